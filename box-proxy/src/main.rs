@@ -1,0 +1,3 @@
+//! See Cargo.toml.
+
+fn main() {}

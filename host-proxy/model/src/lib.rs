@@ -1,0 +1,1 @@
+//! A model of a host: root complex, memory, enumeration, hot-plug handling, drivers, using only TLPs.

@@ -1,0 +1,1 @@
+//! A small NVMe driver library over an abstract PCIe function.

@@ -1,0 +1,1 @@
+//! Daemon for the host side: front-ends and the host role.

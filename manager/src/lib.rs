@@ -1,0 +1,1 @@
+//! dxpu-manager: pool records, placement, operations, API and command line.

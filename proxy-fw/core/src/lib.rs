@@ -1,0 +1,29 @@
+//! The proxy, sans-IO: what a DxPU proxy *does*, written once.
+//!
+//! No clock, no socket, no thread, no `std`; nothing is allocated after construction. Everything
+//! that the core needs to know arrives as an argument: the time, a TLP from the PCIe side, a frame
+//! from the fabric, a control message from the manager. It gives back frames, TLPs, events and the
+//! time of its next timer. The card's firmware, the software proxies and the simulator run this
+//! same code.
+//!
+//! - [`host`]: the host role: mapping table, virtual switch, outstanding requests of the host.
+//! - [`boxes`]: the box role: slot table, DMA windows, device-side tags, release sequence.
+//! - [`link`]: the reliable link between two nodes that both roles stand on.
+//! - [`switch`]: the virtual switch: configuration space, routing, hot-plug.
+//! - [`control`]: the messages between manager and proxies.
+//! - [`stamps`]: time stamps of each stage that a TLP goes through.
+//! - [`limits`]: every limit, in one place.
+//!
+//! Methods are named by kind: `handle_*` takes something in, `poll_*` gives something out.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+pub mod control;
+pub mod limits;
+pub mod stamps;
+pub mod time;

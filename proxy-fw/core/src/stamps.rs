@@ -1,0 +1,237 @@
+//! Time stamps of each stage that a TLP goes through: the ground for the round-trip split of
+//! DxPU's Table 6 (original, network, conversion).
+//!
+//! The core has no clock, so a stage that *ends* inside a call is stamped by the caller's next
+//! [`Stamps::mark`]: `handle_tlp(now)` then `mark(later)` gives *arrived* and *encoded*. A record
+//! on the wire carries a flag when its TLP is sampled, so that both ends stamp the same TLPs; the
+//! key joins what the two ends recorded. No two clocks are compared: each end gives differences.
+
+use crate::limits::STAMP_RING;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::vec;
+use serde::{Deserialize, Serialize};
+use tlp_codec::ids::{BindingKey, OutstandingRef};
+
+/// The stages, in the order in which a TLP meets them: three at the proxy that sends it, three
+/// at the proxy that receives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Stage {
+    /// The PCIe side handed it to the sending proxy.
+    Arrived = 0,
+    /// It is looked up, rewritten and queued as a record.
+    Encoded = 1,
+    /// The frame that holds it left.
+    Sent = 2,
+    /// The frame that holds it came in at the receiving proxy.
+    Received = 3,
+    /// It is checked, matched and stored.
+    Decoded = 4,
+    /// The PCIe side took it.
+    Delivered = 5,
+}
+
+/// How many TLPs are stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Sampling {
+    /// None.
+    #[default]
+    Off,
+    /// One non-posted request (and its completions) in so many.
+    OneIn(u32),
+    /// Every non-posted request and its completions.
+    All,
+}
+
+/// What joins the halves of one round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StampKey {
+    /// The binding.
+    pub binding: BindingKey,
+    /// The request's entry in the table of the node that sent it.
+    pub outstanding: OutstandingRef,
+    /// Whether the request came from the host (`true`) or from the device.
+    pub from_host: bool,
+}
+
+/// A handle to the stamps of a sampled TLP that is on its way through this proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampId {
+    slot: u16,
+    life: u16,
+}
+
+/// The stamps of one request or completion at one proxy. Three of the six are set, according to
+/// whether it was sent or received here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampRecord {
+    /// What it belongs to.
+    pub key: StampKey,
+    /// Whether this is the completion.
+    pub completion: bool,
+    /// When each [`Stage`] ended, by this proxy's clock.
+    pub at: [Option<Instant>; 6],
+}
+
+const PENDING: usize = 64;
+
+/// The ring of stamps of one proxy.
+pub struct Stamps {
+    sampling: Sampling,
+    countdown: u32,
+    ring: Box<[(u16, Option<StampRecord>)]>,
+    next: usize,
+    pending: heapless::Vec<(StampId, Stage), PENDING>,
+}
+
+impl Default for Stamps {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stamps {
+    /// An empty ring, sampling off.
+    pub fn new() -> Self {
+        Self {
+            sampling: Sampling::Off,
+            countdown: 0,
+            ring: vec![(0, None); STAMP_RING].into_boxed_slice(),
+            next: 0,
+            pending: heapless::Vec::new(),
+        }
+    }
+
+    /// Sets how many TLPs are stamped from now on.
+    pub fn set_sampling(&mut self, sampling: Sampling) {
+        self.sampling = sampling;
+        self.countdown = 0;
+    }
+
+    /// Whether the next request is to be stamped. Counts it.
+    pub fn sample(&mut self) -> bool {
+        match self.sampling {
+            Sampling::Off => false,
+            Sampling::All => true,
+            Sampling::OneIn(n) => {
+                if self.countdown == 0 {
+                    self.countdown = n.max(1);
+                }
+                self.countdown -= 1;
+                self.countdown == 0
+            }
+        }
+    }
+
+    /// Starts the stamps of a sampled TLP whose first stage here ended at `now`.
+    pub fn start(
+        &mut self,
+        key: StampKey,
+        completion: bool,
+        stage: Stage,
+        now: Instant,
+    ) -> StampId {
+        let slot = self.next;
+        self.next = (slot + 1) % self.ring.len();
+        let entry = &mut self.ring[slot];
+        entry.0 = entry.0.wrapping_add(1);
+        let mut at = [None; 6];
+        at[stage as usize] = Some(now);
+        entry.1 = Some(StampRecord { key, completion, at });
+        StampId { slot: slot as u16, life: entry.0 }
+    }
+
+    /// Says that `stage` of a TLP ends with the current call; the next [`Stamps::mark`] gives it
+    /// its time. More than 64 in one call are not stamped.
+    pub fn ends(&mut self, id: StampId, stage: Stage) {
+        // A full list loses a stamp, never a TLP.
+        let _ = self.pending.push((id, stage));
+    }
+
+    /// Whether [`Stamps::mark`] has anything to do: lets the caller not read its clock.
+    pub fn wants_mark(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Gives every stage that ended since the last mark the time `now`.
+    pub fn mark(&mut self, now: Instant) {
+        for (id, stage) in core::mem::take(&mut self.pending) {
+            let (life, record) = &mut self.ring[id.slot as usize];
+            if *life == id.life
+                && let Some(record) = record
+            {
+                record.at[stage as usize] = Some(now);
+            }
+        }
+    }
+
+    /// The stamps that are there, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = &StampRecord> {
+        let (newer, older) = self.ring.split_at(self.next);
+        older.iter().chain(newer).filter_map(|(_, record)| record.as_ref())
+    }
+
+    /// Forgets all stamps.
+    pub fn clear(&mut self) {
+        for entry in &mut self.ring {
+            entry.1 = None;
+        }
+        self.pending.clear();
+    }
+}
+
+const _: () = assert!(STAMP_RING <= u16::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tlp_codec::ids::{Epoch, SlotFunction, SlotId};
+
+    fn key(index: u16) -> StampKey {
+        StampKey {
+            binding: BindingKey {
+                slot: SlotId::new(1).unwrap(),
+                function: SlotFunction::ZERO,
+                epoch: Epoch::new(0, 1).unwrap(),
+            },
+            outstanding: OutstandingRef { index, generation: 0 },
+            from_host: true,
+        }
+    }
+
+    #[test]
+    fn a_stage_gets_the_time_of_the_next_mark() {
+        let mut stamps = Stamps::new();
+        let id = stamps.start(key(7), false, Stage::Arrived, Instant::from_nanos(10));
+        assert!(!stamps.wants_mark());
+        stamps.ends(id, Stage::Encoded);
+        assert!(stamps.wants_mark());
+        stamps.mark(Instant::from_nanos(25));
+        let record = stamps.records().next().unwrap();
+        assert_eq!(record.at[0], Some(Instant::from_nanos(10)));
+        assert_eq!(record.at[1], Some(Instant::from_nanos(25)));
+        assert_eq!(record.at[2], None);
+    }
+
+    #[test]
+    fn an_overwritten_entry_is_not_stamped_for_its_predecessor() {
+        let mut stamps = Stamps::new();
+        let old = stamps.start(key(0), false, Stage::Arrived, Instant::ZERO);
+        for index in 0..STAMP_RING as u16 {
+            stamps.start(key(index), false, Stage::Arrived, Instant::ZERO);
+        }
+        stamps.ends(old, Stage::Sent);
+        stamps.mark(Instant::from_nanos(99));
+        assert!(stamps.records().all(|r| r.at[2].is_none()));
+        assert_eq!(stamps.records().count(), STAMP_RING);
+    }
+
+    #[test]
+    fn one_in_n_samples_every_nth() {
+        let mut stamps = Stamps::new();
+        stamps.set_sampling(Sampling::OneIn(3));
+        let hits: alloc::vec::Vec<bool> = (0..6).map(|_| stamps.sample()).collect();
+        assert_eq!(hits, [false, false, true, false, false, true]);
+    }
+}

@@ -1,0 +1,1 @@
+//! What both daemons share: data-plane loop, control connection, configuration, logs.

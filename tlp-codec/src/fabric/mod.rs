@@ -1,0 +1,1 @@
+//! Frames and records: the wire between two proxies, as `docs/wire.md` has it.

@@ -1,0 +1,17 @@
+//! PCIe transaction layer packets, DxPU fabric frames and records, and both CRCs.
+//!
+//! Three modules, each usable alone:
+//!
+//! - [`ids`]: the numbers everything is addressed by, as types that cannot hold a wrong value;
+//! - [`tlp`]: transaction layer packets of PCIe 5.0's non-flit mode, as views over bytes
+//!   ([`tlp::Packet`]) and as their meaning ([`tlp::Repr`]);
+//! - [`fabric`]: frames and records, the wire between two proxies. `docs/wire.md` is normative.
+//!
+//! Nothing here allocates or panics on input; bytes from outside give a `Result` with a reason.
+
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod fabric;
+pub mod ids;
+pub mod tlp;

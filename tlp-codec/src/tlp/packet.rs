@@ -1,0 +1,390 @@
+//! A TLP as a view over its bytes.
+
+use super::{AddressType, Attributes, ByteEnables, Class, CplStatus, MsgCode, MsgRouting, TlpType};
+use crate::ids::{Bdf, Tag};
+use core::fmt;
+
+/// Why bytes cannot be looked at as a TLP at all. (What is a TLP but breaks a rule is told by
+/// [`Repr::parse`](super::Repr::parse).)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MalformedTlp {
+    /// Fewer bytes than the prefixes and the header need.
+    HeaderCutShort {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// More prefixes than [`MAX_PREFIXES`](super::MAX_PREFIXES), or a prefix with nothing behind.
+    Prefixes,
+    /// Bytes in all are not what Fmt, Length and TD say (PCIe 5.0 section 2.2.2).
+    LengthMismatch {
+        /// Bytes that the header says.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+}
+
+impl fmt::Display for MalformedTlp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeaderCutShort { need, have } => {
+                write!(f, "header cut short: {need} bytes needed, {have} there")
+            }
+            Self::Prefixes => write!(f, "too many prefixes, or no header behind them"),
+            Self::LengthMismatch { need, have } => write!(
+                f,
+                "Fmt, Length and TD say {need} bytes, {have} are there (PCIe 5.0 section 2.2.2)"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for MalformedTlp {}
+
+/// A TLP over `T`'s bytes, prefixes first. Field names and bit positions are those of PCIe 5.0
+/// section 2.2; every accessor is one or two loads.
+///
+/// After [`Packet::new_checked`] no accessor panics, whatever the bytes are; an accessor that does
+/// not apply to the packet's type reads the same bits all the same and means nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<T: AsRef<[u8]>> {
+    bytes: T,
+    header_at: u8,
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Checks that prefixes, header, data and digest are all there and nothing else is.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedTlp`] says what does not fit.
+    pub fn new_checked(bytes: T) -> Result<Self, MalformedTlp> {
+        let packet = Self::new_header_checked(bytes)?;
+        let (need, have) = (packet.total_len(), packet.bytes.as_ref().len());
+        if need != have {
+            return Err(MalformedTlp::LengthMismatch { need, have });
+        }
+        Ok(packet)
+    }
+
+    /// Checks that prefixes and header are there; data may be cut short or followed by more.
+    /// Only the header accessors may be used on what is returned.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedTlp`] says what is missing.
+    pub fn new_header_checked(bytes: T) -> Result<Self, MalformedTlp> {
+        let b = bytes.as_ref();
+        let mut at = 0;
+        loop {
+            let Some(&first) = b.get(at) else {
+                return Err(MalformedTlp::HeaderCutShort { need: at + 12, have: b.len() });
+            };
+            if first >> 5 != 0b100 {
+                break;
+            }
+            at += 4;
+            if at > 4 * super::MAX_PREFIXES {
+                return Err(MalformedTlp::Prefixes);
+            }
+        }
+        let need = at + if b[at] & 0x20 == 0 { 12 } else { 16 };
+        if b.len() < need {
+            return Err(MalformedTlp::HeaderCutShort { need, have: b.len() });
+        }
+        Ok(Self { bytes, header_at: at as u8 })
+    }
+
+    /// The bytes that this is a view of.
+    pub fn into_inner(self) -> T {
+        self.bytes
+    }
+
+    /// The whole TLP.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    fn h(&self) -> &[u8] {
+        &self.bytes.as_ref()[self.header_at as usize..]
+    }
+
+    fn be16(&self, at: usize) -> u16 {
+        let h = self.h();
+        u16::from_be_bytes([h[at], h[at + 1]])
+    }
+
+    fn be32(&self, at: usize) -> u32 {
+        let h = self.h();
+        u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
+    }
+
+    /// The prefixes' bytes, four to each.
+    pub fn prefix_bytes(&self) -> &[u8] {
+        &self.bytes.as_ref()[..self.header_at as usize]
+    }
+
+    /// Fmt bit 0: whether the header has four doublewords.
+    pub fn has_4dw_header(&self) -> bool {
+        self.h()[0] & 0x20 != 0
+    }
+
+    /// Fmt bit 1: whether data follows.
+    pub fn has_data(&self) -> bool {
+        self.h()[0] & 0x40 != 0
+    }
+
+    /// Fmt and Type.
+    pub fn tlp_type(&self) -> TlpType {
+        let byte = self.h()[0];
+        let (data, wide) = (byte & 0x40 != 0, byte & 0x20 != 0);
+        let pick = |with: TlpType, without: TlpType| if data { with } else { without };
+        if byte & 0x80 != 0 {
+            return TlpType::Unknown(byte);
+        }
+        match byte & 0x1f {
+            0b0_0000 => pick(TlpType::MWr, TlpType::MRd),
+            0b0_0001 if !data => TlpType::MRdLk,
+            0b1_1011 if data => TlpType::DMWr,
+            0b0_0010 if !wide => pick(TlpType::IOWr, TlpType::IORd),
+            0b0_0100 if !wide => pick(TlpType::CfgWr0, TlpType::CfgRd0),
+            0b0_0101 if !wide => pick(TlpType::CfgWr1, TlpType::CfgRd1),
+            0b0_1010 if !wide => pick(TlpType::CplD, TlpType::Cpl),
+            0b0_1011 if !wide => pick(TlpType::CplDLk, TlpType::CplLk),
+            0b0_1100 if data => TlpType::FetchAdd,
+            0b0_1101 if data => TlpType::Swap,
+            0b0_1110 if data => TlpType::Cas,
+            t if t >> 3 == 0b10 && wide => {
+                let routing = MsgRouting::from_bits(t);
+                pick(TlpType::MsgD(routing), TlpType::Msg(routing))
+            }
+            _ => TlpType::Unknown(byte),
+        }
+    }
+
+    /// The ordering and flow-control class, or `None` for an unknown type.
+    pub fn class(&self) -> Option<Class> {
+        self.tlp_type().class()
+    }
+
+    /// Traffic class, 0 to 7.
+    pub fn traffic_class(&self) -> u8 {
+        self.h()[1] >> 4 & 7
+    }
+
+    /// RO, NS and IDO.
+    pub fn attributes(&self) -> Attributes {
+        let h = self.h();
+        Attributes {
+            relaxed_ordering: h[2] & 0x20 != 0,
+            no_snoop: h[2] & 0x10 != 0,
+            id_based_ordering: h[1] & 0x04 != 0,
+        }
+    }
+
+    /// TH: whether processing hints are present.
+    pub fn has_hints(&self) -> bool {
+        self.h()[1] & 0x01 != 0
+    }
+
+    /// TD: whether a digest follows the data.
+    pub fn has_digest(&self) -> bool {
+        self.h()[2] & 0x80 != 0
+    }
+
+    /// EP: whether the data is poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        self.h()[2] & 0x40 != 0
+    }
+
+    /// AT.
+    pub fn address_type(&self) -> AddressType {
+        match self.h()[2] >> 2 & 3 {
+            0 => AddressType::Untranslated,
+            1 => AddressType::TranslationRequest,
+            2 => AddressType::Translated,
+            _ => AddressType::Reserved,
+        }
+    }
+
+    /// Length in doublewords, 1 to 1024 (the field's 0 means 1024).
+    pub fn length_dw(&self) -> u16 {
+        match self.be16(2) & 0x3ff {
+            0 => 1024,
+            n => n,
+        }
+    }
+
+    /// Bytes of prefixes and header.
+    pub fn header_len(&self) -> usize {
+        self.header_at as usize + if self.has_4dw_header() { 16 } else { 12 }
+    }
+
+    /// Bytes of data that the header says, a multiple of 4.
+    pub fn payload_len(&self) -> usize {
+        if self.has_data() { self.length_dw() as usize * 4 } else { 0 }
+    }
+
+    /// Bytes in all that the header says.
+    pub fn total_len(&self) -> usize {
+        self.header_len() + self.payload_len() + if self.has_digest() { 4 } else { 0 }
+    }
+
+    /// Data, whole doublewords.
+    pub fn payload(&self) -> &[u8] {
+        let at = self.header_len();
+        &self.bytes.as_ref()[at..at + self.payload_len()]
+    }
+
+    /// The digest (ECRC) as its four bytes make a little-endian number, if there is one.
+    pub fn digest(&self) -> Option<u32> {
+        let at = self.header_len() + self.payload_len();
+        let d = self.bytes.as_ref().get(at..at + 4)?;
+        self.has_digest().then(|| u32::from_le_bytes([d[0], d[1], d[2], d[3]]))
+    }
+
+    /// Requester ID, of requests and of completions.
+    pub fn requester(&self) -> Bdf {
+        let at = if self.is_completion() { 8 } else { 4 };
+        Bdf::from_bits(self.be16(at))
+    }
+
+    /// Tag, all ten bits (T9 and T8 are in the first doubleword), of requests and completions.
+    pub fn tag(&self) -> Tag {
+        let h = self.h();
+        let low = if self.is_completion() { h[10] } else { h[6] };
+        let t9 = u16::from(h[1] & 0x80 != 0);
+        let t8 = u16::from(h[1] & 0x08 != 0);
+        Tag::new(t9 << 9 | t8 << 8 | u16::from(low)).unwrap_or(Tag::MAX)
+    }
+
+    /// First and last byte enables of a request. Not meaningful with hints in a read.
+    pub fn byte_enables(&self) -> ByteEnables {
+        let b = self.h()[7];
+        ByteEnables { first: b & 0xf, last: b >> 4 }
+    }
+
+    /// Address of a memory, I/O or atomic request, its two lowest bits 0.
+    pub fn address(&self) -> u64 {
+        if self.has_4dw_header() {
+            u64::from(self.be32(8)) << 32 | u64::from(self.be32(12) & !3)
+        } else {
+            u64::from(self.be32(8) & !3)
+        }
+    }
+
+    /// Destination of a configuration request or of a message that is routed by ID.
+    pub fn destination(&self) -> Bdf {
+        Bdf::from_bits(self.be16(8))
+    }
+
+    /// Register of a configuration request: byte offset, 0 to 4092, a multiple of 4.
+    pub fn register(&self) -> u16 {
+        self.be16(10) & 0x0ffc
+    }
+
+    /// Message code.
+    pub fn message_code(&self) -> MsgCode {
+        MsgCode::from_byte(self.h()[7])
+    }
+
+    /// Completer ID of a completion.
+    pub fn completer(&self) -> Bdf {
+        Bdf::from_bits(self.be16(4))
+    }
+
+    /// Completion status.
+    pub fn status(&self) -> CplStatus {
+        CplStatus::from_bits(self.h()[6] >> 5)
+    }
+
+    /// Byte count of a completion, 1 to 4096 (the field's 0 means 4096).
+    pub fn byte_count(&self) -> u16 {
+        match self.be16(6) & 0xfff {
+            0 => 4096,
+            n => n,
+        }
+    }
+
+    /// Lower address of a completion, 0 to 127.
+    pub fn lower_address(&self) -> u8 {
+        self.h()[11] & 0x7f
+    }
+
+    fn is_completion(&self) -> bool {
+        self.h()[0] & 0x9e == 0x0a
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    fn h_mut(&mut self) -> &mut [u8] {
+        let at = self.header_at as usize;
+        &mut self.bytes.as_mut()[at..]
+    }
+
+    /// Writes the requester ID.
+    pub fn set_requester(&mut self, id: Bdf) {
+        let at = if self.is_completion() { 8 } else { 4 };
+        self.h_mut()[at..at + 2].copy_from_slice(&id.bits().to_be_bytes());
+    }
+
+    /// Writes the completer ID of a completion.
+    pub fn set_completer(&mut self, id: Bdf) {
+        self.h_mut()[4..6].copy_from_slice(&id.bits().to_be_bytes());
+    }
+
+    /// Writes the tag, all ten bits.
+    pub fn set_tag(&mut self, tag: Tag) {
+        let at = if self.is_completion() { 10 } else { 6 };
+        let tag = tag.get();
+        let h = self.h_mut();
+        h[at] = tag as u8;
+        h[1] = h[1] & 0x77 | ((tag >> 9) as u8) << 7 | ((tag >> 8 & 1) as u8) << 3;
+    }
+
+    /// Writes the destination of a configuration request or a message that is routed by ID.
+    pub fn set_destination(&mut self, id: Bdf) {
+        self.h_mut()[8..10].copy_from_slice(&id.bits().to_be_bytes());
+    }
+
+    /// Writes the address of a memory, I/O or atomic request, leaving the processing hint.
+    /// The header's width stays: an address above 4 GB needs four doublewords.
+    pub fn set_address(&mut self, address: u64) {
+        let wide = self.has_4dw_header();
+        let h = self.h_mut();
+        let low = if wide {
+            h[8..12].copy_from_slice(&((address >> 32) as u32).to_be_bytes());
+            12
+        } else {
+            8
+        };
+        let hint = h[low + 3] & 3;
+        h[low..low + 4].copy_from_slice(&(address as u32 & !3).to_be_bytes());
+        h[low + 3] |= hint;
+    }
+
+    /// Turns a type 1 configuration request into type 0, as the last bridge does.
+    pub fn convert_config_to_type0(&mut self) {
+        self.h_mut()[0] &= !1;
+    }
+
+    /// Sets or clears EP.
+    pub fn set_poisoned(&mut self, poisoned: bool) {
+        let h = self.h_mut();
+        h[2] = h[2] & !0x40 | u8::from(poisoned) << 6;
+    }
+
+    /// Data, to be changed in place.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        let (at, len) = (self.header_len(), self.payload_len());
+        &mut self.bytes.as_mut()[at..at + len]
+    }
+
+    /// Computes the digest anew over what the TLP now says, if it has one. Whoever changes a
+    /// field that the ECRC covers does this.
+    pub fn update_digest(&mut self) {
+        todo!("ECRC")
+    }
+}
