@@ -557,7 +557,9 @@ pub struct InventoryEntry {
 /// One sampled TLP's stamps, nanoseconds by the proxy's own clock; `None`: stage not here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StampEntry {
-    /// What joins the halves.
+    /// The other end's node: at the host the box, at the box the host.
+    pub peer: NodeId,
+    /// What joins the halves, with the nodes at both ends.
     pub binding: BindingKey,
     /// Index of the outstanding entry.
     pub index: u16,
@@ -588,6 +590,8 @@ pub enum Event {
     },
     /// A binding failed at this proxy.
     BindingFailed {
+        /// The other end's node. A host may have bindings with the same key in two boxes.
+        peer: NodeId,
         /// Which.
         key: BindingKey,
         /// Why.

@@ -11,7 +11,7 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec;
 use serde::{Deserialize, Serialize};
-use tlp_codec::ids::{BindingKey, OutstandingRef};
+use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef};
 
 /// The stages, in the order in which a TLP meets them: three at the proxy that sends it, three
 /// at the proxy that receives it.
@@ -47,6 +47,8 @@ pub enum Sampling {
 /// What joins the halves of one round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StampKey {
+    /// The other end's node: two boxes may have bindings with the same key.
+    pub peer: NodeId,
     /// The binding.
     pub binding: BindingKey,
     /// The request's entry in the table of the node that sent it.
@@ -190,6 +192,7 @@ mod tests {
 
     fn key(index: u16) -> StampKey {
         StampKey {
+            peer: NodeId::new(1).unwrap(),
             binding: BindingKey {
                 slot: SlotId::new(1).unwrap(),
                 function: SlotFunction::ZERO,
