@@ -1,7 +1,8 @@
 //! PCIe transaction layer packets, DxPU fabric frames and records, and both CRCs.
 //!
-//! Three modules, each usable alone:
+//! Four modules, each usable alone:
 //!
+//! - [`crc`]: the CRC of frames and the CRC of TLPs;
 //! - [`ids`]: the numbers everything is addressed by, as types that cannot hold a wrong value;
 //! - [`tlp`]: transaction layer packets of PCIe 5.0's non-flit mode, as views over bytes
 //!   ([`tlp::Packet`]) and as their meaning ([`tlp::Repr`]);
@@ -12,6 +13,7 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod crc;
 pub mod fabric;
 pub mod ids;
 pub mod tlp;

@@ -1,0 +1,129 @@
+//! The two CRCs of the wire.
+//!
+//! - [`frame`] is CRC-32C (Castagnoli, RFC 3720 appendix B.4) over a whole frame. Ethernet's own
+//!   frame check is the other polynomial, so that what one misses the other sees.
+//! - [`tlp`] is CRC-32/ISO-HDLC (the one of Ethernet, zlib and PCIe's link layer) over one TLP,
+//!   computed where the TLP enters a proxy and checked where it is taken from the frame.
+//!
+//! With `std` both use the processor's carry-less multiplication, detected at run time; without,
+//! the byte tables of [`tables`], which are always there and which the tests compare with the
+//! fast ones.
+
+/// Table-driven CRCs, 1 KB of table each: what a card's soft core uses for the little that its
+/// logic does not do for it.
+pub mod tables {
+    use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
+
+    pub(super) static FRAME: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
+    pub(super) static TLP: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
+
+    /// CRC-32C of a frame's bytes.
+    pub fn frame(bytes: &[u8]) -> u32 {
+        FRAME.checksum(bytes)
+    }
+
+    /// CRC-32/ISO-HDLC of a TLP's bytes.
+    pub fn tlp(bytes: &[u8]) -> u32 {
+        TLP.checksum(bytes)
+    }
+}
+
+/// CRC-32C of a frame's bytes, without the four of the CRC itself.
+pub fn frame(bytes: &[u8]) -> u32 {
+    #[cfg(feature = "std")]
+    {
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    }
+    #[cfg(not(feature = "std"))]
+    tables::frame(bytes)
+}
+
+/// CRC-32/ISO-HDLC of a TLP's bytes: prefixes, header, data and digest.
+pub fn tlp(bytes: &[u8]) -> u32 {
+    #[cfg(feature = "std")]
+    {
+        crc32fast::hash(bytes)
+    }
+    #[cfg(not(feature = "std"))]
+    tables::tlp(bytes)
+}
+
+/// [`tlp`] for a TLP that lies in pieces, such as a header and data from elsewhere.
+#[derive(Clone)]
+pub struct TlpCrc {
+    #[cfg(feature = "std")]
+    state: crc32fast::Hasher,
+    #[cfg(not(feature = "std"))]
+    state: crc::Digest<'static, u32, crc::Table<1>>,
+}
+
+impl Default for TlpCrc {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TlpCrc {
+    /// Of no bytes yet.
+    pub fn new() -> Self {
+        Self {
+            #[cfg(feature = "std")]
+            state: crc32fast::Hasher::new(),
+            #[cfg(not(feature = "std"))]
+            state: tables::TLP.digest(),
+        }
+    }
+
+    /// Takes the next bytes in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.state.update(bytes);
+    }
+
+    /// The CRC of all bytes that were taken in.
+    pub fn finish(self) -> u32 {
+        self.state.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn both_give_the_catalogue_check_values() {
+        // The "check" of the CRC catalogue: the CRC of the nine ASCII digits.
+        assert_eq!(frame(b"123456789"), 0xe306_9283);
+        assert_eq!(tables::frame(b"123456789"), 0xe306_9283);
+        assert_eq!(tlp(b"123456789"), 0xcbf4_3926);
+        assert_eq!(tables::tlp(b"123456789"), 0xcbf4_3926);
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_and_the_table_driven_agree(
+            bytes in proptest::collection::vec(any::<u8>(), 0..1200),
+            start in 0usize..16,
+        ) {
+            let bytes = &bytes[start.min(bytes.len())..];
+            prop_assert_eq!(frame(bytes), tables::frame(bytes));
+            prop_assert_eq!(tlp(bytes), tables::tlp(bytes));
+        }
+
+        #[test]
+        fn pieces_give_what_the_whole_gives(
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+            cuts in proptest::collection::vec(0usize..600, 0..4),
+        ) {
+            let mut crc = TlpCrc::new();
+            let mut rest = &bytes[..];
+            for cut in cuts {
+                let (head, tail) = rest.split_at(cut.min(rest.len()));
+                crc.update(head);
+                rest = tail;
+            }
+            crc.update(rest);
+            prop_assert_eq!(crc.finish(), tlp(&bytes));
+        }
+    }
+}
