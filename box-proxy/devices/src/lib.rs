@@ -1,1 +1,9 @@
-//! Models of real PCIe devices: an NVMe controller over an image file, an accelerator for measurements.
+//! Models of real PCIe devices that speak only TLPs.
+//!
+//! - [`Device`]: what a box proxy sees of one;
+//! - [`accelerator`]: a DMA engine for measurements (`docs/accelerator.md` is its register map).
+
+pub mod accelerator;
+mod device;
+
+pub use device::{Classes, Device, ResetKind};

@@ -1,0 +1,3 @@
+//! An accelerator for measurements.
+
+pub mod regs;
