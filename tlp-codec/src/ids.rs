@@ -135,6 +135,13 @@ id!(
     PortId(u8), "downstream port number", 0 ..= 31
 );
 
+impl Tag {
+    /// The tag with bits 7:0 cleared: what a posted write with a steering tag has left.
+    pub const fn without_low_byte(self) -> Self {
+        Self(self.0 & 0x300)
+    }
+}
+
 impl SlotId {
     /// The host's end of every binding.
     pub const HOST: SlotId = SlotId(0);

@@ -1,6 +1,6 @@
 //! Bits and enums, both ways.
 
-use super::{Class, CplStatus, MsgCode, TlpType};
+use super::{AddressType, Attributes, Class, CplStatus, MsgCode, TlpType};
 
 impl TlpType {
     /// The ordering and flow-control class, or `None` for an unknown type.
@@ -11,6 +11,41 @@ impl TlpType {
             Self::Unknown(_) => None,
             _ => Some(Class::NonPosted),
         }
+    }
+}
+
+impl Attributes {
+    /// Attr[2:0]: IDO, RO, NS.
+    pub const fn bits(self) -> u8 {
+        (self.id_based_ordering as u8) << 2
+            | (self.relaxed_ordering as u8) << 1
+            | self.no_snoop as u8
+    }
+
+    /// From Attr[2:0].
+    pub const fn from_bits(bits: u8) -> Self {
+        Self {
+            id_based_ordering: bits & 4 != 0,
+            relaxed_ordering: bits & 2 != 0,
+            no_snoop: bits & 1 != 0,
+        }
+    }
+}
+
+impl AddressType {
+    /// From the two bits.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::Untranslated,
+            1 => Self::TranslationRequest,
+            2 => Self::Translated,
+            _ => Self::Reserved,
+        }
+    }
+
+    /// The two bits.
+    pub const fn bits(self) -> u8 {
+        self as u8
     }
 }
 

@@ -7,13 +7,24 @@
 //!
 //! The split is smoltcp's: the view for the hot path, the representation for everything else.
 
+mod check;
 mod codes;
+mod ecrc;
+mod emit;
+mod messages;
 mod packet;
+mod parse;
+mod prefix;
 mod repr;
+mod rules;
 mod types;
 
+pub use ecrc::ecrc;
+pub use messages::MessageForm;
 pub use packet::{MalformedTlp, Packet};
-pub use repr::{AtomicOp, EmitError, Kind, Prefix, Prefixes, Repr};
+pub use prefix::{Pasid, Prefix, PrefixKind, Prefixes, TooManyPrefixes};
+pub use repr::{AtomicOp, EmitError, IgnoredBits, Kind, Repr};
+pub use rules::{Handling, Rule, RuleError};
 pub use types::*;
 
 /// The largest data payload of a TLP, in bytes (PCIe 5.0 section 2.2.2).

@@ -50,8 +50,8 @@ impl core::error::Error for MalformedTlp {}
 /// not apply to the packet's type reads the same bits all the same and means nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T: AsRef<[u8]>> {
-    bytes: T,
-    header_at: u8,
+    pub(super) bytes: T,
+    pub(super) header_at: u8,
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
@@ -70,7 +70,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Checks that prefixes and header are there; data may be cut short or followed by more.
-    /// Only the header accessors may be used on what is returned.
+    /// For TLPs of which a capture kept only the first bytes: [`Packet::payload`] gives what is
+    /// there of the data.
     ///
     /// # Errors
     ///
@@ -107,7 +108,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes.as_ref()
     }
 
-    fn h(&self) -> &[u8] {
+    /// From the header on.
+    #[inline]
+    pub(super) fn h(&self) -> &[u8] {
         &self.bytes.as_ref()[self.header_at as usize..]
     }
 
@@ -184,6 +187,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
+    /// LN: lightweight notification.
+    pub fn has_ln(&self) -> bool {
+        self.h()[1] & 0x02 != 0
+    }
+
     /// TH: whether processing hints are present.
     pub fn has_hints(&self) -> bool {
         self.h()[1] & 0x01 != 0
@@ -201,12 +209,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     /// AT.
     pub fn address_type(&self) -> AddressType {
-        match self.h()[2] >> 2 & 3 {
-            0 => AddressType::Untranslated,
-            1 => AddressType::TranslationRequest,
-            2 => AddressType::Translated,
-            _ => AddressType::Reserved,
-        }
+        AddressType::from_bits(self.h()[2] >> 2)
     }
 
     /// Length in doublewords, 1 to 1024 (the field's 0 means 1024).
@@ -232,17 +235,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.header_len() + self.payload_len() + if self.has_digest() { 4 } else { 0 }
     }
 
-    /// Data, whole doublewords.
+    /// Data, whole doublewords. After [`Packet::new_header_checked`]: as much of it as is there.
     pub fn payload(&self) -> &[u8] {
-        let at = self.header_len();
-        &self.bytes.as_ref()[at..at + self.payload_len()]
-    }
-
-    /// The digest (ECRC) as its four bytes make a little-endian number, if there is one.
-    pub fn digest(&self) -> Option<u32> {
-        let at = self.header_len() + self.payload_len();
-        let d = self.bytes.as_ref().get(at..at + 4)?;
-        self.has_digest().then(|| u32::from_le_bytes([d[0], d[1], d[2], d[3]]))
+        let rest = &self.bytes.as_ref()[self.header_len()..];
+        &rest[..rest.len().min(self.payload_len())]
     }
 
     /// Requester ID, of requests and of completions.
@@ -285,6 +281,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.be16(10) & 0x0ffc
     }
 
+    /// Routing of a message.
+    pub fn message_routing(&self) -> MsgRouting {
+        MsgRouting::from_bits(self.h()[0])
+    }
+
+    /// Bytes 8 to 15 of a message's header, whose meaning the code decides. (Of a header of three
+    /// doublewords: the last one, then zeros.)
+    pub fn message_fields(&self) -> [u8; 8] {
+        let mut fields = [0; 8];
+        let len = if self.has_4dw_header() { 8 } else { 4 };
+        fields[..len].copy_from_slice(&self.h()[8..8 + len]);
+        fields
+    }
+
     /// Message code.
     pub fn message_code(&self) -> MsgCode {
         MsgCode::from_byte(self.h()[7])
@@ -298,6 +308,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Completion status.
     pub fn status(&self) -> CplStatus {
         CplStatus::from_bits(self.h()[6] >> 5)
+    }
+
+    /// BCM of a completion: a PCI-X bridge's byte count is of this completion only.
+    pub fn has_bcm(&self) -> bool {
+        self.h()[6] & 0x10 != 0
     }
 
     /// Byte count of a completion, 1 to 4096 (the field's 0 means 4096).
@@ -376,15 +391,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         h[2] = h[2] & !0x40 | u8::from(poisoned) << 6;
     }
 
-    /// Data, to be changed in place.
+    /// Data, to be changed in place: as much as [`Packet::payload`].
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let (at, len) = (self.header_len(), self.payload_len());
-        &mut self.bytes.as_mut()[at..at + len]
+        let rest = &mut self.bytes.as_mut()[at..];
+        let len = len.min(rest.len());
+        &mut rest[..len]
     }
 
-    /// Computes the digest anew over what the TLP now says, if it has one. Whoever changes a
-    /// field that the ECRC covers does this.
-    pub fn update_digest(&mut self) {
-        todo!("ECRC")
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.as_mut()
     }
 }

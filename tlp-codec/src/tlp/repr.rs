@@ -1,12 +1,14 @@
 //! A TLP as its meaning.
 
 use super::{
-    AddressType, Attributes, ByteEnables, CplStatus, MAX_PREFIXES, MsgCode, MsgRouting, TphHint,
+    AddressType, Attributes, ByteEnables, CplStatus, MsgCode, MsgRouting, Prefixes, RuleError,
+    TphHint,
 };
 use crate::ids::{Bdf, Tag};
+use core::fmt;
 
-/// What a TLP says. `parse` checks what the base specification tells a receiver to check;
-/// `emit` writes the bytes back: for everything valid, the same bytes.
+/// What a TLP says. [`Repr::parse`] checks what the base specification tells a receiver to check;
+/// [`Repr::emit`] writes the bytes back: always the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr<'a> {
     /// Prefixes, in wire order.
@@ -15,14 +17,67 @@ pub struct Repr<'a> {
     pub traffic_class: u8,
     /// RO, NS, IDO.
     pub attributes: Attributes,
-    /// AT. Only memory and atomic requests have another value than untranslated.
+    /// AT. Means something in memory and atomic requests; I/O and configuration requests must
+    /// have [`AddressType::Untranslated`], in others it is reserved and kept.
     pub address_type: AddressType,
+    /// LN: lightweight notification, in memory requests and completions (PCIe 5.0 section 6.21;
+    /// taken out of PCIe 6.0).
+    pub ln: bool,
     /// EP: the data is poisoned.
     pub poisoned: bool,
     /// The digest (TD and ECRC) as it came or is to be sent.
     pub digest: Option<u32>,
+    /// Reserved bits that came set. [`IgnoredBits::NONE`] in what one makes oneself.
+    pub ignored: IgnoredBits,
     /// What the TLP is.
     pub kind: Kind<'a>,
+}
+
+/// Header bits that say nothing to a receiver but that whoever passes a TLP on has to pass on
+/// too: reserved fields that came with another value than 0, and the wider header of an address
+/// that needs only three doublewords.
+///
+/// PCIe 5.0 section 2.1.2 has receivers ignore reserved fields; section 2.2.4.1 leaves open what
+/// a receiver does with a four-doubleword header and an address below 4 GB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct IgnoredBits(u32);
+
+impl IgnoredBits {
+    /// Nothing reserved is set.
+    pub const NONE: Self = Self(0);
+    /// Length, where there is no data and nothing is read.
+    pub(super) const LENGTH: Self = Self(0x3ff);
+    /// TH, where there are no hints.
+    pub(super) const TH: Self = Self(1 << 10);
+    /// The four-doubleword header of an address below 4 GB.
+    pub(super) const WIDE: Self = Self(1 << 11);
+    /// Header byte 7 of atomics, 10 of configuration requests, 11 of completions.
+    pub(super) const BYTE: Self = Self(0xff << 16);
+    /// The two lowest bits of address or register.
+    pub(super) const LOW: Self = Self(3 << 24);
+
+    /// From what [`IgnoredBits::bits`] gave. Bits that do not apply to a TLP's kind make
+    /// [`Repr::emit`] fail.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The bits, in this library's own arrangement, for storing them.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(super) const fn new(field: Self, value: u32) -> Self {
+        Self(value << field.0.trailing_zeros() & field.0)
+    }
+
+    pub(super) const fn get(self, field: Self) -> u32 {
+        (self.0 & field.0) >> field.0.trailing_zeros()
+    }
+
+    pub(super) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 /// The part of a TLP that its type decides. Lengths are in doublewords (1 to 1024), addresses in
@@ -106,7 +161,7 @@ pub enum Kind<'a> {
         locked: bool,
         data: &'a [u8],
     },
-    /// Operand size is data length for FetchAdd and Swap, half of it for CAS.
+    /// The operand size is the data length for FetchAdd and Swap, half of it for CAS.
     Atomic {
         op: AtomicOp,
         requester: Bdf,
@@ -128,17 +183,6 @@ pub enum AtomicOp {
     Cas,
 }
 
-/// One prefix doubleword.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Prefix(pub [u8; 4]);
-
-/// Up to [`MAX_PREFIXES`] prefixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Prefixes {
-    list: [[u8; 4]; MAX_PREFIXES],
-    count: u8,
-}
-
 /// Why a [`Repr`] cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmitError {
@@ -149,6 +193,67 @@ pub enum EmitError {
         /// Bytes there.
         have: usize,
     },
-    /// A field does not fit its place.
+    /// A field does not fit its place; which, and what it has to be.
     Field(&'static str),
+    /// A receiver would find this rule broken.
+    Rule(RuleError),
+}
+
+impl fmt::Display for EmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BufferTooSmall { need, have } => {
+                write!(f, "the TLP needs {need} bytes, the buffer has {have}")
+            }
+            Self::Field(what) => f.write_str(what),
+            Self::Rule(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for EmitError {}
+
+impl<'a> Repr<'a> {
+    /// A TLP of that kind with traffic class 0, no attributes, no prefixes and no digest.
+    #[inline]
+    pub const fn new(kind: Kind<'a>) -> Self {
+        Self {
+            prefixes: Prefixes::none(),
+            traffic_class: 0,
+            attributes: Attributes {
+                relaxed_ordering: false,
+                no_snoop: false,
+                id_based_ordering: false,
+            },
+            address_type: AddressType::Untranslated,
+            ln: false,
+            poisoned: false,
+            digest: None,
+            ignored: IgnoredBits::NONE,
+            kind,
+        }
+    }
+
+    /// The data; empty where the kind has none.
+    pub const fn data(&self) -> &'a [u8] {
+        match self.kind {
+            Kind::MemWrite { data, .. }
+            | Kind::DeferrableMemWrite { data, .. }
+            | Kind::IoWrite { data, .. }
+            | Kind::ConfigWrite { data, .. }
+            | Kind::Message { data, .. }
+            | Kind::Completion { data, .. }
+            | Kind::Atomic { data, .. } => data,
+            Kind::MemRead { .. } | Kind::IoRead { .. } | Kind::ConfigRead { .. } => &[],
+        }
+    }
+
+    /// Length in doublewords: of the data, or of what a read asks for; 0 where there is neither.
+    pub const fn length_dw(&self) -> u16 {
+        match self.kind {
+            Kind::MemRead { length_dw, .. } => length_dw,
+            Kind::IoRead { .. } | Kind::ConfigRead { .. } => 1,
+            _ => (self.data().len() / 4) as u16,
+        }
+    }
 }

@@ -1,0 +1,131 @@
+//! The rules, checked on what a TLP says: the same for what came and for what is to be sent.
+
+use super::{
+    AddressType, AtomicOp, ByteEnables, Kind, MAX_PREFIXES, MsgCode, MsgRouting, Prefixes, Repr,
+    Rule, RuleError,
+};
+
+/// `Err` with the rule and the value, unless the condition holds.
+fn require(holds: bool, rule: Rule, found: impl Into<u64>) -> Result<(), RuleError> {
+    if holds { Ok(()) } else { Err(rule.broken_by(found.into())) }
+}
+
+impl Repr<'_> {
+    /// Checks every rule that does not depend on how the receiver is configured.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that is broken.
+    #[inline]
+    pub fn check(&self) -> Result<(), RuleError> {
+        if !self.prefixes.is_empty() {
+            check_prefixes(&self.prefixes)?;
+        }
+        match self.kind {
+            Kind::MemRead { address, length_dw, enables, .. } => {
+                check_memory(address, length_dw, enables)
+            }
+            Kind::MemWrite { address, enables, data, .. }
+            | Kind::DeferrableMemWrite { address, enables, data, .. } => {
+                check_memory(address, (data.len() / 4) as u16, enables)
+            }
+            Kind::IoRead { .. }
+            | Kind::IoWrite { .. }
+            | Kind::ConfigRead { .. }
+            | Kind::ConfigWrite { .. } => self.check_fixed_request(),
+            Kind::Message { routing, code, data, .. } => {
+                check_message(routing, code, data.len(), self.traffic_class)
+            }
+            Kind::Completion { byte_count, lower_address, data, .. } => {
+                check_completion(byte_count, lower_address, data.len())
+            }
+            Kind::Atomic { op, address, data, .. } => check_atomic(op, address, data.len()),
+        }
+    }
+
+    /// Checks the data against the Max_Payload_Size in force, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Rule::PayloadAboveMax`], with the data's length in bytes.
+    pub fn check_max_payload(&self, max: usize) -> Result<(), RuleError> {
+        let len = self.data().len();
+        require(len <= max, Rule::PayloadAboveMax, len as u64)
+    }
+
+    fn check_fixed_request(&self) -> Result<(), RuleError> {
+        let ordered = self.attributes.relaxed_ordering || self.attributes.no_snoop;
+        require(self.traffic_class == 0, Rule::RequestTrafficClass, self.traffic_class)?;
+        require(!ordered, Rule::RequestAttributes, self.attributes.bits())?;
+        let at = self.address_type;
+        require(at == AddressType::Untranslated, Rule::RequestAddressType, at.bits())
+    }
+}
+
+/// Local prefixes first, then at most four end-to-end ones.
+#[cold]
+fn check_prefixes(prefixes: &Prefixes) -> Result<(), RuleError> {
+    let mut end_to_end = 0_u8;
+    for (i, prefix) in prefixes.iter().enumerate() {
+        if prefix.is_end_to_end() {
+            end_to_end += 1;
+        } else {
+            require(end_to_end == 0, Rule::LocalPrefixBehindEndToEnd, i as u64)?;
+        }
+    }
+    require(end_to_end < MAX_PREFIXES as u8, Rule::TooManyEndToEndPrefixes, end_to_end)
+}
+
+#[inline]
+fn check_memory(address: u64, length_dw: u16, enables: ByteEnables) -> Result<(), RuleError> {
+    check_enables(address, length_dw, enables)?;
+    let end = (address & 0xffc) + u64::from(length_dw) * 4;
+    require(end <= 4096, Rule::Crosses4K, address)
+}
+
+#[inline]
+fn check_enables(address: u64, length_dw: u16, enables: ByteEnables) -> Result<(), RuleError> {
+    let ByteEnables { first, last } = enables;
+    if length_dw == 1 {
+        return require(last == 0, Rule::LastEnablesOfOneDw, last);
+    }
+    require(first != 0, Rule::FirstEnablesEmpty, first)?;
+    require(last != 0, Rule::LastEnablesEmpty, last)?;
+    if length_dw == 2 && address & 4 == 0 {
+        return Ok(());
+    }
+    let upward = matches!(first, 0b1111 | 0b1110 | 0b1100 | 0b1000);
+    let downward = matches!(last, 0b1111 | 0b0111 | 0b0011 | 0b0001);
+    require(upward, Rule::FirstEnablesGap, first)?;
+    require(downward, Rule::LastEnablesGap, last)
+}
+
+fn check_atomic(op: AtomicOp, address: u64, len: usize) -> Result<(), RuleError> {
+    let (operand, largest) = match op {
+        AtomicOp::FetchAdd | AtomicOp::Swap => (len, 8),
+        AtomicOp::Cas => (len / 2, 16),
+    };
+    let architected = matches!(operand, 4 | 8 | 16) && operand <= largest;
+    require(architected, Rule::AtomicLength, len as u64 / 4)?;
+    require(address & (operand as u64 - 1) == 0, Rule::AtomicAlignment, address)
+}
+
+/// More data than `byte_count` bytes from `lower_address` on touch. A completion without data
+/// may say anything: its byte count is 4 or that of the read that it ends.
+#[inline]
+fn check_completion(byte_count: u16, lower_address: u8, len: usize) -> Result<(), RuleError> {
+    let reach = usize::from(lower_address & 3) + usize::from(byte_count);
+    require(len <= reach.next_multiple_of(4), Rule::CompletionByteCount, byte_count)
+}
+
+fn check_message(
+    routing: MsgRouting,
+    code: MsgCode,
+    len: usize,
+    traffic_class: u8,
+) -> Result<(), RuleError> {
+    let Some(form) = code.form() else { return Ok(()) };
+    require(form.allows_routing(routing), Rule::MessageRouting, routing as u8)?;
+    require(form.allows_data(len), Rule::MessageData, len as u64)?;
+    require(!form.traffic_class_0 || traffic_class == 0, Rule::MessageTrafficClass, traffic_class)
+}

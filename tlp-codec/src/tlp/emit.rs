@@ -1,0 +1,364 @@
+//! From meaning to bytes.
+
+use super::{
+    AtomicOp, ByteEnables, CplStatus, EmitError, IgnoredBits, Kind, MAX_PAYLOAD, Repr, TphHint,
+};
+use crate::ids::{Bdf, Tag};
+
+/// A header that is being put together, all but the fields that every TLP has.
+struct Header {
+    /// Bytes 0 to 15; the last four count only where Fmt says so.
+    bytes: [u8; 16],
+    /// What of the ignored bits this kind has a place for.
+    places: IgnoredBits,
+}
+
+const WIDE: u8 = 0x20;
+const DATA: u8 = 0x40;
+
+fn fits(holds: bool, what: &'static str) -> Result<(), EmitError> {
+    if holds { Ok(()) } else { Err(EmitError::Field(what)) }
+}
+
+impl Repr<'_> {
+    /// Bytes that [`Repr::emit`] writes.
+    #[inline]
+    pub fn buffer_len(&self) -> usize {
+        let header = if self.has_4dw_header() { 16 } else { 12 };
+        let digest = if self.digest.is_some() { 4 } else { 0 };
+        4 * self.prefixes.len() + header + self.data().len() + digest
+    }
+
+    /// Whether the header has four doublewords: messages, and addresses from 4 GB on (PCIe 5.0
+    /// section 2.2.4.1).
+    #[inline]
+    pub fn has_4dw_header(&self) -> bool {
+        match self.kind {
+            Kind::MemRead { address, .. }
+            | Kind::MemWrite { address, .. }
+            | Kind::DeferrableMemWrite { address, .. }
+            | Kind::Atomic { address, .. } => {
+                address >> 32 != 0 || self.ignored.get(IgnoredBits::WIDE) != 0
+            }
+            Kind::Message { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Writes the TLP to the start of `buf` and gives its length, [`Repr::buffer_len`]. The
+    /// digest is written as it stands; where it is to be right, put any number there and call
+    /// [`Packet::update_digest`](super::Packet::update_digest) on what was written.
+    ///
+    /// # Errors
+    ///
+    /// When the buffer is too small, a field does not fit its place, or a receiver would find a
+    /// rule broken. `buf` is unchanged then.
+    #[inline]
+    pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
+        let (need, have) = (self.buffer_len(), buf.len());
+        if need > have {
+            return Err(EmitError::BufferTooSmall { need, have });
+        }
+        let header = self.header()?;
+        self.check().map_err(EmitError::Rule)?;
+
+        let mut at = 4 * self.prefixes.len();
+        buf[..at].copy_from_slice(self.prefixes.as_bytes());
+        if header.bytes[0] & WIDE != 0 {
+            buf[at..at + 16].copy_from_slice(&header.bytes);
+            at += 16;
+        } else {
+            buf[at..at + 12].copy_from_slice(&header.bytes[..12]);
+            at += 12;
+        }
+        let data = self.data();
+        buf[at..at + data.len()].copy_from_slice(data);
+        at += data.len();
+        if let Some(digest) = self.digest {
+            buf[at..at + 4].copy_from_slice(&digest.to_le_bytes());
+            at += 4;
+        }
+        Ok(at)
+    }
+
+    #[inline]
+    fn header(&self) -> Result<Header, EmitError> {
+        let (tc, attributes) = (self.traffic_class, self.attributes.bits());
+        fits(tc <= 7, "the traffic class is to be 0 to 7")?;
+        let len = self.data().len();
+        fits(len <= MAX_PAYLOAD && len % 4 == 0, "data is whole doublewords, 4096 bytes at most")?;
+        let mut header = self.kind_header()?;
+        let h = &mut header.bytes;
+        if self.has_4dw_header() {
+            h[0] |= WIDE;
+        }
+        h[1] |= tc << 4 | attributes & 4 | u8::from(self.ln) << 1;
+        h[2] |= u8::from(self.digest.is_some()) << 7
+            | u8::from(self.poisoned) << 6
+            | (attributes & 3) << 4
+            | self.address_type.bits() << 2;
+        header.put_ignored(self.ignored)?;
+        Ok(header)
+    }
+
+    #[inline]
+    fn kind_header(&self) -> Result<Header, EmitError> {
+        let length = (self.data().len() / 4) as u16;
+        match self.kind {
+            Kind::MemRead { requester, tag, address, length_dw, enables, hint, locked } => {
+                fits(matches!(length_dw, 1..=1024), "a read's length is 1 to 1024 doublewords")?;
+                Header::new(u8::from(locked), length_dw)
+                    .request(requester, tag)
+                    .enables_or_hint(enables, hint, length_dw)?
+                    .address(address, hint, self.has_4dw_header())
+            }
+            Kind::MemWrite { requester, tag, address, enables, hint, .. } => {
+                fits(length > 0, "a write has data")?;
+                Header::new(DATA, length)
+                    .request(requester, tag)
+                    .enables(enables)?
+                    .steered_write(hint, tag)?
+                    .address(address, hint, self.has_4dw_header())
+            }
+            Kind::DeferrableMemWrite { requester, tag, address, enables, hint, .. } => {
+                fits(length > 0, "a write has data")?;
+                Header::new(DATA | 0x1b, length)
+                    .request(requester, tag)
+                    .enables_or_hint(enables, hint, length)?
+                    .address(address, hint, self.has_4dw_header())
+            }
+            Kind::Atomic { op, requester, tag, address, hint, .. } => {
+                fits(length > 0, "an atomic request has data")?;
+                let op = match op {
+                    AtomicOp::FetchAdd => 0x0c,
+                    AtomicOp::Swap => 0x0d,
+                    AtomicOp::Cas => 0x0e,
+                };
+                Header::new(DATA | op, length).request(requester, tag).atomic_hint(hint).address(
+                    address,
+                    hint,
+                    self.has_4dw_header(),
+                )
+            }
+            Kind::IoRead { requester, tag, address, first_be } => {
+                Header::new(0x02, 1).request(requester, tag).one_dw(first_be)?.io(address)
+            }
+            Kind::IoWrite { requester, tag, address, first_be, .. } => {
+                fits(length == 1, "an I/O write has one doubleword of data")?;
+                Header::new(DATA | 0x02, 1).request(requester, tag).one_dw(first_be)?.io(address)
+            }
+            Kind::ConfigRead { type1, requester, tag, destination, register, first_be } => {
+                Header::new(0x04 | u8::from(type1), 1)
+                    .request(requester, tag)
+                    .one_dw(first_be)?
+                    .config(destination, register)
+            }
+            Kind::ConfigWrite {
+                type1, requester, tag, destination, register, first_be, ..
+            } => {
+                fits(length == 1, "a configuration write has one doubleword of data")?;
+                Header::new(DATA | 0x04 | u8::from(type1), 1)
+                    .request(requester, tag)
+                    .one_dw(first_be)?
+                    .config(destination, register)
+            }
+            Kind::Message { routing, code, requester, tag, fields, .. } => {
+                let data = if length > 0 { DATA } else { 0 };
+                let mut header =
+                    Header::new(data | 0x10 | routing as u8, length).request(requester, tag);
+                header.bytes[7] = code.byte();
+                header.bytes[8..].copy_from_slice(&fields);
+                Ok(header.no_request(length))
+            }
+            Kind::Completion {
+                completer,
+                requester,
+                tag,
+                status,
+                bcm,
+                byte_count,
+                lower_address,
+                locked,
+                ..
+            } => {
+                fits(matches!(byte_count, 1..=4096), "a byte count is 1 to 4096")?;
+                fits(lower_address <= 0x7f, "a lower address is 0 to 127")?;
+                let data = if length > 0 { DATA } else { 0 };
+                let header = Header::new(data | 0x0a | u8::from(locked), length)
+                    .completion(completer, requester, tag)
+                    .progress(status, bcm, byte_count, lower_address);
+                Ok(header.no_request(length))
+            }
+        }
+    }
+}
+
+/// What one kind needs of a header, a step each.
+impl Header {
+    #[inline]
+    fn new(fmt_type: u8, length_dw: u16) -> Self {
+        let mut bytes = [0; 16];
+        bytes[0] = fmt_type;
+        bytes[2] = (length_dw >> 8) as u8 & 3;
+        bytes[3] = length_dw as u8;
+        Self { bytes, places: IgnoredBits::NONE }
+    }
+
+    fn put_tag(&mut self, at: usize, tag: Tag) {
+        let tag = tag.get();
+        self.bytes[at] = tag as u8;
+        self.bytes[1] |= ((tag >> 9) as u8) << 7 | ((tag >> 8) as u8 & 1) << 3;
+    }
+
+    fn put_id(&mut self, at: usize, id: Bdf) {
+        self.bytes[at..at + 2].copy_from_slice(&id.bits().to_be_bytes());
+    }
+
+    #[inline]
+    fn request(mut self, requester: Bdf, tag: Tag) -> Self {
+        self.put_id(4, requester);
+        self.put_tag(6, tag);
+        self
+    }
+
+    #[inline]
+    fn enables(mut self, enables: ByteEnables) -> Result<Self, EmitError> {
+        let ByteEnables { first, last } = enables;
+        fits(first <= 0xf && last <= 0xf, "byte enables are four bits each")?;
+        self.bytes[7] = last << 4 | first;
+        Ok(self)
+    }
+
+    /// Byte enables, or the steering tag in their place, which implies them.
+    #[inline]
+    fn enables_or_hint(
+        mut self,
+        enables: ByteEnables,
+        hint: Option<TphHint>,
+        length_dw: u16,
+    ) -> Result<Self, EmitError> {
+        let Some(hint) = hint else { return self.enables(enables) };
+        let implied = enables == ByteEnables::all(length_dw);
+        fits(implied, "a steering tag in the byte enables' place implies that all are set")?;
+        self.bytes[7] = hint.steering_tag;
+        Ok(self)
+    }
+
+    /// The steering tag of a posted write, in the tag's place.
+    #[inline]
+    fn steered_write(mut self, hint: Option<TphHint>, tag: Tag) -> Result<Self, EmitError> {
+        if let Some(hint) = hint {
+            let free = tag.get() & 0xff == 0;
+            fits(free, "a posted write's steering tag stands in its tag's place: tag is to be 0")?;
+            self.bytes[6] = hint.steering_tag;
+        }
+        Ok(self)
+    }
+
+    /// The steering tag of an atomic, where requests have byte enables.
+    fn atomic_hint(mut self, hint: Option<TphHint>) -> Self {
+        match hint {
+            Some(hint) => self.bytes[7] = hint.steering_tag,
+            None => self.places = self.places.with(IgnoredBits::BYTE),
+        }
+        self
+    }
+
+    #[inline]
+    fn address(
+        mut self,
+        address: u64,
+        hint: Option<TphHint>,
+        wide: bool,
+    ) -> Result<Self, EmitError> {
+        fits(address & 3 == 0, "an address is a multiple of 4; byte enables say the rest")?;
+        let mut low = address as u32;
+        if let Some(hint) = hint {
+            fits(hint.processing_hint <= 3, "a processing hint is 0 to 3")?;
+            low |= u32::from(hint.processing_hint);
+            self.bytes[1] |= 1;
+        } else {
+            self.places = self.places.with(IgnoredBits::LOW);
+        }
+        if address >> 32 == 0 {
+            self.places = self.places.with(IgnoredBits::WIDE);
+        }
+        if wide {
+            self.bytes[8..12].copy_from_slice(&((address >> 32) as u32).to_be_bytes());
+            self.bytes[12..].copy_from_slice(&low.to_be_bytes());
+        } else {
+            self.bytes[8..12].copy_from_slice(&low.to_be_bytes());
+        }
+        Ok(self)
+    }
+
+    fn one_dw(mut self, first_be: u8) -> Result<Self, EmitError> {
+        self.places = self.places.with(IgnoredBits::TH).with(IgnoredBits::LOW);
+        self.enables(ByteEnables { first: first_be, last: 0 })
+    }
+
+    fn io(mut self, address: u32) -> Result<Self, EmitError> {
+        fits(address & 3 == 0, "an address is a multiple of 4; byte enables say the rest")?;
+        self.bytes[8..12].copy_from_slice(&address.to_be_bytes());
+        Ok(self)
+    }
+
+    fn config(mut self, destination: Bdf, register: u16) -> Result<Self, EmitError> {
+        let fitting = register <= 0xffc && register & 3 == 0;
+        fits(fitting, "a register is a multiple of 4 and 4092 at most")?;
+        self.put_id(8, destination);
+        self.bytes[10..12].copy_from_slice(&register.to_be_bytes());
+        self.places = self.places.with(IgnoredBits::new(IgnoredBits::BYTE, 0x0f));
+        Ok(self)
+    }
+
+    #[inline]
+    fn completion(mut self, completer: Bdf, requester: Bdf, tag: Tag) -> Self {
+        self.put_id(4, completer);
+        self.put_id(8, requester);
+        self.put_tag(10, tag);
+        self
+    }
+
+    #[inline]
+    fn progress(mut self, status: CplStatus, bcm: bool, byte_count: u16, lower: u8) -> Self {
+        let count = byte_count & 0xfff;
+        self.bytes[6] = status.bits() << 5 | u8::from(bcm) << 4 | (count >> 8) as u8;
+        self.bytes[7] = count as u8;
+        self.bytes[11] = lower;
+        self.places = self.places.with(IgnoredBits::new(IgnoredBits::BYTE, 1));
+        self
+    }
+
+    #[inline]
+    fn no_request(mut self, length_dw: u16) -> Self {
+        self.places = self.places.with(IgnoredBits::TH);
+        if length_dw == 0 {
+            self.places = self.places.with(IgnoredBits::LENGTH);
+        }
+        self
+    }
+
+    /// Puts back the reserved bits that came set.
+    #[inline]
+    fn put_ignored(&mut self, ignored: IgnoredBits) -> Result<(), EmitError> {
+        if ignored == IgnoredBits::NONE {
+            return Ok(());
+        }
+        fits(self.places.with(ignored) == self.places, "ignored bits that this kind has not")?;
+        let byte = ignored.get(IgnoredBits::BYTE) as u8;
+        let length = ignored.get(IgnoredBits::LENGTH);
+        let low_at = if self.bytes[0] & WIDE != 0 { 15 } else { 11 };
+        let h = &mut self.bytes;
+        h[1] |= ignored.get(IgnoredBits::TH) as u8;
+        h[2] |= (length >> 8) as u8;
+        h[3] |= length as u8;
+        h[low_at] |= ignored.get(IgnoredBits::LOW) as u8;
+        match h[0] & 0x1f {
+            0x0a | 0x0b => h[11] |= byte << 7,
+            0x04 | 0x05 => h[10] |= byte << 4,
+            _ => h[7] |= byte,
+        }
+        Ok(())
+    }
+}
