@@ -76,6 +76,7 @@ fn kind() -> impl Strategy<Value = (Kind<'static>, Option<u8>)> {
     );
     let write = (bdf(), tag(), range(), hint(), any::<bool>()).prop_map(
         |(requester, tag, (at, bytes), hint, deferrable)| {
+            let bytes = if deferrable { bytes.min(125) } else { bytes };
             let (enables, length_dw) = ByteEnables::for_range(at, bytes);
             let (address, data) = (at & !3, &DATA[..usize::from(length_dw) * 4]);
             let kind = if deferrable {

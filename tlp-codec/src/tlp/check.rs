@@ -1,8 +1,8 @@
 //! The rules, checked on what a TLP says: the same for what came and for what is to be sent.
 
 use super::{
-    AddressType, AtomicOp, ByteEnables, Kind, MAX_PREFIXES, MsgCode, MsgRouting, Prefixes, Repr,
-    Rule, RuleError,
+    AddressType, AtomicOp, ByteEnables, Kind, MAX_PREFIXES, MsgCode, MsgRouting, Packet, Prefixes,
+    Repr, Rule, RuleError,
 };
 
 /// `Err` with the rule and the value, unless the condition holds.
@@ -25,9 +25,12 @@ impl Repr<'_> {
             Kind::MemRead { address, length_dw, enables, .. } => {
                 check_memory(address, length_dw, enables)
             }
-            Kind::MemWrite { address, enables, data, .. }
-            | Kind::DeferrableMemWrite { address, enables, data, .. } => {
+            Kind::MemWrite { address, enables, data, .. } => {
                 check_memory(address, (data.len() / 4) as u16, enables)
+            }
+            Kind::DeferrableMemWrite { address, enables, data, .. } => {
+                check_memory(address, (data.len() / 4) as u16, enables)?;
+                require(data.len() <= 128, Rule::DeferrableWriteTooLong, data.len() as u64)
             }
             Kind::IoRead { .. }
             | Kind::IoWrite { .. }
@@ -53,12 +56,61 @@ impl Repr<'_> {
         require(len <= max, Rule::PayloadAboveMax, len as u64)
     }
 
+    /// Checks that a completion that is not the last of its memory read ends at the read
+    /// completion boundary, `boundary` bytes (64 or 128). Anything else passes.
+    ///
+    /// # Errors
+    ///
+    /// [`Rule::ReadCompletionBoundary`], with the lower address where the data ends.
+    pub fn check_read_completion_boundary(&self, boundary: u8) -> Result<(), RuleError> {
+        let Kind::Completion { byte_count, lower_address, data, bcm: false, .. } = self.kind else {
+            return Ok(());
+        };
+        let touched = data.len().saturating_sub(usize::from(lower_address & 3));
+        let last = data.is_empty() || usize::from(byte_count) <= touched;
+        let end = usize::from(lower_address) + touched;
+        let at_boundary = end % usize::from(boundary.max(1)) == 0;
+        require(last || at_boundary, Rule::ReadCompletionBoundary, end as u64)
+    }
+
+    /// Checks that the data, if there is any, is not poisoned.
+    ///
+    /// # Errors
+    ///
+    /// [`Rule::Poisoned`], with the data's length in bytes.
+    pub fn check_poison(&self) -> Result<(), RuleError> {
+        let len = self.data().len();
+        require(!self.poisoned || len == 0, Rule::Poisoned, len as u64)
+    }
+
+    /// Checks that a message is one that somebody defined. Anything else passes.
+    ///
+    /// # Errors
+    ///
+    /// [`Rule::UnknownMessage`], with the code.
+    pub fn check_known_message(&self) -> Result<(), RuleError> {
+        let Kind::Message { code: MsgCode::Unknown(code), .. } = self.kind else { return Ok(()) };
+        Err(Rule::UnknownMessage.broken_by(code.into()))
+    }
+
     fn check_fixed_request(&self) -> Result<(), RuleError> {
         let ordered = self.attributes.relaxed_ordering || self.attributes.no_snoop;
         require(self.traffic_class == 0, Rule::RequestTrafficClass, self.traffic_class)?;
         require(!ordered, Rule::RequestAttributes, self.attributes.bits())?;
         let at = self.address_type;
         require(at == AddressType::Untranslated, Rule::RequestAddressType, at.bits())
+    }
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Checks the digest, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Rule::Ecrc`], with the digest that was found.
+    pub fn check_digest(&self) -> Result<(), RuleError> {
+        let good = self.digest_is_good().unwrap_or(true);
+        require(good, Rule::Ecrc, self.digest().unwrap_or_default())
     }
 }
 
@@ -73,7 +125,7 @@ fn check_prefixes(prefixes: &Prefixes) -> Result<(), RuleError> {
             require(end_to_end == 0, Rule::LocalPrefixBehindEndToEnd, i as u64)?;
         }
     }
-    require(end_to_end < MAX_PREFIXES as u8, Rule::TooManyEndToEndPrefixes, end_to_end)
+    require(end_to_end < MAX_PREFIXES as u8, Rule::TooManyPrefixes, end_to_end)
 }
 
 #[inline]

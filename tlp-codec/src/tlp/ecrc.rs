@@ -6,9 +6,7 @@
 //! one link and not covered. The four bytes of the digest are the CRC's, least significant first.
 
 use super::Packet;
-use crc::{CRC_32_ISO_HDLC, Crc, Table};
-
-static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
+use crate::crc::TlpCrc;
 
 /// The ECRC of a TLP: `tlp` is prefixes, header and data **without** the digest. TD is to be set
 /// in the header already, since the ECRC covers it.
@@ -22,14 +20,14 @@ pub fn ecrc(tlp: &[u8]) -> u32 {
             local = header_at;
         }
     }
-    let mut digest = CRC.digest();
+    let mut digest = TlpCrc::new();
     digest.update(tlp.get(local..header_at).unwrap_or_default());
     let Some((start, rest)) = tlp.get(header_at..).and_then(|h| h.split_first_chunk::<4>()) else {
-        return digest.finalize();
+        return digest.finish();
     };
     digest.update(&[start[0] | 1, start[1], start[2] | 0x40, start[3]]);
     digest.update(rest);
-    digest.finalize()
+    digest.finish()
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {

@@ -1,6 +1,9 @@
 //! A TLP as a view over its bytes.
 
-use super::{AddressType, Attributes, ByteEnables, Class, CplStatus, MsgCode, MsgRouting, TlpType};
+use super::{
+    AddressType, Attributes, ByteEnables, Class, CplStatus, MsgCode, MsgRouting, Rule, RuleError,
+    TlpType,
+};
 use crate::ids::{Bdf, Tag};
 use core::fmt;
 
@@ -15,7 +18,7 @@ pub enum MalformedTlp {
         /// Bytes there.
         have: usize,
     },
-    /// More prefixes than [`MAX_PREFIXES`](super::MAX_PREFIXES), or a prefix with nothing behind.
+    /// More prefixes than [`MAX_PREFIXES`](super::MAX_PREFIXES).
     Prefixes,
     /// Bytes in all are not what Fmt, Length and TD say (PCIe 5.0 section 2.2.2).
     LengthMismatch {
@@ -32,7 +35,7 @@ impl fmt::Display for MalformedTlp {
             Self::HeaderCutShort { need, have } => {
                 write!(f, "header cut short: {need} bytes needed, {have} there")
             }
-            Self::Prefixes => write!(f, "too many prefixes, or no header behind them"),
+            Self::Prefixes => write!(f, "more than {} TLP prefixes", super::MAX_PREFIXES),
             Self::LengthMismatch { need, have } => write!(
                 f,
                 "Fmt, Length and TD say {need} bytes, {have} are there (PCIe 5.0 section 2.2.2)"
@@ -42,6 +45,22 @@ impl fmt::Display for MalformedTlp {
 }
 
 impl core::error::Error for MalformedTlp {}
+
+impl From<MalformedTlp> for RuleError {
+    fn from(error: MalformedTlp) -> Self {
+        match error {
+            MalformedTlp::HeaderCutShort { have, .. } => {
+                Rule::HeaderCutShort.broken_by(have as u64)
+            }
+            MalformedTlp::Prefixes => {
+                Rule::TooManyPrefixes.broken_by(super::MAX_PREFIXES as u64 + 1)
+            }
+            MalformedTlp::LengthMismatch { have, .. } => {
+                Rule::LengthMismatch.broken_by(have as u64)
+            }
+        }
+    }
+}
 
 /// A TLP over `T`'s bytes, prefixes first. Field names and bit positions are those of PCIe 5.0
 /// section 2.2; every accessor is one or two loads.

@@ -6,6 +6,16 @@ use super::{
 };
 
 impl<'a> Repr<'a> {
+    /// [`Packet::new_checked`] and [`Repr::parse`] in one.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that is broken.
+    #[inline]
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, RuleError> {
+        Self::parse(&Packet::new_checked(bytes)?)
+    }
+
     /// What a TLP says, once every rule is checked that does not depend on how the receiver is
     /// configured. The digest is taken as it is: see [`Packet::digest_is_good`].
     ///

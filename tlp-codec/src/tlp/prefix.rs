@@ -26,7 +26,9 @@ pub enum PrefixKind {
     UnknownEndToEnd(u8),
 }
 
-/// What a PASID prefix carries (PCIe 5.0 section 6.20.2).
+/// What a PASID prefix carries (PCIe 5.0 section 6.20.2): the value in bits 19:0, Execute
+/// Requested in bit 20, Privileged Mode Requested in bit 21; bits 23:22 are reserved. (Public
+/// source: the PASID prefix injector of the open-source BSA PCIe exerciser gateware.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pasid {
     /// The process address space, 0 to 0xf_ffff.
@@ -49,8 +51,8 @@ impl Prefix {
     pub const fn pasid(pasid: Pasid) -> Self {
         let v = pasid.value;
         let high = (v >> 16) as u8 & 0x0f
-            | (pasid.execute_requested as u8) << 6
-            | (pasid.privileged_requested as u8) << 7;
+            | (pasid.execute_requested as u8) << 4
+            | (pasid.privileged_requested as u8) << 5;
         Self([0x91, high, (v >> 8) as u8, v as u8])
     }
 
@@ -90,8 +92,8 @@ impl Prefix {
         let [_, high, mid, low] = self.0;
         Some(Pasid {
             value: ((high & 0x0f) as u32) << 16 | (mid as u32) << 8 | low as u32,
-            execute_requested: high & 0x40 != 0,
-            privileged_requested: high & 0x80 != 0,
+            execute_requested: high & 0x10 != 0,
+            privileged_requested: high & 0x20 != 0,
         })
     }
 }
@@ -187,7 +189,7 @@ mod tests {
     fn a_pasid_prefix_is_laid_out_as_the_specification_draws_it() {
         let pasid = Pasid { value: 0xabcde, execute_requested: false, privileged_requested: true };
         let prefix = Prefix::pasid(pasid);
-        assert_eq!(prefix.bytes(), [0x91, 0x8a, 0xbc, 0xde]);
+        assert_eq!(prefix.bytes(), [0x91, 0x2a, 0xbc, 0xde]);
         assert_eq!(prefix.as_pasid(), Some(pasid));
         assert_eq!(Prefix::ext_tph(3).as_pasid(), None);
     }

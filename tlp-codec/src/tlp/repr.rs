@@ -2,7 +2,7 @@
 
 use super::{
     AddressType, Attributes, ByteEnables, CplStatus, MsgCode, MsgRouting, Prefixes, RuleError,
-    TphHint,
+    TlpType, TphHint,
 };
 use crate::ids::{Bdf, Tag};
 use core::fmt;
@@ -231,6 +231,48 @@ impl<'a> Repr<'a> {
             digest: None,
             ignored: IgnoredBits::NONE,
             kind,
+        }
+    }
+
+    /// Fmt and Type, but for the header's width.
+    pub const fn tlp_type(&self) -> TlpType {
+        let with_data = !self.data().is_empty();
+        match self.kind {
+            Kind::MemRead { locked: false, .. } => TlpType::MRd,
+            Kind::MemRead { locked: true, .. } => TlpType::MRdLk,
+            Kind::MemWrite { .. } => TlpType::MWr,
+            Kind::DeferrableMemWrite { .. } => TlpType::DMWr,
+            Kind::IoRead { .. } => TlpType::IORd,
+            Kind::IoWrite { .. } => TlpType::IOWr,
+            Kind::ConfigRead { type1: false, .. } => TlpType::CfgRd0,
+            Kind::ConfigRead { type1: true, .. } => TlpType::CfgRd1,
+            Kind::ConfigWrite { type1: false, .. } => TlpType::CfgWr0,
+            Kind::ConfigWrite { type1: true, .. } => TlpType::CfgWr1,
+            Kind::Message { routing, .. } if with_data => TlpType::MsgD(routing),
+            Kind::Message { routing, .. } => TlpType::Msg(routing),
+            Kind::Completion { locked: false, .. } if with_data => TlpType::CplD,
+            Kind::Completion { locked: false, .. } => TlpType::Cpl,
+            Kind::Completion { locked: true, .. } if with_data => TlpType::CplDLk,
+            Kind::Completion { locked: true, .. } => TlpType::CplLk,
+            Kind::Atomic { op: AtomicOp::FetchAdd, .. } => TlpType::FetchAdd,
+            Kind::Atomic { op: AtomicOp::Swap, .. } => TlpType::Swap,
+            Kind::Atomic { op: AtomicOp::Cas, .. } => TlpType::Cas,
+        }
+    }
+
+    /// The requester's ID and the tag: what a completion is matched by.
+    pub const fn transaction_id(&self) -> (Bdf, Tag) {
+        match self.kind {
+            Kind::MemRead { requester, tag, .. }
+            | Kind::MemWrite { requester, tag, .. }
+            | Kind::DeferrableMemWrite { requester, tag, .. }
+            | Kind::IoRead { requester, tag, .. }
+            | Kind::IoWrite { requester, tag, .. }
+            | Kind::ConfigRead { requester, tag, .. }
+            | Kind::ConfigWrite { requester, tag, .. }
+            | Kind::Message { requester, tag, .. }
+            | Kind::Completion { requester, tag, .. }
+            | Kind::Atomic { requester, tag, .. } => (requester, tag),
         }
     }
 

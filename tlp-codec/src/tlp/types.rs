@@ -211,13 +211,43 @@ impl ByteEnables {
             if dwords == 1 { Self { first: first & last, last: 0 } } else { Self { first, last } };
         (enables, dwords as u16)
     }
+
+    /// Bytes from the first to the last enabled one, 1 to 4096: what the first completion of a
+    /// read of `length_dw` doublewords has as its byte count (PCIe 5.0 section 2.2.9, the table
+    /// "Calculating Byte Count from Length and Byte Enables"). A read that enables nothing counts
+    /// as one byte.
+    pub const fn byte_count(self, length_dw: u16) -> u16 {
+        let skipped = self.first_offset() as u16;
+        if length_dw <= 1 {
+            let used = 8 - (self.first & 0xf).leading_zeros() as u16;
+            return if used == 0 { 1 } else { used - skipped };
+        }
+        let unused = (self.last & 0xf).leading_zeros() as u16 - 4;
+        length_dw * 4 - skipped - unused
+    }
+
+    /// Offset of the first enabled byte in its doubleword, 0 to 3; 0 where nothing is enabled.
+    pub const fn first_offset(self) -> u8 {
+        match self.first & 0xf {
+            0 => 0,
+            first => first.trailing_zeros() as u8,
+        }
+    }
+
+    /// The lower address of the first completion of a read from `address` (PCIe 5.0 section
+    /// 2.2.9): the seven lowest address bits of the first enabled byte.
+    pub const fn lower_address(self, address: u64) -> u8 {
+        (address & 0x7c) as u8 | self.first_offset()
+    }
 }
 
-/// TH and its hints: processing hint and steering tag (PCIe 5.0 section 2.2.7.1.1).
+/// TH and its hints: processing hint and steering tag (PCIe 5.0 section 2.2.7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TphHint {
     /// PH, the two lowest address bits' place. 0 to 3.
     pub processing_hint: u8,
-    /// Steering tag, 8 bits: in the tag's place of a write, in the byte enables' place of a read.
+    /// Steering tag, bits 7:0: in the tag's place of a posted write, else (reads, deferrable
+    /// writes, atomics) in the byte enables' place, where it implies that all bytes are enabled.
+    /// An extended TPH prefix has bits 15:8.
     pub steering_tag: u8,
 }
