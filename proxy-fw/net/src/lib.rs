@@ -1,1 +1,48 @@
-//! Ethernet for software proxies: raw AF_PACKET, UDP with batching, in-memory.
+//! Ethernet for software proxies.
+//!
+//! A [`Port`] is where one path of this node ends. It carries *fabric frames* (`docs/wire.md` in
+//! `tlp-codec`) without looking into them; each kind of transport adds and strips its own headers:
+//!
+//! - [`RawPort`]: Ethernet II frames with EtherType [`ETHERTYPE`] on an `AF_PACKET` socket, with an
+//!   802.1Q tag if wanted. Needs `CAP_NET_RAW`.
+//! - [`UdpPort`]: the same frames in UDP datagrams, where raw Ethernet is not to be had.
+//! - [`MemoryPort`]: a switch in this process, for tests.
+//!
+//! Both socket ports move up to [`BATCH`] frames with one system call. A sleep until the next
+//! frame costs about 20 µs to wake from, so a data plane first spins on [`Port::receive`] and
+//! calls [`Port::wait`] (or polls [`Port::raw_fd`]) only when spinning found nothing.
+
+mod address;
+mod batch;
+mod error;
+pub mod floor;
+mod interface;
+mod memory;
+mod port;
+mod raw;
+mod sys;
+mod udp;
+
+pub use address::{Address, ParseAddressError};
+pub use error::NetError;
+pub use memory::{MemoryPort, MemorySwitch};
+pub use port::{Counters, Port, Sent};
+pub use raw::{RawOptions, RawPort};
+pub use udp::{UdpOptions, UdpPort};
+
+/// The EtherType of fabric frames: IEEE 802's first local experimental EtherType
+/// (IEEE Std 802-2014, clause 9.2.3, table 2).
+pub const ETHERTYPE: u16 = 0x88B5;
+
+/// Frames that one system call sends or receives at most, and the number of frames that a socket
+/// port keeps for sending. When they are all in use and the kernel takes none,
+/// [`Port::send`] answers [`Sent::Full`].
+pub const BATCH: usize = 32;
+
+/// Largest fabric frame that a port carries, in bytes, whatever its transport would allow: the
+/// payload of a jumbo Ethernet frame.
+pub const MAX_FRAME: usize = 9000;
+
+/// Receive and send buffer that is asked of the kernel for each socket, in bytes. Without
+/// `CAP_NET_ADMIN` the kernel gives at most `net.core.rmem_max` and `net.core.wmem_max`.
+pub const SOCKET_BUFFER: usize = 8 << 20;

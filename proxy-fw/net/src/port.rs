@@ -1,0 +1,91 @@
+//! The interface that all transports have in common.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::{Address, NetError};
+
+/// What became of a frame that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a frame that was not taken is to be sent again later"]
+pub enum Sent {
+    /// The port has it; it leaves with the batch, at the latest at the next [`Port::flush`].
+    Queued,
+    /// Not taken: neither this port nor the transport below has room. Send it again after a while.
+    Full,
+}
+
+/// What a port has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames handed to the transport.
+    pub sent_frames: u64,
+    /// Their bytes, counted as fabric frames.
+    pub sent_bytes: u64,
+    /// Frames that [`Port::send`] did not take because everything was full.
+    pub send_full: u64,
+    /// Frames taken by [`Port::send`] that the transport then refused (no route, larger than the
+    /// path's MTU, interface down, no such port): gone, as a frame lost on the wire.
+    pub send_refused: u64,
+    /// Frames received and handed on.
+    pub received_frames: u64,
+    /// Their bytes, counted as fabric frames.
+    pub received_bytes: u64,
+    /// Frames that arrived and were thrown away: longer than the port's frame size, or without
+    /// the headers they should have.
+    pub receive_invalid: u64,
+    /// Frames that arrived while the receive buffer was full.
+    pub receive_dropped: u64,
+}
+
+/// Where one path of this node ends.
+///
+/// Frames are fabric frames; the transport's headers are added and stripped by the port. Delivery
+/// is as good as Ethernet's: a frame may be lost, doubled or overtaken.
+pub trait Port: Send {
+    /// What the other end uses as the destination.
+    fn local_address(&self) -> Address;
+
+    /// Largest fabric frame, in bytes.
+    fn mtu(&self) -> usize;
+
+    /// Takes a frame for sending. It may wait for others until [`flush`](Port::flush).
+    ///
+    /// # Errors
+    ///
+    /// When `to` is no address of this transport, the frame is longer than [`mtu`](Port::mtu), or
+    /// the port is broken for good. A frame that the transport refuses later is counted
+    /// ([`Counters::send_refused`]) and no error: the link above sends again what is lost.
+    fn send(&mut self, to: &Address, frame: &[u8]) -> Result<Sent, NetError>;
+
+    /// Hands every frame taken so far to the transport, as far as that has room. What it has no
+    /// room for stays and goes first with the next flush or full batch.
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good, such as an interface that was removed.
+    fn flush(&mut self) -> Result<(), NetError>;
+
+    /// Takes every frame that is waiting, up to a batch, and never blocks. `sink` gets the sender
+    /// and the frame. Gives the number of frames that `sink` got; zero means that nothing waits.
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good.
+    fn receive(&mut self, sink: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, NetError>;
+
+    /// Sleeps until something can be received (or frames left by [`flush`](Port::flush) can be
+    /// sent) or the time is over.
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good.
+    fn wait(&mut self, timeout: Duration) -> Result<(), NetError>;
+
+    /// The descriptor to poll for input when several ports are waited for at once. None for
+    /// [`MemoryPort`](crate::MemoryPort), which has no descriptor.
+    fn raw_fd(&self) -> Option<RawFd>;
+
+    /// What it has done so far.
+    fn counters(&self) -> Counters;
+}

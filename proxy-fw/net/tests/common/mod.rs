@@ -1,0 +1,46 @@
+//! A network namespace of its own for a test or measurement that needs raw Ethernet.
+#![allow(dead_code, reason = "each user of this file needs some of it")]
+
+use std::io::Write;
+use std::process::Command;
+
+/// Says on standard error, past the test harness's capture, why a test does not run here.
+pub(crate) fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+/// Moves this thread into a new, empty network namespace and connects two interfaces in it, `va`
+/// and `vb`, by a cable with this MTU. Both are gone when the thread and all sockets that it
+/// opened are.
+///
+/// # Errors
+///
+/// Why that is not possible here: root is needed, and iproute2.
+pub(crate) fn veth_pair(mtu: usize) -> Result<(), String> {
+    // SAFETY: a plain call; it concerns this thread only.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(format!("a network namespace needs root ({error})"));
+    }
+    let mtu = mtu.to_string();
+    ip(&["link", "add", "va", "mtu", &mtu, "type", "veth", "peer", "name", "vb", "mtu", &mtu])?;
+    // No neighbour discovery between the frames that are counted.
+    for interface in ["va", "vb"] {
+        ip(&["link", "set", "dev", interface, "addrgenmode", "none"])?;
+        ip(&["link", "set", "dev", interface, "up"])?;
+    }
+    Ok(())
+}
+
+/// Runs iproute2's `ip` in the namespace of this thread.
+pub(crate) fn ip(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("iproute2's `ip` does not start ({error}): install iproute2"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`ip {}` failed: {}", arguments.join(" "), said.trim()))
+}

@@ -1,0 +1,165 @@
+//! Raw Ethernet ports on a pair of connected interfaces, in a network namespace of each test's
+//! own. Without root they are skipped.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use proxy_net::{Address, MAX_FRAME, NetError, Port, RawOptions, RawPort, Sent};
+
+/// The namespace of this test, or none after saying why there is none.
+fn namespace(mtu: usize) -> Option<()> {
+    common::veth_pair(mtu).map_err(|reason| common::skip(&reason)).ok()
+}
+
+fn open(interface: &str, vlan: Option<u16>) -> RawPort {
+    RawPort::open(&RawOptions { vlan, ..RawOptions::new(interface) }).unwrap()
+}
+
+fn error(options: &RawOptions) -> NetError {
+    RawPort::open(options).err().expect("this cannot be opened")
+}
+
+fn receive(port: &mut dyn Port, count: usize) -> Vec<(Address, Vec<u8>)> {
+    let mut got = Vec::new();
+    let bound = Instant::now() + Duration::from_secs(60);
+    while got.len() < count && Instant::now() < bound {
+        port.wait(Duration::from_secs(1)).unwrap();
+        port.receive(&mut |from, frame| got.push((*from, frame.to_vec()))).unwrap();
+    }
+    got
+}
+
+fn send(from: &mut RawPort, to: Address, frame: &[u8]) {
+    assert_eq!(from.send(&to, frame).unwrap(), Sent::Queued);
+    from.flush().unwrap();
+}
+
+#[test]
+fn jumbo_frames_both_ways() {
+    let Some(()) = namespace(MAX_FRAME) else { return };
+    let (mut a, mut b) = (open("va", None), open("vb", None));
+    assert_eq!(a.mtu(), MAX_FRAME);
+    for len in [46, 64, 1500, MAX_FRAME] {
+        let frame: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        send(&mut a, b.local_address(), &frame);
+        assert_eq!(receive(&mut b, 1), [(a.local_address(), frame.clone())]);
+        send(&mut b, a.local_address(), &frame);
+        assert_eq!(receive(&mut a, 1), [(b.local_address(), frame)]);
+    }
+    assert_eq!((a.counters().sent_frames, a.counters().received_frames), (4, 4));
+}
+
+#[test]
+fn many_frames_at_once_keep_their_order() {
+    let Some(()) = namespace(1500) else { return };
+    let (mut a, mut b) = (open("va", None), open("vb", None));
+    for number in 0..500u16 {
+        assert_eq!(
+            a.send(&b.local_address(), &[&number.to_be_bytes()[..], &[0; 60]].concat()).unwrap(),
+            Sent::Queued
+        );
+    }
+    a.flush().unwrap();
+    let numbers: Vec<u16> = receive(&mut b, 500)
+        .iter()
+        .map(|(_, frame)| u16::from_be_bytes([frame[0], frame[1]]))
+        .collect();
+    assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn frames_of_others_are_not_received() {
+    let Some(()) = namespace(1500) else { return };
+    common::ip(&["link", "set", "dev", "vb", "promisc", "on"]).unwrap();
+    let (mut a, mut b) = (open("va", None), open("vb", None));
+    let mine = b.local_address();
+    // Somebody else's MAC address.
+    send(&mut a, Address::Ethernet { mac: [2, 0, 0, 0, 0, 9], vlan: None }, &[1; 64]);
+    // A tagged frame to us while this port is untagged.
+    let Address::Ethernet { mac, .. } = mine else { panic!("a raw port has a MAC address") };
+    let mut tagged = open("va", Some(7));
+    send(&mut tagged, Address::Ethernet { mac, vlan: Some(7) }, &[2; 64]);
+    // Broadcast is for everyone.
+    send(&mut a, Address::Ethernet { mac: [0xFF; 6], vlan: None }, &[3; 64]);
+    send(&mut a, mine, &[4; 64]);
+    let first_bytes: Vec<u8> = receive(&mut b, 2).iter().map(|(_, frame)| frame[0]).collect();
+    assert_eq!(first_bytes, [3, 4]);
+    // Nor does a port receive what it sends itself.
+    assert_eq!(a.receive(&mut |_, _| panic!("nothing was sent to va")).unwrap(), 0);
+}
+
+#[test]
+fn a_vlan_is_a_world_of_its_own() {
+    let Some(()) = namespace(1500) else { return };
+    let (mut a, mut b) = (open("va", Some(7)), open("vb", Some(7)));
+    let mut others = [open("vb", Some(8)), open("vb", None)];
+    let frame = [5; 1500];
+    send(&mut a, b.local_address(), &frame);
+    assert_eq!(receive(&mut b, 1), [(a.local_address(), frame.to_vec())]);
+    for other in &mut others {
+        assert_eq!(other.receive(&mut |_, _| panic!("another VLAN's frame")).unwrap(), 0);
+        let error = a.send(&other.local_address(), &[0; 64]).unwrap_err();
+        assert!(matches!(error, NetError::WrongAddress { .. }), "{error}");
+    }
+    // An untagged frame does not enter the VLAN.
+    let Address::Ethernet { mac, .. } = b.local_address() else { panic!("a MAC address") };
+    send(&mut open("va", None), Address::Ethernet { mac, vlan: None }, &[6; 64]);
+    assert_eq!(b.receive(&mut |_, _| panic!("an untagged frame")).unwrap(), 0);
+}
+
+#[test]
+fn an_interface_that_cannot_be_used_says_why() {
+    let Some(()) = namespace(1500) else { return };
+    let open = |name: &str| error(&RawOptions::new(name));
+    assert!(matches!(open("vc"), NetError::NoSuchInterface { .. }));
+    assert!(open("vc").to_string().contains("va"));
+    assert!(matches!(open("lo"), NetError::NotEthernet { .. }));
+    let large = RawOptions { frame_size: Some(9000), ..RawOptions::new("va") };
+    let NetError::MtuTooSmall { mtu: 1500, wanted: 9000, .. } = error(&large) else {
+        panic!("{}", error(&large))
+    };
+    let vlan = RawOptions { vlan: Some(4095), ..RawOptions::new("va") };
+    assert!(matches!(error(&vlan), NetError::NoSuchVlan(4095)));
+    common::ip(&["link", "set", "dev", "va", "down"]).unwrap();
+    assert!(matches!(open("va"), NetError::InterfaceDown { .. }));
+}
+
+#[test]
+fn a_port_survives_its_interface_going_down_but_not_away() {
+    let Some(()) = namespace(1500) else { return };
+    let (mut a, mut b) = (open("va", None), open("vb", None));
+    common::ip(&["link", "set", "dev", "vb", "down"]).unwrap();
+    assert_eq!(b.receive(&mut |_, _| panic!("nothing was sent")).unwrap(), 0);
+    send(&mut b, a.local_address(), &[1; 64]);
+    assert_eq!(b.counters().send_refused, 1);
+    common::ip(&["link", "set", "dev", "vb", "up"]).unwrap();
+    send(&mut a, b.local_address(), &[2; 64]);
+    assert_eq!(receive(&mut b, 1), [(a.local_address(), vec![2; 64])]);
+
+    common::ip(&["link", "delete", "va"]).unwrap();
+    let error = b.receive(&mut |_, _| panic!("nothing was sent")).unwrap_err();
+    assert!(matches!(error, NetError::InterfaceRemoved { .. }), "{error}");
+    assert_eq!(b.send(&a.local_address(), &[3; 64]).unwrap(), Sent::Queued);
+    assert!(matches!(b.flush(), Err(NetError::InterfaceRemoved { .. })));
+}
+
+#[test]
+fn without_the_capability_the_error_names_it() {
+    let Some(()) = namespace(1500) else { return };
+    drop_net_raw();
+    let error = error(&RawOptions::new("va"));
+    assert!(matches!(error, NetError::NotPermitted { .. }), "{error}");
+    assert!(error.to_string().contains("CAP_NET_RAW") && error.to_string().contains("UDP"));
+}
+
+/// Takes all capabilities from this thread, which ends with its test.
+fn drop_net_raw() {
+    // linux/capability.h: version 3 has two sets of 32 bits, each effective, permitted, inheritable.
+    let header: [u32; 2] = [0x2008_0522, 0];
+    let none = [0u32; 6];
+    // SAFETY: capset reads a header of two and data of six 32-bit numbers, which both live on the
+    // stack; it concerns this thread only.
+    let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
