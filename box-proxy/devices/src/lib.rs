@@ -1,9 +1,13 @@
 //! Models of real PCIe devices that speak only TLPs.
 //!
 //! - [`Device`]: what a box proxy sees of one;
+//! - [`endpoint`]: what every PCI Express function shares;
 //! - [`accelerator`]: a DMA engine for measurements (`docs/accelerator.md` is its register map).
 
 pub mod accelerator;
 mod device;
+pub mod endpoint;
+#[cfg(test)]
+mod testing;
 
 pub use device::{Classes, Device, ResetKind};
