@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Says on standard error, past the test harness's capture, why a test does not run here.
 pub(crate) fn skip(reason: &str) {
@@ -29,7 +30,23 @@ pub(crate) fn veth_pair(mtu: usize) -> Result<(), String> {
         ip(&["link", "set", "dev", interface, "addrgenmode", "none"])?;
         ip(&["link", "set", "dev", interface, "up"])?;
     }
-    Ok(())
+    wait_for_carrier(&["va", "vb"])
+}
+
+/// Waits until interfaces that were switched on carry frames; the kernel sees to that later.
+fn wait_for_carrier(names: &[&str]) -> Result<(), String> {
+    let bound = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < bound {
+        let running = pnet::datalink::interfaces()
+            .iter()
+            .filter(|interface| interface.is_running() && names.contains(&&*interface.name))
+            .count();
+        if running == names.len() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(format!("{} did not get a carrier", names.join(" and ")))
 }
 
 /// Runs iproute2's `ip` in the namespace of this thread.
