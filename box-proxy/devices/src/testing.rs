@@ -217,7 +217,7 @@ impl<D: Device> Root<D> {
             Vec::new()
         } else {
             let from = (address & !3) - MEMORY;
-            let to = (address + len as u64 + 3 & !3) - MEMORY;
+            let to = ((address + len as u64 + 3) & !3) - MEMORY;
             self.memory[from as usize..to as usize].to_vec()
         };
         let mut repr = Repr::new(Kind::Completion {

@@ -47,8 +47,8 @@ impl<F: Function> Endpoint<F> {
             Err(error) => {
                 match error.handling() {
                     Handling::UnsupportedRequest => self.refuse(&packet, header),
-                    Handling::UnexpectedCompletion => self.unexpected(header),
-                    Handling::MalformedTlp => self.malformed(Some(header)),
+                    Handling::MalformedTlp | Handling::EcrcFailed => self.malformed(Some(header)),
+                    Handling::PoisonedTlp => self.poisoned(&packet, header),
                 }
                 return;
             }
@@ -136,8 +136,10 @@ impl<F: Function> Endpoint<F> {
                 let bus = destination.bus().get();
                 self.port.id = function_0(bus, destination.device().get());
                 if repr.poisoned {
-                    self.poisoned(header);
-                } else if let Ok(data) = data.try_into() {
+                    self.poisoned(packet, header);
+                    return;
+                }
+                if let Ok(data) = data.try_into() {
                     self.port.config.write(register, data, first_be);
                     self.port.config_changed();
                 }
@@ -148,9 +150,14 @@ impl<F: Function> Endpoint<F> {
         }
     }
 
-    fn poisoned(&mut self, header: &[u8]) {
+    /// A poisoned request is not carried out; one that needs a completion gets Unsupported
+    /// Request (PCIe 5.0 section 2.7.2.2).
+    fn poisoned(&mut self, packet: &Packet<&[u8]>, header: &[u8]) {
         self.port.counters.poisoned += 1;
         self.port.fault(Fault::Poisoned, Advisory::Yes, Some(header));
+        if packet.class() == Some(Class::NonPosted) {
+            self.complete(packet, CplStatus::UnsupportedRequest);
+        }
     }
 
     fn memory_read(
@@ -209,7 +216,7 @@ impl<F: Function> Endpoint<F> {
             return;
         };
         if packet.is_poisoned() {
-            self.poisoned(header);
+            self.poisoned(packet, header);
             return;
         }
         for run in enabled_runs(data.len() / 4, enables) {

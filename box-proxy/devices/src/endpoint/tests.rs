@@ -301,7 +301,7 @@ fn dma_writes_are_split_at_the_payload_size_and_keep_every_byte() {
     let mut r = root();
     r.enable();
     r.set_sizes(256, 512);
-    let want: Vec<u8> = (0..9_001_u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let want: Vec<u8> = (0..9_001_u32).map(|i| ((i * 31) >> 3) as u8).collect();
     r.todo(Todo::Write(MEMORY + 4093, want.clone()));
     assert_eq!(&r.memory[4093..][..9_001], &want);
     assert_eq!((r.memory[4092], r.memory[4093 + 9_001]), (0, 0));
