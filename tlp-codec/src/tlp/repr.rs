@@ -1,8 +1,8 @@
 //! A TLP as its meaning.
 
 use super::{
-    AddressType, Attributes, ByteEnables, CplStatus, MsgCode, MsgRouting, Prefixes, RuleError,
-    TlpType, TphHint,
+    AddressType, Attributes, ByteEnables, Class, CplStatus, MsgCode, MsgRouting, Prefixes,
+    RuleError, TlpType, TphHint,
 };
 use crate::ids::{Bdf, Tag};
 use core::fmt;
@@ -257,6 +257,15 @@ impl<'a> Repr<'a> {
             Kind::Atomic { op: AtomicOp::FetchAdd, .. } => TlpType::FetchAdd,
             Kind::Atomic { op: AtomicOp::Swap, .. } => TlpType::Swap,
             Kind::Atomic { op: AtomicOp::Cas, .. } => TlpType::Cas,
+        }
+    }
+
+    /// The ordering and flow-control class.
+    pub const fn class(&self) -> Class {
+        match self.kind {
+            Kind::MemWrite { .. } | Kind::Message { .. } => Class::Posted,
+            Kind::Completion { .. } => Class::Completion,
+            _ => Class::NonPosted,
         }
     }
 
