@@ -26,4 +26,5 @@ extern crate std;
 pub mod control;
 pub mod limits;
 pub mod stamps;
+pub mod switch;
 pub mod time;

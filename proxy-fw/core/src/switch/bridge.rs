@@ -1,0 +1,182 @@
+//! What every port of the switch is: a function with a type 1 header.
+
+use super::config::header::Range;
+use super::config::{
+    ConfigSpace, Layout, ResetKind, Written, access_control, express, header, identity, msi, power,
+    slot,
+};
+use super::errors::Severities;
+use super::settings::SwitchConfig;
+
+/// What a port still has to send towards the root complex.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsent {
+    pub(crate) interrupt: bool,
+    pub(crate) power_event: bool,
+    pub(crate) errors: Severities,
+}
+
+/// What software programmed, decoded: looked at for every TLP, changed by few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// In D0.
+    pub(crate) awake: bool,
+    /// Bus Master Enable, and in D0.
+    pub(crate) masters: bool,
+    /// Memory Space Enable, and in D0.
+    pub(crate) memory_enabled: bool,
+    /// I/O Space Enable, and in D0.
+    pub(crate) io_enabled: bool,
+    isa: bool,
+    pub(crate) secondary: u8,
+    pub(crate) subordinate: u8,
+    pub(crate) memory: Range,
+    pub(crate) prefetchable: Range,
+    pub(crate) io: Range,
+}
+
+impl Decoded {
+    fn of(config: &ConfigSpace) -> Self {
+        let awake = !config.any(power::CONTROL, power::STATE);
+        let enabled = |bit| awake && config.any(header::COMMAND, bit);
+        let (secondary, subordinate) = header::buses(config);
+        Self {
+            awake,
+            masters: enabled(header::BUS_MASTER),
+            memory_enabled: enabled(header::MEMORY_ENABLE),
+            io_enabled: enabled(header::IO_ENABLE),
+            isa: config.any(header::BRIDGE_CONTROL, header::BRIDGE_ISA),
+            secondary,
+            subordinate,
+            memory: header::memory_window(config),
+            prefetchable: header::prefetchable_window(config),
+            io: header::io_window(config),
+        }
+    }
+
+    /// Whether an address is in one of the open memory windows.
+    pub(crate) fn claims_memory(&self, address: u64) -> bool {
+        self.memory_enabled
+            && (header::holds(self.memory, address) || header::holds(self.prefetchable, address))
+    }
+
+    /// Whether an I/O address is in the open window.
+    pub(crate) fn claims_io(&self, address: u64) -> bool {
+        self.io_enabled
+            && header::holds(self.io, address)
+            && !(self.isa && header::is_isa_alias(address))
+    }
+
+    /// Whether a bus number is from secondary to subordinate. Bus 0 is behind no switch.
+    pub(crate) fn holds_bus(&self, bus: u8) -> bool {
+        self.secondary != 0 && (self.secondary..=self.subordinate).contains(&bus)
+    }
+}
+
+/// One port's function.
+pub(crate) struct Bridge {
+    pub(crate) config: ConfigSpace,
+    pub(crate) decoded: Decoded,
+    pub(crate) unsent: Unsent,
+    /// Interrupt causes that are active and have been signalled.
+    signalled: u32,
+}
+
+impl Bridge {
+    pub(crate) fn new(layout: &'static Layout, settings: &SwitchConfig, device_id: u16) -> Self {
+        let mut config = ConfigSpace::new(layout);
+        let id = u32::from(device_id) << 16 | u32::from(settings.vendor_id);
+        config.define(header::ID, u32::MAX, id);
+        config.define(header::CLASS, 0xff, u32::from(settings.revision));
+        let (vendor, subsystem) = settings.subsystem;
+        let subsystem = u32::from(subsystem) << 16 | u32::from(vendor);
+        config.define(identity::SUBSYSTEM, u32::MAX, subsystem);
+        let payload = settings.payload_code();
+        config.define(express::DEVICE_CAPABILITIES, express::PAYLOAD_SUPPORTED, payload);
+        let decoded = Decoded::of(&config);
+        Self { config, decoded, unsent: Unsent::default(), signalled: 0 }
+    }
+
+    /// Software writes a register.
+    pub(crate) fn write(&mut self, register: u16, value: u32, enables: u8) -> Option<Written> {
+        let mut written = self.config.write(register, value, enables)?;
+        if written.offset == power::CONTROL && !power::is_supported(written.new) {
+            // A state that is not supported is not entered (PCIe 5.0 section 7.5.2.2).
+            self.config.put(power::CONTROL, power::STATE, written.old);
+            written.new = self.config.get(power::CONTROL);
+        }
+        self.decoded = Decoded::of(&self.config);
+        Some(written)
+    }
+
+    /// The function is reset, and with it everything that was to be signalled is forgotten.
+    pub(crate) fn reset(&mut self, kind: ResetKind) {
+        self.config.reset(kind);
+        self.decoded = Decoded::of(&self.config);
+        self.unsent = Unsent::default();
+        self.signalled = 0;
+    }
+
+    /// Max_Payload_Size as software set it, never above what is supported, in bytes.
+    pub(crate) fn max_payload(&self) -> usize {
+        let set = (self.config.get(express::DEVICE_CONTROL) & express::PAYLOAD_SIZE) >> 5;
+        let most = self.config.get(express::DEVICE_CAPABILITIES) & express::PAYLOAD_SUPPORTED;
+        128 << set.min(most)
+    }
+
+    /// Whether an ACS control is on. (The upstream port has none.)
+    pub(crate) fn controls_access(&self, control: u32) -> bool {
+        self.config.read(access_control::CONTROL) & control != 0
+    }
+
+    /// Interrupt causes that are enabled and active: hot-plug (PCIe 5.0 section 6.7.3.4) and link
+    /// bandwidth management (section 7.5.3.7), as bits of both status registers.
+    fn causes(&self) -> u32 {
+        let slot = self.config.read(slot::CONTROL);
+        let mut causes = 0;
+        if slot & slot::INTERRUPT_ENABLE != 0 {
+            for (enable, status) in [
+                (slot::BUTTON_ENABLE, slot::BUTTON_PRESSED),
+                (slot::PRESENCE_ENABLE, slot::PRESENCE_CHANGED),
+                (slot::LINK_STATE_ENABLE, slot::LINK_STATE_CHANGED),
+            ] {
+                if slot & enable != 0 {
+                    causes |= slot & status;
+                }
+            }
+        }
+        let link = self.config.read(express::LINK_CONTROL);
+        if link & express::BANDWIDTH_INTERRUPT != 0 {
+            causes |= link & express::BANDWIDTH_STATUS;
+        }
+        causes
+    }
+
+    /// Looks whether an interrupt, or from D3hot a power management event, is due.
+    ///
+    /// PCIe asks for a message whenever the condition "enabled, and some enabled status bit set"
+    /// becomes true. This sends one for *each* enabled status bit that becomes set, which
+    /// includes all of those: software that clears status bits one by one misses nothing.
+    pub(crate) fn update_interrupt(&mut self, upstream_masters: bool) {
+        let awake = self.decoded.awake;
+        let may_signal = if awake {
+            self.decoded.masters && upstream_masters && self.config.any(msi::AT, msi::ENABLE)
+        } else {
+            self.config.any(power::CONTROL, power::PME_ENABLE)
+        };
+        let active = if may_signal { self.causes() } else { 0 };
+        let rising = active & !self.signalled;
+        self.signalled = active;
+        if active == 0 {
+            self.unsent.interrupt = false;
+        }
+        if rising == 0 {
+            return;
+        }
+        if awake {
+            self.unsent.interrupt = true;
+        } else if self.config.set(power::CONTROL, power::PME_STATUS) {
+            self.unsent.power_event = true;
+        }
+    }
+}

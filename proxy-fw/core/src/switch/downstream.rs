@@ -1,0 +1,152 @@
+//! Where a TLP from the root complex goes.
+
+use super::config::header;
+use super::port::Occupant;
+use super::sink::TlpSink;
+use super::verdict::{Cause, DownstreamVerdict as Verdict, PortError};
+use super::{Refusal, VirtualSwitch, Who};
+use crate::time::Instant;
+use tlp_codec::ids::PortId;
+use tlp_codec::tlp::{CplStatus, MsgRouting, Packet, TlpType};
+
+/// The two address spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    Memory,
+    Io,
+}
+
+impl VirtualSwitch {
+    /// A TLP from the root complex. A configuration request for a device is rewritten in place as
+    /// the last bridge does it (type 1 to type 0); nothing else is changed.
+    ///
+    /// `out` takes what the switch itself has to say to the root complex. It must have room for
+    /// one TLP, the completion that a request may get at once; interrupts and messages that find
+    /// no room wait for a later call.
+    pub fn handle_downstream(
+        &mut self,
+        now: Instant,
+        tlp: &mut [u8],
+        out: &mut impl TlpSink,
+    ) -> Verdict {
+        let routed = match Packet::new_checked(&mut *tlp) {
+            Ok(packet) => self.route_downstream(now, packet, out),
+            Err(_) => Err(Who::Upstream.refuses(Cause::Malformed)),
+        };
+        let verdict =
+            routed.unwrap_or_else(|refusal| Verdict::Discarded(self.refuse(refusal, tlp, out)));
+        self.flush(out);
+        verdict
+    }
+
+    fn route_downstream(
+        &mut self,
+        now: Instant,
+        packet: Packet<&mut [u8]>,
+        out: &mut impl TlpSink,
+    ) -> Result<Verdict, Refusal> {
+        if packet.payload_len() > self.upstream.max_payload() {
+            return Err(Who::Upstream.refuses(Cause::PayloadTooLarge));
+        }
+        if packet.is_poisoned() {
+            self.poisoned_downstream(&packet);
+        }
+        match packet.tlp_type() {
+            TlpType::CfgRd0 | TlpType::CfgWr0 | TlpType::CfgRd1 | TlpType::CfgWr1 => {
+                self.route_configuration(now, packet, out)
+            }
+            TlpType::IORd | TlpType::IOWr => self.route_address(Space::Io, &packet),
+            TlpType::MRd
+            | TlpType::MRdLk
+            | TlpType::MWr
+            | TlpType::DMWr
+            | TlpType::FetchAdd
+            | TlpType::Swap
+            | TlpType::Cas => self.route_address(Space::Memory, &packet),
+            TlpType::Cpl | TlpType::CplD | TlpType::CplLk | TlpType::CplDLk => {
+                self.route_completion(&packet)
+            }
+            TlpType::Msg(MsgRouting::ByAddress) | TlpType::MsgD(MsgRouting::ByAddress) => {
+                self.route_address(Space::Memory, &packet)
+            }
+            TlpType::Msg(routing) | TlpType::MsgD(routing) => {
+                self.message_downstream(now, routing, &packet)
+            }
+            TlpType::Unknown(_) => Err(Who::Upstream.refuses(Cause::Malformed)),
+        }
+    }
+
+    fn route_address(
+        &mut self,
+        space: Space,
+        packet: &Packet<&mut [u8]>,
+    ) -> Result<Verdict, Refusal> {
+        let address = packet.address();
+        let nobody = Who::Upstream.refuses(Cause::NoWindow);
+        if !self.upstream.decoded.claims(space, address) {
+            return Err(nobody);
+        }
+        let port = self.port_where(|bridge| bridge.decoded.claims(space, address));
+        self.leave_by(port.ok_or(nobody)?, packet)
+    }
+
+    /// Checks that a TLP can leave by a port.
+    pub(super) fn leave_by(
+        &self,
+        port: PortId,
+        packet: &Packet<&mut [u8]>,
+    ) -> Result<Verdict, Refusal> {
+        let who = Who::Port(port);
+        self.check_egress(who, packet)?;
+        let slot = self.port(port);
+        if slot.is_open() {
+            return Ok(Verdict::Forward(port));
+        }
+        // A placeholder answers configuration requests only, like a function that is not enabled.
+        let placeholder = slot.occupant == Occupant::Placeholder && slot.link_is_up();
+        Err(who.refuses(if placeholder { Cause::NoFunction } else { Cause::LinkDown }))
+    }
+
+    fn route_completion(&mut self, packet: &Packet<&mut [u8]>) -> Result<Verdict, Refusal> {
+        let port = self.port_of_bus(packet.requester().bus().get());
+        let port = port.ok_or(Who::Upstream.refuses(Cause::UnexpectedCompletion))?;
+        if let Some(bit) = received_abort(packet.status()) {
+            self.upstream.config.set(header::COMMAND, bit);
+            self.port_mut(port).bridge.config.set(header::COMMAND, bit);
+        }
+        self.leave_by(port, packet)
+    }
+
+    /// A poisoned TLP is passed on; the port that it came in by takes note (PCIe 5.0 sections
+    /// 2.7.2.2 and 7.5.1.1.4).
+    fn poisoned_downstream(&mut self, packet: &Packet<&mut [u8]>) {
+        let completion = packet.class() == Some(tlp_codec::tlp::Class::Completion);
+        let config = &mut self.upstream.config;
+        config.set(header::COMMAND, header::DETECTED_PARITY);
+        if completion && config.any(header::COMMAND, header::PARITY_RESPONSE) {
+            config.set(header::COMMAND, header::MASTER_DATA_PARITY);
+        }
+        // Passing it on leaves the error to the one that is meant (section 6.2.3.2.4.3).
+        self.upstream.report(PortError::Poisoned, true, Some(packet.as_bytes()));
+        self.mark_who(Who::Upstream);
+    }
+}
+
+/// The status bit of a port that a completion of this status comes in by.
+pub(super) fn received_abort(status: CplStatus) -> Option<u32> {
+    match status {
+        CplStatus::UnsupportedRequest => Some(header::RECEIVED_MASTER_ABORT),
+        CplStatus::CompleterAbort => Some(header::RECEIVED_TARGET_ABORT),
+        _ => None,
+    }
+}
+
+impl super::bridge::Decoded {
+    /// Whether an address is in an open window of that space.
+    pub(super) fn claims(&self, space: Space, address: u64) -> bool {
+        match space {
+            Space::Memory => self.claims_memory(address),
+            Space::Io => self.claims_io(address),
+        }
+    }
+}

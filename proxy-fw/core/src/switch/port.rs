@@ -1,0 +1,161 @@
+//! A downstream port: its function, and what is behind it.
+
+use super::bridge::Bridge;
+use super::config::{ResetKind, express, header, layouts, slot};
+use super::events::{Notice, Notices};
+use super::hotplug::Motion;
+use super::placeholder::PlaceholderFunction;
+use super::settings::SwitchConfig;
+use tlp_codec::ids::PortId;
+
+/// What is behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    Nobody,
+    Placeholder,
+    Device,
+}
+
+/// One downstream port.
+pub(crate) struct DownstreamPort {
+    pub(crate) bridge: Bridge,
+    pub(crate) occupant: Occupant,
+    /// The placeholder that it shows at boot, if any.
+    pub(crate) placeholder: Option<PlaceholderFunction>,
+    /// Whether the device takes requests; until then configuration requests are to be retried.
+    pub(crate) ready: bool,
+    /// What the hot-plug sequence waits for.
+    pub(crate) motion: Motion,
+    pub(crate) notices: Notices,
+    /// INTA to INTD as the device asserts them, bits 0 to 3.
+    pub(crate) wires: u8,
+    /// Whether the device may use translated addresses.
+    pub(crate) translation_granted: bool,
+    /// Bus mastering as it was last told.
+    pub(crate) mastering: bool,
+}
+
+impl DownstreamPort {
+    pub(crate) fn new(id: PortId, settings: &SwitchConfig) -> Self {
+        let mut bridge = Bridge::new(&layouts::DOWNSTREAM, settings, settings.downstream_device_id);
+        let number = u32::from(settings.first_slot_number + u16::from(id.get()));
+        bridge.config.define(
+            slot::SLOT_CAPABILITIES,
+            slot::PHYSICAL_NUMBER,
+            number << slot::PHYSICAL_NUMBER_SHIFT,
+        );
+        // Port number 0 is the upstream port.
+        let number = u32::from(id.get()) + 1;
+        bridge.config.define(express::LINK_CAPABILITIES, express::PORT_NUMBER, number << 24);
+        let placeholder = settings.placeholders[usize::from(id.get())]
+            .map(|what| PlaceholderFunction::new(&what, settings));
+        let occupant = if placeholder.is_some() { Occupant::Placeholder } else { Occupant::Nobody };
+        let mut port = Self {
+            bridge,
+            occupant,
+            placeholder,
+            ready: false,
+            motion: Motion::Settled,
+            notices: Notices::default(),
+            wires: 0,
+            translation_granted: false,
+            mastering: false,
+        };
+        port.show_presence();
+        port
+    }
+
+    /// Whether the link is up: something is there, and software does not hold the link down.
+    pub(crate) fn link_is_up(&self) -> bool {
+        self.bridge.config.any(express::LINK_CONTROL, express::LINK_ACTIVE)
+    }
+
+    /// Whether TLPs pass between the switch and a device.
+    pub(crate) fn is_open(&self) -> bool {
+        self.occupant == Occupant::Device && self.ready && self.link_is_up()
+    }
+
+    fn link_should_be_up(&self, upstream_in_reset: bool) -> bool {
+        self.occupant != Occupant::Nobody
+            && !upstream_in_reset
+            && !self.bridge.config.any(express::LINK_CONTROL, express::LINK_DISABLE)
+            && !self.bridge.config.any(header::BRIDGE_CONTROL, header::SECONDARY_BUS_RESET)
+    }
+
+    /// Lets presence and link state follow what is there, and latches their changes
+    /// (PCIe 5.0 section 6.7.3.3).
+    pub(crate) fn update_presence(&mut self, upstream_in_reset: bool) {
+        let present = self.occupant != Occupant::Nobody;
+        if present != self.bridge.config.any(slot::CONTROL, slot::PRESENT) {
+            let state = if present { slot::PRESENT } else { 0 };
+            self.bridge.config.put(slot::CONTROL, slot::PRESENT, state);
+            self.bridge.config.set(slot::CONTROL, slot::PRESENCE_CHANGED);
+        }
+        let up = self.link_should_be_up(upstream_in_reset);
+        if up != self.link_is_up() {
+            let state = if up { express::LINK_ACTIVE } else { 0 };
+            self.bridge.config.put(express::LINK_CONTROL, express::LINK_ACTIVE, state);
+            self.bridge.config.set(slot::CONTROL, slot::LINK_STATE_CHANGED);
+        }
+        if !up {
+            // A link that is down holds no wire (PCIe 5.0 section 2.2.8.1).
+            self.wires = 0;
+        }
+    }
+
+    /// After a reset: presence, link and power indicator show what is there, and nothing counts
+    /// as changed.
+    fn show_presence(&mut self) {
+        self.update_presence(false);
+        let changes = slot::PRESENCE_CHANGED | slot::LINK_STATE_CHANGED;
+        self.bridge.config.put(slot::CONTROL, changes, 0);
+        let lit = self.occupant != Occupant::Nobody;
+        self.set_power_indicator(if lit { slot::Indicator::On } else { slot::Indicator::Off });
+    }
+
+    /// What the power indicator shows. (A reserved value is never stored.)
+    pub(crate) fn power_indicator(&self) -> slot::Indicator {
+        let bits = self.bridge.config.get(slot::CONTROL) >> slot::POWER_CONTROL_SHIFT;
+        slot::Indicator::from_bits(bits).unwrap_or(slot::Indicator::Off)
+    }
+
+    /// What the attention indicator shows.
+    pub(crate) fn attention_indicator(&self) -> slot::Indicator {
+        let bits = self.bridge.config.get(slot::CONTROL) >> slot::ATTENTION_CONTROL_SHIFT;
+        slot::Indicator::from_bits(bits).unwrap_or(slot::Indicator::Off)
+    }
+
+    pub(crate) fn set_power_indicator(&mut self, indicator: slot::Indicator) {
+        if self.power_indicator() != indicator {
+            self.notices.note(Notice::PowerIndicator);
+        }
+        let bits = indicator.bits() << slot::POWER_CONTROL_SHIFT;
+        self.bridge.config.put(slot::CONTROL, slot::POWER_CONTROL, bits);
+    }
+
+    /// Whether software listens to the attention button.
+    pub(crate) fn is_attended(&self) -> bool {
+        let wanted = slot::INTERRUPT_ENABLE | slot::BUTTON_ENABLE;
+        self.bridge.config.get(slot::CONTROL) & wanted == wanted
+    }
+
+    /// The port is reset, from above.
+    pub(crate) fn reset(&mut self, kind: ResetKind) {
+        self.bridge.reset(kind);
+        if kind == ResetKind::Fundamental
+            && self.occupant == Occupant::Nobody
+            && self.placeholder.is_some()
+        {
+            // The host boots again: the room is shown again.
+            self.occupant = Occupant::Placeholder;
+        }
+        if let Some(placeholder) = &mut self.placeholder {
+            placeholder.reset(kind);
+        }
+        self.wires = 0;
+        self.ready = false;
+        self.motion = self.motion.after_reset();
+        self.notices.note(Notice::WindowsChanged);
+        self.show_presence();
+    }
+}
