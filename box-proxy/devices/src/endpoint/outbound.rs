@@ -41,6 +41,10 @@ impl PostedQueue {
         bytes && self.queue.len() < POSTED_QUEUE
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn push_write(
         &mut self,
         order: u64,

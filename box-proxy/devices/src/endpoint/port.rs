@@ -134,6 +134,11 @@ impl Port {
         if self.posted.has_room(len) { Ok(()) } else { Err(Refused::Full) }
     }
 
+    /// Bytes of writes that wait to be sent.
+    pub fn write_backlog(&self) -> usize {
+        self.posted.bytes()
+    }
+
     /// TLPs that a write of `len` bytes to `address` is sent as.
     pub fn write_tlps(&self, address: u64, len: usize) -> u64 {
         let most = self.settings.max_payload;
