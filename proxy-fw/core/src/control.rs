@@ -2,10 +2,11 @@
 //!
 //! A proxy dials the manager (TCP) and says [`Hello`]; the manager answers [`Welcome`] or
 //! [`Refused`]. From then on the manager sends [`Request`]s and the proxy answers each with one
-//! [`Response`](FromProxy::Response), at once or when the operation has ended, and sends [`Event`]s as they happen.
-//! Each message is a 4-byte little-endian length and so many bytes of postcard; `docs/control.md`
-//! says it byte by byte. Every request is idempotent: the same operation asked for again gives the
-//! same answer. A request with a term below the highest that the proxy has seen is refused.
+//! [`Response`](FromProxy::Response), at once or when the operation has ended, and sends
+//! [`Event`]s as they happen. Each message is a 4-byte little-endian length and so many bytes of
+//! postcard; `docs/control.md` says it byte by byte. Every request is idempotent: the same
+//! operation asked for again gives the same answer. A request with a term below the highest that
+//! the proxy has seen is refused.
 
 use crate::limits::{MAX_FUNCTIONS, MAX_PATHS, MAX_PORTS, MAX_WINDOWS};
 use crate::stamps::Sampling;

@@ -78,8 +78,10 @@ pub(crate) struct Bridge {
     pub(crate) config: ConfigSpace,
     pub(crate) decoded: Decoded,
     pub(crate) unsent: Unsent,
-    /// Interrupt causes that are active and have been signalled.
-    signalled: u32,
+    /// Causes for which an interrupt was due already.
+    interrupting: u32,
+    /// Causes for which a power management event was due already.
+    waking: u32,
 }
 
 impl Bridge {
@@ -94,7 +96,7 @@ impl Bridge {
         let payload = settings.payload_code();
         config.define(express::DEVICE_CAPABILITIES, express::PAYLOAD_SUPPORTED, payload);
         let decoded = Decoded::of(&config);
-        Self { config, decoded, unsent: Unsent::default(), signalled: 0 }
+        Self { config, decoded, unsent: Unsent::default(), interrupting: 0, waking: 0 }
     }
 
     /// Software writes a register.
@@ -114,7 +116,8 @@ impl Bridge {
         self.config.reset(kind);
         self.decoded = Decoded::of(&self.config);
         self.unsent = Unsent::default();
-        self.signalled = 0;
+        self.interrupting = 0;
+        self.waking = 0;
     }
 
     /// Max_Payload_Size as software set it, never above what is supported, in bytes.
@@ -158,25 +161,21 @@ impl Bridge {
     /// becomes true. This sends one for *each* enabled status bit that becomes set, which
     /// includes all of those: software that clears status bits one by one misses nothing.
     pub(crate) fn update_interrupt(&mut self, upstream_masters: bool) {
-        let awake = self.decoded.awake;
-        let may_signal = if awake {
-            self.decoded.masters && upstream_masters && self.config.any(msi::AT, msi::ENABLE)
-        } else {
-            self.config.any(power::CONTROL, power::PME_ENABLE)
-        };
-        let active = if may_signal { self.causes() } else { 0 };
-        let rising = active & !self.signalled;
-        self.signalled = active;
-        if active == 0 {
+        let can_interrupt =
+            self.decoded.masters && upstream_masters && self.config.any(msi::AT, msi::ENABLE);
+        let can_wake = !self.decoded.awake && self.config.any(power::CONTROL, power::PME_ENABLE);
+        let causes = self.causes();
+        let interrupting = if can_interrupt { causes } else { 0 };
+        let waking = if can_wake { causes } else { 0 };
+        if interrupting & !self.interrupting != 0 {
+            self.unsent.interrupt = true;
+        } else if interrupting == 0 {
             self.unsent.interrupt = false;
         }
-        if rising == 0 {
-            return;
-        }
-        if awake {
-            self.unsent.interrupt = true;
-        } else if self.config.set(power::CONTROL, power::PME_STATUS) {
+        if waking & !self.waking != 0 && self.config.set(power::CONTROL, power::PME_STATUS) {
             self.unsent.power_event = true;
         }
+        self.interrupting = interrupting;
+        self.waking = waking;
     }
 }

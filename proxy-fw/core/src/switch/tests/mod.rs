@@ -2,6 +2,12 @@
 
 mod access_control;
 mod enumeration;
+mod errors;
+mod hotplug;
+mod messages;
+mod placeholders;
+mod properties;
+mod resets;
 mod routing;
 
 use super::*;

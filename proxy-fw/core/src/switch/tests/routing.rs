@@ -217,6 +217,7 @@ fn atomics_and_prefixes_are_blocked_where_software_says() {
     host.write_bytes(Host::id(0), 0x98, 1 << 15, 0x2);
     let blocked = DownstreamVerdict::Discarded(Cause::PrefixBlocked);
     assert_eq!(host.down(&mut prefixed), blocked);
+    assert_eq!(ur(&mut host), (bdf(Host::id(0)), 4, 0));
 }
 
 #[test]
