@@ -25,6 +25,7 @@ extern crate std;
 
 pub mod control;
 pub mod limits;
+pub mod link;
 pub mod stamps;
 pub mod switch;
 pub mod time;

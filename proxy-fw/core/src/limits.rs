@@ -17,7 +17,7 @@ pub const MAX_FUNCTIONS: usize = 8;
 pub const MAX_PEERS: usize = 32;
 
 /// Bindings (slot, function, epoch) on one link. A further one is refused.
-pub const MAX_CHANNELS: usize = 64;
+pub const MAX_CHANNELS: usize = 32;
 
 /// Paths between two nodes. One is used so far; header and state are ready for this many.
 pub const MAX_PATHS: usize = 8;
@@ -33,20 +33,47 @@ pub const MAX_PAYLOAD_OFFERED: usize = 512;
 /// fit are malformed and dropped.
 pub const TLP_BUFFER: usize = 20 + 16 + MAX_PAYLOAD_OFFERED + 4;
 
-/// TLPs of each class that a receiver stores for one binding: what it grants as credit. The
-/// sender keeps what has no credit in its own class queue.
+/// Posted TLPs that a receiver stores for one binding at most: what it grants as credit while the
+/// binding is busy. The sender keeps what has no credit in its own class queue.
 pub const CREDITS_POSTED: usize = 128;
 /// As [`CREDITS_POSTED`], for non-posted requests.
 pub const CREDITS_NON_POSTED: usize = 64;
 /// As [`CREDITS_POSTED`], for completions.
 pub const CREDITS_COMPLETION: usize = 256;
 
-/// TLPs of each class that wait for credit at the sender, for one binding. When it is full the
-/// PCIe side is told to wait (backpressure).
-pub const SEND_QUEUE: usize = 128;
+/// The three above, by class.
+pub const CREDIT_TARGETS: [u32; 3] =
+    [CREDITS_POSTED as u32, CREDITS_NON_POSTED as u32, CREDITS_COMPLETION as u32];
+
+/// Credits, by class, that every binding has whatever the others do. The rest, up to the targets,
+/// comes out of [`SHARED_RECEIVE`].
+pub const GUARANTEED_CREDITS: [u32; 3] = [16, CREDITS_NON_POSTED as u32, 32];
+
+/// TLP buffers of one link's receiver beyond the guarantees of [`MAX_CHANNELS`] bindings. When
+/// they are all lent, no binding is granted more than it has.
+pub const SHARED_RECEIVE: usize = 1024;
+
+/// TLPs of each class that wait at the sender or are sent and not acknowledged, for one binding.
+/// When so many are there the PCIe side is told to wait (backpressure).
+pub const SEND_QUEUES: [usize; 3] = [CREDITS_POSTED, CREDITS_NON_POSTED, CREDITS_COMPLETION];
+
+/// Of [`SEND_QUEUES`], what every class of every binding has whatever the others do. The rest
+/// comes out of [`SHARED_SEND`].
+pub const GUARANTEED_SEND: usize = 8;
+
+/// TLP buffers of one link's sender beyond the guarantees. When they are all in use, the PCIe side
+/// is told to wait (backpressure).
+pub const SHARED_SEND: usize = 1024;
+
+/// Sideband records of one binding that wait at the sender, and that a receiver stores. A further
+/// one is refused.
+pub const SIDEBAND_QUEUE: usize = 8;
 
 /// Records in flight on one link, sent and not acknowledged. Further records wait.
 pub const LINK_WINDOW: usize = 1024;
+
+/// Frames with records that one acknowledgement waits for at most.
+pub const ACK_EVERY: u32 = 8;
 
 /// Non-posted requests of the host outstanding at one downstream port. A further one waits
 /// in front of the port.
@@ -70,6 +97,20 @@ pub const EVENT_QUEUE: usize = 64;
 /// Give-up of a link < synthesised completion < smallest completion timeout, for software
 /// proxies. A card has 10, 20 and 50 ms.
 pub const LINK_GIVE_UP: Duration = Duration::from_secs(1);
+/// Round trip that is assumed before one was measured.
+pub const LINK_INITIAL_RTT: Duration = Duration::from_millis(2);
+/// Shortest retransmission timeout: above what a busy machine makes a process wait.
+pub const LINK_MIN_RTO: Duration = Duration::from_millis(5);
+/// Longest retransmission timeout.
+pub const LINK_MAX_RTO: Duration = Duration::from_millis(100);
+/// How long an acknowledgement waits for a frame that it can travel in.
+pub const LINK_ACK_DELAY: Duration = Duration::from_micros(100);
+/// How long a few returned credits wait to become many.
+pub const LINK_CREDIT_DELAY: Duration = Duration::from_millis(1);
+/// Silence after which a peer with open bindings is asked for a sign of life.
+pub const LINK_KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// Longest pause between two tries to open a link.
+pub const LINK_OPEN_RETRY: Duration = Duration::from_millis(250);
 /// When an outstanding request is completed with Unsupported Request by the proxy itself.
 pub const SYNTHESISED_COMPLETION: Duration = Duration::from_secs(2);
 /// Smallest completion timeout that a device or host may have.
@@ -81,5 +122,30 @@ const _: () = {
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
     assert!(MIN_FRAME < MAX_FRAME);
     assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
-    assert!(HOST_OUTSTANDING <= CREDITS_NON_POSTED, "an admitted request never waits for credit");
+    assert!(
+        HOST_OUTSTANDING <= GUARANTEED_CREDITS[1] as usize,
+        "an admitted request never waits for credit"
+    );
+    assert!(MAX_CHANNELS <= 64, "channels are bits of a word");
+    assert!(LINK_WINDOW.is_power_of_two() && LINK_WINDOW <= u16::MAX as usize);
+    assert!(
+        GUARANTEED_CREDITS[0] <= CREDIT_TARGETS[0] && GUARANTEED_CREDITS[2] <= CREDIT_TARGETS[2]
+    );
+    assert!(
+        MAX_CHANNELS
+            * (GUARANTEED_CREDITS[0] + GUARANTEED_CREDITS[1] + GUARANTEED_CREDITS[2]) as usize
+            + SHARED_RECEIVE
+            < u16::MAX as usize,
+        "buffers are numbered with 16 bits"
+    );
+    assert!(MAX_CHANNELS * 3 * GUARANTEED_SEND + SHARED_SEND < u16::MAX as usize);
+    assert!(
+        LINK_ACK_DELAY.as_nanos() < LINK_MIN_RTO.as_nanos(),
+        "a held-back acknowledgement is no loss"
+    );
+    assert!(
+        LINK_MAX_RTO.as_nanos() * 4 < LINK_GIVE_UP.as_nanos(),
+        "several tries before giving up"
+    );
+    assert!(MIN_FRAME >= 256, "a split TLP's header record fits, whatever its prefixes");
 };

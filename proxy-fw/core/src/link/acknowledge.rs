@@ -1,0 +1,156 @@
+//! What the peer received: acknowledgements taken in, losses found, timeouts.
+
+use super::flight::{Entry, Fate};
+use super::sequence::before;
+use super::types::{LinkState, Violation};
+use super::{Fault, Link};
+use crate::control::LinkDownReason;
+use crate::time::Instant;
+use core::time::Duration;
+use tlp_codec::fabric::{Ack, CloseReason};
+
+/// A record is lost when a frame so many later on the same path was received (RFC 9002,
+/// section 6.1.1).
+const REORDERING: u32 = 3;
+
+impl Link {
+    /// Takes an acknowledgement in.
+    pub(super) fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), Violation> {
+        let path = ack.path.get() as usize;
+        let sent_up_to = self.paths.get(path).ok_or(Violation::Acknowledgement)?.next_packet;
+        let end = ack.next.wrapping_add(ack.sacks.end());
+        if !before(ack.packet, sent_up_to)
+            || !self.flight.may_acknowledge(ack.next)
+            || !self.flight.may_acknowledge(end)
+        {
+            return Err(Violation::Acknowledgement);
+        }
+        let delay = Duration::from_micros(ack.delay_us.into());
+        let news = self.paths[path].acknowledged(ack.packet, delay, now);
+        self.paths[path].echo(ack.ce, now);
+        let mut progress = false;
+        while before(self.flight.oldest(), ack.next) {
+            progress |= self.acknowledge(self.flight.oldest());
+            self.flight.retire();
+        }
+        for range in ack.sacks.as_slice() {
+            for n in 0..range.length {
+                let sequence = ack.next.wrapping_add(u32::from(range.offset) + u32::from(n));
+                if !before(sequence, self.flight.oldest()) {
+                    progress |= self.acknowledge(sequence);
+                }
+            }
+        }
+        if progress {
+            self.backoff = 0;
+            self.restart_timeout(now);
+        }
+        if news {
+            // A full list says nothing of what lies behind it.
+            let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
+            self.find_losses(now, path, judged);
+        }
+        Ok(())
+    }
+
+    /// Marks one record as received. Whether that is news.
+    fn acknowledge(&mut self, sequence: u32) -> bool {
+        let Some(entry) = self.flight.acknowledge(sequence) else { return false };
+        if entry.fate == Fate::Flying {
+            let path = &mut self.paths[entry.path as usize];
+            let (bytes, in_flight) = (u64::from(entry.bytes), path.in_flight);
+            path.in_flight -= bytes;
+            let delayed = path.rtt.is_delayed(self.config.initial_rtt);
+            path.congestion.acknowledged(bytes, in_flight, delayed);
+        }
+        self.record_done(entry.what);
+        true
+    }
+
+    /// Judges what was sent on `path`, before sequence `end`, by the largest packet number that
+    /// arrived there.
+    fn find_losses(&mut self, now: Instant, path: usize, end: u32) {
+        let Some(largest) = self.paths[path].largest_acked else { return };
+        let patience = self.paths[path].rtt.reordering();
+        for sequence in self.flight.sequences() {
+            if !before(sequence, end) {
+                break;
+            }
+            let entry = *self.flight.entry(sequence);
+            if entry.path as usize != path || entry.fate != Fate::Flying {
+                continue;
+            }
+            if !before(entry.packet, largest) {
+                if entry.tries == 1 {
+                    // New records go out in order: all that follow are later still.
+                    break;
+                }
+                continue;
+            }
+            let overtaken = largest.wrapping_sub(entry.packet) >= REORDERING;
+            if overtaken || now.saturating_since(entry.last_sent) > patience {
+                self.lose(sequence);
+                self.counters.losses_detected += 1;
+                self.paths[path].congestion.congested(now, entry.last_sent);
+            }
+        }
+    }
+
+    fn lose(&mut self, sequence: u32) {
+        let path = self.flight.entry(sequence).path as usize;
+        if let Some(bytes) = self.flight.lose(sequence) {
+            self.paths[path].in_flight -= u64::from(bytes);
+            if self.faulty(Fault::ForgetLoss) {
+                self.flight.resend(sequence, path as u8, u32::MAX, Instant::FAR_FUTURE);
+                self.paths[path].in_flight += u64::from(bytes);
+            }
+        }
+    }
+
+    /// Starts the retransmission timer over, or stops it when nothing is in flight.
+    pub(super) fn restart_timeout(&mut self, now: Instant) {
+        self.timeout_at = self.flight.oldest_entry().map(|entry| now + self.timeout_of(entry));
+    }
+
+    fn timeout_of(&self, entry: &Entry) -> Duration {
+        let rtt = &self.paths[entry.path as usize].rtt;
+        let config = &self.config;
+        rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff)
+    }
+
+    /// When the oldest record has waited too long. It must have been sent twice, and the second
+    /// time long enough ago: a proxy that was stopped for a while finds old records and a peer
+    /// that is well.
+    pub(super) fn give_up_at(&self) -> Option<Instant> {
+        let entry = self.flight.oldest_entry().filter(|entry| entry.tries >= 2)?;
+        let second_chance = entry.last_sent + self.config.min_rto;
+        Some(second_chance.max(entry.first_sent + self.config.give_up))
+    }
+
+    /// The retransmission timer or the bound of the link.
+    pub(super) fn handle_flight_timeout(&mut self, now: Instant) {
+        if self.state != LinkState::Up {
+            return;
+        }
+        if self.give_up_at().is_some_and(|at| at <= now) {
+            self.go_down(LinkDownReason::GaveUp, Some(CloseReason::GaveUp));
+            return;
+        }
+        if self.timeout_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.counters.timeouts += 1;
+        self.backoff += 1;
+        self.out.probe = true;
+        if let Some(&Entry { path, packet, .. }) = self.flight.oldest_entry() {
+            self.paths[path as usize].congestion.timed_out(now);
+            for sequence in self.flight.sequences() {
+                let entry = self.flight.entry(sequence);
+                if (entry.path, entry.packet) == (path, packet) {
+                    self.lose(sequence);
+                }
+            }
+        }
+        self.restart_timeout(now);
+    }
+}

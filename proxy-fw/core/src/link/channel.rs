@@ -1,0 +1,267 @@
+//! One binding on a link: its credits and its queues, both ways.
+
+use super::credit::{Account, Shared};
+use super::sequence::{before, later};
+use super::slab::{Fifo, Slab};
+use super::types::{ChannelError, ChannelId};
+use crate::control::BindingFailure;
+use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS, SIDEBAND_QUEUE};
+use alloc::boxed::Box;
+use heapless::Deque;
+use tlp_codec::fabric::Sideband;
+use tlp_codec::ids::BindingKey;
+use tlp_codec::tlp::Class;
+
+/// Whether a place holds a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// None.
+    Free,
+    /// A binding that works.
+    Open,
+    /// A binding that only waits to be closed.
+    Failed(BindingFailure),
+}
+
+/// One class towards the peer.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    /// Waiting for credit and for their turn.
+    pub(super) queue: Fifo,
+    /// Send buffers in use: waiting, or sent and not acknowledged.
+    pub(super) buffers: u16,
+    /// How many were ever sent, modulo 2^32.
+    pub(super) used: u32,
+    /// How many may ever have been sent, as the peer last said.
+    pub(super) limit: u32,
+}
+
+impl Outgoing {
+    /// Whether one more may be sent.
+    pub(super) fn has_credit(&self) -> bool {
+        before(self.used, self.limit)
+    }
+}
+
+/// A place for one binding.
+#[derive(Debug)]
+pub(super) struct Channel {
+    /// The binding, or the last one that was here.
+    pub(super) key: Option<BindingKey>,
+    pub(super) phase: Phase,
+    /// Tells one binding of this place from the next.
+    pub(super) life: u16,
+    /// The peer has told its limits.
+    pub(super) peer_open: bool,
+    /// By class.
+    pub(super) outgoing: [Outgoing; 3],
+    /// Sideband records that wait for the reserve.
+    pub(super) sideband: Deque<Sideband, SIDEBAND_QUEUE>,
+    /// How many sideband records were ever sent, and may have been.
+    pub(super) sideband_used: u32,
+    pub(super) sideband_limit: u32,
+    /// By class.
+    pub(super) accounts: [Account; 3],
+    pub(super) sideband_account: Account,
+    /// By class: stored, in order, not drained.
+    pub(super) stored: [Fifo; 3],
+    /// Ordinal of the first sideband record that was not polled: what came behind it waits.
+    pub(super) gate: Option<u64>,
+    /// A closed binding that the peer is to be told of.
+    pub(super) unbind: Option<BindingKey>,
+}
+
+impl Channel {
+    fn free() -> Self {
+        let account = |class: usize| Account::new(GUARANTEED_CREDITS[class], CREDIT_TARGETS[class]);
+        Self {
+            key: None,
+            phase: Phase::Free,
+            life: 0,
+            peer_open: false,
+            outgoing: Default::default(),
+            sideband: Deque::new(),
+            sideband_used: 0,
+            sideband_limit: 0,
+            accounts: [account(0), account(1), account(2)],
+            sideband_account: Account::new(SIDEBAND_QUEUE as u32, SIDEBAND_QUEUE as u32),
+            stored: Default::default(),
+            gate: None,
+            unbind: None,
+        }
+    }
+
+    /// The first TLP of a class that waits, if it may be sent now.
+    ///
+    /// PCIe 5.0 section 2.4.1: nothing passes a posted TLP that came before it, except a
+    /// completion with relaxed ordering; posted TLPs and completions pass what waits.
+    pub(super) fn sendable(&self, slab: &Slab<super::send::Queued>) -> Option<Class> {
+        let posted = self.outgoing[0].queue.front().map(|id| slab.meta(id).ordinal);
+        let mut best: Option<(u64, Class)> = None;
+        for class in Class::ALL {
+            let outgoing = &self.outgoing[class as usize];
+            let Some(front) = outgoing.queue.front().filter(|_| outgoing.has_credit()) else {
+                continue;
+            };
+            let meta = slab.meta(front);
+            let passes = class == Class::Completion && meta.traits.relaxed;
+            let behind_posted = posted.is_some_and(|ordinal| ordinal < meta.ordinal);
+            if behind_posted && class != Class::Posted && !passes {
+                continue;
+            }
+            if best.is_none_or(|(ordinal, _)| meta.ordinal < ordinal) {
+                best = Some((meta.ordinal, class));
+            }
+        }
+        best.map(|(_, class)| class)
+    }
+
+    /// The peer told its limits. Older ones than are known change nothing.
+    pub(super) fn take_limits(&mut self, tlps: [u32; 3], sideband: u32) {
+        self.peer_open = true;
+        self.sideband_limit = later(self.sideband_limit, sideband);
+        for (outgoing, limit) in self.outgoing.iter_mut().zip(tlps) {
+            outgoing.limit = later(outgoing.limit, limit);
+        }
+    }
+
+    /// Whether the peer does not know all that it may send.
+    pub(super) fn credits_behind(&self) -> bool {
+        self.accounts.iter().chain([&self.sideband_account]).any(Account::is_behind)
+    }
+
+    /// Whether the peer should be told soon what it may send.
+    pub(super) fn credits_urgent(&self) -> bool {
+        self.accounts.iter().chain([&self.sideband_account]).any(Account::is_urgent)
+    }
+}
+
+/// All places of a link.
+#[derive(Debug)]
+pub(super) struct Channels {
+    list: Box<[Channel]>,
+    /// Where the search for a free place goes on, so that closed bindings are remembered long.
+    cursor: usize,
+    /// What receivers share.
+    pub(super) shared: Shared,
+}
+
+impl Channels {
+    pub(super) fn new(count: usize, shared: usize) -> Self {
+        Self {
+            list: (0..count).map(|_| Channel::free()).collect(),
+            cursor: 0,
+            shared: Shared::new(shared),
+        }
+    }
+
+    /// Takes a place for a binding.
+    pub(super) fn open(&mut self, key: BindingKey) -> Result<ChannelId, ChannelError> {
+        if key.slot.get() == 0 {
+            return Err(ChannelError::NotASlot);
+        }
+        if self.find(&key).is_some() {
+            return Err(ChannelError::AlreadyOpen);
+        }
+        if self.was_closed(&key) {
+            return Err(ChannelError::WasClosed);
+        }
+        let count = self.list.len();
+        let index = (0..count)
+            .map(|n| (self.cursor + n) % count)
+            .find(|&n| self.list[n].phase == Phase::Free)
+            .ok_or(ChannelError::Full)?;
+        self.cursor = index + 1;
+        self.shared.open += 1;
+        let place = &mut self.list[index];
+        let (life, unbind) = (place.life.wrapping_add(1), place.unbind);
+        *place = Channel { key: Some(key), phase: Phase::Open, life, unbind, ..Channel::free() };
+        Ok(ChannelId { index: index as u8, life })
+    }
+
+    /// Gives a place back. Queues and buffers are the caller's to empty first.
+    pub(super) fn close(&mut self, id: ChannelId) {
+        let Some(place) = self.get_mut(id) else { return };
+        place.phase = Phase::Free;
+        self.shared.open -= 1;
+        let place = &mut self.list[id.index as usize];
+        for account in &mut place.accounts {
+            account.close(&mut self.shared);
+        }
+    }
+
+    /// The open or failed binding with this name.
+    pub(super) fn find(&self, key: &BindingKey) -> Option<ChannelId> {
+        self.list
+            .iter()
+            .position(|c| c.phase != Phase::Free && c.key.as_ref() == Some(key))
+            .map(|index| self.id_at(index))
+    }
+
+    /// The open binding of the same function under any epoch: what a receiver must not do.
+    pub(super) fn find_any_epoch(&self, key: &BindingKey) -> Option<ChannelId> {
+        self.ids().find(|&id| {
+            let open = self.get(id).filter(|c| c.phase == Phase::Open).and_then(|c| c.key);
+            open.is_some_and(|k| (k.slot, k.function) == (key.slot, key.function))
+        })
+    }
+
+    /// Whether this binding, or a later one of the same function, was here and is closed.
+    pub(super) fn was_closed(&self, key: &BindingKey) -> bool {
+        self.list.iter().any(|c| {
+            c.key.is_some_and(|k| {
+                (k.slot, k.function) == (key.slot, key.function)
+                    && (k.epoch > key.epoch || k.epoch == key.epoch && c.phase == Phase::Free)
+            })
+        })
+    }
+
+    /// The binding that `id` means, if it is still the one in that place.
+    pub(super) fn get(&self, id: ChannelId) -> Option<&Channel> {
+        self.list.get(id.index as usize).filter(|c| c.life == id.life && c.phase != Phase::Free)
+    }
+
+    /// As [`Channels::get`].
+    pub(super) fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.list.get_mut(id.index as usize).filter(|c| c.life == id.life && c.phase != Phase::Free)
+    }
+
+    /// As [`Channels::get`], with what receivers share.
+    pub(super) fn with_shared(&mut self, id: ChannelId) -> Option<(&mut Channel, &mut Shared)> {
+        let Self { list, shared, .. } = self;
+        let channel = list.get_mut(id.index as usize)?;
+        (channel.life == id.life && channel.phase != Phase::Free).then_some((channel, shared))
+    }
+
+    /// The name of whatever is in a place now.
+    pub(super) fn id_at(&self, index: usize) -> ChannelId {
+        ChannelId { index: index as u8, life: self.list[index].life }
+    }
+
+    /// The place itself, whatever is in it.
+    pub(super) fn place(&mut self, index: usize) -> &mut Channel {
+        &mut self.list[index]
+    }
+
+    /// The place that last held `key`, which is closed.
+    pub(super) fn closed_place(&mut self, key: &BindingKey) -> Option<(usize, &mut Channel)> {
+        self.list
+            .iter_mut()
+            .enumerate()
+            .find(|(_, c)| c.phase == Phase::Free && c.key.as_ref() == Some(key))
+    }
+
+    /// How many places there are.
+    pub(super) fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// All bindings that are open or failed.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ChannelId> {
+        self.list
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.phase != Phase::Free)
+            .map(|(index, c)| ChannelId { index: index as u8, life: c.life })
+    }
+}

@@ -1,0 +1,93 @@
+//! How many bytes may be under way on a path: slow start, additive increase, multiplicative
+//! decrease on loss and on Congestion Experienced (RFC 5681, RFC 3168), and no growth while the
+//! round trip says that queues are filling.
+
+use crate::time::Instant;
+
+/// Where the window is never below: two frames, so that one loss can be noticed by the next.
+const MIN_FRAMES: u64 = 2;
+/// Where it starts (RFC 6928).
+const INITIAL_FRAMES: u64 = 10;
+/// Where it never needs to go above: more than any link window holds.
+const MAX_FRAMES: u64 = 1024;
+
+/// The congestion window of one path.
+#[derive(Clone, Debug)]
+pub(super) struct Congestion {
+    frame: u64,
+    window: u64,
+    threshold: u64,
+    /// Losses of frames sent before this are of an event that was answered already.
+    recovery_start: Instant,
+}
+
+impl Congestion {
+    /// For frames of so many bytes.
+    pub(super) fn new(frame: usize) -> Self {
+        let frame = frame as u64;
+        Self {
+            frame,
+            window: INITIAL_FRAMES * frame,
+            threshold: MAX_FRAMES * frame,
+            recovery_start: Instant::ZERO,
+        }
+    }
+
+    /// Whether another frame may be sent while so many bytes are under way.
+    pub(super) fn allows(&self, in_flight: u64) -> bool {
+        in_flight < self.window
+    }
+
+    /// So many bytes arrived while `in_flight` (with them) were under way.
+    pub(super) fn acknowledged(&mut self, bytes: u64, in_flight: u64, delayed: bool) {
+        // A window that is not used is not proven.
+        if delayed || in_flight * 2 < self.window {
+            return;
+        }
+        let growth = if self.window < self.threshold {
+            bytes
+        } else {
+            (self.frame * bytes / self.window).max(1)
+        };
+        self.window = (self.window + growth).min(MAX_FRAMES * self.frame);
+    }
+
+    /// A frame that was sent at `sent` was lost or marked; one decrease for each round trip.
+    pub(super) fn congested(&mut self, now: Instant, sent: Instant) {
+        if sent < self.recovery_start {
+            return;
+        }
+        self.recovery_start = now;
+        self.threshold = (self.window * 7 / 10).max(MIN_FRAMES * self.frame);
+        self.window = self.threshold;
+    }
+
+    /// Nothing came back for a whole timeout.
+    pub(super) fn timed_out(&mut self, now: Instant) {
+        self.congested(now, now);
+        self.window = MIN_FRAMES * self.frame;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_only_when_used_and_shrinks_once_an_event() {
+        let mut window = Congestion::new(1000);
+        window.acknowledged(1000, 1000, false);
+        assert!(!window.allows(10_000), "not used, not grown");
+        window.acknowledged(5000, 10_000, false);
+        assert!(window.allows(14_999));
+        let (sent, now) = (Instant::from_nanos(5), Instant::from_nanos(9));
+        window.congested(now, sent);
+        assert!(!window.allows(10_500) && window.allows(10_499));
+        window.congested(now, sent);
+        assert!(window.allows(10_499), "same event");
+        window.timed_out(Instant::from_nanos(20));
+        assert!(!window.allows(2000) && window.allows(1999));
+        window.acknowledged(5000, 2000, true);
+        assert!(!window.allows(2000), "no growth while delayed");
+    }
+}

@@ -1,0 +1,95 @@
+//! A counter for everything that is dropped, retried or refused, and for what goes through.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one link.
+        #[derive(Clone, Debug, Default)]
+        pub(super) struct Counters {
+            $($(#[$doc])* pub(super) $name: u64,)*
+        }
+
+        impl Counters {
+            /// Every counter with its name.
+            pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((concat!("link.", stringify!($name)), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames sent, of any kind.
+    frames_sent,
+    /// Frames that were taken.
+    frames_received,
+    /// TLPs put into frames for the first time.
+    tlps_sent,
+    /// TLPs received and stored.
+    tlps_received,
+    /// TLPs that were split because a frame is smaller.
+    tlps_split,
+    /// Sideband records sent.
+    sideband_sent,
+    /// Sideband records received.
+    sideband_received,
+    /// Records sent again.
+    records_retransmitted,
+    /// Losses that later frames gave away.
+    losses_detected,
+    /// Retransmission timeouts.
+    timeouts,
+    /// Frames that only acknowledge.
+    acks_sent,
+    /// Signs of life asked for.
+    keep_alives,
+    /// Frames shorter than they say or than a header.
+    dropped_cut_short,
+    /// Frames of another version.
+    dropped_version,
+    /// Frames whose length, kind, node, path, key or body is wrong.
+    dropped_malformed,
+    /// Frames with a wrong CRC.
+    dropped_frame_crc,
+    /// Frames for another node.
+    dropped_not_for_us,
+    /// Frames of another node.
+    dropped_not_from_peer,
+    /// Frames of another life of either end.
+    dropped_incarnation,
+    /// Frames of an earlier link between the same lives.
+    dropped_session,
+    /// Data frames before the link was up.
+    dropped_not_up,
+    /// Frames after the link went down.
+    dropped_link_down,
+    /// Frames that broke the protocol and took the link down.
+    violations,
+    /// Records that had come before.
+    records_duplicate,
+    /// Records further ahead than can be stored.
+    records_beyond_window,
+    /// Records of a binding that was closed.
+    records_stale,
+    /// Records of a binding that is not open here.
+    records_unknown,
+    /// Records of a binding that failed.
+    records_failed_binding,
+    /// TLPs whose own CRC was wrong in a right frame.
+    tlp_crc_errors,
+    /// Split TLPs whose rest never came.
+    splits_abandoned,
+    /// Queued TLPs that a reset, a failure or the end of their binding dropped before they were
+    /// sent.
+    flushed_unsent,
+    /// Stored TLPs that a reset, a failure or the end of their binding dropped before they were
+    /// drained.
+    flushed_received,
+    /// Notices that a binding was closed which a newer one displaced.
+    unbinds_displaced,
+    /// TLPs and sideband records that were refused because a queue was full.
+    refused_full,
+    /// TLPs that were refused because they are none, or too large.
+    refused_tlp,
+    /// Bindings that could not be opened.
+    refused_channel,
+}

@@ -1,0 +1,194 @@
+//! Credits: what a receiver has promised to store.
+//!
+//! Each binding has, for each class, a *minimum* that is set aside for it whether it is open or
+//! not, and a *target* that it may grow to out of a part of the pool that all bindings share. A
+//! promise, once given, is never taken back; it ends when the TLP that used it is drained. So the
+//! pool is never overdrawn as long as
+//!
+//! ```text
+//! buffers >= channels * sum(minimum) + shared
+//! shared  >= sum over open bindings and classes of max(0, promised - minimum)
+//! ```
+//!
+//! The first line is the pool's size, the second is kept by [`Shared`]. A class grows only while
+//! its sender is short of credit, and shrinks as it drains once other bindings have opened, so
+//! that each comes to its fair part.
+
+use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS};
+
+/// The part of the receive pool that no binding has for itself.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    size: u32,
+    used: u32,
+    /// Open bindings.
+    pub(super) open: u32,
+}
+
+impl Shared {
+    /// So many buffers.
+    pub(super) fn new(size: usize) -> Self {
+        Self { size: size as u32, used: 0, open: 0 }
+    }
+
+    /// The most that one class of one binding is to have out of the shared part, when all that
+    /// are open have the same.
+    fn fair(&self, minimum: u32, target: u32) -> u32 {
+        let wanted = target - minimum;
+        let all: u32 = CREDIT_TARGETS.iter().zip(GUARANTEED_CREDITS).map(|(t, g)| t - g).sum();
+        wanted.min(self.size * wanted / (all * self.open.max(1)))
+    }
+
+    /// Buffers that are lent.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> u32 {
+        self.used
+    }
+}
+
+/// What this end has promised one class of one binding, as cumulative counts modulo 2^32.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    minimum: u32,
+    target: u32,
+    /// How many may ever have been taken.
+    limit: u32,
+    /// The limit as last told to the sender.
+    advertised: u32,
+    /// How many took a buffer.
+    taken: u32,
+    /// How many gave it back.
+    released: u32,
+}
+
+impl Account {
+    /// A new binding's: its minimum is promised.
+    pub(super) fn new(minimum: u32, target: u32) -> Self {
+        Self { minimum, target, limit: minimum, advertised: 0, taken: 0, released: 0 }
+    }
+
+    /// Buffers in use or promised.
+    fn promised(&self) -> u32 {
+        self.limit.wrapping_sub(self.released)
+    }
+
+    /// What the sender may still send, as far as it was told.
+    fn left(&self) -> u32 {
+        self.advertised.wrapping_sub(self.taken)
+    }
+
+    /// The sender used one. `false` when it had none.
+    #[must_use]
+    pub(super) fn take(&mut self) -> bool {
+        if self.left() == 0 {
+            return false;
+        }
+        self.taken = self.taken.wrapping_add(1);
+        true
+    }
+
+    /// One was drained: it is promised again, and one more if the sender is short and the pool
+    /// has it.
+    pub(super) fn release(&mut self, shared: &mut Shared) {
+        let short = self.left() < self.promised() / 2;
+        if self.promised() > self.minimum {
+            shared.used -= 1;
+        }
+        self.released = self.released.wrapping_add(1);
+        let fair = self.minimum + shared.fair(self.minimum, self.target);
+        for _ in 0..1 + u32::from(short) {
+            if self.promised() >= self.minimum {
+                if self.promised() >= fair || shared.used == shared.size {
+                    break;
+                }
+                shared.used += 1;
+            }
+            self.limit = self.limit.wrapping_add(1);
+        }
+    }
+
+    /// Everything ends with the binding.
+    pub(super) fn close(&mut self, shared: &mut Shared) {
+        shared.used -= self.promised().saturating_sub(self.minimum);
+        *self = Self::new(self.minimum, self.target);
+    }
+
+    /// The limit, to be told to the sender now.
+    pub(super) fn advertise(&mut self) -> u32 {
+        self.advertised = self.limit;
+        self.limit
+    }
+
+    /// Whether the sender does not know the limit.
+    pub(super) fn is_behind(&self) -> bool {
+        self.limit != self.advertised
+    }
+
+    /// Whether the sender should be told soon: a quarter came back, or it has little left.
+    pub(super) fn is_urgent(&self) -> bool {
+        let quarter = self.promised() / 4;
+        self.is_behind()
+            && (self.limit.wrapping_sub(self.advertised) >= quarter || self.left() <= quarter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_sender_with_all_its_credit_used_gets_more_as_it_drains() {
+        let mut shared = Shared { size: 100, used: 0, open: 1 };
+        let mut account = Account::new(4, 16);
+        account.advertise();
+        for _ in 0..100 {
+            while account.take() {}
+            while account.taken != account.released {
+                account.release(&mut shared);
+            }
+            account.advertise();
+        }
+        assert_eq!(account.promised(), 16.min(4 + shared.fair(4, 16)));
+        account.close(&mut shared);
+        assert_eq!(shared.used, 0);
+    }
+
+    #[test]
+    fn taking_without_credit_is_seen() {
+        let mut account = Account::new(2, 2);
+        assert!(!account.take(), "nothing advertised yet");
+        account.advertise();
+        assert!(account.take() && account.take() && !account.take());
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, promises never exceed the pool.
+        #[test]
+        fn the_pool_is_never_overdrawn(
+            steps in proptest::collection::vec((0usize..6, 0u8..4), 0..2000),
+        ) {
+            let mut shared = Shared { size: 20, used: 0, open: 0 };
+            let mut accounts: std::vec::Vec<Account> =
+                (0..6).map(|n| Account::new(4, if n % 2 == 0 { 30 } else { 4 })).collect();
+            for (n, step) in steps {
+                let account = &mut accounts[n];
+                match step {
+                    0 => { let _ = account.take(); }
+                    1 if account.taken != account.released => account.release(&mut shared),
+                    2 => { account.advertise(); }
+                    3 if account.taken.is_multiple_of(7) => account.close(&mut shared),
+                    _ => shared.open = shared.open % 6 + 1,
+                }
+                let lent: u32 =
+                    accounts.iter().map(|a| a.promised().saturating_sub(a.minimum)).sum();
+                prop_assert_eq!(lent, shared.used);
+                prop_assert!(lent <= shared.size);
+                for account in &accounts {
+                    prop_assert!(account.promised() >= account.minimum);
+                    prop_assert!(account.left() <= account.promised());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What is handed on: stored TLPs in an order that PCIe allows, and sideband records.
+
+use super::channel::Channel;
+use super::receive::Stored;
+use super::slab::{BufferId, Slab};
+use super::types::{ChannelId, ClassSet, LinkState, Received, RxHandle};
+use super::{Fault, Link};
+use tlp_codec::fabric::Sideband;
+use tlp_codec::tlp::Class;
+
+/// What PCIe's ordering table lets be drained next among the classes `ready` (PCIe 5.0 section
+/// 2.4.1, table 2-40): nothing passes a posted TLP that came before it, except a completion with
+/// relaxed ordering; posted TLPs and completions pass what is not ready. Among what may go, the
+/// oldest goes.
+fn drainable(
+    channel: &Channel,
+    slab: &Slab<Stored>,
+    ready: ClassSet,
+    any_order: bool,
+) -> Option<(Class, BufferId)> {
+    let ordinal = |id: BufferId| slab.meta(id).ordinal;
+    let posted = channel.stored[0].front().map(ordinal).filter(|_| !any_order);
+    let mut best: Option<(u64, Class, BufferId)> = None;
+    for class in Class::ALL.into_iter().filter(|&class| ready.contains(class)) {
+        let Some(front) = channel.stored[class as usize].front() else { continue };
+        let at = ordinal(front);
+        let passes = class == Class::Completion && slab.meta(front).traits.relaxed;
+        let behind_posted = class != Class::Posted && !passes && posted.is_some_and(|p| p < at);
+        let behind_sideband = channel.gate.is_some_and(|gate| gate < at);
+        if !behind_posted && !behind_sideband && best.is_none_or(|(oldest, ..)| at < oldest) {
+            best = Some((at, class, front));
+        }
+    }
+    best.map(|(_, class, front)| (class, front))
+}
+
+impl Link {
+    /// The next TLP of a binding among the classes that the caller can take. It counts as passed
+    /// on; its storage, and with it its credit, is held until
+    /// [`release_received`](Self::release_received).
+    ///
+    /// TLPs that came behind a sideband record are not given before
+    /// [`poll_sideband`](Self::poll_sideband) gave that.
+    pub fn next_received(&mut self, channel: ChannelId, ready: ClassSet) -> Option<Received<'_>> {
+        if self.state != LinkState::Up {
+            return None;
+        }
+        let any_order = self.faulty(Fault::IgnoreOrder);
+        let place = self.channels.get_mut(channel)?;
+        let (class, buffer) = drainable(place, &self.inbox.slab, ready, any_order)?;
+        place.stored[class as usize].pop(&mut self.inbox.slab);
+        if place.stored.iter().all(|queue| queue.is_empty()) {
+            self.inbox.tlps &= !(1 << channel.index);
+        }
+        let stored = self.inbox.slab.meta_mut(buffer);
+        stored.lent = true;
+        let (outstanding, stamp) = (stored.traits.outstanding, stored.stamp);
+        let handle = RxHandle { channel, buffer };
+        let tlp = self.inbox.slab.bytes_mut(buffer);
+        Some(Received { handle, class, outstanding, stamp, tlp })
+    }
+
+    /// The bytes of a TLP that was taken and not released; `None` when its binding has closed
+    /// since.
+    pub fn received_bytes(&mut self, handle: &RxHandle) -> Option<&mut [u8]> {
+        self.is_lent(handle).then(|| self.inbox.slab.bytes_mut(handle.buffer))
+    }
+
+    /// A TLP is drained: its storage is free and the peer may send another. Nothing happens when
+    /// its binding has closed since.
+    pub fn release_received(&mut self, handle: RxHandle) {
+        if !self.is_lent(&handle) {
+            return;
+        }
+        if self.faulty(Fault::ForgetCredit) {
+            self.inbox.slab.give_back(handle.buffer);
+            return;
+        }
+        self.free_received(handle.buffer);
+    }
+
+    fn is_lent(&self, handle: &RxHandle) -> bool {
+        let stored = self.inbox.slab.get(handle.buffer);
+        stored.is_some_and(|s| s.lent && s.channel == handle.channel)
+    }
+
+    /// The next sideband record, in link order.
+    pub fn poll_sideband(&mut self) -> Option<(ChannelId, Sideband)> {
+        if self.state != LinkState::Up {
+            return None;
+        }
+        let (_, channel, sideband) = self.inbox.sidebands.pop_front()?;
+        let gate = self.inbox.sidebands.iter().find(|(_, c, _)| *c == channel).map(|(at, ..)| *at);
+        if let Some((place, shared)) = self.channels.with_shared(channel) {
+            place.gate = gate;
+            place.sideband_account.release(shared);
+            self.note_credits(channel);
+        }
+        Some((channel, sideband))
+    }
+
+    /// The bindings that have stored TLPs. One whose class is not ready, or that waits behind a
+    /// sideband record, is among them.
+    pub fn channels_with_received(&self) -> impl Iterator<Item = ChannelId> {
+        let set = if self.state == LinkState::Up { self.inbox.tlps } else { 0 };
+        (0..self.channels.count())
+            .filter(move |index| set >> index & 1 != 0)
+            .map(|index| self.channels.id_at(index))
+    }
+
+    /// The binding with stored TLPs that follows `after` in a fixed round, for taking turns.
+    pub fn next_with_received(&self, after: Option<ChannelId>) -> Option<ChannelId> {
+        let past = after.map_or(0, |id| u32::from(id.index) + 1);
+        let set = if self.state == LinkState::Up { self.inbox.tlps } else { 0 };
+        let later = set & u64::MAX.checked_shl(past).unwrap_or(0);
+        let turn = if later != 0 { later } else { set };
+        (turn != 0).then(|| self.channels.id_at(turn.trailing_zeros() as usize))
+    }
+}

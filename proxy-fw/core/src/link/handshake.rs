@@ -1,0 +1,313 @@
+//! Opening and closing a link (`wire.md`, "Opening", "Closing").
+//!
+//! An end believes that it talks to a certain life of its peer when that life has echoed a token
+//! that this end made, for tokens are never used twice: an open frame that was held up somewhere
+//! cannot echo one that is new.
+
+use super::types::{FrameDropped, LinkConfig, LinkState, Transmit, Violation};
+use super::{Link, path_id};
+use crate::control::LinkDownReason;
+use crate::limits::{LINK_WINDOW, MIN_FRAME, TLP_BUFFER};
+use crate::time::Instant;
+use core::time::Duration;
+use tlp_codec::fabric::{
+    Close, CloseReason, FRAME_CRC, FrameKind, FrameWriter, HEADER, Header, Open, VERSION,
+};
+
+/// One life of a link's other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    /// The process's.
+    pub(super) incarnation: u32,
+    /// The link's within it.
+    pub(super) session: u32,
+}
+
+/// What the peer said that it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerLimits {
+    /// Largest frame, smaller than ours or as large.
+    pub(super) frame: usize,
+    /// Records beyond its cumulative acknowledgement.
+    pub(super) window: usize,
+    /// Largest TLP.
+    pub(super) tlp: usize,
+}
+
+/// An open frame that is to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    to: Life,
+    /// Ask for proof that `to` is alive now.
+    asks: bool,
+    /// The token that `to` asked with, or 0 not to prove anything.
+    echo: u64,
+}
+
+/// The state of opening and closing.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    /// Our number for this link; set with the first call that says what time it is.
+    pub(super) session: Option<u32>,
+    /// The first and the last token that were made.
+    tokens: Option<(u64, u64)>,
+    /// The other end, once proven.
+    pub(super) peer: Option<Life>,
+    retry_at: Instant,
+    retry: Duration,
+    answer: Option<Answer>,
+    /// The token that another life of the peer has to echo before it is believed.
+    challenge: Option<u64>,
+    goodbye: Option<CloseReason>,
+    goodbye_due: bool,
+    goodbye_at: Instant,
+}
+
+impl Handshake {
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        Self {
+            session: None,
+            tokens: None,
+            peer: None,
+            retry_at: Instant::ZERO,
+            retry: config.initial_rtt,
+            answer: None,
+            challenge: None,
+            goodbye: None,
+            goodbye_due: false,
+            goodbye_at: Instant::ZERO,
+        }
+    }
+
+    /// When the next try to open is due.
+    pub(super) fn retry_at(&self) -> Instant {
+        self.retry_at
+    }
+
+    fn start(&mut self, now: Instant) -> u32 {
+        // Microseconds, about: two links of one life are further apart, and no frame lives for
+        // the hour after which it repeats.
+        *self.session.get_or_insert((now.as_nanos() >> 10) as u32)
+    }
+
+    fn new_token(&mut self, now: Instant) -> u64 {
+        let (first, token) = match self.tokens {
+            None => (now.as_nanos().max(1), now.as_nanos().max(1)),
+            Some((first, last)) => (first, now.as_nanos().max(last + 1)),
+        };
+        self.tokens = Some((first, token));
+        token
+    }
+
+    fn is_ours(&self, echo: u64) -> bool {
+        self.tokens.is_some_and(|(first, last)| (first..=last).contains(&echo))
+    }
+}
+
+impl Link {
+    /// An open frame came. It is right as a frame and comes from the peer's node.
+    pub(super) fn handle_open(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        open: &Open,
+    ) -> Result<(), FrameDropped> {
+        self.handshake.start(now);
+        if header.destination_incarnation.is_some_and(|i| i != self.local_incarnation) {
+            return Err(FrameDropped::OtherIncarnation);
+        }
+        let life = Life { incarnation: header.source_incarnation, session: open.session };
+        match self.state {
+            LinkState::Down(_) => Err(FrameDropped::LinkDown),
+            LinkState::Opening => self.open_while_opening(now, life, open),
+            LinkState::Up => {
+                self.open_while_up(now, life, open);
+                Ok(())
+            }
+        }
+    }
+
+    fn open_while_opening(
+        &mut self,
+        now: Instant,
+        life: Life,
+        open: &Open,
+    ) -> Result<(), FrameDropped> {
+        if self.told_incarnation.is_some_and(|i| i != life.incarnation) {
+            return Err(FrameDropped::OtherIncarnation);
+        }
+        let proven = self.handshake.is_ours(open.echo);
+        if proven {
+            self.handshake.peer = Some(life);
+            self.peer_limits = self.agree(open)?;
+            self.state = LinkState::Up;
+            self.up_event = true;
+            self.last_heard = now;
+        }
+        if open.token != 0 {
+            self.handshake.answer = Some(Answer { to: life, asks: !proven, echo: open.token });
+        }
+        Ok(())
+    }
+
+    /// What both ends can do.
+    fn agree(&mut self, open: &Open) -> Result<PeerLimits, FrameDropped> {
+        if !(open.min_version..=open.max_version).contains(&VERSION) {
+            self.go_down(LinkDownReason::Protocol, Some(CloseReason::Version));
+            return Err(FrameDropped::Violation(Violation::Open));
+        }
+        let frame = usize::from(open.max_frame).min(self.config.max_frame);
+        if frame < MIN_FRAME || open.window == 0 || usize::from(open.max_tlp) < super::MIN_TLP {
+            return Err(self.violation(Violation::Open));
+        }
+        let (window, tlp) = (usize::from(open.window), usize::from(open.max_tlp).min(TLP_BUFFER));
+        Ok(PeerLimits { frame, window, tlp })
+    }
+
+    fn open_while_up(&mut self, now: Instant, life: Life, open: &Open) {
+        let known = self.handshake.peer == Some(life);
+        if known {
+            if open.token != 0 {
+                self.handshake.answer = Some(Answer { to: life, asks: false, echo: open.token });
+            }
+        } else if self.handshake.challenge.is_some_and(|token| token == open.echo) {
+            let same = self.handshake.peer.is_some_and(|p| p.incarnation == life.incarnation);
+            let reason =
+                if same { LinkDownReason::PeerClosed } else { LinkDownReason::PeerRestarted };
+            self.go_down(reason, None);
+        } else {
+            // No echo: the new life must not take this end, which is about to go, for its peer.
+            let token = self.handshake.new_token(now);
+            self.handshake.challenge = Some(token);
+            self.handshake.answer = Some(Answer { to: life, asks: true, echo: 0 });
+        }
+    }
+
+    /// A close frame came from the peer's node.
+    pub(super) fn handle_close(&mut self, header: &Header) -> Result<(), FrameDropped> {
+        self.check_lives(header)?;
+        if matches!(self.state, LinkState::Down(_)) {
+            return Err(FrameDropped::LinkDown);
+        }
+        self.go_down(LinkDownReason::PeerClosed, None);
+        Ok(())
+    }
+
+    /// Whether a frame belongs to this link between these two lives.
+    pub(super) fn check_lives(&self, header: &Header) -> Result<(), FrameDropped> {
+        let Some(peer) = self.handshake.peer else { return Err(FrameDropped::NotUp) };
+        if header.destination_incarnation != Some(self.local_incarnation)
+            || header.source_incarnation != peer.incarnation
+        {
+            return Err(FrameDropped::OtherIncarnation);
+        }
+        if self.handshake.session != Some(header.session) {
+            return Err(FrameDropped::OtherSession);
+        }
+        Ok(())
+    }
+
+    /// The end of this link, with or without a word to the peer.
+    pub(super) fn go_down(&mut self, reason: LinkDownReason, goodbye: Option<CloseReason>) {
+        if matches!(self.state, LinkState::Down(_)) {
+            return;
+        }
+        self.state = LinkState::Down(reason);
+        self.down_event = true;
+        self.handshake.answer = None;
+        self.handshake.goodbye = goodbye;
+        self.handshake.goodbye_due = goodbye.is_some() && self.handshake.peer.is_some();
+    }
+
+    /// A peer that still sends has not heard the goodbye: it is said again, now and then.
+    pub(super) fn say_goodbye_again(&mut self, now: Instant) {
+        let again = self.handshake.goodbye.is_some()
+            && now >= self.handshake.goodbye_at + self.config.min_rto;
+        self.handshake.goodbye_due |= again;
+    }
+
+    /// Writes an open or close frame if one is due.
+    pub(super) fn poll_handshake(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.handshake.start(now);
+        if self.handshake.goodbye_due {
+            return self.send_goodbye(now, buffer);
+        }
+        if matches!(self.state, LinkState::Down(_)) {
+            return None;
+        }
+        if let Some(answer) = self.handshake.answer.take() {
+            let token = match self.handshake.challenge {
+                Some(challenge) if answer.asks && self.state == LinkState::Up => challenge,
+                _ if answer.asks => self.handshake.new_token(now),
+                _ => 0,
+            };
+            return self.send_open(now, buffer, Some(answer.to.incarnation), token, answer.echo);
+        }
+        if self.state == LinkState::Opening && now >= self.handshake.retry_at {
+            self.handshake.retry_at = now + self.handshake.retry;
+            self.handshake.retry = (self.handshake.retry * 2).min(self.config.max_open_retry);
+            let token = self.handshake.new_token(now);
+            return self.send_open(now, buffer, self.told_incarnation, token, 0);
+        }
+        None
+    }
+
+    fn send_open(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        to: Option<u32>,
+        token: u64,
+        echo: u64,
+    ) -> Option<Transmit> {
+        let body = Open {
+            min_version: VERSION,
+            max_version: VERSION,
+            max_frame: self.config.max_frame as u16,
+            window: LINK_WINDOW as u16,
+            max_tlp: TLP_BUFFER as u16,
+            session: self.handshake.start(now),
+            token,
+            echo,
+        };
+        self.send_handshake(now, buffer, FrameKind::Open, to, 0, &body.emit())
+    }
+
+    fn send_goodbye(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        self.handshake.goodbye_due = false;
+        self.handshake.goodbye_at = now;
+        let (reason, peer) = (self.handshake.goodbye?, self.handshake.peer?);
+        let body = Close { reason }.emit();
+        let to = Some(peer.incarnation);
+        self.send_handshake(now, buffer, FrameKind::Close, to, peer.session, &body)
+    }
+
+    fn send_handshake(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        kind: FrameKind,
+        to: Option<u32>,
+        session: u32,
+        body: &[u8],
+    ) -> Option<Transmit> {
+        let path = &mut self.paths[0];
+        let header = Header {
+            kind,
+            destination: self.peer,
+            source: self.local,
+            source_incarnation: self.local_incarnation,
+            destination_incarnation: to,
+            session,
+            path: path_id(0),
+            packet: path.depart(now),
+            sequence: self.flight.next(),
+            ack: None,
+        };
+        assert!(buffer.len() >= HEADER + Open::LEN + FRAME_CRC, "the caller's buffer is a frame's");
+        let mut writer = FrameWriter::new(buffer, &header).ok()?;
+        writer.body(body).ok()?;
+        self.counters.frames_sent += 1;
+        Some(Transmit { path: header.path, len: writer.finish() })
+    }
+}

@@ -1,0 +1,304 @@
+//! The reliable link between two nodes (`tlp-codec/docs/wire.md` is normative).
+//!
+//! A [`Link`] carries the TLPs and sideband records of all bindings between this node and one
+//! peer. Each record is delivered at most once, in order, or the link goes down. It is sans-IO:
+//! frames go in by [`Link::handle_frame`] and out by [`Link::poll_transmit`]; TLPs go in by
+//! [`Link::send_tlp`] and out by [`Link::next_received`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `types` | the small types of the interface |
+//! | `handshake` | opening and closing: versions, limits, proof of life |
+//! | `channel` | one binding: its queues and credits, both ways |
+//! | `credit` | what a receiver has promised to store, and why it always can |
+//! | `slab` | TLP buffers |
+//! | `send` | which record is next, and frames |
+//! | `flight` | records that are sent and not acknowledged |
+//! | `acknowledge` | acknowledgements taken in, losses, timeouts |
+//! | `path` | packet numbers, round-trip time (`rtt`) and congestion window of one path |
+//! | `receive` | frames taken in, records stored and put in order |
+//! | `drain` | what is handed on, in an order that PCIe allows |
+//! | `counters` | everything that is dropped, retried or refused |
+//!
+//! **Storage.** Everything is allocated in [`Link::new`]: with the default configuration 2.5 MB
+//! for what is received, 1 MB for what is sent, and 0.2 MB of tables. Buffers are reused last in,
+//! first out and allocated zeroed, so on a system with virtual memory only the most that was ever
+//! used at a time is resident. `credit` says why a sender with credit always finds room.
+
+mod acknowledge;
+mod channel;
+mod congestion;
+mod counters;
+mod credit;
+mod drain;
+mod faults;
+mod flight;
+mod handshake;
+mod path;
+mod receive;
+mod rtt;
+mod send;
+mod sequence;
+mod slab;
+mod timers;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use types::{
+    ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkState, Received,
+    RxHandle, SendError, TlpMeta, Transmit, Violation,
+};
+
+use crate::control::{BindingFailure, LinkDownReason};
+use crate::limits::{
+    GUARANTEED_CREDITS, LINK_WINDOW, MAX_CHANNELS, MAX_FRAME, MIN_FRAME, TLP_BUFFER,
+};
+use crate::stamps::Stamps;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use channel::{Channels, Phase};
+use counters::Counters;
+use faults::Fault;
+use flight::Flight;
+use handshake::{Handshake, PeerLimits};
+use path::Path;
+use receive::Inbox;
+use send::Outbox;
+use tlp_codec::fabric::{CloseReason, MIN_TLP};
+use tlp_codec::ids::{BindingKey, NodeId, PathId};
+
+/// Paths that are used between two nodes so far. Header and state are there for
+/// [`crate::limits::MAX_PATHS`].
+const PATHS: usize = 1;
+
+fn path_id(index: usize) -> PathId {
+    PathId::new(index as u8).expect("paths are fewer than path numbers")
+}
+
+/// One node's end of the link to one peer.
+///
+/// Down is terminal. Whoever owns a link that went down polls it until [`Link::poll_transmit`]
+/// has nothing left (it says goodbye), ends what was outstanding on its bindings, and makes a new
+/// one for the same peer when there is to be one.
+#[derive(Debug)]
+pub struct Link {
+    local: NodeId,
+    local_incarnation: u32,
+    peer: NodeId,
+    told_incarnation: Option<u32>,
+    local_is_host: bool,
+    config: LinkConfig,
+    state: LinkState,
+    handshake: Handshake,
+    peer_limits: PeerLimits,
+    paths: Box<[Path]>,
+    channels: Channels,
+    flight: Flight,
+    out: Outbox,
+    inbox: Inbox,
+    /// Retransmission timer, and timeouts in a row.
+    timeout_at: Option<Instant>,
+    backoff: u32,
+    /// When credits that came back and were not told are told.
+    credit_at: Option<Instant>,
+    /// When a frame of this link last came.
+    last_heard: Instant,
+    up_event: bool,
+    down_event: bool,
+    /// Places whose binding failed, not polled yet.
+    failures: u64,
+    counters: Counters,
+    fault: Option<Fault>,
+}
+
+impl Link {
+    /// A link from `local` to `peer`. `peer_incarnation` is the peer's life as the manager told
+    /// it; without it, any life that proves to be alive is taken.
+    ///
+    /// # Panics
+    ///
+    /// When `config` is outside the bounds that its fields name.
+    pub fn new(
+        local: NodeId,
+        local_incarnation: u32,
+        peer: NodeId,
+        peer_incarnation: Option<u32>,
+        local_is_host: bool,
+        config: LinkConfig,
+    ) -> Self {
+        assert!((MIN_FRAME..=MAX_FRAME).contains(&config.max_frame), "frame size out of bounds");
+        assert!((1..=MAX_CHANNELS).contains(&config.channels), "channels out of bounds");
+        assert!(config.ack_delay < config.min_rto, "an acknowledgement held back is no loss");
+        let guaranteed: u32 = GUARANTEED_CREDITS.iter().sum();
+        let buffers = config.channels * guaranteed as usize + config.shared_receive;
+        let peer_limits =
+            PeerLimits { frame: config.max_frame, window: LINK_WINDOW, tlp: TLP_BUFFER };
+        Self {
+            local,
+            local_incarnation,
+            peer,
+            told_incarnation: peer_incarnation,
+            local_is_host,
+            state: LinkState::Opening,
+            handshake: Handshake::new(&config),
+            peer_limits,
+            paths: (0..PATHS).map(|_| Path::new(&config)).collect(),
+            channels: Channels::new(config.channels, config.shared_receive),
+            flight: Flight::new(LINK_WINDOW),
+            out: Outbox::new(config.channels, config.shared_send),
+            inbox: Inbox::new(buffers),
+            timeout_at: None,
+            backoff: 0,
+            credit_at: None,
+            last_heard: Instant::ZERO,
+            up_event: false,
+            down_event: false,
+            failures: 0,
+            counters: Counters::default(),
+            fault: None,
+            config,
+        }
+    }
+
+    /// Where the link stands.
+    pub fn state(&self) -> LinkState {
+        self.state
+    }
+
+    /// The peer's node number.
+    pub fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    /// Opens a binding. Both ends open the same one, in any order: TLPs wait at their sender until
+    /// the other end has it open.
+    ///
+    /// # Errors
+    ///
+    /// [`ChannelError`].
+    pub fn open_channel(&mut self, key: BindingKey) -> Result<ChannelId, ChannelError> {
+        let opened = if matches!(self.state, LinkState::Down(_)) {
+            Err(ChannelError::LinkDown)
+        } else {
+            self.channels.open(key)
+        };
+        match opened {
+            Ok(id) => {
+                self.out.credits |= 1 << id.index;
+                self.failures &= !(1 << id.index);
+            }
+            Err(_) => self.counters.refused_channel += 1,
+        }
+        opened
+    }
+
+    /// Closes a binding: what is queued or stored for it is dropped, the peer is told, and what
+    /// still comes for it is acknowledged, counted as stale and dropped. Nothing happens when it
+    /// is closed already.
+    pub fn close_channel(&mut self, channel: ChannelId) {
+        let Some(key) = self.channels.get(channel).and_then(|c| c.key) else { return };
+        self.abandon_sent(channel);
+        self.abandon_received(channel);
+        self.channels.close(channel);
+        let bit = 1 << channel.index;
+        let place = self.channels.place(channel.index as usize);
+        if place.unbind.replace(key).is_some() {
+            self.counters.unbinds_displaced += 1;
+        }
+        self.out.unbinds |= bit;
+        self.out.tlps &= !bit;
+        self.out.sidebands &= !bit;
+        self.out.credits &= !bit;
+        self.out.behind &= !bit;
+        self.failures &= !bit;
+    }
+
+    /// The open or failed binding of this name.
+    pub fn channel_of(&self, key: &BindingKey) -> Option<ChannelId> {
+        self.channels.find(key)
+    }
+
+    /// Whether the peer has this binding open too, so that what is sent reaches it.
+    pub fn is_peer_open(&self, channel: ChannelId) -> bool {
+        self.channels.get(channel).is_some_and(|c| c.peer_open)
+    }
+
+    /// Takes the link down, and tells the peer if it is there.
+    pub fn close(&mut self, _now: Instant, reason: LinkDownReason) {
+        let goodbye = match reason {
+            LinkDownReason::GaveUp => Some(CloseReason::GaveUp),
+            LinkDownReason::PeerRestarted => Some(CloseReason::PeerRestarted),
+            LinkDownReason::PeerClosed => None,
+            LinkDownReason::Removed => Some(CloseReason::Removed),
+            LinkDownReason::Protocol => Some(CloseReason::Protocol),
+        };
+        self.go_down(reason, goodbye);
+    }
+
+    /// Writes the next frame into `buffer`, which takes at least `config.max_frame` bytes. Call it
+    /// until it gives nothing, after every other call that changes something.
+    ///
+    /// # Panics
+    ///
+    /// When `buffer` is too short.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        stamps: &mut Stamps,
+    ) -> Option<Transmit> {
+        if let Some(transmit) = self.poll_handshake(now, buffer) {
+            return Some(transmit);
+        }
+        if self.state != LinkState::Up {
+            return None;
+        }
+        self.poll_data(now, buffer, stamps)
+    }
+
+    /// What happened since the last call; `None` when everything was told.
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
+        if core::mem::take(&mut self.up_event) {
+            return Some(LinkEvent::Up);
+        }
+        while self.failures != 0 {
+            let index = self.failures.trailing_zeros() as usize;
+            self.failures &= self.failures - 1;
+            let channel = self.channels.id_at(index);
+            if let Some(place) = self.channels.get(channel)
+                && let (Phase::Failed(reason), Some(key)) = (place.phase, place.key)
+            {
+                return Some(LinkEvent::ChannelFailed { channel, key, reason });
+            }
+        }
+        match self.state {
+            LinkState::Down(reason) if core::mem::take(&mut self.down_event) => {
+                Some(LinkEvent::Down(reason))
+            }
+            _ => None,
+        }
+    }
+
+    /// A frame of this link came with Congestion Experienced in its IP header (RFC 3168); the
+    /// peer is told and slows down.
+    pub fn handle_congestion_mark(&mut self, path: PathId) {
+        if let Some(path) = self.paths.get_mut(path.get() as usize) {
+            path.marked = path.marked.wrapping_add(1);
+        }
+    }
+
+    /// Every counter with its name: what went through, and a reason for each thing that was
+    /// dropped, retried or refused.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.counters.iter()
+    }
+
+    /// Marks a binding as failed, because of something that only its owner can see.
+    pub fn fail_channel(&mut self, channel: ChannelId, reason: BindingFailure) {
+        if self.channels.get(channel).is_some() {
+            self.fail(channel, reason);
+        }
+    }
+}

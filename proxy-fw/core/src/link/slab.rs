@@ -1,0 +1,195 @@
+//! TLP buffers, and queues through them.
+//!
+//! One allocation of equal buffers, made once. The free list is last in, first out, so that the
+//! memory that is ever touched is the most that was ever used at a time.
+
+use crate::limits::TLP_BUFFER;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The number of a buffer.
+pub(super) type BufferId = u16;
+
+const NONE: BufferId = BufferId::MAX;
+
+#[derive(Debug)]
+struct Entry<M> {
+    /// The next of the free list or of the queue that the buffer is in.
+    next: BufferId,
+    /// Bytes of the buffer that mean something.
+    length: u16,
+    /// What the buffer holds; `None` when it is free.
+    meta: Option<M>,
+}
+
+/// So many buffers of [`TLP_BUFFER`] bytes, each with an `M` while it is in use.
+#[derive(Debug)]
+pub(super) struct Slab<M> {
+    bytes: Box<[u8]>,
+    entries: Box<[Entry<M>]>,
+    free: BufferId,
+}
+
+impl<M> Slab<M> {
+    /// Allocates. Panics when buffers cannot be numbered.
+    pub(super) fn new(count: usize) -> Self {
+        assert!(count < NONE as usize, "buffers are numbered with 16 bits");
+        let entries: Vec<Entry<M>> = (0..count)
+            .map(|n| Entry {
+                next: if n + 1 < count { n as BufferId + 1 } else { NONE },
+                length: 0,
+                meta: None,
+            })
+            .collect();
+        Self {
+            bytes: vec![0; count * TLP_BUFFER].into_boxed_slice(),
+            entries: entries.into_boxed_slice(),
+            free: if count == 0 { NONE } else { 0 },
+        }
+    }
+
+    /// Takes a free buffer for `length` bytes. `None` when all are in use.
+    pub(super) fn take(&mut self, length: usize, meta: M) -> Option<BufferId> {
+        assert!(length <= TLP_BUFFER, "checked where the TLP came in");
+        let id = self.free;
+        let entry = self.entries.get_mut(id as usize)?;
+        self.free = entry.next;
+        *entry = Entry { next: NONE, length: length as u16, meta: Some(meta) };
+        Some(id)
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn give_back(&mut self, id: BufferId) -> M {
+        let entry = &mut self.entries[id as usize];
+        let meta = entry.meta.take().expect("a buffer is given back once");
+        entry.next = self.free;
+        self.free = id;
+        meta
+    }
+
+    /// What a buffer holds, if it is in use.
+    pub(super) fn get(&self, id: BufferId) -> Option<&M> {
+        self.entries.get(id as usize)?.meta.as_ref()
+    }
+
+    /// What a buffer in use holds.
+    pub(super) fn meta(&self, id: BufferId) -> &M {
+        self.entries[id as usize].meta.as_ref().expect("the buffer is in use")
+    }
+
+    /// What a buffer in use holds, to be changed.
+    pub(super) fn meta_mut(&mut self, id: BufferId) -> &mut M {
+        self.entries[id as usize].meta.as_mut().expect("the buffer is in use")
+    }
+
+    /// Sets how many bytes mean something.
+    pub(super) fn set_length(&mut self, id: BufferId, length: usize) {
+        assert!(length <= TLP_BUFFER, "checked where the TLP came in");
+        self.entries[id as usize].length = length as u16;
+    }
+
+    /// The bytes that mean something.
+    pub(super) fn bytes(&self, id: BufferId) -> &[u8] {
+        let at = id as usize * TLP_BUFFER;
+        &self.bytes[at..at + self.entries[id as usize].length as usize]
+    }
+
+    /// The bytes that mean something, to be changed.
+    pub(super) fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
+        let at = id as usize * TLP_BUFFER;
+        &mut self.bytes[at..at + self.entries[id as usize].length as usize]
+    }
+
+    /// The numbers of all buffers, in use or not.
+    pub(super) fn ids(&self) -> impl Iterator<Item = BufferId> + use<M> {
+        0..self.entries.len() as BufferId
+    }
+}
+
+/// A queue of buffers, first in, first out, linked through the slab.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fifo {
+    head: BufferId,
+    tail: BufferId,
+}
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Self { head: NONE, tail: NONE }
+    }
+}
+
+impl Fifo {
+    /// The first buffer.
+    pub(super) fn front(&self) -> Option<BufferId> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// Whether nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    /// Adds a buffer that is in no queue.
+    pub(super) fn push<M>(&mut self, slab: &mut Slab<M>, id: BufferId) {
+        slab.entries[id as usize].next = NONE;
+        if self.head == NONE {
+            self.head = id;
+        } else {
+            slab.entries[self.tail as usize].next = id;
+        }
+        self.tail = id;
+    }
+
+    /// Removes the first buffer.
+    pub(super) fn pop<M>(&mut self, slab: &mut Slab<M>) -> Option<BufferId> {
+        let id = self.front()?;
+        self.head = slab.entries[id as usize].next;
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_run_out_and_come_back() {
+        let mut slab = Slab::new(2);
+        let a = slab.take(4, 'a').unwrap();
+        let b = slab.take(8, 'b').unwrap();
+        assert_eq!(slab.take(4, 'c'), None);
+        assert_eq!((slab.bytes(a).len(), slab.bytes(b).len()), (4, 8));
+        assert_eq!(slab.give_back(a), 'a');
+        assert_eq!(slab.get(a), None);
+        assert_eq!(slab.take(4, 'c'), Some(a));
+    }
+
+    #[test]
+    fn a_queue_keeps_its_order() {
+        let mut slab = Slab::new(4);
+        let mut fifo = Fifo::default();
+        for n in 0..4 {
+            let id = slab.take(0, n).unwrap();
+            fifo.push(&mut slab, id);
+        }
+        for n in 0..4 {
+            let id = fifo.pop(&mut slab).unwrap();
+            assert_eq!(slab.give_back(id), n);
+        }
+        assert!(fifo.is_empty());
+        let id = slab.take(0, 9).unwrap();
+        fifo.push(&mut slab, id);
+        assert_eq!(fifo.front(), Some(id));
+    }
+
+    #[test]
+    #[should_panic(expected = "once")]
+    fn giving_back_twice_is_our_own_mistake() {
+        let mut slab = Slab::new(1);
+        let id = slab.take(0, ()).unwrap();
+        slab.give_back(id);
+        slab.give_back(id);
+    }
+}

@@ -1,0 +1,563 @@
+//! What a link does on a quiet network.
+
+use super::pair::*;
+use crate::control::{BindingFailure, LinkDownReason};
+use crate::limits::*;
+use crate::link::*;
+use crate::stamps::{Sampling, Stage};
+use core::time::Duration;
+use std::vec::Vec;
+use tlp_codec::fabric::{DeviceState, Frame, Record, Sideband};
+use tlp_codec::ids::OutstandingRef;
+use tlp_codec::tlp::Class::{self, Completion, NonPosted, Posted};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn both_ends_come_up_in_three_frames_each() {
+    let pair = Pair::up();
+    assert_eq!(pair.events, [[LinkEvent::Up], [LinkEvent::Up]]);
+    assert!(pair.network.delivered <= 6, "{} frames", pair.network.delivered);
+}
+
+#[test]
+fn tlps_of_every_class_and_size_arrive_both_ways() {
+    let (mut pair, key) = Pair::bound();
+    for length in (12..=TLP_BUFFER).step_by(4) {
+        for end in 0..2 {
+            assert!(pair.send(end, key, Class::ALL[length / 4 % 3], false, length));
+        }
+        pair.drain_for(MS).unwrap();
+    }
+    assert_eq!(pair.oracle.missing(), 0);
+    assert_eq!(pair.oracle.delivered, 2 * ((TLP_BUFFER - 12) / 4 + 1));
+    assert_eq!(pair.counter(0, "records_retransmitted"), 0);
+}
+
+#[test]
+fn a_lone_tlp_leaves_at_once_and_many_share_a_frame() {
+    let (mut pair, key) = Pair::bound();
+    pair.send(0, key, NonPosted, false, 16);
+    assert_eq!(pair.frames_from(0).len(), 1);
+    for _ in 0..40 {
+        pair.send(0, key, NonPosted, false, 16);
+    }
+    let frames = pair.frames_from(0);
+    assert_eq!(frames.len(), 1, "40 small TLPs fit one jumbo frame");
+    let records = Frame::new_checked(&frames[0]).unwrap().records().count();
+    assert_eq!(records, 40);
+}
+
+#[test]
+fn nothing_is_lost_when_one_end_binds_long_before_the_other() {
+    for first in 0..2 {
+        let mut pair = Pair::up();
+        let key = key(1, 9);
+        pair.ends[first].open_channel(key).unwrap();
+        assert!(pair.send(first, key, Posted, false, 64));
+        assert!(pair.send_sideband(first, key, Sideband::DeviceReady));
+        pair.drain_for(300 * MS).unwrap();
+        assert_eq!(pair.oracle.delivered, 0);
+        pair.ends[1 - first].open_channel(key).unwrap();
+        assert!(pair.send(1 - first, key, Posted, false, 64));
+        pair.drain_for(MS).unwrap();
+        assert_eq!(pair.oracle.missing(), 0);
+        assert_eq!(pair.sidebands[1 - first], [(key, Sideband::DeviceReady)]);
+    }
+}
+
+#[test]
+fn a_binding_that_is_not_drained_stops_only_itself() {
+    let (mut pair, hung) = Pair::bound();
+    let alive = key(4, 1);
+    for end in 0..2 {
+        pair.ends[end].open_channel(alive).unwrap();
+    }
+    while pair.send(0, hung, Posted, false, 512) {}
+    while pair.send(0, hung, NonPosted, false, 16) {}
+    pair.run_for(100 * MS);
+    for _ in 0..500 {
+        assert!(pair.send(0, alive, Posted, false, 512));
+        pair.run_for(MS);
+        let channel = pair.ends[1].channel_of(&alive).unwrap();
+        let handle = pair.ends[1].next_received(channel, ClassSet::ALL).unwrap().handle;
+        pair.ends[1].release_received(handle);
+    }
+    assert!(pair.both_up());
+}
+
+#[test]
+fn what_may_pass_a_blocked_class_passes_it() {
+    let (mut pair, key) = Pair::bound();
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    for (class, relaxed) in [
+        (NonPosted, false),
+        (Completion, false),
+        (Posted, false),
+        (Completion, true),
+        (Completion, false),
+    ] {
+        assert!(pair.send(0, key, class, relaxed, 16));
+    }
+    pair.run_for(MS);
+    let mut take = |ready: &[Class]| {
+        let set = ready.iter().copied().collect();
+        let received = pair.ends[1].next_received(channel, set)?;
+        let (number, handle) = (received.tlp[8], received.handle);
+        pair.ends[1].release_received(handle);
+        Some(number)
+    };
+    // Posted and completions pass the request that nobody takes.
+    assert_eq!(take(&[Completion]), Some(1));
+    // A relaxed completion passes the write; the one behind it does not.
+    assert_eq!(take(&[Completion]), Some(3));
+    assert_eq!(take(&[Completion]), None);
+    assert_eq!(take(&[Posted]), Some(2));
+    assert_eq!(take(&[Completion]), Some(4));
+    assert_eq!(take(&[Posted, Completion]), None);
+    assert_eq!(take(&[NonPosted]), Some(0));
+}
+
+#[test]
+fn posted_tlps_without_credit_let_nothing_pass_that_pcie_holds_back() {
+    let (mut pair, key) = Pair::bound();
+    // Without drains, the receiver's promise is used up and the rest waits at the sender.
+    for _ in 0..GUARANTEED_CREDITS[0] + 5 {
+        assert!(pair.send(0, key, Posted, false, 64));
+    }
+    pair.run_for(10 * MS);
+    assert!(pair.send(0, key, NonPosted, false, 16));
+    assert!(pair.send(0, key, Completion, true, 16));
+    pair.run_for(10 * MS);
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    let stored = |class: Class| {
+        !pair.ends[1].channels.get(channel).unwrap().stored[class as usize].is_empty()
+    };
+    assert!(!stored(NonPosted), "a read does not pass writes");
+    assert!(stored(Completion), "a relaxed completion does");
+    pair.drain_for(10 * MS).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+}
+
+#[test]
+fn a_full_queue_pushes_back_and_recovers() {
+    let (mut pair, key) = Pair::bound();
+    let mut sent = 0;
+    while pair.send(0, key, Posted, false, 512) {
+        sent += 1;
+    }
+    assert_eq!(sent, SEND_QUEUES[0]);
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    let meta = TlpMeta { class: Posted, outstanding: None, relaxed: false, stamp: None };
+    let now = pair.now;
+    assert_eq!(pair.ends[0].send_tlp(now, channel, meta, &[0; 16]), Err(SendError::Full));
+    pair.drain_for(50 * MS).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+    assert!(pair.ends[0].can_send(channel, Posted));
+}
+
+#[test]
+fn tlps_larger_than_a_frame_are_split_and_joined() {
+    let small = LinkConfig { max_frame: MIN_FRAME, ..LinkConfig::default() };
+    let mut pair = Pair::new(7, Default::default(), small);
+    pair.run_for(MS);
+    let key = key(1, 1);
+    for end in 0..2 {
+        pair.ends[end].open_channel(key).unwrap();
+    }
+    for n in 0..300 {
+        assert!(pair.send(n % 2, key, Posted, false, TLP_BUFFER - 4 * (n % 40)));
+        if n % 3 == 0 {
+            pair.drain_for(MS).unwrap();
+        }
+    }
+    pair.drain_for(10 * MS).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+    assert!(pair.counter(0, "tlps_split") > 100);
+}
+
+#[test]
+fn a_flush_ends_what_was_before_it_and_nothing_after() {
+    let (mut pair, key) = Pair::bound();
+    for _ in 0..40 {
+        pair.send(0, key, Posted, false, 64);
+        pair.send(1, key, Posted, false, 64);
+    }
+    pair.run_for(MS);
+    // 16 are stored at each end, the rest waits for credit.
+    pair.send_sideband(0, key, Sideband::HotReset);
+    pair.send(0, key, Posted, false, 68);
+    for frame in pair.frames_from(0) {
+        pair.hand_over(1, &frame).unwrap();
+    }
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    assert!(pair.ends[1].next_received(channel, ClassSet::ALL).is_none(), "the reset comes first");
+    pair.drain_for(10 * MS).unwrap();
+    assert_eq!(pair.sidebands[1], [(key, Sideband::HotReset)]);
+    assert_eq!(pair.oracle.missing(), 0, "what was sent behind the reset came");
+    assert!(pair.counter(1, "flushed_unsent") > 0, "the box's own queue is flushed too");
+    assert!(pair.counter(1, "flushed_received") > 0);
+}
+
+#[test]
+fn sideband_records_come_in_order_and_overtake_tlps() {
+    let (mut pair, key) = Pair::bound();
+    for _ in 0..30 {
+        pair.send(1, key, Posted, false, 64);
+    }
+    let all = [
+        Sideband::LinkUp { speed: 3, width: 16 },
+        Sideband::PowerState(DeviceState::D3Hot),
+        Sideband::DeviceReady,
+        Sideband::Unknown { code: 200, argument: 77 },
+    ];
+    for record in all {
+        assert!(pair.send_sideband(1, key, record));
+    }
+    pair.run_for(MS);
+    pair.drain(0, ClassSet::NONE, 0).unwrap();
+    let got: Vec<Sideband> = pair.sidebands[0].iter().map(|(_, s)| *s).collect();
+    assert_eq!(got, all);
+    pair.drain_for(10 * MS).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+}
+
+#[test]
+fn the_sideband_reserve_is_bounded_and_comes_back() {
+    let (mut pair, key) = Pair::bound();
+    let mut sent = 0;
+    while pair.send_sideband(0, key, Sideband::Unknown { code: 99, argument: sent }) {
+        sent += 1;
+        for frame in pair.frames_from(0) {
+            pair.hand_over(1, &frame).unwrap();
+        }
+    }
+    assert_eq!(usize::from(sent), 2 * SIDEBAND_QUEUE, "stored there and queued here");
+    pair.drain_for(10 * MS).unwrap();
+    assert_eq!(pair.sidebands[1].len(), usize::from(sent));
+    assert!(pair.send_sideband(0, key, Sideband::Flush));
+}
+
+#[test]
+fn a_closed_binding_is_told_to_the_peer_and_its_records_are_stale() {
+    let (mut pair, key) = Pair::bound();
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    pair.send(1, key, Posted, false, 64);
+    let late = pair.frames_from(1);
+    pair.ends[0].close_channel(channel);
+    for frame in &late {
+        pair.hand_over(0, frame).unwrap();
+    }
+    assert_eq!(pair.counter(0, "records_stale"), 1);
+    pair.drain_for(10 * MS).unwrap();
+    let failed = |e: &LinkEvent| matches!(e, LinkEvent::ChannelFailed { key: k, reason: BindingFailure::PeerUnbound, .. } if *k == key);
+    assert!(pair.events[1].iter().any(failed));
+    assert_eq!(pair.ends[0].open_channel(key), Err(ChannelError::WasClosed));
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    let meta = TlpMeta { class: Posted, outstanding: None, relaxed: false, stamp: None };
+    let now = pair.now;
+    assert_eq!(pair.ends[1].send_tlp(now, channel, meta, &[0; 12]), Err(SendError::Failed));
+    pair.ends[1].close_channel(channel);
+    assert_eq!(pair.ends[1].send_tlp(now, channel, meta, &[0; 12]), Err(SendError::Closed));
+}
+
+#[test]
+fn whoever_opens_what_the_other_has_closed_is_told() {
+    let (mut pair, key) = Pair::bound();
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    pair.ends[1].close_channel(channel);
+    // The box goes; a host that has not heard of the first binding opens it.
+    pair.run_for(MS);
+    pair.ends[0] = link(0, 100, LinkConfig::default());
+    pair.ends[1] = link(1, 200, LinkConfig::default());
+    pair.run_for(10 * MS);
+    let channel = pair.ends[1].open_channel(key).unwrap();
+    pair.ends[1].close_channel(channel);
+    pair.run_for(MS);
+    pair.ends[0].open_channel(key).unwrap();
+    pair.run_for(MS);
+    assert!(matches!(
+        pair.events[0].last(),
+        Some(LinkEvent::ChannelFailed { reason: BindingFailure::PeerUnbound, .. })
+    ));
+}
+
+#[test]
+fn bindings_are_many_and_bounded() {
+    let mut pair = Pair::up();
+    for n in 0..MAX_CHANNELS as u8 {
+        let key = key(n + 1, 1);
+        for end in 0..2 {
+            pair.ends[end].open_channel(key).unwrap();
+        }
+    }
+    assert_eq!(pair.ends[0].open_channel(key(200, 1)), Err(ChannelError::Full));
+    assert_eq!(pair.ends[0].open_channel(key(1, 1)), Err(ChannelError::AlreadyOpen));
+    assert_eq!(pair.ends[0].open_channel(key(0, 1)), Err(ChannelError::NotASlot));
+    pair.run_for(MS);
+    for round in 0..20 {
+        for n in 0..MAX_CHANNELS as u8 {
+            for class in Class::ALL {
+                pair.send(round % 2, key(n + 1, 1), class, false, 512);
+            }
+        }
+    }
+    pair.drain_for(100 * MS).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+    assert!(pair.oracle.delivered > 1500);
+}
+
+#[test]
+fn a_busy_binding_gets_more_credit_than_its_guarantee() {
+    let (mut pair, key) = Pair::bound();
+    for _ in 0..200 {
+        while pair.send(0, key, Completion, false, 512) {}
+        pair.drain_for(MS).unwrap();
+    }
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    while pair.send(0, key, Completion, false, 512) {}
+    pair.run_for(10 * MS);
+    let place = pair.ends[1].channels.get(channel).unwrap();
+    let mut stored = 0;
+    assert!(!place.stored[2].is_empty());
+    while let Some(r) = pair.ends[1].next_received(channel, ClassSet::ALL) {
+        let handle = r.handle;
+        pair.ends[1].release_received(handle);
+        stored += 1;
+    }
+    assert_eq!(stored, CREDITS_COMPLETION);
+    pair.ends[1].close_channel(channel);
+    assert_eq!(pair.ends[1].channels.shared.used(), 0);
+}
+
+#[test]
+fn a_link_with_nothing_to_do_only_shows_that_it_lives() {
+    let (mut pair, _) = Pair::bound();
+    let before = pair.network.delivered;
+    pair.run_for(Duration::from_secs(10));
+    let frames = pair.network.delivered - before;
+    assert!(pair.both_up());
+    assert!((20..=80).contains(&frames), "{frames} frames in ten seconds");
+}
+
+#[test]
+fn a_peer_that_vanishes_takes_the_link_down_in_bounded_time() {
+    let (mut pair, key) = Pair::bound();
+    pair.network.cut = true;
+    let start = pair.now;
+    assert!(pair.send(0, key, NonPosted, false, 16));
+    while pair.ends[0].state() == LinkState::Up {
+        pair.step(Instant::FAR_FUTURE);
+    }
+    let took = pair.now - start;
+    assert_eq!(pair.ends[0].state(), LinkState::Down(LinkDownReason::GaveUp));
+    assert!(took >= LINK_GIVE_UP && took < LINK_GIVE_UP + LINK_MAX_RTO, "{took:?}");
+    // The other end had nothing to send and finds out by itself.
+    pair.run_for(LINK_KEEP_ALIVE + LINK_GIVE_UP + LINK_MAX_RTO);
+    assert_eq!(pair.ends[1].state(), LinkState::Down(LinkDownReason::GaveUp));
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    assert!(!pair.ends[0].can_send(channel, Posted));
+    assert_eq!(pair.ends[0].poll_timeout(), None);
+}
+
+#[test]
+fn a_proxy_that_was_stopped_for_long_does_not_blame_its_peer() {
+    let (mut pair, key) = Pair::bound();
+    assert!(pair.send(0, key, NonPosted, false, 16));
+    pair.flush();
+    // Nothing runs for ten seconds; then what came meanwhile is found.
+    pair.now = pair.now + Duration::from_secs(10);
+    for end in &mut pair.ends {
+        end.handle_timeout(pair.now);
+    }
+    pair.drain_for(100 * MS).unwrap();
+    assert!(pair.both_up());
+    assert_eq!(pair.oracle.missing(), 0);
+}
+
+#[test]
+fn closing_tells_the_peer() {
+    let (mut pair, _) = Pair::bound();
+    let now = pair.now;
+    pair.ends[0].close(now, LinkDownReason::Removed);
+    pair.run_for(MS);
+    assert_eq!(pair.events[0].last(), Some(&LinkEvent::Down(LinkDownReason::Removed)));
+    assert_eq!(pair.events[1].last(), Some(&LinkEvent::Down(LinkDownReason::PeerClosed)));
+}
+
+#[test]
+fn a_lost_goodbye_is_said_again() {
+    let (mut pair, key) = Pair::bound();
+    pair.network.cut = true;
+    let now = pair.now;
+    pair.ends[0].close(now, LinkDownReason::Removed);
+    pair.run_for(MS);
+    pair.network.cut = false;
+    pair.run_for(20 * MS);
+    pair.send(1, key, Posted, false, 16);
+    pair.run_for(10 * MS);
+    assert_eq!(pair.ends[1].state(), LinkState::Down(LinkDownReason::PeerClosed));
+}
+
+#[test]
+fn a_restarted_peer_is_noticed_at_once() {
+    let (mut pair, _) = Pair::bound();
+    pair.ends[1] = link(1, 201, LinkConfig::default());
+    pair.run_for(10 * MS);
+    assert_eq!(pair.ends[0].state(), LinkState::Down(LinkDownReason::PeerRestarted));
+    assert_eq!(pair.ends[1].state(), LinkState::Opening, "it waits for a new link here");
+    pair.ends[0] = link(0, 100, LinkConfig::default());
+    pair.run_for(LINK_OPEN_RETRY + MS);
+    assert!(pair.both_up());
+}
+
+#[test]
+fn a_new_link_between_the_same_lives_replaces_the_old() {
+    let (mut pair, key) = Pair::bound();
+    pair.send(0, key, Posted, false, 64);
+    let late = pair.frames_from(0);
+    pair.run_for(MS);
+    pair.ends[0] = link(0, 100, LinkConfig::default());
+    pair.run_for(10 * MS);
+    assert_eq!(pair.ends[1].state(), LinkState::Down(LinkDownReason::PeerClosed));
+    pair.ends[1] = link(1, 200, LinkConfig::default());
+    pair.run_for(LINK_OPEN_RETRY + MS);
+    assert!(pair.both_up());
+    for frame in late {
+        assert_eq!(pair.hand_over(1, &frame), Err(FrameDropped::OtherSession));
+    }
+}
+
+#[test]
+fn only_the_life_that_the_manager_told_is_taken() {
+    let mut pair = Pair::new(3, Default::default(), LinkConfig::default());
+    pair.ends[0] = Link::new(node(0), 100, node(1), Some(999), true, LinkConfig::default());
+    pair.run_for(300 * MS);
+    assert!(!pair.both_up());
+    assert!(pair.counter(0, "dropped_incarnation") > 0);
+}
+
+#[test]
+fn a_link_opens_late_as_well() {
+    let mut pair = Pair::new(3, Default::default(), LinkConfig::default());
+    pair.network.cut = true;
+    pair.run_for(Duration::from_secs(60));
+    assert_eq!(pair.ends[0].state(), LinkState::Opening);
+    pair.network.cut = false;
+    pair.run_for(LINK_OPEN_RETRY + MS);
+    assert!(pair.both_up());
+}
+
+#[test]
+fn sampled_tlps_are_stamped_at_both_ends() {
+    let (mut pair, key) = Pair::bound();
+    pair.stamps[0].set_sampling(Sampling::All);
+    let outstanding = OutstandingRef { index: 5, generation: 6 };
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    let stamp_key =
+        crate::stamps::StampKey { binding: key, peer: node(1), outstanding, from_host: true };
+    let stamp = pair.stamps[0].start(stamp_key, false, Stage::Arrived, pair.now);
+    let meta = TlpMeta {
+        class: NonPosted,
+        outstanding: Some(outstanding),
+        relaxed: false,
+        stamp: Some(stamp),
+    };
+    let now = pair.now;
+    pair.ends[0].send_tlp(now, channel, meta, &[1; 16]).unwrap();
+    pair.run_for(MS);
+    let sent = *pair.stamps[0].records().next().unwrap();
+    assert!(sent.at[Stage::Sent as usize].is_some());
+    let came = *pair.stamps[1].records().next().unwrap();
+    assert_eq!(
+        (came.key.outstanding, came.key.from_host, came.completion),
+        (outstanding, true, false)
+    );
+    assert!(came.at[Stage::Received as usize].is_some());
+    pair.stamps[1].mark(pair.now);
+    let came = *pair.stamps[1].records().next().unwrap();
+    assert!(came.at[Stage::Decoded as usize].is_some());
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    let received = pair.ends[1].next_received(channel, ClassSet::ALL).unwrap();
+    assert!(received.stamp.is_some());
+    let answer = TlpMeta {
+        class: Completion,
+        outstanding: Some(outstanding),
+        relaxed: false,
+        stamp: received.stamp,
+    };
+    let handle = received.handle;
+    pair.ends[1].release_received(handle);
+    let now = pair.now;
+    pair.ends[1].send_tlp(now, channel, answer, &[2; 12]).unwrap();
+    pair.run_for(MS);
+    let back = pair.stamps[0].records().last().unwrap();
+    assert!(back.completion && back.key.from_host);
+}
+
+#[test]
+fn a_handle_of_a_closed_binding_does_nothing() {
+    let (mut pair, key) = Pair::bound();
+    pair.send(0, key, Posted, false, 64);
+    pair.run_for(MS);
+    let channel = pair.ends[1].channel_of(&key).unwrap();
+    let handle = pair.ends[1].next_received(channel, ClassSet::ALL).unwrap().handle;
+    assert!(pair.ends[1].received_bytes(&handle).is_some());
+    pair.ends[1].close_channel(channel);
+    assert!(pair.ends[1].received_bytes(&handle).is_none());
+    pair.ends[1].release_received(handle);
+}
+
+#[test]
+fn congestion_marks_are_echoed() {
+    let (mut pair, key) = Pair::bound();
+    pair.ends[1].handle_congestion_mark(tlp_codec::ids::PathId::ZERO);
+    pair.send(1, key, Posted, false, 16);
+    let frame = pair.frames_from(1).remove(0);
+    let ack = Frame::new_checked(&frame).unwrap().header().ack.unwrap();
+    assert_eq!(ack.ce, 1);
+    let open = |pair: &Pair| pair.ends[0].paths[0].congestion.allows(80_000);
+    assert!(open(&pair));
+    pair.hand_over(0, &frame).unwrap();
+    assert!(!open(&pair), "the sender slows down");
+}
+
+#[test]
+fn turns_go_round() {
+    let mut pair = Pair::up();
+    for n in [1, 5, 9] {
+        for end in 0..2 {
+            pair.ends[end].open_channel(key(n, 1)).unwrap();
+        }
+    }
+    pair.run_for(MS);
+    for n in [1, 9] {
+        pair.send(0, key(n, 1), Posted, false, 12);
+    }
+    pair.run_for(MS);
+    let a = pair.ends[1].next_with_received(None).unwrap();
+    let b = pair.ends[1].next_with_received(Some(a)).unwrap();
+    assert_ne!(a, b);
+    assert_eq!(pair.ends[1].next_with_received(Some(b)), Some(a));
+    assert_eq!(pair.ends[1].channels_with_received().count(), 2);
+}
+
+#[test]
+fn frames_never_exceed_what_the_peer_takes() {
+    let mut pair = Pair::new(5, Default::default(), LinkConfig::default());
+    let small = LinkConfig { max_frame: 1500, ..LinkConfig::default() };
+    pair.ends[1] = link(1, 200, small);
+    pair.run_for(MS);
+    let key = key(1, 1);
+    for end in 0..2 {
+        pair.ends[end].open_channel(key).unwrap();
+    }
+    pair.run_for(MS);
+    for _ in 0..16 {
+        pair.send(0, key, Posted, false, 552);
+    }
+    let frames = pair.frames_from(0);
+    assert!(frames.len() > 4 && frames.iter().all(|f| f.len() <= 1500));
+    let first = Frame::new_checked(&frames[0]).unwrap();
+    assert!(first.records().all(|r| matches!(r, Ok(Record::Tlp(_)))));
+}

@@ -1,0 +1,9 @@
+//! Two links as a pair, with a virtual clock and a network that loses, doubles, reorders, damages
+//! and delays, all from a seed.
+
+mod behaviour;
+mod chaos;
+mod network;
+mod oracle;
+mod pair;
+mod planted;

@@ -1,0 +1,52 @@
+//! When a link wants to be woken, and what it does then.
+
+use super::Link;
+use super::types::LinkState;
+use crate::time::Instant;
+
+impl Link {
+    /// When [`handle_timeout`](Self::handle_timeout) and then
+    /// [`poll_transmit`](Self::poll_transmit) are to be called if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            LinkState::Opening => Some(self.handshake.retry_at()),
+            LinkState::Down(_) => None,
+            LinkState::Up => [
+                self.timeout_at,
+                self.give_up_at(),
+                self.inbox.ack_at,
+                self.credit_at,
+                self.keep_alive_at(),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
+        }
+    }
+
+    /// Does what is due at `now`; nothing if called early.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state != LinkState::Up {
+            return;
+        }
+        self.handle_flight_timeout(now);
+        if self.inbox.ack_at.is_some_and(|at| at <= now) {
+            self.inbox.ack_now = true;
+        }
+        if self.credit_at.is_some_and(|at| at <= now) {
+            self.out.credits |= core::mem::take(&mut self.out.behind);
+            self.credit_at = None;
+        }
+        if self.keep_alive_at().is_some_and(|at| at <= now) {
+            self.out.nop = true;
+            self.counters.keep_alives += 1;
+        }
+    }
+
+    /// A silent peer is asked for a sign of life: a record is sent, and if no acknowledgement
+    /// comes the link goes down.
+    fn keep_alive_at(&self) -> Option<Instant> {
+        let wanted = self.channels.shared.open > 0 && self.flight.is_empty() && !self.out.nop;
+        wanted.then(|| self.last_heard + self.config.keep_alive)
+    }
+}
