@@ -1,1 +1,21 @@
-//! dxpu-manager: pool records, placement, operations, API and command line.
+//! `dxpu-manager`: pool records, placement, operations, API and command line.
+//!
+//! Proxies dial in over the control protocol ([`control`]); what they report and what is wanted of
+//! them is recorded ([`types`], [`records`]) in an embedded store ([`store`]). A request goes from
+//! the REST API ([`api`]) through placement ([`planner`]) into the records ([`operations`]), and
+//! [`reconcile`] makes the proxies' tables agree with them. The command line ([`cli`]) speaks to
+//! the API as any other [`client`] does.
+
+pub mod api;
+pub mod cli;
+pub mod client;
+pub mod config;
+pub mod control;
+pub mod manager;
+pub mod operations;
+pub mod planner;
+pub mod reconcile;
+pub mod records;
+pub mod serve;
+pub mod store;
+pub mod types;

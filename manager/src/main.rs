@@ -1,3 +1,16 @@
-//! See Cargo.toml.
+//! The `dxpu-manager` program. Everything is in the library; here errors become exit codes.
 
-fn main() {}
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = manager::cli::args::Args::parse();
+    let json = args.json;
+    match manager::cli::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print(json);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The REST API under `/v1`. `openapi.json` beside `Cargo.toml` describes it; it is made from the
+//! handlers and types here, and a test keeps the two the same.
+
+mod allocations;
+mod events;
+mod extract;
+mod nodes;
+mod operations;
+mod pool;
+mod problem;
+mod proxies;
+mod tables;
+pub mod views;
+
+pub use allocations::AllocateBody;
+pub use problem::ProblemBody;
+pub use proxies::SamplingBody;
+
+use crate::manager::Manager;
+use crate::types::{Problem, ProblemCode};
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
+use std::sync::Arc;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Largest body of a request, bytes.
+pub const MAX_BODY: usize = 64 * 1024;
+
+/// What every handler has.
+pub type App = Arc<Manager>;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "dxpu-manager",
+        description = "The pool of disaggregated PCIe devices: who is there, what is in the slots, \
+                       who has it, and how to lend it and take it back. Requests that take time \
+                       answer 202 with an operation, which can be waited for at its own address. \
+                       Errors are problem details (RFC 9457) with a `code` for programs.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    tags(
+        (name = "pool", description = "Boxes, slots, hosts and devices"),
+        (name = "allocations", description = "Lending and taking back"),
+        (name = "operations", description = "Requests that take time"),
+        (name = "proxies", description = "What the proxies themselves say, read when asked"),
+        (name = "manager", description = "The manager itself"),
+    )
+)]
+struct Description;
+
+fn documented() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(nodes::healthz))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::show))
+        .routes(routes!(pool::boxes))
+        .routes(routes!(pool::show_box))
+        .routes(routes!(pool::slots))
+        .routes(routes!(pool::show_slot))
+        .routes(routes!(pool::hosts))
+        .routes(routes!(pool::show_host))
+        .routes(routes!(pool::devices))
+        .routes(routes!(allocations::list, allocations::allocate))
+        .routes(routes!(allocations::show, allocations::release))
+        .routes(routes!(allocations::bindings))
+        .routes(routes!(allocations::show_binding, allocations::release_binding))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::show))
+        .routes(routes!(events::list))
+        .routes(routes!(events::stream))
+        .routes(routes!(tables::all))
+        .routes(routes!(tables::of_host))
+        .routes(routes!(tables::of_box))
+        .routes(routes!(proxies::recover))
+        .routes(routes!(proxies::counters))
+        .routes(routes!(proxies::stamps))
+        .routes(routes!(proxies::set_sampling))
+}
+
+/// The OpenAPI description.
+pub fn description() -> utoipa::openapi::OpenApi {
+    documented().into_openapi()
+}
+
+/// The whole API.
+pub fn router(manager: App) -> Router {
+    let (router, description) = documented().split_for_parts();
+    router
+        .route("/v1/openapi.json", get(|| async move { axum::Json(description) }))
+        .fallback(|uri: axum::http::Uri| async move {
+            Problem::new(ProblemCode::NoSuchPath, format!("there is nothing at {}", uri.path()))
+        })
+        .method_not_allowed_fallback(|method: axum::http::Method| async move {
+            Problem::new(ProblemCode::MethodNotAllowed, format!("{method} is not allowed here"))
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(manager)
+}

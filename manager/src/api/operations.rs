@@ -1,0 +1,93 @@
+//! Operations.
+
+use super::App;
+use super::extract::{Params, Segments, parse};
+use super::problem::ProblemBody;
+use super::views::List;
+use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use std::time::Duration;
+use utoipa::IntoParams;
+
+/// Longest that an answer waits for something to change, milliseconds.
+pub(super) const MAX_WAIT_MS: u32 = 60_000;
+
+/// Which operations.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    /// Only those that have not ended.
+    #[serde(default)]
+    running: bool,
+}
+
+/// The operations that are kept, latest first.
+#[utoipa::path(get, path = "/v1/operations", tag = "operations", params(ListParams),
+    responses((status = 200, description = "Latest first", body = List<OperationRecord>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(manager): State<App>,
+    Params(params): Params<ListParams>,
+) -> Json<List<OperationRecord>> {
+    let tables = manager.records.snapshot();
+    let wanted = |o: &&OperationRecord| !params.running || !o.state.is_final();
+    Json(tables.operations().values().rev().filter(wanted).cloned().collect())
+}
+
+/// How to wait for an operation.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitParams {
+    /// Answer when it has ended, or after so many milliseconds.
+    #[param(maximum = 60_000)]
+    wait_ms: Option<u32>,
+    /// With `wait_ms`: answer also when more steps than so many have left the state `pending`.
+    beyond_steps: Option<usize>,
+}
+
+/// One operation, now or when it has changed.
+#[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations",
+    params(("id" = String, Path, description = "op-N"), WaitParams),
+    responses((status = 200, description = "The operation", body = OperationRecord),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(manager): State<App>,
+    Segments(id): Segments<String>,
+    Params(params): Params<WaitParams>,
+) -> Result<Json<OperationRecord>, Problem> {
+    let id: OperationId = parse("id", &id)?;
+    let wait = params.wait_ms.unwrap_or(0);
+    if wait > MAX_WAIT_MS {
+        return Err(Problem::invalid("wait_ms", format!("at most {MAX_WAIT_MS}")));
+    }
+    let find = || {
+        let tables = manager.records.snapshot();
+        tables.operations().get(&id).cloned().ok_or_else(|| {
+            let detail = format!("there is no operation {id}, or it is no longer kept");
+            Problem::new(ProblemCode::NoSuchOperation, detail)
+        })
+    };
+    let enough = |operation: &OperationRecord| {
+        let past = operation.steps.iter().filter(|s| s.state != crate::types::StepState::Pending);
+        operation.state.is_final()
+            || params.beyond_steps.is_some_and(|beyond| past.count() > beyond)
+    };
+    let mut changes = manager.records.watch();
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(wait.into());
+    loop {
+        changes.mark_unchanged();
+        let operation = find()?;
+        if enough(&operation) {
+            return Ok(Json(operation));
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = tokio::time::sleep_until(deadline) => return find().map(Json),
+            () = manager.stopping() => return find().map(Json),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Problems as HTTP says them: problem details, RFC 9457.
+
+use crate::types::{Owner, Problem, ProblemCode};
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The body of every answer that is no success, `application/problem+json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemBody {
+    /// A name of the kind of problem, `/problems/` and its code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in a few words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The kind, for programs.
+    pub code: ProblemCode,
+    /// What is wrong with which thing, and what to do.
+    pub detail: String,
+    /// The field, parameter or header that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What stood in the way, one for each constraint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Who holds what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+}
+
+impl From<Problem> for ProblemBody {
+    fn from(problem: Problem) -> Self {
+        let Problem { code, detail, field, reasons, owner } = problem;
+        let kind = format!("/problems/{code}");
+        let title = code.title().to_owned();
+        Self { kind, title, status: code.status(), code, detail, field, reasons, owner }
+    }
+}
+
+impl From<ProblemBody> for Problem {
+    fn from(body: ProblemBody) -> Self {
+        let ProblemBody { code, detail, field, reasons, owner, .. } = body;
+        Self { code, detail, field, reasons, owner }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).expect("codes have HTTP statuses");
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (status, kind, Json(ProblemBody::from(self))).into_response()
+    }
+}

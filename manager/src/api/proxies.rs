@@ -1,0 +1,209 @@
+//! What a proxy itself does or says: counters, stage stamps, recovery of a quarantined slot.
+
+use super::App;
+use super::extract::{Body, Segments, parse};
+use super::pool::{find_slot, slot_view};
+use super::problem::ProblemBody;
+use super::tables::connected;
+use super::views::SlotView;
+use crate::types::{NodeName, Problem, ProblemCode, Role};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use proxy_core::control::{Reply, Request, StampEntry};
+use proxy_core::stamps::Sampling;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+fn known(manager: &App, name: &str) -> Result<NodeName, Problem> {
+    let name: NodeName = parse("name", name)?;
+    if !manager.records.snapshot().nodes().contains_key(&name) {
+        let detail = format!("no proxy with the name {name} was ever here");
+        return Err(Problem::new(ProblemCode::NoSuchNode, detail));
+    }
+    Ok(name)
+}
+
+/// Try again to make a quarantined slot usable: reset and readiness test.
+#[utoipa::path(post, path = "/v1/boxes/{name}/slots/{slot}/recover", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the box"),
+        ("slot" = u8, Path, description = "Number of the slot, from 1")),
+    responses((status = 200, description = "The slot afterwards", body = SlotView),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn recover(
+    State(manager): State<App>,
+    Segments((name, slot)): Segments<(String, String)>,
+) -> Result<Json<SlotView>, Problem> {
+    let tables = manager.records.snapshot();
+    let address = find_slot(&tables, &name, &slot)?;
+    if let Some(binding) = tables.binding_at_slot(&address) {
+        let detail = format!("slot {address} is lent to {}; release it first", binding.host);
+        return Err(Problem::new(ProblemCode::SlotInUse, detail));
+    }
+    let session = connected(&manager, address.box_name())?;
+    let asked = session.request(Request::Recover(address.slot()), manager.settings.unbind_bound);
+    let state = match asked.await.map_err(|error| error.problem(session.name()))? {
+        Reply::Slot(state) => state.into(),
+        _ => return Err(session.nonsense().problem(session.name())),
+    };
+    let changed = manager.records.change(|txn| {
+        let devices: Vec<_> = txn.functions(&address).cloned().collect();
+        for device in devices {
+            txn.put_device(crate::types::DeviceRecord { state, ..device });
+        }
+        Ok(())
+    });
+    changed.await?;
+    session.sync.notify_one();
+    slot_view(&manager, &name, &slot).map(Json)
+}
+
+/// A proxy's counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Counters {
+    /// The proxy.
+    pub name: NodeName,
+    /// Host or box.
+    pub role: Role,
+    /// Value by name.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// A proxy's counters, as they are now.
+#[utoipa::path(get, path = "/v1/nodes/{name}/counters", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the proxy")),
+    responses((status = 200, description = "All of them", body = Counters),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn counters(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+) -> Result<Json<Counters>, Problem> {
+    let name = known(&manager, &name)?;
+    let session = connected(&manager, &name)?;
+    let page = |reply| match reply {
+        Reply::Counters { entries, next } => Some((entries.into_iter().collect(), next)),
+        _ => None,
+    };
+    let ask = |from| Request::ReadCounters { from };
+    let read = session.read_all(ask, page, manager.settings.request_bound).await;
+    let entries = read.map_err(|error| error.problem(&name))?;
+    let counters = entries.into_iter().map(|(name, value)| (name.as_str().to_owned(), value));
+    let role = session.identity().role;
+    Ok(Json(Counters { name, role, counters: counters.collect() }))
+}
+
+/// One sampled TLP's stage stamps at one proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StampView {
+    /// The node at the other end.
+    pub peer: u16,
+    /// Slot of the binding.
+    pub slot: u8,
+    /// Function of the binding.
+    pub function: u16,
+    /// Epoch of the binding, `generation.counter`.
+    pub epoch: String,
+    /// Index of the outstanding entry.
+    pub index: u16,
+    /// Generation of the outstanding entry.
+    pub generation: u16,
+    /// Whether the host asked, not the device.
+    pub from_host: bool,
+    /// Whether this is the completion.
+    pub completion: bool,
+    /// Nanoseconds by the proxy's own clock at the end of each stage: arrived, encoded, sent,
+    /// received, decoded, delivered; null where the stage is not here.
+    #[schema(min_items = 6, max_items = 6)]
+    pub at: Vec<Option<u64>>,
+}
+
+/// A proxy's stage stamps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stamps {
+    /// The proxy.
+    pub name: NodeName,
+    /// Its node number.
+    pub node: u16,
+    /// Host or box.
+    pub role: Role,
+    /// Oldest first.
+    pub stamps: Vec<StampView>,
+}
+
+fn stamp(entry: StampEntry) -> StampView {
+    StampView {
+        peer: entry.peer.get(),
+        slot: entry.binding.slot.get(),
+        function: entry.binding.function.get(),
+        epoch: entry.binding.epoch.to_string(),
+        index: entry.index,
+        generation: entry.generation,
+        from_host: entry.from_host,
+        completion: entry.completion,
+        at: entry.at.to_vec(),
+    }
+}
+
+/// The stage stamps that a proxy has taken.
+#[utoipa::path(get, path = "/v1/nodes/{name}/stamps", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the proxy")),
+    responses((status = 200, description = "All of them", body = Stamps),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn stamps(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+) -> Result<Json<Stamps>, Problem> {
+    let name = known(&manager, &name)?;
+    let session = connected(&manager, &name)?;
+    let page = |reply| match reply {
+        Reply::Stamps { entries, next } => Some((entries.into_iter().collect(), next)),
+        _ => None,
+    };
+    let ask = |from| Request::ReadStamps { from };
+    let read = session.read_all(ask, page, manager.settings.request_bound).await;
+    let entries = read.map_err(|error| error.problem(&name))?;
+    let identity = session.identity();
+    let stamps = entries.into_iter().map(stamp).collect();
+    Ok(Json(Stamps { name, node: identity.node.get(), role: identity.role, stamps }))
+}
+
+/// How many TLPs are stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "mode", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum SamplingBody {
+    /// None.
+    Off,
+    /// Every non-posted request and its completions.
+    All,
+    /// One non-posted request, and its completions, in so many.
+    OneIn {
+        /// So many.
+        #[schema(minimum = 1)]
+        n: u32,
+    },
+}
+
+/// Set how many TLPs a proxy stamps, and forget its stamps so far.
+#[utoipa::path(put, path = "/v1/nodes/{name}/sampling", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the proxy")), request_body = SamplingBody,
+    responses((status = 204, description = "Set"),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn set_sampling(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+    Body(body): Body<SamplingBody>,
+) -> Result<StatusCode, Problem> {
+    let sampling = match body {
+        SamplingBody::Off => Sampling::Off,
+        SamplingBody::All => Sampling::All,
+        SamplingBody::OneIn { n: 0 } => return Err(Problem::invalid("n", "at least 1")),
+        SamplingBody::OneIn { n } => Sampling::OneIn(n),
+    };
+    let name = known(&manager, &name)?;
+    let session = connected(&manager, &name)?;
+    let asked =
+        session.request_done(Request::SetSampling(sampling), manager.settings.request_bound);
+    asked.await.map_err(|error| error.problem(&name))?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,304 @@
+//! The proxies' own tables, read from them when asked.
+
+use super::App;
+use super::extract::Segments;
+use super::pool::find;
+use super::problem::ProblemBody;
+use crate::control::Session;
+use crate::manager::Manager;
+use crate::reconcile::sync;
+use crate::records::Tables;
+use crate::types::{DeviceState, NodeName, Problem, ProblemCode, Role, Timestamp};
+use axum::Json;
+use axum::extract::State;
+use proxy_core::control::{MappingEntry, PortState, SlotEntry, Window, WindowRange};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tlp_codec::ids::{Epoch, NodeId};
+use utoipa::ToSchema;
+
+/// First and last address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Range {
+    /// First.
+    pub base: u64,
+    /// Last.
+    pub limit: u64,
+}
+
+fn range(window: WindowRange) -> Option<Range> {
+    window.map(|(base, limit)| Range { base, limit })
+}
+
+/// A function and its epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TableFunction {
+    /// Function number.
+    pub function: u16,
+    /// Epoch, `generation.counter`.
+    pub epoch: String,
+}
+
+/// One entry of a host's mapping table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MappingView {
+    /// The downstream port.
+    pub port: u8,
+    /// Whether a binding uses it.
+    pub used: bool,
+    /// `empty`, `placeholder`, `linking`, `present`, `removing` or `failed`.
+    pub state: String,
+    /// Secondary bus number.
+    pub secondary_bus: u8,
+    /// Subordinate bus number.
+    pub subordinate_bus: u8,
+    /// The device's routing ID as the host numbers it, as lspci writes it.
+    pub device: String,
+    /// 32-bit non-prefetchable window, if it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Range>,
+    /// 64-bit prefetchable window, if it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetchable: Option<Range>,
+    /// I/O window, if it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<Range>,
+    /// The box's node number, 0 if unused.
+    pub box_node: u16,
+    /// The box's name, if it is known.
+    #[serde(default, rename = "box", skip_serializing_if = "Option::is_none")]
+    pub box_name: Option<NodeName>,
+    /// The box's slot, 0 if unused.
+    pub slot: u8,
+    /// Functions and epochs.
+    pub functions: Vec<TableFunction>,
+    /// The paths that may be used.
+    pub paths: Vec<u8>,
+}
+
+/// A host's mapping table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostTable {
+    /// The host.
+    pub host: NodeName,
+    /// Its node number.
+    pub node: u16,
+    /// When it was read.
+    pub at: Timestamp,
+    /// By port.
+    pub entries: Vec<MappingView>,
+}
+
+/// One DMA window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WindowView {
+    /// First address as the device sees it.
+    pub base: u64,
+    /// Last address as the device sees it.
+    pub limit: u64,
+    /// Node that owns the memory.
+    pub node: u16,
+    /// First address there.
+    pub target: u64,
+    /// Epoch of that sharer.
+    pub epoch: String,
+    /// Whether the device may read.
+    pub read: bool,
+    /// Whether the device may write.
+    pub write: bool,
+}
+
+/// One entry of a box's slot table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SlotTableEntry {
+    /// Entry ID.
+    pub entry: u16,
+    /// Whether a device is in place.
+    pub valid: bool,
+    /// Whether a binding uses it.
+    pub used: bool,
+    /// State.
+    pub state: DeviceState,
+    /// Slot.
+    pub slot: u8,
+    /// Function.
+    pub function: u16,
+    /// The host's node number, 0 if unused.
+    pub host_node: u16,
+    /// The host's name, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<NodeName>,
+    /// The paths that may be used.
+    pub paths: Vec<u8>,
+    /// Epoch of the binding, or the highest one so far, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+    /// DMA windows.
+    pub windows: Vec<WindowView>,
+}
+
+/// A box's slot table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BoxTable {
+    /// The box.
+    #[serde(rename = "box")]
+    pub box_name: NodeName,
+    /// Its node number.
+    pub node: u16,
+    /// When it was read.
+    pub at: Timestamp,
+    /// By entry ID.
+    pub entries: Vec<SlotTableEntry>,
+}
+
+/// Tables of all proxies that are connected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AllTables {
+    /// Hosts' mapping tables.
+    pub hosts: Vec<HostTable>,
+    /// Boxes' slot tables.
+    pub boxes: Vec<BoxTable>,
+}
+
+/// A proxy that is connected, or why not.
+pub(super) fn connected(manager: &Manager, name: &NodeName) -> Result<Arc<Session>, Problem> {
+    manager
+        .registry
+        .ready(name)
+        .ok_or_else(|| Problem::new(ProblemCode::NotConnected, format!("{name} is not connected")))
+}
+
+fn name_of(tables: &Tables, node: u16) -> Option<NodeName> {
+    tables.node_by_number(NodeId::new(node).ok()?).map(|n| n.name.clone())
+}
+
+fn paths(set: proxy_core::control::PathSet) -> Vec<u8> {
+    (0..8).filter(|path| set.0 >> path & 1 != 0).collect()
+}
+
+fn mapping(tables: &Tables, entry: MappingEntry) -> MappingView {
+    let state = match entry.state {
+        PortState::Empty => "empty",
+        PortState::Placeholder => "placeholder",
+        PortState::Linking => "linking",
+        PortState::Present => "present",
+        PortState::Removing => "removing",
+        PortState::Failed => "failed",
+    };
+    let functions = entry.functions.iter().map(|(function, epoch)| TableFunction {
+        function: function.get(),
+        epoch: epoch.to_string(),
+    });
+    MappingView {
+        port: entry.port.get(),
+        used: entry.used,
+        state: state.into(),
+        secondary_bus: entry.buses.0,
+        subordinate_bus: entry.buses.1,
+        device: entry.device.to_string(),
+        memory: range(entry.memory),
+        prefetchable: range(entry.prefetchable),
+        io: range(entry.io),
+        box_node: entry.box_node,
+        box_name: name_of(tables, entry.box_node),
+        slot: entry.slot,
+        functions: functions.collect(),
+        paths: paths(entry.path_set),
+    }
+}
+
+fn window(window: &Window) -> WindowView {
+    WindowView {
+        base: window.base,
+        limit: window.limit,
+        node: window.node.get(),
+        target: window.target,
+        epoch: window.epoch.to_string(),
+        read: window.read,
+        write: window.write,
+    }
+}
+
+fn slot(tables: &Tables, entry: SlotEntry) -> SlotTableEntry {
+    SlotTableEntry {
+        entry: entry.entry,
+        valid: entry.valid,
+        used: entry.used,
+        state: entry.state.into(),
+        slot: entry.slot.get(),
+        function: entry.function.get(),
+        host_node: entry.host_node,
+        host: name_of(tables, entry.host_node),
+        paths: paths(entry.path_set),
+        epoch: Epoch::from_bits(entry.epoch).ok().map(|epoch| epoch.to_string()),
+        windows: entry.windows.iter().map(window).collect(),
+    }
+}
+
+async fn read_host(manager: &Manager, session: &Session) -> Result<HostTable, Problem> {
+    let read = sync::read_mapping(manager, session).await;
+    let entries = read.map_err(|error| error.problem(session.name()))?;
+    let tables = manager.records.snapshot();
+    Ok(HostTable {
+        host: session.name().clone(),
+        node: session.identity().node.get(),
+        at: Timestamp::now(),
+        entries: entries.into_iter().map(|entry| mapping(&tables, entry)).collect(),
+    })
+}
+
+async fn read_box(manager: &Manager, session: &Session) -> Result<BoxTable, Problem> {
+    let read = sync::read_slots(manager, session).await;
+    let entries = read.map_err(|error| error.problem(session.name()))?;
+    let tables = manager.records.snapshot();
+    Ok(BoxTable {
+        box_name: session.name().clone(),
+        node: session.identity().node.get(),
+        at: Timestamp::now(),
+        entries: entries.into_iter().map(|entry| slot(&tables, entry)).collect(),
+    })
+}
+
+/// The tables of all proxies that are connected, as they are now.
+#[utoipa::path(get, path = "/v1/tables", tag = "proxies",
+    responses((status = 200, description = "By name", body = AllTables),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn all(State(manager): State<App>) -> Result<Json<AllTables>, Problem> {
+    let mut sessions: Vec<_> =
+        manager.registry.all().into_iter().filter(|session| session.is_ready()).collect();
+    sessions.sort_by(|a, b| a.name().cmp(b.name()));
+    let mut all = AllTables { hosts: Vec::new(), boxes: Vec::new() };
+    for session in sessions {
+        match session.identity().role {
+            Role::Host => all.hosts.push(read_host(&manager, &session).await?),
+            Role::Box => all.boxes.push(read_box(&manager, &session).await?),
+        }
+    }
+    Ok(Json(all))
+}
+
+/// A host's mapping table, as it is now.
+#[utoipa::path(get, path = "/v1/hosts/{name}/table", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the host")),
+    responses((status = 200, description = "The table", body = HostTable),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn of_host(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+) -> Result<Json<HostTable>, Problem> {
+    let name = find(&manager.records.snapshot(), &name, Role::Host)?;
+    read_host(&manager, &*connected(&manager, &name)?).await.map(Json)
+}
+
+/// A box's slot table, as it is now.
+#[utoipa::path(get, path = "/v1/boxes/{name}/table", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the box")),
+    responses((status = 200, description = "The table", body = BoxTable),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn of_box(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+) -> Result<Json<BoxTable>, Problem> {
+    let name = find(&manager.records.snapshot(), &name, Role::Box)?;
+    read_box(&manager, &*connected(&manager, &name)?).await.map(Json)
+}

@@ -1,0 +1,251 @@
+//! What can be said on the command line.
+
+use crate::config::{LogFormat, Said};
+use crate::types::{NodeName, SlotAddress};
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  anything not named below
+  2  the command line or the request is not valid
+  3  there is no such host, box, slot, allocation, binding or operation
+  4  conflict: the slot is in use, empty, busy or quarantined
+  5  nothing fits the request
+  6  the manager cannot be reached, or a proxy is not connected
+  7  the operation failed or did not end in time
+  8  the store cannot be used (locked, damaged, unreadable, full)
+  9  an address cannot be listened on
+
+Start with `dxpu-manager serve`, let proxies dial in (their configuration names the control
+address), look at `dxpu-manager list`, then `dxpu-manager allocate --host NAME`.";
+
+/// Lends PCIe devices that are in boxes to hosts: server and command line.
+#[derive(Debug, Parser)]
+#[command(name = "dxpu-manager", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Args {
+    /// The manager to speak to
+    #[arg(
+        long,
+        global = true,
+        env = "DXPU_MANAGER",
+        default_value = "http://127.0.0.1:7780",
+        value_name = "URL"
+    )]
+    pub server: String,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the manager until SIGTERM or SIGINT
+    Serve(Serve),
+    /// Lend devices to a host; all or nothing
+    Allocate(Allocate),
+    /// Take devices back
+    Release(Release),
+    /// List the pool: every slot with its device, free or used, and by whom
+    List(List),
+    /// Show one thing: a box, a host, a slot (BOX/SLOT), alloc-N, bind-N or op-N
+    Show {
+        /// Its name or number
+        what: String,
+    },
+    /// List allocations and their bindings
+    Allocations,
+    /// List the proxies that were ever here
+    Nodes,
+    /// Show the mapping tables, read from the proxies now
+    Tables(Tables),
+    /// List operations, latest first
+    Operations {
+        /// Only those that have not ended
+        #[arg(long)]
+        running: bool,
+    },
+    /// Show what happened
+    Events(Events),
+    /// Show a proxy's counters, read from it now
+    Counters {
+        /// The proxy
+        node: NodeName,
+    },
+    /// Show a proxy's stage stamps, or set which TLPs it stamps
+    Stamps(Stamps),
+    /// Try again to make a quarantined slot usable
+    Recover {
+        /// The slot, BOX/SLOT
+        slot: SlotAddress,
+    },
+    /// Put a backup in the store's place. The manager must not run. A backup is a copy of the
+    /// store's file made while no manager ran. Epochs, node numbers and everything else that is
+    /// given out go on above what may have been given out since the backup
+    Restore {
+        /// The backup
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// The store
+        #[arg(long, env = "DXPU_MANAGER_STORE", default_value = crate::config::DEFAULT_STORE,
+              value_name = "FILE")]
+        store: PathBuf,
+    },
+    /// Print the OpenAPI description of the REST API
+    Openapi,
+}
+
+/// Of `serve`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Flags go before environment, environment before the file. The file is TOML \
+with the keys listen, control, store, ready_file, log, log_format and a table [timing] \
+(milliseconds): hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
+operation_ms, enumeration_ms, orderly_ms."
+)]
+pub struct Serve {
+    /// Configuration file (TOML)
+    #[arg(long, env = "DXPU_MANAGER_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the REST API listens; port 0 takes a free one. It asks nobody who they are: keep it
+    /// on this machine or a management network [default: 127.0.0.1:7780]
+    #[arg(long, env = "DXPU_MANAGER_LISTEN", value_name = "IP:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Where proxies dial in [default: 0.0.0.0:7781]
+    #[arg(long, env = "DXPU_MANAGER_CONTROL", value_name = "IP:PORT")]
+    pub control: Option<SocketAddr>,
+    /// The store's file; made if it is not there [default: dxpu-manager.redb]
+    #[arg(long, env = "DXPU_MANAGER_STORE", value_name = "FILE")]
+    pub store: Option<PathBuf>,
+    /// Write {"pid", "listen", "control", "term"} to this file when everything listens
+    #[arg(long, env = "DXPU_MANAGER_READY_FILE", value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// Which log lines go to stderr: error, warn, info, debug, trace, or per module
+    /// [default: info]
+    #[arg(long, env = "DXPU_MANAGER_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+    /// How log lines look [default: text]
+    #[arg(long, env = "DXPU_MANAGER_LOG_FORMAT", value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl From<Serve> for Said {
+    fn from(args: Serve) -> Said {
+        let Serve { config, listen, control, store, ready_file, log, log_format } = args;
+        Said { config, listen, control, store, ready_file, log, log_format }
+    }
+}
+
+/// Of commands that start an operation.
+#[derive(Debug, ClapArgs)]
+pub struct Waiting {
+    /// Print the operation and do not wait for it
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Idempotency key: the same key with the same request gives the same operation
+    #[arg(long, value_name = "TEXT")]
+    pub key: Option<String>,
+}
+
+/// Of `allocate`.
+#[derive(Debug, ClapArgs)]
+pub struct Allocate {
+    /// The host that gets the devices
+    #[arg(long, value_name = "NAME")]
+    pub host: NodeName,
+    /// How many
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub count: u32,
+    /// Only this model
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only from this box
+    #[arg(long = "box", value_name = "NAME")]
+    pub box_name: Option<NodeName>,
+    /// Only this slot of the box
+    #[arg(long, requires = "box_name", value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub slot: Option<u8>,
+    /// Why, for other people
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
+/// Of `release`.
+#[derive(Debug, ClapArgs)]
+pub struct Release {
+    /// What: alloc-N, bind-N or BOX/SLOT
+    #[arg(required = true)]
+    pub what: Vec<String>,
+    /// At once: do not ask the operating system, do not wait for a host that is away
+    #[arg(long)]
+    pub force: bool,
+    /// How long the operating system has to let go before it is made to, milliseconds
+    #[arg(long, value_name = "MS", conflicts_with = "force")]
+    pub within_ms: Option<u32>,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
+/// Of `list`.
+#[derive(Debug, ClapArgs)]
+pub struct List {
+    /// Only what can be lent
+    #[arg(long, conflicts_with = "used")]
+    pub free: bool,
+    /// Only what is lent
+    #[arg(long)]
+    pub used: bool,
+    /// Only this model
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only this box
+    #[arg(long = "box", value_name = "NAME")]
+    pub box_name: Option<NodeName>,
+    /// Only what this host has
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<NodeName>,
+}
+
+/// Of `tables`.
+#[derive(Debug, ClapArgs)]
+pub struct Tables {
+    /// Only this host's
+    #[arg(long, value_name = "NAME", conflicts_with = "box_name")]
+    pub host: Option<NodeName>,
+    /// Only this box's
+    #[arg(long = "box", value_name = "NAME")]
+    pub box_name: Option<NodeName>,
+}
+
+/// Of `events`.
+#[derive(Debug, ClapArgs)]
+pub struct Events {
+    /// Go on with new ones until interrupted
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Begin with this sequence number
+    #[arg(long, value_name = "N")]
+    pub since: Option<u64>,
+    /// At most so many of those that there are
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+}
+
+/// Of `stamps`.
+#[derive(Debug, ClapArgs)]
+pub struct Stamps {
+    /// The proxy
+    pub node: NodeName,
+    /// Set the sampling instead of reading: off, all, or N for one in N
+    #[arg(long, value_name = "off|all|N")]
+    pub sampling: Option<String>,
+}

@@ -1,0 +1,92 @@
+//! Errors of the command line and their exit codes.
+
+use crate::api::ProblemBody;
+use crate::client::ClientError;
+use crate::config::ConfigError;
+use crate::serve::ServeError;
+use crate::store::StoreError;
+use crate::types::{OperationRecord, Problem, ProblemCode};
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The manager said no, or is not there.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// An operation failed.
+    #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
+    Operation(Box<OperationRecord>),
+    /// The server cannot run.
+    #[error("{0}")]
+    Serve(#[from] ServeError),
+    /// The store cannot be used.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The configuration cannot be used.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// An argument is wrong.
+    #[error("{0}")]
+    Argument(String),
+    /// Standard output cannot be written.
+    #[error("standard output cannot be written: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Client(problem.into())
+    }
+}
+
+impl Failure {
+    /// The exit code, as `--help` lists them.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Client(ClientError::Problem(problem)) => of_problem(problem.code),
+            Self::Client(ClientError::Unreachable { .. }) => 6,
+            Self::Operation(_) => 7,
+            Self::Store(_) | Self::Serve(ServeError::Store(_)) => 8,
+            Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
+            Self::Config(_) | Self::Argument(_) => 2,
+            Self::Client(ClientError::Strange { .. }) | Self::Serve(_) | Self::Output(_) => 1,
+        }
+    }
+
+    /// Prints it to stderr.
+    pub fn print(&self, json: bool) {
+        let problem = match self {
+            Self::Client(ClientError::Problem(problem)) => Some(problem.clone()),
+            Self::Operation(operation) => operation.error.clone(),
+            _ => None,
+        };
+        if json {
+            let body = match problem {
+                Some(problem) => serde_json::to_value(ProblemBody::from(problem)),
+                None => Ok(serde_json::json!({ "detail": self.to_string() })),
+            };
+            eprintln!("{}", body.expect("problems are JSON"));
+            return;
+        }
+        eprintln!("dxpu-manager: {self}");
+        for reason in problem.map(|problem| problem.reasons).unwrap_or_default() {
+            eprintln!("  - {reason}");
+        }
+    }
+}
+
+fn of_problem(code: ProblemCode) -> u8 {
+    use ProblemCode::*;
+    match code {
+        InvalidRequest | MethodNotAllowed | BodyTooLarge | UnsupportedMediaType | WrongRole
+        | KeyReused => 2,
+        NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
+        | NoSuchBinding | NoSuchOperation => 3,
+        SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted => 4,
+        NothingFits => 5,
+        NotConnected | Stopping => 6,
+        ProxyRefused | ProxyTimeout | OperationTimeout | Superseded => 7,
+        StoreFailed => 8,
+        LimitReached | Internal => 1,
+    }
+}

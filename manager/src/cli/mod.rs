@@ -1,0 +1,242 @@
+//! The command line: what was said ([`args`]) is done here, with text made by [`render`].
+
+pub mod args;
+pub mod failure;
+mod operations;
+mod render;
+
+pub use failure::Failure;
+
+use crate::api::SamplingBody;
+use crate::api::views::{AllocationView, BindingView, BoxView, HostView, List, NodeView, SlotView};
+use crate::client::Client;
+use crate::config::{Config, LogFormat};
+use crate::types::{AllocationId, BindingId, OperationId, OperationRecord, Role, SlotAddress};
+use args::{Args, Command};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Does what was said.
+///
+/// # Errors
+///
+/// Why it could not be done.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let out = Output { json: args.json };
+    let client = Client::new(&args.server);
+    match args.command {
+        Command::Serve(serve) => {
+            let config = Config::from_said(serve.into())?;
+            start_log(&config)?;
+            Ok(crate::serve::run_until_signal(config)?)
+        }
+        Command::Allocate(allocate) => operations::allocate(&client, &out, allocate),
+        Command::Release(release) => operations::release(&client, &out, release),
+        Command::List(list) => pool(&client, &out, &list),
+        Command::Show { what } => show(&client, &out, &what),
+        Command::Allocations => {
+            out.get::<List<AllocationView>>(&client, "/v1/allocations", render::allocations)
+        }
+        Command::Nodes => out.get::<List<NodeView>>(&client, "/v1/nodes", render::nodes),
+        Command::Tables(which) => tables(&client, &out, &which),
+        Command::Operations { running } => {
+            let path = format!("/v1/operations?running={running}");
+            out.get::<List<OperationRecord>>(&client, &path, render::operations)
+        }
+        Command::Events(which) => events(&client, &out, &which),
+        Command::Counters { node } => {
+            out.get(&client, &format!("/v1/nodes/{node}/counters"), render::counters)
+        }
+        Command::Stamps(which) => stamps(&client, &out, &which),
+        Command::Recover { slot } => {
+            let path = format!("/v1/boxes/{}/slots/{}/recover", slot.box_name(), slot.slot());
+            let slot: SlotView = client.post(&path, &serde_json::json!({}), None)?;
+            out.print(&slot, render::slot)
+        }
+        Command::Restore { from, store } => {
+            crate::store::restore(&from, &store)?;
+            let text = format!("{} is restored from {}", store.display(), from.display());
+            out.print(&serde_json::json!({ "restored": store, "from": from }), |_| text.clone())
+        }
+        Command::Openapi => {
+            let description = crate::api::description();
+            let text = description.to_pretty_json().expect("it is JSON");
+            write_line(&text)
+        }
+    }
+}
+
+/// How results are printed.
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    fn print<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        if self.json {
+            write_line(&serde_json::to_string_pretty(value).expect("views are JSON"))
+        } else {
+            write_line(text(value).trim_end())
+        }
+    }
+
+    fn get<T: Serialize + DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        self.print(&client.get::<T>(path)?, text)
+    }
+}
+
+/// Prints a line. A reader that has seen enough (`| head`) is no error.
+fn write_line(text: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+fn start_log(config: &Config) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|error| {
+        Failure::Argument(format!("log filter {:?} is not valid: {error}", config.log))
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match config.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}
+
+/// One piece of a query; values are percent-encoded.
+fn query(parts: &[(&str, Option<String>)]) -> String {
+    let mut text = String::new();
+    for (key, value) in parts {
+        let Some(value) = value else { continue };
+        text.push(if text.is_empty() { '?' } else { '&' });
+        text.push_str(key);
+        text.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    text.push(byte.into());
+                }
+                other => text.push_str(&format!("%{other:02X}")),
+            }
+        }
+    }
+    text
+}
+
+fn pool(client: &Client, out: &Output, list: &args::List) -> Result<(), Failure> {
+    let status = list.free.then_some("free").or(list.used.then_some("used"));
+    let query = query(&[
+        ("status", status.map(str::to_owned)),
+        ("model", list.model.clone()),
+        ("box", list.box_name.as_ref().map(ToString::to_string)),
+        ("host", list.host.as_ref().map(ToString::to_string)),
+    ]);
+    out.get::<List<SlotView>>(client, &format!("/v1/slots{query}"), render::slots)
+}
+
+fn show(client: &Client, out: &Output, what: &str) -> Result<(), Failure> {
+    if let Ok(slot) = what.parse::<SlotAddress>() {
+        let path = format!("/v1/boxes/{}/slots/{}", slot.box_name(), slot.slot());
+        return out.get::<SlotView>(client, &path, render::slot);
+    }
+    if let Ok(id) = what.parse::<AllocationId>() {
+        return out.get::<AllocationView>(
+            client,
+            &format!("/v1/allocations/{id}"),
+            render::allocation,
+        );
+    }
+    if let Ok(id) = what.parse::<BindingId>() {
+        return out.get::<BindingView>(client, &format!("/v1/bindings/{id}"), render::binding);
+    }
+    if let Ok(id) = what.parse::<OperationId>() {
+        return out.get::<OperationRecord>(
+            client,
+            &format!("/v1/operations/{id}"),
+            render::operation,
+        );
+    }
+    let name: crate::types::NodeName = what.parse().map_err(|error| {
+        Failure::Argument(format!("{error}; show takes a name, BOX/SLOT, alloc-N, bind-N or op-N"))
+    })?;
+    let node: NodeView = client.get(&format!("/v1/nodes/{name}"))?;
+    match node.role {
+        Role::Box => out.get::<BoxView>(client, &format!("/v1/boxes/{name}"), render::one_box),
+        Role::Host => out.get::<HostView>(client, &format!("/v1/hosts/{name}"), render::host),
+    }
+}
+
+fn tables(client: &Client, out: &Output, which: &args::Tables) -> Result<(), Failure> {
+    match (&which.host, &which.box_name) {
+        (Some(name), _) => out.get(client, &format!("/v1/hosts/{name}/table"), render::host_table),
+        (_, Some(name)) => out.get(client, &format!("/v1/boxes/{name}/table"), render::box_table),
+        (None, None) => out.get(client, "/v1/tables", render::tables),
+    }
+}
+
+fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Failure> {
+    let ask = |since: Option<u64>, limit: u32, wait: u32| {
+        let query = query(&[
+            ("since", since.map(|n| n.to_string())),
+            ("limit", Some(limit.to_string())),
+            ("wait_ms", Some(wait.to_string())),
+        ]);
+        client.get::<crate::api::views::EventPage>(&format!("/v1/events{query}"))
+    };
+    let mut page = ask(which.since, which.limit, 0)?;
+    loop {
+        if page.lost {
+            eprintln!("dxpu-manager: earlier events are no longer kept");
+        }
+        for event in &page.items {
+            if out.json {
+                write_line(&serde_json::to_string(event).expect("events are JSON"))?;
+            } else {
+                write_line(&render::event(event))?;
+            }
+        }
+        if !which.follow {
+            return Ok(());
+        }
+        page = match ask(Some(page.next), 1000, 30_000) {
+            Ok(page) => page,
+            // A manager that restarts comes back with the events that were missed.
+            Err(crate::client::ClientError::Unreachable { .. }) => {
+                std::thread::sleep(Duration::from_secs(1));
+                crate::api::views::EventPage { items: Vec::new(), lost: false, ..page }
+            }
+            Err(error) => return Err(error.into()),
+        };
+    }
+}
+
+fn stamps(client: &Client, out: &Output, which: &args::Stamps) -> Result<(), Failure> {
+    let Some(sampling) = &which.sampling else {
+        return out.get(client, &format!("/v1/nodes/{}/stamps", which.node), render::stamps);
+    };
+    let body = match (sampling.as_str(), sampling.parse::<u32>()) {
+        ("off", _) => SamplingBody::Off,
+        ("all", _) => SamplingBody::All,
+        (_, Ok(n)) => SamplingBody::OneIn { n },
+        _ => {
+            let text = format!("sampling {sampling:?}: off, all, or a number for one in so many");
+            return Err(Failure::Argument(text));
+        }
+    };
+    client.put(&format!("/v1/nodes/{}/sampling", which.node), &body)?;
+    let text = format!("{}: sampling is {sampling}", which.node);
+    out.print(&serde_json::json!({ "node": which.node, "sampling": body }), |_| text)
+}

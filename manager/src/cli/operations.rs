@@ -1,0 +1,127 @@
+//! Commands that start an operation and, unless told not to, wait for it.
+
+use super::args::{Allocate, Release, Waiting};
+use super::{Failure, Output, query, render};
+use crate::api::AllocateBody;
+use crate::api::views::{AllocationView, List, SlotView};
+use crate::client::Client;
+use crate::types::{
+    AllocationId, BindingId, OperationRecord, OperationState, Problem, ProblemCode, SlotAddress,
+    Step, StepState,
+};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<(), Failure> {
+    let body = AllocateBody {
+        host: args.host.to_string(),
+        count: args.count,
+        model: args.model,
+        box_name: args.box_name.map(String::from),
+        slot: args.slot,
+        reason: args.reason,
+    };
+    let key = key(&args.waiting, 0);
+    let operation: OperationRecord = client.post("/v1/allocations", &body, Some(&key))?;
+    if args.waiting.no_wait {
+        return out.print(&operation, render::operation);
+    }
+    let operation = wait(client, operation)?;
+    let id = operation.allocation.expect("an allocation's operation names it");
+    out.get::<AllocationView>(client, &format!("/v1/allocations/{id}"), render::allocation)
+}
+
+pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<(), Failure> {
+    let force = args.force.then(|| "true".to_owned());
+    let within = args.within_ms.map(|ms| ms.to_string());
+    let query = query(&[("force", force), ("within_ms", within)]);
+    // All are begun before any is waited for, so that they go side by side.
+    let mut begun = Vec::new();
+    for (index, what) in args.what.iter().enumerate() {
+        let path = address(client, what)?;
+        let key = key(&args.waiting, index);
+        begun.push(client.delete::<OperationRecord>(&format!("{path}{query}"), Some(&key))?);
+    }
+    let mut operations = Vec::new();
+    for operation in begun {
+        operations.push(if args.waiting.no_wait { operation } else { wait(client, operation)? });
+    }
+    out.print(&List { items: operations }, |list| {
+        list.items.iter().map(render::operation).collect::<Vec<_>>().join("\n\n")
+    })
+}
+
+/// Where the thing to release is.
+fn address(client: &Client, what: &str) -> Result<String, Failure> {
+    if let Ok(id) = what.parse::<AllocationId>() {
+        return Ok(format!("/v1/allocations/{id}"));
+    }
+    if let Ok(id) = what.parse::<BindingId>() {
+        return Ok(format!("/v1/bindings/{id}"));
+    }
+    let slot: SlotAddress = what.parse().map_err(|_| {
+        Failure::Argument(format!("{what:?} is nothing to release: alloc-N, bind-N or BOX/SLOT"))
+    })?;
+    let path = format!("/v1/boxes/{}/slots/{}", slot.box_name(), slot.slot());
+    match client.get::<SlotView>(&path)?.binding {
+        Some(id) => Ok(format!("/v1/bindings/{id}")),
+        None => Err(Problem::new(ProblemCode::NotLent, format!("slot {slot} is not lent")).into()),
+    }
+}
+
+/// The key that was given, or one that no other call has; several requests of one call each have
+/// their own.
+fn key(waiting: &Waiting, index: usize) -> String {
+    match &waiting.key {
+        Some(key) if index == 0 => key.clone(),
+        Some(key) => format!("{key}.{index}"),
+        None => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            format!("cli-{:x}-{:x}-{index}", now.as_nanos(), std::process::id())
+        }
+    }
+}
+
+/// Waits for the end and tells on stderr how it goes.
+fn wait(client: &Client, operation: OperationRecord) -> Result<OperationRecord, Failure> {
+    let mut told = Told::default();
+    let ended = client.wait(operation.id, |operation| told.tell(operation))?;
+    match ended.state {
+        OperationState::Succeeded => Ok(ended),
+        _ => Err(Failure::Operation(Box::new(ended))),
+    }
+}
+
+/// What was told already.
+#[derive(Default)]
+struct Told {
+    steps: Vec<StepState>,
+    rolling_back: bool,
+    warnings: usize,
+}
+
+impl Told {
+    fn tell(&mut self, operation: &OperationRecord) {
+        let id = operation.id;
+        if operation.state == OperationState::RollingBack && !self.rolling_back {
+            self.rolling_back = true;
+            let why = operation.error.as_ref().map_or("", |problem| &problem.detail);
+            eprintln!("{id}: undone, because {why}");
+        }
+        for (index, step) in operation.steps.iter().enumerate() {
+            let before = self.steps.get(index).copied().unwrap_or(StepState::Pending);
+            if before != step.state {
+                eprintln!("{id}: {}", line(step));
+            }
+        }
+        self.steps = operation.steps.iter().map(|step| step.state).collect();
+        for warning in operation.warnings.iter().skip(self.warnings) {
+            eprintln!("{id}: warning: {warning}");
+        }
+        self.warnings = operation.warnings.len();
+    }
+}
+
+fn line(step: &Step) -> String {
+    let detail = step.detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
+    format!("{} {}: {}{detail}", step.name, step.target, step.state)
+}

@@ -1,0 +1,369 @@
+//! Text for people. Nobody should parse it: that is what `--json` is for.
+
+use crate::api::views::{
+    AllTables, AllocationView, BindingView, BoxTable, BoxView, Counters, HostTable, HostView, List,
+    NodeView, Range, SlotView, Stamps,
+};
+use crate::types::{EventRecord, OperationRecord};
+use comfy_table::{Table, TableStyle};
+
+/// A table with a heading and no lines around its cells.
+fn table<const N: usize>(
+    heading: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(TableStyle::new()).set_header(heading);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let text = table.to_string();
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn text_or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+fn pci_id(slot: &SlotView) -> String {
+    or_dash(slot.functions.first().map(|f| format!("{:04x}:{:04x}", f.pci.vendor, f.pci.device)))
+}
+
+fn status(slot: &SlotView) -> String {
+    if slot.connected { slot.status.to_string() } else { format!("{} (box away)", slot.status) }
+}
+
+/// The pool.
+pub(super) fn slots(list: &List<SlotView>) -> String {
+    slot_table(&list.items)
+}
+
+fn slot_table(slots: &[SlotView]) -> String {
+    let heading = ["SLOT", "MODEL", "PCI ID", "STATUS", "HOST", "ALLOCATION", "SINCE"];
+    table(
+        heading,
+        slots.iter().map(|slot| {
+            let owner = slot.owner.as_ref();
+            [
+                slot.slot.to_string(),
+                text_or_dash(&slot.model),
+                pci_id(slot),
+                status(slot),
+                or_dash(owner.map(|o| &o.host)),
+                or_dash(owner.map(|o| o.allocation)),
+                or_dash(owner.map(|o| o.since)),
+            ]
+        }),
+    )
+}
+
+/// One slot.
+pub(super) fn slot(slot: &SlotView) -> String {
+    let functions = table(
+        ["FUNCTION", "STATE", "MODEL", "PCI ID", "CLASS", "SERIAL", "BARS", "HIGHEST EPOCH"],
+        slot.functions.iter().map(|f| {
+            let bars = f.bars.iter().filter(|bar| **bar != 0).map(|bar| size(*bar));
+            [
+                f.function.to_string(),
+                f.state.to_string(),
+                text_or_dash(&f.model),
+                format!("{:04x}:{:04x}", f.pci.vendor, f.pci.device),
+                format!("{:06x}", f.pci.class),
+                or_dash(f.serial.as_ref()),
+                text_or_dash(&bars.collect::<Vec<_>>().join(" ")),
+                or_dash(f.highest_epoch.as_ref()),
+            ]
+        }),
+    );
+    format!("{}\n\n{functions}", slot_table(std::slice::from_ref(slot)))
+}
+
+/// Bytes in the largest unit that leaves a whole number.
+fn size(bytes: u64) -> String {
+    let units = ["B", "K", "M", "G", "T", "P", "E"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024 && value % 1024 == 0 {
+        value /= 1024;
+        unit += 1;
+    }
+    format!("{value}{}", units[unit])
+}
+
+/// Proxies.
+pub(super) fn nodes(list: &List<NodeView>) -> String {
+    table(
+        ["NAME", "NODE", "ROLE", "SIZE", "STATE", "FROM", "PATHS", "LAST CONNECTED"],
+        list.items.iter().map(|node| {
+            let connection = node.connection.as_ref();
+            let state = match connection {
+                None => "away",
+                Some(connection) if connection.ready => "connected",
+                Some(_) => "connecting",
+            };
+            [
+                node.name.to_string(),
+                node.node.to_string(),
+                node.role.to_string(),
+                node.size.to_string(),
+                state.to_owned(),
+                or_dash(connection.map(|c| &c.remote)),
+                or_dash(connection.map(|c| c.paths.join(", "))),
+                node.last_connected.to_string(),
+            ]
+        }),
+    )
+}
+
+fn node_line(node: &NodeView) -> String {
+    let state = match &node.connection {
+        Some(connection) => format!("connected from {}", connection.remote),
+        None => format!("away (last connected {})", node.last_connected),
+    };
+    format!("{} {}, node {}, {state}", node.role, node.name, node.node)
+}
+
+/// A box.
+pub(super) fn one_box(found: &BoxView) -> String {
+    format!("{}\n\n{}", node_line(&found.node), slot_table(&found.slots))
+}
+
+/// A host.
+pub(super) fn host(host: &HostView) -> String {
+    let ports = host.free_ports.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
+    let used = bindings(&host.bindings);
+    format!("{}\nfree ports: {}\n\n{used}", node_line(&host.node), text_or_dash(&ports))
+}
+
+fn bindings<'a>(list: impl IntoIterator<Item = &'a BindingView>) -> String {
+    table(
+        ["BINDING", "ALLOCATION", "SLOT", "MODEL", "HOST", "PORT", "EPOCH", "PHASE", "TROUBLE"],
+        list.into_iter().map(|b| {
+            [
+                b.id.to_string(),
+                b.allocation.to_string(),
+                b.slot.to_string(),
+                text_or_dash(&b.model),
+                b.host.to_string(),
+                b.port.to_string(),
+                or_dash(b.functions.first().map(|f| &f.epoch)),
+                b.phase.to_string(),
+                or_dash(b.trouble.as_ref()),
+            ]
+        }),
+    )
+}
+
+/// A binding.
+pub(super) fn binding(binding: &BindingView) -> String {
+    bindings([binding])
+}
+
+/// An allocation.
+pub(super) fn allocation(allocation: &AllocationView) -> String {
+    let reason = allocation.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
+    let heading = format!(
+        "{} for host {} since {}{reason}",
+        allocation.id, allocation.host, allocation.since
+    );
+    format!("{heading}\n\n{}", bindings(&allocation.bindings))
+}
+
+/// All allocations.
+pub(super) fn allocations(list: &List<AllocationView>) -> String {
+    bindings(list.items.iter().flat_map(|allocation| &allocation.bindings))
+}
+
+fn what(operation: &OperationRecord) -> String {
+    use crate::types::OperationKind::{Allocate, Release};
+    let list = |slots: &[crate::types::SlotAddress]| {
+        slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    match &operation.what {
+        Allocate { host, slots } => format!("lend {} to {host}", list(slots)),
+        Release { slots, .. } => format!("take back {}", list(slots)),
+    }
+}
+
+/// All operations.
+pub(super) fn operations(list: &List<OperationRecord>) -> String {
+    table(
+        ["OPERATION", "STATE", "WHAT", "STARTED", "ENDED", "ERROR"],
+        list.items.iter().map(|o| {
+            [
+                o.id.to_string(),
+                o.state.to_string(),
+                what(o),
+                o.started.to_string(),
+                or_dash(o.ended),
+                or_dash(o.error.as_ref().map(|problem| &problem.detail)),
+            ]
+        }),
+    )
+}
+
+/// An operation.
+pub(super) fn operation(operation: &OperationRecord) -> String {
+    let mut text = format!("{}: {}: {}", operation.id, what(operation), operation.state);
+    if let Some(problem) = &operation.error {
+        text = format!("{text}\nbecause {problem}");
+    }
+    for warning in &operation.warnings {
+        text = format!("{text}\nwarning: {warning}");
+    }
+    let steps = table(
+        ["STEP", "TARGET", "STATE", "CHANGED", "DETAIL"],
+        operation.steps.iter().map(|step| {
+            [
+                step.name.to_string(),
+                step.target.clone(),
+                step.state.to_string(),
+                step.changed.to_string(),
+                or_dash(step.detail.as_ref()),
+            ]
+        }),
+    );
+    format!("{text}\n\n{steps}")
+}
+
+/// One event, in one line.
+pub(super) fn event(event: &EventRecord) -> String {
+    format!("{:>6}  {}  {:<22}  {}", event.sequence, event.at, event.kind, event.detail)
+}
+
+fn range(range: Option<Range>) -> String {
+    or_dash(range.map(|r| format!("{:#x}-{:#x}", r.base, r.limit)))
+}
+
+fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    text_or_dash(&texts.join(" "))
+}
+
+/// A host's mapping table.
+pub(super) fn host_table(host: &HostTable) -> String {
+    let heading = [
+        "PORT",
+        "USED",
+        "STATE",
+        "BUSES",
+        "DEVICE",
+        "MEMORY",
+        "PREFETCHABLE",
+        "BOX",
+        "SLOT",
+        "FUNCTION:EPOCH",
+        "PATHS",
+    ];
+    let rows = host.entries.iter().map(|entry| {
+        let node = (entry.box_node != 0).then(|| entry.box_node.to_string());
+        [
+            entry.port.to_string(),
+            if entry.used { "yes" } else { "no" }.to_owned(),
+            entry.state.clone(),
+            format!("{:02x}-{:02x}", entry.secondary_bus, entry.subordinate_bus),
+            entry.device.clone(),
+            range(entry.memory),
+            range(entry.prefetchable),
+            or_dash(entry.box_name.as_ref().map(ToString::to_string).or(node)),
+            if entry.used { entry.slot.to_string() } else { "-".to_owned() },
+            list(entry.functions.iter().map(|f| format!("{}:{}", f.function, f.epoch))),
+            list(&entry.paths),
+        ]
+    });
+    format!("mapping table of host {} (node {})\n\n{}", host.host, host.node, table(heading, rows))
+}
+
+/// A box's slot table.
+pub(super) fn box_table(found: &BoxTable) -> String {
+    let heading = [
+        "ENTRY", "SLOT", "FUNCTION", "VALID", "USED", "STATE", "HOST", "EPOCH", "PATHS", "WINDOWS",
+    ];
+    let yes = |flag: bool| if flag { "yes" } else { "no" }.to_owned();
+    let rows = found.entries.iter().map(|entry| {
+        let node = (entry.host_node != 0).then(|| entry.host_node.to_string());
+        let windows = entry.windows.iter().map(|w| {
+            let may =
+                format!("{}{}", if w.read { "r" } else { "" }, if w.write { "w" } else { "" });
+            format!("{:#x}-{:#x} {may} -> node {} at {:#x}", w.base, w.limit, w.node, w.target)
+        });
+        [
+            entry.entry.to_string(),
+            entry.slot.to_string(),
+            entry.function.to_string(),
+            yes(entry.valid),
+            yes(entry.used),
+            entry.state.to_string(),
+            or_dash(entry.host.as_ref().map(ToString::to_string).or(node)),
+            or_dash(entry.epoch.as_ref()),
+            list(&entry.paths),
+            text_or_dash(&windows.collect::<Vec<_>>().join("; ")),
+        ]
+    });
+    format!(
+        "slot table of box {} (node {})\n\n{}",
+        found.box_name,
+        found.node,
+        table(heading, rows)
+    )
+}
+
+/// All tables.
+pub(super) fn tables(all: &AllTables) -> String {
+    let hosts = all.hosts.iter().map(host_table);
+    let boxes = all.boxes.iter().map(box_table);
+    hosts.chain(boxes).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A proxy's counters.
+pub(super) fn counters(counters: &Counters) -> String {
+    let rows = counters.counters.iter().map(|(name, value)| [name.clone(), value.to_string()]);
+    table(["COUNTER", "VALUE"], rows)
+}
+
+/// A proxy's stage stamps.
+pub(super) fn stamps(stamps: &Stamps) -> String {
+    let heading = [
+        "PEER",
+        "SLOT",
+        "FUNCTION",
+        "EPOCH",
+        "INDEX",
+        "FROM",
+        "KIND",
+        "ARRIVED",
+        "ENCODED",
+        "SENT",
+        "RECEIVED",
+        "DECODED",
+        "DELIVERED",
+    ];
+    table(
+        heading,
+        stamps.stamps.iter().map(|stamp| {
+            let at = |stage: usize| or_dash(stamp.at.get(stage).copied().flatten());
+            [
+                stamp.peer.to_string(),
+                stamp.slot.to_string(),
+                stamp.function.to_string(),
+                stamp.epoch.clone(),
+                format!("{}.{}", stamp.index, stamp.generation),
+                if stamp.from_host { "host" } else { "device" }.to_owned(),
+                if stamp.completion { "completion" } else { "request" }.to_owned(),
+                at(0),
+                at(1),
+                at(2),
+                at(3),
+                at(4),
+                at(5),
+            ]
+        }),
+    )
+}

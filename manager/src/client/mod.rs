@@ -1,0 +1,190 @@
+//! A client of the REST API.
+
+use crate::api::ProblemBody;
+use crate::types::{OperationId, OperationRecord, Problem};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// Largest answer that is read, bytes.
+const MAX_ANSWER: u64 = 1 << 30;
+
+/// Why there is no good answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The manager cannot be reached.
+    #[error(
+        "the manager at {server} cannot be reached: {reason}; is it running, and is --server (or \
+         DXPU_MANAGER) its address?"
+    )]
+    Unreachable {
+        /// Where it was looked for.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// What is there does not answer as a manager does.
+    #[error("{server} does not answer as a dxpu-manager does: {reason}")]
+    Strange {
+        /// Where it was looked for.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// The manager says no.
+    #[error("{0}")]
+    Problem(#[from] Problem),
+}
+
+/// A manager at an address.
+pub struct Client {
+    server: String,
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// For the manager at this URL, such as `http://127.0.0.1:7780`.
+    pub fn new(server: &str) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(5)))
+            // A manager is reached directly.
+            .proxy(None)
+            .build()
+            .new_agent();
+        let server = server.trim_end_matches('/');
+        let server = match server.contains("://") {
+            true => server.to_owned(),
+            false => format!("http://{server}"),
+        };
+        Self { server, agent }
+    }
+
+    /// The manager's address.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.server)
+    }
+
+    /// Gets what is at a path.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.read(self.agent.get(self.url(path)).call())
+    }
+
+    /// Posts a body.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<T, ClientError> {
+        let mut request = self.agent.post(self.url(path));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.read(request.send_json(body))
+    }
+
+    /// Deletes what is at a path.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn delete<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        key: Option<&str>,
+    ) -> Result<T, ClientError> {
+        let mut request = self.agent.delete(self.url(path));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.read(request.call())
+    }
+
+    /// Puts a body; the answer has none.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn put(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
+        let (status, text) = self.text(self.agent.put(self.url(path)).send_json(body))?;
+        if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
+    }
+
+    /// Waits until an operation has ended and tells of its state whenever a step is done.
+    ///
+    /// # Errors
+    ///
+    /// When the manager cannot be asked. An operation that failed is no error here.
+    pub fn wait(
+        &self,
+        id: OperationId,
+        mut progress: impl FnMut(&OperationRecord),
+    ) -> Result<OperationRecord, ClientError> {
+        let mut beyond = 0;
+        loop {
+            let path = format!("/v1/operations/{id}?wait_ms=10000&beyond_steps={beyond}");
+            let operation: OperationRecord = self.get(&path)?;
+            progress(&operation);
+            if operation.state.is_final() {
+                return Ok(operation);
+            }
+            let past =
+                operation.steps.iter().filter(|s| s.state != crate::types::StepState::Pending);
+            beyond = past.count();
+        }
+    }
+
+    fn text(
+        &self,
+        result: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(u16, String), ClientError> {
+        let unreachable = |error: ureq::Error| ClientError::Unreachable {
+            server: self.server.clone(),
+            reason: match error {
+                ureq::Error::Io(error) => error.to_string(),
+                other => other.to_string(),
+            },
+        };
+        let mut response = result.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(MAX_ANSWER);
+        Ok((status, body.read_to_string().map_err(unreachable)?))
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        result: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T, ClientError> {
+        let (status, text) = self.text(result)?;
+        if !(200..300).contains(&status) {
+            return Err(self.problem(status, &text));
+        }
+        serde_json::from_str(&text).map_err(|error| ClientError::Strange {
+            server: self.server.clone(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn problem(&self, status: u16, text: &str) -> ClientError {
+        match serde_json::from_str::<ProblemBody>(text) {
+            Ok(body) => ClientError::Problem(body.into()),
+            Err(_) => ClientError::Strange {
+                server: self.server.clone(),
+                reason: format!("HTTP status {status} without a problem that it could read"),
+            },
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What the server is told: from the command line and environment, else from a TOML file, else
+//! the defaults here.
+
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the REST API listens unless told otherwise. Only this machine: the API asks nobody who
+/// they are.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:7780";
+/// Where proxies dial in unless told otherwise.
+pub const DEFAULT_CONTROL: &str = "0.0.0.0:7781";
+/// The store's file unless told otherwise.
+pub const DEFAULT_STORE: &str = "dxpu-manager.redb";
+
+/// Bounds and intervals. Each has a default and a name in the file's `[timing]`, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `hello_ms`: a new connection says Hello within this.
+    pub hello_bound: Duration,
+    /// `request_ms`: a proxy answers a request that it can answer at once within this.
+    pub request_bound: Duration,
+    /// `unbind_ms`: a proxy takes a device back within this, besides the time that the operating
+    /// system is given.
+    pub unbind_bound: Duration,
+    /// `ping_ms`: a proxy is pinged so often.
+    pub ping_interval: Duration,
+    /// `silence_ms`: a proxy of which nothing whole came for so long is gone.
+    pub silence_bound: Duration,
+    /// `doubt_ms`: as `silence_ms`, when another connection claims its name.
+    pub doubt_bound: Duration,
+    /// `reconcile_ms`: tables are compared so often, besides whenever there is a reason.
+    pub reconcile_interval: Duration,
+    /// `operation_ms`: an operation ends within this, besides the time that the operating system
+    /// is given.
+    pub operation_bound: Duration,
+    /// `enumeration_ms`: an allocation waits so long for the operating system to enable a plugged
+    /// device.
+    pub enumeration_bound: Duration,
+    /// `orderly_ms`: the operating system has so long to let a device go, if the request does not
+    /// say. It takes at least 5 s with an attention button (PCI Express hot-plug's blink time).
+    pub orderly_bound: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Timing::default().settings()
+    }
+}
+
+macro_rules! timing {
+    ($($field:ident => $setting:ident = $default:literal,)+) => {
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Timing {
+            $($field: Option<u64>,)+
+        }
+
+        impl Timing {
+            fn check(&self, path: &Path) -> Result<(), ConfigError> {
+                $(if self.$field == Some(0) {
+                    let reason = format!("timing.{} is 0; it has to be at least 1", stringify!($field));
+                    return Err(ConfigError::Wrong { path: path.to_owned(), reason });
+                })+
+                Ok(())
+            }
+
+            fn settings(&self) -> Settings {
+                Settings { $($setting: Duration::from_millis(self.$field.unwrap_or($default)),)+ }
+            }
+        }
+    };
+}
+
+timing! {
+    hello_ms => hello_bound = 5_000,
+    request_ms => request_bound = 10_000,
+    unbind_ms => unbind_bound = 30_000,
+    ping_ms => ping_interval = 5_000,
+    silence_ms => silence_bound = 15_000,
+    doubt_ms => doubt_bound = 2_000,
+    reconcile_ms => reconcile_interval = 30_000,
+    operation_ms => operation_bound = 30_000,
+    enumeration_ms => enumeration_bound = 5_000,
+    orderly_ms => orderly_bound = 15_000,
+}
+
+/// The file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<SocketAddr>,
+    control: Option<SocketAddr>,
+    store: Option<PathBuf>,
+    ready_file: Option<PathBuf>,
+    log: Option<String>,
+    log_format: Option<LogFormat>,
+    #[serde(default)]
+    timing: Timing,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What was said on the command line and in the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// The configuration file.
+    pub config: Option<PathBuf>,
+    /// Where the REST API listens.
+    pub listen: Option<SocketAddr>,
+    /// Where proxies dial in.
+    pub control: Option<SocketAddr>,
+    /// The store's file.
+    pub store: Option<PathBuf>,
+    /// A file to write when everything listens.
+    pub ready_file: Option<PathBuf>,
+    /// Which log lines.
+    pub log: Option<String>,
+    /// How they look.
+    pub log_format: Option<LogFormat>,
+}
+
+/// What is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where the REST API listens.
+    pub listen: SocketAddr,
+    /// Where proxies dial in.
+    pub control: SocketAddr,
+    /// The store's file.
+    pub store: PathBuf,
+    /// A file to write when everything listens.
+    pub ready_file: Option<PathBuf>,
+    /// Which log lines.
+    pub log: String,
+    /// How they look.
+    pub log_format: LogFormat,
+    /// Bounds and intervals.
+    pub settings: Settings,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("the configuration {} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// The file does not say what it should.
+    #[error("the configuration {} is wrong: {reason}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        reason: String,
+    },
+}
+
+impl Config {
+    /// Puts together what was said and what the file says.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is wrong.
+    pub fn from_said(said: Said) -> Result<Self, ConfigError> {
+        let file = match &said.config {
+            None => File::default(),
+            Some(path) => read(path)?,
+        };
+        let default = |text: &str| text.parse().expect("the defaults are addresses");
+        Ok(Self {
+            listen: said.listen.or(file.listen).unwrap_or_else(|| default(DEFAULT_LISTEN)),
+            control: said.control.or(file.control).unwrap_or_else(|| default(DEFAULT_CONTROL)),
+            store: said.store.or(file.store).unwrap_or_else(|| DEFAULT_STORE.into()),
+            ready_file: said.ready_file.or(file.ready_file),
+            log: said.log.or(file.log).unwrap_or_else(|| "info".into()),
+            log_format: said.log_format.or(file.log_format).unwrap_or_default(),
+            settings: file.timing.settings(),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<File, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    let wrong = |error: toml::de::Error| ConfigError::Wrong {
+        path: path.to_owned(),
+        reason: error.to_string().trim_end().to_owned(),
+    };
+    let file: File = toml::from_str(&text).map_err(wrong)?;
+    file.timing.check(path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_file(text: &str, said: Said) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("manager.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::from_said(Said { config: Some(path), ..said })
+    }
+
+    #[test]
+    fn what_was_said_goes_before_the_file_and_the_file_before_defaults() {
+        let file = "listen = \"127.0.0.1:1\"\nstore = \"/a\"\n[timing]\nping_ms = 7\n";
+        let said = Said { store: Some("/b".into()), ..Said::default() };
+        let config = with_file(file, said).unwrap();
+        assert_eq!(config.listen, "127.0.0.1:1".parse().unwrap());
+        assert_eq!(config.control, DEFAULT_CONTROL.parse().unwrap());
+        assert_eq!(config.store, PathBuf::from("/b"));
+        assert_eq!(config.settings.ping_interval, Duration::from_millis(7));
+        assert_eq!(config.settings.request_bound, Settings::default().request_bound);
+    }
+
+    #[test]
+    fn errors_name_the_file_and_the_place() {
+        let error = with_file("lisen = 1", Said::default()).unwrap_err().to_string();
+        assert!(error.contains("manager.toml") && error.contains("lisen"), "{error}");
+        let error = with_file("[timing]\nping_ms = 0", Said::default()).unwrap_err().to_string();
+        assert!(error.contains("timing.ping_ms"), "{error}");
+        let said = Said { config: Some("/nowhere/x.toml".into()), ..Said::default() };
+        let error = Config::from_said(said).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/x.toml"), "{error}");
+    }
+}

@@ -1,0 +1,170 @@
+//! What a proxy reports, turned into records. Handled in the order in which it was sent, before
+//! any later message of the same proxy is read: a report about a binding that ended cannot be
+//! taken for its successor's.
+
+use super::Session;
+use crate::manager::Manager;
+use crate::operations::progress;
+use crate::records::Tables;
+use crate::types::{
+    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName,
+    Role, SlotAddress,
+};
+use proxy_core::control::{BindingFailure, Event, LinkDownReason, PortState, SlotState};
+use std::sync::Arc;
+use tlp_codec::ids::{NodeId, PortId, SlotFunction, SlotId};
+
+/// Takes in one event.
+pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event) {
+    let name = session.name();
+    match event {
+        Event::LinkUp { peer } => {
+            let detail = format!("{name}: link to {} is up", called(manager, peer));
+            manager.event_soon(EventRecord::new(EventKind::LinkUp, detail).node(name));
+        }
+        Event::LinkDown { peer, reason } => link_down(manager, session, peer, reason).await,
+        Event::BindingFailed { peer, key, reason } => {
+            let why = format!("{name} says: {}", failure(reason));
+            fail(manager, &why, |tables| between(tables, session, peer, |b| b.has_key(key))).await;
+        }
+        Event::Port { port, state } => port_changed(manager, session, port, state).await,
+        Event::DeviceConfigured { port } => configured(manager, session, port).await,
+        Event::Slot { slot, function, state } => {
+            let key = (slot, function);
+            slot_changed(manager, session, key, state).await;
+        }
+    }
+}
+
+fn called(manager: &Manager, node: NodeId) -> String {
+    let tables = manager.records.snapshot();
+    let name = tables.node_by_number(node).map(|n| n.name.to_string());
+    name.unwrap_or_else(|| format!("node {node}"))
+}
+
+/// The bindings between a proxy and a peer of it that a condition holds for.
+fn between(
+    tables: &Tables,
+    session: &Session,
+    peer: NodeId,
+    condition: impl Fn(&BindingRecord) -> bool,
+) -> Vec<BindingId> {
+    let Some(peer) = tables.node_by_number(peer) else { return Vec::new() };
+    tables
+        .bindings_at(session.name())
+        .filter(|b| b.host == peer.name || *b.slot.box_name() == peer.name)
+        .filter(|b| b.phase.at_box() && condition(b))
+        .map(|b| b.id)
+        .collect()
+}
+
+async fn fail(manager: &Manager, why: &str, which: impl FnOnce(&Tables) -> Vec<BindingId>) {
+    let changed = manager.records.change(|txn| {
+        for id in which(txn) {
+            progress::failed(txn, id, why);
+        }
+        Ok(())
+    });
+    if let Err(problem) = changed.await {
+        tracing::error!("a failed binding cannot be recorded: {problem}");
+    }
+}
+
+async fn link_down(
+    manager: &Arc<Manager>,
+    session: &Arc<Session>,
+    peer: NodeId,
+    reason: LinkDownReason,
+) {
+    let name = session.name();
+    let why = match reason {
+        LinkDownReason::GaveUp => "nothing was acknowledged within its bound",
+        LinkDownReason::PeerRestarted => "the peer restarted",
+        LinkDownReason::PeerClosed => "the peer's end went down",
+        LinkDownReason::Removed => "the peer was removed",
+        LinkDownReason::Protocol => "the peer broke the protocol",
+    };
+    let detail = format!("{name}: link to {} is down: {why}", called(manager, peer));
+    manager.event_soon(EventRecord::new(EventKind::LinkDown, detail).node(name));
+    let why = format!("{name} lost the link: {why}");
+    fail(manager, &why, |tables| between(tables, session, peer, |_| true)).await;
+}
+
+fn failure(reason: BindingFailure) -> &'static str {
+    match reason {
+        BindingFailure::TlpCrc => "a TLP was damaged inside a whole frame",
+        BindingFailure::PeerUnbound => "the other end does not have the binding",
+        BindingFailure::DeviceGone => "the device was pulled or failed",
+        BindingFailure::LinkDown => "the link went down",
+    }
+}
+
+async fn port_changed(
+    manager: &Arc<Manager>,
+    session: &Arc<Session>,
+    port: PortId,
+    state: PortState,
+) {
+    let name = session.name();
+    let what = match state {
+        PortState::Empty => "empty",
+        PortState::Placeholder => "a placeholder",
+        PortState::Linking => "waiting for its link",
+        PortState::Present => "present",
+        PortState::Removing => "asked to let go",
+        PortState::Failed => "failed",
+    };
+    let detail = format!("{name}: port {port} is {what}");
+    manager.event_soon(EventRecord::new(EventKind::PortChanged, detail).node(name));
+    if state == PortState::Failed {
+        let why = format!("{name}: port {port} lost its link");
+        fail(manager, &why, |tables| {
+            let binding = tables.binding_at_port(name, port).filter(|b| b.phase.at_host());
+            binding.map(|b| b.id).into_iter().collect()
+        })
+        .await;
+    }
+}
+
+async fn configured(manager: &Arc<Manager>, session: &Arc<Session>, port: PortId) {
+    let identity = session.identity();
+    let changed = manager.records.change(|txn| {
+        let binding = txn.binding_at_port(&identity.name, port).map(|b| b.id);
+        if let Some(id) = binding {
+            progress::configured(txn, id, identity.incarnation);
+        }
+        Ok(())
+    });
+    if let Err(problem) = changed.await {
+        tracing::error!("a configured device cannot be recorded: {problem}");
+    }
+}
+
+async fn slot_changed(
+    manager: &Arc<Manager>,
+    session: &Arc<Session>,
+    (slot, function): (SlotId, SlotFunction),
+    state: SlotState,
+) {
+    let name: &NodeName = session.name();
+    if session.identity().role != Role::Box {
+        return;
+    }
+    // What is in the slot may have changed too.
+    session.sync.notify_one();
+    let Ok(slot) = SlotAddress::new(name.clone(), slot) else { return };
+    let changed = manager.records.change(|txn| {
+        let address = FunctionAddress { slot, function };
+        let Some(device) = txn.devices().get(&address).cloned() else { return Ok(()) };
+        if state == SlotState::Quarantined && device.state != state.into() {
+            let detail = format!("{} is quarantined", address.slot);
+            let event = EventRecord::new(EventKind::SlotQuarantined, detail);
+            txn.event(event.node(name).slot(&address.slot));
+        }
+        txn.put_device(DeviceRecord { state: state.into(), ..device });
+        Ok(())
+    });
+    if let Err(problem) = changed.await {
+        tracing::error!("a slot's state cannot be recorded: {problem}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Who is let in.
+
+use super::session::Identity;
+use crate::manager::Manager;
+use crate::records::Txn;
+use crate::types::{EventKind, EventRecord, NodeName, NodeRecord, Problem, Role};
+use proxy_core::control::{CONTROL_VERSION, Hello, RoleKind};
+use proxy_core::limits::{MAX_PORTS, MIN_FRAME};
+use std::net::SocketAddr;
+
+/// Checks what a proxy says of itself and gives it its node number. The number is in the store
+/// before this returns.
+///
+/// # Errors
+///
+/// Why it is not let in, for a person who reads the proxy's log.
+pub async fn admit(
+    manager: &Manager,
+    hello: &Hello,
+    remote: SocketAddr,
+) -> Result<Identity, String> {
+    let (name, role, size) = check(hello)?;
+    let own_term = manager.term();
+    if hello.term > own_term {
+        let later = hello.term.0;
+        let learned = manager.records.change(|txn| {
+            txn.learn_term(later);
+            Ok(())
+        });
+        learned.await.map_err(|problem| problem.to_string())?;
+        return Err(format!(
+            "{name} obeyed a manager with the later term {later}, this one has {}: another manager \
+             is or was in charge, or this one's store was put back. If this one is to be in \
+             charge, restart it; it then begins a term above {later}",
+            own_term.0
+        ));
+    }
+    let claimed = hello.node;
+    let entered = manager.records.change(|txn| {
+        if let Some(node) = claimed {
+            // One that the records do not know is from before they were restored.
+            txn.learn_node_id(node);
+        }
+        Ok(enter(txn, &name, role, size))
+    });
+    let record = entered.await.map_err(|problem: Problem| problem.to_string())??;
+    Ok(Identity {
+        name,
+        role,
+        size,
+        node: record.node,
+        incarnation: hello.incarnation,
+        paths: hello.paths.iter().copied().collect(),
+        mtu: hello.mtu,
+        remote,
+        since: record.last_connected,
+    })
+}
+
+/// What can be told from the message alone.
+fn check(hello: &Hello) -> Result<(NodeName, Role, u8), String> {
+    if hello.version != CONTROL_VERSION {
+        return Err(format!(
+            "the proxy speaks version {} of the control protocol, this manager version \
+             {CONTROL_VERSION}; use releases of both that have the same",
+            hello.version
+        ));
+    }
+    let name = NodeName::new(hello.name.as_str()).map_err(|error| error.to_string())?;
+    let (role, size) = match hello.role {
+        RoleKind::Host { ports } if ports == 0 || usize::from(ports) > MAX_PORTS => {
+            return Err(format!("a host proxy has 1 to {MAX_PORTS} ports, {name} has {ports}"));
+        }
+        RoleKind::Host { ports } => (Role::Host, ports),
+        RoleKind::Box { slots: 0 } => return Err(format!("{name} has no slots")),
+        RoleKind::Box { slots } => (Role::Box, slots),
+    };
+    if hello.paths.is_empty() {
+        return Err(format!("{name} has no path; give it an interface or a UDP address"));
+    }
+    if usize::from(hello.mtu) < MIN_FRAME {
+        return Err(format!("{name} takes frames of {} bytes; {MIN_FRAME} are needed", hello.mtu));
+    }
+    Ok((name, role, size))
+}
+
+/// Enters it in the records. Says why not for a person.
+fn enter(txn: &mut Txn, name: &NodeName, role: Role, size: u8) -> Result<NodeRecord, String> {
+    let now = txn.now();
+    if let Some(known) = txn.nodes().get(name) {
+        if known.role != role {
+            return Err(format!(
+                "{name} is known as a {}, and its name cannot become a {role}'s; give the {role} \
+                 another name",
+                known.role
+            ));
+        }
+        let record = NodeRecord { size, last_connected: now, ..known.clone() };
+        txn.put_node(record.clone());
+        return Ok(record);
+    }
+    let node = txn.new_node_id().ok_or("all node numbers have been given out")?;
+    let record =
+        NodeRecord { name: name.clone(), node, role, size, first_seen: now, last_connected: now };
+    txn.put_node(record.clone());
+    let detail = format!("{role} {name} is node {node} from now on");
+    txn.event(EventRecord::new(EventKind::NodeAdded, detail).node(name));
+    Ok(record)
+}

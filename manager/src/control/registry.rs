@@ -1,0 +1,67 @@
+//! Who is connected.
+
+use super::Session;
+use crate::planner::Liveness;
+use crate::types::NodeName;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, RwLock};
+use tlp_codec::ids::PortId;
+
+/// The connected proxies by name.
+#[derive(Default)]
+pub struct Registry {
+    sessions: RwLock<HashMap<NodeName, Arc<Session>>>,
+}
+
+impl Registry {
+    /// A proxy, if it is connected.
+    pub fn get(&self, name: &NodeName) -> Option<Arc<Session>> {
+        self.sessions.read().expect("no one panics while holding it").get(name).cloned()
+    }
+
+    /// A proxy, if it is connected and its tables have been read.
+    pub fn ready(&self, name: &NodeName) -> Option<Arc<Session>> {
+        self.get(name).filter(|session| session.is_ready())
+    }
+
+    /// All that are connected.
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        self.sessions.read().expect("no one panics while holding it").values().cloned().collect()
+    }
+
+    /// How many are connected.
+    pub fn count(&self) -> usize {
+        self.sessions.read().expect("no one panics while holding it").len()
+    }
+
+    /// Enters a proxy. When it is connected already, nothing happens and the one that is there is
+    /// given back.
+    pub fn enter(&self, session: &Arc<Session>) -> Result<(), Arc<Session>> {
+        let mut sessions = self.sessions.write().expect("no one panics while holding it");
+        match sessions.get(session.name()) {
+            Some(there) if there.close_reason().is_none() => Err(there.clone()),
+            _ => {
+                sessions.insert(session.name().clone(), session.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a proxy out, unless another connection of it is there by now.
+    pub fn leave(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.write().expect("no one panics while holding it");
+        if sessions.get(session.name()).is_some_and(|there| Arc::ptr_eq(there, session)) {
+            sessions.remove(session.name());
+        }
+    }
+}
+
+impl Liveness for Registry {
+    fn is_ready(&self, name: &NodeName) -> bool {
+        self.ready(name).is_some()
+    }
+
+    fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId> {
+        self.get(host).map(|session| session.stray_ports()).unwrap_or_default()
+    }
+}

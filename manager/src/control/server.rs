@@ -1,0 +1,263 @@
+//! Accepts proxies and serves each until it goes.
+
+use super::session::{Identity, Session};
+use super::wire::{self, Reader, WireError};
+use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
+use crate::manager::Manager;
+use crate::reconcile;
+use crate::types::{EventKind, EventRecord};
+use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, ToProxy, Welcome};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// Accepts connections until the manager stops, then ends them all.
+pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
+    let strangers = Arc::new(Semaphore::new(MAX_STRANGERS));
+    let mut connections = JoinSet::new();
+    loop {
+        let permit = strangers.clone().acquire_owned().await.expect("never closed");
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = manager.stopping() => break,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                let manager = manager.clone();
+                connections.spawn(async move {
+                    let greeted = tokio::select! {
+                        greeted = greet(&manager, stream, remote) => greeted,
+                        () = manager.stopping() => None,
+                    };
+                    drop(permit);
+                    if let Some((session, connection)) = greeted {
+                        run(&manager, session, connection).await;
+                    }
+                });
+            }
+            // Out of file descriptors, or the peer is gone already: others may still come.
+            Err(error) => {
+                tracing::warn!("cannot accept a proxy's connection: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+struct Connection {
+    reader: Reader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    queue: mpsc::Receiver<ToProxy>,
+}
+
+/// Hears the Hello and answers it.
+async fn greet(
+    manager: &Arc<Manager>,
+    stream: TcpStream,
+    remote: SocketAddr,
+) -> Option<(Arc<Session>, Connection)> {
+    // Requests are small and wait for their answers.
+    let _ = stream.set_nodelay(true);
+    let (read, mut writer) = stream.into_split();
+    let mut reader = Reader::new(read);
+    let hello = match reader.next(manager.settings.hello_bound).await {
+        Ok(FromProxy::Hello(hello)) => hello,
+        Ok(_) => {
+            return refuse(manager, &mut writer, remote, "", "the first message is Hello").await;
+        }
+        Err(WireError::Decode(error)) => {
+            return refuse(manager, &mut writer, remote, "", &error.to_string()).await;
+        }
+        Err(error) => {
+            tracing::info!(%remote, "a connection ended before it said Hello: {error}");
+            return None;
+        }
+    };
+    match welcome(manager, &hello, remote).await {
+        Ok((session, queue)) => {
+            let welcome = Welcome {
+                version: CONTROL_VERSION,
+                node: session.identity().node,
+                term: manager.term(),
+            };
+            let bound = manager.settings.request_bound;
+            match wire::write(&mut writer, &ToProxy::Welcome(welcome), bound).await {
+                Ok(()) => Some((session, Connection { reader, writer, queue })),
+                Err(error) => {
+                    tracing::info!(%remote, "{}: {error}", session.name());
+                    session.close(error.to_string());
+                    manager.registry.leave(&session);
+                    None
+                }
+            }
+        }
+        Err(reason) => refuse(manager, &mut writer, remote, hello.name.as_str(), &reason).await,
+    }
+}
+
+/// Enters a proxy that may come in. Of two connections with one name, the same life's later one
+/// stays; another life has to wait until the first is known to be gone.
+async fn welcome(
+    manager: &Arc<Manager>,
+    hello: &Hello,
+    remote: SocketAddr,
+) -> Result<(Arc<Session>, mpsc::Receiver<ToProxy>), String> {
+    if manager.registry.count() >= MAX_PROXIES {
+        return Err(format!("{MAX_PROXIES} proxies are connected, which is the limit"));
+    }
+    if let Ok(name) = crate::types::NodeName::new(hello.name.as_str())
+        && let Some(there) = manager.registry.get(&name)
+    {
+        make_room(&there, hello)?;
+    }
+    let identity: Identity = handshake::admit(manager, hello, remote).await?;
+    let (session, queue) = Session::new(identity, manager.term());
+    let session = Arc::new(session);
+    loop {
+        match manager.registry.enter(&session) {
+            Ok(()) => return Ok((session, queue)),
+            Err(there) => make_room(&there, hello)?,
+        }
+    }
+}
+
+fn make_room(there: &Session, hello: &Hello) -> Result<(), String> {
+    if there.identity().incarnation == hello.incarnation {
+        there.close("the same proxy connected again");
+        return Ok(());
+    }
+    if there.close_reason().is_some() {
+        return Ok(());
+    }
+    there.doubted.notify_one();
+    Err(format!(
+        "a proxy with the name {} is connected from {}; names are unique. If that one is gone, \
+         this is noticed now: try again in a moment",
+        there.name(),
+        there.identity().remote
+    ))
+}
+
+async fn refuse<T>(
+    manager: &Arc<Manager>,
+    writer: &mut OwnedWriteHalf,
+    remote: SocketAddr,
+    name: &str,
+    reason: &str,
+) -> Option<T> {
+    match name {
+        // Anybody can send bytes here; only what names a proxy is worth an event.
+        "" => tracing::info!(%remote, "refused a connection: {reason}"),
+        name => {
+            let detail = format!("refused {name:?} from {remote}: {reason}");
+            manager.event_soon(EventRecord::new(EventKind::NodeRefused, detail));
+        }
+    }
+    let mut text = Refused { reason: Default::default() };
+    for c in reason.chars() {
+        if text.reason.push(c).is_err() {
+            break;
+        }
+    }
+    let message = ToProxy::Refused(text);
+    if wire::write(writer, &message, manager.settings.request_bound).await.is_ok() {
+        let _ = writer.shutdown().await;
+    }
+    None
+}
+
+/// Serves a connection until it ends.
+async fn run(manager: &Arc<Manager>, session: Arc<Session>, connection: Connection) {
+    let Connection { mut reader, mut writer, queue } = connection;
+    let why = tokio::select! {
+        error = listen(manager, &session, &mut reader) => error.to_string(),
+        error = speak(manager, &mut writer, queue) => error.to_string(),
+        () = heartbeat(manager, &session) => "it showed no sign of life".to_owned(),
+        () = reconcile::sync::run(manager, &session) => "its tables cannot be read".to_owned(),
+        () = session.closed() => session.close_reason().unwrap_or_default(),
+        () = manager.stopping() => "the manager is stopping".to_owned(),
+    };
+    session.close(why.clone());
+    manager.registry.leave(&session);
+    let name = session.name();
+    if let Some(term) = session.stale_term() {
+        let learned = manager.records.change(|txn| {
+            txn.learn_term(term.0);
+            Ok(())
+        });
+        if let Err(problem) = learned.await {
+            tracing::error!("{problem}");
+        }
+    }
+    let detail = format!("{} {name} is disconnected: {why}", session.identity().role);
+    manager.event_now(EventRecord::new(EventKind::NodeDisconnected, detail).node(name)).await;
+    let _ = writer.shutdown().await;
+}
+
+/// Takes in what the proxy says, in order.
+async fn listen(
+    manager: &Arc<Manager>,
+    session: &Arc<Session>,
+    reader: &mut Reader<OwnedReadHalf>,
+) -> WireError {
+    let mut next_event = None;
+    loop {
+        match reader.next(manager.settings.silence_bound).await {
+            Ok(FromProxy::Response { id, result }) => {
+                if !session.answered(id, result) {
+                    tracing::debug!("{}: an answer that nobody waits for", session.name());
+                }
+            }
+            Ok(FromProxy::Event { sequence, event }) => {
+                if next_event.is_some_and(|expected| expected != sequence) {
+                    tracing::warn!("{}: events were lost; reading its tables", session.name());
+                    session.sync.notify_one();
+                }
+                next_event = Some(sequence.wrapping_add(1));
+                events::handle(manager, session, event).await;
+            }
+            Ok(FromProxy::Pong) => {}
+            Ok(FromProxy::Hello(_)) => {
+                return WireError::Io(std::io::Error::other("protocol error: a second Hello"));
+            }
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Writes what the manager says.
+async fn speak(
+    manager: &Arc<Manager>,
+    writer: &mut OwnedWriteHalf,
+    mut queue: mpsc::Receiver<ToProxy>,
+) -> WireError {
+    while let Some(message) = queue.recv().await {
+        if let Err(error) = wire::write(writer, &message, manager.settings.request_bound).await {
+            return error;
+        }
+    }
+    WireError::Closed
+}
+
+/// Pings now and then, so that a proxy that is gone is noticed. Ends when a doubted one shows no
+/// sign of life; the reader notices the rest.
+async fn heartbeat(manager: &Arc<Manager>, session: &Session) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(manager.settings.ping_interval) => session.ping(),
+            () = session.doubted.notified() => {
+                let request = proxy_core::control::Request::ReadTable { from: u16::MAX };
+                let bound = manager.settings.doubt_bound;
+                // Any answer is a sign of life. None ends the session by itself.
+                let _ = session.request(request, bound).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! One proxy's connection: requests and their answers.
+
+use super::{MAX_PAGES, OUTGOING_QUEUE};
+use crate::types::{NodeName, Problem, ProblemCode, Role, Timestamp};
+use proxy_core::control::{
+    ControlError, OperationId, PathAddress, Peer, Reply, Request, Term, ToProxy,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tlp_codec::ids::{NodeId, PortId};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+/// Why a request has no good answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The connection ended before the answer came.
+    #[error("the connection ended")]
+    Closed,
+    /// No answer came in time; the connection was ended for that.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The proxy said no.
+    #[error("{0}")]
+    Refused(ControlError),
+    /// The answer is of the wrong kind, or its pages have no end; the connection was ended.
+    #[error("the answer makes no sense")]
+    Nonsense,
+}
+
+impl RequestError {
+    /// As a problem of the request that needed the proxy.
+    pub fn problem(&self, name: &NodeName) -> Problem {
+        match self {
+            Self::Closed | Self::Nonsense => {
+                Problem::new(ProblemCode::NotConnected, format!("{name}: {self}"))
+            }
+            Self::TimedOut(_) => Problem::new(ProblemCode::ProxyTimeout, format!("{name}: {self}")),
+            Self::Refused(error) => {
+                Problem::new(ProblemCode::ProxyRefused, format!("{name} refused: {error}"))
+            }
+        }
+    }
+}
+
+/// What a proxy said of itself when it connected, and what it was told.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Name.
+    pub name: NodeName,
+    /// Host or box.
+    pub role: Role,
+    /// Downstream ports or slots.
+    pub size: u8,
+    /// Node number.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: u32,
+    /// Where its paths end.
+    pub paths: Vec<PathAddress>,
+    /// Largest frame it takes, bytes.
+    pub mtu: u16,
+    /// Where its connection comes from.
+    pub remote: SocketAddr,
+    /// When it connected.
+    pub since: Timestamp,
+}
+
+type Answer = Result<Reply, ControlError>;
+
+/// A connected proxy.
+pub struct Session {
+    identity: Identity,
+    term: Term,
+    outgoing: mpsc::Sender<ToProxy>,
+    waiting: Mutex<HashMap<OperationId, oneshot::Sender<Answer>>>,
+    next: AtomicU64,
+    peers: Mutex<HashMap<NodeId, Peer>>,
+    closing: watch::Sender<Option<String>>,
+    ready: AtomicBool,
+    stray_ports: Mutex<BTreeSet<PortId>>,
+    stale: watch::Sender<Option<Term>>,
+    /// Wakes the loop that compares its tables with the records.
+    pub sync: Notify,
+    /// When set, the proxy has to show signs of life at once: somebody else claims its name.
+    pub doubted: Notify,
+}
+
+impl Session {
+    /// A session, and the messages that it wants written.
+    pub fn new(identity: Identity, term: Term) -> (Self, mpsc::Receiver<ToProxy>) {
+        let (outgoing, queue) = mpsc::channel(OUTGOING_QUEUE);
+        let session = Self {
+            identity,
+            term,
+            outgoing,
+            waiting: Mutex::default(),
+            next: AtomicU64::new(1),
+            peers: Mutex::default(),
+            closing: watch::Sender::new(None),
+            ready: AtomicBool::new(false),
+            stray_ports: Mutex::default(),
+            stale: watch::Sender::new(None),
+            sync: Notify::new(),
+            doubted: Notify::new(),
+        };
+        (session, queue)
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &NodeName {
+        &self.identity.name
+    }
+
+    /// Whether its tables have been read, so that it can be given work.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) && self.close_reason().is_none()
+    }
+
+    /// Says that its tables have been read. Whether that is new.
+    pub fn set_ready(&self) -> bool {
+        !self.ready.swap(true, Ordering::AcqRel)
+    }
+
+    /// Ports that its table shows in use although no record says so.
+    pub fn stray_ports(&self) -> BTreeSet<PortId> {
+        self.stray_ports.lock().expect("no one panics while holding it").clone()
+    }
+
+    /// Says which those are now.
+    pub fn set_stray_ports(&self, ports: BTreeSet<PortId>) {
+        *self.stray_ports.lock().expect("no one panics while holding it") = ports;
+    }
+
+    /// Ends the connection.
+    pub fn close(&self, reason: impl Into<String>) {
+        self.closing.send_if_modified(|current| {
+            let first = current.is_none();
+            if first {
+                *current = Some(reason.into());
+            }
+            first
+        });
+        self.waiting.lock().expect("no one panics while holding it").clear();
+    }
+
+    /// Why the connection ends, if it does.
+    pub fn close_reason(&self) -> Option<String> {
+        self.closing.borrow().clone()
+    }
+
+    /// Waits until the connection ends.
+    pub async fn closed(&self) {
+        // The sender lives as long as the session.
+        let _ = self.closing.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// The later term that this proxy obeys, if it said so.
+    pub fn stale_term(&self) -> Option<Term> {
+        *self.stale.borrow()
+    }
+
+    /// Sends a ping, if there is room for it.
+    pub fn ping(&self) {
+        let _ = self.outgoing.try_send(ToProxy::Ping);
+    }
+
+    /// Asks for something and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// When there is none within `bound`, or the proxy says no.
+    pub async fn request(&self, body: Request, bound: Duration) -> Result<Reply, RequestError> {
+        let id = OperationId(self.next.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().expect("no one panics while holding it").insert(id, answer);
+        if self.close_reason().is_some() {
+            // Closed before the answer could be waited for: nobody else would take it out.
+            self.waiting.lock().expect("no one panics while holding it").remove(&id);
+            return Err(RequestError::Closed);
+        }
+        let what = kind(&body);
+        let exchange = async {
+            let message = ToProxy::Request { id, term: self.term, body };
+            self.outgoing.send(message).await.map_err(|_| RequestError::Closed)?;
+            answered.await.map_err(|_| RequestError::Closed)
+        };
+        match tokio::time::timeout(bound, exchange).await {
+            Ok(Ok(Ok(reply))) => Ok(reply),
+            Ok(Ok(Err(error))) => {
+                if let ControlError::StaleTerm(term) = error {
+                    self.stale.send_replace(Some(term));
+                    self.close(error.to_string());
+                }
+                Err(RequestError::Refused(error))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                self.close(format!("no answer to {what} within {bound:?}"));
+                Err(RequestError::TimedOut(bound))
+            }
+        }
+    }
+
+    /// Takes an answer in. Whether anybody waited for it.
+    pub fn answered(&self, id: OperationId, answer: Answer) -> bool {
+        let waiting = self.waiting.lock().expect("no one panics while holding it").remove(&id);
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    /// Asks for something that is answered by [`Reply::Done`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::request`].
+    pub async fn request_done(&self, body: Request, bound: Duration) -> Result<(), RequestError> {
+        match self.request(body, bound).await? {
+            Reply::Done => Ok(()),
+            _ => Err(self.nonsense()),
+        }
+    }
+
+    /// Reads a table page by page. `ask` makes the request for one page, `page` takes an answer
+    /// apart.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::request`].
+    pub async fn read_all<T>(
+        &self,
+        ask: impl Fn(u16) -> Request,
+        page: impl Fn(Reply) -> Option<(Vec<T>, Option<u16>)>,
+        bound: Duration,
+    ) -> Result<Vec<T>, RequestError> {
+        let mut all = Vec::new();
+        let mut from = 0;
+        for _ in 0..MAX_PAGES {
+            let reply = self.request(ask(from), bound).await?;
+            let (entries, next) = page(reply).ok_or_else(|| self.nonsense())?;
+            all.extend(entries);
+            match next {
+                None => return Ok(all),
+                Some(next) if next > from => from = next,
+                Some(_) => break,
+            }
+        }
+        Err(self.nonsense())
+    }
+
+    /// Ends the connection for an answer that makes no sense.
+    pub fn nonsense(&self) -> RequestError {
+        self.close("an answer that makes no sense");
+        RequestError::Nonsense
+    }
+
+    /// Tells the proxy of a peer, unless it knows the same already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::request`].
+    pub async fn set_peer(&self, peer: &Identity, bound: Duration) -> Result<(), RequestError> {
+        let peer = Peer {
+            node: peer.node,
+            incarnation: peer.incarnation,
+            paths: peer.paths.iter().copied().collect(),
+            mtu: peer.mtu.min(self.identity.mtu),
+        };
+        let known =
+            self.peers.lock().expect("no one panics while holding it").get(&peer.node).cloned();
+        if known.as_ref() == Some(&peer) {
+            return Ok(());
+        }
+        self.request_done(Request::SetPeer(peer.clone()), bound).await?;
+        self.peers.lock().expect("no one panics while holding it").insert(peer.node, peer);
+        Ok(())
+    }
+
+    /// Forgets what the proxy was told of a peer, so that it is told again.
+    pub fn forget_peer(&self, node: NodeId) {
+        self.peers.lock().expect("no one panics while holding it").remove(&node);
+    }
+}
+
+/// What a request is called in messages for people.
+fn kind(body: &Request) -> &'static str {
+    match body {
+        Request::SetPeer(_) => "SetPeer",
+        Request::RemovePeer(_) => "RemovePeer",
+        Request::BindSlot(_) => "BindSlot",
+        Request::UnbindSlot(_) => "UnbindSlot",
+        Request::BindPort(_) => "BindPort",
+        Request::UnbindPort { .. } => "UnbindPort",
+        Request::Recover(_) => "Recover",
+        Request::ReadTable { .. } => "ReadTable",
+        Request::ReadInventory { .. } => "ReadInventory",
+        Request::ReadCounters { .. } => "ReadCounters",
+        Request::SetSampling(_) => "SetSampling",
+        Request::ReadStamps { .. } => "ReadStamps",
+    }
+}

@@ -1,0 +1,94 @@
+//! The manager: records, connected proxies and settings in one place.
+
+use crate::config::Settings;
+use crate::control::Registry;
+use crate::records::Records;
+use crate::types::EventRecord;
+use proxy_core::control::Term;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
+/// nothing is decided by them.
+const EVENT_QUEUE: usize = 4096;
+
+/// Everything that the parts of the server share.
+pub struct Manager {
+    /// The records.
+    pub records: Arc<Records>,
+    /// Who is connected.
+    pub registry: Registry,
+    /// Bounds and intervals.
+    pub settings: Settings,
+    term: Term,
+    stop: watch::Sender<bool>,
+    events: mpsc::Sender<EventRecord>,
+}
+
+impl Manager {
+    /// Around records whose term has begun, and the events that it wants recorded.
+    pub fn new(
+        records: Arc<Records>,
+        settings: Settings,
+    ) -> (Arc<Self>, mpsc::Receiver<EventRecord>) {
+        let (events, queue) = mpsc::channel(EVENT_QUEUE);
+        let term = Term(records.snapshot().meta().term);
+        let stop = watch::Sender::new(false);
+        let registry = Registry::default();
+        (Arc::new(Self { records, registry, settings, term, stop, events }), queue)
+    }
+
+    /// The term of this start.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Tells every part to end.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Whether the manager is stopping.
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Waits until the manager stops.
+    pub async fn stopping(&self) {
+        // The sender lives as long as the manager.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Records an event when there is time; several may share one write.
+    pub fn event_soon(&self, event: EventRecord) {
+        if let Err(error) = self.events.try_send(event) {
+            tracing::error!("an event is lost: {error}");
+        }
+    }
+
+    /// Records an event before going on.
+    pub async fn event_now(&self, event: EventRecord) {
+        let recorded = self.records.change(|txn| {
+            txn.event(event);
+            Ok(())
+        });
+        if let Err(problem) = recorded.await {
+            tracing::error!("an event is lost: {problem}");
+        }
+    }
+
+    /// Records events that were sent with [`Manager::event_soon`].
+    pub async fn record_events(&self, mut queue: mpsc::Receiver<EventRecord>) {
+        let mut batch = Vec::new();
+        while queue.recv_many(&mut batch, 256).await > 0 {
+            let events = std::mem::take(&mut batch);
+            let recorded = self.records.change(|txn| {
+                events.into_iter().for_each(|event| txn.event(event));
+                Ok(())
+            });
+            if let Err(problem) = recorded.await {
+                tracing::error!("events are lost: {problem}");
+            }
+        }
+    }
+}

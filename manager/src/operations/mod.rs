@@ -1,0 +1,16 @@
+//! Operations: what a request changes in the records, and how an operation gets on.
+//!
+//! An operation is only records. Its request writes in one durable change what is wanted
+//! ([`request`]); [`crate::reconcile`] makes the proxies agree, binding by binding, and tells what
+//! came of each step ([`progress`]), in the same change as the step itself. So there is nothing
+//! to resume after a crash: whoever looks at the records goes on. [`watchdog`] ends what takes too
+//! long.
+
+pub mod progress;
+pub mod request;
+pub mod watchdog;
+
+#[cfg(test)]
+mod tests;
+
+pub use request::{ClientKey, ReleaseMode, ReleaseTarget, allocate, release};

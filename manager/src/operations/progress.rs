@@ -1,0 +1,352 @@
+//! How bindings and the operations that wait for them get on. Each function is one thing that
+//! happened; it changes binding, operation and events together, and does nothing when it comes too
+//! late to matter.
+
+use super::request::{join, release_steps};
+use crate::records::Txn;
+use crate::types::{
+    BindingId, BindingRecord, Desired, DeviceState, EventKind, EventRecord, FunctionEpoch,
+    OperationId, OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode,
+    StepName, StepState,
+};
+use tlp_codec::ids::{Epoch, SlotFunction};
+
+/// A binding as it was when something was asked of a proxy: what comes back is about that.
+fn same_life<'a>(txn: &'a Txn, asked: &BindingRecord) -> Option<&'a BindingRecord> {
+    txn.bindings().get(&asked.id).filter(|now| now.functions == asked.functions)
+}
+
+fn go(txn: &mut Txn, binding: &BindingRecord, phase: Phase) -> BindingRecord {
+    let binding = BindingRecord { phase, trouble: None, changed: txn.now(), ..binding.clone() };
+    txn.update_binding(binding.clone());
+    binding
+}
+
+/// The box has the binding, in this life of its.
+pub fn slot_bound(txn: &mut Txn, asked: &BindingRecord, box_incarnation: u32) {
+    let Some(binding) = same_life(txn, asked).filter(|b| b.phase == Phase::Reserved).cloned()
+    else {
+        return;
+    };
+    let binding = BindingRecord { box_incarnation: Some(box_incarnation), ..binding };
+    let binding = go(txn, &binding, Phase::SlotBound);
+    step(txn, &binding, StepName::BindSlot, StepState::Done, None);
+}
+
+/// The host has the binding, in this life of its proxy.
+pub fn port_bound(txn: &mut Txn, asked: &BindingRecord, host_incarnation: u32) {
+    // When the operating system was quicker than this answer, the binding is configured already.
+    let Some(binding) = same_life(txn, asked).filter(|b| b.phase == Phase::SlotBound).cloned()
+    else {
+        return;
+    };
+    let binding = BindingRecord { host_incarnation: Some(host_incarnation), ..binding };
+    let binding = go(txn, &binding, Phase::Bound);
+    let detail = format!("{} is plugged into {} port {}", binding.slot, binding.host, binding.port);
+    txn.event(EventRecord::new(EventKind::Bound, detail).binding(&binding));
+    step(txn, &binding, StepName::BindPort, StepState::Done, None);
+}
+
+/// The host's operating system enabled the device.
+pub fn configured(txn: &mut Txn, id: BindingId, host_incarnation: u32) {
+    let Some(binding) = txn.bindings().get(&id).cloned() else { return };
+    if !matches!(binding.phase, Phase::SlotBound | Phase::Bound) || binding.desired.is_release() {
+        return;
+    }
+    let binding = BindingRecord { host_incarnation: Some(host_incarnation), ..binding };
+    let binding = go(txn, &binding, Phase::Configured);
+    let detail = format!("{} enabled the device of {}", binding.host, binding.slot);
+    txn.event(EventRecord::new(EventKind::Configured, detail).binding(&binding));
+    step(txn, &binding, StepName::BindPort, StepState::Done, None);
+    step(txn, &binding, StepName::Enumerate, StepState::Done, None);
+}
+
+/// The binding is dead under its epochs. If an operation is still making it, that is undone;
+/// otherwise it is made again.
+pub fn failed(txn: &mut Txn, id: BindingId, why: &str) {
+    let Some(binding) = txn.bindings().get(&id).cloned() else { return };
+    if binding.desired.is_release() || !binding.phase.may_become(Phase::Failed) {
+        return;
+    }
+    let mut binding = go(txn, &binding, Phase::Failed);
+    binding.trouble = Some(why.to_owned());
+    txn.update_binding(binding.clone());
+    let detail = format!("{} at {} failed: {why}", binding.slot, binding.host);
+    txn.event(EventRecord::new(EventKind::BindingFailed, detail.clone()).binding(&binding));
+    if let Some(operation) = binding.operation {
+        let problem = Problem::new(ProblemCode::ProxyRefused, detail);
+        roll_back(txn, operation, problem);
+    }
+}
+
+/// A table lacks a binding that it should have; it is written again.
+pub fn missing(txn: &mut Txn, id: BindingId, phase: Phase, at: &str) {
+    let Some(binding) = txn.bindings().get(&id).cloned() else { return };
+    if binding.desired.is_release() || !binding.phase.may_become(phase) {
+        return;
+    }
+    let binding = go(txn, &binding, phase);
+    let detail = format!("the table of {at} lacks {}; it is written again", binding.slot);
+    txn.event(EventRecord::new(EventKind::BindingMissing, detail).binding(&binding));
+}
+
+/// A step cannot be done now. Whoever asks sees why; if trying again cannot help and an operation
+/// is making the binding, that is undone.
+pub fn trouble(txn: &mut Txn, asked: &BindingRecord, problem: &Problem, lasting: bool) {
+    let Some(binding) = same_life(txn, asked).cloned() else { return };
+    let operation = binding.operation.filter(|_| lasting && !binding.desired.is_release());
+    if binding.trouble.as_deref() != Some(problem.detail.as_str()) {
+        let event = EventRecord::new(EventKind::Trouble, problem.detail.clone());
+        txn.event(event.binding(&binding));
+        let trouble = Some(problem.detail.clone());
+        txn.update_binding(BindingRecord { trouble, ..binding });
+    }
+    if let Some(operation) = operation {
+        roll_back(txn, operation, problem.clone());
+    }
+}
+
+/// The binding is out of its host.
+pub fn withdrawn(txn: &mut Txn, asked: &BindingRecord, how: &str) {
+    let Some(binding) = same_life(txn, asked).cloned() else { return };
+    if !binding.phase.may_become(Phase::Withdrawn) {
+        return;
+    }
+    let binding = go(txn, &binding, Phase::Withdrawn);
+    let detail = format!("{} is out of {}: {how}", binding.slot, binding.host);
+    txn.event(EventRecord::new(EventKind::Withdrawn, detail).binding(&binding));
+    step(txn, &binding, StepName::UnbindPort, StepState::Done, Some(how.to_owned()));
+}
+
+/// The box has freed the functions, or not; the states are those after it. A binding that was to
+/// end is gone with this. One that still stands gets new epochs, if its device can be lent.
+pub fn freed(txn: &mut Txn, asked: &BindingRecord, states: &[(SlotFunction, DeviceState)]) {
+    let Some(binding) = same_life(txn, asked).filter(|b| b.phase == Phase::Withdrawn).cloned()
+    else {
+        return;
+    };
+    for (address, (_, state)) in binding.addresses().zip(states) {
+        if let Some(device) = txn.devices().get(&address).cloned() {
+            txn.put_device(crate::types::DeviceRecord { state: *state, ..device });
+        }
+    }
+    let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);
+    if quarantined {
+        let detail = format!(
+            "{} is quarantined: its device failed its reset or readiness test; `dxpu-manager \
+             recover {}` tries again",
+            binding.slot, binding.slot
+        );
+        txn.event(EventRecord::new(EventKind::SlotQuarantined, detail.clone()).binding(&binding));
+        warn(txn, &binding, detail);
+    }
+    if binding.desired == Desired::Bound {
+        return rebind(txn, &binding, quarantined);
+    }
+    let detail = format!("{} is released by {}", binding.slot, binding.host);
+    txn.event(EventRecord::new(EventKind::Released, detail).binding(&binding));
+    txn.remove_binding(binding.id);
+    if txn.bindings_of(binding.allocation).next().is_none() {
+        txn.remove_allocation(binding.allocation);
+    }
+    step(txn, &binding, StepName::UnbindSlot, StepState::Done, None);
+}
+
+fn rebind(txn: &mut Txn, binding: &BindingRecord, quarantined: bool) {
+    if quarantined {
+        let detail = format!("slot {} is quarantined", binding.slot);
+        let problem = Problem::new(ProblemCode::SlotQuarantined, detail);
+        return trouble(txn, binding, &problem, true);
+    }
+    let mut functions = Vec::new();
+    for address in binding.addresses() {
+        match txn.new_epoch(&address) {
+            Ok(epoch) => functions.push(FunctionEpoch { function: address.function, epoch }),
+            Err(problem) => return trouble(txn, binding, &problem, true),
+        }
+    }
+    let (box_incarnation, host_incarnation) = (None, None);
+    let fresh = BindingRecord { functions, box_incarnation, host_incarnation, ..binding.clone() };
+    let fresh = go(txn, &fresh, Phase::Reserved);
+    let detail = format!("{} gets epoch {} at {}", fresh.slot, fresh.port_epoch(), fresh.host);
+    txn.event(EventRecord::new(EventKind::Rebinding, detail).binding(&fresh));
+}
+
+/// The box has had an epoch that is not below ours: the binding gets one above it, by way of a
+/// release, so that whatever either end still has of it goes first.
+pub fn outdated(txn: &mut Txn, asked: &BindingRecord, highest: Epoch) {
+    let Some(binding) = same_life(txn, asked).cloned() else { return };
+    for address in binding.addresses() {
+        txn.learn_epoch(&address, highest);
+    }
+    if binding.phase.may_become(Phase::Withdrawn) && binding.phase != Phase::Failed {
+        go(txn, &binding, Phase::Withdrawn);
+    }
+}
+
+/// Undoes an operation that is running.
+pub fn roll_back(txn: &mut Txn, id: OperationId, problem: Problem) {
+    let Some(mut operation) = running(txn, id) else { return };
+    for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
+        step.state = StepState::Skipped;
+        step.changed = txn.now();
+    }
+    let bindings: Vec<BindingRecord> =
+        txn.bindings().values().filter(|b| b.operation == Some(id)).cloned().collect();
+    for binding in bindings {
+        operation.steps.extend(release_steps(&binding));
+        txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
+    }
+    let detail = format!("{id} is undone: {problem}");
+    txn.event(EventRecord::new(EventKind::OperationRollingBack, detail).operation(id));
+    operation.state = OperationState::RollingBack;
+    operation.error = Some(problem);
+    txn.put_operation(operation);
+    settle(txn, id);
+}
+
+/// Ends an operation whose bindings another one releases.
+pub fn supersede(txn: &mut Txn, id: OperationId) {
+    let Some(mut operation) = running(txn, id) else { return };
+    let detail = "the slots were released before they were all bound".to_owned();
+    operation.error = Some(Problem::new(ProblemCode::Superseded, detail));
+    end(txn, operation, OperationState::Failed);
+}
+
+/// Ends an operation that has had its time.
+pub fn expire(txn: &mut Txn, id: OperationId) {
+    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
+    else {
+        return;
+    };
+    let open = pending(txn, &operation);
+    match (&operation.what, operation.state) {
+        (OperationKind::Allocate { .. }, OperationState::Running) => {
+            let detail = format!("not bound in time: {open}");
+            roll_back(txn, id, Problem::new(ProblemCode::OperationTimeout, detail));
+        }
+        (_, OperationState::RollingBack) => {
+            operation.warnings.push(format!("still being taken back: {open}"));
+            end(txn, operation, OperationState::Failed);
+        }
+        _ => {
+            let detail = format!(
+                "not released in time: {open}. It goes on by itself; --force takes a device from a \
+                 host that does not answer"
+            );
+            operation.error = Some(Problem::new(ProblemCode::OperationTimeout, detail));
+            end(txn, operation, OperationState::Failed);
+        }
+    }
+}
+
+/// Ends an allocation whose devices are all plugged but not all enabled by the operating system
+/// within the bound: it succeeded, with a warning.
+pub fn not_enumerated(txn: &mut Txn, id: OperationId) {
+    let Some(mut operation) = running(txn, id) else { return };
+    let now = txn.now();
+    for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
+        let detail = format!("{}: plugged, but not enabled by the operating system", step.target);
+        step.state = StepState::Skipped;
+        step.detail = Some("not seen within its bound".into());
+        step.changed = now;
+        operation.warnings.push(detail);
+    }
+    txn.put_operation(operation);
+    settle(txn, id);
+}
+
+/// Whether nothing is left of an allocation but that the operating system enables its devices.
+pub fn only_enumeration_is_left(operation: &OperationRecord) -> bool {
+    let mut pending = operation.steps.iter().filter(|s| s.state == StepState::Pending).peekable();
+    operation.state == OperationState::Running
+        && pending.peek().is_some()
+        && pending.all(|s| s.name == StepName::Enumerate)
+}
+
+fn running(txn: &Txn, id: OperationId) -> Option<OperationRecord> {
+    txn.operations().get(&id).filter(|o| o.state == OperationState::Running).cloned()
+}
+
+/// What is still to be done, for a person.
+fn pending(txn: &Txn, operation: &OperationRecord) -> String {
+    let mut list = Vec::new();
+    for step in operation.steps.iter().filter(|s| s.state == StepState::Pending) {
+        let trouble = txn.bindings().get(&step.binding).and_then(|b| b.trouble.as_deref());
+        let mut text = format!("{} {}", step.name, step.target);
+        if let Some(trouble) = trouble {
+            text = format!("{text} ({trouble})");
+        }
+        list.push(text);
+    }
+    list.join("; ")
+}
+
+fn step(
+    txn: &mut Txn,
+    binding: &BindingRecord,
+    name: StepName,
+    state: StepState,
+    detail: Option<String>,
+) {
+    let Some(id) = binding.operation else { return };
+    let Some(mut operation) = txn.operations().get(&id).cloned() else { return };
+    let now = txn.now();
+    if let Some(step) = operation.step_mut(binding.id, name) {
+        if step.state != StepState::Pending {
+            return;
+        }
+        step.state = state;
+        step.detail = detail;
+        step.changed = now;
+        txn.put_operation(operation);
+        settle(txn, id);
+    }
+}
+
+fn warn(txn: &mut Txn, binding: &BindingRecord, warning: String) {
+    let Some(id) = binding.operation else { return };
+    if let Some(mut operation) = txn.operations().get(&id).cloned() {
+        operation.warnings.push(warning);
+        txn.put_operation(operation);
+    }
+}
+
+/// Ends an operation that has no step left.
+fn settle(txn: &mut Txn, id: OperationId) {
+    let operation = &txn.operations()[&id];
+    if operation.state.is_final() || operation.steps.iter().any(|s| s.state == StepState::Pending) {
+        return;
+    }
+    let state = match operation.state {
+        OperationState::RollingBack => OperationState::Failed,
+        _ => OperationState::Succeeded,
+    };
+    end(txn, operation.clone(), state);
+}
+
+fn end(txn: &mut Txn, mut operation: OperationRecord, state: OperationState) {
+    let now = txn.now();
+    let id = operation.id;
+    for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
+        step.state = StepState::Failed;
+        step.changed = now;
+    }
+    operation.state = state;
+    operation.ended = Some(now);
+    let bindings: Vec<BindingRecord> =
+        txn.bindings().values().filter(|b| b.operation == Some(id)).cloned().collect();
+    for binding in bindings {
+        txn.update_binding(BindingRecord { operation: None, ..binding });
+    }
+    let slots = match &operation.what {
+        OperationKind::Allocate { slots, .. } | OperationKind::Release { slots, .. } => join(slots),
+    };
+    let (kind, detail) = match (&operation.error, state) {
+        (Some(problem), _) => (EventKind::OperationFailed, format!("{id} failed: {problem}")),
+        (None, _) => (EventKind::OperationSucceeded, format!("{id} succeeded: {slots}")),
+    };
+    let allocation = operation.allocation;
+    txn.event(EventRecord { allocation, ..EventRecord::new(kind, detail).operation(id) });
+    txn.put_operation(operation);
+}

@@ -1,0 +1,296 @@
+//! What requests change in the records.
+
+use super::progress;
+use crate::planner::{self, Liveness, Placement, PlanRequest, PoolView};
+use crate::records::Txn;
+use crate::types::{
+    AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
+    FunctionAddress, FunctionEpoch, OperationId, OperationKind, OperationRecord, OperationState,
+    Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
+};
+use std::collections::BTreeSet;
+
+/// A client's idempotency key and what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientKey {
+    /// The key.
+    pub key: String,
+    /// The request under it, in a form that is the same for the same request.
+    pub request: String,
+}
+
+/// What is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseTarget {
+    /// Everything of an allocation.
+    Allocation(AllocationId),
+    /// One binding.
+    Binding(BindingId),
+}
+
+/// How it is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseMode {
+    /// The operating system is asked, and has so many milliseconds.
+    Orderly {
+        /// The bound.
+        within_ms: u32,
+    },
+    /// At once; a host that cannot be reached is not waited for.
+    Force,
+}
+
+impl From<ReleaseMode> for Desired {
+    fn from(mode: ReleaseMode) -> Self {
+        match mode {
+            ReleaseMode::Orderly { within_ms } => Desired::Released { within_ms },
+            ReleaseMode::Force => Desired::Forced,
+        }
+    }
+}
+
+/// The operation that this key already stands for.
+///
+/// # Errors
+///
+/// When it stood for another request.
+fn repeated(txn: &Txn, key: Option<&ClientKey>) -> Result<Option<OperationRecord>, Problem> {
+    let Some(key) = key else { return Ok(None) };
+    match txn.operation_by_key(&key.key) {
+        None => Ok(None),
+        Some(there) if there.client_request.as_ref() == Some(&key.request) => {
+            Ok(Some(there.clone()))
+        }
+        Some(there) => {
+            let detail = format!("the idempotency key was used for {}, another request", there.id);
+            Err(Problem::new(ProblemCode::KeyReused, detail))
+        }
+    }
+}
+
+/// Chooses slots and records that the host gets them.
+///
+/// # Errors
+///
+/// Why nothing fits, or why the key cannot be used.
+pub fn allocate(
+    txn: &mut Txn,
+    live: &impl Liveness,
+    request: &PlanRequest,
+    reason: Option<String>,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    if let Some(there) = repeated(txn, key.as_ref())? {
+        return Ok(there);
+    }
+    let plan = planner::plan(request, &PoolView::of(txn, live))?;
+    let allocation = txn.new_allocation_id();
+    let operation = txn.new_operation_id();
+    let now = txn.now();
+    let host = request.host.clone();
+    txn.put_allocation(AllocationRecord { id: allocation, host: host.clone(), reason, since: now });
+    let mut steps = Vec::new();
+    for place in &plan {
+        let binding = reserve(txn, place, request, allocation, operation)?;
+        let port = format!("{host} port {}", place.port);
+        steps.push(step(&binding, StepName::BindSlot, place.slot.to_string()));
+        steps.push(step(&binding, StepName::BindPort, port.clone()));
+        steps.push(step(&binding, StepName::Enumerate, port));
+        txn.add_binding(binding);
+    }
+    let slots: Vec<SlotAddress> = plan.into_iter().map(|place| place.slot).collect();
+    let list = join(&slots);
+    let event = EventRecord::new(EventKind::Allocated, format!("{allocation}: {list} for {host}"));
+    let event = EventRecord { allocation: Some(allocation), ..event };
+    txn.event(event.node(&host).operation(operation));
+    let what = OperationKind::Allocate { host, slots };
+    Ok(begin(txn, operation, what, Some(allocation), steps, key))
+}
+
+fn reserve(
+    txn: &mut Txn,
+    place: &Placement,
+    request: &PlanRequest,
+    allocation: AllocationId,
+    operation: OperationId,
+) -> Result<BindingRecord, Problem> {
+    let mut functions = Vec::new();
+    for &function in &place.functions {
+        let address = FunctionAddress { slot: place.slot.clone(), function };
+        functions.push(FunctionEpoch { function, epoch: txn.new_epoch(&address)? });
+    }
+    Ok(BindingRecord {
+        id: txn.new_binding_id(),
+        allocation,
+        slot: place.slot.clone(),
+        functions,
+        host: request.host.clone(),
+        port: place.port,
+        phase: Phase::Reserved,
+        desired: Desired::Bound,
+        box_incarnation: None,
+        host_incarnation: None,
+        operation: Some(operation),
+        trouble: None,
+        since: txn.now(),
+        changed: txn.now(),
+    })
+}
+
+/// Records that bindings are to end.
+///
+/// # Errors
+///
+/// When there is nothing of that number, another operation is releasing a part of it, or the key
+/// cannot be used.
+pub fn release(
+    txn: &mut Txn,
+    target: ReleaseTarget,
+    mode: ReleaseMode,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    if let Some(there) = repeated(txn, key.as_ref())? {
+        return Ok(there);
+    }
+    let (allocation, bindings) = find(txn, target)?;
+    if let Some(there) = being_released(txn, &bindings)? {
+        if mode == ReleaseMode::Force {
+            for binding in bindings {
+                txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
+            }
+        }
+        return Ok(there);
+    }
+    let overtaken: BTreeSet<OperationId> = bindings.iter().filter_map(|b| b.operation).collect();
+    for id in overtaken {
+        progress::supersede(txn, id);
+    }
+    let operation = txn.new_operation_id();
+    let mut steps = Vec::new();
+    let mut slots = Vec::new();
+    for binding in bindings {
+        steps.extend(release_steps(&binding));
+        slots.push(binding.slot.clone());
+        // `supersede` may have changed it.
+        let binding = txn.bindings()[&binding.id].clone();
+        let (desired, operation) = (mode.into(), Some(operation));
+        txn.update_binding(BindingRecord { desired, operation, ..binding });
+    }
+    let what = OperationKind::Release { slots, force: mode == ReleaseMode::Force };
+    Ok(begin(txn, operation, what, allocation, steps, key))
+}
+
+fn find(
+    txn: &Txn,
+    target: ReleaseTarget,
+) -> Result<(Option<AllocationId>, Vec<BindingRecord>), Problem> {
+    match target {
+        ReleaseTarget::Allocation(id) => {
+            if !txn.allocations().contains_key(&id) {
+                let detail = format!("there is no allocation {id}, or it was released");
+                return Err(Problem::new(ProblemCode::NoSuchAllocation, detail));
+            }
+            Ok((Some(id), txn.bindings_of(id).cloned().collect()))
+        }
+        ReleaseTarget::Binding(id) => match txn.bindings().get(&id) {
+            Some(binding) => Ok((Some(binding.allocation), vec![binding.clone()])),
+            None => {
+                let detail = format!("there is no binding {id}, or it was released");
+                Err(Problem::new(ProblemCode::NoSuchBinding, detail))
+            }
+        },
+    }
+}
+
+/// The one operation that is taking back all of these already.
+///
+/// # Errors
+///
+/// When only a part of them is being taken back.
+fn being_released(
+    txn: &Txn,
+    bindings: &[BindingRecord],
+) -> Result<Option<OperationRecord>, Problem> {
+    let releasing: Vec<Option<OperationId>> = bindings
+        .iter()
+        .filter(|b| b.desired.is_release() && b.operation.is_some())
+        .map(|b| b.operation)
+        .collect();
+    match releasing.first() {
+        None => Ok(None),
+        Some(Some(id))
+            if releasing.len() == bindings.len() && releasing.iter().all(|o| *o == Some(*id)) =>
+        {
+            Ok(txn.operations().get(id).cloned())
+        }
+        Some(_) => {
+            let slots: Vec<_> = bindings
+                .iter()
+                .filter(|b| b.desired.is_release())
+                .map(|b| b.slot.clone())
+                .collect();
+            let detail = format!("{} is being released already; wait for that", join(&slots));
+            Err(Problem::new(ProblemCode::SlotBusy, detail))
+        }
+    }
+}
+
+/// The two steps by which a binding ends.
+pub(super) fn release_steps(binding: &BindingRecord) -> [Step; 2] {
+    let port = format!("{} port {}", binding.host, binding.port);
+    let mut unbind_port = step(binding, StepName::UnbindPort, port);
+    if binding.phase == Phase::Withdrawn {
+        unbind_port.state = StepState::Done;
+    }
+    [unbind_port, step(binding, StepName::UnbindSlot, binding.slot.to_string())]
+}
+
+fn step(binding: &BindingRecord, name: StepName, target: String) -> Step {
+    Step {
+        name,
+        binding: binding.id,
+        target,
+        state: StepState::Pending,
+        detail: None,
+        changed: crate::types::Timestamp::now(),
+    }
+}
+
+fn begin(
+    txn: &mut Txn,
+    id: OperationId,
+    what: OperationKind,
+    allocation: Option<AllocationId>,
+    steps: Vec<Step>,
+    key: Option<ClientKey>,
+) -> OperationRecord {
+    let (client_key, client_request) = key.map(|k| (k.key, k.request)).unzip();
+    let detail = match &what {
+        OperationKind::Allocate { host, slots } => format!("{id}: lend {} to {host}", join(slots)),
+        OperationKind::Release { slots, .. } => format!("{id}: take back {}", join(slots)),
+    };
+    let record = OperationRecord {
+        id,
+        what,
+        state: OperationState::Running,
+        allocation,
+        steps,
+        warnings: Vec::new(),
+        error: None,
+        client_key,
+        client_request,
+        started: txn.now(),
+        ended: None,
+    };
+    txn.put_operation(record.clone());
+    txn.event(EventRecord {
+        allocation,
+        ..EventRecord::new(EventKind::OperationStarted, detail).operation(id)
+    });
+    record
+}
+
+/// A list for a person.
+pub(super) fn join(slots: &[SlotAddress]) -> String {
+    slots.iter().map(SlotAddress::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,328 @@
+//! Does what [`super::action`] decides, for each binding by itself.
+//!
+//! A binding is looked at whenever its record changed or one of its proxies connected. One task at
+//! a time works on a binding; it goes on until there is nothing to do or something has to change
+//! first, and waits longer after each failure.
+
+use super::action::{self, Action, Ends};
+use crate::control::{RequestError, Session};
+use crate::manager::Manager;
+use crate::operations::progress;
+use crate::types::{BindingId, BindingRecord, Desired, DeviceState, Problem, ProblemCode};
+use proxy_core::control::{
+    ControlError, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tlp_codec::ids::SlotFunction;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// The first wait after a failure; each further one is twice as long, up to [`MAX_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait after a failure.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+/// A binding that stood for so long and then fails begins with the first wait again.
+const STEADY: Duration = Duration::from_secs(30);
+
+/// Works until the manager stops.
+pub async fn run(manager: Arc<Manager>) {
+    let mut working: HashMap<BindingId, Arc<Notify>> = HashMap::new();
+    let mut tasks: JoinSet<BindingId> = JoinSet::new();
+    loop {
+        tokio::select! {
+            touched = manager.records.touched() => for id in touched {
+                let signal = working.entry(id).or_insert_with(|| {
+                    let signal = Arc::new(Notify::new());
+                    tasks.spawn(work(manager.clone(), id, signal.clone()));
+                    signal
+                });
+                signal.notify_one();
+            },
+            Some(ended) = tasks.join_next() => match ended {
+                Ok(id) => drop(working.remove(&id)),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+            () = manager.stopping() => return,
+        }
+    }
+}
+
+/// Works on one binding until it is gone.
+async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> BindingId {
+    let mut failures = 0_u32;
+    let mut last_failure = tokio::time::Instant::now();
+    loop {
+        let Some(binding) = manager.records.snapshot().bindings().get(&id).cloned() else {
+            return id;
+        };
+        match step(&manager, &binding).await {
+            Step::Went => {}
+            Step::Nothing => signal.notified().await,
+            Step::Failed => {
+                if last_failure.elapsed() > STEADY {
+                    failures = 0;
+                }
+                last_failure = tokio::time::Instant::now();
+                let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16)).min(MAX_WAIT);
+                failures += 1;
+                sleep_unless_other(&manager, &binding, &signal, wait).await;
+            }
+        }
+    }
+}
+
+/// Sleeps, but not on when something else is wanted of the binding meanwhile.
+async fn sleep_unless_other(
+    manager: &Manager,
+    binding: &BindingRecord,
+    signal: &Notify,
+    wait: Duration,
+) {
+    let other = async {
+        loop {
+            signal.notified().await;
+            let tables = manager.records.snapshot();
+            match tables.bindings().get(&binding.id) {
+                Some(now) if now.desired == binding.desired => {}
+                _ => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(wait, other).await;
+}
+
+enum Step {
+    /// Something was done; look again.
+    Went,
+    /// Nothing to do until something changes.
+    Nothing,
+    /// It could not be done; try again later.
+    Failed,
+}
+
+/// A request that went wrong, and where.
+struct Failure {
+    session: Arc<Session>,
+    error: RequestError,
+}
+
+async fn step(manager: &Arc<Manager>, binding: &BindingRecord) -> Step {
+    let at_box = manager.registry.ready(binding.slot.box_name());
+    let at_host = manager.registry.ready(&binding.host);
+    let ends = Ends {
+        at_box: at_box.as_ref().map(|s| s.identity().incarnation),
+        at_host: at_host.as_ref().map(|s| s.identity().incarnation),
+    };
+    let action = action::next(binding, ends);
+    let done = match (action, at_box, at_host) {
+        (Action::Wait, ..) => return Step::Nothing,
+        (Action::Fail(why), ..) => {
+            record(manager, |txn| progress::failed(txn, binding.id, why)).await
+        }
+        (Action::SkipPort, ..) => {
+            let how = "it is not connected; what it still has of it is taken out when it is back";
+            record(manager, |txn| progress::withdrawn(txn, binding, how)).await
+        }
+        (Action::BindSlot, Some(at_box), Some(at_host)) => {
+            bind_slot(manager, binding, at_box, &at_host).await
+        }
+        (Action::BindPort, Some(at_box), Some(at_host)) => {
+            bind_port(manager, binding, &at_box, at_host).await
+        }
+        (Action::UnbindPort(mode), _, Some(at_host)) => {
+            unbind_port(manager, binding, at_host, mode).await
+        }
+        (Action::UnbindSlot, Some(at_box), _) => unbind_slot(manager, binding, at_box).await,
+        (action, ..) => unreachable!("{action:?} needs a proxy that is not there"),
+    };
+    match done {
+        Ok(true) => Step::Went,
+        Ok(false) => Step::Failed,
+        Err(failure) => answer(manager, binding, failure).await,
+    }
+}
+
+/// Writes what came of a step. Whether it could be written.
+async fn record(
+    manager: &Manager,
+    change: impl FnOnce(&mut crate::records::Txn),
+) -> Result<bool, Failure> {
+    let recorded = manager.records.change(|txn| {
+        change(txn);
+        Ok(())
+    });
+    Ok(recorded.await.is_ok())
+}
+
+async fn ask(session: &Arc<Session>, body: Request, bound: Duration) -> Result<Reply, Failure> {
+    let asked = session.request(body, bound).await;
+    asked.map_err(|error| Failure { session: session.clone(), error })
+}
+
+async fn introduce(session: &Arc<Session>, peer: &Session, bound: Duration) -> Result<(), Failure> {
+    let set = session.set_peer(peer.identity(), bound).await;
+    set.map_err(|error| Failure { session: session.clone(), error })
+}
+
+async fn bind_slot(
+    manager: &Manager,
+    binding: &BindingRecord,
+    at_box: Arc<Session>,
+    at_host: &Arc<Session>,
+) -> Result<bool, Failure> {
+    let bound = manager.settings.request_bound;
+    introduce(&at_box, at_host, bound).await?;
+    introduce(at_host, &at_box, bound).await?;
+    let host = at_host.identity().node;
+    for key in binding.keys() {
+        let everything = Window::everything(host, PathSet::FIRST, key.epoch);
+        let windows = [everything].into_iter().collect();
+        let body = SlotBinding { key, host, path_set: PathSet::FIRST, windows };
+        done(&at_box, ask(&at_box, Request::BindSlot(body), bound).await?)?;
+    }
+    let incarnation = at_box.identity().incarnation;
+    record(manager, |txn| progress::slot_bound(txn, binding, incarnation)).await
+}
+
+async fn bind_port(
+    manager: &Manager,
+    binding: &BindingRecord,
+    at_box: &Arc<Session>,
+    at_host: Arc<Session>,
+) -> Result<bool, Failure> {
+    let bound = manager.settings.request_bound;
+    introduce(&at_host, at_box, bound).await?;
+    let body = PortBinding {
+        port: binding.port,
+        box_node: at_box.identity().node,
+        slot: binding.slot.slot(),
+        functions: binding.functions.iter().map(|f| (f.function, f.epoch)).collect(),
+        path_set: PathSet::FIRST,
+    };
+    done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;
+    let incarnation = at_host.identity().incarnation;
+    record(manager, |txn| progress::port_bound(txn, binding, incarnation)).await
+}
+
+async fn unbind_port(
+    manager: &Manager,
+    binding: &BindingRecord,
+    at_host: Arc<Session>,
+    mode: Removal,
+) -> Result<bool, Failure> {
+    let mut bound = manager.settings.unbind_bound;
+    if let Removal::Orderly { within_ms } = mode {
+        bound += Duration::from_millis(within_ms.into());
+    }
+    let body = Request::UnbindPort { port: binding.port, epoch: binding.port_epoch(), mode };
+    let how = match ask(&at_host, body, bound).await? {
+        Reply::Removed { orderly: true } => "the operating system let it go",
+        Reply::Removed { orderly: false } => "taken by force",
+        Reply::Done => "it was not there",
+        _ => return Err(Failure { error: at_host.nonsense(), session: at_host }),
+    };
+    record(manager, |txn| progress::withdrawn(txn, binding, how)).await
+}
+
+async fn unbind_slot(
+    manager: &Manager,
+    binding: &BindingRecord,
+    at_box: Arc<Session>,
+) -> Result<bool, Failure> {
+    let mut states: Vec<(SlotFunction, DeviceState)> = Vec::new();
+    for key in binding.keys() {
+        let body = Request::UnbindSlot(key);
+        let state = match ask(&at_box, body, manager.settings.unbind_bound).await {
+            Ok(Reply::Slot(state)) => state.into(),
+            Ok(Reply::Done) => DeviceState::Free,
+            Ok(_) => return Err(Failure { error: at_box.nonsense(), session: at_box }),
+            // The slot is gone or broken, and so is the binding in it.
+            Err(Failure { error: RequestError::Refused(ControlError::Quarantined(_)), .. }) => {
+                DeviceState::Quarantined
+            }
+            Err(Failure {
+                error:
+                    RequestError::Refused(ControlError::NoSuchSlot(_) | ControlError::SlotEmpty(_)),
+                ..
+            }) if binding.desired != Desired::Bound => DeviceState::Empty,
+            Err(failure) => return Err(failure),
+        };
+        states.push((key.function, state));
+    }
+    let freed = record(manager, |txn| progress::freed(txn, binding, &states)).await?;
+    at_box.sync.notify_one();
+    part(manager, binding).await;
+    let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);
+    Ok(freed && !(quarantined && binding.desired == Desired::Bound))
+}
+
+/// Lets two proxies forget each other once no binding joins them.
+async fn part(manager: &Manager, binding: &BindingRecord) {
+    let tables = manager.records.snapshot();
+    let at_box = manager.registry.ready(binding.slot.box_name());
+    let at_host = manager.registry.ready(&binding.host);
+    let (Some(at_box), Some(at_host)) = (at_box, at_host) else { return };
+    let mut shared = tables.bindings_at(&binding.host);
+    if shared.any(|b| b.slot.box_name() == binding.slot.box_name()) {
+        return;
+    }
+    for (session, peer) in [(&at_host, &at_box), (&at_box, &at_host)] {
+        let node = peer.identity().node;
+        session.forget_peer(node);
+        // Refused if a new binding uses it by now; then it is right that it stays.
+        let asked = session.request(Request::RemovePeer(node), manager.settings.request_bound);
+        if let Err(error) = asked.await {
+            tracing::debug!("{} keeps peer {node}: {error}", session.name());
+        }
+    }
+}
+
+fn done(session: &Arc<Session>, reply: Reply) -> Result<(), Failure> {
+    match reply {
+        Reply::Done => Ok(()),
+        _ => Err(Failure { error: session.nonsense(), session: session.clone() }),
+    }
+}
+
+/// What a refusal or failure means for the binding.
+async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) -> Step {
+    let Failure { session, error } = failure;
+    let name = session.name();
+    let problem = error.problem(name);
+    let RequestError::Refused(refusal) = &error else {
+        // The connection is gone; the next one brings us back.
+        let _ = record(manager, |txn| progress::trouble(txn, binding, &problem, false)).await;
+        return Step::Nothing;
+    };
+    let lasting = match refusal {
+        ControlError::StaleEpoch(highest) => {
+            let _ = record(manager, |txn| progress::outdated(txn, binding, *highest)).await;
+            return Step::Failed;
+        }
+        ControlError::UnknownPeer(node) => {
+            session.forget_peer(*node);
+            false
+        }
+        // Something that the records do not have is there: comparing the tables takes it out.
+        ControlError::InUse(_) => {
+            session.sync.notify_one();
+            false
+        }
+        ControlError::NoSuchPort(_) if binding.desired != Desired::Bound => {
+            let how = "the host has no such port any more";
+            let _ = record(manager, |txn| progress::withdrawn(txn, binding, how)).await;
+            return Step::Failed;
+        }
+        ControlError::Busy | ControlError::StaleTerm(_) => false,
+        _ => true,
+    };
+    let problem = match refusal {
+        ControlError::Quarantined(_) => Problem { code: ProblemCode::SlotQuarantined, ..problem },
+        ControlError::SlotEmpty(_) => Problem { code: ProblemCode::SlotEmpty, ..problem },
+        _ => problem,
+    };
+    let _ = record(manager, |txn| progress::trouble(txn, binding, &problem, lasting)).await;
+    Step::Failed
+}

@@ -1,0 +1,104 @@
+//! Counters, term and generation.
+
+use super::{Tables, Txn};
+use crate::store::{SCHEMA_VERSION, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The last node number that can be given out (`0xffff` is reserved in the fabric).
+const LAST_NODE: u32 = tlp_codec::ids::NodeId::MAX.get() as u32;
+
+/// Node numbers that are left out when a store is restored: so many proxies may have joined
+/// after the backup was made without one of their numbers coming again.
+const RESTORE_NODE_GAP: u32 = 256;
+/// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations and events.
+const RESTORE_NUMBER_GAP: u64 = 1_000_000;
+
+/// What there is once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// [`SCHEMA_VERSION`] of who wrote it.
+    pub schema: u64,
+    /// The leader's term; another after every start.
+    pub term: u64,
+    /// The highest term that a proxy said it had obeyed. The next start begins above it.
+    pub highest_term_seen: u64,
+    /// Generation of the epochs that are given out; goes up when the store was restored.
+    pub generation: u8,
+    /// The next node number; above the last one when all are used up.
+    pub next_node: u32,
+    /// The next allocation.
+    pub next_allocation: u64,
+    /// The next binding.
+    pub next_binding: u64,
+    /// The next operation.
+    pub next_operation: u64,
+    /// The next event.
+    pub next_event: u64,
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA_VERSION,
+            term: 0,
+            highest_term_seen: 0,
+            generation: 0,
+            next_node: 1,
+            next_allocation: 1,
+            next_binding: 1,
+            next_operation: 1,
+            next_event: 1,
+        }
+    }
+}
+
+impl Meta {
+    /// Begins the next term. A proxy that has obeyed a later term than ours shows that this store
+    /// is older than what happened (it was put back, or another manager was here): then the
+    /// epochs' generation goes up too.
+    ///
+    /// # Errors
+    ///
+    /// When it should and cannot.
+    pub(super) fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
+        if self.highest_term_seen > self.term {
+            self.skip_what_may_be_used(path)?;
+        }
+        self.term = self.term.max(self.highest_term_seen) + 1;
+        self.highest_term_seen = self.term;
+        Ok(())
+    }
+
+    fn skip_what_may_be_used(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.generation = self
+            .generation
+            .checked_add(1)
+            .ok_or_else(|| StoreError::GenerationsExhausted(path.to_owned()))?;
+        self.next_node = (self.next_node + RESTORE_NODE_GAP).min(LAST_NODE + 1);
+        for next in [
+            &mut self.next_allocation,
+            &mut self.next_binding,
+            &mut self.next_operation,
+            &mut self.next_event,
+        ] {
+            *next += RESTORE_NUMBER_GAP;
+        }
+        Ok(())
+    }
+}
+
+/// Moves a restored store one generation on.
+///
+/// # Errors
+///
+/// When it cannot be read or written, or has no generation left.
+pub fn next_generation(store: &dyn Store, path: &Path) -> Result<(), StoreError> {
+    let tables: Tables = super::tables::load(store, path)?;
+    let mut txn = Txn::new(tables);
+    let mut meta = txn.meta().clone();
+    meta.skip_what_may_be_used(path)?;
+    txn.put_meta(meta);
+    let (_, changes, _) = txn.finish();
+    store.commit(&changes)
+}

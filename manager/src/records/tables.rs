@@ -1,0 +1,263 @@
+//! A snapshot of all records, with the indexes that questions are answered from.
+
+use super::Meta;
+use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
+use crate::types::{
+    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
+    FunctionAddress, NodeName, NodeRecord, OperationId, OperationRecord, SlotAddress,
+};
+use imbl::{OrdMap, OrdSet};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tlp_codec::ids::{Epoch, NodeId, PortId};
+
+/// The highest epoch of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EpochRecord {
+    pub(super) address: FunctionAddress,
+    pub(super) highest: Epoch,
+}
+
+/// All records at one point in time.
+#[derive(Clone, Default)]
+pub struct Tables {
+    pub(super) meta: Meta,
+    pub(super) nodes: OrdMap<NodeName, NodeRecord>,
+    pub(super) devices: OrdMap<FunctionAddress, DeviceRecord>,
+    pub(super) epochs: OrdMap<FunctionAddress, Epoch>,
+    pub(super) allocations: OrdMap<AllocationId, AllocationRecord>,
+    pub(super) bindings: OrdMap<BindingId, BindingRecord>,
+    pub(super) operations: OrdMap<OperationId, OperationRecord>,
+    pub(super) events: OrdMap<u64, EventRecord>,
+    // Indexes.
+    by_number: OrdMap<NodeId, NodeName>,
+    by_slot: OrdMap<SlotAddress, BindingId>,
+    by_port: OrdMap<(NodeName, PortId), BindingId>,
+    by_allocation: OrdSet<(AllocationId, BindingId)>,
+    by_host: OrdSet<(NodeName, BindingId)>,
+    by_box: OrdSet<(NodeName, BindingId)>,
+    running: OrdSet<OperationId>,
+    by_client_key: OrdMap<String, OperationId>,
+}
+
+impl Tables {
+    /// Counters, term and generation.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// All proxies by name.
+    pub fn nodes(&self) -> &OrdMap<NodeName, NodeRecord> {
+        &self.nodes
+    }
+
+    /// A proxy by its node number.
+    pub fn node_by_number(&self, node: NodeId) -> Option<&NodeRecord> {
+        self.nodes.get(self.by_number.get(&node)?)
+    }
+
+    /// All functions that boxes reported, by address.
+    pub fn devices(&self) -> &OrdMap<FunctionAddress, DeviceRecord> {
+        &self.devices
+    }
+
+    /// The functions in one slot, lowest first.
+    pub fn functions(&self, slot: &SlotAddress) -> impl Iterator<Item = &DeviceRecord> {
+        let first =
+            FunctionAddress { slot: slot.clone(), function: tlp_codec::ids::SlotFunction::ZERO };
+        let slot = slot.clone();
+        self.devices.range(first..).map(|(_, d)| d).take_while(move |d| d.address.slot == slot)
+    }
+
+    /// The functions in one box.
+    pub fn devices_of(&self, name: &NodeName) -> impl Iterator<Item = &DeviceRecord> {
+        let first = tlp_codec::ids::SlotId::new(1).expect("1 is a slot");
+        let slot = SlotAddress::new(name.clone(), first).expect("1 is a slot of a box");
+        let from = FunctionAddress { slot, function: tlp_codec::ids::SlotFunction::ZERO };
+        let name = name.clone();
+        self.devices
+            .range(from..)
+            .map(|(_, d)| d)
+            .take_while(move |d| *d.address.slot.box_name() == name)
+    }
+
+    /// The highest epoch that a function has had.
+    pub fn highest_epoch(&self, address: &FunctionAddress) -> Option<Epoch> {
+        self.epochs.get(address).copied()
+    }
+
+    /// All allocations.
+    pub fn allocations(&self) -> &OrdMap<AllocationId, AllocationRecord> {
+        &self.allocations
+    }
+
+    /// All bindings.
+    pub fn bindings(&self) -> &OrdMap<BindingId, BindingRecord> {
+        &self.bindings
+    }
+
+    /// The binding that has a slot.
+    pub fn binding_at_slot(&self, slot: &SlotAddress) -> Option<&BindingRecord> {
+        self.bindings.get(self.by_slot.get(slot)?)
+    }
+
+    /// The binding that has a host's port.
+    pub fn binding_at_port(&self, host: &NodeName, port: PortId) -> Option<&BindingRecord> {
+        self.bindings.get(self.by_port.get(&(host.clone(), port))?)
+    }
+
+    /// The bindings of an allocation.
+    pub fn bindings_of(&self, id: AllocationId) -> impl Iterator<Item = &BindingRecord> {
+        self.by_allocation
+            .range((id, BindingId(0))..=(id, BindingId(u64::MAX)))
+            .map(|(_, binding)| &self.bindings[binding])
+    }
+
+    /// The bindings that a proxy, host or box, takes part in.
+    pub fn bindings_at(&self, name: &NodeName) -> impl Iterator<Item = &BindingRecord> {
+        let range = (name.clone(), BindingId(0))..=(name.clone(), BindingId(u64::MAX));
+        let hosts = self.by_host.range(range.clone());
+        hosts.chain(self.by_box.range(range)).map(|(_, binding)| &self.bindings[binding])
+    }
+
+    /// All operations that are kept.
+    pub fn operations(&self) -> &OrdMap<OperationId, OperationRecord> {
+        &self.operations
+    }
+
+    /// The operations that have not ended.
+    pub fn running(&self) -> impl Iterator<Item = &OperationRecord> {
+        self.running.iter().map(|id| &self.operations[id])
+    }
+
+    /// How many operations have ended and are kept.
+    pub fn ended_count(&self) -> usize {
+        self.operations.len() - self.running.len()
+    }
+
+    /// The operation that a client's idempotency key stands for.
+    pub fn operation_by_key(&self, key: &str) -> Option<&OperationRecord> {
+        self.operations.get(self.by_client_key.get(key)?)
+    }
+
+    /// The events that are kept, by number.
+    pub fn events(&self) -> &OrdMap<u64, EventRecord> {
+        &self.events
+    }
+
+    pub(super) fn insert_node(&mut self, record: NodeRecord) {
+        self.by_number.insert(record.node, record.name.clone());
+        self.nodes.insert(record.name.clone(), record);
+    }
+
+    pub(super) fn insert_binding(&mut self, record: BindingRecord) {
+        let id = record.id;
+        self.by_slot.insert(record.slot.clone(), id);
+        self.by_port.insert((record.host.clone(), record.port), id);
+        self.by_allocation.insert((record.allocation, id));
+        self.by_host.insert((record.host.clone(), id));
+        self.by_box.insert((record.slot.box_name().clone(), id));
+        self.bindings.insert(id, record);
+    }
+
+    pub(super) fn remove_binding(&mut self, id: BindingId) -> Option<BindingRecord> {
+        let record = self.bindings.remove(&id)?;
+        self.by_slot.remove(&record.slot);
+        self.by_port.remove(&(record.host.clone(), record.port));
+        self.by_allocation.remove(&(record.allocation, id));
+        self.by_host.remove(&(record.host.clone(), id));
+        self.by_box.remove(&(record.slot.box_name().clone(), id));
+        Some(record)
+    }
+
+    pub(super) fn insert_operation(&mut self, record: OperationRecord) {
+        if record.state.is_final() {
+            self.running.remove(&record.id);
+        } else {
+            self.running.insert(record.id);
+        }
+        if let Some(key) = &record.client_key {
+            self.by_client_key.insert(key.clone(), record.id);
+        }
+        self.operations.insert(record.id, record);
+    }
+
+    pub(super) fn remove_operation(&mut self, id: OperationId) {
+        if let Some(record) = self.operations.remove(&id)
+            && let Some(key) = record.client_key
+        {
+            self.by_client_key.remove(&key);
+        }
+        self.running.remove(&id);
+    }
+
+    /// The oldest operation that has ended.
+    pub(super) fn oldest_ended(&self) -> Option<OperationId> {
+        self.operations.values().find(|o| o.state.is_final()).map(|o| o.id)
+    }
+}
+
+/// Reads all records.
+pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError> {
+    let mut tables = Tables::default();
+    if let Some(meta) = read::<serde_json::Value>(store, path, Table::Meta)?.pop() {
+        // The version first: what else is in there is that version's to know.
+        let found = meta.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if found > SCHEMA_VERSION {
+            return Err(StoreError::LaterSchema { path: path.to_owned(), found });
+        }
+        tables.meta = serde_json::from_value(meta).map_err(|error| StoreError::CorruptRecord {
+            path: path.to_owned(),
+            table: Table::Meta.name(),
+            key: "meta".into(),
+            reason: error.to_string(),
+        })?;
+    }
+    for record in read::<NodeRecord>(store, path, Table::Nodes)? {
+        tables.insert_node(record);
+    }
+    for record in read::<DeviceRecord>(store, path, Table::Devices)? {
+        tables.devices.insert(record.address.clone(), record);
+    }
+    for record in read::<EpochRecord>(store, path, Table::Epochs)? {
+        tables.epochs.insert(record.address, record.highest);
+    }
+    for record in read::<AllocationRecord>(store, path, Table::Allocations)? {
+        tables.allocations.insert(record.id, record);
+    }
+    for record in read::<BindingRecord>(store, path, Table::Bindings)? {
+        tables.insert_binding(record);
+    }
+    for record in read::<OperationRecord>(store, path, Table::Operations)? {
+        tables.insert_operation(record);
+    }
+    for record in read::<EventRecord>(store, path, Table::Events)? {
+        tables.events.insert(record.sequence, record);
+    }
+    Ok(tables)
+}
+
+fn read<T: DeserializeOwned>(
+    store: &dyn Store,
+    path: &Path,
+    table: Table,
+) -> Result<Vec<T>, StoreError> {
+    let parse = |(key, value): (Vec<u8>, Vec<u8>)| {
+        serde_json::from_slice(&value).map_err(|error| StoreError::CorruptRecord {
+            path: path.to_owned(),
+            table: table.name(),
+            key: readable(&key),
+            reason: error.to_string(),
+        })
+    };
+    store.read(table)?.into_iter().map(parse).collect()
+}
+
+/// A key as a person can look for it.
+fn readable(key: &[u8]) -> String {
+    match <[u8; 8]>::try_from(key) {
+        Ok(number) => u64::from_be_bytes(number).to_string(),
+        Err(_) => String::from_utf8_lossy(key).into_owned(),
+    }
+}

@@ -1,0 +1,254 @@
+//! One change of the records.
+
+use super::tables::EpochRecord;
+use super::{MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
+use crate::store::{Change, StoreError, Table};
+use crate::types::{
+    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
+    FunctionAddress, NodeRecord, OperationId, OperationRecord, Problem, ProblemCode, Timestamp,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::path::Path;
+use tlp_codec::ids::{Epoch, NodeId};
+
+/// A copy of the records that is being changed, and what has changed in it. Reads what it wrote.
+pub struct Txn {
+    tables: Tables,
+    changes: BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>,
+    touched: BTreeSet<BindingId>,
+    now: Timestamp,
+}
+
+impl Deref for Txn {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.tables
+    }
+}
+
+impl Txn {
+    pub(super) fn new(tables: Tables) -> Self {
+        Self { tables, changes: BTreeMap::new(), touched: BTreeSet::new(), now: Timestamp::now() }
+    }
+
+    pub(super) fn finish(self) -> (Tables, Vec<Change>, BTreeSet<BindingId>) {
+        let changes = self.changes.into_iter();
+        let changes = changes.map(|((table, key), value)| Change { table, key, value }).collect();
+        (self.tables, changes, self.touched)
+    }
+
+    /// The time that everything in this change gets.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn put(&mut self, table: Table, key: Vec<u8>, record: &impl Serialize) {
+        // Our own records have no maps with keys other than text and no failing serializers.
+        let value = serde_json::to_vec(record).expect("records are JSON");
+        self.changes.insert((table, key), Some(value));
+    }
+
+    fn delete(&mut self, table: Table, key: Vec<u8>) {
+        self.changes.insert((table, key), None);
+    }
+
+    pub(super) fn put_meta(&mut self, meta: Meta) {
+        self.put(Table::Meta, b"meta".to_vec(), &meta);
+        self.tables.meta = meta;
+    }
+
+    fn with_meta<R>(&mut self, change: impl FnOnce(&mut Meta) -> R) -> R {
+        let mut meta = self.tables.meta.clone();
+        let result = change(&mut meta);
+        self.put_meta(meta);
+        result
+    }
+
+    pub(super) fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.with_meta(|meta| meta.begin_term(path))
+    }
+
+    /// Remembers that a proxy obeyed this term, so that the next start begins above it. Terms that
+    /// would leave no room above are not believed.
+    pub fn learn_term(&mut self, term: u64) {
+        if term < u64::MAX / 2 && term > self.meta().highest_term_seen {
+            self.with_meta(|meta| meta.highest_term_seen = term);
+        }
+    }
+
+    /// Gives out a node number, or `None` when all were.
+    pub fn new_node_id(&mut self) -> Option<NodeId> {
+        let node = NodeId::new(u16::try_from(self.meta().next_node).ok()?).ok()?;
+        self.with_meta(|meta| meta.next_node += 1);
+        Some(node)
+    }
+
+    /// Remembers that a node number is in use that this store does not know of.
+    pub fn learn_node_id(&mut self, node: NodeId) {
+        if u32::from(node.get()) >= self.meta().next_node {
+            self.with_meta(|meta| meta.next_node = u32::from(node.get()) + 1);
+        }
+    }
+
+    /// Gives out an allocation number.
+    pub fn new_allocation_id(&mut self) -> AllocationId {
+        AllocationId(self.with_meta(|meta| take(&mut meta.next_allocation)))
+    }
+
+    /// Gives out a binding number.
+    pub fn new_binding_id(&mut self) -> BindingId {
+        BindingId(self.with_meta(|meta| take(&mut meta.next_binding)))
+    }
+
+    /// Gives out an operation number.
+    pub fn new_operation_id(&mut self) -> OperationId {
+        OperationId(self.with_meta(|meta| take(&mut meta.next_operation)))
+    }
+
+    /// Gives out an epoch of a function: above every one that it has had.
+    ///
+    /// # Errors
+    ///
+    /// When the generation's epochs of this function are used up.
+    pub fn new_epoch(&mut self, address: &FunctionAddress) -> Result<Epoch, Problem> {
+        let generation = self.meta().generation;
+        let next = match self.highest_epoch(address) {
+            Some(highest) if highest.generation() >= generation => highest.next(),
+            _ => Some(Epoch::new(generation, 1).expect("1 is a counter")),
+        };
+        let epoch = next.ok_or_else(|| {
+            let detail = format!(
+                "function {address} has had all its epochs; it can be lent again after the store's \
+                 generation went up (dxpu-manager restore)"
+            );
+            Problem::new(ProblemCode::EpochsExhausted, detail)
+        })?;
+        self.learn_epoch(address, epoch);
+        Ok(epoch)
+    }
+
+    /// Remembers that a function has had this epoch.
+    pub fn learn_epoch(&mut self, address: &FunctionAddress, epoch: Epoch) {
+        if self.highest_epoch(address).is_none_or(|highest| epoch > highest) {
+            let record = EpochRecord { address: address.clone(), highest: epoch };
+            self.put(Table::Epochs, address.to_string().into_bytes(), &record);
+            self.tables.epochs.insert(address.clone(), epoch);
+        }
+    }
+
+    /// Adds or replaces a proxy.
+    pub fn put_node(&mut self, record: NodeRecord) {
+        self.put(Table::Nodes, record.name.as_str().as_bytes().to_vec(), &record);
+        self.tables.insert_node(record);
+    }
+
+    /// Adds or replaces a device's function.
+    pub fn put_device(&mut self, record: DeviceRecord) {
+        self.put(Table::Devices, record.address.to_string().into_bytes(), &record);
+        self.tables.devices.insert(record.address.clone(), record);
+    }
+
+    /// Takes a device's function out.
+    pub fn remove_device(&mut self, address: &FunctionAddress) {
+        self.delete(Table::Devices, address.to_string().into_bytes());
+        self.tables.devices.remove(address);
+    }
+
+    /// Adds or replaces an allocation.
+    pub fn put_allocation(&mut self, record: AllocationRecord) {
+        self.put(Table::Allocations, key(record.id.0), &record);
+        self.tables.allocations.insert(record.id, record);
+    }
+
+    /// Takes an allocation out.
+    pub fn remove_allocation(&mut self, id: AllocationId) {
+        self.delete(Table::Allocations, key(id.0));
+        self.tables.allocations.remove(&id);
+    }
+
+    /// Adds a binding.
+    ///
+    /// # Panics
+    ///
+    /// When its slot or port has another binding: no slot is ever lent twice.
+    pub fn add_binding(&mut self, record: BindingRecord) {
+        assert!(self.binding_at_slot(&record.slot).is_none(), "{} is lent", record.slot);
+        assert!(
+            self.binding_at_port(&record.host, record.port).is_none(),
+            "port {} of {} is used",
+            record.port,
+            record.host
+        );
+        self.write_binding(record);
+    }
+
+    /// Replaces a binding.
+    ///
+    /// # Panics
+    ///
+    /// When it is not there, moves to another place, or goes to a phase that its phase does not
+    /// lead to.
+    pub fn update_binding(&mut self, record: BindingRecord) {
+        let old = &self.tables.bindings[&record.id];
+        assert!(
+            old.phase == record.phase || old.phase.may_become(record.phase),
+            "{} goes from {} to {}",
+            record.id,
+            old.phase,
+            record.phase
+        );
+        assert!((&old.slot, &old.host, old.port) == (&record.slot, &record.host, record.port));
+        self.write_binding(record);
+    }
+
+    fn write_binding(&mut self, record: BindingRecord) {
+        self.put(Table::Bindings, key(record.id.0), &record);
+        self.touched.insert(record.id);
+        self.tables.insert_binding(record);
+    }
+
+    /// Takes a binding out.
+    pub fn remove_binding(&mut self, id: BindingId) {
+        self.delete(Table::Bindings, key(id.0));
+        self.tables.remove_binding(id);
+    }
+
+    /// Adds or replaces an operation. When too many that have ended are kept, the oldest go.
+    pub fn put_operation(&mut self, record: OperationRecord) {
+        self.put(Table::Operations, key(record.id.0), &record);
+        self.tables.insert_operation(record);
+        while self.ended_count() > MAX_ENDED_OPERATIONS {
+            let oldest = self.tables.oldest_ended().expect("some have ended");
+            self.delete(Table::Operations, key(oldest.0));
+            self.tables.remove_operation(oldest);
+        }
+    }
+
+    /// Adds an event. When too many are kept, the oldest go.
+    pub fn event(&mut self, mut event: EventRecord) {
+        event.sequence = self.with_meta(|meta| take(&mut meta.next_event));
+        event.at = self.now;
+        tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
+        self.put(Table::Events, key(event.sequence), &event);
+        self.tables.events.insert(event.sequence, event);
+        while self.tables.events.len() > MAX_EVENTS {
+            let &(oldest, _) = self.tables.events.get_min().expect("there are some");
+            self.delete(Table::Events, key(oldest));
+            self.tables.events.remove(&oldest);
+        }
+    }
+}
+
+fn take(counter: &mut u64) -> u64 {
+    let value = *counter;
+    *counter += 1;
+    value
+}
+
+/// Keys of numbered records, in the order of their numbers.
+fn key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}

@@ -1,0 +1,244 @@
+//! The server: everything put together, from a configuration until it is told to stop.
+
+use crate::config::Config;
+use crate::manager::Manager;
+use crate::records::Records;
+use crate::store::{EmbeddedStore, StoreError};
+use crate::types::{EventKind, EventRecord};
+use crate::{api, control, operations, reconcile};
+use serde::Serialize;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// How long connections have to end when the manager stops.
+const STOP_BOUND: Duration = Duration::from_secs(5);
+
+/// Why the server cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address is in use.
+    #[error(
+        "{address} is in use by another program, so the {what} cannot listen there; stop that \
+         program or choose another address with {flag}"
+    )]
+    AddressInUse {
+        /// The address.
+        address: SocketAddr,
+        /// What would listen there.
+        what: &'static str,
+        /// How to choose another.
+        flag: &'static str,
+    },
+    /// An address cannot be listened on.
+    #[error("the {what} cannot listen on {address}: {source}; choose another address with {flag}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What would listen there.
+        what: &'static str,
+        /// How to choose another.
+        flag: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The store cannot be used.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The file for scripts cannot be written.
+    #[error("the ready file {} cannot be written: {source}", path.display())]
+    ReadyFile {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The operating system does not let us.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+/// What the ready file holds, as one JSON object.
+#[derive(Debug, Serialize)]
+struct Ready {
+    /// Process ID.
+    pid: u32,
+    /// Where the REST API listens.
+    listen: SocketAddr,
+    /// Where proxies dial in.
+    control: SocketAddr,
+    /// The leader's term.
+    term: u64,
+}
+
+/// A server that listens and has its records, and does not serve yet.
+pub struct Server {
+    manager: Arc<Manager>,
+    listener: TcpListener,
+    control: TcpListener,
+    events: tokio::sync::mpsc::Receiver<EventRecord>,
+    ready_file: Option<PathBuf>,
+}
+
+impl Server {
+    /// Listens, opens the store and begins a term.
+    ///
+    /// # Errors
+    ///
+    /// When an address or the store cannot be used. The store is not touched if an address cannot.
+    pub async fn new(config: Config) -> Result<Self, ServeError> {
+        let listener = listen(config.listen, "REST API", "--listen").await?;
+        let control = listen(config.control, "control server", "--control").await?;
+        let store = EmbeddedStore::open(&config.store)?;
+        let records = Records::open(Arc::new(store), &config.store)?;
+        let (manager, events) = Manager::new(records, config.settings);
+        Ok(Self { manager, listener, control, events, ready_file: config.ready_file })
+    }
+
+    /// The manager, for whoever runs it in their own process.
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    /// Where the REST API listens and where proxies dial in.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system does not say.
+    pub fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.listener.local_addr()?, self.control.local_addr()?))
+    }
+
+    /// Serves until [`Manager::stop`], then ends every connection.
+    ///
+    /// # Errors
+    ///
+    /// When the ready file cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// When a part of the manager panicked: a manager that is not whole does not go on.
+    pub async fn run(self) -> Result<(), ServeError> {
+        let Self { manager, listener, control, events, ready_file } = self;
+        let system = |what| move |source| ServeError::System { what, source };
+        let ready = Ready {
+            pid: std::process::id(),
+            listen: listener.local_addr().map_err(system("the REST API's address"))?,
+            control: control.local_addr().map_err(system("the control server's address"))?,
+            term: manager.term().0,
+        };
+        let detail = format!(
+            "the manager serves on http://{} and proxies dial in on {} (term {})",
+            ready.listen, ready.control, ready.term
+        );
+        manager.event_now(EventRecord::new(EventKind::ManagerStarted, detail)).await;
+        let mut parts: JoinSet<()> = JoinSet::new();
+        parts.spawn(control::server::serve(manager.clone(), control));
+        parts.spawn(reconcile::driver::run(manager.clone()));
+        parts.spawn(operations::watchdog::run(manager.clone()));
+        let recorder = manager.clone();
+        let recording = tokio::spawn(async move { recorder.record_events(events).await });
+        let router = api::router(manager.clone());
+        let stopping = manager.clone();
+        parts.spawn(async move {
+            let served = axum::serve(listener, router)
+                .with_graceful_shutdown(async move { stopping.stopping().await });
+            if let Err(error) = served.await {
+                tracing::error!("the REST API ended: {error}");
+            }
+        });
+        let _ready = ready_file.map(|path| ReadyFile::write(path, &ready)).transpose()?;
+        tokio::select! {
+            () = manager.stopping() => {}
+            Some(Err(error)) = parts.join_next() => std::panic::resume_unwind(error.into_panic()),
+        }
+        let ended = async { while parts.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_BOUND, ended).await.is_err() {
+            tracing::warn!("some connections did not end within {STOP_BOUND:?}");
+        }
+        parts.shutdown().await;
+        recording.abort();
+        Ok(())
+    }
+}
+
+async fn listen(
+    address: SocketAddr,
+    what: &'static str,
+    flag: &'static str,
+) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => ServeError::AddressInUse { address, what, flag },
+        _ => ServeError::Listen { address, what, flag, source },
+    })
+}
+
+/// The ready file; it goes when the server does.
+struct ReadyFile(PathBuf);
+
+impl ReadyFile {
+    /// Writes it in one move, so that nobody reads half of it.
+    fn write(path: PathBuf, ready: &Ready) -> Result<Self, ServeError> {
+        let write = |path: &Path| {
+            let mut new = path.as_os_str().to_owned();
+            new.push(".new");
+            let mut text = serde_json::to_string(ready).expect("it is JSON");
+            text.push('\n');
+            std::fs::write(&new, text)?;
+            std::fs::rename(&new, path)
+        };
+        match write(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(ServeError::ReadyFile { path, source }),
+        }
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        // Whoever waits for it does not mind if it is gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a server until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// When it cannot start.
+pub fn run_until_signal(config: Config) -> Result<(), ServeError> {
+    let system = |what| move |source| ServeError::System { what, source };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(system("threads cannot be started"))?;
+    let result = runtime.block_on(async {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate =
+            signal(SignalKind::terminate()).map_err(system("SIGTERM cannot be caught"))?;
+        let mut interrupt =
+            signal(SignalKind::interrupt()).map_err(system("SIGINT cannot be caught"))?;
+        let server = Server::new(config).await?;
+        let manager = server.manager().clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+                _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            }
+            manager.stop();
+        });
+        server.run().await
+    });
+    // What still waits for the disk gets its time.
+    runtime.shutdown_timeout(STOP_BOUND);
+    result
+}

@@ -1,0 +1,154 @@
+//! Where the records are kept: tables of bytes under keys, written in atomic, durable batches.
+//!
+//! The store knows nothing about what it holds; [`crate::records`] does. That keeps what a store
+//! has to do small enough for another one (a replicated one) to take its place.
+
+mod embedded;
+
+pub use embedded::{EmbeddedStore, restore};
+
+use std::path::{Path, PathBuf};
+
+/// Version of what the records look like in the store. A store of a later version is refused.
+pub const SCHEMA_VERSION: u64 = 1;
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// The tables.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Table {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Table {
+            /// Every table.
+            pub const ALL: &[Table] = &[$(Self::$name,)+];
+
+            /// Its name in the store.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+tables! {
+    /// One record: counters, term, generation.
+    Meta = "meta",
+    /// Proxies by name.
+    Nodes = "nodes",
+    /// Devices by box, slot and function.
+    Devices = "devices",
+    /// Highest epochs by box, slot and function.
+    Epochs = "epochs",
+    /// Allocations by number.
+    Allocations = "allocations",
+    /// Bindings by number.
+    Bindings = "bindings",
+    /// Operations by number.
+    Operations = "operations",
+    /// Events by number.
+    Events = "events",
+}
+
+/// One entry of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which table.
+    pub table: Table,
+    /// Which record.
+    pub key: Vec<u8>,
+    /// What it is from now on; `None` takes it out.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A durable store.
+pub trait Store: Send + Sync {
+    /// Every record of a table, by key.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn read(&self, table: Table) -> Result<Vec<Record>, StoreError>;
+
+    /// Writes a batch: all of it or nothing, and on the disk before it returns.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written; then nothing of the batch is there.
+    fn commit(&self, changes: &[Change]) -> Result<(), StoreError>;
+}
+
+/// Key and value of one record.
+pub type Record = (Vec<u8>, Vec<u8>);
+
+/// Why a store cannot be used. Each names the file and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it open.
+    #[error(
+        "the store {} is in use by another process; stop the other dxpu-manager, or give this one \
+         another file with --store", .0.display()
+    )]
+    Locked(PathBuf),
+    /// The file is not what it should be.
+    #[error(
+        "the store {} is damaged ({reason}); move it away and put a backup in its place with \
+         `dxpu-manager restore`", path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// One record does not read.
+    #[error(
+        "the store {} has a record that does not read (table {table}, key {key}: {reason}); put a \
+         backup in its place with `dxpu-manager restore`", path.display()
+    )]
+    CorruptRecord {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: &'static str,
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It was written by a later version.
+    #[error(
+        "the store {} has schema version {found}, this dxpu-manager knows {SCHEMA_VERSION}; run \
+         the version that wrote it", path.display()
+    )]
+    LaterSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// The operating system does not let us.
+    #[error(
+        "the store {} cannot be {doing}: {source}; check that its folder exists, that it can be \
+         read and written by this user, and that the disk has room", path.display()
+    )]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// The 256 generations of epochs are used up.
+    #[error("the store {} was restored 255 times; its epochs have no generation left", .0.display())]
+    GenerationsExhausted(PathBuf),
+}
+
+impl StoreError {
+    /// An error of the operating system at `path`.
+    pub fn io(path: &Path, doing: &'static str, source: std::io::Error) -> Self {
+        Self::Io { path: path.to_owned(), doing, source }
+    }
+}

@@ -1,0 +1,146 @@
+//! What happened, in order.
+
+use super::ids::{AllocationId, BindingId, OperationId};
+use super::names::{NodeName, SlotAddress, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+
+macro_rules! event_kinds {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// Kinds of events. Later versions may add some.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        pub enum EventKind {
+            $($(#[$doc])* #[serde(rename = $text)] $name,)+
+        }
+
+        impl fmt::Display for EventKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$name => $text,)+ })
+            }
+        }
+    };
+}
+
+event_kinds! {
+    /// The manager started, with a new term.
+    ManagerStarted = "manager-started",
+    /// A proxy was here for the first time and has a node number.
+    NodeAdded = "node-added",
+    /// A proxy connected and its tables were read.
+    NodeConnected = "node-connected",
+    /// A proxy's connection ended.
+    NodeDisconnected = "node-disconnected",
+    /// A proxy was not let in.
+    NodeRefused = "node-refused",
+    /// A device came into a slot, changed or went.
+    DeviceChanged = "device-changed",
+    /// A slot's device failed its reset or readiness test.
+    SlotQuarantined = "slot-quarantined",
+    /// A link between two proxies came up.
+    LinkUp = "link-up",
+    /// A link between two proxies went down.
+    LinkDown = "link-down",
+    /// A downstream port changed its state.
+    PortChanged = "port-changed",
+    /// Slots were chosen and recorded for a host.
+    Allocated = "allocated",
+    /// A binding's device is plugged into its host.
+    Bound = "bound",
+    /// The host's operating system enabled a device.
+    Configured = "configured",
+    /// A binding is dead; it will be made again if its allocation stands.
+    BindingFailed = "binding-failed",
+    /// A binding gets new epochs and is made again.
+    Rebinding = "rebinding",
+    /// A binding is out of its host.
+    Withdrawn = "withdrawn",
+    /// A binding ended; its slot can be lent again (or is quarantined).
+    Released = "released",
+    /// A table had a binding that the records do not have; it was taken out.
+    OrphanRemoved = "orphan-removed",
+    /// A table lacked a binding that it had; it is written again.
+    BindingMissing = "binding-missing",
+    /// Something cannot go on as it is; the detail says what.
+    Trouble = "trouble",
+    /// An operation began.
+    OperationStarted = "operation-started",
+    /// An operation is being undone.
+    OperationRollingBack = "operation-rolling-back",
+    /// An operation ended well.
+    OperationSucceeded = "operation-succeeded",
+    /// An operation ended otherwise.
+    OperationFailed = "operation-failed",
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventRecord {
+    /// Counts up by one; never used twice.
+    pub sequence: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+    /// For a person.
+    pub detail: String,
+    /// The proxy that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
+    /// The slot that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<SlotAddress>,
+    /// The binding that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<BindingId>,
+    /// The allocation that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationId>,
+    /// The operation that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationId>,
+}
+
+impl EventRecord {
+    /// An event of some kind; the records give it number and time when it is added.
+    pub fn new(kind: EventKind, detail: impl Into<String>) -> Self {
+        Self {
+            sequence: 0,
+            at: Timestamp::now(),
+            kind,
+            detail: detail.into(),
+            node: None,
+            slot: None,
+            binding: None,
+            allocation: None,
+            operation: None,
+        }
+    }
+
+    /// About this proxy.
+    pub fn node(mut self, name: &NodeName) -> Self {
+        self.node = Some(name.clone());
+        self
+    }
+
+    /// About this slot.
+    pub fn slot(mut self, slot: &SlotAddress) -> Self {
+        self.slot = Some(slot.clone());
+        self
+    }
+
+    /// About this operation.
+    pub fn operation(mut self, id: OperationId) -> Self {
+        self.operation = Some(id);
+        self
+    }
+
+    /// About this binding, its slot, allocation and operation.
+    pub fn binding(mut self, binding: &super::BindingRecord) -> Self {
+        self.slot = Some(binding.slot.clone());
+        self.binding = Some(binding.id);
+        self.allocation = Some(binding.allocation);
+        self.operation = binding.operation;
+        self
+    }
+}

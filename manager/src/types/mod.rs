@@ -1,0 +1,23 @@
+//! What the manager keeps records of, as the API shows it and the store holds it.
+//!
+//! One file for each kind of thing: [`names`] and [`ids`] say how things are called, the others
+//! what is known about them. Nothing here does anything: the rules for changing records are in
+//! [`crate::operations`] and [`crate::reconcile`].
+
+pub mod binding;
+pub mod device;
+pub mod event;
+pub mod ids;
+pub mod names;
+pub mod node;
+pub mod operation;
+pub mod problem;
+
+pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Phase};
+pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
+pub use event::{EventKind, EventRecord};
+pub use ids::{AllocationId, BindingId, OperationId};
+pub use names::{NodeName, SlotAddress, Timestamp};
+pub use node::{NodeRecord, Role};
+pub use operation::{OperationKind, OperationRecord, OperationState, Step, StepName, StepState};
+pub use problem::{Owner, Problem, ProblemCode};

@@ -1,0 +1,170 @@
+//! Operations: requests that take time.
+
+use super::ids::{AllocationId, BindingId, OperationId};
+use super::names::{NodeName, SlotAddress, Timestamp};
+use super::problem::Problem;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+
+/// What an operation does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum OperationKind {
+    /// Lend slots to a host.
+    Allocate {
+        /// The host.
+        host: NodeName,
+        /// The slots that were chosen.
+        slots: Vec<SlotAddress>,
+    },
+    /// Take slots back.
+    Release {
+        /// The slots.
+        slots: Vec<SlotAddress>,
+        /// Whether the operating system is not asked.
+        force: bool,
+    },
+}
+
+/// Where an operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperationState {
+    /// Its steps are being done.
+    Running,
+    /// A step failed; what was done is being undone.
+    RollingBack,
+    /// Ended well.
+    Succeeded,
+    /// Ended otherwise; `error` says why.
+    Failed,
+}
+
+impl OperationState {
+    /// Whether it has ended.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+impl fmt::Display for OperationState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Running => "running",
+            Self::RollingBack => "rolling-back",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepName {
+    /// Write the box's table.
+    BindSlot,
+    /// Write the host's table: plug the device.
+    BindPort,
+    /// Wait for the host's operating system to enable the device.
+    Enumerate,
+    /// Take the device out of the host.
+    UnbindPort,
+    /// Let the box reset the device and free the slot.
+    UnbindSlot,
+}
+
+impl fmt::Display for StepName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::BindSlot => "bind-slot",
+            Self::BindPort => "bind-port",
+            Self::Enumerate => "enumerate",
+            Self::UnbindPort => "unbind-port",
+            Self::UnbindSlot => "unbind-slot",
+        })
+    }
+}
+
+/// Where a step stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepState {
+    /// Not done yet.
+    Pending,
+    /// Done.
+    Done,
+    /// Could not be done.
+    Failed,
+    /// No longer wanted, or not seen within its bound and not waited for.
+    Skipped,
+}
+
+impl fmt::Display for StepState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Pending => "pending",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        })
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Step {
+    /// What it does.
+    pub name: StepName,
+    /// To which binding.
+    pub binding: BindingId,
+    /// Where, for a person: a slot or a host's port.
+    pub target: String,
+    /// Where it stands.
+    pub state: StepState,
+    /// What is to say about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// When its state last changed.
+    pub changed: Timestamp,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationRecord {
+    /// Its number.
+    pub id: OperationId,
+    /// What it does.
+    pub what: OperationKind,
+    /// Where it stands.
+    pub state: OperationState,
+    /// The allocation that it makes or ends, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationId>,
+    /// Its steps, in order for each binding.
+    pub steps: Vec<Step>,
+    /// Things that are not as they should be but did not make it fail.
+    pub warnings: Vec<String>,
+    /// Why it failed, or is rolling back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+    /// The client's idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<String>,
+    /// What was asked for under that key, to tell a repetition from another request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_request: Option<String>,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+}
+
+impl OperationRecord {
+    /// The step of this name for a binding.
+    pub fn step_mut(&mut self, binding: BindingId, name: StepName) -> Option<&mut Step> {
+        self.steps.iter_mut().find(|s| s.binding == binding && s.name == name)
+    }
+}
