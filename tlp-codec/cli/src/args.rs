@@ -1,0 +1,116 @@
+//! The command line.
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Read and write PCIe transaction layer packets.
+///
+/// `tlp decode` turns hex into one line of text (or JSON) for each TLP; `tlp encode` turns those
+/// lines back into the same hex. Lines that cannot be read are reported on stderr and the others
+/// still go through.
+#[derive(Debug, Parser)]
+#[command(name = "tlp", version, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Decode(Decode),
+    Encode(Encode),
+}
+
+/// Say what TLPs mean.
+///
+/// Input is hex, one TLP a line: prefixes first, then header, data and digest, as PCIe puts them
+/// on the link (the first byte holds Fmt and Type). Blanks, `_`, `:` and a leading `0x` are
+/// allowed; empty lines and what follows `#` are not read. Or a capture file (pcap or pcapng)
+/// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = DECODE_EXAMPLES, after_long_help = FIELDS)]
+pub(crate) struct Decode {
+    /// Print a JSON object for each TLP, one a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Of a capture: print the records that are not TLPs too (sideband, credits). `tlp encode`
+    /// passes over them.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Read this file: hex lines or a capture. `-` is stdin.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "tlps")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// TLPs in hex, one an argument; or the name of one file. With neither these nor --file,
+    /// stdin is read.
+    #[arg(value_name = "HEX|FILE")]
+    pub(crate) tlps: Vec<String>,
+}
+
+/// Write TLPs as hex from what `tlp decode` prints.
+///
+/// Input is lines of text or JSON, mixed as they come. Fields may be left out where they have a
+/// usual value, so that a TLP can be written by hand. `ecrc=auto` computes the digest.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = ENCODE_EXAMPLES, after_long_help = FIELDS)]
+pub(crate) struct Encode {
+    /// Read this file. `-` is stdin.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "lines")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// TLPs as text or JSON, one an argument. With neither these nor --file, stdin is read.
+    #[arg(value_name = "LINE")]
+    pub(crate) lines: Vec<String>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  everything went through
+  1  a line or packet could not be read or written; stderr says which and why
+  2  wrong usage, or a file could not be read";
+
+const DECODE_EXAMPLES: &str = "\
+Examples:
+  tlp decode 00000001_0113550f_00001000
+  echo 4a000001050000040100050001020304 | tlp decode --json
+  tcpdump -i eth0 -w - ether proto 0x88b5 | tlp decode
+  tlp decode --json capture.pcapng | tlp encode
+
+Exit codes: see `tlp --help`. `tlp decode --help` lists the fields.";
+
+const ENCODE_EXAMPLES: &str = "\
+Examples:
+  tlp encode 'MRd requester=01:00.0 tag=5 address=0x1000 length=4'
+  tlp encode 'MWr address=0x2_0000_0000 data=0011223344556677 ecrc=auto'
+  tlp decode < tlps.hex | tlp encode
+
+Exit codes: see `tlp --help`. `tlp encode --help` lists the fields.";
+
+const FIELDS: &str = "\
+A line of text is the type, then `field=value` for each field, flags as bare words, then `#` and
+notes, which are not read back. A JSON object has the same fields and a list of notes.
+
+Types: MRd MRdLk MWr DMWr IORd IOWr CfgRd0 CfgWr0 CfgRd1 CfgWr1 Msg MsgD Cpl CplD CplLk CplDLk
+FetchAdd Swap CAS.
+
+Numbers are decimal, 0x... or 0b..., in JSON also as text; IDs are bus:device.function in hex.
+
+  all        requester, tag; tc (0); flags ro, ns, ido, ln, poisoned
+             at = untranslated (default), translation-request, translated, reserved
+             prefixes = the prefixes' bytes in hex, in wire order
+             ecrc = the digest's four bytes in hex, or auto
+             reserved = reserved bits that came set, in this program's own arrangement
+  memory     address; length in doublewords (reads; default 1); first_be, last_be (default all)
+             ph and st = processing hint and steering tag, which set TH
+  I/O        address, first_be
+  Cfg        destination, register (a byte offset), first_be
+  Msg        routing = to-root, by-address, by-id, broadcast, local, gathered, reserved6, reserved7
+             code = a name such as Assert_INTA, or a number; fields = header bytes 8 to 15 in hex
+  Cpl        completer, status = SC (default), UR, CRS, CA or a number; byte_count (default: what
+             the data has, else 4), lower_address; flag bcm
+  with data  data = whole doublewords in hex, in the order of their addresses
+
+Exit codes: see `tlp --help`.";

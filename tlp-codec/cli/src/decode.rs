@@ -1,0 +1,92 @@
+//! `tlp decode`.
+
+use crate::args::Decode;
+use crate::fields::{self, Fields};
+use crate::input::{self, Source};
+use crate::{Outcome, capture, text};
+use anyhow::Result;
+use serde_json::{Map, Value};
+use std::io::Write;
+use std::path::Path;
+
+/// Prints every TLP, reports what cannot be read.
+pub(crate) fn run(args: &Decode, out: &mut impl Write) -> Result<Outcome> {
+    let file = args.file.as_deref().or(the_one_file(&args.tlps));
+    let arguments = if file.is_some() { &[][..] } else { &args.tlps };
+    let mut printer = Printer { json: args.json, all: args.all, outcome: Outcome::Clean, out };
+    match input::open(arguments, file)? {
+        Source::Capture(format, stream) => capture::read(format, stream, &mut printer)?,
+        lines => input::for_each_line(lines, |place, line| {
+            let line = text::without_comment(line);
+            if line.trim().is_empty() {
+                return Ok(());
+            }
+            match input::parse_hex(line) {
+                Ok(bytes) => printer.tlp(place, &bytes, None),
+                Err(reason) => printer.broken(place, &reason),
+            }
+        })?,
+    }
+    Ok(printer.outcome)
+}
+
+/// The file that the arguments are, if they are one that is not hex.
+fn the_one_file(arguments: &[String]) -> Option<&Path> {
+    match arguments {
+        [one] if input::parse_hex(one).is_err() && Path::new(one).is_file() => Some(Path::new(one)),
+        _ => None,
+    }
+}
+
+/// Prints TLPs as they come and keeps count of what did not go well.
+pub(crate) struct Printer<'a, W: Write> {
+    json: bool,
+    all: bool,
+    outcome: Outcome,
+    out: &'a mut W,
+}
+
+impl<W: Write> Printer<'_, W> {
+    /// Prints a TLP, or says why not.
+    pub(crate) fn tlp(
+        &mut self,
+        place: &str,
+        bytes: &[u8],
+        from: Option<Map<String, Value>>,
+    ) -> Result<()> {
+        match fields::describe(bytes) {
+            Ok(fields) => self.line(&Fields { from, ..fields }),
+            Err(error) => self.broken(place, &error.to_string()),
+        }
+    }
+
+    /// Prints a record that is not a TLP, if that was asked for.
+    pub(crate) fn record(&mut self, what: &str, from: Map<String, Value>) -> Result<()> {
+        if !self.all {
+            return Ok(());
+        }
+        if self.json {
+            let mut object = Map::new();
+            object.insert("record".into(), what.into());
+            object.insert("from".into(), Value::Object(from));
+            writeln!(self.out, "{}", Value::Object(object))?;
+        } else {
+            writeln!(self.out, "# {what}; {}", text::place(&from))?;
+        }
+        Ok(())
+    }
+
+    /// Reports something that cannot be read.
+    pub(crate) fn broken(&mut self, place: &str, reason: &str) -> Result<()> {
+        self.out.flush()?;
+        eprintln!("tlp: {place}: {reason}");
+        self.outcome = Outcome::SomeBroken;
+        Ok(())
+    }
+
+    fn line(&mut self, fields: &Fields) -> Result<()> {
+        let line = if self.json { text::to_json(fields) } else { text::to_text(fields) };
+        writeln!(self.out, "{line}")?;
+        Ok(())
+    }
+}

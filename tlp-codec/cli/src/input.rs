@@ -1,0 +1,126 @@
+//! Where lines and captures come from.
+
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+/// What there is to read.
+pub(crate) enum Source {
+    /// Arguments, one line each.
+    Arguments(Vec<String>),
+    /// Lines of text.
+    Lines(Stream),
+    /// A capture file.
+    Capture(Format, Stream),
+}
+
+/// The two kinds of capture files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Pcap,
+    PcapNg,
+}
+
+/// A file or stdin, of which at most the first bytes have been looked at.
+pub(crate) type Stream = Box<dyn BufRead>;
+
+/// Opens what the command line named: arguments, a file (`-` for stdin), else stdin.
+pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> {
+    let mut stream: Stream = match file {
+        None if !arguments.is_empty() => return Ok(Source::Arguments(arguments.to_vec())),
+        Some(path) if path != Path::new("-") => {
+            let file =
+                File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Box::new(BufReader::new(file))
+        }
+        _ => Box::new(BufReader::new(io::stdin())),
+    };
+    let start = stream.fill_buf().context("cannot read the input")?;
+    Ok(match format(start) {
+        Some(format) => Source::Capture(format, stream),
+        None => Source::Lines(stream),
+    })
+}
+
+/// Which kind of capture file starts so, if any.
+fn format(start: &[u8]) -> Option<Format> {
+    const PCAP_US: u32 = 0xa1b2_c3d4;
+    const PCAP_NS: u32 = 0xa1b2_3c4d;
+    const PCAPNG: u32 = 0x0a0d_0d0a;
+    match u32::from_be_bytes(*start.first_chunk()?) {
+        PCAPNG => Some(Format::PcapNg),
+        magic if [magic, magic.swap_bytes()].iter().any(|m| matches!(*m, PCAP_US | PCAP_NS)) => {
+            Some(Format::Pcap)
+        }
+        _ => None,
+    }
+}
+
+/// Calls `each` with a place ("line 3") and the line, for every line or argument.
+pub(crate) fn for_each_line(
+    source: Source,
+    mut each: impl FnMut(&str, &str) -> Result<()>,
+) -> Result<()> {
+    match source {
+        Source::Arguments(lines) => {
+            for (n, line) in lines.iter().enumerate() {
+                each(&format!("argument {}", n + 1), line)?;
+            }
+        }
+        Source::Lines(mut stream) => {
+            let mut bytes = Vec::new();
+            for n in 1_u64.. {
+                bytes.clear();
+                if stream.read_until(b'\n', &mut bytes).context("cannot read the input")? == 0 {
+                    break;
+                }
+                each(&format!("line {n}"), &String::from_utf8_lossy(&bytes))?;
+            }
+        }
+        Source::Capture(..) => bail!("that is a capture file; `tlp decode` reads those"),
+    }
+    Ok(())
+}
+
+/// Reads hex: an optional `0x`, then digits with blanks, `_` or `:` between them.
+pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
+    let text = text.trim();
+    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
+    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    let mut high = None;
+    for c in digits.chars().filter(|c| !c.is_whitespace() && !matches!(c, '_' | ':')) {
+        let digit = c.to_digit(16).ok_or_else(|| format!("`{}` is not hex", c.escape_debug()))?;
+        match high.take() {
+            None => high = Some(digit),
+            Some(high) => bytes.push((high << 4 | digit) as u8),
+        }
+    }
+    if high.is_some() {
+        return Err("an odd number of hex digits".into());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_may_be_spaced_out() {
+        assert_eq!(parse_hex("0x0a_0B: 0c"), Ok(vec![10, 11, 12]));
+        assert_eq!(parse_hex(""), Ok(vec![]));
+        assert!(parse_hex("0ab").unwrap_err().contains("odd"));
+        assert!(parse_hex("0g").unwrap_err().contains("`g`"));
+        assert!(parse_hex("é").unwrap_err().contains("not hex"));
+    }
+
+    #[test]
+    fn captures_are_told_by_their_first_bytes() {
+        assert_eq!(format(&[0xd4, 0xc3, 0xb2, 0xa1]), Some(Format::Pcap));
+        assert_eq!(format(&[0xa1, 0xb2, 0x3c, 0x4d, 0]), Some(Format::Pcap));
+        assert_eq!(format(&[0x0a, 0x0d, 0x0d, 0x0a]), Some(Format::PcapNg));
+        assert_eq!(format(b"00000001"), None);
+        assert_eq!(format(b"00"), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! The `tlp` command on capture files with DxPU frames.
+
+mod common;
+
+use common::tlp;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
+use pcap_file::{DataLink, pcapng::PcapNgBlock};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::time::Duration;
+use tlp_codec::crc;
+use tlp_codec::fabric::{
+    FrameKind, FrameWriter, Header, Record, RecordAddress, Sideband, SplitData, SplitHeader,
+    TlpRecord, TlpTraits,
+};
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, OutstandingRef, PathId, SlotFunction, SlotId};
+use tlp_codec::tlp::Class;
+
+const READ: [u8; 12] = [0, 0, 0, 1, 1, 0, 5, 0x0f, 0, 0, 0x10, 0];
+
+fn address() -> RecordAddress {
+    RecordAddress::from_host(&BindingKey {
+        slot: SlotId::new(3).unwrap(),
+        function: SlotFunction::ZERO,
+        epoch: Epoch::new(1, 7).unwrap(),
+    })
+}
+
+fn traits(class: Class) -> TlpTraits {
+    let outstanding = Some(OutstandingRef { index: 4, generation: 9 });
+    TlpTraits { class, relaxed: false, sampled: false, outstanding }
+}
+
+fn frame(sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
+    let header = Header {
+        kind: FrameKind::Data,
+        destination: NodeId::new(2).unwrap(),
+        source: NodeId::new(1).unwrap(),
+        source_incarnation: 1,
+        destination_incarnation: Some(2),
+        session: 5,
+        path: PathId::ZERO,
+        packet: sequence,
+        sequence,
+        ack: None,
+    };
+    let mut bytes = vec![0; 9000];
+    let mut writer = FrameWriter::new(&mut bytes, &header).unwrap();
+    for record in records {
+        writer.push(record).unwrap();
+    }
+    let length = writer.finish();
+    bytes.truncate(length);
+    bytes
+}
+
+fn tlp_record(tlp: &[u8]) -> Record<'_> {
+    let (address, traits) = (address(), traits(Class::NonPosted));
+    Record::Tlp(TlpRecord { address, traits, tlp, crc: crc::tlp(tlp) })
+}
+
+fn ethernet(tagged: bool, frame: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2];
+    if tagged {
+        packet.extend([0x81, 0x00, 0x00, 0x65]);
+    }
+    packet.extend([0x88, 0xb5]);
+    packet.extend(frame);
+    // Ethernet pads what is short.
+    packet.resize(packet.len().max(60) + 3, 0);
+    packet
+}
+
+fn udp(frame: &[u8]) -> Vec<u8> {
+    let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(40000, 4791);
+    let mut packet = Vec::new();
+    builder.write(&mut packet, frame).unwrap();
+    packet
+}
+
+fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
+    let header = PcapHeader { datalink: DataLink::ETHERNET, ..PcapHeader::default() };
+    let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
+    for packet in packets {
+        let packet = PcapPacket::new(Duration::from_millis(1), packet.len() as u32, packet);
+        writer.write_packet(&packet).unwrap();
+    }
+    writer.into_writer()
+}
+
+fn pcapng(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
+    let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0xffff);
+    writer.write_block(&interface.into_block()).unwrap();
+    for packet in packets {
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_millis(1),
+            original_len: packet.len() as u32,
+            data: Cow::Borrowed(packet),
+            options: Vec::new(),
+        };
+        writer.write_block(&block.into_block()).unwrap();
+    }
+    writer.into_inner()
+}
+
+#[test]
+fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
+    let one = frame(10, &[tlp_record(&READ)]);
+    let two = frame(11, &[tlp_record(&READ), tlp_record(&READ)]);
+    let packets = [ethernet(false, &one), ethernet(true, &two), udp(&one), udp(b"somebody else's")];
+    for capture in [pcap(&packets), pcapng(&packets)] {
+        let ran = tlp(&["decode", "--json"], &capture);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let lines: Vec<Value> =
+            ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[0]["type"], "MRd");
+        let from = &lines[2]["from"];
+        assert_eq!((&from["packet"], &from["sequence"]), (&2.into(), &12.into()));
+        assert_eq!((&from["source"], &from["destination"]), (&1.into(), &2.into()));
+        assert_eq!((&from["destination_slot"], &from["epoch"]), (&3.into(), &"1.7".into()));
+        assert_eq!(from["outstanding"], "4.9");
+
+        let text = tlp(&["decode"], &capture).out;
+        assert!(text.contains("# packet 2 source 1 destination 2"), "{text}");
+        for lines in [ran.out, text] {
+            let back = tlp(&["encode"], lines.as_bytes());
+            assert_eq!(back.out, "00000001010005 0f00001000\n".replace(' ', "").repeat(4));
+        }
+    }
+}
+
+#[test]
+fn split_tlps_are_joined_in_any_order() {
+    let mut write = vec![0x60, 0, 0, 0, 1, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0];
+    write.extend((0..4096_u32).map(|i| (i % 251) as u8));
+    let (address, class) = (address(), Class::Posted);
+    let traits = TlpTraits { outstanding: None, ..traits(class) };
+    let (crc, total) = (crc::tlp(&write), write.len() as u16);
+    let start = Record::SplitHeader(SplitHeader {
+        address,
+        traits,
+        total,
+        parts: 2,
+        crc,
+        bytes: &write[..1016],
+    });
+    let more = |part, from: usize, to: usize| {
+        let bytes = &write[from..to];
+        Record::SplitData(SplitData { address, class, part, offset: from as u16, bytes })
+    };
+    let frames = [
+        frame(22, &[more(2, 2000, write.len())]),
+        frame(20, &[start]),
+        frame(21, &[more(1, 1016, 2000)]),
+    ];
+    let packets: Vec<Vec<u8>> = frames.iter().map(|frame| ethernet(false, frame)).collect();
+    let ran = tlp(&["decode"], &pcap(&packets));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let back = tlp(&["encode"], ran.out.as_bytes());
+    let hex: String = write.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(back.out.trim_end(), hex);
+
+    // Without one of them, it says which TLP is not all there.
+    let ran = tlp(&["decode"], &pcap(&packets[..2]));
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("sequence 20 from node 1 to node 2"), "{}", ran.err);
+}
+
+#[test]
+fn other_records_are_shown_on_demand_and_passed_over_by_encode() {
+    let reset = Record::Sideband(address(), Sideband::from_code(1, 0));
+    let records = frame(30, &[reset, tlp_record(&READ), Record::Unbind(address())]);
+    let capture = pcap(&[ethernet(false, &records)]);
+    assert_eq!(tlp(&["decode"], &capture).out.lines().count(), 1);
+    for args in [&["decode", "--all"][..], &["decode", "--all", "--json"]] {
+        let ran = tlp(args, &capture);
+        assert_eq!((ran.code, ran.out.lines().count()), (0, 3), "{}", ran.err);
+        assert!(ran.out.contains("unbind"), "{}", ran.out);
+        let back = tlp(&["encode"], ran.out.as_bytes());
+        assert_eq!((back.code, back.out.lines().count()), (0, 1), "{}", back.err);
+    }
+}
+
+#[test]
+fn broken_frames_and_tlps_are_reported_by_packet() {
+    let good = frame(1, &[tlp_record(&READ)]);
+    let mut flipped = good.clone();
+    flipped[60] ^= 1;
+    let cut = &good[..30];
+    let wrong_crc = Record::Tlp(TlpRecord {
+        address: address(),
+        traits: traits(Class::NonPosted),
+        tlp: &READ,
+        crc: 0,
+    });
+    let mut crosses = READ;
+    crosses[3] = 2;
+    crosses[7] = 0xff;
+    crosses[11] = 0xfc;
+    crosses[10] = 0x1f;
+    let packets = [
+        ethernet(false, &flipped),
+        ethernet(false, cut),
+        ethernet(false, &frame(2, &[wrong_crc, tlp_record(&READ)])),
+        ethernet(false, &frame(4, &[tlp_record(&crosses)])),
+        ethernet(false, &good),
+    ];
+    let ran = tlp(&["decode"], &pcap(&packets));
+    assert_eq!((ran.code, ran.out.lines().count()), (1, 2), "{}", ran.err);
+    let reports: Vec<&str> = ran.err.lines().collect();
+    assert_eq!(reports.len(), 4, "{}", ran.err);
+    let reasons = ["frame CRC", "frame ", "CRC is wrong in a right frame", "4 KB"];
+    for (n, (report, reason)) in reports.iter().zip(reasons).enumerate() {
+        assert!(report.starts_with(&format!("tlp: packet {}: ", n + 1)), "{report}");
+        assert!(report.contains(reason), "{report}");
+    }
+}
+
+#[test]
+fn a_capture_that_ends_in_the_middle_gives_what_it_has() {
+    let good = ethernet(false, &frame(1, &[tlp_record(&READ)]));
+    for capture in [pcap(&[good.clone(), good.clone()]), pcapng(&[good.clone(), good.clone()])] {
+        let ran = tlp(&["decode"], &capture[..capture.len() - 20]);
+        assert_eq!((ran.code, ran.out.lines().count()), (1, 1), "{}", ran.err);
+        assert!(ran.err.contains("behind packet 1: the capture cannot be read"), "{}", ran.err);
+    }
+    let nothing = tlp(&["decode"], &pcap(&[udp(b"somebody else's")]));
+    assert_eq!(nothing.code, 1);
+    assert!(nothing.err.contains("no DxPU frame in it; packets read: 1"), "{}", nothing.err);
+}
