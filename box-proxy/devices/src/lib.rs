@@ -2,11 +2,13 @@
 //!
 //! - [`Device`]: what a box proxy sees of one;
 //! - [`endpoint`]: what every PCI Express function shares;
+//! - [`nvme`]: an NVM Express 1.4 controller over image files;
 //! - [`accelerator`]: a DMA engine for measurements (`docs/accelerator.md` is its register map).
 
 pub mod accelerator;
 mod device;
 pub mod endpoint;
+pub mod nvme;
 #[cfg(test)]
 mod testing;
 

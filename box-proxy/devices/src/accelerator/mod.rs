@@ -12,6 +12,7 @@ mod tests;
 
 use crate::endpoint::{
     BarLayout, Endpoint, Function, FunctionReset, Layout, MsixLayout, Port, ReadDone,
+    read_registers, written_registers,
 };
 use job::{Failure, Slot};
 use memory::Memory;
@@ -300,15 +301,7 @@ impl Function for Accelerator {
             data.copy_from_slice(self.memory.run(offset, data.len() as u64));
             return;
         }
-        let end = offset + data.len() as u64;
-        for at in (offset & !3..end).step_by(4) {
-            let value = self.read_register(port, now, at).to_le_bytes();
-            for (i, byte) in (at..at + 4).zip(value) {
-                if (offset..end).contains(&i) {
-                    data[(i - offset) as usize] = byte;
-                }
-            }
-        }
+        read_registers(offset, data, |at| self.read_register(port, now, at));
     }
 
     fn write(&mut self, port: &mut Port, now: Duration, bar: usize, offset: u64, data: &[u8]) {
@@ -316,11 +309,7 @@ impl Function for Accelerator {
             self.memory.put(offset, data);
             return;
         }
-        // Registers take whole doublewords.
-        let lead = (offset.wrapping_neg() & 3) as usize;
-        let words = data.get(lead..).unwrap_or(&[]).chunks_exact(4);
-        for (at, word) in (offset + lead as u64..).step_by(4).zip(words) {
-            let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        for (at, value) in written_registers(offset, data) {
             self.write_register(port, now, at, value);
         }
     }

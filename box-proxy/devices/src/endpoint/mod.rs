@@ -11,6 +11,7 @@
 //! - `errors`: device status, AER and error messages;
 //! - `port`: what a function can do; `receive`: what comes.
 
+mod access;
 mod config;
 mod counters;
 mod errors;
@@ -25,6 +26,7 @@ mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use access::{read_registers, written_registers};
 pub use layout::{BarLayout, Layout, MsixLayout};
 pub use outbound::{COMPLETION_QUEUE, POSTED_QUEUE, WRITE_QUEUE_BYTES};
 pub use port::{Port, Refused, Traffic};
@@ -166,7 +168,10 @@ impl<F: Function> Device for Endpoint<F> {
                 (LinkState::Off, Depth::Fundamental, FunctionReset::Power)
             }
             (ResetKind::Power { on: true }, LinkState::Off) => {
-                (LinkState::Up, Depth::Fundamental, FunctionReset::Power)
+                // Everything was forgotten when it went.
+                self.link = LinkState::Up;
+                self.ready_at = now + self.port.layout.ready_after;
+                return;
             }
             // Nothing happens to a device without power, or to one that gets what it has.
             (_, LinkState::Off) | (ResetKind::Power { on: true }, _) => return,

@@ -177,6 +177,11 @@ impl Port {
         self.settings.bus_master
     }
 
+    /// Whether MSI-X is enabled.
+    pub fn msix_enabled(&self) -> bool {
+        self.layout.msix.is_some() && self.config.get16(MSIX_CONTROL) & MSIX_ENABLE != 0
+    }
+
     /// Largest payload of a write in bytes, as Device Control has it.
     pub fn max_payload(&self) -> usize {
         self.settings.max_payload

@@ -1,0 +1,287 @@
+//! Where a namespace's blocks are: a file, or memory for tests.
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+/// What can take long: the image does it beside everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowOp {
+    /// Make everything durable that was written.
+    Flush,
+    /// Make a range read as zeros.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Whether the storage behind it may be given up.
+        deallocate: bool,
+    },
+}
+
+/// The blocks of a namespace.
+///
+/// Reads and writes are bounded by the controller's largest transfer and are done when the call
+/// returns; everything else is started and polled.
+pub trait Image: Send {
+    /// Bytes in all.
+    fn size(&self) -> u64;
+
+    /// Whether writes are refused.
+    fn is_read_only(&self) -> bool;
+
+    /// Reads `buf.len()` bytes from `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Starts what can take long. Those started earlier may end later.
+    fn start(&mut self, id: u64, op: SlowOp);
+
+    /// What was started and has ended.
+    fn finished(&mut self) -> Option<(u64, io::Result<()>)>;
+}
+
+/// An image in memory.
+#[derive(Debug, Default)]
+pub struct MemoryImage {
+    bytes: Vec<u8>,
+    done: VecDeque<(u64, io::Result<()>)>,
+}
+
+impl MemoryImage {
+    /// All zeros.
+    pub fn new(size: usize) -> Self {
+        Self { bytes: vec![0; size], done: VecDeque::new() }
+    }
+
+    fn range(&mut self, offset: u64, len: usize) -> io::Result<&mut [u8]> {
+        let at = usize::try_from(offset).ok();
+        let range = at.and_then(|at| Some(at..at.checked_add(len)?));
+        range.and_then(|range| self.bytes.get_mut(range)).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the image")
+        })
+    }
+}
+
+impl Image for MemoryImage {
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let len = buf.len();
+        buf.copy_from_slice(self.range(offset, len)?);
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.range(offset, data.len())?.copy_from_slice(data);
+        Ok(())
+    }
+
+    fn start(&mut self, id: u64, op: SlowOp) {
+        let result = match op {
+            SlowOp::Flush => Ok(()),
+            SlowOp::Zero { offset, len, .. } => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                self.range(offset, len).map(|range| range.fill(0))
+            }
+        };
+        self.done.push_back((id, result));
+    }
+
+    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+        self.done.pop_front()
+    }
+}
+
+/// An image file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// It cannot be opened or looked at.
+    #[error("image {}: {error}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// Another process has it.
+    #[error("image {} is in use by another process; give each drive an image of its own", .0.display())]
+    InUse(PathBuf),
+    /// It is neither a file nor a block device, or empty.
+    #[error("image {} has no size; make it with, say, `truncate -s 1G {}`", .0.display(), .0.display())]
+    Empty(PathBuf),
+}
+
+/// An image file, or a block device. Locked while it is open.
+///
+/// Reads and writes go through the page cache; a thread of its own does what can take long.
+#[derive(Debug)]
+pub struct FileImage {
+    file: File,
+    size: u64,
+    read_only: bool,
+    work: mpsc::Sender<(u64, SlowOp)>,
+    done: mpsc::Receiver<(u64, io::Result<()>)>,
+}
+
+impl FileImage {
+    /// Opens an image.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`] names the file and says what to do.
+    pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
+        let failed = |error| ImageError::Open { path: path.into(), error };
+        let file = OpenOptions::new().read(true).write(!read_only).open(path).map_err(failed)?;
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        flock(&file, lock).map_err(|error| match error {
+            rustix::io::Errno::WOULDBLOCK => ImageError::InUse(path.into()),
+            error => failed(error.into()),
+        })?;
+        // Unlike its metadata, the end of a block device is its size.
+        let size = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(failed)?;
+        if size == 0 {
+            return Err(ImageError::Empty(path.into()));
+        }
+        let worker = file.try_clone().map_err(failed)?;
+        let (work, todo) = mpsc::channel();
+        let (finished, done) = mpsc::channel();
+        thread::Builder::new()
+            .name("nvme-image".into())
+            .spawn(move || {
+                for (id, op) in todo {
+                    if finished.send((id, carry_out(&worker, op))).is_err() {
+                        break;
+                    }
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self { file, size, read_only, work, done })
+    }
+}
+
+fn carry_out(file: &File, op: SlowOp) -> io::Result<()> {
+    match op {
+        SlowOp::Flush => file.sync_data(),
+        SlowOp::Zero { offset, len, deallocate } => {
+            let how = if deallocate {
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE
+            } else {
+                FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE
+            };
+            match fallocate(file, how, offset, len) {
+                // Not every file system can; every one can be written to.
+                Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(file, offset, len),
+                result => result.map_err(io::Error::from),
+            }
+        }
+    }
+}
+
+fn write_zeros(file: &File, mut offset: u64, mut len: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    while len > 0 {
+        let part = len.min(ZEROS.len() as u64);
+        file.write_all_at(&ZEROS[..part as usize], offset)?;
+        (offset, len) = (offset + part, len - part);
+    }
+    Ok(())
+}
+
+impl Image for FileImage {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, offset)
+    }
+
+    fn start(&mut self, id: u64, op: SlowOp) {
+        self.work.send((id, op)).expect("the worker lives as long as its image");
+    }
+
+    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+        self.done.try_recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(image: &mut FileImage) -> (u64, io::Result<()>) {
+        image.done.recv().unwrap()
+    }
+
+    #[test]
+    fn a_file_keeps_what_is_written_and_forgets_what_is_zeroed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        std::fs::write(&path, vec![7; 1 << 16]).unwrap();
+        let mut image = FileImage::open(&path, false).unwrap();
+        assert_eq!(image.size(), 1 << 16);
+        image.write(4096, b"hello").unwrap();
+        for (id, deallocate) in [(1, true), (2, false)] {
+            image.start(id, SlowOp::Zero { offset: 8192 * id, len: 8192, deallocate });
+            assert!(matches!(wait(&mut image), (i, Ok(())) if i == id));
+        }
+        image.start(3, SlowOp::Flush);
+        assert!(matches!(wait(&mut image), (3, Ok(()))));
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 1 << 16);
+        assert_eq!(&bytes[4096..4102], b"hello\x07");
+        assert!(bytes[8192..8192 * 3].iter().all(|&byte| byte == 0));
+        assert_eq!(bytes[8192 * 3], 7);
+        assert!(image.read(1 << 16, &mut [0]).is_err());
+    }
+
+    #[test]
+    fn images_that_cannot_be_used_say_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let error = FileImage::open(&path, false).unwrap_err().to_string();
+        assert!(error.contains("image") && error.contains("No such file"), "{error}");
+        std::fs::write(&path, []).unwrap();
+        assert!(FileImage::open(&path, false).unwrap_err().to_string().contains("truncate"));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        let _held = FileImage::open(&path, false).unwrap();
+        let error = FileImage::open(&path, false).unwrap_err();
+        assert!(matches!(error, ImageError::InUse(_)), "{error}");
+    }
+}

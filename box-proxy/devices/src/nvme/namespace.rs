@@ -1,0 +1,86 @@
+//! A namespace: an image seen as logical blocks.
+
+use super::image::{Image, SlowOp};
+use super::status::Status;
+use std::io;
+
+/// The two LBA formats, by their index: 512 and 4096 bytes, no metadata.
+pub(super) const LBA_SHIFTS: [u32; 2] = [9, 12];
+
+/// Size of a logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSize {
+    /// 512 bytes, LBA format 0.
+    B512,
+    /// 4096 bytes, LBA format 1.
+    B4096,
+}
+
+/// A namespace of the controller.
+pub(super) struct Namespace {
+    pub(super) image: Box<dyn Image>,
+    /// Index into [`LBA_SHIFTS`].
+    pub(super) format: u8,
+    /// Commands that the namespace does not take meanwhile.
+    pub(super) formatting: bool,
+}
+
+impl Namespace {
+    pub(super) fn new(image: Box<dyn Image>, block: BlockSize) -> Self {
+        Self { image, format: block as u8, formatting: false }
+    }
+
+    pub(super) fn shift(&self) -> u32 {
+        LBA_SHIFTS[usize::from(self.format)]
+    }
+
+    /// Logical blocks in all.
+    pub(super) fn blocks(&self) -> u64 {
+        self.image.size() >> self.shift()
+    }
+
+    /// Byte offset and length of blocks.
+    ///
+    /// # Errors
+    ///
+    /// LBA Out of Range.
+    pub(super) fn extent(&self, slba: u64, blocks: u64) -> Result<(u64, u64), Status> {
+        match slba.checked_add(blocks) {
+            Some(end) if end <= self.blocks() => Ok((slba << self.shift(), blocks << self.shift())),
+            _ => Err(Status::LBA_OUT_OF_RANGE),
+        }
+    }
+
+    /// Whether it may be written.
+    ///
+    /// # Errors
+    ///
+    /// Namespace is Write Protected.
+    pub(super) fn check_writable(&self) -> Result<(), Status> {
+        if self.image.is_read_only() { Err(Status::NAMESPACE_WRITE_PROTECTED) } else { Ok(()) }
+    }
+
+    pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, Status> {
+        let mut data = vec![0; len as usize];
+        self.image.read(offset, &mut data).map_err(|error| {
+            log_failure("read", offset, &error);
+            Status::UNRECOVERED_READ_ERROR
+        })?;
+        Ok(data)
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Status> {
+        self.image.write(offset, data).map_err(|error| {
+            log_failure("write", offset, &error);
+            Status::WRITE_FAULT
+        })
+    }
+
+    pub(super) fn start(&mut self, id: u64, op: SlowOp) {
+        self.image.start(id, op);
+    }
+}
+
+fn log_failure(what: &str, offset: u64, error: &io::Error) {
+    tracing::warn!("NVMe image: {what} at byte {offset} failed: {error}");
+}
