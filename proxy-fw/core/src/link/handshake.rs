@@ -117,11 +117,14 @@ impl Link {
             return Err(FrameDropped::OtherIncarnation);
         }
         let life = Life { incarnation: header.source_incarnation, session: open.session };
+        // Only who knows this life of ours can have had a token of it.
+        let echo = if header.destination_incarnation.is_some() { open.echo } else { 0 };
+        let open = Open { echo, ..*open };
         match self.state {
             LinkState::Down(_) => Err(FrameDropped::LinkDown),
-            LinkState::Opening => self.open_while_opening(now, life, open),
+            LinkState::Opening => self.open_while_opening(now, life, &open),
             LinkState::Up => {
-                self.open_while_up(now, life, open);
+                self.open_while_up(now, life, &open);
                 Ok(())
             }
         }
@@ -157,7 +160,9 @@ impl Link {
             return Err(FrameDropped::Violation(Violation::Open));
         }
         let frame = usize::from(open.max_frame).min(self.config.max_frame);
-        if frame < MIN_FRAME || open.window == 0 || usize::from(open.max_tlp) < super::MIN_TLP {
+        // What was queued before the peer said what it takes was let in by our own bound.
+        let queued = self.out.longest.max(super::MIN_TLP);
+        if frame < MIN_FRAME || open.window == 0 || usize::from(open.max_tlp) < queued {
             return Err(self.violation(Violation::Open));
         }
         let (window, tlp) = (usize::from(open.window), usize::from(open.max_tlp).min(TLP_BUFFER));

@@ -48,6 +48,8 @@ pub(super) struct Outbox {
     shared: usize,
     ordinal: u64,
     splitting: Option<Splitting>,
+    /// The longest TLP that was ever queued, in bytes.
+    pub(super) longest: usize,
     /// Bindings that may have a TLP to send.
     pub(super) tlps: u64,
     /// Bindings that may have a sideband record to send.
@@ -74,6 +76,7 @@ impl Outbox {
             shared,
             ordinal: 0,
             splitting: None,
+            longest: 0,
             tlps: 0,
             sidebands: 0,
             credits: 0,
@@ -156,6 +159,7 @@ impl Link {
             records: 0,
         };
         self.out.ordinal += 1;
+        self.out.longest = self.out.longest.max(tlp.len());
         let buffer = self.out.slab.take(tlp.len(), queued).expect("`can_send` counts the buffers");
         self.out.slab.bytes_mut(buffer).copy_from_slice(tlp);
         let place = self.channels.place(channel.index as usize);

@@ -1,6 +1,7 @@
 //! Two links as a pair, with a virtual clock and a network that loses, doubles, reorders, damages
 //! and delays, all from a seed.
 
+mod bad_frames;
 mod behaviour;
 mod chaos;
 mod network;
