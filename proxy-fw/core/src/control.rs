@@ -647,6 +647,8 @@ pub enum BindingFailure {
     DeviceGone,
     /// The link went down.
     LinkDown,
+    /// The host's operating system let go of the device without being asked.
+    HostLetGo,
 }
 
 const _: () = assert!(MAX_PORTS <= PAGE);

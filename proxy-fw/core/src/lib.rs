@@ -23,9 +23,15 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+pub mod boxes;
 pub mod control;
+pub mod host;
 pub mod limits;
 pub mod link;
+mod node;
+pub mod outstanding;
+pub mod queue;
+pub mod role;
 pub mod stamps;
 pub mod switch;
 pub mod time;

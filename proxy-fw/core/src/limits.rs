@@ -82,6 +82,10 @@ pub const HOST_OUTSTANDING: usize = 64;
 /// Non-posted requests of one slot's devices outstanding (8-bit tags). A further one waits.
 pub const DEVICE_OUTSTANDING: usize = 256;
 
+/// Requests of hosts outstanding at one slot's device: device-side tags (8 bits). A further one
+/// waits in the link's receive storage.
+pub const DEVICE_TAGS: usize = 256;
+
 /// Largest frame that is built or taken, in bytes, without the Ethernet header.
 pub const MAX_FRAME: usize = 9000;
 /// Smallest MTU that is usable: a frame with one unsplit header record and some data.

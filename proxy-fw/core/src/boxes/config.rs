@@ -1,0 +1,178 @@
+//! The proxy's own configuration requests to a device: one at a time, with retries.
+
+use crate::limits::TLP_BUFFER;
+use crate::queue::TlpQueue;
+use crate::time::Instant;
+use core::time::Duration;
+use tlp_codec::ids::{Bdf, Bus, Device, Function, Tag};
+use tlp_codec::tlp::{CplStatus, Kind, Packet, Repr};
+
+/// How long the proxy waits for one answer.
+const ANSWER_BOUND: Duration = Duration::from_millis(500);
+
+/// How long it waits after a configuration retry status.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// What the proxy wants next of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Read a register.
+    Read { function: u8, register: u16 },
+    /// Write the bytes of a register that are enabled.
+    Write { function: u8, register: u16, value: u32, enables: u8 },
+    /// Let some time pass.
+    Pause(Duration),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// A read's value.
+    Value(u32),
+    /// A write was taken.
+    Written,
+    /// The time is over.
+    Paused,
+    /// Unsupported Request: nothing there.
+    Nothing,
+    /// No answer, not ready in time, or a broken one.
+    Failed,
+}
+
+/// The state of one access.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Access {
+    state: State,
+    /// Until when configuration retry status is taken for an answer.
+    ready_by: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Idle,
+    /// To be sent when there is a tag and room.
+    ToSend(Want),
+    /// Sent under this tag.
+    Waiting { want: Want, tag: u16, until: Instant },
+    /// To be sent again.
+    Again { want: Want, at: Instant },
+    Pausing { until: Instant },
+    Ended(Got),
+}
+
+impl Access {
+    /// Begins; `ready_by` bounds how long the device may answer with retry status.
+    pub(super) fn begin(&mut self, now: Instant, want: Want, ready_by: Instant) {
+        self.ready_by = Some(ready_by);
+        self.state = match want {
+            Want::Pause(time) => State::Pausing { until: now + time },
+            want => State::ToSend(want),
+        };
+    }
+
+    /// When something is to be done again.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Idle => None,
+            State::ToSend(_) | State::Ended(_) => Some(Instant::ZERO),
+            State::Waiting { until, .. } | State::Pausing { until } => Some(until),
+            State::Again { at, .. } => Some(at),
+        }
+    }
+
+    /// The tag of the request under way.
+    pub(super) fn tag(&self) -> Option<u16> {
+        match self.state {
+            State::Waiting { tag, .. } => Some(tag),
+            _ => None,
+        }
+    }
+
+    /// Whether a request wants a tag now.
+    pub(super) fn wants_tag(&mut self, now: Instant) -> bool {
+        if let State::Again { want, at } = self.state
+            && at <= now
+        {
+            self.state = State::ToSend(want);
+        }
+        matches!(self.state, State::ToSend(_))
+    }
+
+    /// Sends the request under this tag. The queue has room.
+    pub(super) fn send(&mut self, now: Instant, tag: u16, queue: &mut TlpQueue) {
+        let State::ToSend(want) = self.state else { return };
+        let mut buf = [0; TLP_BUFFER];
+        let length = encode(want, tag, &mut buf);
+        let pushed = queue.push(&buf[..length]);
+        assert!(pushed, "the caller saw room");
+        self.state = State::Waiting { want, tag, until: now + ANSWER_BOUND };
+    }
+
+    /// Takes the completion for the request under way.
+    pub(super) fn handle<T: AsRef<[u8]>>(&mut self, now: Instant, completion: &Packet<T>) {
+        let State::Waiting { want, .. } = self.state else { return };
+        self.state = match (completion.status(), want) {
+            (CplStatus::Success, Want::Read { .. }) => match completion.payload() {
+                &[a, b, c, d] => State::Ended(Got::Value(u32::from_le_bytes([a, b, c, d]))),
+                _ => State::Ended(Got::Failed),
+            },
+            (CplStatus::Success, _) => State::Ended(Got::Written),
+            (CplStatus::ConfigRetry, want) => {
+                let at = now + RETRY_PAUSE;
+                match self.ready_by {
+                    Some(by) if at < by => State::Again { want, at },
+                    _ => State::Ended(Got::Failed),
+                }
+            }
+            (CplStatus::UnsupportedRequest, _) => State::Ended(Got::Nothing),
+            _ => State::Ended(Got::Failed),
+        };
+    }
+
+    /// What came of it, once.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Got> {
+        let got = match self.state {
+            State::Ended(got) => got,
+            State::Pausing { until } if until <= now => Got::Paused,
+            State::Waiting { until, .. } if until <= now => Got::Failed,
+            _ => return None,
+        };
+        self.state = State::Idle;
+        Some(got)
+    }
+}
+
+/// Writes a type 0 configuration request of the proxy (routing ID 00:00.0) to device 0 on bus 1.
+fn encode(want: Want, tag: u16, buf: &mut [u8]) -> usize {
+    let tag = Tag::new(tag).expect("device-side tags have 8 bits");
+    let destination = |function: u8| {
+        let function = Function::new(function).expect("8 functions are looked at");
+        Bdf::new(Bus::new(1).expect("1"), Device::new(0).expect("0"), function)
+    };
+    let data;
+    let kind = match want {
+        Want::Read { function, register } => Kind::ConfigRead {
+            type1: false,
+            requester: Bdf::default(),
+            tag,
+            destination: destination(function),
+            register,
+            first_be: 0xf,
+        },
+        Want::Write { function, register, value, enables } => {
+            data = value.to_le_bytes();
+            Kind::ConfigWrite {
+                type1: false,
+                requester: Bdf::default(),
+                tag,
+                destination: destination(function),
+                register,
+                first_be: enables,
+                data: &data,
+            }
+        }
+        Want::Pause(_) => unreachable!("a pause is never sent"),
+    };
+    Repr::new(kind).emit(buf).expect("a configuration request fits a TLP buffer")
+}

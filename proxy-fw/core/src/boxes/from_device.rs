@@ -1,0 +1,266 @@
+//! TLPs from a device towards its host.
+
+use super::slot::{FromDevice, Target, ToDevice};
+use super::windows::{self, Mapped};
+use super::BoxRole;
+use crate::limits::TLP_BUFFER;
+use crate::link::TlpMeta;
+use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
+use crate::role::Backpressure;
+use crate::stamps::{Stage, StampId, StampKey};
+use crate::time::Instant;
+use tlp_codec::ids::{Bdf, OutstandingRef, SlotId};
+use tlp_codec::tlp::{AddressType, Class, CplStatus, Packet, Repr, TlpType};
+
+/// The proxy's own routing ID towards its devices: the port above them.
+pub(super) const PORT: Bdf = Bdf::from_bits(0);
+
+/// What becomes of a request of the device.
+enum Way {
+    /// To the host, as it is or at another address.
+    Host(Target, Option<u64>),
+    /// Nowhere: an Unsupported Request.
+    Refused,
+}
+
+impl BoxRole {
+    /// Takes a TLP from the device in a slot. What is malformed is counted and gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
+    /// before anything else of this slot.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such slot.
+    pub fn handle_tlp(&mut self, now: Instant, slot: SlotId, tlp: &[u8]) -> Result<(), Backpressure> {
+        let index = self.slot_index(slot).expect("a slot of this box");
+        let sound = tlp.len() <= TLP_BUFFER
+            && Packet::new_checked(tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok());
+        if !sound {
+            self.counters.malformed_from_device += 1;
+            return Ok(());
+        }
+        let mut scratch = self.slots[index].scratch.take().expect("put back after each use");
+        scratch[..tlp.len()].copy_from_slice(tlp);
+        let packet = Packet::new_checked(&mut scratch[..tlp.len()]).expect("checked above");
+        let result = match packet.class() {
+            Some(Class::Completion) => self.completion_from_device(now, index, packet),
+            Some(class) => self.request_from_device(now, index, packet, class),
+            None => Ok(()),
+        };
+        self.slots[index].scratch = Some(scratch);
+        if result.is_err() {
+            self.counters.backpressure += 1;
+        }
+        result
+    }
+
+    fn completion_from_device(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        packet: Packet<&mut [u8]>,
+    ) -> Result<(), Backpressure> {
+        let entry = &mut self.slots[slot];
+        let tag = packet.tag().get();
+        let Some((reference, request)) = entry.tags.at_index(tag) else {
+            if entry.tags.is_quarantined(tag) {
+                self.counters.late_from_device += 1;
+            } else {
+                self.counters.unexpected_from_device += 1;
+            }
+            return Ok(());
+        };
+        let ToDevice::Host { function, key, outstanding, mut info, sampled } = *request else {
+            entry.tags.remove(reference);
+            if entry.access.tag() == Some(tag) {
+                entry.access.handle(now, &packet);
+                self.continue_work(now, slot);
+            }
+            return Ok(());
+        };
+        let Some(target) = entry.target(function).filter(|t| t.key == key) else {
+            entry.tags.remove(reference);
+            self.counters.late_from_device += 1;
+            return Ok(());
+        };
+        if !self.node.link(target.peer).can_send(target.channel, Class::Completion) {
+            return Err(Backpressure);
+        }
+        let Ok(progress) = info.accept(&packet) else {
+            self.counters.mismatched_from_device += 1;
+            return Ok(());
+        };
+        let stamp = sampled.then(|| {
+            let key = StampKey { peer: target.node, binding: key, outstanding, from_host: true };
+            let id = self.node.stamps.start(key, true, Stage::Arrived, now);
+            self.node.stamps.ends(id, Stage::Encoded);
+            id
+        });
+        self.send(now, target, Class::Completion, Some(outstanding), stamp, &packet);
+        let tags = &mut self.slots[slot].tags;
+        match progress {
+            Progress::Final => {
+                tags.remove(reference);
+            }
+            Progress::Partial => {
+                *tags.get_mut(reference).expect("it was there just now") =
+                    ToDevice::Host { function, key, outstanding, info, sampled };
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        target: Target,
+        class: Class,
+        outstanding: Option<OutstandingRef>,
+        stamp: Option<StampId>,
+        packet: &Packet<&mut [u8]>,
+    ) {
+        let relaxed = packet.attributes().relaxed_ordering;
+        let meta = TlpMeta { class, outstanding, relaxed, stamp };
+        // Room was checked; a link that is going down ends everything by its event.
+        let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, packet.as_bytes());
+    }
+
+    fn request_from_device(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        mut packet: Packet<&mut [u8]>,
+        class: Class,
+    ) -> Result<(), Backpressure> {
+        let number = u16::from(packet.requester().function().get());
+        let function = self.slots[slot].function_index(number);
+        let way = match function {
+            Some(function) => self.way(slot, function, &packet, class),
+            None => {
+                self.count_unbound(class);
+                Way::Refused
+            }
+        };
+        let (target, address) = match way {
+            Way::Host(target, address) => (target, address),
+            Way::Refused => return self.refuse(slot, &packet),
+        };
+        if !self.node.link(target.peer).can_send(target.channel, class) {
+            return Err(Backpressure);
+        }
+        if let Some(address) = address {
+            packet.set_address(address);
+            packet.update_digest();
+        }
+        let function = function.expect("a way to the host is a function's");
+        if class == Class::Posted {
+            self.send(now, target, class, None, None, &packet);
+            return Ok(());
+        }
+        let info = RequestInfo::of(&packet).expect("the class is non-posted");
+        let tag = info.tag.get();
+        let entry = &mut self.slots[slot].functions[function];
+        if tag >= 256 || entry.tag_in_use(tag) {
+            // The tag may not be used (10-bit tags are off) or its first request is still
+            // outstanding: the device broke a rule, and an answer could reach the wrong request.
+            self.counters.tag_reused += 1;
+            return Ok(());
+        }
+        let deadline = now + self.config.completion_bound;
+        let Some(outstanding) = entry.requests.insert(deadline, FromDevice { info }) else {
+            return Err(Backpressure);
+        };
+        entry.set_tag(tag, true);
+        let stamp = self.node.stamps.sample().then(|| {
+            let key = StampKey { peer: target.node, binding: target.key, outstanding, from_host: false };
+            let id = self.node.stamps.start(key, false, Stage::Arrived, now);
+            self.node.stamps.ends(id, Stage::Encoded);
+            id
+        });
+        self.send(now, target, class, Some(outstanding), stamp, &packet);
+        Ok(())
+    }
+
+    /// Where a request of a function goes: by its binding and, for memory, its DMA windows.
+    fn way(&mut self, slot: usize, function: usize, packet: &Packet<&mut [u8]>, class: Class) -> Way {
+        let Some(target) = self.slots[slot].target(function) else {
+            self.count_unbound(class);
+            return Way::Refused;
+        };
+        let write = match packet.tlp_type() {
+            TlpType::MRd | TlpType::MRdLk => false,
+            TlpType::MWr | TlpType::DMWr => true,
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => true,
+            TlpType::IORd | TlpType::IOWr | TlpType::Msg(_) | TlpType::MsgD(_) => {
+                return Way::Host(target, None);
+            }
+            // A device has no business in configuration space.
+            _ => return Way::Refused,
+        };
+        if packet.address_type() != AddressType::Untranslated {
+            self.counters.translated += 1;
+            return Way::Refused;
+        }
+        let address = packet.address();
+        let bytes = u64::from(packet.length_dw()) * 4;
+        let binding = self.slots[slot].functions[function].binding.as_ref().expect("has a target");
+        match windows::lookup(&binding.request.windows, address, bytes, write) {
+            Ok(Mapped { address: there, .. }) if fits(packet, there) => {
+                Way::Host(target, (there != address).then_some(there))
+            }
+            _ => {
+                match class {
+                    Class::Posted => self.counters.window_posted += 1,
+                    _ => self.counters.window_non_posted += 1,
+                }
+                Way::Refused
+            }
+        }
+    }
+
+    fn count_unbound(&mut self, class: Class) {
+        match class {
+            Class::Posted => self.counters.unbound_posted += 1,
+            _ => self.counters.unbound_non_posted += 1,
+        }
+    }
+
+    /// Unsupported Request: a posted one is gone, a non-posted one is completed.
+    fn refuse(&mut self, slot: usize, packet: &Packet<&mut [u8]>) -> Result<(), Backpressure> {
+        let Some(info) = RequestInfo::of(packet) else { return Ok(()) };
+        let mut buf = [0; 16];
+        let length = info
+            .completion(PORT, CplStatus::UnsupportedRequest, &mut buf)
+            .expect("a completion without data has three doublewords");
+        if self.slots[slot].egress.push(&buf[..length]) { Ok(()) } else { Err(Backpressure) }
+    }
+
+    /// Requests of hosts that the device did not answer: Unsupported Request for the host, and
+    /// the tag is not used again until the device was reset.
+    pub(super) fn expire_host_requests(&mut self, now: Instant, slot: usize) {
+        while let Some((_, request)) = self.slots[slot].tags.pop_expired(now, AfterExpiry::Quarantine) {
+            self.counters.device_silent += 1;
+            let ToDevice::Host { function, key, outstanding, info, .. } = request else { continue };
+            let Some(target) = self.slots[slot].target(function).filter(|t| t.key == key) else {
+                continue;
+            };
+            let mut buf = [0; 16];
+            let length = info
+                .completion(PORT, CplStatus::UnsupportedRequest, &mut buf)
+                .expect("a completion without data has three doublewords");
+            let packet = Packet::new_checked(&mut buf[..length]).expect("just built");
+            // Without room the host's own bound ends the request a moment later.
+            self.send(now, target, Class::Completion, Some(outstanding), None, &packet);
+        }
+    }
+}
+
+/// Whether an address fits the header that the request has: a window that moves a request across
+/// 4 GB is refused when the header has three doublewords. (PCIe 5.0 section 2.2.4.1 asks for the
+/// short form below 4 GB, so the other direction is checked too.)
+fn fits(packet: &Packet<&mut [u8]>, address: u64) -> bool {
+    packet.address() == address || packet.has_4dw_header() == (address > u64::from(u32::MAX))
+}

@@ -1,0 +1,357 @@
+//! The box role: what a proxy beside devices does.
+//!
+//! Each slot is a private hierarchy with a device at its end; towards the device the proxy is the
+//! port above it. A function of a slot is lent to one host at a time, under an epoch. Requests of
+//! the host take a device-side tag of the slot's own; requests of the device pass its DMA windows
+//! and become entries of the function's outstanding table. The proxy looks at a new device by
+//! itself (inventory), and takes a released one through reset and readiness test before it is
+//! lent again; what fails is quarantined.
+
+mod config;
+mod control;
+mod from_device;
+mod probe;
+mod release;
+mod slot;
+mod to_device;
+pub mod windows;
+
+use crate::control::{
+    BindingFailure, Event, FromProxy, Name, OperationId, Request, SlotState, Term,
+};
+use crate::limits::{COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, SYNTHESISED_COMPLETION};
+use crate::link::{LinkConfig, LinkEvent};
+use crate::node::Node;
+use crate::role::{Outgoing, Role};
+use crate::time::Instant;
+use alloc::boxed::Box;
+use core::time::Duration;
+use slot::Slot;
+use tlp_codec::fabric::Sideband;
+use tlp_codec::ids::{NodeId, SlotId};
+
+/// How a box role is made.
+#[derive(Clone, Debug)]
+pub struct BoxConfig {
+    /// Number of this life, other than that of every life before.
+    pub incarnation: u32,
+    /// Slots, 1 to [`MAX_SLOTS`], numbered from 1.
+    pub slots: usize,
+    /// The links.
+    pub link: LinkConfig,
+    /// Hosts this box may have a link to at a time, 1 to [`MAX_PEERS`].
+    pub peers: usize,
+    /// After how long an outstanding request is completed with Unsupported Request.
+    pub completion_bound: Duration,
+    /// Smallest completion timeout that a device is set to.
+    pub completion_timeout: Duration,
+    /// How long a device may take to answer after reset.
+    pub readiness_bound: Duration,
+    /// How long a function-level or hot reset takes before the device is asked again (PCIe 5.0
+    /// section 6.6: 100 ms).
+    pub reset_time: Duration,
+}
+
+impl Default for BoxConfig {
+    fn default() -> Self {
+        Self {
+            incarnation: 1,
+            slots: 4,
+            link: LinkConfig::default(),
+            peers: 8,
+            completion_bound: SYNTHESISED_COMPLETION,
+            completion_timeout: COMPLETION_TIMEOUT,
+            readiness_bound: Duration::from_millis(1500),
+            reset_time: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What the proxy does to a device beside sending TLPs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotSignal {
+    /// A hot reset through the link, held as long as PCIe asks for.
+    HotReset,
+    /// The PERST# wire goes low (asserted) or high.
+    Perst {
+        /// Whether it is asserted.
+        asserted: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct BoxCounters {
+    malformed_from_device: u64,
+    malformed_from_host: u64,
+    unexpected_from_device: u64,
+    late_from_device: u64,
+    mismatched_from_device: u64,
+    unexpected_from_host: u64,
+    synthesised_for_device: u64,
+    device_silent: u64,
+    unbound_posted: u64,
+    unbound_non_posted: u64,
+    window_posted: u64,
+    window_non_posted: u64,
+    translated: u64,
+    tag_reused: u64,
+    backpressure: u64,
+    quarantined: u64,
+    config_writes_owned: u64,
+}
+
+/// The box role of a proxy.
+pub struct BoxRole {
+    node: Node,
+    slots: Box<[Slot]>,
+    config: BoxConfig,
+    counters: BoxCounters,
+}
+
+impl BoxRole {
+    /// Makes the role with everything it will ever need. All slots are empty.
+    ///
+    /// # Panics
+    ///
+    /// When the configuration has more slots or peers than [`crate::limits`] allows.
+    pub fn new(config: &BoxConfig) -> Self {
+        assert!((1..=MAX_SLOTS).contains(&config.slots), "a box has 1 to {MAX_SLOTS} slots");
+        assert!(config.peers <= MAX_PEERS);
+        let slot = |number: u8| Slot::new(SlotId::new(number).expect("any number is a slot"));
+        Self {
+            node: Node::new(config.incarnation, false, config.peers, config.link),
+            slots: (1..=config.slots as u8).map(slot).collect(),
+            config: config.clone(),
+            counters: BoxCounters::default(),
+        }
+    }
+
+    /// The slots' numbers.
+    pub fn slots(&self) -> impl Iterator<Item = SlotId> + use<> {
+        (1..=self.slots.len() as u8).map(|n| SlotId::new(n).expect("any number is a slot"))
+    }
+
+    fn slot_index(&self, slot: SlotId) -> Option<usize> {
+        let index = (slot.get() as usize).checked_sub(1)?;
+        (index < self.slots.len()).then_some(index)
+    }
+
+    /// A device is in the slot from now on, under a model name of the box's configuration. It is
+    /// reset and looked at before it is lent.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such slot.
+    pub fn device_inserted(&mut self, now: Instant, slot: SlotId, model: Name) {
+        let index = self.slot_index(slot).expect("a slot of this box");
+        self.slots[index].insert(model);
+        self.start_probe(now, index);
+    }
+
+    /// The device is gone from the slot, without a word. Its bindings fail.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such slot.
+    pub fn device_removed(&mut self, now: Instant, slot: SlotId) {
+        let index = self.slot_index(slot).expect("a slot of this box");
+        for function in 0..self.slots[index].functions.len() {
+            if let Some(target) = self.slots[index].target(function) {
+                let link = self.node.link(target.peer);
+                // The control reserve has room for it; a dying link needs no word.
+                let _ = link.send_sideband(now, target.channel, Sideband::DeviceGone);
+            }
+            self.fail_function(now, index, function, BindingFailure::DeviceGone);
+        }
+        self.abandon_work(index);
+        self.slots[index].remove();
+        self.report_slot(index);
+    }
+
+    /// What the proxy does to the device in a slot beside TLPs. To be done in order with
+    /// [`BoxRole::poll_tlp`]'s TLPs: signals first.
+    pub fn poll_signal(&mut self, slot: SlotId) -> Option<SlotSignal> {
+        let index = self.slot_index(slot)?;
+        self.slots[index].signals.pop_front()
+    }
+
+    /// Every counter with its name.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let c = self.counters;
+        let own = [
+            ("box: malformed TLPs from devices", c.malformed_from_device),
+            ("box: malformed TLPs from hosts", c.malformed_from_host),
+            ("box: unexpected completions from devices", c.unexpected_from_device),
+            ("box: late completions from devices", c.late_from_device),
+            ("box: completions from devices that do not fit their request", c.mismatched_from_device),
+            ("box: unexpected completions from hosts", c.unexpected_from_host),
+            ("box: completions synthesised for devices", c.synthesised_for_device),
+            ("box: requests that a device did not answer", c.device_silent),
+            ("box: posted TLPs of functions that are not lent", c.unbound_posted),
+            ("box: non-posted requests of functions that are not lent", c.unbound_non_posted),
+            ("box: writes outside every DMA window", c.window_posted),
+            ("box: reads outside every DMA window", c.window_non_posted),
+            ("box: requests with a translated address", c.translated),
+            ("box: requests with a tag that is in use", c.tag_reused),
+            ("box: TLPs that had to wait for room", c.backpressure),
+            ("box: functions quarantined", c.quarantined),
+            ("box: configuration writes to fields that the proxy owns", c.config_writes_owned),
+        ];
+        own.into_iter().chain(self.node.counters())
+    }
+
+    fn report_slot(&mut self, index: usize) {
+        let slot = self.slots[index].id;
+        for function in 0..self.slots[index].functions.len().max(1) {
+            let (number, state) = self.slots[index].function_state(function);
+            self.node.event(Event::Slot { slot, function: number, state });
+        }
+    }
+
+    fn process_link_events(&mut self, now: Instant) {
+        while let Some((peer, event)) = self.node.poll_link_event() {
+            let node = self.node.peer_node(peer);
+            match event {
+                LinkEvent::Up => self.node.event_for(node, |peer| Event::LinkUp { peer }),
+                LinkEvent::Down(reason) => {
+                    self.node.event_for(node, |peer| Event::LinkDown { peer, reason });
+                    self.fail_where(now, BindingFailure::LinkDown, |t| t.peer == peer);
+                }
+                LinkEvent::ChannelFailed { key, reason, .. } => {
+                    self.fail_where(now, reason, |t| t.peer == peer && t.key == key);
+                }
+            }
+        }
+        for peer in 0..self.node.peers.len() {
+            if self.node.peer_node(peer).is_none() {
+                continue;
+            }
+            while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
+                self.handle_sideband(now, peer, channel, record);
+            }
+        }
+    }
+
+    fn handle_sideband(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        channel: crate::link::ChannelId,
+        record: Sideband,
+    ) {
+        let Some((slot, function)) = self.find(|t| t.peer == peer && t.channel == channel) else {
+            return;
+        };
+        let signal = match record {
+            // A link that comes back has been retrained, which resets the device.
+            Sideband::HotReset | Sideband::LinkDisable => SlotSignal::HotReset,
+            Sideband::PerstAssert => SlotSignal::Perst { asserted: true },
+            Sideband::PerstDeassert => SlotSignal::Perst { asserted: false },
+            _ => return,
+        };
+        // A slot whose functions are lent to several hosts is not reset by one of them.
+        if self.slots[slot].bound_functions() != 1 {
+            return;
+        }
+        self.slots[slot].signal(signal);
+        if record.flushes() {
+            self.flush_function(now, slot, function);
+        }
+    }
+
+    fn find(&self, which: impl Fn(&slot::Target) -> bool) -> Option<(usize, usize)> {
+        (0..self.slots.len()).find_map(|s| {
+            let slot = &self.slots[s];
+            let wanted = |f: &usize| slot.target(*f).is_some_and(|t| which(&t));
+            (0..slot.functions.len()).find(wanted).map(|f| (s, f))
+        })
+    }
+
+    fn fail_where(
+        &mut self,
+        now: Instant,
+        reason: BindingFailure,
+        which: impl Fn(&slot::Target) -> bool,
+    ) {
+        while let Some((slot, function)) = self.find(&which) {
+            self.fail_function(now, slot, function, reason);
+        }
+    }
+
+    /// A binding is dead: its channel is closed at once, so that nothing of it reaches anybody,
+    /// and the function goes through release before it is lent again.
+    fn fail_function(&mut self, now: Instant, slot: usize, function: usize, reason: BindingFailure) {
+        let Some(target) = self.slots[slot].target(function) else { return };
+        self.node.event(Event::BindingFailed { peer: target.node, key: target.key, reason });
+        self.unlink(now, slot, function);
+        self.set_state(slot, function, SlotState::Releasing);
+        self.start_release(now, slot, function, None);
+    }
+
+    fn set_state(&mut self, slot: usize, function: usize, state: SlotState) {
+        let number = {
+            let entry = &mut self.slots[slot].functions[function];
+            entry.state = state;
+            entry.number
+        };
+        if state == SlotState::Quarantined {
+            self.counters.quarantined += 1;
+        }
+        let slot = self.slots[slot].id;
+        self.node.event(Event::Slot { slot, function: number, state });
+    }
+}
+
+impl Role for BoxRole {
+    fn set_node(&mut self, node: NodeId) {
+        self.node.set_id(node);
+    }
+
+    fn handle_frame(&mut self, now: Instant, frame: &[u8]) {
+        self.node.handle_frame(now, frame);
+        self.process_link_events(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
+        self.node.poll_transmit(now, buf)
+    }
+
+    fn handle_control(&mut self, now: Instant, id: OperationId, term: Term, request: &Request) {
+        if self.node.admit(id, term) {
+            self.control(now, id, request);
+        }
+    }
+
+    fn control_reconnected(&mut self) {
+        self.node.forget_answers();
+        for slot in &mut self.slots {
+            slot.forget_operations();
+        }
+    }
+
+    fn poll_control(&mut self) -> Option<FromProxy> {
+        self.outbound()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let slots = self.slots.iter().filter_map(Slot::poll_timeout);
+        slots.chain(self.node.poll_timeout()).min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.node.handle_timeout(now);
+        self.process_link_events(now);
+        for slot in 0..self.slots.len() {
+            self.expire(now, slot);
+            self.continue_work(now, slot);
+        }
+    }
+
+    fn wants_mark(&self) -> bool {
+        self.node.stamps.wants_mark()
+    }
+
+    fn mark(&mut self, now: Instant) {
+        self.node.stamps.mark(now);
+    }
+}

@@ -1,0 +1,332 @@
+//! Looking at a device that was put into a slot: reset, wait, read configuration space.
+
+use super::config::{Got, Want};
+use super::slot::{Facts, Work};
+use super::{BoxRole, SlotSignal};
+use crate::limits::MAX_FUNCTIONS;
+use crate::time::Instant;
+use core::time::Duration;
+use tlp_codec::ids::SlotFunction;
+
+/// PCI Express capability and Device Serial Number extended capability IDs.
+const PCI_EXPRESS: u8 = 0x10;
+const SERIAL_NUMBER: u16 = 0x0003;
+
+/// Capabilities followed at most: lists that go round end here.
+const LIST_BOUND: u8 = 48;
+
+/// Where the look at a function has got to. Each state names the answer that is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    ResetPause,
+    Id,
+    Class,
+    Header,
+    Subsystem,
+    BarSize(u8),
+    BarRead(u8),
+    BarRestore(u8),
+    Pointer,
+    Capability(u8),
+    DeviceCapabilities,
+    DeviceCapabilities2,
+    Extended(u16),
+    SerialLow(u16),
+    SerialHigh,
+    SetTimeout,
+}
+
+/// The look at one slot.
+#[derive(Debug)]
+pub(super) struct Probe {
+    state: State,
+    function: u8,
+    multi_function: bool,
+    facts: Facts,
+    capability: u8,
+    next_extended: u16,
+    followed: u8,
+    wide_bar: bool,
+    reset_time: Duration,
+    timeout: Duration,
+}
+
+/// What a probe wants done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Do(Want),
+    /// A function is there; and what to do next.
+    Found(u8, Facts, Option<Want>),
+    /// Nothing further.
+    Done,
+}
+
+impl Probe {
+    /// The first thing to do is to wait until the reset is over.
+    pub(super) fn new(reset_time: Duration, timeout: Duration) -> Self {
+        Self {
+            state: State::ResetPause,
+            function: 0,
+            multi_function: false,
+            facts: Facts::default(),
+            capability: 0,
+            next_extended: 0,
+            followed: 0,
+            wide_bar: false,
+            reset_time,
+            timeout,
+        }
+    }
+
+    pub(super) fn first(&self) -> Want {
+        Want::Pause(self.reset_time)
+    }
+
+    fn read(&mut self, state: State, register: u16) -> Step {
+        self.state = state;
+        Step::Do(Want::Read { function: self.function, register })
+    }
+
+    fn write(&mut self, state: State, register: u16, value: u32, enables: u8) -> Step {
+        self.state = state;
+        Step::Do(Want::Write { function: self.function, register, value, enables })
+    }
+
+    /// Goes on with what came of the last thing.
+    pub(super) fn next(&mut self, got: Got) -> Step {
+        let value = match (got, self.state) {
+            (Got::Value(value), _) => value,
+            (Got::Written | Got::Paused, _) => 0,
+            // A function that is not there, or a register that does not answer.
+            (_, State::Id) => return self.next_function(),
+            _ => return Step::Done,
+        };
+        match self.state {
+            State::ResetPause => self.read(State::Id, 0x00),
+            State::Id if value & 0xffff == 0xffff => self.next_function(),
+            State::Id => {
+                self.facts = Facts { id: (value as u16, (value >> 16) as u16), ..Facts::default() };
+                self.read(State::Class, 0x08)
+            }
+            State::Class => {
+                self.facts.class = value >> 8;
+                self.facts.revision = value as u8;
+                self.read(State::Header, 0x0c)
+            }
+            State::Header => {
+                let header = value >> 16 & 0xff;
+                if self.function == 0 {
+                    self.multi_function = header & 0x80 != 0;
+                }
+                if header & 0x7f != 0 {
+                    return self.next_function();
+                }
+                self.read(State::Subsystem, 0x2c)
+            }
+            State::Subsystem => {
+                self.facts.subsystem = (value as u16, (value >> 16) as u16);
+                self.size_bar(0)
+            }
+            State::BarSize(bar) => self.read(State::BarRead(bar), bar_register(bar)),
+            State::BarRead(bar) => {
+                self.learn_bar(bar, value);
+                self.write(State::BarRestore(bar), bar_register(bar), 0, 0xf)
+            }
+            State::BarRestore(bar) => self.size_bar(bar + 1),
+            _ => self.next_capability(value),
+        }
+    }
+
+    fn size_bar(&mut self, bar: u8) -> Step {
+        if bar < 6 {
+            return self.write(State::BarSize(bar), bar_register(bar), u32::MAX, 0xf);
+        }
+        self.followed = 0;
+        self.read(State::Pointer, 0x34)
+    }
+
+    /// From what a BAR reads back after all ones (PCIe 5.0 section 7.5.1.2.1).
+    fn learn_bar(&mut self, bar: u8, value: u32) {
+        let at = bar as usize;
+        if core::mem::take(&mut self.wide_bar) {
+            let low = self.facts.bars[at - 1] as u32;
+            let mask = u64::from(value) << 32 | u64::from(low);
+            self.facts.bars[at - 1] = if mask == 0 { 0 } else { (!mask).wrapping_add(1) };
+            return;
+        }
+        let io = value & 1 != 0;
+        let mask = if io { value & !3 } else { value & !0xf };
+        if !io && value & 0b110 == 0b100 && bar < 5 {
+            // The upper half decides together with this one.
+            self.wide_bar = true;
+            self.facts.bars[at] = mask.into();
+            return;
+        }
+        self.facts.bars[at] = if mask == 0 {
+            0
+        } else if io {
+            // The upper 16 bits of an I/O BAR may read 0.
+            u64::from((!(mask | 0xffff_0000)).wrapping_add(1))
+        } else {
+            u64::from((!mask).wrapping_add(1))
+        };
+    }
+
+    fn next_capability(&mut self, value: u32) -> Step {
+        match self.state {
+            State::Pointer => self.follow(value as u8),
+            State::Capability(at) if value as u8 == PCI_EXPRESS => {
+                self.facts.pcie_capability = at.into();
+                self.capability = (value >> 8) as u8;
+                self.read(State::DeviceCapabilities, u16::from(at) + 0x04)
+            }
+            State::Capability(_) => self.follow((value >> 8) as u8),
+            State::DeviceCapabilities => {
+                self.facts.function_level_reset = value >> 28 & 1 != 0;
+                let at = self.facts.pcie_capability;
+                self.read(State::DeviceCapabilities2, at + 0x24)
+            }
+            State::DeviceCapabilities2 => {
+                self.facts.timeout_support = value as u8 & 0x1f;
+                let next = self.capability;
+                self.follow(next)
+            }
+            State::Extended(at) => {
+                self.next_extended = (value >> 20) as u16 & 0xffc;
+                if value as u16 == SERIAL_NUMBER {
+                    return self.read(State::SerialLow(at), at + 4);
+                }
+                self.follow_extended()
+            }
+            State::SerialLow(at) => {
+                self.facts.serial = value.into();
+                self.read(State::SerialHigh, at + 8)
+            }
+            State::SerialHigh => {
+                self.facts.serial |= u64::from(value) << 32;
+                self.follow_extended()
+            }
+            _ => self.next_function(),
+        }
+    }
+
+    fn follow(&mut self, pointer: u8) -> Step {
+        let pointer = pointer & 0xfc;
+        self.followed += 1;
+        if pointer < 0x40 || self.followed > LIST_BOUND {
+            self.followed = 0;
+            return self.read(State::Extended(0x100), 0x100);
+        }
+        self.read(State::Capability(pointer), pointer.into())
+    }
+
+    fn follow_extended(&mut self) -> Step {
+        self.followed += 1;
+        let at = self.next_extended;
+        if at < 0x100 || self.followed > LIST_BOUND {
+            return self.set_timeout();
+        }
+        self.read(State::Extended(at), at)
+    }
+
+    fn set_timeout(&mut self) -> Step {
+        match timeout_setting(&self.facts, self.timeout) {
+            Some(setting) => {
+                let register = self.facts.pcie_capability + 0x28;
+                let want = Want::Write {
+                    function: self.function,
+                    register,
+                    value: setting.into(),
+                    enables: 0b0001,
+                };
+                self.state = State::SetTimeout;
+                Step::Found(self.function, self.facts.clone(), Some(want))
+            }
+            None => {
+                let (function, facts) = (self.function, self.facts.clone());
+                match self.next_function() {
+                    Step::Do(want) => Step::Found(function, facts, Some(want)),
+                    _ => Step::Found(function, facts, None),
+                }
+            }
+        }
+    }
+
+    fn next_function(&mut self) -> Step {
+        self.function += 1;
+        if !self.multi_function || self.function as usize >= MAX_FUNCTIONS {
+            return Step::Done;
+        }
+        self.read(State::Id, 0x00)
+    }
+}
+
+fn bar_register(bar: u8) -> u16 {
+    0x10 + 4 * u16::from(bar)
+}
+
+/// Device Control 2 bits 4:0 for a completion timeout of at least `least` (PCIe 5.0 table 7-31),
+/// or `None` if the device cannot wait so long.
+pub(super) fn timeout_setting(facts: &Facts, least: Duration) -> Option<u8> {
+    /// Range bit in Device Capabilities 2, value, shortest timeout in microseconds.
+    const SETTINGS: [(u8, u8, u64); 8] = [
+        (0, 0b0001, 50),
+        (0, 0b0010, 1_000),
+        (1, 0b0101, 16_000),
+        (1, 0b0110, 65_000),
+        (2, 0b1001, 260_000),
+        (2, 0b1010, 1_000_000),
+        (3, 0b1101, 4_000_000),
+        (3, 0b1110, 17_000_000),
+    ];
+    if facts.pcie_capability == 0 {
+        return None;
+    }
+    let least = least.as_micros() as u64;
+    let ranges = facts.timeout_support & 0xf;
+    // The ranges are coded as a count: A, B, AB, BC, ABC, BCD, ABCD have the bits of a set.
+    let fits = |(range, _, shortest): &&(u8, u8, u64)| ranges >> range & 1 != 0 && *shortest >= least;
+    let disable = (facts.timeout_support & 0x10 != 0).then_some(0x10);
+    SETTINGS.iter().find(fits).map(|(_, value, _)| *value).or(disable)
+}
+
+impl BoxRole {
+    /// Resets the device in a slot and begins to look at it.
+    pub(super) fn start_probe(&mut self, now: Instant, slot: usize) {
+        let timeout = self.config.completion_timeout;
+        let probe = Probe::new(self.config.reset_time, timeout);
+        let ready_by = now + self.config.reset_time + self.config.readiness_bound;
+        let entry = &mut self.slots[slot];
+        entry.signal(SlotSignal::HotReset);
+        entry.access.begin(now, probe.first(), ready_by);
+        entry.work = Work::Probe(probe);
+        self.report_slot(slot);
+    }
+
+    /// Goes on with a probe. The slot's work is taken out of its place meanwhile.
+    pub(super) fn continue_probe(&mut self, now: Instant, slot: usize, mut probe: Probe, got: Got) {
+        let want = match probe.next(got) {
+            Step::Do(want) => Some(want),
+            Step::Found(function, facts, want) => {
+                let number = SlotFunction::new(function.into()).expect("at most 8");
+                self.slots[slot].add_function(number, facts, 0);
+                want
+            }
+            Step::Done => None,
+        };
+        match want {
+            Some(want) => {
+                let ready_by = now + self.config.readiness_bound;
+                self.slots[slot].access.begin(now, want, ready_by);
+                self.slots[slot].work = Work::Probe(probe);
+            }
+            None => {
+                self.slots[slot].work = Work::Idle;
+                if self.slots[slot].functions.is_empty() {
+                    self.counters.quarantined += 1;
+                }
+                self.report_slot(slot);
+            }
+        }
+    }
+}

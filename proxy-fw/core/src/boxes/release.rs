@@ -1,0 +1,268 @@
+//! Taking a function back: Bus Master off, drain, reset, readiness test; quarantine if any fails.
+
+use super::config::{Got, Want};
+use super::probe::timeout_setting;
+use super::slot::{ToDevice, Work};
+use super::{BoxRole, SlotSignal};
+use crate::control::{OperationId, SlotState};
+use crate::node::Answer;
+use crate::outstanding::AfterExpiry;
+use crate::time::Instant;
+use core::time::Duration;
+use tlp_codec::tlp::CplStatus;
+
+/// How often Transactions Pending is looked at, and how many times, before reset goes on anyway.
+const DRAIN_PAUSE: Duration = Duration::from_millis(2);
+const DRAIN_LOOKS: u8 = 50;
+
+/// Where a release has got to. Each state names what is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    BusMasterOff,
+    Draining(u8),
+    DrainPause(u8),
+    FunctionReset,
+    ResetPause,
+    Ready,
+    CommandClear,
+    TimeoutSet,
+}
+
+/// A release that is going on in a slot.
+#[derive(Debug)]
+pub(super) struct Release {
+    function: usize,
+    state: State,
+}
+
+impl BoxRole {
+    /// The function's channel is closed and what was outstanding ends: nothing of the binding
+    /// reaches anybody from here on.
+    pub(super) fn unlink(&mut self, now: Instant, slot: usize, function: usize) {
+        let Some(target) = self.slots[slot].target(function) else { return };
+        self.node.link(target.peer).close_channel(target.channel);
+        let entry = &mut self.slots[slot].functions[function];
+        entry.binding = None;
+        entry.requests.expire_where(now, |_| true);
+        self.expire(now, slot);
+    }
+
+    /// Wants a function taken through reset; begins when the slot has nothing else to do.
+    pub(super) fn start_release(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        function: usize,
+        operation: Option<OperationId>,
+    ) {
+        let entry = &mut self.slots[slot].functions[function];
+        entry.release_wanted = true;
+        if operation.is_some() {
+            entry.release_operation = operation;
+        }
+        self.next_release(now, slot);
+    }
+
+    fn next_release(&mut self, now: Instant, slot: usize) {
+        let entry = &mut self.slots[slot];
+        if !matches!(entry.work, Work::Idle) {
+            return;
+        }
+        let Some(function) = entry.functions.iter().position(|f| f.release_wanted) else { return };
+        entry.functions[function].release_wanted = false;
+        let number = entry.functions[function].number.get() as u8;
+        let want = Want::Write { function: number, register: 0x04, value: 0, enables: 0b0011 };
+        entry.work = Work::Release(Release { function, state: State::BusMasterOff });
+        entry.access.begin(now, want, now + self.config.readiness_bound);
+    }
+
+    /// Goes on with whatever the slot is doing.
+    pub(super) fn continue_work(&mut self, now: Instant, slot: usize) {
+        loop {
+            self.send_access(now, slot);
+            let Some(got) = self.slots[slot].access.poll(now) else { return };
+            match core::mem::replace(&mut self.slots[slot].work, Work::Idle) {
+                Work::Idle => return,
+                Work::Probe(probe) => self.continue_probe(now, slot, probe, got),
+                Work::Release(release) => self.continue_release(now, slot, release, got),
+            }
+        }
+    }
+
+    /// Gives the proxy's own request a tag and sends it, if one waits and there is room.
+    fn send_access(&mut self, now: Instant, slot: usize) {
+        let slot = &mut self.slots[slot];
+        if !slot.access.wants_tag(now) || slot.egress.room() == 0 {
+            return;
+        }
+        let deadline = now + self.config.completion_bound;
+        if let Some(tag) = slot.tags.insert(deadline, ToDevice::Own) {
+            slot.access.send(now, tag.index, &mut slot.egress);
+        }
+    }
+
+    fn continue_release(&mut self, now: Instant, slot: usize, mut release: Release, got: Got) {
+        let function = release.function;
+        let number = self.slots[slot].functions[function].number.get() as u8;
+        let facts = self.slots[slot].functions[function].facts.clone();
+        let read = |register| Some(Want::Read { function: number, register });
+        let want = match (release.state, got) {
+            (State::BusMasterOff, Got::Written) | (State::DrainPause(_), Got::Paused)
+                if facts.pcie_capability != 0 =>
+            {
+                let looks = if let State::DrainPause(looks) = release.state { looks } else { 0 };
+                release.state = State::Draining(looks);
+                read(facts.pcie_capability + 0x08)
+            }
+            (State::Draining(looks), Got::Value(status))
+                if status >> 21 & 1 != 0 && looks < DRAIN_LOOKS =>
+            {
+                release.state = State::DrainPause(looks + 1);
+                Some(Want::Pause(DRAIN_PAUSE))
+            }
+            (State::BusMasterOff | State::Draining(_), Got::Written | Got::Value(_)) => {
+                self.reset_function(slot, &mut release)
+            }
+            // A device that does not take a write or answer a read may still come back by reset.
+            (State::BusMasterOff | State::Draining(_) | State::DrainPause(_), _) => {
+                self.hot_reset(slot, &mut release)
+            }
+            (State::FunctionReset, Got::Written) => {
+                release.state = State::ResetPause;
+                Some(Want::Pause(self.config.reset_time))
+            }
+            (State::FunctionReset, _) => self.hot_reset(slot, &mut release),
+            (State::ResetPause, Got::Paused) => {
+                release.state = State::Ready;
+                read(0x00)
+            }
+            (State::Ready, Got::Value(id)) if (id as u16, (id >> 16) as u16) == facts.id => {
+                release.state = State::CommandClear;
+                read(0x04)
+            }
+            (State::CommandClear, Got::Value(command)) if command & 0b111 == 0 => {
+                release.state = State::TimeoutSet;
+                match timeout_setting(&facts, self.config.completion_timeout) {
+                    Some(setting) => Some(Want::Write {
+                        function: number,
+                        register: facts.pcie_capability + 0x28,
+                        value: setting.into(),
+                        enables: 0b0001,
+                    }),
+                    None => return self.end_release(now, slot, function, SlotState::Free),
+                }
+            }
+            (State::TimeoutSet, Got::Written) => {
+                return self.end_release(now, slot, function, SlotState::Free);
+            }
+            _ => None,
+        };
+        match want {
+            Some(want) => {
+                let entry = &mut self.slots[slot];
+                entry.access.begin(now, want, now + self.config.readiness_bound);
+                entry.work = Work::Release(release);
+            }
+            None => self.end_release(now, slot, function, SlotState::Quarantined),
+        }
+    }
+
+    /// Function-level reset where the function has it, else hot reset.
+    fn reset_function(&mut self, slot: usize, release: &mut Release) -> Option<Want> {
+        let entry = &self.slots[slot].functions[release.function];
+        if !entry.facts.function_level_reset {
+            return self.hot_reset(slot, release);
+        }
+        release.state = State::FunctionReset;
+        Some(Want::Write {
+            function: entry.number.get() as u8,
+            register: entry.facts.pcie_capability + 0x08,
+            value: 1 << 15,
+            enables: 0b0011,
+        })
+    }
+
+    /// Hot reset, where no other function of the slot is bound. `None`: it may not be done.
+    fn hot_reset(&mut self, slot: usize, release: &mut Release) -> Option<Want> {
+        if self.slots[slot].bound_functions() > 0 {
+            return None;
+        }
+        self.slots[slot].signal(SlotSignal::HotReset);
+        release.state = State::ResetPause;
+        Some(Want::Pause(self.config.reset_time))
+    }
+
+    fn end_release(&mut self, now: Instant, slot: usize, function: usize, state: SlotState) {
+        if state == SlotState::Free {
+            self.forget_outstanding(now, slot);
+            if self.slots[slot].bound_functions() == 0 {
+                // The device was reset: no late answer can come with an old tag.
+                self.slots[slot].tags.release_quarantine();
+            }
+            let entry = &mut self.slots[slot].functions[function];
+            entry.tags_in_use = [0; 4];
+            entry.requests.release_quarantine();
+        }
+        self.set_state(slot, function, state);
+        if let Some(id) = self.slots[slot].functions[function].release_operation.take() {
+            self.node.answer(id, Ok(Answer::Slot(state)));
+        }
+        self.next_release(now, slot);
+    }
+
+    /// The slot's work stops where it is; who waits for it learns that the slot is empty.
+    pub(super) fn abandon_work(&mut self, slot: usize) {
+        self.slots[slot].work = Work::Idle;
+        for function in 0..self.slots[slot].functions.len() {
+            if let Some(id) = self.slots[slot].functions[function].release_operation.take() {
+                self.node.answer(id, Ok(Answer::Slot(SlotState::Empty)));
+            }
+        }
+    }
+
+    /// The device of a bound function was reset: its own requests are forgotten, and requests of
+    /// the host that it will not answer any more end (the host's end has flushed its own).
+    pub(super) fn flush_function(&mut self, now: Instant, slot: usize, function: usize) {
+        let entry = &mut self.slots[slot];
+        while entry.functions[function].requests.pop_where(AfterExpiry::Free, |_| true).is_some() {}
+        entry.functions[function].tags_in_use = [0; 4];
+        let of_function =
+            |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == function);
+        while entry.tags.pop_where(AfterExpiry::Free, of_function).is_some() {}
+        self.expire(now, slot);
+    }
+
+    /// Requests of unbound functions end here: the device was reset and waits for nothing.
+    pub(super) fn forget_outstanding(&mut self, now: Instant, slot: usize) {
+        for function in &mut self.slots[slot].functions {
+            if function.binding.is_none() {
+                while function.requests.pop_where(AfterExpiry::Free, |_| true).is_some() {}
+                function.tags_in_use = [0; 4];
+            }
+        }
+        self.expire(now, slot);
+    }
+
+    /// Ends requests whose time is over: the device's with Unsupported Request towards it, the
+    /// host's with Unsupported Request over the link, under tags that stay quarantined.
+    pub(super) fn expire(&mut self, now: Instant, slot: usize) {
+        let entry = &mut self.slots[slot];
+        for function in &mut entry.functions {
+            while entry.egress.room() > 1 {
+                let Some((_, request)) = function.requests.pop_expired(now, AfterExpiry::Free) else {
+                    break;
+                };
+                let mut buf = [0; 16];
+                let length = request
+                    .info
+                    .completion(super::from_device::PORT, CplStatus::UnsupportedRequest, &mut buf)
+                    .expect("a completion without data has three doublewords");
+                function.set_tag(request.info.tag.get(), false);
+                let pushed = entry.egress.push(&buf[..length]);
+                assert!(pushed, "room was checked");
+                self.counters.synthesised_for_device += 1;
+            }
+        }
+        self.expire_host_requests(now, slot);
+    }
+}

@@ -1,0 +1,258 @@
+//! A slot, the functions in it, and what is outstanding at them.
+
+use super::config::Access;
+use super::release::Release;
+use super::{SlotSignal, probe::Probe};
+use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
+use crate::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, MAX_FUNCTIONS};
+use crate::link::ChannelId;
+use crate::outstanding::{RequestInfo, Table};
+use crate::queue::TlpQueue;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use heapless::{Deque, Vec};
+use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef, SlotFunction, SlotId};
+
+/// TLPs of the proxy's own that wait for a slot's device. A TLP that makes the proxy answer waits
+/// in front of it when there is no room.
+pub(super) const EGRESS: usize = DEVICE_OUTSTANDING + 8;
+
+/// Signals that wait to be done to a device. Each operation adds two at most.
+const SIGNALS: usize = 8;
+
+/// One slot.
+pub(super) struct Slot {
+    pub(super) id: SlotId,
+    pub(super) model: Name,
+    pub(super) present: bool,
+    pub(super) functions: Vec<Function, MAX_FUNCTIONS>,
+    /// What the proxy itself sends to the device.
+    pub(super) egress: TlpQueue,
+    pub(super) signals: Deque<SlotSignal, SIGNALS>,
+    /// Requests to the device; the index is the device-side tag.
+    pub(super) tags: Table<ToDevice>,
+    pub(super) work: Work,
+    pub(super) access: Access,
+    /// Outstanding tables for the functions found by a probe.
+    tables: Vec<Table<FromDevice>, MAX_FUNCTIONS>,
+    pub(super) turn: usize,
+    pub(super) scratch: Option<Box<[u8; crate::limits::TLP_BUFFER]>>,
+}
+
+/// What the proxy is doing with a slot's device on its own account: one thing at a time.
+pub(super) enum Work {
+    Idle,
+    Probe(Probe),
+    Release(Release),
+}
+
+/// One function of a slot's device.
+pub(super) struct Function {
+    pub(super) number: SlotFunction,
+    pub(super) state: SlotState,
+    pub(super) facts: Facts,
+    pub(super) highest_epoch: u32,
+    pub(super) binding: Option<Binding>,
+    /// Requests of the device; the index goes on the wire.
+    pub(super) requests: Table<FromDevice>,
+    /// Device tags in use, by number.
+    pub(super) tags_in_use: [u64; 4],
+    /// The release that waits for its turn or goes on, and who wants to know.
+    pub(super) release_wanted: bool,
+    pub(super) release_operation: Option<OperationId>,
+}
+
+/// What configuration space says of a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) id: (u16, u16),
+    pub(super) subsystem: (u16, u16),
+    pub(super) class: u32,
+    pub(super) revision: u8,
+    pub(super) serial: u64,
+    pub(super) bars: [u64; 6],
+    pub(super) pcie_capability: u16,
+    pub(super) function_level_reset: bool,
+    /// Device Capabilities 2, bits 4:0: completion timeout ranges and disable.
+    pub(super) timeout_support: u8,
+}
+
+/// A binding of a function.
+pub(super) struct Binding {
+    pub(super) request: SlotBinding,
+    pub(super) peer: usize,
+    pub(super) channel: ChannelId,
+}
+
+/// A request on its way to the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ToDevice {
+    /// Of the host that a function is lent to.
+    Host { function: usize, key: BindingKey, outstanding: OutstandingRef, info: RequestInfo, sampled: bool },
+    /// Of the proxy itself.
+    Own,
+}
+
+/// A request of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromDevice {
+    pub(super) info: RequestInfo,
+}
+
+/// Where a function's TLPs go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) peer: usize,
+    pub(super) node: NodeId,
+    pub(super) channel: ChannelId,
+    pub(super) key: BindingKey,
+}
+
+impl Slot {
+    pub(super) fn new(id: SlotId) -> Self {
+        let mut tables = Vec::new();
+        for _ in 0..MAX_FUNCTIONS {
+            let _ = tables.push(Table::new(DEVICE_OUTSTANDING));
+        }
+        Self {
+            id,
+            model: Name::new(),
+            present: false,
+            functions: Vec::new(),
+            egress: TlpQueue::new(EGRESS),
+            signals: Deque::new(),
+            tags: Table::new(DEVICE_TAGS),
+            work: Work::Idle,
+            access: Access::default(),
+            tables,
+            turn: 0,
+            scratch: Some(Box::new([0; crate::limits::TLP_BUFFER])),
+        }
+    }
+
+    pub(super) fn insert(&mut self, model: Name) {
+        self.remove();
+        self.model = model;
+        self.present = true;
+    }
+
+    pub(super) fn remove(&mut self) {
+        while let Some(mut function) = self.functions.pop() {
+            function.requests.clear();
+            let _ = self.tables.push(function.requests);
+        }
+        self.present = false;
+        self.model = Name::new();
+        self.egress.clear();
+        self.signals.clear();
+        self.tags.clear();
+        self.work = Work::Idle;
+        self.access = Access::default();
+    }
+
+    /// Adds a function that a probe found. `false` when there is no room for it.
+    pub(super) fn add_function(&mut self, number: SlotFunction, facts: Facts, epoch: u32) -> bool {
+        let Some(requests) = self.tables.pop() else { return false };
+        let function = Function {
+            number,
+            state: SlotState::Free,
+            facts,
+            highest_epoch: epoch,
+            binding: None,
+            requests,
+            tags_in_use: [0; 4],
+            release_wanted: false,
+            release_operation: None,
+        };
+        self.functions.push(function).is_ok()
+    }
+
+    pub(super) fn signal(&mut self, signal: SlotSignal) {
+        if self.signals.is_full() {
+            self.signals.pop_front();
+        }
+        let _ = self.signals.push_back(signal);
+    }
+
+    pub(super) fn target(&self, function: usize) -> Option<Target> {
+        let binding = self.functions.get(function)?.binding.as_ref()?;
+        let (node, key) = (binding.request.host, binding.request.key);
+        Some(Target { peer: binding.peer, node, channel: binding.channel, key })
+    }
+
+    pub(super) fn bound_functions(&self) -> usize {
+        self.functions.iter().filter(|f| f.binding.is_some()).count()
+    }
+
+    pub(super) fn function_index(&self, number: u16) -> Option<usize> {
+        self.functions.iter().position(|f| f.number.get() == number)
+    }
+
+    /// Number and state of the n-th function, or of function 0 of a slot where none was found.
+    pub(super) fn function_state(&self, index: usize) -> (SlotFunction, SlotState) {
+        match self.functions.get(index) {
+            Some(function) => (function.number, function.state),
+            None => {
+                let state = match (&self.work, self.present) {
+                    (_, false) => SlotState::Empty,
+                    (Work::Probe(_), true) => SlotState::Probing,
+                    (_, true) => SlotState::Quarantined,
+                };
+                (SlotFunction::ZERO, state)
+            }
+        }
+    }
+
+    pub(super) fn forget_operations(&mut self) {
+        for function in &mut self.functions {
+            function.release_operation = None;
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let requests = self.functions.iter().filter_map(|f| f.requests.earliest_deadline());
+        requests.chain(self.tags.earliest_deadline()).chain(self.work_deadline()).min()
+    }
+
+    fn work_deadline(&self) -> Option<Instant> {
+        match self.work {
+            Work::Idle => None,
+            _ => self.access.deadline(),
+        }
+    }
+
+    pub(super) fn inventory(&self, index: usize) -> Option<InventoryEntry> {
+        let (function, state) = self.function_state(index);
+        let none = Facts::default();
+        let entry = self.functions.get(index);
+        if entry.is_none() && index > 0 {
+            return None;
+        }
+        let facts = entry.map_or(&none, |f| &f.facts);
+        Some(InventoryEntry {
+            slot: self.id,
+            function,
+            state,
+            model: self.model.clone(),
+            id: facts.id,
+            subsystem: facts.subsystem,
+            class: facts.class,
+            revision: facts.revision,
+            serial: facts.serial,
+            bars: facts.bars,
+            highest_epoch: entry.map_or(0, |f| f.highest_epoch),
+        })
+    }
+}
+
+impl Function {
+    pub(super) fn tag_in_use(&self, tag: u16) -> bool {
+        self.tags_in_use[tag as usize / 64] >> (tag % 64) & 1 != 0
+    }
+
+    pub(super) fn set_tag(&mut self, tag: u16, in_use: bool) {
+        let bit = 1 << (tag % 64);
+        let word = &mut self.tags_in_use[tag as usize / 64];
+        *word = if in_use { *word | bit } else { *word & !bit };
+    }
+}

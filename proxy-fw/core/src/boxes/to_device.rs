@@ -1,0 +1,160 @@
+//! TLPs from hosts towards a device.
+
+use super::BoxRole;
+use super::slot::{Target, ToDevice};
+use crate::link::ClassSet;
+use crate::outstanding::{Progress, RequestInfo};
+use crate::stamps::{Stage, StampId};
+use crate::time::Instant;
+use tlp_codec::ids::{OutstandingRef, SlotId, Tag};
+use tlp_codec::tlp::{Class, Packet, TlpType};
+
+impl BoxRole {
+    /// The next TLP for the device in a slot, of one of the classes that it has room for, written
+    /// into `buf`, which holds [`crate::limits::TLP_BUFFER`] bytes; its length. The slot's
+    /// functions are served in turn.
+    pub fn poll_tlp(
+        &mut self,
+        now: Instant,
+        slot: SlotId,
+        room: ClassSet,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let index = self.slot_index(slot)?;
+        let own = self.slots[index].egress.front().and_then(|tlp| Packet::new_checked(tlp).ok()?.class());
+        if let Some(class) = own {
+            // The proxy's own TLPs are few; what they wait for is not worth passing them.
+            return if room.contains(class) { self.slots[index].egress.pop(buf) } else { None };
+        }
+        let count = self.slots[index].functions.len();
+        for step in 0..count {
+            let function = (self.slots[index].turn + step) % count;
+            if let Some(length) = self.poll_function(now, index, function, room, buf) {
+                self.slots[index].turn = function + 1;
+                return Some(length);
+            }
+        }
+        None
+    }
+
+    fn poll_function(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        function: usize,
+        room: ClassSet,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let target = self.slots[slot].target(function)?;
+        loop {
+            let mut ready = room;
+            if !self.slots[slot].tags.has_room() {
+                ready = ready.without(Class::NonPosted);
+            }
+            let link = self.node.link(target.peer);
+            let received = link.next_received(target.channel, ready)?;
+            let length = received.tlp.len();
+            buf[..length].copy_from_slice(received.tlp);
+            let (handle, class, stamp) = (received.handle, received.class, received.stamp);
+            let outstanding = received.outstanding;
+            link.release_received(handle);
+            let Ok(packet) = Packet::new_checked(&mut buf[..length]) else {
+                self.counters.malformed_from_host += 1;
+                continue;
+            };
+            let deliver = match class {
+                Class::Posted => true,
+                Class::NonPosted => {
+                    self.request_to_device(now, slot, function, target, outstanding, stamp, packet)
+                }
+                Class::Completion => self.completion_to_device(slot, function, outstanding, packet),
+            };
+            if deliver {
+                if let Some(id) = stamp {
+                    self.node.stamps.ends(id, Stage::Delivered);
+                }
+                return Some(length);
+            }
+        }
+    }
+
+    /// Gives a request of the host a device-side tag. Whether it is to be delivered.
+    #[allow(clippy::too_many_arguments)] // what came with the TLP, taken apart by the caller
+    fn request_to_device(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        function: usize,
+        target: Target,
+        outstanding: Option<OutstandingRef>,
+        stamp: Option<StampId>,
+        mut packet: Packet<&mut [u8]>,
+    ) -> bool {
+        let (Some(outstanding), Some(info)) = (outstanding, RequestInfo::of(&packet)) else {
+            self.counters.malformed_from_host += 1;
+            return false;
+        };
+        self.keep_owned_fields(slot, function, &mut packet);
+        let request = ToDevice::Host {
+            function,
+            key: target.key,
+            outstanding,
+            info,
+            sampled: stamp.is_some(),
+        };
+        let deadline = now + self.config.completion_bound;
+        let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
+        packet.set_tag(Tag::new(tag.index).expect("device-side tags have 8 bits"));
+        packet.update_digest();
+        true
+    }
+
+    /// Device Control 2's completion timeout and 10-bit tag fields are the proxy's: what the host
+    /// writes there is replaced by what the proxy set (DESIGN: "the proxies own that setting").
+    fn keep_owned_fields(&mut self, slot: usize, function: usize, packet: &mut Packet<&mut [u8]>) {
+        if packet.tlp_type() != TlpType::CfgWr0 {
+            return;
+        }
+        let facts = &self.slots[slot].functions[function].facts;
+        if facts.pcie_capability == 0 || packet.register() != facts.pcie_capability + 0x28 {
+            return;
+        }
+        let setting = super::probe::timeout_setting(facts, self.config.completion_timeout);
+        if let Some(bytes) = packet.payload_mut().first_chunk_mut::<2>() {
+            let before = *bytes;
+            bytes[0] = bytes[0] & !0x1f | setting.unwrap_or(0);
+            bytes[1] &= !0x10;
+            self.counters.config_writes_owned += u64::from(before != *bytes);
+        }
+    }
+
+    /// Gives a completion for the device its tag back. Whether it is to be delivered.
+    fn completion_to_device(
+        &mut self,
+        slot: usize,
+        function: usize,
+        outstanding: Option<OutstandingRef>,
+        mut packet: Packet<&mut [u8]>,
+    ) -> bool {
+        let entry = &mut self.slots[slot].functions[function];
+        let Some((reference, request)) =
+            outstanding.and_then(|o| entry.requests.get_mut(o).map(|request| (o, request)))
+        else {
+            self.counters.unexpected_from_host += 1;
+            return false;
+        };
+        let Ok(progress) = request.info.accept(&packet) else {
+            self.counters.unexpected_from_host += 1;
+            return false;
+        };
+        let info = request.info;
+        packet.set_requester(info.requester);
+        packet.set_tag(info.tag);
+        packet.update_digest();
+        if progress == Progress::Final {
+            entry.requests.remove(reference);
+            entry.set_tag(info.tag.get(), false);
+        }
+        true
+    }
+}

@@ -1,0 +1,240 @@
+//! TLPs from the root complex towards devices.
+
+use super::{HostRequest, HostRole, ROOT_RESERVE};
+use crate::control::Event;
+use crate::limits::TLP_BUFFER;
+use crate::link::TlpMeta;
+use crate::outstanding::{Progress, RequestInfo};
+use crate::role::Backpressure;
+use crate::stamps::{Stage, StampKey};
+use crate::switch::DownstreamVerdict as Verdict;
+use crate::time::Instant;
+use tlp_codec::ids::PortId;
+use tlp_codec::tlp::{Class, Packet, Repr, TlpType};
+
+impl HostRole {
+    /// Takes a TLP from the root complex. What is malformed is counted and gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
+    /// and TLPs of its class behind it wait.
+    pub fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
+        let sound = tlp.len() <= TLP_BUFFER
+            && Packet::new_checked(tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok());
+        if !sound {
+            self.counters.malformed_from_root += 1;
+            return Ok(());
+        }
+        if self.to_root.room() < ROOT_RESERVE {
+            self.counters.backpressure += 1;
+            return Err(Backpressure);
+        }
+        let mut scratch = self.scratch.take().expect("put back after each use");
+        scratch[..tlp.len()].copy_from_slice(tlp);
+        let result = self.route_downstream(now, &mut scratch[..tlp.len()]);
+        self.scratch = Some(scratch);
+        if result.is_err() {
+            self.counters.backpressure += 1;
+        }
+        result
+    }
+
+    fn route_downstream(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), Backpressure> {
+        let verdict = self.switch.handle_downstream(now, tlp, &mut self.to_root);
+        let result = match verdict {
+            Verdict::Forward(port) => self.send_to_device(now, port, tlp),
+            Verdict::Broadcast => self.broadcast(now, tlp),
+            _ => Ok(()),
+        };
+        self.process_switch_events(now);
+        result
+    }
+
+    /// Sends a message to every bound port. A port without room misses it only if the others
+    /// have it already; broadcasts are hints (unlock, power management) that are repeated.
+    fn broadcast(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), Backpressure> {
+        for index in 0..self.ports.len() {
+            let port = PortId::new(index as u8).expect("at most 32 ports");
+            let _ = self.send_to_device(now, port, tlp);
+        }
+        Ok(())
+    }
+
+    /// Queues a TLP for the device behind a port.
+    pub(super) fn send_to_device(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        tlp: &mut [u8],
+    ) -> Result<(), Backpressure> {
+        let packet = Packet::new_checked(tlp).expect("checked when it came in");
+        match packet.class() {
+            Some(Class::NonPosted) => self.send_request(now, port, packet),
+            Some(Class::Posted) => self.send_posted(now, port, packet),
+            Some(Class::Completion) => self.send_completion(now, port, packet),
+            None => {
+                self.counters.malformed_from_root += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn send_posted(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        packet: Packet<&mut [u8]>,
+    ) -> Result<(), Backpressure> {
+        let Some(target) = self.ports[port.get() as usize].target(None) else { return Ok(()) };
+        let link = self.node.link(target.peer);
+        if !link.can_send(target.channel, Class::Posted) {
+            return Err(Backpressure);
+        }
+        let meta = TlpMeta {
+            class: Class::Posted,
+            outstanding: None,
+            relaxed: packet.attributes().relaxed_ordering,
+            stamp: None,
+        };
+        link.send_tlp(now, target.channel, meta, packet.as_bytes()).map_err(|_| Backpressure)
+    }
+
+    fn send_request(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        packet: Packet<&mut [u8]>,
+    ) -> Result<(), Backpressure> {
+        let function = config_function(&packet);
+        let enables = enables_device(&packet);
+        let entry = &mut self.ports[port.get() as usize];
+        let info = RequestInfo::of(&packet).expect("the class is non-posted");
+        let completer = self.switch.mapping(port).device;
+        let Some(target) = entry.target(function) else {
+            self.counters.function_not_lent += 1;
+            self.refuse(info, completer);
+            return Ok(());
+        };
+        let link = self.node.link(target.peer);
+        if !entry.requests.has_room() || !link.can_send(target.channel, Class::NonPosted) {
+            return Err(Backpressure);
+        }
+        let deadline = now + self.completion_bound;
+        let outstanding =
+            entry.requests.insert(deadline, HostRequest { info, completer }).expect("has room");
+        let stamp = self.node.stamps.sample().then(|| {
+            let key = StampKey { peer: target.node, binding: target.key, outstanding, from_host: true };
+            let id = self.node.stamps.start(key, false, Stage::Arrived, now);
+            self.node.stamps.ends(id, Stage::Encoded);
+            id
+        });
+        let meta = TlpMeta {
+            class: Class::NonPosted,
+            outstanding: Some(outstanding),
+            relaxed: packet.attributes().relaxed_ordering,
+            stamp,
+        };
+        let link = self.node.link(target.peer);
+        if link.send_tlp(now, target.channel, meta, packet.as_bytes()).is_err() {
+            // The link is going down; its event completes everything that is outstanding.
+            entry.requests.expire(outstanding, now);
+        }
+        if enables && entry.configured() {
+            self.node.event(Event::DeviceConfigured { port });
+        }
+        Ok(())
+    }
+
+    /// Completes a request at once with Unsupported Request.
+    fn refuse(&mut self, info: RequestInfo, completer: tlp_codec::ids::Bdf) {
+        let mut buf = [0; 16];
+        let length = info
+            .completion(completer, tlp_codec::tlp::CplStatus::UnsupportedRequest, &mut buf)
+            .expect("a completion without data has three doublewords");
+        let pushed = self.to_root.push(&buf[..length]);
+        assert!(pushed, "the reserve was checked");
+    }
+
+    fn send_completion(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        mut packet: Packet<&mut [u8]>,
+    ) -> Result<(), Backpressure> {
+        let entry = &mut self.ports[port.get() as usize];
+        let index = packet.tag().get();
+        let Some((reference, request)) = entry.upstream.at_index(index) else {
+            if entry.upstream.release_one(index) {
+                self.counters.late_from_root += 1;
+            } else {
+                self.counters.unexpected_from_root += 1;
+            }
+            return Ok(());
+        };
+        let mut request = *request;
+        if request.info.requester != packet.requester() {
+            self.counters.unexpected_from_root += 1;
+            return Ok(());
+        }
+        let Some(target) = entry.target_of(request.function) else {
+            entry.upstream.remove(reference);
+            self.counters.late_from_root += 1;
+            return Ok(());
+        };
+        if !self.node.link(target.peer).can_send(target.channel, Class::Completion) {
+            return Err(Backpressure);
+        }
+        let Ok(progress) = request.info.accept(&packet) else {
+            self.counters.unexpected_from_root += 1;
+            return Ok(());
+        };
+        packet.set_tag(request.info.tag);
+        packet.update_digest();
+        let stamp = request.sampled.then(|| {
+            let key = StampKey {
+                peer: target.node,
+                binding: target.key,
+                outstanding: request.outstanding,
+                from_host: false,
+            };
+            let id = self.node.stamps.start(key, true, Stage::Arrived, now);
+            self.node.stamps.ends(id, Stage::Encoded);
+            id
+        });
+        let meta = TlpMeta {
+            class: Class::Completion,
+            outstanding: Some(request.outstanding),
+            relaxed: packet.attributes().relaxed_ordering,
+            stamp,
+        };
+        // A link that is going down ends the request at the device's side, too.
+        let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, packet.as_bytes());
+        match progress {
+            Progress::Final => {
+                entry.upstream.remove(reference);
+            }
+            Progress::Partial => {
+                *entry.upstream.get_mut(reference).expect("it was there just now") = request;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request sets Memory Space Enable or Bus Master Enable: the operating system has
+/// enumerated the device and makes use of it.
+fn enables_device(packet: &Packet<&mut [u8]>) -> bool {
+    packet.tlp_type() == TlpType::CfgWr0
+        && packet.register() == 0x04
+        && packet.byte_enables().first & 1 != 0
+        && packet.payload().first().is_some_and(|command| command & 0b110 != 0)
+}
+
+/// The function that a configuration request is for; other requests are not for one by number.
+fn config_function(packet: &Packet<&mut [u8]>) -> Option<u8> {
+    match packet.tlp_type() {
+        TlpType::CfgRd0 | TlpType::CfgWr0 => Some(packet.destination().function().get()),
+        _ => None,
+    }
+}

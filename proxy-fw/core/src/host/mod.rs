@@ -1,0 +1,266 @@
+//! The host role: what a proxy beside a host does.
+//!
+//! Towards the host's root complex it is a PCIe switch ([`crate::switch`]); each downstream port
+//! that is bound leads over a link to a function in a box. A request of the host becomes an entry
+//! of the port's outstanding table and a record; what comes back is matched by index and
+//! generation alone and gets the requester's identity back. A request of a device passes the
+//! switch's checks, takes a tag of the port's own towards the root complex, and its completions
+//! go back with the box's index and generation.
+
+mod control;
+mod downstream;
+mod ports;
+mod upstream;
+
+use crate::control::{FromProxy, OperationId, Request, Term};
+use crate::limits::{
+    DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, SYNTHESISED_COMPLETION, TLP_BUFFER,
+};
+use crate::link::LinkConfig;
+use crate::node::Node;
+use crate::outstanding::{RequestInfo, Table};
+use crate::queue::TlpQueue;
+use crate::role::{Outgoing, Role};
+use crate::switch::{ResetKind, SwitchConfig, SwitchConfigError, VirtualSwitch};
+use crate::time::Instant;
+use alloc::boxed::Box;
+use core::time::Duration;
+use ports::Port;
+use tlp_codec::ids::{Bdf, NodeId, OutstandingRef};
+
+/// TLPs that the switch itself sends to the root complex and that wait to be taken. When there is
+/// no room, TLPs of the root complex wait (backpressure).
+const TO_ROOT: usize = 128;
+
+/// Room that handling one TLP may need in the queue to the root complex.
+const ROOT_RESERVE: usize = 4;
+
+/// How a host role is made.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Number of this life, other than that of every life before.
+    pub incarnation: u32,
+    /// The virtual switch.
+    pub switch: SwitchConfig,
+    /// The links.
+    pub link: LinkConfig,
+    /// Boxes this host may have a link to at a time, 1 to [`MAX_PEERS`].
+    pub peers: usize,
+    /// After how long an outstanding request is completed with Unsupported Request.
+    pub completion_bound: Duration,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            incarnation: 1,
+            switch: SwitchConfig::default(),
+            link: LinkConfig::default(),
+            peers: 8,
+            completion_bound: SYNTHESISED_COMPLETION,
+        }
+    }
+}
+
+/// A request of the host that a device has not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct HostRequest {
+    info: RequestInfo,
+    completer: Bdf,
+}
+
+/// A request of a device that the root complex has not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct DeviceRequest {
+    info: RequestInfo,
+    outstanding: OutstandingRef,
+    function: usize,
+    sampled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct HostCounters {
+    malformed_from_root: u64,
+    malformed_from_device: u64,
+    unexpected_from_root: u64,
+    late_from_root: u64,
+    unexpected_from_device: u64,
+    mismatched_from_device: u64,
+    synthesised: u64,
+    device_requests_timed_out: u64,
+    backpressure: u64,
+    function_not_lent: u64,
+}
+
+/// The host role of a proxy.
+pub struct HostRole {
+    node: Node,
+    switch: VirtualSwitch,
+    ports: Box<[Port]>,
+    to_root: TlpQueue,
+    bounce: TlpQueue,
+    scratch: Option<Box<[u8; TLP_BUFFER]>>,
+    turn: usize,
+    completion_bound: Duration,
+    counters: HostCounters,
+}
+
+impl HostRole {
+    /// Makes the role with everything it will ever need.
+    ///
+    /// # Errors
+    ///
+    /// When the switch cannot be made so.
+    ///
+    /// # Panics
+    ///
+    /// When the configuration has more peers than [`crate::limits`] allows.
+    pub fn new(config: &HostConfig) -> Result<Self, SwitchConfigError> {
+        let switch = VirtualSwitch::new(&config.switch)?;
+        let ports = config.switch.ports as usize;
+        assert!(config.peers <= MAX_PEERS);
+        let port = || Port {
+            binding: None,
+            removal: None,
+            failed: false,
+            requests: Table::new(HOST_OUTSTANDING),
+            upstream: Table::new(DEVICE_OUTSTANDING),
+            stalled: None,
+            stalled_bytes: Box::new([0; TLP_BUFFER]),
+        };
+        Ok(Self {
+            node: Node::new(config.incarnation, true, config.peers, config.link),
+            switch,
+            ports: core::iter::repeat_with(port).take(ports).collect(),
+            to_root: TlpQueue::new(TO_ROOT),
+            bounce: TlpQueue::new(ROOT_RESERVE),
+            scratch: Some(Box::new([0; TLP_BUFFER])),
+            turn: 0,
+            completion_bound: config.completion_bound,
+            counters: HostCounters::default(),
+        })
+    }
+
+    /// Downstream ports.
+    pub fn port_count(&self) -> u8 {
+        self.ports.len() as u8
+    }
+
+    /// Hot reset or PERST# from the root complex: the switch forgets what was programmed, and
+    /// everything below is reset, too.
+    pub fn handle_reset(&mut self, now: Instant, kind: ResetKind) {
+        self.switch.handle_reset(kind);
+        self.to_root.clear();
+        self.process_switch_events(now);
+    }
+
+    /// The virtual switch, to look at.
+    pub fn switch(&self) -> &VirtualSwitch {
+        &self.switch
+    }
+
+    /// Every counter with its name.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let c = self.counters;
+        let own = [
+            ("host: malformed TLPs from the root complex", c.malformed_from_root),
+            ("host: malformed TLPs from devices", c.malformed_from_device),
+            ("host: unexpected completions from the root complex", c.unexpected_from_root),
+            ("host: late completions from the root complex", c.late_from_root),
+            ("host: unexpected completions from devices", c.unexpected_from_device),
+            ("host: completions from devices that do not fit their request", c.mismatched_from_device),
+            ("host: completions synthesised", c.synthesised),
+            ("host: device requests timed out at the root complex", c.device_requests_timed_out),
+            ("host: TLPs that had to wait for room", c.backpressure),
+            ("host: requests to a function that is not lent", c.function_not_lent),
+        ];
+        own.into_iter().chain(self.switch.counters()).chain(self.node.counters())
+    }
+
+    /// Completes with Unsupported Request what has waited too long or has nobody left to answer
+    /// it, as far as there is room towards the root complex.
+    fn synthesise(&mut self, now: Instant) {
+        use crate::outstanding::AfterExpiry;
+        use tlp_codec::tlp::CplStatus;
+        for port in &mut self.ports {
+            while self.to_root.room() > 0 {
+                let Some((_, request)) = port.requests.pop_expired(now, AfterExpiry::Free) else { break };
+                let mut buf = [0; 16];
+                let length = request
+                    .info
+                    .completion(request.completer, CplStatus::UnsupportedRequest, &mut buf)
+                    .expect("a completion without data has three doublewords");
+                let pushed = self.to_root.push(&buf[..length]);
+                assert!(pushed, "room was checked");
+                self.counters.synthesised += 1;
+            }
+            while port.upstream.pop_expired(now, AfterExpiry::Quarantine).is_some() {
+                self.counters.device_requests_timed_out += 1;
+            }
+        }
+    }
+}
+
+impl Role for HostRole {
+    fn set_node(&mut self, node: NodeId) {
+        self.node.set_id(node);
+    }
+
+    fn handle_frame(&mut self, now: Instant, frame: &[u8]) {
+        self.node.handle_frame(now, frame);
+        self.process_link_events(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
+        self.node.poll_transmit(now, buf)
+    }
+
+    fn handle_control(&mut self, now: Instant, id: OperationId, term: Term, request: &Request) {
+        if self.node.admit(id, term) {
+            self.control(now, id, request);
+        }
+    }
+
+    fn control_reconnected(&mut self) {
+        self.node.forget_answers();
+        for port in &mut self.ports {
+            port.forget_operation();
+        }
+    }
+
+    fn poll_control(&mut self) -> Option<FromProxy> {
+        self.outbound()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let ports = self.ports.iter().flat_map(|port| {
+            // What cannot be completed for lack of room waits for room, not for the clock.
+            let requests = port.requests.earliest_deadline().filter(|_| self.to_root.room() > 0);
+            [requests, port.upstream.earliest_deadline(), port.removal_deadline()]
+        });
+        ports
+            .flatten()
+            .chain(self.node.poll_timeout())
+            .chain(self.switch.poll_timeout())
+            .min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.node.handle_timeout(now);
+        self.process_link_events(now);
+        if self.to_root.room() >= ROOT_RESERVE {
+            self.switch.handle_timeout(now, &mut self.to_root);
+        }
+        self.process_switch_events(now);
+        self.continue_removals(now);
+        self.synthesise(now);
+    }
+
+    fn wants_mark(&self) -> bool {
+        self.node.stamps.wants_mark()
+    }
+
+    fn mark(&mut self, now: Instant) {
+        self.node.stamps.mark(now);
+    }
+}

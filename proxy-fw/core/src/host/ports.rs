@@ -1,0 +1,390 @@
+//! The downstream ports: what they are bound to, plugging and unplugging.
+
+use super::{DeviceRequest, HostRequest, HostRole};
+use crate::control::{
+    BindingFailure, ControlError, Event, Limit, OperationId, PortBinding, PortState, Removal,
+};
+use crate::limits::{MAX_FUNCTIONS, TLP_BUFFER};
+use crate::link::{ChannelId, LinkEvent, LinkState};
+use crate::node::Answer;
+use crate::outstanding::Table;
+use crate::switch::{RemovalRequest, SwitchEvent};
+use crate::time::Instant;
+use alloc::boxed::Box;
+use core::time::Duration;
+use heapless::Vec;
+use tlp_codec::fabric::Sideband;
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId};
+
+/// How often a removal looks whether the button can be pressed now.
+const PRESS_RETRY: Duration = Duration::from_millis(50);
+
+/// One downstream port.
+pub(super) struct Port {
+    pub(super) binding: Option<Bound>,
+    pub(super) removal: Option<Removing>,
+    pub(super) failed: bool,
+    /// Requests of the host to the device; the index goes on the wire.
+    pub(super) requests: Table<HostRequest>,
+    /// Requests of the device to the root complex; the index is the tag.
+    pub(super) upstream: Table<DeviceRequest>,
+    /// A TLP for another port's device that had no room there, and where it goes.
+    pub(super) stalled: Option<(PortId, usize)>,
+    pub(super) stalled_bytes: Box<[u8; TLP_BUFFER]>,
+}
+
+/// What a port is bound to.
+pub(super) struct Bound {
+    pub(super) peer: usize,
+    pub(super) request: PortBinding,
+    pub(super) channels: Vec<(BindingKey, ChannelId), MAX_FUNCTIONS>,
+    pub(super) plugged: bool,
+    /// Whether the operating system was seen to enable the device.
+    configured: bool,
+}
+
+/// A removal that is going on.
+pub(super) struct Removing {
+    operation: Option<OperationId>,
+    deadline: Instant,
+    next_press: Option<Instant>,
+}
+
+/// Where a TLP for a port goes.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) peer: usize,
+    pub(super) node: NodeId,
+    pub(super) channel: ChannelId,
+    pub(super) key: BindingKey,
+}
+
+impl Port {
+    /// The channel of the function with this number, or of the first one.
+    pub(super) fn target(&self, function: Option<u8>) -> Option<Target> {
+        let bound = self.binding.as_ref()?;
+        let wanted = |key: &BindingKey| function.is_none_or(|f| key.function.get() == u16::from(f));
+        let (key, channel) = bound.channels.iter().find(|(key, _)| wanted(key))?;
+        Some(Target { peer: bound.peer, node: bound.request.box_node, channel: *channel, key: *key })
+    }
+
+    /// The channel of the n-th function that is lent.
+    pub(super) fn target_of(&self, index: usize) -> Option<Target> {
+        let bound = self.binding.as_ref()?;
+        let (key, channel) = bound.channels.get(index)?;
+        Some(Target { peer: bound.peer, node: bound.request.box_node, channel: *channel, key: *key })
+    }
+
+    /// Notes that the operating system enables the device; `true` the first time.
+    pub(super) fn configured(&mut self) -> bool {
+        self.binding.as_mut().is_some_and(|b| !core::mem::replace(&mut b.configured, true))
+    }
+
+    pub(super) fn removal_deadline(&self) -> Option<Instant> {
+        let removal = self.removal.as_ref()?;
+        Some(removal.next_press.map_or(removal.deadline, |at| at.min(removal.deadline)))
+    }
+
+    pub(super) fn forget_operation(&mut self) {
+        if let Some(removal) = &mut self.removal {
+            removal.operation = None;
+        }
+    }
+}
+
+impl HostRole {
+    /// Binds a function of a box to a port and plugs it when the link is up.
+    pub(super) fn bind_port(
+        &mut self,
+        now: Instant,
+        request: &PortBinding,
+    ) -> Result<Answer, ControlError> {
+        let index = request.port.get() as usize;
+        let port = self.ports.get(index).ok_or(ControlError::NoSuchPort(request.port))?;
+        let Some(&(_, first_epoch)) = request.functions.first() else {
+            return Err(ControlError::NoSuchSlot(request.slot));
+        };
+        if let Some(bound) = &port.binding {
+            return if bound.request == *request && !port.failed {
+                Ok(Answer::Done)
+            } else {
+                Err(ControlError::InUse(bound.request.functions.first().map_or(first_epoch, |f| f.1)))
+            };
+        }
+        let peer =
+            self.node.peer_index(request.box_node).ok_or(ControlError::UnknownPeer(request.box_node))?;
+        let mut channels = Vec::new();
+        for &(function, epoch) in &request.functions {
+            let key = BindingKey { slot: request.slot, function, epoch };
+            match self.node.link(peer).open_channel(key) {
+                Ok(channel) => {
+                    let _ = channels.push((key, channel));
+                }
+                Err(_) => {
+                    for (_, channel) in channels {
+                        self.node.link(peer).close_channel(channel);
+                    }
+                    return Err(ControlError::Limit(Limit::Channels));
+                }
+            }
+        }
+        let bound = Bound { peer, request: request.clone(), channels, plugged: false, configured: false };
+        self.ports[index].binding = Some(bound);
+        self.ports[index].failed = false;
+        self.port_event(request.port);
+        self.plug_ready(now, peer);
+        Ok(Answer::Done)
+    }
+
+    /// Plugs every port bound over this link that waits for it, if the link is up.
+    fn plug_ready(&mut self, now: Instant, peer: usize) {
+        if self.node.link(peer).state() != LinkState::Up {
+            return;
+        }
+        for index in 0..self.ports.len() {
+            let port = PortId::new(index as u8).expect("at most 32 ports");
+            let entry = &mut self.ports[index];
+            match &mut entry.binding {
+                Some(bound) if bound.peer == peer && !bound.plugged && !entry.failed => {
+                    bound.plugged = true;
+                }
+                _ => continue,
+            }
+            self.switch.plug(now, port, &mut self.to_root);
+            self.port_event(port);
+        }
+        self.process_switch_events(now);
+    }
+
+    /// Begins to take the device out of a port. `None`: the answer comes later.
+    pub(super) fn unbind_port(
+        &mut self,
+        now: Instant,
+        id: OperationId,
+        port: PortId,
+        epoch: Epoch,
+        mode: Removal,
+    ) -> Option<Result<Answer, ControlError>> {
+        let Some(entry) = self.ports.get_mut(port.get() as usize) else {
+            return Some(Err(ControlError::NoSuchPort(port)));
+        };
+        let same = entry
+            .binding
+            .as_ref()
+            .is_some_and(|b| b.request.functions.iter().any(|(_, bound)| *bound == epoch));
+        if !same {
+            return Some(Ok(Answer::Removed { orderly: true }));
+        }
+        let plugged = entry.binding.as_ref().is_some_and(|b| b.plugged);
+        match mode {
+            Removal::Orderly { within_ms } if plugged && !entry.failed => {
+                let deadline = now + Duration::from_millis(within_ms.into());
+                match &mut entry.removal {
+                    // Asked again: who asked last gets the answer.
+                    Some(removal) => removal.operation = Some(id),
+                    None => {
+                        entry.removal =
+                            Some(Removing { operation: Some(id), deadline, next_press: Some(now) });
+                        self.port_event(port);
+                    }
+                }
+                self.continue_removals(now);
+                None
+            }
+            _ => {
+                if let Some(removal) = &mut entry.removal {
+                    removal.operation = Some(id);
+                    self.finish_removal(now, port, false);
+                    return None;
+                }
+                self.take_out(now, port);
+                Some(Ok(Answer::Removed { orderly: false }))
+            }
+        }
+    }
+
+    /// Presses buttons that can be pressed now, and forces what is over its bound.
+    pub(super) fn continue_removals(&mut self, now: Instant) {
+        for index in 0..self.ports.len() {
+            let port = PortId::new(index as u8).expect("at most 32 ports");
+            let Some(removal) = &self.ports[index].removal else { continue };
+            if now >= removal.deadline {
+                self.finish_removal(now, port, false);
+                continue;
+            }
+            if removal.next_press.is_some_and(|at| at <= now) {
+                match self.switch.request_removal(now, port, &mut self.to_root) {
+                    // Nobody listens, or nobody is there to be let go of.
+                    RemovalRequest::Unattended | RemovalRequest::Empty => {
+                        self.finish_removal(now, port, false);
+                    }
+                    answer => {
+                        let again = answer == RemovalRequest::MustWait;
+                        if let Some(removal) = &mut self.ports[index].removal {
+                            removal.next_press = again.then(|| now + PRESS_RETRY);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish_removal(&mut self, now: Instant, port: PortId, orderly: bool) {
+        let removal = self.ports[port.get() as usize].removal.take();
+        self.take_out(now, port);
+        if let Some(operation) = removal.and_then(|r| r.operation) {
+            self.node.answer(operation, Ok(Answer::Removed { orderly }));
+        }
+    }
+
+    /// Takes the device out: presence goes first, then everything outstanding ends, then the
+    /// binding is gone.
+    fn take_out(&mut self, now: Instant, port: PortId) {
+        self.unplug(now, port);
+        let entry = &mut self.ports[port.get() as usize];
+        entry.failed = false;
+        if let Some(bound) = entry.binding.take() {
+            for (_, channel) in bound.channels {
+                self.node.link(bound.peer).close_channel(channel);
+            }
+        }
+        self.port_event(port);
+    }
+
+    fn unplug(&mut self, now: Instant, port: PortId) {
+        let entry = &mut self.ports[port.get() as usize];
+        let Some(bound) = &mut entry.binding else { return };
+        if core::mem::take(&mut bound.plugged) {
+            self.switch.surprise_remove(now, port, &mut self.to_root);
+        }
+        entry.requests.expire_where(now, |_| true);
+        entry.stalled = None;
+        self.synthesise(now);
+        self.process_switch_events(now);
+    }
+
+    pub(super) fn process_link_events(&mut self, now: Instant) {
+        while let Some((peer, event)) = self.node.poll_link_event() {
+            let node = self.node.peer_node(peer);
+            match event {
+                LinkEvent::Up => {
+                    self.node.event_for(node, |peer| Event::LinkUp { peer });
+                    self.plug_ready(now, peer);
+                }
+                LinkEvent::Down(reason) => {
+                    self.node.event_for(node, |peer| Event::LinkDown { peer, reason });
+                    self.fail_ports(now, BindingFailure::LinkDown, |b| b.peer == peer);
+                }
+                LinkEvent::ChannelFailed { key, reason, .. } => {
+                    self.fail_ports(now, reason, |b| {
+                        b.peer == peer && b.channels.iter().any(|(k, _)| *k == key)
+                    });
+                }
+            }
+        }
+        self.process_sideband(now);
+    }
+
+    fn process_sideband(&mut self, now: Instant) {
+        for peer in 0..self.node.peers.len() {
+            if self.node.peer_node(peer).is_none() {
+                continue;
+            }
+            while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
+                if matches!(record, Sideband::LinkDown | Sideband::DeviceGone) {
+                    self.fail_ports(now, BindingFailure::DeviceGone, |b| {
+                        b.peer == peer && b.channels.iter().any(|(_, c)| *c == channel)
+                    });
+                }
+            }
+        }
+    }
+
+    /// The bindings that `which` wants are dead: surprise removal, and terminal until unbound.
+    fn fail_ports(
+        &mut self,
+        now: Instant,
+        reason: BindingFailure,
+        which: impl Fn(&Bound) -> bool,
+    ) {
+        for index in 0..self.ports.len() {
+            let port = PortId::new(index as u8).expect("at most 32 ports");
+            let entry = &mut self.ports[index];
+            let Some(bound) = entry.binding.as_ref().filter(|b| which(b)) else { continue };
+            if core::mem::replace(&mut entry.failed, true) {
+                continue;
+            }
+            let peer = bound.request.box_node;
+            let key = bound.channels.first().map(|(key, _)| *key);
+            self.unplug(now, port);
+            if let Some(key) = key {
+                self.node.event(Event::BindingFailed { peer, key, reason });
+            }
+            self.port_event(port);
+            if self.ports[index].removal.is_some() {
+                self.finish_removal(now, port, false);
+            }
+        }
+    }
+
+    /// The operating system let go of the device: because it was asked to, or by itself.
+    fn let_go(&mut self, now: Instant, port: PortId) {
+        if self.ports[port.get() as usize].removal.is_some() {
+            self.finish_removal(now, port, true);
+            return;
+        }
+        self.fail_ports(now, BindingFailure::HostLetGo, |b| b.request.port == port);
+    }
+
+    pub(super) fn process_switch_events(&mut self, now: Instant) {
+        while let Some(event) = self.switch.poll_event() {
+            match event {
+                SwitchEvent::LetGo { port, .. } => self.let_go(now, port),
+                SwitchEvent::SecondaryBusReset { port, asserted: true } => {
+                    self.send_sideband(now, port, Sideband::HotReset);
+                }
+                SwitchEvent::LinkDisabled { port, disabled: true } => {
+                    self.send_sideband(now, port, Sideband::LinkDisable);
+                }
+                SwitchEvent::LinkDisabled { port, disabled: false } => {
+                    self.send_sideband(now, port, Sideband::LinkEnable);
+                    self.switch.set_ready(port, true);
+                }
+                // What comes now reaches the device after its reset: it answers for itself.
+                SwitchEvent::SecondaryBusReset { port, asserted: false } => {
+                    self.switch.set_ready(port, true);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells the box about the port's reset; what is outstanding ends at this end, too.
+    fn send_sideband(&mut self, now: Instant, port: PortId, record: Sideband) {
+        let Some(target) = self.ports[port.get() as usize].target(None) else { return };
+        // The control reserve has room for resets of every channel; a dying link needs none.
+        let _ = self.node.link(target.peer).send_sideband(now, target.channel, record);
+        if record.flushes() {
+            let entry = &mut self.ports[port.get() as usize];
+            entry.requests.expire_where(now, |_| true);
+            self.synthesise(now);
+        }
+    }
+
+    fn port_event(&mut self, port: PortId) {
+        let state = self.port_state(port);
+        self.node.event(Event::Port { port, state });
+    }
+
+    pub(super) fn port_state(&self, port: PortId) -> PortState {
+        let entry = &self.ports[port.get() as usize];
+        match &entry.binding {
+            None if self.switch.port_state(port) == PortState::Placeholder => PortState::Placeholder,
+            None => PortState::Empty,
+            Some(_) if entry.failed => PortState::Failed,
+            Some(_) if entry.removal.is_some() => PortState::Removing,
+            Some(bound) if bound.plugged => PortState::Present,
+            Some(_) => PortState::Linking,
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What a node is in either role: its links, its stamps, its talk with the manager.
+
+use crate::control::{
+    ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, Peer, Reply, Request,
+    SlotState, StampEntry, Term,
+};
+use crate::limits::{EVENT_QUEUE, MAX_PEERS, MIN_FRAME};
+use crate::link::{Link, LinkConfig, LinkEvent, LinkState};
+use crate::role::Outgoing;
+use crate::stamps::Stamps;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use heapless::{Deque, Vec};
+use tlp_codec::fabric::Frame;
+use tlp_codec::ids::NodeId;
+
+/// Answers that wait for the connection to take them. A request that finds no room for its
+/// answer is not begun: the manager asks again.
+pub(crate) const ANSWER_QUEUE: usize = 32;
+
+/// A link and whom it leads to. The link is made when the manager introduces the peer, with all
+/// that it will ever need.
+pub(crate) struct PeerLink {
+    pub(crate) peer: Peer,
+    pub(crate) link: Link,
+}
+
+/// An answer, small until it is sent: pages are read out then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Done,
+    Slot(SlotState),
+    Removed { orderly: bool },
+    Page(Page, u16),
+}
+
+/// What is read in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Table,
+    Inventory,
+    Counters,
+    Stamps,
+}
+
+/// An answer in the queue, taken apart by the role.
+pub(crate) enum Outbound {
+    Message(FromProxy),
+    Page(OperationId, Page, u16),
+}
+
+pub(crate) struct Node {
+    id: Option<NodeId>,
+    incarnation: u32,
+    is_host: bool,
+    link_config: LinkConfig,
+    /// The index of a peer stays the same as long as it is known.
+    pub(crate) peers: Box<[Option<PeerLink>]>,
+    pub(crate) stamps: Stamps,
+    term: Term,
+    answers: Deque<(OperationId, Result<Answer, ControlError>), ANSWER_QUEUE>,
+    events: Deque<(u64, Event), EVENT_QUEUE>,
+    sequence: u64,
+    turn: usize,
+    frames_unparsed: u64,
+    frames_from_strangers: u64,
+    events_dropped: u64,
+}
+
+impl Node {
+    pub(crate) fn new(incarnation: u32, is_host: bool, peers: usize, link_config: LinkConfig) -> Self {
+        assert!((1..=MAX_PEERS).contains(&peers), "a node has 1 to {MAX_PEERS} peers");
+        Self {
+            id: None,
+            incarnation,
+            is_host,
+            link_config,
+            peers: core::iter::repeat_with(|| None).take(peers).collect(),
+            stamps: Stamps::new(),
+            term: Term(0),
+            answers: Deque::new(),
+            events: Deque::new(),
+            sequence: 0,
+            turn: 0,
+            frames_unparsed: 0,
+            frames_from_strangers: 0,
+            events_dropped: 0,
+        }
+    }
+
+    pub(crate) fn set_id(&mut self, id: NodeId) {
+        assert!(self.id.is_none_or(|old| old == id), "a node's number changed in its life");
+        self.id = Some(id);
+    }
+
+    pub(crate) fn peer_index(&self, node: NodeId) -> Option<usize> {
+        self.peers.iter().position(|p| p.as_ref().is_some_and(|p| p.peer.node == node))
+    }
+
+    pub(crate) fn link(&mut self, index: usize) -> &mut Link {
+        &mut self.peers[index].as_mut().expect("an index is used while its peer is known").link
+    }
+
+    /// Gives a frame to the link that it came over.
+    pub(crate) fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Option<usize> {
+        let Ok(view) = Frame::new_checked(frame) else {
+            self.frames_unparsed += 1;
+            return None;
+        };
+        let Some(index) = self.peer_index(view.header().source) else {
+            self.frames_from_strangers += 1;
+            return None;
+        };
+        // The link counts what it drops.
+        let PeerLink { link, .. } = self.peers[index].as_mut().expect("it was found just now");
+        let _ = link.handle_frame(now, frame, &mut self.stamps);
+        Some(index)
+    }
+
+    /// The next frame of any link, in turn.
+    pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
+        let count = self.peers.len();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            let Some(PeerLink { peer, link }) = &mut self.peers[index] else { continue };
+            if let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) {
+                self.turn = index + 1;
+                return Some(Outgoing { peer: peer.node, path: transmit.path, len: transmit.len });
+            }
+        }
+        None
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.peers.iter().flatten().filter_map(|p| p.link.poll_timeout()).min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        for peer in self.peers.iter_mut().flatten() {
+            if peer.link.poll_timeout().is_some_and(|at| at <= now) {
+                peer.link.handle_timeout(now);
+            }
+        }
+    }
+
+    pub(crate) fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
+        let places = self.peers.iter_mut().enumerate();
+        places.filter_map(|(i, p)| Some((i, p.as_mut()?))).find_map(|(i, p)| Some((i, p.link.poll_event()?)))
+    }
+
+    /// Whether a request may be begun: its term is not stale and its answer has room.
+    pub(crate) fn admit(&mut self, id: OperationId, term: Term) -> bool {
+        if self.answers.is_full() {
+            return false;
+        }
+        if term < self.term {
+            self.answer(id, Err(ControlError::StaleTerm(self.term)));
+            return false;
+        }
+        self.term = term;
+        true
+    }
+
+    pub(crate) fn answer(&mut self, id: OperationId, result: Result<Answer, ControlError>) {
+        // `admit` kept room for the answers that are given at once; one that comes later than
+        // its request and finds the queue full is asked for again by the manager.
+        let _ = self.answers.push_back((id, result));
+    }
+
+    /// Takes the requests that are the same for both roles. `None`: not one of those. That a
+    /// peer to be removed is not in use is the role's to check.
+    pub(crate) fn handle_common(
+        &mut self,
+        now: Instant,
+        request: &Request,
+    ) -> Option<Result<Answer, ControlError>> {
+        Some(match request {
+            Request::SetPeer(peer) => self.set_peer(peer),
+            Request::RemovePeer(node) => {
+                if let Some(index) = self.peer_index(*node) {
+                    self.link(index).close(now, LinkDownReason::Removed);
+                    self.peers[index] = None;
+                }
+                Ok(Answer::Done)
+            }
+            Request::SetSampling(sampling) => {
+                self.stamps.clear();
+                self.stamps.set_sampling(*sampling);
+                Ok(Answer::Done)
+            }
+            Request::ReadTable { from } => Ok(Answer::Page(Page::Table, *from)),
+            Request::ReadInventory { from } => Ok(Answer::Page(Page::Inventory, *from)),
+            Request::ReadCounters { from } => Ok(Answer::Page(Page::Counters, *from)),
+            Request::ReadStamps { from } => Ok(Answer::Page(Page::Stamps, *from)),
+            _ => return None,
+        })
+    }
+
+    /// Closes the link to a peer that the manager introduces with another life than the one the
+    /// link is with. The role hears of it by the link's event, before the new link is made.
+    pub(crate) fn close_earlier_life(&mut self, now: Instant, peer: &Peer) {
+        if let Some(index) = self.peer_index(peer.node)
+            && self.peers[index].as_ref().is_some_and(|p| p.peer.incarnation != peer.incarnation)
+        {
+            self.link(index).close(now, LinkDownReason::PeerRestarted);
+        }
+    }
+
+    fn set_peer(&mut self, peer: &Peer) -> Result<Answer, ControlError> {
+        let local = self.id.expect("requests come after Welcome, which numbers the node");
+        let known = self.peer_index(peer.node);
+        if let Some(PeerLink { peer: before, link }) = known.and_then(|i| self.peers[i].as_mut())
+            && before.incarnation == peer.incarnation
+            && !matches!(link.state(), LinkState::Down(_))
+        {
+            *before = peer.clone();
+            return Ok(Answer::Done);
+        }
+        let free = || self.peers.iter().position(Option::is_none);
+        let index = known.or_else(free).ok_or(ControlError::Limit(Limit::Peers))?;
+        let mut config = self.link_config;
+        config.max_frame = config.max_frame.min((peer.mtu as usize).max(MIN_FRAME));
+        let life = Some(peer.incarnation);
+        let link = Link::new(local, self.incarnation, peer.node, life, self.is_host, config);
+        self.peers[index] = Some(PeerLink { peer: peer.clone(), link });
+        Ok(Answer::Done)
+    }
+
+    /// Number of the peer at an index.
+    pub(crate) fn peer_node(&self, index: usize) -> Option<NodeId> {
+        self.peers[index].as_ref().map(|p| p.peer.node)
+    }
+
+    /// Queues an event about a peer, if there is one.
+    pub(crate) fn event_for(&mut self, peer: Option<NodeId>, event: impl FnOnce(NodeId) -> Event) {
+        if let Some(peer) = peer {
+            self.event(event(peer));
+        }
+    }
+
+    /// Queues an event; the oldest one gives way when there is no room.
+    pub(crate) fn event(&mut self, event: Event) {
+        if self.events.is_full() {
+            self.events.pop_front();
+            self.events_dropped += 1;
+        }
+        let _ = self.events.push_back((self.sequence, event));
+        self.sequence += 1;
+    }
+
+    pub(crate) fn forget_answers(&mut self) {
+        self.answers.clear();
+    }
+
+    /// The next thing for the manager: an answer, else an event.
+    pub(crate) fn poll_outbound(&mut self) -> Option<Outbound> {
+        if let Some((id, result)) = self.answers.pop_front() {
+            let result = match result {
+                Ok(Answer::Page(page, from)) => return Some(Outbound::Page(id, page, from)),
+                Ok(Answer::Done) => Ok(Reply::Done),
+                Ok(Answer::Slot(state)) => Ok(Reply::Slot(state)),
+                Ok(Answer::Removed { orderly }) => Ok(Reply::Removed { orderly }),
+                Err(error) => Err(error),
+            };
+            return Some(Outbound::Message(FromProxy::Response { id, result }));
+        }
+        let (sequence, event) = self.events.pop_front()?;
+        Some(Outbound::Message(FromProxy::Event { sequence, event }))
+    }
+
+    /// A page of the stamps.
+    pub(crate) fn stamps_page(&self, from: u16) -> Reply {
+        let entries = self.stamps.records().map(|record| StampEntry {
+            peer: record.key.peer,
+            binding: record.key.binding,
+            index: record.key.outstanding.index,
+            generation: record.key.outstanding.generation,
+            from_host: record.key.from_host,
+            completion: record.completion,
+            at: record.at.map(|at| at.map(Instant::as_nanos)),
+        });
+        let (entries, next) = page(entries, from);
+        Reply::Stamps { entries, next }
+    }
+
+    /// The counters of the node and of all its links together.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let own = [
+            ("frames dropped: not a frame", self.frames_unparsed),
+            ("frames dropped: from an unknown node", self.frames_from_strangers),
+            ("events dropped: queue full", self.events_dropped),
+        ];
+        own.into_iter().chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
+    }
+}
+
+/// Cuts one page out of a list.
+pub(crate) fn page<T, const N: usize>(
+    entries: impl Iterator<Item = T>,
+    from: u16,
+) -> (Vec<T, N>, Option<u16>) {
+    let mut rest = entries.skip(from as usize);
+    let mut out = Vec::new();
+    while !out.is_full() {
+        match rest.next() {
+            Some(entry) => {
+                let _ = out.push(entry);
+            }
+            None => return (out, None),
+        }
+    }
+    let next = rest.next().is_some().then(|| from.saturating_add(N as u16));
+    (out, next)
+}
+
+/// A page of counters: equal names (one from each link) are added up.
+pub(crate) fn counters_page<I: Iterator<Item = (&'static str, u64)>>(
+    counters: impl Fn() -> I,
+    from: u16,
+) -> Reply {
+    let sums = counters().enumerate().filter_map(|(at, (name, _))| {
+        let first = !counters().take(at).any(|(earlier, _)| earlier == name);
+        first.then(|| {
+            let sum = counters().filter(|(n, _)| *n == name).map(|(_, value)| value).sum();
+            let mut short = Name::new();
+            for c in name.chars() {
+                if short.push(c).is_err() {
+                    break;
+                }
+            }
+            (short, sum)
+        })
+    });
+    let (entries, next) = page(sums, from);
+    Reply::Counters { entries, next }
+}

@@ -1,0 +1,378 @@
+//! Outstanding non-posted requests: who asked, what is still owed, and until when.
+
+use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use tlp_codec::ids::{Bdf, OutstandingRef, Tag};
+use tlp_codec::tlp::{Attributes, Class, CplStatus, EmitError, Kind, Packet, Repr, TlpType};
+
+/// What is remembered of a non-posted request so that its completions can be checked, given back
+/// their requester's identity, or made up when none comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// Requester ID as it came.
+    pub requester: Bdf,
+    /// Tag as it came.
+    pub tag: Tag,
+    traffic_class: u8,
+    attributes: Attributes,
+    locked: bool,
+    shape: Shape,
+    remaining: u16,
+    lower_address: u8,
+}
+
+/// What a request's completions look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Memory read: data, perhaps in several completions.
+    Split,
+    /// Data in one completion.
+    Data,
+    /// One completion without data.
+    NoData,
+}
+
+/// Why a completion does not fit its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch;
+
+/// What a completion that fits does to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More completions are owed.
+    Partial,
+    /// This was the last.
+    Final,
+}
+
+impl RequestInfo {
+    /// From a request, or `None` if it is not a non-posted one.
+    pub fn of<T: AsRef<[u8]>>(request: &Packet<T>) -> Option<Self> {
+        let tlp_type = request.tlp_type();
+        if tlp_type.class() != Some(Class::NonPosted) {
+            return None;
+        }
+        let (shape, remaining, lower_address) = match tlp_type {
+            TlpType::MRd | TlpType::MRdLk => {
+                let (skip, count) = read_extent(request);
+                (Shape::Split, count, (request.address() as u8 & 0x7c) + skip)
+            }
+            TlpType::FetchAdd | TlpType::Swap => (Shape::Data, request.payload_len() as u16, 0),
+            TlpType::Cas => (Shape::Data, request.payload_len() as u16 / 2, 0),
+            TlpType::CfgRd0 | TlpType::CfgRd1 | TlpType::IORd => (Shape::Data, 4, 0),
+            _ => (Shape::NoData, 4, 0),
+        };
+        Some(Self {
+            requester: request.requester(),
+            tag: request.tag(),
+            traffic_class: request.traffic_class(),
+            attributes: request.attributes(),
+            locked: tlp_type == TlpType::MRdLk,
+            shape,
+            remaining,
+            lower_address: lower_address & 0x7f,
+        })
+    }
+
+    /// Checks a completion against what is owed and books it (PCIe 5.0 section 2.3.2).
+    ///
+    /// # Errors
+    ///
+    /// When it cannot belong to this request: data where none was asked for, or other byte
+    /// counts than are owed. Nothing is booked then.
+    pub fn accept<T: AsRef<[u8]>>(&mut self, completion: &Packet<T>) -> Result<Progress, Mismatch> {
+        if completion.status() != CplStatus::Success {
+            return Ok(Progress::Final);
+        }
+        match (self.shape, completion.has_data()) {
+            (Shape::NoData, false) => Ok(Progress::Final),
+            (Shape::Data, true) if completion.payload_len() == self.remaining as usize => {
+                Ok(Progress::Final)
+            }
+            (Shape::Split, true) => self.accept_split(completion),
+            _ => Err(Mismatch),
+        }
+    }
+
+    fn accept_split<T: AsRef<[u8]>>(&mut self, completion: &Packet<T>) -> Result<Progress, Mismatch> {
+        if completion.byte_count() != self.remaining {
+            return Err(Mismatch);
+        }
+        let skip = completion.lower_address() as usize & 3;
+        let room = completion.payload_len().saturating_sub(skip);
+        if room >= self.remaining as usize {
+            // Trailing bytes fill up the last doubleword, never a further one.
+            if room - self.remaining as usize >= 4 {
+                return Err(Mismatch);
+            }
+            self.remaining = 0;
+            return Ok(Progress::Final);
+        }
+        if room == 0 {
+            return Err(Mismatch);
+        }
+        self.remaining -= room as u16;
+        self.lower_address = self.lower_address.wrapping_add(room as u8) & 0x7f;
+        Ok(Progress::Partial)
+    }
+
+    /// Writes the completion without data that ends this request, into `buf`, and says how long
+    /// it is (PCIe 5.0 section 2.2.9).
+    ///
+    /// # Errors
+    ///
+    /// When `buf` is shorter than 12 bytes.
+    pub fn completion(&self, completer: Bdf, status: CplStatus, buf: &mut [u8]) -> Result<usize, EmitError> {
+        let mut repr = Repr::new(Kind::Completion {
+            completer,
+            requester: self.requester,
+            tag: self.tag,
+            status,
+            bcm: false,
+            byte_count: self.remaining.max(1),
+            lower_address: self.lower_address,
+            locked: self.locked,
+            data: &[],
+        });
+        repr.traffic_class = self.traffic_class;
+        repr.attributes = self.attributes;
+        repr.emit(buf)
+    }
+}
+
+/// Bytes skipped at the front, and the byte count of a memory read's completions (PCIe 5.0
+/// section 2.3.1.1, tables 2-43 and 2-44). A read of no bytes counts one.
+fn read_extent<T: AsRef<[u8]>>(request: &Packet<T>) -> (u8, u16) {
+    let total = request.length_dw() * 4;
+    if request.has_hints() {
+        // The steering tag is in the byte enables' place; all bytes are enabled.
+        return (0, total);
+    }
+    let enables = request.byte_enables();
+    if enables.first == 0 {
+        return (0, 1);
+    }
+    let front = enables.first.trailing_zeros() as u16;
+    let last = if request.length_dw() == 1 { enables.first } else { enables.last };
+    let back = (last << 4).leading_zeros() as u16;
+    (front as u8, total.saturating_sub(front + back).max(1))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State<T> {
+    Free { next: Option<u16> },
+    Live { deadline: Instant, entry: T },
+    /// Given up on; the index is not used again until [`Table::release_quarantine`].
+    Quarantined,
+}
+
+/// What becomes of an entry whose time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterExpiry {
+    /// Its index may be used again: the generation tells late answers from new ones.
+    Free,
+    /// Its index is a tag that a late answer could still carry.
+    Quarantine,
+}
+
+/// A table of outstanding requests with fixed room. The index of an entry is also the tag or the
+/// wire index of the request; the generation changes with each use.
+pub struct Table<T> {
+    entries: Box<[(u16, State<T>)]>,
+    free: Option<u16>,
+    live: usize,
+    quarantined: usize,
+    earliest: Instant,
+}
+
+impl<T: Copy> Table<T> {
+    /// Room for so many requests, at most 65535.
+    pub fn new(capacity: usize) -> Self {
+        assert!(capacity > 0 && capacity < u16::MAX as usize);
+        let mut entries = Vec::with_capacity(capacity);
+        for index in 0..capacity {
+            let next = (index + 1 < capacity).then_some(index as u16 + 1);
+            entries.push((0, State::Free { next }));
+        }
+        Self {
+            entries: entries.into_boxed_slice(),
+            free: Some(0),
+            live: 0,
+            quarantined: 0,
+            earliest: Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Whether there is room for one more.
+    pub fn has_room(&self) -> bool {
+        self.free.is_some()
+    }
+
+    /// How many requests are outstanding.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Indexes that are out of use until [`Table::release_quarantine`].
+    pub fn quarantined(&self) -> usize {
+        self.quarantined
+    }
+
+    /// Puts a request in; `None` when the table is full.
+    pub fn insert(&mut self, deadline: Instant, entry: T) -> Option<OutstandingRef> {
+        let index = self.free?;
+        let slot = &mut self.entries[index as usize];
+        let State::Free { next } = slot.1 else { panic!("free list holds an entry in use") };
+        self.free = next;
+        slot.0 = slot.0.wrapping_add(1);
+        slot.1 = State::Live { deadline, entry };
+        self.live += 1;
+        self.earliest = self.earliest.min(deadline);
+        Some(OutstandingRef { index, generation: slot.0 })
+    }
+
+    /// The request that `reference` means, if it is still outstanding.
+    pub fn get_mut(&mut self, reference: OutstandingRef) -> Option<&mut T> {
+        match self.entries.get_mut(reference.index as usize)? {
+            (generation, State::Live { entry, .. }) if *generation == reference.generation => {
+                Some(entry)
+            }
+            _ => None,
+        }
+    }
+
+    /// The outstanding request at `index`, whatever its generation: for tags, which have none.
+    pub fn at_index(&self, index: u16) -> Option<(OutstandingRef, &T)> {
+        match self.entries.get(index as usize)? {
+            (generation, State::Live { entry, .. }) => {
+                Some((OutstandingRef { index, generation: *generation }, entry))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a request out; its index is free again.
+    pub fn remove(&mut self, reference: OutstandingRef) -> Option<T> {
+        let entry = *self.get_mut(reference)?;
+        self.put_back(reference.index);
+        self.live -= 1;
+        Some(entry)
+    }
+
+    fn put_back(&mut self, index: u16) {
+        self.entries[index as usize].1 = State::Free { next: self.free };
+        self.free = Some(index);
+    }
+
+    /// When the next entry may run out. May be early, never late.
+    pub fn earliest_deadline(&self) -> Option<Instant> {
+        (self.live > 0).then_some(self.earliest)
+    }
+
+    /// Takes out one entry whose time is over at `now`.
+    pub fn pop_expired(&mut self, now: Instant, after: AfterExpiry) -> Option<(OutstandingRef, T)> {
+        if self.live == 0 || now < self.earliest {
+            return None;
+        }
+        let mut earliest = Instant::FAR_FUTURE;
+        for index in 0..self.entries.len() {
+            let (generation, State::Live { deadline, entry }) = self.entries[index] else { continue };
+            if deadline > now {
+                earliest = earliest.min(deadline);
+                continue;
+            }
+            let reference = OutstandingRef { index: index as u16, generation };
+            self.give_up(reference, after);
+            return Some((reference, entry));
+        }
+        self.earliest = earliest;
+        None
+    }
+
+    /// Takes out any one entry that `which` wants.
+    pub fn pop_where(
+        &mut self,
+        after: AfterExpiry,
+        mut which: impl FnMut(&T) -> bool,
+    ) -> Option<(OutstandingRef, T)> {
+        if self.live == 0 {
+            return None;
+        }
+        for index in 0..self.entries.len() {
+            let (generation, State::Live { entry, .. }) = self.entries[index] else { continue };
+            if which(&entry) {
+                let reference = OutstandingRef { index: index as u16, generation };
+                self.give_up(reference, after);
+                return Some((reference, entry));
+            }
+        }
+        None
+    }
+
+    fn give_up(&mut self, reference: OutstandingRef, after: AfterExpiry) {
+        self.live -= 1;
+        match after {
+            AfterExpiry::Free => self.put_back(reference.index),
+            AfterExpiry::Quarantine => {
+                self.entries[reference.index as usize].1 = State::Quarantined;
+                self.quarantined += 1;
+            }
+        }
+    }
+
+    /// Takes one quarantined index back into use, because its late answer has come. `false` when
+    /// it is not quarantined.
+    pub fn release_one(&mut self, index: u16) -> bool {
+        let quarantined = self.is_quarantined(index);
+        if quarantined {
+            self.put_back(index);
+            self.quarantined -= 1;
+        }
+        quarantined
+    }
+
+    /// Lets one entry run out at `now`.
+    pub fn expire(&mut self, reference: OutstandingRef, now: Instant) {
+        self.earliest = self.earliest.min(now);
+        if self.get_mut(reference).is_some()
+            && let State::Live { deadline, .. } = &mut self.entries[reference.index as usize].1
+        {
+            *deadline = (*deadline).min(now);
+        }
+    }
+
+    /// Lets every entry run out at `now` that `which` wants: nobody is left to answer.
+    pub fn expire_where(&mut self, now: Instant, mut which: impl FnMut(&T) -> bool) {
+        for (_, state) in &mut self.entries {
+            if let State::Live { deadline, entry } = state
+                && which(entry)
+            {
+                *deadline = (*deadline).min(now);
+                self.earliest = self.earliest.min(now);
+            }
+        }
+    }
+
+    /// Whether `index` is quarantined: an answer that carries it is late.
+    pub fn is_quarantined(&self, index: u16) -> bool {
+        matches!(self.entries.get(index as usize), Some((_, State::Quarantined)))
+    }
+
+    /// Forgets every entry, quarantined ones too.
+    pub fn clear(&mut self) {
+        while self.pop_where(AfterExpiry::Free, |_| true).is_some() {}
+        self.release_quarantine();
+        self.earliest = Instant::FAR_FUTURE;
+    }
+
+    /// Makes all quarantined indexes usable again: whoever could have answered late was reset.
+    pub fn release_quarantine(&mut self) {
+        for index in 0..self.entries.len() as u16 {
+            if matches!(self.entries[index as usize].1, State::Quarantined) {
+                self.put_back(index);
+            }
+        }
+        self.quarantined = 0;
+    }
+}

@@ -1,0 +1,56 @@
+//! What both roles have in common, for whoever runs one: frames, control messages and time.
+//! The PCIe side differs: see [`crate::host::HostRole`] and [`crate::boxes::BoxRole`].
+
+use crate::control::{FromProxy, OperationId, Request, Term};
+use crate::time::Instant;
+use tlp_codec::ids::{NodeId, PathId};
+
+/// A frame to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// To this node.
+    pub peer: NodeId,
+    /// By this path.
+    pub path: PathId,
+    /// The frame is so many bytes of the buffer.
+    pub len: usize,
+}
+
+/// A proxy's role, as the loop around it sees it.
+pub trait Role {
+    /// The manager gave this node its number. A number once given does not change in this life.
+    fn set_node(&mut self, node: NodeId);
+
+    /// A frame came in. What is wrong with it is counted.
+    fn handle_frame(&mut self, now: Instant, frame: &[u8]);
+
+    /// The next frame to send, written into `buf`, which holds [`crate::limits::MAX_FRAME`] bytes.
+    fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing>;
+
+    /// The manager asks for something. The answer comes out of [`Role::poll_control`], at once or
+    /// when the operation has ended.
+    fn handle_control(&mut self, now: Instant, id: OperationId, term: Term, request: &Request);
+
+    /// The connection to the manager was lost or made anew: answers to earlier requests are not
+    /// wanted any more. What they began goes on.
+    fn control_reconnected(&mut self);
+
+    /// The next message for the manager.
+    fn poll_control(&mut self) -> Option<FromProxy>;
+
+    /// When [`Role::handle_timeout`] wants to be called.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// A timer may have run out.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// Whether a stage ended that waits for its stamp.
+    fn wants_mark(&self) -> bool;
+
+    /// Gives the stages that ended since the last mark their time.
+    fn mark(&mut self, now: Instant);
+}
+
+/// Why a TLP was not taken from the PCIe side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backpressure;

@@ -1,0 +1,327 @@
+//! The two roles together: a device lent, used, taken back; and everything that can go wrong.
+
+mod world;
+
+use proxy_core::control::{
+    ControlError, Event, FromProxy, LinkDownReason, PortState, Removal, Reply, Request, SlotState,
+    Term,
+};
+use proxy_core::role::Role;
+use std::time::Duration;
+use tlp_codec::ids::*;
+use tlp_codec::tlp::*;
+use world::*;
+
+const WINDOW: u64 = 0xe000_0000;
+
+fn force(counter: u32) -> Request {
+    Request::UnbindPort { port: port(0), epoch: key(counter).epoch, mode: Removal::Force }
+}
+
+#[test]
+fn the_box_finds_out_what_is_in_its_slots() {
+    let mut world = World::new();
+    world.insert();
+    let entries: Vec<_> = world.boxes.inventory().collect();
+    assert_eq!(entries[0].id, (0x1b36, 0xd0ac));
+    assert_eq!(entries[0].class, 0x12_0000);
+    assert_eq!(entries[0].serial, 0x1122_3344_5566_7788);
+    assert_eq!(entries[0].bars, [4096, 0, 0, 0, 0, 0]);
+    assert_eq!(entries[0].model.as_str(), "regs");
+    assert_eq!(entries[1].state, SlotState::Empty);
+    // The completion timeout is the proxy's: range D.
+    assert_eq!(world.device.get(0x68) & 0x1f, 0b1101);
+}
+
+#[test]
+fn a_lent_device_is_configured_read_and_written_through_the_switch() {
+    let mut world = World::bound();
+    assert_eq!(world.config_read(bdf(3, 0), 0), (CplStatus::Success, 0xd0ac_1b36));
+    world.mem_write(WINDOW + 0x20, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let (status, data) = world.mem_read(WINDOW + 0x20, 2);
+    assert_eq!((status, &data[..]), (CplStatus::Success, &[1, 2, 3, 4, 5, 6, 7, 8][..]));
+    let entry = world.host.mapping_entry(port(0));
+    assert_eq!(entry.state, PortState::Present);
+    assert_eq!((entry.box_node, entry.slot, entry.buses), (BOX, 1, (3, 3)));
+    assert_eq!(entry.memory, Some((WINDOW, WINDOW + 0xf_ffff)));
+    let slots: Vec<_> = world.boxes.slot_entries().collect();
+    assert!(slots[0].valid && slots[0].used);
+    assert_eq!((slots[0].host_node, slots[0].epoch), (HOST, key(1).epoch.bits()));
+}
+
+#[test]
+fn that_the_operating_system_enabled_the_device_is_told_once() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x04, 0x0006);
+    let told = |m: &&FromProxy| {
+        matches!(m, FromProxy::Event { event: Event::DeviceConfigured { .. }, .. })
+    };
+    assert_eq!(world.host_messages.iter().filter(told).count(), 1);
+}
+
+#[test]
+fn the_host_cannot_change_what_the_proxies_own() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x68, 0x1012);
+    assert_eq!(world.device.get(0x68), 0x000d);
+    assert_eq!(world.counter("box: configuration writes to fields that the proxy owns"), 1);
+}
+
+#[test]
+fn a_device_reads_and_writes_the_hosts_memory() {
+    let mut world = World::bound();
+    let requester = bdf(3, 0);
+    world.device.out.push_back(emit(&Repr::new(mem_write(requester, 0x1000, &[9; 64]))));
+    world.device.out.push_back(emit(&Repr::new(mem_read(requester, 200, 0x2000, 16))));
+    world.turn();
+    let write = world.to_root.pop_front().unwrap();
+    assert_eq!(Packet::new_checked(&write[..]).unwrap().payload(), [9; 64]);
+    let read = world.to_root.pop_front().unwrap();
+    let read = Packet::new_checked(&read[..]).unwrap();
+    assert_eq!((read.requester(), read.address()), (requester, 0x2000));
+    // Two completions, split at 32 bytes.
+    for (count, lower) in [(64_u16, 0_u8), (32, 32)] {
+        let tlp = emit(&Repr::new(Kind::Completion {
+            completer: Bdf::default(),
+            requester,
+            tag: read.tag(),
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: count,
+            lower_address: lower,
+            locked: false,
+            data: &[count as u8; 32],
+        }));
+        world.host.handle_tlp(world.now, &tlp).unwrap();
+    }
+    world.turn();
+    let got: Vec<_> = world.device.received.iter().rev().take(2).rev().cloned().collect();
+    let first = Packet::new_checked(&got[0][..]).unwrap();
+    assert_eq!((first.tag().get(), first.payload()), (200, &[64; 32][..]));
+    assert_eq!(Packet::new_checked(&got[1][..]).unwrap().payload(), [32; 32]);
+}
+
+#[test]
+fn a_device_that_asks_in_vain_is_answered_in_bounded_time() {
+    let mut world = World::bound();
+    world.device.received.clear();
+    world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), 7, 0x2000, 1))));
+    world.run(Duration::from_secs(3));
+    let answer = Packet::new_checked(&world.device.received[0][..]).unwrap();
+    assert_eq!((answer.status(), answer.tag().get()), (CplStatus::UnsupportedRequest, 7));
+    // What the root complex says too late goes nowhere.
+    let read = world.to_root.pop_back().unwrap();
+    let read = Packet::new_checked(&read[..]).unwrap();
+    let mut late = Repr::new(Kind::Completion {
+        completer: Bdf::default(),
+        requester: read.requester(),
+        tag: read.tag(),
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: 4,
+        lower_address: 0,
+        locked: false,
+        data: &[1; 4],
+    });
+    late.traffic_class = 0;
+    world.host.handle_tlp(world.now, &emit(&late)).unwrap();
+    world.turn();
+    assert_eq!(world.device.received.len(), 1);
+    assert_eq!(world.counter("host: late completions from the root complex"), 1);
+}
+
+#[test]
+fn a_silent_device_costs_its_host_unsupported_requests_and_no_more() {
+    let mut world = World::bound();
+    world.device.manner = Manner::Silent;
+    let before = world.now;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    assert!(world.now.saturating_since(before) <= Duration::from_millis(2100));
+    assert_eq!(world.counter("box: requests that a device did not answer"), 1);
+    world.device.manner = Manner::Answers;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+}
+
+#[test]
+fn a_device_that_answers_twice_or_with_a_wrong_tag_is_counted() {
+    let mut world = World::bound();
+    world.device.manner = Manner::Twice;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+    world.turn();
+    assert!(world.to_root.is_empty());
+    assert_eq!(world.counter("box: unexpected completions from devices"), 1);
+    world.device.manner = Manner::WrongTag;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.counter("box: unexpected completions from devices"), 2);
+}
+
+#[test]
+fn a_read_where_no_window_is_gets_unsupported_request() {
+    let mut world = World::bound();
+    assert_eq!(world.mem_read(0x9000_0000, 1).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.config_read(bdf(9, 0), 0).0, CplStatus::UnsupportedRequest);
+}
+
+#[test]
+fn after_release_nothing_reaches_the_device_and_it_was_reset() {
+    let mut world = World::bound();
+    world.mem_write(WINDOW, &[7; 4]);
+    assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: false }));
+    let resets = world.device.resets;
+    let released = world.ask_box(Request::UnbindSlot(key(1)));
+    assert_eq!(released, Ok(Reply::Slot(SlotState::Free)));
+    assert_eq!(world.device.resets, resets + 1);
+    world.device.received.clear();
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::UnsupportedRequest);
+    assert!(world.device.received.is_empty());
+    // Asked again, the answers are the same.
+    assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: true }));
+    assert_eq!(world.ask_box(Request::UnbindSlot(key(1))), Ok(Reply::Slot(SlotState::Free)));
+    // And it can be lent again, under a later epoch alone.
+    let stale = world.ask_box(Request::BindSlot(slot_binding(key(1))));
+    assert_eq!(stale, Err(ControlError::StaleEpoch(key(1).epoch)));
+    world.bind(2);
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::Success);
+}
+
+#[test]
+fn a_released_device_reaches_nobody() {
+    let mut world = World::bound();
+    world.ask_host(force(1)).unwrap();
+    world.ask_box(Request::UnbindSlot(key(1))).unwrap();
+    world.to_root.clear();
+    world.device.received.clear();
+    world.device.out.push_back(emit(&Repr::new(mem_write(bdf(3, 0), 0x1000, &[9; 4]))));
+    world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), 1, 0x1000, 1))));
+    world.turn();
+    assert!(world.to_root.is_empty());
+    let answer = Packet::new_checked(&world.device.received[0][..]).unwrap();
+    assert_eq!(answer.status(), CplStatus::UnsupportedRequest);
+    assert_eq!(world.counter("box: posted TLPs of functions that are not lent"), 1);
+    assert_eq!(world.counter("box: non-posted requests of functions that are not lent"), 1);
+}
+
+#[test]
+fn a_device_that_does_not_come_back_from_reset_is_quarantined() {
+    let mut world = World::bound();
+    world.ask_host(force(1)).unwrap();
+    world.device.manner = Manner::Silent;
+    let released = world.ask_box(Request::UnbindSlot(key(1)));
+    assert_eq!(released, Ok(Reply::Slot(SlotState::Quarantined)));
+    let refused = world.ask_box(Request::BindSlot(slot_binding(key(2))));
+    assert_eq!(refused, Err(ControlError::Quarantined(slot(1))));
+    world.device.manner = Manner::Answers;
+    let recovered = world.ask_box(Request::Recover(slot(1)));
+    assert_eq!(recovered, Ok(Reply::Slot(SlotState::Free)));
+    world.bind(2);
+}
+
+#[test]
+fn a_cut_cable_ends_everything_in_bounded_time() {
+    let mut world = World::bound();
+    world.cut = true;
+    let before = world.now;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    assert!(world.now.saturating_since(before) <= Duration::from_millis(2100));
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.host.mapping_entry(port(0)).state, PortState::Failed);
+    let down = |m: &FromProxy| {
+        matches!(m, FromProxy::Event { event: Event::LinkDown { reason, .. }, .. }
+            if *reason == LinkDownReason::GaveUp)
+    };
+    assert!(world.host_messages.iter().any(down));
+    // The box takes its function back by itself.
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Free);
+    // The port answers at once now, and can be bound anew when the cable is back.
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::UnsupportedRequest);
+    world.cut = false;
+    assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: false }));
+    world.introduce();
+    world.bind(2);
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::Success);
+}
+
+#[test]
+fn a_device_that_is_pulled_is_a_surprise_removal_at_the_host() {
+    let mut world = World::bound();
+    world.boxes.device_removed(world.now, slot(1));
+    world.run(Duration::from_millis(50));
+    assert_eq!(world.host.mapping_entry(port(0)).state, PortState::Failed);
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Empty);
+}
+
+#[test]
+fn wrong_requests_are_refused_with_the_reason() {
+    let mut world = World::new();
+    world.insert();
+    let unknown = world.ask_box(Request::BindSlot(slot_binding(key(1))));
+    assert_eq!(unknown, Err(ControlError::UnknownPeer(node(HOST))));
+    world.introduce();
+    let mut binding = slot_binding(key(1));
+    binding.key.slot = slot(2);
+    assert_eq!(world.ask_box(Request::BindSlot(binding.clone())), Err(ControlError::SlotEmpty(slot(2))));
+    binding.key.slot = slot(3);
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Err(ControlError::NoSuchSlot(slot(3))));
+    let mut binding = slot_binding(key(1));
+    binding.windows.clear();
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Err(ControlError::BadWindows));
+    assert_eq!(world.ask_box(force(1)), Err(ControlError::WrongRole));
+    world.bind(1);
+    let used = world.ask_box(Request::BindSlot(slot_binding(key(2))));
+    assert_eq!(used, Err(ControlError::InUse(key(1).epoch)));
+    let mut elsewhere = port_binding(key(2));
+    assert_eq!(
+        world.ask_host(Request::BindPort(elsewhere.clone())),
+        Err(ControlError::InUse(key(1).epoch))
+    );
+    elsewhere.port = port(5);
+    assert_eq!(world.ask_host(Request::BindPort(elsewhere)), Err(ControlError::NoSuchPort(port(5))));
+    assert_eq!(world.ask_host(Request::RemovePeer(node(BOX))), Err(ControlError::Busy));
+}
+
+#[test]
+fn a_manager_of_an_earlier_term_is_not_obeyed() {
+    let mut world = World::new();
+    world.host.handle_control(world.now, proxy_core::control::OperationId(1), Term(5), &force(1));
+    let stale = world.ask_host(force(1));
+    assert_eq!(stale, Err(ControlError::StaleTerm(Term(5))));
+}
+
+#[test]
+fn malformed_tlps_are_counted_and_harmless() {
+    let mut world = World::bound();
+    for bytes in [&[][..], &[0x00; 8], &[0x4a; 12], &[0xff; 40]] {
+        world.host.handle_tlp(world.now, bytes).unwrap();
+        world.boxes.handle_tlp(world.now, slot(1), bytes).unwrap();
+    }
+    assert_eq!(world.counter("host: malformed TLPs from the root complex"), 4);
+    assert_eq!(world.counter("box: malformed TLPs from devices"), 4);
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::Success);
+}
+
+#[test]
+fn stamps_of_both_ends_join_into_round_trips() {
+    use proxy_core::stamps::Sampling;
+    let mut world = World::bound();
+    world.ask_host(Request::SetSampling(Sampling::All)).unwrap();
+    for _ in 0..3 {
+        world.mem_read(WINDOW, 1);
+    }
+    let Ok(Reply::Stamps { entries: host, .. }) = world.ask_host(Request::ReadStamps { from: 0 })
+    else {
+        panic!()
+    };
+    let Ok(Reply::Stamps { entries: boxes, .. }) = world.ask_box(Request::ReadStamps { from: 0 })
+    else {
+        panic!()
+    };
+    assert_eq!((host.len(), boxes.len()), (6, 6));
+    for asked in host.iter().filter(|s| !s.completion) {
+        let same = |s: &&proxy_core::control::StampEntry| {
+            (s.binding, s.index, s.generation) == (asked.binding, asked.index, asked.generation)
+        };
+        assert_eq!(boxes.iter().filter(same).count(), 2);
+    }
+}

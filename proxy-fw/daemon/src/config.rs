@@ -1,0 +1,258 @@
+//! What a daemon is told: a TOML file, the environment, flags, in rising order of weight.
+
+use crate::logs::LogFormat;
+use proxy_net::{Address, Port, RawOptions, RawPort, UdpOptions, UdpPort};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The part of the configuration that both daemons have, as said: what is not said is `None`.
+#[derive(Clone, Debug, Default, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Said {
+    /// Name of this proxy, unique in the fabric [default: the machine's host name]
+    #[arg(long, env = "DXPU_NAME")]
+    pub name: Option<String>,
+    /// Where the manager takes proxies [default: 127.0.0.1:7781]
+    #[arg(long, env = "DXPU_MANAGER_CONTROL", value_name = "HOST:PORT")]
+    pub manager: Option<String>,
+    /// Where frames travel: udp:ADDRESS:PORT or eth:INTERFACE[.VLAN] [default: udp:127.0.0.1:0]
+    #[arg(long, env = "DXPU_FABRIC", value_name = "SPEC")]
+    pub fabric: Option<FabricSpec>,
+    /// Address that other proxies reach this one at, if it is not the one bound (udp only)
+    #[arg(long, env = "DXPU_ADVERTISE", value_name = "ADDRESS:PORT")]
+    pub advertise: Option<SocketAddr>,
+    /// Largest frame in bytes [default: what the interface takes, at most 9000]
+    #[arg(long, env = "DXPU_MTU", value_name = "BYTES")]
+    pub mtu: Option<usize>,
+    /// How long the data plane spins before it sleeps, microseconds [default: 50]
+    #[arg(long, env = "DXPU_SPIN_US", value_name = "US")]
+    pub spin_us: Option<u64>,
+    /// What is logged: a level, or target=level pairs [default: info]
+    #[arg(long, env = "DXPU_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+    /// How logs look [default: text]
+    #[arg(long, env = "DXPU_LOG_FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+}
+
+/// The same, complete and checked.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// Name of this proxy, at most 64 bytes.
+    pub name: String,
+    /// Where the manager takes proxies.
+    pub manager: String,
+    /// Where frames travel.
+    pub fabric: FabricSpec,
+    /// Address told to others, if not the one bound.
+    pub advertise: Option<SocketAddr>,
+    /// Largest frame in bytes; what the interface takes if nothing is said.
+    pub mtu: Option<usize>,
+    /// How long the data plane spins.
+    pub spin: Duration,
+    /// Log filter.
+    pub log: String,
+    /// How logs look.
+    pub log_format: LogFormat,
+}
+
+impl Said {
+    /// What was said here, else there.
+    #[must_use]
+    pub fn or(self, other: Said) -> Said {
+        Said {
+            name: self.name.or(other.name),
+            manager: self.manager.or(other.manager),
+            fabric: self.fabric.or(other.fabric),
+            advertise: self.advertise.or(other.advertise),
+            mtu: self.mtu.or(other.mtu),
+            spin_us: self.spin_us.or(other.spin_us),
+            log: self.log.or(other.log),
+            log_format: self.log_format.or(other.log_format),
+        }
+    }
+
+    /// Completes and checks.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the setting, what is wrong with it and what is allowed.
+    pub fn check(self) -> Result<Common, String> {
+        let name = self.name.unwrap_or_else(host_name);
+        if name.is_empty() || name.len() > proxy_core::control::MAX_NAME {
+            return Err(format!("name {name:?}: 1 to {} bytes", proxy_core::control::MAX_NAME));
+        }
+        let limits = proxy_core::limits::MIN_FRAME..=proxy_core::limits::MAX_FRAME;
+        if let Some(mtu) = self.mtu.filter(|mtu| !limits.contains(mtu)) {
+            return Err(format!("mtu {mtu}: {} to {} bytes", limits.start(), limits.end()));
+        }
+        Ok(Common {
+            name,
+            manager: self.manager.unwrap_or_else(|| "127.0.0.1:7781".into()),
+            fabric: self.fabric.unwrap_or(FabricSpec::Udp(([127, 0, 0, 1], 0).into())),
+            advertise: self.advertise,
+            mtu: self.mtu,
+            spin: Duration::from_micros(self.spin_us.unwrap_or(50)),
+            log: self.log.unwrap_or_else(|| "info".into()),
+            log_format: self.log_format.unwrap_or_default(),
+        })
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "proxy".into(),
+        name => name.into(),
+    }
+}
+
+/// Where frames travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricSpec {
+    /// UDP, bound to this address.
+    Udp(SocketAddr),
+    /// Raw Ethernet on this interface, with an 802.1Q tag or without.
+    Ethernet {
+        /// The interface's name.
+        interface: String,
+        /// VLAN, 1 to 4094.
+        vlan: Option<u16>,
+    },
+}
+
+impl FromStr for FabricSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("fabric {text:?}: {why}");
+        match text.split_once(':') {
+            Some(("udp", address)) => address
+                .parse()
+                .map(Self::Udp)
+                .map_err(|_| wrong("after udp: an address and port, such as udp:0.0.0.0:7790")),
+            Some(("eth", interface)) => {
+                let (interface, vlan) = match interface.rsplit_once('.') {
+                    Some((name, vlan)) => match vlan.parse() {
+                        Ok(vlan @ 1..=4094) => (name, Some(vlan)),
+                        _ => return Err(wrong("the VLAN after the dot is 1 to 4094")),
+                    },
+                    None => (interface, None),
+                };
+                if interface.is_empty() {
+                    return Err(wrong("after eth: an interface, such as eth:enp3s0 or eth:enp3s0.100"));
+                }
+                Ok(Self::Ethernet { interface: interface.into(), vlan })
+            }
+            _ => Err(wrong("udp:ADDRESS:PORT or eth:INTERFACE[.VLAN]")),
+        }
+    }
+}
+
+impl fmt::Display for FabricSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => write!(f, "udp:{address}"),
+            Self::Ethernet { interface, vlan: None } => write!(f, "eth:{interface}"),
+            Self::Ethernet { interface, vlan: Some(vlan) } => write!(f, "eth:{interface}.{vlan}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FabricSpec {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl FabricSpec {
+    /// Opens the port that frames travel through.
+    ///
+    /// # Errors
+    ///
+    /// What the network said, with what to do about it.
+    pub fn open(&self, frame_size: Option<usize>) -> Result<Box<dyn Port>, proxy_net::NetError> {
+        Ok(match self {
+            Self::Udp(bind) => Box::new(UdpPort::open(&UdpOptions { bind: *bind, frame_size })?),
+            Self::Ethernet { interface, vlan } => {
+                let interface = interface.clone();
+                Box::new(RawPort::open(&RawOptions { interface, vlan: *vlan, frame_size })?)
+            }
+        })
+    }
+}
+
+/// How an address is told to the manager.
+pub fn path_address(address: &Address) -> proxy_core::control::PathAddress {
+    use proxy_core::control::PathAddress;
+    match *address {
+        Address::Ethernet { mac, vlan } => PathAddress::Ethernet { mac, vlan },
+        Address::Udp(SocketAddr::V4(a)) => PathAddress::Udp4 { ip: a.ip().octets(), port: a.port() },
+        Address::Udp(SocketAddr::V6(a)) => PathAddress::Udp6 { ip: a.ip().octets(), port: a.port() },
+        // In-memory ports exist in tests alone; their number travels as a port on no address.
+        Address::Memory(number) => PathAddress::Udp4 { ip: [0; 4], port: number },
+    }
+}
+
+/// How an address that the manager told is used.
+pub fn net_address(address: &proxy_core::control::PathAddress) -> Address {
+    use proxy_core::control::PathAddress;
+    match *address {
+        PathAddress::Ethernet { mac, vlan } => Address::Ethernet { mac, vlan },
+        PathAddress::Udp4 { ip: [0, 0, 0, 0], port } => Address::Memory(port),
+        PathAddress::Udp4 { ip, port } => Address::Udp((ip, port).into()),
+        PathAddress::Udp6 { ip, port } => Address::Udp((ip, port).into()),
+    }
+}
+
+/// Reads a TOML file into `T`, or its default when no file was named.
+///
+/// # Errors
+///
+/// A text that names the file, the line, and what is wrong there.
+pub fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Result<T, String> {
+    let Some(path) = path else { return Ok(T::default()) };
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("configuration file {name}: {e}; check --config"))?;
+    toml::from_str(&text).map_err(|e| format!("configuration file {name}: {e}"))
+}
+
+/// A path as given, relative to the folder of the file that names it.
+pub fn relative_to(file: Option<&Path>, path: &Path) -> PathBuf {
+    match file.and_then(Path::parent) {
+        Some(folder) if path.is_relative() => folder.join(path),
+        _ => path.to_path_buf(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fabrics_read_back_as_written() {
+        for text in ["udp:127.0.0.1:7790", "udp:[::1]:7790", "eth:veth0", "eth:enp3s0.100"] {
+            assert_eq!(text.parse::<FabricSpec>().unwrap().to_string(), text);
+        }
+        for text in ["", "udp:", "udp:localhost", "eth:", "eth:x.0", "eth:x.4095", "ib:0"] {
+            let error = text.parse::<FabricSpec>().unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn flags_outweigh_the_file() {
+        let flags = Said { mtu: Some(1500), ..Said::default() };
+        let file: Said = toml::from_str("mtu = 4000\nname = \"b\"\nfabric = \"eth:x\"").unwrap();
+        let common = flags.or(file).check().unwrap();
+        assert_eq!((common.mtu, common.name.as_str()), (Some(1500), "b"));
+        assert!(toml::from_str::<Said>("fabrik = 1").is_err());
+        assert!(Said { mtu: Some(20), ..Said::default() }.check().unwrap_err().contains("mtu 20"));
+    }
+}

@@ -1,0 +1,237 @@
+//! The data plane: a role of proxy-core, its ports, its clock and its connection to the manager,
+//! turned by one thread.
+
+use crate::clock::Clock;
+use crate::config::net_address;
+use crate::control::{ControlHandle, Inbound};
+use proxy_core::control::{Peer, Request};
+use proxy_core::limits::MAX_FRAME;
+use proxy_core::role::{Outgoing, Role};
+use proxy_core::time::Instant;
+use proxy_net::{Address, NetError, Port, Sent};
+use std::time::Duration;
+use tlp_codec::ids::NodeId;
+use tracing::{debug, warn};
+
+/// Longest sleep: how late a message of the manager or a command can be noticed by a data plane
+/// that has nothing to do.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// Frames sent in one turn, so that receiving is never starved.
+const SEND_BATCH: usize = 64;
+
+/// Messages of the manager handled in one turn.
+const CONTROL_BATCH: usize = 16;
+
+/// A role and everything around it.
+pub struct Plane<R> {
+    /// The role.
+    pub role: R,
+    clock: Clock,
+    port: Box<dyn Port>,
+    control: ControlHandle,
+    peers: Vec<(NodeId, Vec<Address>)>,
+    frame: Box<[u8; MAX_FRAME]>,
+    /// A frame that the port had no room for.
+    unsent: Option<Outgoing>,
+    spin: Duration,
+    idle_since: Option<Instant>,
+    joined: bool,
+    frames_unroutable: u64,
+    frames_refused: u64,
+}
+
+impl<R: Role> Plane<R> {
+    /// Puts the parts together.
+    pub fn new(role: R, port: Box<dyn Port>, control: ControlHandle, spin: Duration) -> Self {
+        Self {
+            role,
+            clock: Clock::default(),
+            port,
+            control,
+            peers: Vec::new(),
+            frame: Box::new([0; MAX_FRAME]),
+            unsent: None,
+            spin,
+            idle_since: None,
+            joined: false,
+            frames_unroutable: 0,
+            frames_refused: 0,
+        }
+    }
+
+    /// The time now, by the plane's clock.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The plane's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Whether the manager knows this proxy at present.
+    pub fn is_joined(&self) -> bool {
+        self.joined
+    }
+
+    /// Takes in what arrived: frames, messages of the manager, timers that ran out. Whether there
+    /// was anything.
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good.
+    pub fn receive(&mut self) -> Result<bool, NetError> {
+        let (role, clock) = (&mut self.role, &self.clock);
+        let frames = self.port.receive(&mut |_, frame| {
+            role.handle_frame(clock.now(), frame);
+            if role.wants_mark() {
+                role.mark(clock.now());
+            }
+        })?;
+        let control = self.receive_control();
+        let now = self.clock.now();
+        let timer = self.role.poll_timeout().is_some_and(|at| at <= now);
+        if timer {
+            self.role.handle_timeout(now);
+        }
+        Ok(frames > 0 || control || timer)
+    }
+
+    fn receive_control(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..CONTROL_BATCH {
+            let Some(message) = self.control.try_recv() else { break };
+            any = true;
+            let now = self.clock.now();
+            match message {
+                Inbound::Joined(welcome) => {
+                    self.joined = true;
+                    self.role.set_node(welcome.node);
+                    self.role.control_reconnected();
+                }
+                Inbound::Lost => {
+                    self.joined = false;
+                    self.role.control_reconnected();
+                }
+                Inbound::Request { id, term, body } => {
+                    debug!(id = id.0, ?body, "request");
+                    if let Request::SetPeer(peer) = &body {
+                        self.learn_addresses(peer);
+                    }
+                    self.role.handle_control(now, id, term, &body);
+                }
+            }
+        }
+        any
+    }
+
+    fn learn_addresses(&mut self, peer: &Peer) {
+        let addresses: Vec<Address> = peer.paths.iter().map(net_address).collect();
+        match self.peers.iter_mut().find(|(node, _)| *node == peer.node) {
+            Some((_, known)) => *known = addresses,
+            None => self.peers.push((peer.node, addresses)),
+        }
+    }
+
+    /// Sends what is to be sent: frames and messages for the manager. Whether there was anything.
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good.
+    pub fn transmit(&mut self) -> Result<bool, NetError> {
+        let mut any = false;
+        for _ in 0..SEND_BATCH {
+            let outgoing = match self.unsent.take() {
+                Some(outgoing) => outgoing,
+                None => {
+                    let now = self.clock.now();
+                    match self.role.poll_transmit(now, &mut self.frame[..]) {
+                        Some(outgoing) => outgoing,
+                        None => break,
+                    }
+                }
+            };
+            any = true;
+            if !self.send(outgoing)? {
+                self.unsent = Some(outgoing);
+                break;
+            }
+        }
+        if any {
+            self.port.flush()?;
+            if self.role.wants_mark() {
+                self.role.mark(self.clock.now());
+            }
+        }
+        while self.control.has_room() {
+            let Some(message) = self.role.poll_control() else { break };
+            any = true;
+            debug!(?message, "to the manager");
+            if self.joined && !self.control.try_send(message) {
+                warn!("a message for the manager found no room");
+            }
+        }
+        Ok(any)
+    }
+
+    /// Whether the port took the frame, or nobody can.
+    fn send(&mut self, outgoing: Outgoing) -> Result<bool, NetError> {
+        let path = outgoing.path.get() as usize;
+        let peer = self.peers.iter().find(|(node, _)| *node == outgoing.peer);
+        let Some(address) = peer.and_then(|(_, addresses)| addresses.get(path)) else {
+            self.frames_unroutable += 1;
+            return Ok(true);
+        };
+        match self.port.send(address, &self.frame[..outgoing.len]) {
+            Ok(Sent::Queued) => Ok(true),
+            Ok(Sent::Full) => Ok(false),
+            Err(error @ (NetError::WrongAddress { .. } | NetError::TooLong { .. })) => {
+                // The link sends again, and gives up in its time.
+                self.frames_refused += 1;
+                debug!("a frame was not sent: {error}");
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// To be called with whether the turn did anything, and with the time (since the clock's
+    /// origin) that something outside the plane waits for: spins for a while, then sleeps until a
+    /// frame comes or a timer runs out.
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good.
+    pub fn rest(&mut self, busy: bool, timer: Option<Duration>) -> Result<(), NetError> {
+        if busy {
+            self.idle_since = None;
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let since = *self.idle_since.get_or_insert(now);
+        if now.saturating_since(since) < self.spin {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let timer = timer.map(|at| Instant::from_nanos(at.as_nanos() as u64));
+        let next = timer.into_iter().chain(self.role.poll_timeout()).min();
+        let until = next.map_or(LONGEST_SLEEP, |at| at.saturating_since(now));
+        self.port.wait(until.min(LONGEST_SLEEP))
+    }
+
+    /// Counters of the plane itself and of its port.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let port = self.port.counters();
+        vec![
+            ("plane: frames to a node without an address", self.frames_unroutable),
+            ("plane: frames that the port did not take", self.frames_refused),
+            ("port: frames sent", port.sent_frames),
+            ("port: frames that had to wait for room", port.send_full),
+            ("port: frames that the network refused", port.send_refused),
+            ("port: frames received", port.received_frames),
+            ("port: frames thrown away as invalid", port.receive_invalid),
+            ("port: frames lost for lack of room", port.receive_dropped),
+        ]
+    }
+}
