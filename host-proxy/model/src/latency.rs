@@ -1,0 +1,57 @@
+//! Round-trip times in a few numbers.
+
+use serde::Serialize;
+use std::time::Duration;
+
+/// Times of one kind of access, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LatencyReport {
+    /// How many were measured.
+    pub count: usize,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The middle one.
+    pub median_ns: u64,
+    /// 99 of 100 are not longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Their mean.
+    pub mean_ns: u64,
+}
+
+impl LatencyReport {
+    /// Of these times, `None` if there are none.
+    pub fn new(mut times: Vec<Duration>) -> Option<Self> {
+        times.sort_unstable();
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        // The nearest-rank method: the smallest value that so many are not above.
+        let rank = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
+        let (first, last) = (times.first().copied()?, times.last().copied()?);
+        let sum: Duration = times.iter().sum();
+        Some(Self {
+            count: times.len(),
+            min_ns: nanos(first),
+            median_ns: nanos(rank(50)),
+            p99_ns: nanos(rank(99)),
+            max_ns: nanos(last),
+            mean_ns: (sum.as_nanos() / times.len() as u128) as u64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_the_nearest() {
+        assert_eq!(LatencyReport::new(Vec::new()), None);
+        let times = (1..=200).rev().map(Duration::from_nanos).collect();
+        let report = LatencyReport::new(times).unwrap();
+        assert_eq!((report.min_ns, report.median_ns), (1, 100));
+        assert_eq!((report.p99_ns, report.max_ns, report.mean_ns), (198, 200, 100));
+        let one = LatencyReport::new(vec![Duration::from_nanos(7)]).unwrap();
+        assert_eq!((one.median_ns, one.p99_ns), (7, 7));
+    }
+}

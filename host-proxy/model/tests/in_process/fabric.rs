@@ -1,0 +1,298 @@
+//! What is below the host's root port in these tests: one device, or a virtual switch with
+//! devices behind its ports.
+
+use device_models::{Device, ResetKind};
+use host_model::{HostConfig, HostEvent, ModelHost, PortError, TlpPort};
+use proxy_core::control::PortState;
+use proxy_core::switch::{
+    DownstreamVerdict, RemovalRequest, SwitchConfig, SwitchEvent, UpstreamVerdict, VirtualSwitch,
+};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tlp_codec::ids::PortId;
+use tlp_codec::tlp::{MAX_TLP, Packet};
+
+/// Sleeps until something is due, so that waiting tests leave the processor to others.
+fn rest(start: Instant, deadline: Instant, timers: impl Iterator<Item = Duration>) {
+    let now = Instant::now();
+    let next = timers.map(|timer| start + timer).min().unwrap_or(deadline).min(deadline);
+    let pause = next.saturating_duration_since(now).min(Duration::from_millis(1));
+    if !pause.is_zero() {
+        std::thread::sleep(pause);
+    }
+}
+
+/// A device right on the root port's link.
+pub(crate) struct Direct {
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) start: Instant,
+    /// TLPs that do not reach the device any more after so many.
+    pub(crate) deaf_after: Option<usize>,
+    sent: usize,
+}
+
+impl Direct {
+    pub(crate) fn new(device: impl Device + 'static) -> Self {
+        Self { device: Box::new(device), start: Instant::now(), deaf_after: None, sent: 0 }
+    }
+}
+
+impl TlpPort for Direct {
+    fn send(&mut self, tlp: &[u8]) -> Result<(), PortError> {
+        self.sent += 1;
+        if self.deaf_after.is_none_or(|limit| self.sent <= limit) {
+            self.device.handle_tlp(self.start.elapsed(), tlp);
+        }
+        Ok(())
+    }
+
+    fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
+        loop {
+            let now = self.start.elapsed();
+            if self.device.poll_timeout().is_some_and(|timer| timer <= now) {
+                self.device.handle_timeout(now);
+            }
+            if let Some(len) = self.device.poll_tlp(now, buf) {
+                return Ok(Some(len));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            rest(self.start, deadline, self.device.poll_timeout().into_iter());
+        }
+    }
+}
+
+/// Something that is to happen at the switch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// The device is pulled out.
+    Surprise(PortId),
+    /// The attention button.
+    Press(PortId),
+}
+
+/// A virtual switch with devices behind its ports.
+pub(crate) struct Fabric {
+    pub(crate) switch: VirtualSwitch,
+    pub(crate) devices: BTreeMap<PortId, Box<dyn Device>>,
+    pub(crate) events: Vec<SwitchEvent>,
+    /// Happens when so many more TLPs have come from devices.
+    pub(crate) after_tlps: Option<(usize, Action)>,
+    /// Happens when the clock says so.
+    pub(crate) at: Option<(Instant, Action)>,
+    /// TLPs for the root complex.
+    up: VecDeque<Vec<u8>>,
+    start: Instant,
+}
+
+pub(crate) fn port(number: u8) -> PortId {
+    PortId::new(number).unwrap()
+}
+
+impl Fabric {
+    fn now(&self) -> proxy_core::time::Instant {
+        // The switch's clock does not start at 0, as no real one does.
+        proxy_core::time::Instant::from_nanos(self.start.elapsed().as_nanos() as u64 + 1_000_000)
+    }
+
+    /// Puts a device behind a port and shows it to the host.
+    pub(crate) fn plug(&mut self, port: PortId, device: Box<dyn Device>) {
+        self.devices.insert(port, device);
+        let (now, mut out) = (self.now(), Vec::new());
+        self.switch.plug(now, port, &mut out);
+        self.up.extend(out);
+    }
+
+    pub(crate) fn request_removal(&mut self, port: PortId) -> RemovalRequest {
+        let (now, mut out) = (self.now(), Vec::new());
+        let answer = self.switch.request_removal(now, port, &mut out);
+        self.up.extend(out);
+        answer
+    }
+
+    pub(crate) fn state(&self, port: PortId) -> PortState {
+        self.switch.port_state(port)
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Surprise(port) => {
+                let (now, mut out) = (self.now(), Vec::new());
+                self.switch.surprise_remove(now, port, &mut out);
+                self.up.extend(out);
+                self.devices.remove(&port);
+            }
+            Action::Press(port) => {
+                assert_eq!(self.request_removal(port), RemovalRequest::Pressed);
+            }
+        }
+    }
+
+    /// A device that the host let go of is reset, as its box would do.
+    fn take_events(&mut self) {
+        while let Some(event) = self.switch.poll_event() {
+            if let SwitchEvent::LetGo { port, .. } = event
+                && let Some(device) = self.devices.get_mut(&port)
+            {
+                device.handle_reset(self.start.elapsed(), ResetKind::HotReset);
+            }
+            self.events.push(event);
+        }
+    }
+
+    fn down(&mut self, tlp: &[u8]) {
+        let mut tlp = tlp.to_vec();
+        let (now, mut out) = (self.now(), Vec::new());
+        let verdict = self.switch.handle_downstream(now, &mut tlp, &mut out);
+        self.up.extend(out);
+        match verdict {
+            DownstreamVerdict::Forward(port) => self.hand(port, &tlp),
+            DownstreamVerdict::Broadcast => {
+                let mut ports: Vec<PortId> = self.devices.keys().copied().collect();
+                ports.retain(|port| self.switch.is_link_up(*port));
+                for port in ports {
+                    self.hand(port, &tlp);
+                }
+            }
+            DownstreamVerdict::Consumed | DownstreamVerdict::Discarded(_) => {}
+        }
+        self.take_events();
+    }
+
+    /// Hands a TLP to a device, after it made room for it.
+    fn hand(&mut self, port: PortId, tlp: &[u8]) {
+        let class = Packet::new_checked(tlp).unwrap().class().unwrap();
+        for _ in 0..100_000 {
+            match self.devices.get(&port) {
+                None => return,
+                Some(device) if device.can_take(class) => break,
+                Some(_) => self.turn(),
+            }
+        }
+        let now = self.start.elapsed();
+        if let Some(device) = self.devices.get_mut(&port) {
+            assert!(device.can_take(class), "a device without room for long");
+            device.handle_tlp(now, tlp);
+        }
+    }
+
+    /// Everything that is due, once.
+    fn turn(&mut self) {
+        if let Some((when, action)) = self.at
+            && Instant::now() >= when
+        {
+            self.at = None;
+            self.act(action);
+        }
+        let (now, mut out) = (self.now(), Vec::new());
+        if self.switch.poll_timeout().is_some_and(|timer| timer <= now) {
+            self.switch.handle_timeout(now, &mut out);
+            self.up.extend(out);
+        }
+        let ports: Vec<PortId> = self.devices.keys().copied().collect();
+        for port in ports {
+            self.turn_device(port);
+        }
+        self.take_events();
+    }
+
+    fn turn_device(&mut self, port: PortId) {
+        let mut buf = vec![0; MAX_TLP];
+        let elapsed = self.start.elapsed();
+        let Some(device) = self.devices.get_mut(&port) else { return };
+        if device.poll_timeout().is_some_and(|timer| timer <= elapsed) {
+            device.handle_timeout(elapsed);
+        }
+        let Some(len) = device.poll_tlp(elapsed, &mut buf) else { return };
+        let tlp = &mut buf[..len];
+        let (now, mut out, mut back) = (self.now(), Vec::new(), Vec::new());
+        let verdict = self.switch.handle_upstream(now, port, tlp, &mut out, &mut back);
+        self.up.extend(out);
+        match verdict {
+            UpstreamVerdict::ToRoot => self.up.push_back(tlp.to_vec()),
+            UpstreamVerdict::ToPort(other) => self.hand(other, &buf[..len]),
+            UpstreamVerdict::Consumed | UpstreamVerdict::Discarded(_) => {}
+        }
+        for answer in back {
+            self.hand(port, &answer);
+        }
+        if let Some((left, action)) = &mut self.after_tlps {
+            *left -= 1;
+            let action = *action;
+            if *left == 0 {
+                self.after_tlps = None;
+                self.act(action);
+            }
+        }
+    }
+}
+
+/// The root port above a [`Fabric`].
+pub(crate) struct Switched(Rc<RefCell<Fabric>>);
+
+impl TlpPort for Switched {
+    fn send(&mut self, tlp: &[u8]) -> Result<(), PortError> {
+        self.0.borrow_mut().down(tlp);
+        Ok(())
+    }
+
+    fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
+        let mut fabric = self.0.borrow_mut();
+        loop {
+            if let Some(tlp) = fabric.up.pop_front() {
+                buf[..tlp.len()].copy_from_slice(&tlp);
+                return Ok(Some(tlp.len()));
+            }
+            fabric.turn();
+            if !fabric.up.is_empty() {
+                continue;
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            let timers = fabric.devices.values().filter_map(|device| device.poll_timeout());
+            rest(fabric.start, deadline, timers);
+        }
+    }
+}
+
+/// Waits that a test has the time for.
+pub(crate) fn quick() -> HostConfig {
+    let mut config = HostConfig::default();
+    config.hot_plug.button_delay = Duration::from_millis(30);
+    config.hot_plug.settle = Duration::from_millis(1);
+    config.hot_plug.link_timeout = Duration::from_millis(200);
+    config
+}
+
+/// A host above a switch with so many ports, enumerated.
+pub(crate) fn host_and_switch(ports: u8) -> (ModelHost<Switched>, Rc<RefCell<Fabric>>) {
+    host_above(SwitchConfig { ports, ..SwitchConfig::default() })
+}
+
+pub(crate) fn host_above(config: SwitchConfig) -> (ModelHost<Switched>, Rc<RefCell<Fabric>>) {
+    let (port, fabric) = port_above(config);
+    let mut host = ModelHost::new(port, quick()).unwrap();
+    host.enumerate().unwrap();
+    while let Some(event) = host.poll_event() {
+        assert!(matches!(event, HostEvent::DeviceAdded { .. }), "{event:?}");
+    }
+    (host, fabric)
+}
+
+/// A root port above a switch.
+pub(crate) fn port_above(config: SwitchConfig) -> (Switched, Rc<RefCell<Fabric>>) {
+    let fabric = Rc::new(RefCell::new(Fabric {
+        switch: VirtualSwitch::new(&config).unwrap(),
+        devices: BTreeMap::new(),
+        events: Vec::new(),
+        after_tlps: None,
+        at: None,
+        up: VecDeque::new(),
+        start: Instant::now(),
+    }));
+    (Switched(Rc::clone(&fabric)), fabric)
+}

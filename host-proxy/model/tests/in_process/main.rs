@@ -1,0 +1,6 @@
+//! The model host with devices and the virtual switch in one process, no thread and no network.
+
+mod direct;
+mod fabric;
+mod hotplug;
+mod switched;
