@@ -53,7 +53,8 @@ impl Classes {
 ///
 /// There is no clock, socket or thread in the interface: `now` is the time since an origin that
 /// the caller chose once, and the caller asks for what the device has to send. The caller's loop
-/// is: hand in what came while [`can_take`](Device::can_take) allows, poll until `None`, sleep
+/// is: hand in what came while [`can_take`](Device::can_take) allows, poll until `None` (and again
+/// when more classes may be sent than before), sleep
 /// until [`poll_timeout`](Device::poll_timeout), call
 /// [`handle_timeout`](Device::handle_timeout), poll again.
 pub trait Device: Send {

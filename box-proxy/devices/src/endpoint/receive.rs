@@ -53,7 +53,8 @@ impl<F: Function> Endpoint<F> {
                 return;
             }
         };
-        if repr.data().len() > self.port.settings.max_payload {
+        // No prefix is supported (PCIe 5.0 sections 2.2.10.1 and 2.2.10.2).
+        if !repr.prefixes.is_empty() || repr.data().len() > self.port.settings.max_payload {
             self.malformed(Some(header));
             return;
         }

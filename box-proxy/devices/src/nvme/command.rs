@@ -1,7 +1,7 @@
 //! Commands on their way, and what their DMA is called.
 
 use super::entry::Sqe;
-use super::prp::Prps;
+use super::prp::{Prps, Segment};
 use super::status::Status;
 use std::collections::VecDeque;
 
@@ -74,6 +74,8 @@ pub(super) struct Command {
     pub(super) state: State,
     pub(super) plan: Plan,
     pub(super) prps: Prps,
+    /// The PRP list that is to be read next.
+    pub(super) list: Option<Segment>,
     pub(super) data: Vec<u8>,
     /// First segment that no DMA was started for, and where its bytes are in `data`.
     pub(super) segment: usize,
@@ -141,7 +143,7 @@ pub(super) struct Commands {
     serial: u32,
     /// Can be carried out, in order.
     pub(super) runnable: VecDeque<u16>,
-    /// Have DMA reads to be started.
+    /// Have DMA reads to be started, of a list or of data.
     pub(super) receiving: VecDeque<u16>,
     /// Have data for the host.
     pub(super) sending: VecDeque<u16>,
@@ -198,6 +200,7 @@ impl Commands {
             state: State::Runnable,
             plan: Plan::Nothing,
             prps: Prps::default(),
+            list: None,
             data: Vec::new(),
             segment: 0,
             at: 0,

@@ -3,7 +3,7 @@
 //! Each call does a bounded amount of work; what it cuts short is said by `work_at`.
 
 use super::Nvme;
-use super::command::{Commands, Outcome, Plan, SHUTDOWN, State, Token};
+use super::command::{Command, Commands, Outcome, Plan, SHUTDOWN, State, Token};
 use super::entry::{CQE_LEN, Completion, SQE_LEN, Sqe};
 use super::events::Event;
 use super::prp::{Next, Prps};
@@ -20,6 +20,25 @@ const SENDING: usize = 8;
 const WRITE_BACKLOG: usize = 64 * 1024;
 /// How often the images are asked whether a slow operation has ended.
 const SLOW_POLL: Duration = Duration::from_micros(200);
+
+/// Starts the DMA reads that a command waits for, as far as there is room.
+fn start_reads(port: &mut Port, index: u16, command: &mut Command) -> Result<(), Refused> {
+    let serial = command.serial;
+    if let Some(list) = command.list {
+        let token = Token::List { index, serial };
+        port.dma_read(list.address, list.len, token.bits(), Traffic::Control)?;
+        command.list = None;
+        return Ok(());
+    }
+    while let Some(&segment) = command.prps.segments().get(command.segment) {
+        let token = Token::Data { index, serial, at: command.at as u32 };
+        port.dma_read(segment.address, segment.len, token.bits(), Traffic::Data)?;
+        command.segment += 1;
+        command.at += segment.len;
+        command.outstanding += 1;
+    }
+    Ok(())
+}
 
 impl Nvme {
     /// Does what can be done now.
@@ -147,12 +166,9 @@ impl Nvme {
         match (next, command.plan) {
             (Next::List(list), _) => {
                 command.state = State::List;
-                let token = Token::List { index, serial: command.serial };
-                // A list is wanted once in a while: one that finds no room fails its command,
-                // for the host to try again.
-                if port.dma_read(list.address, list.len, token.bits(), Traffic::Control).is_err() {
-                    self.complete(port, index, Err(Status::DATA_TRANSFER_ERROR));
-                }
+                command.list = Some(list);
+                self.commands.receiving.push_back(index);
+                self.continue_receiving(port);
             }
             (Next::Ready, Plan::FromHost(len)) => {
                 command.state = State::Receiving;
@@ -184,26 +200,19 @@ impl Nvme {
         }
     }
 
-    /// Starts DMA reads of data, for the oldest command first.
+    /// Starts DMA reads of PRP lists and data, for the oldest command first.
     fn continue_receiving(&mut self, port: &mut Port) {
         while let Some(&index) = self.commands.receiving.front() {
             let Some(command) = self.commands.get(index) else { return };
-            while let Some(&segment) = command.prps.segments().get(command.segment) {
-                let at = command.at as u32;
-                let token = Token::Data { index, serial: command.serial, at };
-                match port.dma_read(segment.address, segment.len, token.bits(), Traffic::Data) {
-                    Ok(()) => {}
-                    Err(Refused::Full) => return,
-                    Err(Refused::BusMasterOff) => {
-                        self.complete(port, index, Err(Status::DATA_TRANSFER_ERROR));
-                        return;
-                    }
+            match start_reads(port, index, command) {
+                Ok(()) => {
+                    self.commands.receiving.pop_front();
                 }
-                command.segment += 1;
-                command.at += segment.len;
-                command.outstanding += 1;
+                Err(Refused::Full) => return,
+                Err(Refused::BusMasterOff) => {
+                    self.stop_command(port, index, Status::DATA_TRANSFER_ERROR);
+                }
             }
-            self.commands.receiving.pop_front();
         }
     }
 

@@ -23,11 +23,12 @@ pub(super) struct Namespace {
     pub(super) format: u8,
     /// Commands that the namespace does not take meanwhile.
     pub(super) formatting: bool,
+    failures: u64,
 }
 
 impl Namespace {
     pub(super) fn new(image: Box<dyn Image>, block: BlockSize) -> Self {
-        Self { image, format: block as u8, formatting: false }
+        Self { image, format: block as u8, formatting: false, failures: 0 }
     }
 
     pub(super) fn shift(&self) -> u32 {
@@ -63,7 +64,8 @@ impl Namespace {
     pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, Status> {
         let mut data = vec![0; len as usize];
         self.image.read(offset, &mut data).map_err(|error| {
-            log_failure("read", offset, &error);
+            self.failures += 1;
+            log_failure("read", offset, &error, self.failures);
             Status::UNRECOVERED_READ_ERROR
         })?;
         Ok(data)
@@ -71,7 +73,8 @@ impl Namespace {
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Status> {
         self.image.write(offset, data).map_err(|error| {
-            log_failure("write", offset, &error);
+            self.failures += 1;
+            log_failure("write", offset, &error, self.failures);
             Status::WRITE_FAULT
         })
     }
@@ -81,6 +84,9 @@ impl Namespace {
     }
 }
 
-fn log_failure(what: &str, offset: u64, error: &io::Error) {
-    tracing::warn!("NVMe image: {what} at byte {offset} failed: {error}");
+/// Every failure is a media error in the health log; ever fewer of them are told here.
+fn log_failure(what: &str, offset: u64, error: &io::Error, failures: u64) {
+    if failures.is_power_of_two() {
+        tracing::warn!("NVMe image: {what} at byte {offset} failed ({failures} so far): {error}");
+    }
 }

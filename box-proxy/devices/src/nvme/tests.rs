@@ -204,6 +204,27 @@ fn many_commands_on_several_queues_all_complete_and_no_queue_starves() {
 }
 
 #[test]
+fn more_scattered_pages_than_dma_reads_fit_are_all_read() {
+    let mut d = Drive::with_queues(memory(8 << 20), 4);
+    let want = d.root.fill(DATA, 128 * 1024, 5);
+    // Every page is a DMA of its own: they go backwards.
+    let backwards: Vec<u8> = want.chunks(4096).rev().flatten().copied().collect();
+    for i in 0..15_u64 {
+        for queue in 1..=4_u16 {
+            let sqe = d.scattered(WRITE, (i * 4 + u64::from(queue) - 1) * 256);
+            d.post_command(queue, sqe);
+        }
+    }
+    d.ring_all();
+    assert_eq!(d.completed_order().len(), 60);
+    for i in [0, 17, 59] {
+        let read = d.io_sqe(READ, i * 256, 256, 0, 128 * 1024, 0);
+        assert_eq!(d.io(1, read), Ok(0));
+        assert!(d.root.memory[DATA..DATA + 128 * 1024] == backwards);
+    }
+}
+
+#[test]
 fn a_full_completion_queue_holds_commands_back_and_loses_none() {
     let mut d = Drive::with_queues(memory(1 << 20), 1);
     // The completion queue has 32 entries; 31 fit.

@@ -316,6 +316,15 @@ impl Drive {
         sqe
     }
 
+    /// A command of 256 blocks whose data is in pages from the last to the first.
+    pub(super) fn scattered(&mut self, opcode: u8, slba: u64) -> Sqe {
+        let page = |i: u64| MEMORY + DATA as u64 + 4096 * (31 - i);
+        let rest: Vec<u64> = (1..32).map(page).collect();
+        self.write_list(&rest, LISTS);
+        let sqe = Sqe::nvm(opcode).dword(1, 1).dword(10, slba as u32).dword(12, 255);
+        sqe.prp1(page(0)).prp2(MEMORY + LISTS as u64)
+    }
+
     fn write_list(&mut self, pages: &[u64], at: usize) {
         let room = (4096 - at % 4096) / 8;
         let (here, rest) =
