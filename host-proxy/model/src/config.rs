@@ -3,6 +3,7 @@
 use crate::interrupts::MSI_RANGE;
 use crate::root::RootConfig;
 use crate::topology::Range;
+use nvme_driver::ControllerConfig;
 use std::time::Duration;
 
 /// Everything about a model host that a user may choose.
@@ -26,6 +27,8 @@ pub struct HostConfig {
     pub hot_plug: HotPlugConfig,
     /// Whether drivers are bound to the devices that they know.
     pub bind_drivers: bool,
+    /// How drives are driven.
+    pub nvme: ControllerConfig,
 }
 
 /// What a hot-plug port has ready, and the waits of a hot-plug.
@@ -60,6 +63,7 @@ impl Default for HostConfig {
             max_read_request: 512,
             hot_plug: HotPlugConfig::default(),
             bind_drivers: true,
+            nvme: ControllerConfig::default(),
         }
     }
 }

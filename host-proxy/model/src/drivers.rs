@@ -5,7 +5,7 @@ use crate::host::{HostEvent, HostFunction, ModelHost};
 use crate::operations::OperationError;
 use crate::port::TlpPort;
 use crate::topology::Node;
-use nvme_driver::{Controller, ControllerConfig};
+use nvme_driver::Controller;
 use std::collections::BTreeMap;
 use tlp_codec::ids::Bdf;
 
@@ -32,7 +32,8 @@ impl Driver {
         node: &Node,
     ) -> Option<Result<Self, OperationError>> {
         if node.class == NVME_CLASS {
-            let controller = Controller::attach(function, ControllerConfig::default());
+            let config = function.host().config.nvme.clone();
+            let controller = Controller::attach(function, config);
             return Some(controller.map(|c| Self::Nvme(Box::new(c))).map_err(Into::into));
         }
         if (node.vendor, node.device)

@@ -49,6 +49,12 @@ pub const CAP_MSI: u8 = 0x05;
 pub const CAP_EXPRESS: u8 = 0x10;
 /// Capability: MSI-X.
 pub const CAP_MSIX: u8 = 0x11;
+/// Extended capability: Advanced Error Reporting.
+pub const EXT_AER: u16 = 0x0001;
+/// Advanced Error Reporting: Uncorrectable Error Status.
+pub const AER_UNCORRECTABLE: u16 = 0x04;
+/// Advanced Error Reporting: Correctable Error Status.
+pub const AER_CORRECTABLE: u16 = 0x10;
 /// Extended capability: Access Control Services.
 pub const EXT_ACS: u16 = 0x000d;
 
@@ -56,6 +62,8 @@ pub const EXT_ACS: u16 = 0x000d;
 pub const EXP_DEVCAP: u16 = 0x04;
 /// Device Control.
 pub const EXP_DEVCTL: u16 = 0x08;
+/// Device Status.
+pub const EXP_DEVSTA: u16 = 0x0a;
 /// Link Control.
 pub const EXP_LNKCTL: u16 = 0x10;
 /// Slot Capabilities.

@@ -269,6 +269,8 @@ impl Controller {
         let (submission, completion) = (pair.submission_address(), pair.completion_address());
         match self.register_queue_pair(f, &layout, submission, completion) {
             Ok(()) => Ok(pair),
+            // The controller may have the queues all the same: their memory stays its own.
+            Err(error @ Error::Timeout { .. }) => Err(error),
             Err(error) => {
                 pair.free(f);
                 Err(error)

@@ -1,6 +1,7 @@
 //! The host: root complex, topology, slots, drivers and what happens to them.
 
 mod function;
+mod messages;
 mod removal;
 
 pub use function::HostFunction;
@@ -12,13 +13,12 @@ use crate::error::{Access, AccessError};
 use crate::hotplug::{SlotState, Slots};
 use crate::memory::HostMemory;
 use crate::port::{PortError, TlpPort};
-use crate::root::RootComplex;
+use crate::root::{Message, RootComplex};
 use crate::topology::Topology;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Instant;
 use tlp_codec::ids::Bdf;
-use tlp_codec::tlp::MsgCode;
 
 /// Events that wait to be polled; the oldest is dropped for a new one, with a warning.
 pub const EVENTS: usize = 1024;
@@ -64,6 +64,9 @@ pub enum HostEvent {
         requester: Bdf,
         /// `correctable`, `non-fatal` or `fatal`.
         severity: &'static str,
+        /// The sender's Advanced Error Reporting status of that kind, which was cleared; none
+        /// when it has no such capability or could not be read.
+        status: Option<u32>,
     },
     /// Something does not work.
     Error {
@@ -83,6 +86,7 @@ pub struct ModelHost<P> {
     pub(crate) slots: Slots,
     pub(crate) drivers: Drivers,
     events: VecDeque<HostEvent>,
+    messages: VecDeque<Message>,
 }
 
 impl<P: TlpPort> ModelHost<P> {
@@ -101,6 +105,7 @@ impl<P: TlpPort> ModelHost<P> {
             slots: Slots::default(),
             drivers: Drivers::default(),
             events: VecDeque::new(),
+            messages: VecDeque::new(),
         })
     }
 
@@ -164,16 +169,7 @@ impl<P: TlpPort> ModelHost<P> {
     /// What is to be done between two TLPs.
     pub(crate) fn serve_once(&mut self) -> Result<(), PortError> {
         while let Some(message) = self.root.poll_message() {
-            let severity = match message.code {
-                MsgCode::ErrCor => "correctable",
-                MsgCode::ErrNonFatal => "non-fatal",
-                MsgCode::ErrFatal => "fatal",
-                _ => {
-                    tracing::debug!(?message, "message from below");
-                    continue;
-                }
-            };
-            self.event(HostEvent::ErrorMessage { requester: message.requester, severity });
+            self.serve_message(message)?;
         }
         self.serve_slots()
     }
@@ -190,6 +186,12 @@ impl<P: TlpPort> ModelHost<P> {
     /// The oldest event that was not polled yet.
     pub fn poll_event(&mut self) -> Option<HostEvent> {
         self.events.pop_front()
+    }
+
+    /// The latest messages that came from below, at most
+    /// [`MESSAGE_LOG`](crate::root::MESSAGE_LOG), the oldest first.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter()
     }
 
     /// Every function that is known.

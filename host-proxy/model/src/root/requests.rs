@@ -127,7 +127,8 @@ impl<P: TlpPort> RootComplex<P> {
     ///
     /// # Errors
     ///
-    /// How the first request that failed ended; the others are done all the same.
+    /// How the first request that failed ended. The others are done all the same, but after a
+    /// timeout no further ones are made: a device without answers costs one timeout, not many.
     pub fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), AccessError> {
         let whole = Access::Memory { address, len: buf.len() };
         if address.checked_add(buf.len() as u64).is_none() {
@@ -136,6 +137,10 @@ impl<P: TlpPort> RootComplex<P> {
         let mut in_flight: VecDeque<(Tag, Access, usize, usize)> = VecDeque::new();
         let (mut asked, mut first_error) = (0, None);
         loop {
+            if matches!(first_error, Some(AccessError::Timeout(_) | AccessError::NoTags(_))) {
+                buf[asked..].fill(0xff);
+                asked = buf.len();
+            }
             while asked < buf.len() && in_flight.len() < self.config.reads_outstanding.max(1) {
                 let at = address + asked as u64;
                 let len = chunk(at, buf.len() - asked, self.config.max_read_request.into());
@@ -146,8 +151,8 @@ impl<P: TlpPort> RootComplex<P> {
                     Err(AccessError::NoTags(_)) if !in_flight.is_empty() => break,
                     Err(AccessError::Port(error)) => return Err(error.into()),
                     Err(error) => {
-                        buf[asked..asked + len].fill(0xff);
                         first_error.get_or_insert(error);
+                        break;
                     }
                 }
                 asked += len;

@@ -2,5 +2,8 @@
 
 mod direct;
 mod fabric;
+mod faults;
+mod hostile;
 mod hotplug;
+mod nvme;
 mod switched;
