@@ -64,6 +64,7 @@ pub struct Sacks {
 }
 
 impl Default for Sacks {
+    #[inline]
     fn default() -> Self {
         Self { list: [SackRange { offset: 0, length: 0 }; MAX_SACKS], count: 0 }
     }
@@ -80,6 +81,7 @@ impl Sacks {
     /// # Panics
     ///
     /// When the range is empty or does not leave a gap behind the one before.
+    #[inline]
     pub fn push(&mut self, range: SackRange) -> Result<(), Full> {
         assert!(
             range.length > 0 && u32::from(range.offset) > self.end(),
@@ -92,17 +94,20 @@ impl Sacks {
     }
 
     /// The ranges.
+    #[inline]
     pub fn as_slice(&self) -> &[SackRange] {
         &self.list[..self.count as usize]
     }
 
     /// Whether no further range would fit, so that the list may say less than the receiver has.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.count as usize == MAX_SACKS
     }
 
     /// Distance from [`Ack::next`] of the first sequence behind the last range; 0 if there is no
     /// range.
+    #[inline]
     pub fn end(&self) -> u32 {
         self.as_slice().last().map_or(0, |r| u32::from(r.offset) + u32::from(r.length))
     }
@@ -166,6 +171,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
     /// # Errors
     ///
     /// [`FrameError`] says what is wrong; the first of the checks in the order of `docs/wire.md`.
+    #[inline]
     pub fn new_checked(bytes: T) -> Result<Self, FrameError> {
         let b = bytes.as_ref();
         let smallest = HEADER + FRAME_CRC;
@@ -193,6 +199,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(frame)
     }
 
+    #[inline]
     fn check_fields(&self) -> Result<(), FrameError> {
         let b = self.bytes.as_ref();
         if u16_at(b, field::KEY) != 0 {
@@ -210,6 +217,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         self.check_sacks()
     }
 
+    #[inline]
     fn check_sacks(&self) -> Result<(), FrameError> {
         let count = self.bytes.as_ref()[field::SACKS] as usize;
         if count > MAX_SACKS || HEADER + count * SACK + FRAME_CRC > self.length as usize {
@@ -225,20 +233,24 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(())
     }
 
+    #[inline]
     fn sack(&self, n: usize) -> SackRange {
         let (b, at) = (self.bytes.as_ref(), HEADER + n * SACK);
         SackRange { offset: u16_at(b, at), length: u16_at(b, at + 2) }
     }
 
+    #[inline]
     fn node(&self, at: usize) -> NodeId {
         NodeId::new(u16_at(self.bytes.as_ref(), at)).unwrap_or(NodeId::MAX)
     }
 
+    #[inline]
     fn path_at(&self, at: usize) -> PathId {
         PathId::new(self.bytes.as_ref()[at]).unwrap_or(PathId::MAX)
     }
 
     /// What the frame is.
+    #[inline]
     pub fn kind(&self) -> FrameKind {
         match self.bytes.as_ref()[field::KIND] {
             1 => FrameKind::Open,
@@ -248,11 +260,13 @@ impl<T: AsRef<[u8]>> Frame<T> {
     }
 
     /// Bytes of the frame, with its CRC, without padding.
+    #[inline]
     pub fn frame_len(&self) -> usize {
         self.length as usize
     }
 
     /// The header's meaning.
+    #[inline]
     pub fn header(&self) -> Header {
         let b = self.bytes.as_ref();
         let flags = b[field::FLAGS];
@@ -271,6 +285,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         }
     }
 
+    #[inline]
     fn ack(&self) -> Ack {
         let b = self.bytes.as_ref();
         let mut sacks = Sacks { count: b[field::SACKS], ..Sacks::default() };
@@ -288,6 +303,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
     }
 
     /// What lies between the header with its ranges and the CRC.
+    #[inline]
     pub fn body(&self) -> &[u8] {
         let b = self.bytes.as_ref();
         let start = HEADER + b[field::SACKS] as usize * SACK;
@@ -295,6 +311,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
     }
 
     /// The records of a data frame, in order.
+    #[inline]
     pub fn records(&self) -> Records<'_> {
         Records::new(self.body())
     }
@@ -304,6 +321,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
     /// # Errors
     ///
     /// [`FrameError::Body`] when it has not the size of one.
+    #[inline]
     pub fn open(&self) -> Result<Open, FrameError> {
         Open::parse(self.body())
     }
@@ -313,6 +331,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
     /// # Errors
     ///
     /// [`FrameError::Body`] when it has not the size of one.
+    #[inline]
     pub fn close(&self) -> Result<Close, FrameError> {
         Close::parse(self.body())
     }
@@ -331,6 +350,7 @@ impl<'a> FrameWriter<'a> {
     /// # Errors
     ///
     /// When the buffer does not take even an empty frame.
+    #[inline]
     pub fn new(buffer: &'a mut [u8], header: &Header) -> Result<Self, Full> {
         let end = buffer.len().min(u16::MAX as usize).checked_sub(FRAME_CRC).ok_or(Full)?;
         let buffer = &mut buffer[..end + FRAME_CRC];
@@ -352,6 +372,7 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// Bytes that records may still take.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.buffer.len() - FRAME_CRC - self.at
     }
@@ -361,6 +382,7 @@ impl<'a> FrameWriter<'a> {
     /// # Errors
     ///
     /// When it does not fit any more; the frame is as it was.
+    #[inline]
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), Full> {
         let end = self.buffer.len() - FRAME_CRC;
         self.at += record.emit(&mut self.buffer[self.at..end])?;
@@ -372,6 +394,7 @@ impl<'a> FrameWriter<'a> {
     /// # Errors
     ///
     /// When they do not fit.
+    #[inline]
     pub fn body(&mut self, bytes: &[u8]) -> Result<(), Full> {
         let end = self.buffer.len() - FRAME_CRC;
         let place = self.buffer[self.at..end].get_mut(..bytes.len()).ok_or(Full)?;
@@ -381,6 +404,7 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// Writes length and CRC and gives the frame's length.
+    #[inline]
     pub fn finish(self) -> usize {
         let length = self.at + FRAME_CRC;
         self.buffer[field::LENGTH..field::LENGTH + 2]
@@ -391,8 +415,10 @@ impl<'a> FrameWriter<'a> {
     }
 }
 
-fn write_fixed(out: &mut [u8; HEADER], header: &Header) {
-    let mut fixed = [0; HEADER];
+#[inline]
+fn write_fixed(fixed: &mut [u8; HEADER], header: &Header) {
+    // Straight to its place: building it aside and copying it stalls on the small stores.
+    fixed.fill(0);
     let put16 = |fixed: &mut [u8; HEADER], at: usize, value: u16| {
         fixed[at..at + 2].copy_from_slice(&value.to_le_bytes());
     };
@@ -401,25 +427,24 @@ fn write_fixed(out: &mut [u8; HEADER], header: &Header) {
     };
     fixed[field::VERSION] = VERSION;
     fixed[field::KIND] = header.kind as u8;
-    put16(&mut fixed, field::DESTINATION, header.destination.get());
-    put16(&mut fixed, field::SOURCE, header.source.get());
-    put32(&mut fixed, field::SOURCE_INCARNATION, header.source_incarnation);
+    put16(fixed, field::DESTINATION, header.destination.get());
+    put16(fixed, field::SOURCE, header.source.get());
+    put32(fixed, field::SOURCE_INCARNATION, header.source_incarnation);
     if let Some(incarnation) = header.destination_incarnation {
         fixed[field::FLAGS] |= KNOWS_DESTINATION;
-        put32(&mut fixed, field::DESTINATION_INCARNATION, incarnation);
+        put32(fixed, field::DESTINATION_INCARNATION, incarnation);
     }
-    put32(&mut fixed, field::SESSION, header.session);
+    put32(fixed, field::SESSION, header.session);
     fixed[field::PATH] = header.path.get();
-    put32(&mut fixed, field::PACKET, header.packet);
-    put32(&mut fixed, field::SEQUENCE, header.sequence);
+    put32(fixed, field::PACKET, header.packet);
+    put32(fixed, field::SEQUENCE, header.sequence);
     if let Some(ack) = &header.ack {
         fixed[field::FLAGS] |= ACKNOWLEDGES;
-        put32(&mut fixed, field::ACK_SEQUENCE, ack.next);
-        put32(&mut fixed, field::ACK_PACKET, ack.packet);
-        put16(&mut fixed, field::ACK_DELAY, ack.delay_us);
+        put32(fixed, field::ACK_SEQUENCE, ack.next);
+        put32(fixed, field::ACK_PACKET, ack.packet);
+        put16(fixed, field::ACK_DELAY, ack.delay_us);
         fixed[field::ACK_PATH] = ack.path.get();
         fixed[field::SACKS] = ack.sacks.count;
-        put16(&mut fixed, field::CE, ack.ce);
+        put16(fixed, field::CE, ack.ce);
     }
-    *out = fixed;
 }

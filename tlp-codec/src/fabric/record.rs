@@ -40,23 +40,27 @@ pub struct RecordAddress {
 
 impl RecordAddress {
     /// Of a record of the binding `key` that a host sends.
+    #[inline]
     pub const fn from_host(key: &BindingKey) -> Self {
         let BindingKey { slot, function, epoch } = *key;
         Self { source: SlotId::HOST, destination: slot, function, epoch }
     }
 
     /// Of a record of the binding `key` that a box sends.
+    #[inline]
     pub const fn from_box(key: &BindingKey) -> Self {
         let BindingKey { slot, function, epoch } = *key;
         Self { source: slot, destination: SlotId::HOST, function, epoch }
     }
 
     /// The binding, as both ends name it, of a record that came from a host or from a box.
+    #[inline]
     pub const fn binding(&self, came_from_host: bool) -> BindingKey {
         let slot = if came_from_host { self.destination } else { self.source };
         BindingKey { slot, function: self.function, epoch: self.epoch }
     }
 
+    #[inline]
     fn parse(b: &[u8]) -> Result<Self, RecordError> {
         let (source, destination) = (b[4], b[5]);
         if source == 0 && destination == 0 {
@@ -72,6 +76,7 @@ impl RecordAddress {
         })
     }
 
+    #[inline]
     fn emit(&self, out: &mut [u8; RECORD_HEADER]) {
         out[4] = self.source.get();
         out[5] = self.destination.get();
@@ -94,6 +99,7 @@ pub struct TlpTraits {
 }
 
 impl TlpTraits {
+    #[inline]
     fn parse(b: &[u8]) -> Result<Self, RecordError> {
         let flags = b[1];
         let class = match flags & CLASS {
@@ -111,6 +117,7 @@ impl TlpTraits {
         })
     }
 
+    #[inline]
     fn emit(&self, out: &mut [u8; RECORD_HEADER]) {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         out[1] = self.class as u8
@@ -139,6 +146,7 @@ pub struct TlpRecord<'a> {
 
 impl TlpRecord<'_> {
     /// Whether the bytes are what the CRC was computed over.
+    #[inline]
     pub fn crc_matches(&self) -> bool {
         crc::tlp(self.tlp) == self.crc
     }
@@ -216,6 +224,7 @@ impl<'a> Record<'a> {
     /// # Errors
     ///
     /// [`RecordError`] says what is wrong.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, usize), RecordError> {
         let have = bytes.len();
         if have < NOP_RECORD {
@@ -244,6 +253,7 @@ impl<'a> Record<'a> {
     }
 
     /// A record that is not a NOP and whose length is right for its kind.
+    #[inline]
     fn parse_addressed(b: &'a [u8]) -> Result<Self, RecordError> {
         let address = RecordAddress::parse(b)?;
         Ok(match b[0] {
@@ -266,6 +276,7 @@ impl<'a> Record<'a> {
     }
 
     /// Bytes that [`Record::emit`] writes.
+    #[inline]
     pub fn emitted_len(&self) -> usize {
         match self {
             Self::Nop => NOP_RECORD,
@@ -282,6 +293,7 @@ impl<'a> Record<'a> {
     /// # Errors
     ///
     /// When it does not fit.
+    #[inline]
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Full> {
         let length = self.emitted_len();
         let out = out.get_mut(..length).ok_or(Full)?;
@@ -330,6 +342,7 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> SplitHeader<'a> {
+    #[inline]
     fn parse(address: RecordAddress, b: &'a [u8]) -> Result<Self, RecordError> {
         let (total, parts) = (u16_at(b, 16), u16_at(b, 18));
         let bytes = &b[SPLIT_HEADER..];
@@ -340,6 +353,7 @@ impl<'a> SplitHeader<'a> {
         Ok(Self { address, traits, total, parts, crc: u32_at(b, 20), bytes })
     }
 
+    #[inline]
     fn emit(&self, head: &mut [u8; RECORD_HEADER], out: &mut [u8]) {
         head[0] = kind::SPLIT_HEADER;
         self.address.emit(head);
@@ -352,6 +366,7 @@ impl<'a> SplitHeader<'a> {
 }
 
 impl<'a> SplitData<'a> {
+    #[inline]
     fn parse(address: RecordAddress, b: &'a [u8]) -> Result<Self, RecordError> {
         let (part, offset) = (u16_at(b, 12), u16_at(b, 14));
         let bytes = &b[SPLIT_DATA..];
@@ -362,6 +377,7 @@ impl<'a> SplitData<'a> {
         Ok(Self { address, class, part, offset, bytes })
     }
 
+    #[inline]
     fn emit(&self, head: &mut [u8; RECORD_HEADER], out: &mut [u8]) {
         head[0] = kind::SPLIT_DATA;
         head[1] = self.class as u8;
@@ -379,6 +395,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    #[inline]
     pub(super) fn new(body: &'a [u8]) -> Self {
         Self { rest: body }
     }
@@ -387,6 +404,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, RecordError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

@@ -16,6 +16,7 @@ struct Header {
 const WIDE: u8 = 0x20;
 const DATA: u8 = 0x40;
 
+#[inline(always)]
 fn fits(holds: bool, what: &'static str) -> Result<(), EmitError> {
     if holds { Ok(()) } else { Err(EmitError::Field(what)) }
 }
@@ -62,8 +63,7 @@ impl Repr<'_> {
         let header = self.header()?;
         self.check().map_err(EmitError::Rule)?;
 
-        let mut at = 4 * self.prefixes.len();
-        buf[..at].copy_from_slice(self.prefixes.as_bytes());
+        let mut at = if self.prefixes.is_empty() { 0 } else { self.prefixes.emit(buf) };
         if header.bytes[0] & WIDE != 0 {
             buf[at..at + 16].copy_from_slice(&header.bytes);
             at += 16;
@@ -81,7 +81,7 @@ impl Repr<'_> {
         Ok(at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn header(&self) -> Result<Header, EmitError> {
         let (tc, attributes) = (self.traffic_class, self.attributes.bits());
         fits(tc <= 7, "the traffic class is to be 0 to 7")?;
@@ -101,7 +101,7 @@ impl Repr<'_> {
         Ok(header)
     }
 
-    #[inline]
+    #[inline(always)]
     fn kind_header(&self) -> Result<Header, EmitError> {
         let length = (self.data().len() / 4) as u16;
         match self.kind {
@@ -195,7 +195,7 @@ impl Repr<'_> {
 
 /// What one kind needs of a header, a step each.
 impl Header {
-    #[inline]
+    #[inline(always)]
     fn new(fmt_type: u8, length_dw: u16) -> Self {
         let mut bytes = [0; 16];
         bytes[0] = fmt_type;
@@ -204,24 +204,26 @@ impl Header {
         Self { bytes, places: IgnoredBits::NONE }
     }
 
+    #[inline(always)]
     fn put_tag(&mut self, at: usize, tag: Tag) {
         let tag = tag.get();
         self.bytes[at] = tag as u8;
         self.bytes[1] |= ((tag >> 9) as u8) << 7 | ((tag >> 8) as u8 & 1) << 3;
     }
 
+    #[inline(always)]
     fn put_id(&mut self, at: usize, id: Bdf) {
         self.bytes[at..at + 2].copy_from_slice(&id.bits().to_be_bytes());
     }
 
-    #[inline]
+    #[inline(always)]
     fn request(mut self, requester: Bdf, tag: Tag) -> Self {
         self.put_id(4, requester);
         self.put_tag(6, tag);
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn enables(mut self, enables: ByteEnables) -> Result<Self, EmitError> {
         let ByteEnables { first, last } = enables;
         fits(first <= 0xf && last <= 0xf, "byte enables are four bits each")?;
@@ -230,7 +232,7 @@ impl Header {
     }
 
     /// Byte enables, or the steering tag in their place, which implies them.
-    #[inline]
+    #[inline(always)]
     fn enables_or_hint(
         mut self,
         enables: ByteEnables,
@@ -245,7 +247,7 @@ impl Header {
     }
 
     /// The steering tag of a posted write, in the tag's place.
-    #[inline]
+    #[inline(always)]
     fn steered_write(mut self, hint: Option<TphHint>, tag: Tag) -> Result<Self, EmitError> {
         if let Some(hint) = hint {
             let free = tag.get() & 0xff == 0;
@@ -256,6 +258,7 @@ impl Header {
     }
 
     /// The steering tag of an atomic, where requests have byte enables.
+    #[inline(always)]
     fn atomic_hint(mut self, hint: Option<TphHint>) -> Self {
         match hint {
             Some(hint) => self.bytes[7] = hint.steering_tag,
@@ -264,7 +267,7 @@ impl Header {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn address(
         mut self,
         address: u64,
@@ -292,17 +295,20 @@ impl Header {
         Ok(self)
     }
 
+    #[inline(always)]
     fn one_dw(mut self, first_be: u8) -> Result<Self, EmitError> {
         self.places = self.places.with(IgnoredBits::TH).with(IgnoredBits::LOW);
         self.enables(ByteEnables { first: first_be, last: 0 })
     }
 
+    #[inline(always)]
     fn io(mut self, address: u32) -> Result<Self, EmitError> {
         fits(address & 3 == 0, "an address is a multiple of 4; byte enables say the rest")?;
         self.bytes[8..12].copy_from_slice(&address.to_be_bytes());
         Ok(self)
     }
 
+    #[inline(always)]
     fn config(mut self, destination: Bdf, register: u16) -> Result<Self, EmitError> {
         let fitting = register <= 0xffc && register & 3 == 0;
         fits(fitting, "a register is a multiple of 4 and 4092 at most")?;
@@ -312,7 +318,7 @@ impl Header {
         Ok(self)
     }
 
-    #[inline]
+    #[inline(always)]
     fn completion(mut self, completer: Bdf, requester: Bdf, tag: Tag) -> Self {
         self.put_id(4, completer);
         self.put_id(8, requester);
@@ -320,7 +326,7 @@ impl Header {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn progress(mut self, status: CplStatus, bcm: bool, byte_count: u16, lower: u8) -> Self {
         let count = byte_count & 0xfff;
         self.bytes[6] = status.bits() << 5 | u8::from(bcm) << 4 | (count >> 8) as u8;
@@ -330,7 +336,7 @@ impl Header {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn no_request(mut self, length_dw: u16) -> Self {
         self.places = self.places.with(IgnoredBits::TH);
         if length_dw == 0 {
@@ -340,7 +346,7 @@ impl Header {
     }
 
     /// Puts back the reserved bits that came set.
-    #[inline]
+    #[inline(always)]
     fn put_ignored(&mut self, ignored: IgnoredBits) -> Result<(), EmitError> {
         if ignored == IgnoredBits::NONE {
             return Ok(());

@@ -79,6 +79,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// # Errors
     ///
     /// [`MalformedTlp`] says what does not fit.
+    #[inline]
     pub fn new_checked(bytes: T) -> Result<Self, MalformedTlp> {
         let packet = Self::new_header_checked(bytes)?;
         let (need, have) = (packet.total_len(), packet.bytes.as_ref().len());
@@ -95,6 +96,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// # Errors
     ///
     /// [`MalformedTlp`] says what is missing.
+    #[inline]
     pub fn new_header_checked(bytes: T) -> Result<Self, MalformedTlp> {
         let b = bytes.as_ref();
         let mut at = 0;
@@ -118,47 +120,55 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// The bytes that this is a view of.
+    #[inline]
     pub fn into_inner(self) -> T {
         self.bytes
     }
 
     /// The whole TLP.
+    #[inline(always)]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
     /// From the header on.
-    #[inline]
+    #[inline(always)]
     pub(super) fn h(&self) -> &[u8] {
         &self.bytes.as_ref()[self.header_at as usize..]
     }
 
+    #[inline(always)]
     fn be16(&self, at: usize) -> u16 {
         let h = self.h();
         u16::from_be_bytes([h[at], h[at + 1]])
     }
 
+    #[inline(always)]
     fn be32(&self, at: usize) -> u32 {
         let h = self.h();
         u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
     }
 
     /// The prefixes' bytes, four to each.
+    #[inline(always)]
     pub fn prefix_bytes(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.header_at as usize]
     }
 
     /// Fmt bit 0: whether the header has four doublewords.
+    #[inline(always)]
     pub fn has_4dw_header(&self) -> bool {
         self.h()[0] & 0x20 != 0
     }
 
     /// Fmt bit 1: whether data follows.
+    #[inline(always)]
     pub fn has_data(&self) -> bool {
         self.h()[0] & 0x40 != 0
     }
 
     /// Fmt and Type.
+    #[inline]
     pub fn tlp_type(&self) -> TlpType {
         let byte = self.h()[0];
         let (data, wide) = (byte & 0x40 != 0, byte & 0x20 != 0);
@@ -187,16 +197,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// The ordering and flow-control class, or `None` for an unknown type.
+    #[inline(always)]
     pub fn class(&self) -> Option<Class> {
         self.tlp_type().class()
     }
 
     /// Traffic class, 0 to 7.
+    #[inline(always)]
     pub fn traffic_class(&self) -> u8 {
         self.h()[1] >> 4 & 7
     }
 
     /// RO, NS and IDO.
+    #[inline(always)]
     pub fn attributes(&self) -> Attributes {
         let h = self.h();
         Attributes {
@@ -207,31 +220,37 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// LN: lightweight notification.
+    #[inline(always)]
     pub fn has_ln(&self) -> bool {
         self.h()[1] & 0x02 != 0
     }
 
     /// TH: whether processing hints are present.
+    #[inline(always)]
     pub fn has_hints(&self) -> bool {
         self.h()[1] & 0x01 != 0
     }
 
     /// TD: whether a digest follows the data.
+    #[inline(always)]
     pub fn has_digest(&self) -> bool {
         self.h()[2] & 0x80 != 0
     }
 
     /// EP: whether the data is poisoned.
+    #[inline(always)]
     pub fn is_poisoned(&self) -> bool {
         self.h()[2] & 0x40 != 0
     }
 
     /// AT.
+    #[inline(always)]
     pub fn address_type(&self) -> AddressType {
         AddressType::from_bits(self.h()[2] >> 2)
     }
 
     /// Length in doublewords, 1 to 1024 (the field's 0 means 1024).
+    #[inline(always)]
     pub fn length_dw(&self) -> u16 {
         match self.be16(2) & 0x3ff {
             0 => 1024,
@@ -240,33 +259,39 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Bytes of prefixes and header.
+    #[inline(always)]
     pub fn header_len(&self) -> usize {
         self.header_at as usize + if self.has_4dw_header() { 16 } else { 12 }
     }
 
     /// Bytes of data that the header says, a multiple of 4.
+    #[inline(always)]
     pub fn payload_len(&self) -> usize {
         if self.has_data() { self.length_dw() as usize * 4 } else { 0 }
     }
 
     /// Bytes in all that the header says.
+    #[inline(always)]
     pub fn total_len(&self) -> usize {
         self.header_len() + self.payload_len() + if self.has_digest() { 4 } else { 0 }
     }
 
     /// Data, whole doublewords. After [`Packet::new_header_checked`]: as much of it as is there.
+    #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         let rest = &self.bytes.as_ref()[self.header_len()..];
         &rest[..rest.len().min(self.payload_len())]
     }
 
     /// Requester ID, of requests and of completions.
+    #[inline(always)]
     pub fn requester(&self) -> Bdf {
         let at = if self.is_completion() { 8 } else { 4 };
         Bdf::from_bits(self.be16(at))
     }
 
     /// Tag, all ten bits (T9 and T8 are in the first doubleword), of requests and completions.
+    #[inline(always)]
     pub fn tag(&self) -> Tag {
         let h = self.h();
         let low = if self.is_completion() { h[10] } else { h[6] };
@@ -276,12 +301,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// First and last byte enables of a request. Not meaningful with hints in a read.
+    #[inline(always)]
     pub fn byte_enables(&self) -> ByteEnables {
         let b = self.h()[7];
         ByteEnables { first: b & 0xf, last: b >> 4 }
     }
 
     /// Address of a memory, I/O or atomic request, its two lowest bits 0.
+    #[inline(always)]
     pub fn address(&self) -> u64 {
         if self.has_4dw_header() {
             u64::from(self.be32(8)) << 32 | u64::from(self.be32(12) & !3)
@@ -291,22 +318,26 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Destination of a configuration request or of a message that is routed by ID.
+    #[inline(always)]
     pub fn destination(&self) -> Bdf {
         Bdf::from_bits(self.be16(8))
     }
 
     /// Register of a configuration request: byte offset, 0 to 4092, a multiple of 4.
+    #[inline(always)]
     pub fn register(&self) -> u16 {
         self.be16(10) & 0x0ffc
     }
 
     /// Routing of a message.
+    #[inline(always)]
     pub fn message_routing(&self) -> MsgRouting {
         MsgRouting::from_bits(self.h()[0])
     }
 
     /// Bytes 8 to 15 of a message's header, whose meaning the code decides. (Of a header of three
     /// doublewords: the last one, then zeros.)
+    #[inline(always)]
     pub fn message_fields(&self) -> [u8; 8] {
         let mut fields = [0; 8];
         let len = if self.has_4dw_header() { 8 } else { 4 };
@@ -315,26 +346,31 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Message code.
+    #[inline(always)]
     pub fn message_code(&self) -> MsgCode {
         MsgCode::from_byte(self.h()[7])
     }
 
     /// Completer ID of a completion.
+    #[inline(always)]
     pub fn completer(&self) -> Bdf {
         Bdf::from_bits(self.be16(4))
     }
 
     /// Completion status.
+    #[inline(always)]
     pub fn status(&self) -> CplStatus {
         CplStatus::from_bits(self.h()[6] >> 5)
     }
 
     /// BCM of a completion: a PCI-X bridge's byte count is of this completion only.
+    #[inline(always)]
     pub fn has_bcm(&self) -> bool {
         self.h()[6] & 0x10 != 0
     }
 
     /// Byte count of a completion, 1 to 4096 (the field's 0 means 4096).
+    #[inline(always)]
     pub fn byte_count(&self) -> u16 {
         match self.be16(6) & 0xfff {
             0 => 4096,
@@ -343,33 +379,39 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Lower address of a completion, 0 to 127.
+    #[inline(always)]
     pub fn lower_address(&self) -> u8 {
         self.h()[11] & 0x7f
     }
 
+    #[inline(always)]
     fn is_completion(&self) -> bool {
         self.h()[0] & 0x9e == 0x0a
     }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    #[inline(always)]
     fn h_mut(&mut self) -> &mut [u8] {
         let at = self.header_at as usize;
         &mut self.bytes.as_mut()[at..]
     }
 
     /// Writes the requester ID.
+    #[inline]
     pub fn set_requester(&mut self, id: Bdf) {
         let at = if self.is_completion() { 8 } else { 4 };
         self.h_mut()[at..at + 2].copy_from_slice(&id.bits().to_be_bytes());
     }
 
     /// Writes the completer ID of a completion.
+    #[inline]
     pub fn set_completer(&mut self, id: Bdf) {
         self.h_mut()[4..6].copy_from_slice(&id.bits().to_be_bytes());
     }
 
     /// Writes the tag, all ten bits.
+    #[inline]
     pub fn set_tag(&mut self, tag: Tag) {
         let at = if self.is_completion() { 10 } else { 6 };
         let tag = tag.get();
@@ -379,12 +421,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 
     /// Writes the destination of a configuration request or a message that is routed by ID.
+    #[inline]
     pub fn set_destination(&mut self, id: Bdf) {
         self.h_mut()[8..10].copy_from_slice(&id.bits().to_be_bytes());
     }
 
     /// Writes the address of a memory, I/O or atomic request, leaving the processing hint.
     /// The header's width stays: an address above 4 GB needs four doublewords.
+    #[inline]
     pub fn set_address(&mut self, address: u64) {
         let wide = self.has_4dw_header();
         let h = self.h_mut();
@@ -400,17 +444,20 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 
     /// Turns a type 1 configuration request into type 0, as the last bridge does.
+    #[inline]
     pub fn convert_config_to_type0(&mut self) {
         self.h_mut()[0] &= !1;
     }
 
     /// Sets or clears EP.
+    #[inline]
     pub fn set_poisoned(&mut self, poisoned: bool) {
         let h = self.h_mut();
         h[2] = h[2] & !0x40 | u8::from(poisoned) << 6;
     }
 
     /// Data, to be changed in place: as much as [`Packet::payload`].
+    #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let (at, len) = (self.header_len(), self.payload_len());
         let rest = &mut self.bytes.as_mut()[at..];
@@ -418,6 +465,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         &mut rest[..len]
     }
 
+    #[inline(always)]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes.as_mut()
     }

@@ -26,23 +26,24 @@ impl<'a> Repr<'a> {
     #[inline]
     pub fn parse<T: AsRef<[u8]> + ?Sized>(packet: &Packet<&'a T>) -> Result<Self, RuleError> {
         let bytes: &'a [u8] = packet.bytes.as_ref();
-        if bytes.len() != packet.total_len() {
+        let header = Packet { bytes: header_bytes(bytes, packet.header_at), header_at: 0 };
+        let data_at = packet.header_at as usize + header.header_len();
+        let data_end = data_at + header.payload_len();
+        let digest_len = if header.has_digest() { 4 } else { 0 };
+        if bytes.len() != data_end + digest_len {
             return Err(Rule::LengthMismatch.broken_by(bytes.len() as u64));
         }
-        let mut reader = Reader {
-            packet: Packet { bytes, header_at: packet.header_at },
-            data: &bytes[packet.header_len()..][..packet.payload_len()],
-            ignored: IgnoredBits::NONE,
-        };
+        let (data, digest) = bytes[data_at..].split_at(data_end - data_at);
+        let mut reader = Reader { packet: header, data, ignored: IgnoredBits::NONE };
         let kind = reader.kind()?;
         let repr = Repr {
             prefixes: Prefixes::from_wire(packet.prefix_bytes()),
-            traffic_class: packet.traffic_class(),
-            attributes: packet.attributes(),
-            address_type: packet.address_type(),
-            ln: packet.has_ln(),
-            poisoned: packet.is_poisoned(),
-            digest: packet.digest(),
+            traffic_class: reader.packet.traffic_class(),
+            attributes: reader.packet.attributes(),
+            address_type: reader.packet.address_type(),
+            ln: reader.packet.has_ln(),
+            poisoned: reader.packet.is_poisoned(),
+            digest: digest.first_chunk().map(|digest| u32::from_le_bytes(*digest)),
             ignored: reader.ignored,
             kind,
         };
@@ -51,14 +52,30 @@ impl<'a> Repr<'a> {
     }
 }
 
+/// The header in an array, so that reading its fields needs no check of its length; behind one of
+/// three doublewords there are zeros.
+#[inline]
+fn header_bytes(bytes: &[u8], at: u8) -> [u8; 16] {
+    let rest = bytes.get(usize::from(at)..).unwrap_or_default();
+    if let Some(header) = rest.first_chunk::<16>() {
+        return *header;
+    }
+    let mut header = [0; 16];
+    for (to, from) in header.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    header
+}
+
 /// Reads the part of a header that the type decides and collects the reserved bits that are set.
 struct Reader<'a> {
-    packet: Packet<&'a [u8]>,
+    packet: Packet<[u8; 16]>,
     data: &'a [u8],
     ignored: IgnoredBits,
 }
 
 impl<'a> Reader<'a> {
+    #[inline(always)]
     fn kind(&mut self) -> Result<Kind<'a>, RuleError> {
         match self.packet.tlp_type() {
             TlpType::MRd => Ok(self.memory_read(false)),
@@ -78,15 +95,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
         self.packet.h()[at]
     }
 
+    #[inline(always)]
     fn keep(&mut self, field: IgnoredBits, value: impl Into<u32>) {
         self.ignored = self.ignored.with(IgnoredBits::new(field, value.into()));
     }
 
     /// The address and, with TH, the hint with the steering tag from header byte `tag_at`.
+    #[inline(always)]
     fn address(&mut self, tag_at: usize) -> (u64, Option<TphHint>) {
         let wide = self.packet.has_4dw_header();
         let address = self.packet.address();
@@ -103,6 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The byte enables, which are implied where their place has a steering tag.
+    #[inline(always)]
     fn enables(&self, hint: Option<TphHint>) -> ByteEnables {
         match hint {
             Some(_) => ByteEnables::all(self.packet.length_dw()),
@@ -110,6 +131,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn memory_read(&mut self, locked: bool) -> Kind<'a> {
         let (address, hint) = self.address(7);
         Kind::MemRead {
@@ -123,6 +145,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn memory_write(&mut self) -> Kind<'a> {
         let (address, hint) = self.address(6);
         let tag = self.packet.tag();
@@ -136,6 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn deferrable_write(&mut self) -> Kind<'a> {
         let (address, hint) = self.address(7);
         Kind::DeferrableMemWrite {
@@ -148,6 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn atomic(&mut self, op: AtomicOp) -> Kind<'a> {
         let (address, hint) = self.address(7);
         if hint.is_none() {
@@ -165,6 +190,7 @@ impl<'a> Reader<'a> {
 
     /// What I/O and configuration requests share: one doubleword, no hints. Gives the first byte
     /// enables.
+    #[inline(always)]
     fn one_dw(&mut self) -> Result<u8, RuleError> {
         let (length, enables) = (self.packet.length_dw(), self.packet.byte_enables());
         if length != 1 {
@@ -178,6 +204,7 @@ impl<'a> Reader<'a> {
         Ok(enables.first)
     }
 
+    #[inline(always)]
     fn io(&mut self) -> Result<Kind<'a>, RuleError> {
         let first_be = self.one_dw()?;
         let (requester, tag) = (self.packet.requester(), self.packet.tag());
@@ -189,6 +216,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[inline(always)]
     fn config(&mut self, type1: bool) -> Result<Kind<'a>, RuleError> {
         let first_be = self.one_dw()?;
         self.keep(IgnoredBits::BYTE, self.byte(10) >> 4);
@@ -203,6 +231,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What messages and completions share: no hints, and a length only where there is data.
+    #[inline(always)]
     fn no_request(&mut self) {
         self.keep(IgnoredBits::TH, self.packet.has_hints());
         if self.data.is_empty() {
@@ -210,6 +239,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn message(&mut self) -> Kind<'a> {
         self.no_request();
         Kind::Message {
@@ -222,6 +252,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn completion(&mut self, locked: bool) -> Kind<'a> {
         self.no_request();
         self.keep(IgnoredBits::BYTE, self.byte(11) >> 7);

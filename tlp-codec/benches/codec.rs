@@ -1,0 +1,160 @@
+//! What the codec costs, beside the floor measured in the same run.
+//!
+//! `cargo bench -p tlp-codec` prints nanoseconds. It fails when a TLP with data through a frame
+//! with both CRCs, in and out, takes more than 2.5 times the memcpy and the CRCs over the same
+//! bytes that it cannot do without, or one that is only a header 60 ns or more each way.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Instant;
+use tlp_codec::crc;
+use tlp_codec::fabric::{
+    Frame, FrameKind, FrameWriter, Header, Record, RecordAddress, TlpRecord, TlpTraits,
+};
+use tlp_codec::ids::{Bdf, BindingKey, Epoch, NodeId, PathId, SlotFunction, SlotId, Tag};
+use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
+
+/// The most that a frame may cost, in floors.
+const MOST_FLOORS: f64 = 2.5;
+/// The most that a header alone may take, each way, in nanoseconds.
+const MOST_HEADER_NS: f64 = 60.0;
+
+/// Nanoseconds that a call takes: the best of many short batches, since the machine has other
+/// things to do as well.
+fn time(mut call: impl FnMut()) -> f64 {
+    const CALLS: u32 = 1000;
+    let mut best = f64::MAX;
+    for _ in 0..3000 {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            call();
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(CALLS));
+    }
+    best
+}
+
+fn tlps(data: &[u8; 256]) -> [(&'static str, Repr<'_>); 3] {
+    let (requester, tag) = (Bdf::from_bits(0x0100), Tag::new(5).expect("a tag"));
+    let address = 0x1_2345_6000;
+    let read = Kind::MemRead {
+        requester,
+        tag,
+        address,
+        length_dw: 64,
+        enables: ByteEnables::all(64),
+        hint: None,
+        locked: false,
+    };
+    let write =
+        Kind::MemWrite { requester, tag, address, enables: ByteEnables::all(64), hint: None, data };
+    let completion = Kind::Completion {
+        completer: Bdf::from_bits(0x0500),
+        requester,
+        tag,
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: 256,
+        lower_address: 0,
+        locked: false,
+        data,
+    };
+    [
+        ("MRd", Repr::new(read)),
+        ("MWr 256 B", Repr::new(write)),
+        ("CplD 256 B", Repr::new(completion)),
+    ]
+}
+
+fn header() -> Header {
+    Header {
+        kind: FrameKind::Data,
+        destination: NodeId::new(2).expect("a node"),
+        source: NodeId::new(1).expect("a node"),
+        source_incarnation: 1,
+        destination_incarnation: Some(2),
+        session: 5,
+        path: PathId::ZERO,
+        packet: 1,
+        sequence: 1,
+        ack: None,
+    }
+}
+
+fn address() -> RecordAddress {
+    let slot = SlotId::new(3).expect("a slot");
+    let epoch = Epoch::new(1, 7).expect("an epoch");
+    RecordAddress::from_host(&BindingKey { slot, function: SlotFunction::ZERO, epoch })
+}
+
+/// One TLP into a frame; gives the frame's length.
+fn write_frame(repr: &Repr<'_>, tlp: &mut [u8], frame: &mut [u8]) -> usize {
+    let len = repr.emit(tlp).expect("it fits");
+    let tlp = &tlp[..len];
+    let traits =
+        TlpTraits { class: repr.class(), relaxed: false, sampled: false, outstanding: None };
+    let record = Record::Tlp(TlpRecord { address: address(), traits, tlp, crc: crc::tlp(tlp) });
+    let mut writer = FrameWriter::new(frame, &header()).expect("it fits");
+    writer.push(&record).expect("it fits");
+    writer.finish()
+}
+
+/// The TLP out of a frame again, everything checked.
+fn read_frame(frame: &[u8]) -> u64 {
+    let frame = Frame::new_checked(frame).expect("a frame");
+    black_box(frame.header());
+    let Some(Ok(Record::Tlp(record))) = frame.records().next() else { panic!("a TLP") };
+    assert!(record.crc_matches());
+    let repr = Repr::from_bytes(record.tlp).expect("a TLP");
+    repr.data().len() as u64 + u64::from(repr.transaction_id().1.get())
+}
+
+fn main() -> ExitCode {
+    let data = [0x5a; 256];
+    let (mut tlp, mut frame) = ([0; 512], [0; 1024]);
+    let mut good = true;
+    println!("nanoseconds      emit  parse   into a frame  out of it   floor   floors");
+    for (name, repr) in tlps(&data) {
+        let len = repr.emit(&mut tlp).expect("it fits");
+        let bytes = tlp;
+        let emit = time(|| {
+            black_box(black_box(&repr).emit(black_box(&mut tlp)).expect("it fits"));
+        });
+        let parse = time(|| {
+            black_box(Repr::from_bytes(black_box(&bytes[..len])).expect("a TLP"));
+        });
+        let into = time(|| {
+            black_box(write_frame(black_box(&repr), &mut tlp, black_box(&mut frame)));
+        });
+        let frame_len = write_frame(&repr, &mut tlp, &mut frame);
+        let out = time(|| {
+            black_box(read_frame(black_box(&frame[..frame_len])));
+        });
+        // In: the TLP's CRC, the bytes moved, the frame's CRC over what was just written, which
+        // is dearer than over bytes at rest. Out: the same two CRCs, and the bytes moved.
+        let mut copy = [0; 1024];
+        let floor = time(|| {
+            black_box(crc::tlp(black_box(&bytes[..len])));
+            black_box(&mut copy[..frame_len]).copy_from_slice(black_box(&frame[..frame_len]));
+            black_box(crc::frame(black_box(&copy[..frame_len - 4])));
+        }) + time(|| {
+            black_box(crc::frame(black_box(&frame[..frame_len - 4])));
+            black_box(crc::tlp(black_box(&bytes[..len])));
+            black_box(&mut tlp[..len]).copy_from_slice(black_box(&bytes[..len]));
+        });
+        let floors = (into + out) / floor;
+        println!(
+            "{name:<14} {emit:>6.1} {parse:>6.1} {into:>14.1} {out:>10.1} {floor:>7.1} {floors:>8.2}"
+        );
+        good &= match repr.data() {
+            [] => into.max(out) < MOST_HEADER_NS,
+            _ => floors <= MOST_FLOORS,
+        };
+    }
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("more than {MOST_FLOORS} floors, or a header of {MOST_HEADER_NS} ns and more");
+        ExitCode::FAILURE
+    }
+}
