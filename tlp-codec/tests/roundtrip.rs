@@ -207,6 +207,57 @@ fn repr() -> impl Strategy<Value = Repr<'static>> {
         })
 }
 
+/// Any field values, most of which no TLP may have.
+fn wild() -> impl Strategy<Value = Repr<'static>> {
+    let ids = (bdf(), bdf(), tag());
+    let numbers = (any::<u64>(), any::<u16>(), any::<u16>(), any::<u8>(), any::<u8>());
+    let small = (0_u8..32, 0_u8..16, any::<bool>(), 0_usize..=40, 0_u8..8);
+    let rest = (hint(), any::<u32>(), prefixes(), any::<[u8; 8]>());
+    (ids, numbers, small, rest).prop_map(
+        |((requester, destination, tag), (address, a, b, code, c), small, rest)| {
+            let (first, last, flag, len, which) = small;
+            let (hint, ignored, prefixes, fields) = rest;
+            let (data, enables) = (&DATA[..len], ByteEnables { first, last });
+            let kind = match which {
+                0 => {
+                    let (length_dw, locked) = (a, flag);
+                    Kind::MemRead { requester, tag, address, length_dw, enables, hint, locked }
+                }
+                1 => Kind::MemWrite { requester, tag, address, enables, hint, data },
+                2 => Kind::DeferrableMemWrite { requester, tag, address, enables, hint, data },
+                3 => Kind::IoWrite { requester, tag, address: ignored, first_be: first, data },
+                4 => Kind::ConfigWrite {
+                    type1: flag,
+                    requester,
+                    tag,
+                    destination,
+                    register: a,
+                    first_be: first,
+                    data,
+                },
+                5 => {
+                    let (routing, code) = (MsgRouting::from_bits(c), MsgCode::from_byte(code));
+                    Kind::Message { routing, code, requester, tag, fields, data }
+                }
+                6 => Kind::Completion {
+                    completer: destination,
+                    requester,
+                    tag,
+                    status: CplStatus::from_bits(c),
+                    bcm: flag,
+                    byte_count: b,
+                    lower_address: code,
+                    locked: false,
+                    data,
+                },
+                _ => Kind::Atomic { op: AtomicOp::Cas, requester, tag, address, hint, data },
+            };
+            let ignored = IgnoredBits::from_bits(if flag { 0 } else { ignored });
+            Repr { prefixes, traffic_class: c & 0x0f, ignored, ..Repr::new(kind) }
+        },
+    )
+}
+
 /// Bytes that are often a TLP: a header whose first byte is mostly a known type.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let types = vec![
@@ -241,6 +292,18 @@ proptest! {
         prop_assert!(buf[len..].iter().all(|&byte| byte == 0xee));
         let packet = Packet::new_checked(&buf[..len]).unwrap();
         prop_assert_eq!(Repr::parse(&packet).unwrap(), repr);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_and_leaves_the_buffer(repr in wild()) {
+        let mut buf = vec![0xee; MAX_TLP];
+        match repr.emit(&mut buf) {
+            Err(_) => prop_assert!(buf.iter().all(|&byte| byte == 0xee)),
+            Ok(len) => {
+                prop_assert_eq!(Repr::from_bytes(&buf[..len]), Ok(repr));
+            }
+        }
+        prop_assert!(repr.emit(&mut buf[..repr.buffer_len() - 1]).is_err());
     }
 
     #[test]

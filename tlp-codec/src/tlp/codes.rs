@@ -107,8 +107,9 @@ macro_rules! message_codes {
     };
 }
 
-// Values as in Linux's drivers/pci/pci.h (INTx, PME_Turn_Off) and, for the others, as the
-// specification's tables 2-18 to 2-30 and 10-x are quoted in vendors' manuals.
+// Values as in Linux's drivers/pci/pci.h (INTx, PME_Turn_Off) and cocotbext-pcie's `MsgType`;
+// they agree but for PME_TO_Ack, which is 1Ah in the latter and 1Bh in the other public sources.
+// The hot-plug messages of the specification's first revision (40h to 48h) are in neither.
 message_codes! {
     Unlock = 0x00, "Unlock";
     InvalidateRequest = 0x01, "Invalidate_Request";

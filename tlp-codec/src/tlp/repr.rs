@@ -38,7 +38,8 @@ pub struct Repr<'a> {
 /// that needs only three doublewords.
 ///
 /// PCIe 5.0 section 2.1.2 has receivers ignore reserved fields; section 2.2.4.1 leaves open what
-/// a receiver does with a four-doubleword header and an address below 4 GB.
+/// a receiver does with a four-doubleword header and an address below 4 GB (Intel's PCIe block for
+/// Arria 10 takes it as an Unsupported Request, user guide 683647 section 9.3; most take it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct IgnoredBits(u32);
 

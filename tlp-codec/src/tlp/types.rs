@@ -200,8 +200,12 @@ impl ByteEnables {
     }
 
     /// The enables and the length in doublewords of a contiguous transfer that starts at
-    /// `address` and has `bytes` bytes (1 to 4096, not crossing a 4 KB boundary).
+    /// `address` and has `bytes` bytes (0 to 4096, not crossing a 4 KB boundary). One of no bytes
+    /// is one doubleword with nothing enabled (PCIe 5.0 section 2.2.5).
     pub const fn for_range(address: u64, bytes: usize) -> (Self, u16) {
+        if bytes == 0 {
+            return (Self { first: 0, last: 0 }, 1);
+        }
         let offset = (address & 3) as usize;
         let dwords = (offset + bytes).div_ceil(4);
         let tail = (offset + bytes) & 3;
@@ -223,7 +227,7 @@ impl ByteEnables {
             return if used == 0 { 1 } else { used - skipped };
         }
         let unused = (self.last & 0xf).leading_zeros() as u16 - 4;
-        length_dw * 4 - skipped - unused
+        length_dw.saturating_mul(4).saturating_sub(skipped + unused)
     }
 
     /// Offset of the first enabled byte in its doubleword, 0 to 3; 0 where nothing is enabled.
