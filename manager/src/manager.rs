@@ -68,9 +68,8 @@ impl Manager {
 
     /// Records an event before going on.
     pub async fn event_now(&self, event: EventRecord) {
-        let recorded = self.records.change(|txn| {
+        let recorded = self.records.apply(|txn| {
             txn.event(event);
-            Ok(())
         });
         if let Err(problem) = recorded.await {
             tracing::error!("an event is lost: {problem}");
@@ -82,9 +81,8 @@ impl Manager {
         let mut batch = Vec::new();
         while queue.recv_many(&mut batch, 256).await > 0 {
             let events = std::mem::take(&mut batch);
-            let recorded = self.records.change(|txn| {
+            let recorded = self.records.apply(|txn| {
                 events.into_iter().for_each(|event| txn.event(event));
-                Ok(())
             });
             if let Err(problem) = recorded.await {
                 tracing::error!("events are lost: {problem}");

@@ -47,12 +47,11 @@ pub(super) async fn recover(
         Reply::Slot(state) => state.into(),
         _ => return Err(session.nonsense().problem(session.name())),
     };
-    let changed = manager.records.change(|txn| {
+    let changed = manager.records.apply(|txn| {
         let devices: Vec<_> = txn.functions(&address).cloned().collect();
         for device in devices {
             txn.put_device(crate::types::DeviceRecord { state, ..device });
         }
-        Ok(())
     });
     changed.await?;
     session.sync.notify_one();
@@ -88,9 +87,14 @@ pub(super) async fn counters(
     let ask = |from| Request::ReadCounters { from };
     let read = session.read_all(ask, page, manager.settings.request_bound).await;
     let entries = read.map_err(|error| error.problem(&name))?;
-    let counters = entries.into_iter().map(|(name, value)| (name.as_str().to_owned(), value));
+    let mut counters = BTreeMap::new();
+    for (name, value) in entries {
+        // A proxy may give a counter once for each of its links.
+        let sum: &mut u64 = counters.entry(name.as_str().to_owned()).or_default();
+        *sum = sum.saturating_add(value);
+    }
     let role = session.identity().role;
-    Ok(Json(Counters { name, role, counters: counters.collect() }))
+    Ok(Json(Counters { name, role, counters }))
 }
 
 /// One sampled TLP's stage stamps at one proxy.

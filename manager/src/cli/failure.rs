@@ -79,7 +79,7 @@ fn of_problem(code: ProblemCode) -> u8 {
     use ProblemCode::*;
     match code {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | UnsupportedMediaType | WrongRole
-        | KeyReused => 2,
+        | IdempotencyKeyReused => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
         | NoSuchBinding | NoSuchOperation => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted => 4,

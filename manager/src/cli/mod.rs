@@ -15,7 +15,7 @@ use crate::types::{AllocationId, BindingId, OperationId, OperationRecord, Role, 
 use args::{Args, Command};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 /// Does what was said.
@@ -108,7 +108,10 @@ fn start_log(config: &Config) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|error| {
         Failure::Argument(format!("log filter {:?} is not valid: {error}", config.log))
     })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr);
     match config.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

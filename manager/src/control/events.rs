@@ -12,7 +12,7 @@ use crate::types::{
 };
 use proxy_core::control::{BindingFailure, Event, LinkDownReason, PortState, SlotState};
 use std::sync::Arc;
-use tlp_codec::ids::{NodeId, PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{BindingKey, NodeId, PortId, SlotFunction, SlotId};
 
 /// Takes in one event.
 pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event) {
@@ -24,8 +24,7 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
         }
         Event::LinkDown { peer, reason } => link_down(manager, session, peer, reason).await,
         Event::BindingFailed { peer, key, reason } => {
-            let why = format!("{name} says: {}", failure(reason));
-            fail(manager, &why, |tables| between(tables, session, peer, |b| b.has_key(key))).await;
+            binding_failed(manager, session, peer, key, reason).await;
         }
         Event::Port { port, state } => port_changed(manager, session, port, state).await,
         Event::DeviceConfigured { port } => configured(manager, session, port).await,
@@ -53,17 +52,16 @@ fn between(
     tables
         .bindings_at(session.name())
         .filter(|b| b.host == peer.name || *b.slot.box_name() == peer.name)
-        .filter(|b| b.phase.at_box() && condition(b))
+        .filter(|b| condition(b))
         .map(|b| b.id)
         .collect()
 }
 
 async fn fail(manager: &Manager, why: &str, which: impl FnOnce(&Tables) -> Vec<BindingId>) {
-    let changed = manager.records.change(|txn| {
+    let changed = manager.records.apply(|txn| {
         for id in which(txn) {
             progress::failed(txn, id, why);
         }
-        Ok(())
     });
     if let Err(problem) = changed.await {
         tracing::error!("a failed binding cannot be recorded: {problem}");
@@ -87,7 +85,43 @@ async fn link_down(
     let detail = format!("{name}: link to {} is down: {why}", called(manager, peer));
     manager.event_soon(EventRecord::new(EventKind::LinkDown, detail).node(name));
     let why = format!("{name} lost the link: {why}");
-    fail(manager, &why, |tables| between(tables, session, peer, |_| true)).await;
+    fail(manager, &why, |tables| between(tables, session, peer, |b| b.phase.at_box())).await;
+    look_again(manager, session, peer);
+}
+
+/// Has the tables of both ends read: what was just being bound may be dead without a record that
+/// it was alive.
+fn look_again(manager: &Manager, session: &Session, peer: NodeId) {
+    session.sync.notify_one();
+    let tables = manager.records.snapshot();
+    let peer = tables.node_by_number(peer).and_then(|node| manager.registry.get(&node.name));
+    if let Some(peer) = peer {
+        peer.sync.notify_one();
+    }
+}
+
+async fn binding_failed(
+    manager: &Arc<Manager>,
+    session: &Arc<Session>,
+    peer: NodeId,
+    key: BindingKey,
+    reason: BindingFailure,
+) {
+    let which = |tables: &Tables| between(tables, session, peer, |b| b.has_key(key));
+    if reason == BindingFailure::HostLetGo {
+        let changed = manager.records.apply(|txn| {
+            for id in which(txn) {
+                progress::let_go(txn, id);
+            }
+        });
+        if let Err(problem) = changed.await {
+            tracing::error!("that a host let go cannot be recorded: {problem}");
+        }
+        return;
+    }
+    let why = format!("{} says: {}", session.name(), failure(reason));
+    fail(manager, &why, which).await;
+    look_again(manager, session, peer);
 }
 
 fn failure(reason: BindingFailure) -> &'static str {
@@ -96,6 +130,7 @@ fn failure(reason: BindingFailure) -> &'static str {
         BindingFailure::PeerUnbound => "the other end does not have the binding",
         BindingFailure::DeviceGone => "the device was pulled or failed",
         BindingFailure::LinkDown => "the link went down",
+        BindingFailure::HostLetGo => "the host's operating system let go of it",
     }
 }
 
@@ -119,7 +154,7 @@ async fn port_changed(
     if state == PortState::Failed {
         let why = format!("{name}: port {port} lost its link");
         fail(manager, &why, |tables| {
-            let binding = tables.binding_at_port(name, port).filter(|b| b.phase.at_host());
+            let binding = tables.binding_at_port(name, port).filter(|b| b.phase.at_box());
             binding.map(|b| b.id).into_iter().collect()
         })
         .await;
@@ -128,12 +163,11 @@ async fn port_changed(
 
 async fn configured(manager: &Arc<Manager>, session: &Arc<Session>, port: PortId) {
     let identity = session.identity();
-    let changed = manager.records.change(|txn| {
+    let changed = manager.records.apply(|txn| {
         let binding = txn.binding_at_port(&identity.name, port).map(|b| b.id);
         if let Some(id) = binding {
             progress::configured(txn, id, identity.incarnation);
         }
-        Ok(())
     });
     if let Err(problem) = changed.await {
         tracing::error!("a configured device cannot be recorded: {problem}");

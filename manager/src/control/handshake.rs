@@ -23,9 +23,8 @@ pub async fn admit(
     let own_term = manager.term();
     if hello.term > own_term {
         let later = hello.term.0;
-        let learned = manager.records.change(|txn| {
+        let learned = manager.records.apply(|txn| {
             txn.learn_term(later);
-            Ok(())
         });
         learned.await.map_err(|problem| problem.to_string())?;
         return Err(format!(

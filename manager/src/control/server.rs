@@ -184,13 +184,14 @@ async fn run(manager: &Arc<Manager>, session: Arc<Session>, connection: Connecti
         () = session.closed() => session.close_reason().unwrap_or_default(),
         () = manager.stopping() => "the manager is stopping".to_owned(),
     };
-    session.close(why.clone());
+    // What closed it says more than what noticed.
+    session.close(why);
+    let why = session.close_reason().expect("it is closed");
     manager.registry.leave(&session);
     let name = session.name();
     if let Some(term) = session.stale_term() {
-        let learned = manager.records.change(|txn| {
+        let learned = manager.records.apply(|txn| {
             txn.learn_term(term.0);
-            Ok(())
         });
         if let Err(problem) = learned.await {
             tracing::error!("{problem}");

@@ -181,9 +181,8 @@ impl Session {
         let id = OperationId(self.next.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().expect("no one panics while holding it").insert(id, answer);
+        let _waiting = Waiting { session: self, id };
         if self.close_reason().is_some() {
-            // Closed before the answer could be waited for: nobody else would take it out.
-            self.waiting.lock().expect("no one panics while holding it").remove(&id);
             return Err(RequestError::Closed);
         }
         let what = kind(&body);
@@ -285,6 +284,18 @@ impl Session {
     /// Forgets what the proxy was told of a peer, so that it is told again.
     pub fn forget_peer(&self, node: NodeId) {
         self.peers.lock().expect("no one panics while holding it").remove(&node);
+    }
+}
+
+/// A request that is waited for. Whoever stops waiting takes it off the list.
+struct Waiting<'a> {
+    session: &'a Session,
+    id: OperationId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.session.waiting.lock().expect("no one panics while holding it").remove(&self.id);
     }
 }
 

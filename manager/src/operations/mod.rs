@@ -10,7 +10,4 @@ pub mod progress;
 pub mod request;
 pub mod watchdog;
 
-#[cfg(test)]
-mod tests;
-
 pub use request::{ClientKey, ReleaseMode, ReleaseTarget, allocate, release};

@@ -6,7 +6,7 @@ use super::request::{join, release_steps};
 use crate::records::Txn;
 use crate::types::{
     BindingId, BindingRecord, Desired, DeviceState, EventKind, EventRecord, FunctionEpoch,
-    OperationId, OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode,
+    OperationId, OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode, Step,
     StepName, StepState,
 };
 use tlp_codec::ids::{Epoch, SlotFunction};
@@ -75,7 +75,22 @@ pub fn failed(txn: &mut Txn, id: BindingId, why: &str) {
     txn.event(EventRecord::new(EventKind::BindingFailed, detail.clone()).binding(&binding));
     if let Some(operation) = binding.operation {
         let problem = Problem::new(ProblemCode::ProxyRefused, detail);
-        roll_back(txn, operation, problem);
+        roll_back(txn, operation, Some(id), problem);
+    }
+}
+
+/// The host's operating system let go of the device without being asked, as when a person presses
+/// the slot's button there. Plugging it again would be against its will: the slot is taken back.
+pub fn let_go(txn: &mut Txn, id: BindingId) {
+    let Some(binding) = txn.bindings().get(&id).filter(|b| !b.desired.is_release()).cloned() else {
+        return;
+    };
+    let detail = format!("{} let go of {} by itself; it is taken back", binding.host, binding.slot);
+    txn.event(EventRecord::new(EventKind::HostLetGo, detail.clone()).binding(&binding));
+    if let Some(operation) = binding.operation {
+        roll_back(txn, operation, Some(id), Problem::new(ProblemCode::ProxyRefused, detail));
+    } else {
+        txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
     }
 }
 
@@ -102,7 +117,7 @@ pub fn trouble(txn: &mut Txn, asked: &BindingRecord, problem: &Problem, lasting:
         txn.update_binding(BindingRecord { trouble, ..binding });
     }
     if let Some(operation) = operation {
-        roll_back(txn, operation, problem.clone());
+        roll_back(txn, operation, Some(asked.id), problem.clone());
     }
 }
 
@@ -184,9 +199,17 @@ pub fn outdated(txn: &mut Txn, asked: &BindingRecord, highest: Epoch) {
     }
 }
 
-/// Undoes an operation that is running.
-pub fn roll_back(txn: &mut Txn, id: OperationId, problem: Problem) {
+/// Undoes an operation that is running. If one binding is why, its step failed.
+fn roll_back(txn: &mut Txn, id: OperationId, why: Option<BindingId>, problem: Problem) {
     let Some(mut operation) = running(txn, id) else { return };
+    let pending = |step: &&mut Step| step.state == StepState::Pending;
+    if let Some(step) =
+        operation.steps.iter_mut().filter(pending).find(|step| Some(step.binding) == why)
+    {
+        step.state = StepState::Failed;
+        step.detail = Some(problem.detail.clone());
+        step.changed = txn.now();
+    }
     for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
         step.state = StepState::Skipped;
         step.changed = txn.now();
@@ -223,7 +246,8 @@ pub fn expire(txn: &mut Txn, id: OperationId) {
     match (&operation.what, operation.state) {
         (OperationKind::Allocate { .. }, OperationState::Running) => {
             let detail = format!("not bound in time: {open}");
-            roll_back(txn, id, Problem::new(ProblemCode::OperationTimeout, detail));
+            let problem = Problem::new(ProblemCode::OperationTimeout, detail);
+            roll_back(txn, id, None, problem);
         }
         (_, OperationState::RollingBack) => {
             operation.warnings.push(format!("still being taken back: {open}"));

@@ -63,7 +63,7 @@ fn repeated(txn: &Txn, key: Option<&ClientKey>) -> Result<Option<OperationRecord
         }
         Some(there) => {
             let detail = format!("the idempotency key was used for {}, another request", there.id);
-            Err(Problem::new(ProblemCode::KeyReused, detail))
+            Err(Problem::new(ProblemCode::IdempotencyKeyReused, detail))
         }
     }
 }

@@ -64,13 +64,12 @@ async fn look(
         return;
     }
     let id = operation.id;
-    let ended = manager.records.change(|txn| {
+    let ended = manager.records.apply(|txn| {
         if only_enumeration {
             progress::not_enumerated(txn, id);
         } else {
             progress::expire(txn, id);
         }
-        Ok(())
     });
     if let Err(problem) = ended.await {
         tracing::error!("{id} cannot be ended: {problem}");

@@ -149,9 +149,8 @@ async fn record(
     manager: &Manager,
     change: impl FnOnce(&mut crate::records::Txn),
 ) -> Result<bool, Failure> {
-    let recorded = manager.records.change(|txn| {
+    let recorded = manager.records.apply(|txn| {
         change(txn);
-        Ok(())
     });
     Ok(recorded.await.is_ok())
 }
@@ -216,14 +215,41 @@ async fn unbind_port(
     if let Removal::Orderly { within_ms } = mode {
         bound += Duration::from_millis(within_ms.into());
     }
-    let body = Request::UnbindPort { port: binding.port, epoch: binding.port_epoch(), mode };
-    let how = match ask(&at_host, body, bound).await? {
+    let (port, epoch) = (binding.port, binding.port_epoch());
+    let body = Request::UnbindPort { port, epoch, mode };
+    let asked = tokio::select! {
+        asked = ask(&at_host, body, bound) => asked,
+        // The proxy answers whoever asked last.
+        () = forced(manager, binding) => {
+            let body = Request::UnbindPort { port, epoch, mode: Removal::Force };
+            ask(&at_host, body, manager.settings.unbind_bound).await
+        }
+    };
+    let how = match asked? {
         Reply::Removed { orderly: true } => "the operating system let it go",
         Reply::Removed { orderly: false } => "taken by force",
         Reply::Done => "it was not there",
         _ => return Err(Failure { error: at_host.nonsense(), session: at_host }),
     };
     record(manager, |txn| progress::withdrawn(txn, binding, how)).await
+}
+
+/// Waits until force is wanted of a binding of which it was not.
+async fn forced(manager: &Manager, binding: &BindingRecord) {
+    if binding.desired == Desired::Forced {
+        return std::future::pending().await;
+    }
+    let mut changes = manager.records.watch();
+    loop {
+        changes.mark_unchanged();
+        let tables = manager.records.snapshot();
+        if tables.bindings().get(&binding.id).is_some_and(|b| b.desired == Desired::Forced) {
+            return;
+        }
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
 }
 
 async fn unbind_slot(
@@ -304,6 +330,12 @@ async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) ->
         ControlError::UnknownPeer(node) => {
             session.forget_peer(*node);
             false
+        }
+        // It is there and cannot be used: a port whose link went down keeps its dead binding.
+        ControlError::InUse(epoch) if binding.functions.iter().any(|f| f.epoch == *epoch) => {
+            let why = format!("{name} has it, but dead");
+            let _ = record(manager, |txn| progress::failed(txn, binding.id, &why)).await;
+            return Step::Failed;
         }
         // Something that the records do not have is there: comparing the tables takes it out.
         ControlError::InUse(_) => {

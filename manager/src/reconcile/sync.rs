@@ -6,7 +6,8 @@ use crate::manager::Manager;
 use crate::operations::progress;
 use crate::records::Txn;
 use crate::types::{
-    DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName, Phase, Role, SlotAddress,
+    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName,
+    Phase, Role, SlotAddress,
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
 use std::collections::BTreeSet;
@@ -101,6 +102,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
     let changed = manager.records.change(|txn| {
         take_inventory(txn, name, &inventory);
         learn_epochs(txn, name, &table);
+        fail_lost(txn, session);
         let diff = diff::of_box(name, &table, &before, txn);
         for id in &diff.missing {
             progress::missing(txn, *id, Phase::Reserved, name.as_str());
@@ -140,6 +142,7 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
     let before = manager.records.snapshot();
     let table = read_mapping(manager, session).await?;
     let changed = manager.records.change(|txn| {
+        fail_lost(txn, session);
         let diff = diff::of_host(name, &table, &before, txn);
         for id in &diff.missing {
             progress::missing(txn, *id, Phase::SlotBound, name.as_str());
@@ -168,6 +171,25 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Fails what a proxy was given in an earlier life: it has lost it, and the other end may have
+/// records of that life on their way.
+fn fail_lost(txn: &mut Txn, session: &Session) {
+    let identity = session.identity();
+    let lost = |binding: &&BindingRecord| match identity.role {
+        Role::Box => {
+            binding.phase.at_box() && binding.box_incarnation != Some(identity.incarnation)
+        }
+        Role::Host => {
+            binding.phase.at_host() && binding.host_incarnation != Some(identity.incarnation)
+        }
+    };
+    let lost: Vec<BindingId> =
+        txn.bindings_at(&identity.name).filter(lost).map(|binding| binding.id).collect();
+    for id in lost {
+        progress::failed(txn, id, &format!("{} restarted", identity.name));
+    }
 }
 
 /// Enters what a box reported, and what it no longer reports.

@@ -106,6 +106,18 @@ impl Records {
         }
     }
 
+    /// As [`Records::change`], for a change that refuses nothing.
+    ///
+    /// # Errors
+    ///
+    /// A [`ProblemCode::StoreFailed`].
+    pub async fn apply<R>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Txn) -> R,
+    ) -> Result<R, Problem> {
+        self.change(|txn| Ok(change(txn))).await
+    }
+
     fn publish(&self, tables: Tables, touched: BTreeSet<BindingId>) {
         *self.current.write().expect("no one panics while holding it") = Arc::new(tables);
         self.version.send_modify(|version| *version += 1);

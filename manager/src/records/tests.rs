@@ -1,1 +1,299 @@
+use super::*;
+use crate::store::{Change, Record, Table};
+use crate::types::{
+    AllocationId, BindingRecord, Desired, EventKind, EventRecord, FunctionAddress, FunctionEpoch,
+    NodeName, OperationKind, OperationRecord, OperationState, Phase,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::io;
+use tlp_codec::ids::{Epoch, NodeId, PortId, SlotFunction};
 
+type Contents = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+
+/// A store in memory that can be told to fail.
+#[derive(Default)]
+struct Memory {
+    tables: Mutex<Contents>,
+    full: std::sync::atomic::AtomicBool,
+}
+
+impl Store for Memory {
+    fn read(&self, table: Table) -> Result<Vec<Record>, StoreError> {
+        let tables = self.tables.lock().unwrap();
+        let records = tables.iter().filter(|((t, _), _)| *t == table);
+        Ok(records.map(|((_, key), value)| (key.clone(), value.clone())).collect())
+    }
+
+    fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
+        if self.full.load(std::sync::atomic::Ordering::SeqCst) {
+            let error = io::Error::from(io::ErrorKind::StorageFull);
+            return Err(StoreError::io(Path::new("memory"), "written", error));
+        }
+        let mut tables = self.tables.lock().unwrap();
+        for Change { table, key, value } in changes.iter().cloned() {
+            match value {
+                Some(value) => tables.insert((table, key), value),
+                None => tables.remove(&(table, key)),
+            };
+        }
+        Ok(())
+    }
+}
+
+fn open(store: &Arc<Memory>) -> Arc<Records> {
+    Records::open(store.clone(), Path::new("memory")).unwrap()
+}
+
+fn function(text: &str) -> FunctionAddress {
+    FunctionAddress { slot: text.parse().unwrap(), function: SlotFunction::ZERO }
+}
+
+fn epoch(generation: u8, counter: u32) -> Epoch {
+    Epoch::new(generation, counter).unwrap()
+}
+
+fn event(text: &str) -> EventRecord {
+    EventRecord::new(EventKind::Trouble, text)
+}
+
+#[tokio::test]
+async fn every_start_has_a_later_term() {
+    let store = Arc::default();
+    assert_eq!(open(&store).snapshot().meta().term, 1);
+    let records = open(&store);
+    assert_eq!(records.snapshot().meta().term, 2);
+    assert_eq!(records.snapshot().meta().generation, 0);
+    records.apply(|txn| txn.learn_term(9)).await.unwrap();
+    assert_eq!(records.snapshot().meta().term, 2, "not before the next start");
+    let meta = open(&store).snapshot().meta().clone();
+    assert_eq!((meta.term, meta.generation), (10, 1), "something happened that this store missed");
+    let meta = open(&store).snapshot().meta().clone();
+    assert_eq!((meta.term, meta.generation), (11, 1), "once");
+}
+
+#[tokio::test]
+async fn a_term_that_leaves_no_room_is_not_believed() {
+    let store = Arc::default();
+    open(&store).apply(|txn| txn.learn_term(u64::MAX)).await.unwrap();
+    assert_eq!(open(&store).snapshot().meta().term, 2);
+}
+
+#[tokio::test]
+async fn epochs_only_grow() {
+    let store = Arc::default();
+    let records = open(&store);
+    let address = function("box1/1");
+    let next = || async { records.change(|txn| txn.new_epoch(&function("box1/1"))).await };
+    assert_eq!(next().await.unwrap(), epoch(0, 1));
+    assert_eq!(next().await.unwrap(), epoch(0, 2));
+    records.apply(|txn| txn.learn_epoch(&address, epoch(0, 9))).await.unwrap();
+    records.apply(|txn| txn.learn_epoch(&address, epoch(0, 3))).await.unwrap();
+    assert_eq!(next().await.unwrap(), epoch(0, 10));
+    let other = records.change(|txn| txn.new_epoch(&function("box1/2"))).await.unwrap();
+    assert_eq!(other, epoch(0, 1), "each function has its own");
+    // A generation that is ahead of ours is followed.
+    records.apply(|txn| txn.learn_epoch(&address, epoch(7, 1))).await.unwrap();
+    assert_eq!(next().await.unwrap(), epoch(7, 2));
+    let last = epoch(7, Epoch::MAX_COUNTER);
+    records.apply(|txn| txn.learn_epoch(&address, last)).await.unwrap();
+    assert_eq!(next().await.unwrap_err().code, ProblemCode::EpochsExhausted);
+    assert_eq!(open(&store).snapshot().highest_epoch(&address), Some(last), "it is in the store");
+}
+
+#[tokio::test]
+async fn a_new_generation_begins_its_epochs_above_all_earlier_ones() {
+    let store: Arc<Memory> = Arc::default();
+    let records = open(&store);
+    let address = function("box1/1");
+    let last = epoch(0, Epoch::MAX_COUNTER);
+    records.apply(|txn| txn.learn_epoch(&address, last)).await.unwrap();
+    drop(records);
+    next_generation(store.as_ref(), Path::new("memory")).unwrap();
+    let records = open(&store);
+    assert_eq!(records.change(|txn| txn.new_epoch(&address)).await.unwrap(), epoch(1, 1));
+    assert!(records.snapshot().meta().next_node > 256);
+    for _ in 1..255 {
+        next_generation(store.as_ref(), Path::new("memory")).unwrap();
+    }
+    let error = next_generation(store.as_ref(), Path::new("memory")).unwrap_err();
+    assert!(matches!(error, StoreError::GenerationsExhausted(_)));
+}
+
+#[tokio::test]
+async fn node_numbers_run_out_with_a_reason() {
+    let store = Arc::default();
+    let records = open(&store);
+    let node = |number| NodeId::new(number).unwrap();
+    let give = || async { records.apply(|txn| txn.new_node_id()).await.unwrap() };
+    assert_eq!(give().await, Some(node(1)));
+    records.apply(|txn| txn.learn_node_id(node(0xfffd))).await.unwrap();
+    assert_eq!(give().await, Some(node(0xfffe)));
+    assert_eq!(give().await, None);
+    assert_eq!(give().await, None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_never_was() {
+    let store: Arc<Memory> = Arc::default();
+    let records = open(&store);
+    records.apply(|txn| txn.event(event("before"))).await.unwrap();
+    store.full.store(true, std::sync::atomic::Ordering::SeqCst);
+    let problem = records.apply(|txn| txn.event(event("lost"))).await.unwrap_err();
+    assert_eq!(problem.code, ProblemCode::StoreFailed);
+    assert!(problem.detail.contains("memory"), "{problem}");
+    assert_eq!(records.snapshot().events().len(), 1);
+    store.full.store(false, std::sync::atomic::Ordering::SeqCst);
+    records.apply(|txn| txn.event(event("after"))).await.unwrap();
+    let numbers: Vec<u64> = records.snapshot().events().keys().copied().collect();
+    assert_eq!(numbers, [1, 2]);
+}
+
+#[tokio::test]
+async fn an_error_changes_nothing() {
+    let records = open(&Arc::default());
+    let refused: Result<(), Problem> = records
+        .change(|txn| {
+            txn.event(event("never"));
+            Err(Problem::new(ProblemCode::Internal, "no"))
+        })
+        .await;
+    assert!(refused.is_err());
+    assert!(records.snapshot().events().is_empty());
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_stops_nothing() {
+    let store = Arc::default();
+    let records = open(&store);
+    for round in 1..50 {
+        let change = records.apply(|txn| txn.event(event("x")));
+        // Polled a few times and dropped, wherever it is then.
+        let _ = tokio::time::timeout(std::time::Duration::from_nanos(round), change).await;
+    }
+    records.apply(|txn| txn.event(event("last"))).await.unwrap();
+    let kept = records.snapshot().events().len();
+    assert_eq!(open(&store).snapshot().events().len(), kept, "memory and store agree");
+}
+
+#[tokio::test]
+async fn the_oldest_events_and_operations_go() {
+    let store = Arc::default();
+    let records = open(&store);
+    records
+        .apply(|txn| {
+            (0..MAX_EVENTS + 5).for_each(|_| txn.event(event("x")));
+        })
+        .await
+        .unwrap();
+    let snapshot = records.snapshot();
+    assert_eq!((snapshot.events().len(), snapshot.events().get_min().unwrap().0), (MAX_EVENTS, 6));
+    records
+        .apply(|txn| {
+            for index in 0..MAX_ENDED_OPERATIONS + 3 {
+                let state =
+                    if index == 0 { OperationState::Running } else { OperationState::Succeeded };
+                let id = txn.new_operation_id();
+                txn.put_operation(operation(id, state));
+            }
+        })
+        .await
+        .unwrap();
+    let snapshot = open(&store).snapshot();
+    let ids: Vec<u64> = snapshot.operations().keys().map(|id| id.0).take(2).collect();
+    assert_eq!(ids, [1, 4], "what runs stays, the oldest that ended go");
+    assert_eq!(snapshot.operation_by_key("key-1").unwrap().id.0, 1);
+    assert!(snapshot.operation_by_key("key-2").is_none());
+}
+
+fn operation(id: crate::types::OperationId, state: OperationState) -> OperationRecord {
+    OperationRecord {
+        id,
+        what: OperationKind::Release { slots: Vec::new(), force: false },
+        state,
+        allocation: None,
+        steps: Vec::new(),
+        warnings: Vec::new(),
+        error: None,
+        client_key: Some(format!("key-{}", id.0)),
+        client_request: Some(String::new()),
+        started: crate::types::Timestamp::now(),
+        ended: None,
+    }
+}
+
+fn binding(id: u64, slot: &str, host: &str, port: u8) -> BindingRecord {
+    BindingRecord {
+        id: BindingId(id),
+        allocation: AllocationId(id % 3),
+        slot: slot.parse().unwrap(),
+        functions: vec![FunctionEpoch { function: SlotFunction::ZERO, epoch: epoch(0, 1) }],
+        host: NodeName::new(host).unwrap(),
+        port: PortId::new(port).unwrap(),
+        phase: Phase::Reserved,
+        desired: Desired::Bound,
+        box_incarnation: None,
+        host_incarnation: None,
+        operation: None,
+        trouble: None,
+        since: crate::types::Timestamp::now(),
+        changed: crate::types::Timestamp::now(),
+    }
+}
+
+#[test]
+#[should_panic(expected = "box1/1 is lent")]
+fn no_slot_is_lent_twice() {
+    let mut txn = Txn::new(Tables::default());
+    txn.add_binding(binding(1, "box1/1", "host1", 0));
+    txn.add_binding(binding(2, "box1/1", "host2", 0));
+}
+
+#[test]
+#[should_panic(expected = "goes from reserved to configured")]
+fn no_phase_is_skipped() {
+    let mut txn = Txn::new(Tables::default());
+    txn.add_binding(binding(1, "box1/1", "host1", 0));
+    let phase = Phase::Configured;
+    txn.update_binding(BindingRecord { phase, ..binding(1, "box1/1", "host1", 0) });
+}
+
+proptest! {
+    /// However bindings come and go, the indexes say what the records say, also after reading
+    /// them back.
+    #[test]
+    fn indexes_follow_the_records(
+        steps in prop::collection::vec((0..6u8, 0..3u8, 0..4u8), 1..40),
+    ) {
+        let store = Memory::default();
+        let mut tables = Tables::default();
+        for (id, (slot, host, port)) in steps.into_iter().enumerate() {
+            let new = binding(id as u64, &format!("box{}/{}", slot % 2, slot / 2 + 1), &format!("host{host}"), port);
+            let mut txn = Txn::new(tables);
+            let there = txn.binding_at_slot(&new.slot).or(txn.binding_at_port(&new.host, new.port));
+            match there.map(|b| b.id) {
+                Some(there) => txn.remove_binding(there),
+                None => txn.add_binding(new),
+            }
+            let (next, changes, _) = txn.finish();
+            store.commit(&changes).unwrap();
+            tables = next;
+        }
+        let read = tables::load(&store, Path::new("memory")).unwrap();
+        for tables in [&tables, &read] {
+            let mut at_nodes = 0;
+            for binding in tables.bindings().values() {
+                prop_assert_eq!(tables.binding_at_slot(&binding.slot), Some(binding));
+                prop_assert_eq!(tables.binding_at_port(&binding.host, binding.port), Some(binding));
+                prop_assert!(tables.bindings_of(binding.allocation).any(|b| b == binding));
+                prop_assert!(tables.bindings_at(&binding.host).any(|b| b == binding));
+                prop_assert!(tables.bindings_at(binding.slot.box_name()).any(|b| b == binding));
+            }
+            for node in ["box0", "box1", "host0", "host1", "host2"] {
+                at_nodes += tables.bindings_at(&NodeName::new(node).unwrap()).count();
+            }
+            prop_assert_eq!(at_nodes, 2 * tables.bindings().len());
+        }
+        prop_assert_eq!(tables.bindings(), read.bindings());
+    }
+}

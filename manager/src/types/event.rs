@@ -10,8 +10,14 @@ macro_rules! event_kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
         /// Kinds of events. Later versions may add some.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
         pub enum EventKind {
-            $($(#[$doc])* #[serde(rename = $text)] $name,)+
+            $($(#[$doc])* $name,)+
+        }
+
+        impl EventKind {
+            /// Every kind.
+            pub const ALL: &[EventKind] = &[$(Self::$name,)+];
         }
 
         impl fmt::Display for EventKind {
@@ -51,6 +57,8 @@ event_kinds! {
     Configured = "configured",
     /// A binding is dead; it will be made again if its allocation stands.
     BindingFailed = "binding-failed",
+    /// A host's operating system let go of a device without being asked.
+    HostLetGo = "host-let-go",
     /// A binding gets new epochs and is made again.
     Rebinding = "rebinding",
     /// A binding is out of its host.
@@ -142,5 +150,17 @@ impl EventRecord {
         self.allocation = Some(binding.allocation);
         self.operation = binding.operation;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_called_the_same_in_text_and_json() {
+        for kind in EventKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.to_string());
+        }
     }
 }

@@ -10,8 +10,9 @@ macro_rules! problem_codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $title:literal;)+) => {
         /// Kinds of problems. Each has its HTTP status.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
         pub enum ProblemCode {
-            $($(#[$doc])* #[serde(rename = $text)] $name,)+
+            $($(#[$doc])* $name,)+
         }
 
         impl ProblemCode {
@@ -76,7 +77,7 @@ problem_codes! {
     /// No choice fits; `reasons` says for each constraint what stood in the way.
     NothingFits = "nothing-fits", 409, "Nothing fits the request";
     /// The same idempotency key came with another request.
-    KeyReused = "idempotency-key-reused", 422, "The idempotency key was used for another request";
+    IdempotencyKeyReused = "idempotency-key-reused", 422, "The idempotency key was used for another request";
     /// The epochs of a function ran out.
     EpochsExhausted = "epochs-exhausted", 409, "The function has no epochs left";
     /// The proxy is not connected.
@@ -158,5 +159,18 @@ impl Problem {
     pub fn because(mut self, reasons: Vec<String>) -> Self {
         self.reasons = reasons;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_called_the_same_in_text_and_json() {
+        for code in ProblemCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+            assert!((400..600).contains(&code.status()), "{code}");
+        }
     }
 }

@@ -1,0 +1,369 @@
+//! The REST API against its own description, and what it says to requests that are wrong.
+
+use crate::common::fake::{Fake, Script, boxed, host};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{ControlError, Request};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+fn description() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_description_is_the_programs_own() {
+    let own: Value = serde_json::to_value(manager::api::description()).unwrap();
+    assert!(
+        description() == own,
+        "openapi.json differs from the server: `cargo run -p manager -- openapi > \
+         manager/openapi.json`"
+    );
+}
+
+/// Objects may have no property that is not described, except where another part of an `allOf`
+/// describes it.
+fn close_objects(schema: &mut Value, inside_all_of: bool) {
+    let Value::Object(object) = schema else {
+        if let Value::Array(items) = schema {
+            items.iter_mut().for_each(|item| close_objects(item, inside_all_of));
+        }
+        return;
+    };
+    let composed = object.contains_key("allOf");
+    let described = object.contains_key("properties") || composed;
+    if described && !inside_all_of && !object.contains_key("additionalProperties") {
+        object.insert("unevaluatedProperties".into(), false.into());
+    }
+    for (key, value) in object.iter_mut() {
+        match key.as_str() {
+            "example" | "examples" | "default" | "enum" => {}
+            "properties" => {
+                let Value::Object(properties) = value else { continue };
+                properties.values_mut().for_each(|value| close_objects(value, false));
+            }
+            "allOf" => close_objects(value, true),
+            _ => close_objects(value, false),
+        }
+    }
+}
+
+/// Checks answers against the description, and remembers which were checked.
+struct Checker<'a> {
+    manager: &'a Manager,
+    description: Value,
+    seen: BTreeSet<(String, String, u16)>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(manager: &'a Manager) -> Self {
+        Self { manager, description: description(), seen: BTreeSet::new() }
+    }
+
+    /// Asks and checks. `template` is the path as the description has it.
+    fn check(
+        &mut self,
+        method: &str,
+        template: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
+        let (status, answer) = self.manager.request(method, path, body.as_ref());
+        let lower = method.to_lowercase();
+        let operation = &self.description["paths"][template][&lower];
+        assert!(operation.is_object(), "{method} {template} is not described");
+        let mut described = &operation["responses"][status.to_string()];
+        if described.is_null() {
+            described = &operation["responses"]["default"];
+        }
+        assert!(
+            described.is_object(),
+            "{method} {path}: status {status} is not described: {answer}"
+        );
+        let content = &described["content"];
+        let media = if status >= 400 { "application/problem+json" } else { "application/json" };
+        let schema = &content[media]["schema"];
+        if schema.is_null() {
+            assert_eq!(answer, Value::Null, "{method} {path} has a body that is not described");
+        } else {
+            self.validate(schema, &answer, &format!("{method} {path}"));
+        }
+        self.seen.insert((lower, template.to_owned(), status));
+        (status, answer)
+    }
+
+    fn validate(&self, schema: &Value, answer: &Value, what: &str) {
+        let mut root = json!({ "components": self.description["components"] });
+        close_objects(&mut root["components"]["schemas"], false);
+        // A component that is a part of another must stay open; the outer one is closed.
+        open_parts(&mut root);
+        for (key, value) in schema.as_object().unwrap() {
+            root[key] = value.clone();
+        }
+        root["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+        let validator = jsonschema::validator_for(&root).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(answer)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{what}: {errors:#?}\n{answer:#}");
+    }
+}
+
+/// Takes the seal off components that others are composed of.
+fn open_parts(root: &mut Value) {
+    let mut parts = BTreeSet::new();
+    collect_parts(root, &mut parts);
+    for part in parts {
+        if let Some(Value::Object(schema)) = root.pointer_mut(part.trim_start_matches('#')) {
+            schema.remove("unevaluatedProperties");
+        }
+    }
+}
+
+fn collect_parts(value: &Value, parts: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for part in object.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+                if let Some(reference) = part["$ref"].as_str() {
+                    parts.insert(reference.to_owned());
+                }
+            }
+            object.values().for_each(|value| collect_parts(value, parts));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_parts(item, parts)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_route_answers_as_described() {
+    let manager = Manager::start();
+    let at_host = Fake::join(manager.control, host("host1", 4), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 3), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    let mut checker = Checker::new(&manager);
+    let mut check = |method: &str, template: &str, path: &str, body: Option<Value>, status: u16| {
+        let (found, answer) = checker.check(method, template, path, body);
+        assert_eq!(found, status, "{method} {path}: {answer}");
+        answer
+    };
+    check("GET", "/v1/healthz", "/v1/healthz", None, 200);
+    let body = json!({"host": "host1", "count": 2, "reason": "a test"});
+    let operation = check("POST", "/v1/allocations", "/v1/allocations", Some(body), 202);
+    let id = operation["id"].as_str().unwrap();
+    let path = format!("/v1/operations/{id}?wait_ms=60000");
+    let operation = check("GET", "/v1/operations/{id}", &path, None, 200);
+    assert_eq!(operation["state"], "succeeded");
+    // One that fails, so that errors and rolled back steps are seen too.
+    at_box
+        .script(|r| matches!(r, Request::BindSlot(_)), [Script::Refuse(ControlError::BadWindows)]);
+    let body = json!({"host": "host1", "box": "box1", "slot": 3});
+    let failed = check("POST", "/v1/allocations", "/v1/allocations", Some(body), 202);
+    let path = format!("/v1/operations/{}?wait_ms=60000", failed["id"].as_str().unwrap());
+    assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "failed");
+
+    for (template, path) in [
+        ("/v1/nodes", "/v1/nodes"),
+        ("/v1/nodes/{name}", "/v1/nodes/box1"),
+        ("/v1/boxes", "/v1/boxes"),
+        ("/v1/boxes/{name}", "/v1/boxes/box1"),
+        ("/v1/slots", "/v1/slots?status=used&model=nvme&box=box1&host=host1"),
+        ("/v1/boxes/{name}/slots/{slot}", "/v1/boxes/box1/slots/1"),
+        ("/v1/hosts", "/v1/hosts"),
+        ("/v1/hosts/{name}", "/v1/hosts/host1"),
+        ("/v1/devices", "/v1/devices"),
+        ("/v1/allocations", "/v1/allocations"),
+        ("/v1/allocations/{id}", "/v1/allocations/alloc-1"),
+        ("/v1/bindings", "/v1/bindings"),
+        ("/v1/bindings/{id}", "/v1/bindings/bind-1"),
+        ("/v1/operations", "/v1/operations"),
+        ("/v1/events", "/v1/events?limit=1000"),
+        ("/v1/tables", "/v1/tables"),
+        ("/v1/hosts/{name}/table", "/v1/hosts/host1/table"),
+        ("/v1/boxes/{name}/table", "/v1/boxes/box1/table"),
+        ("/v1/nodes/{name}/counters", "/v1/nodes/box1/counters"),
+        ("/v1/nodes/{name}/stamps", "/v1/nodes/host1/stamps"),
+    ] {
+        let answer = check("GET", template, path, None, 200);
+        if let Some(items) = answer["items"].as_array() {
+            assert!(!items.is_empty(), "{path} shows something to check");
+        }
+    }
+    let recover = "/v1/boxes/{name}/slots/{slot}/recover";
+    check("POST", recover, "/v1/boxes/box1/slots/3/recover", None, 200);
+    let sampling = Some(json!({"mode": "all"}));
+    check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 204);
+
+    // Problems have their own shape everywhere.
+    let in_use = Some(json!({"host": "host1", "box": "box1", "slot": 1}));
+    let problem = check("POST", "/v1/allocations", "/v1/allocations", in_use, 409);
+    assert_eq!(problem["owner"]["host"], "host1");
+    check(
+        "POST",
+        "/v1/allocations",
+        "/v1/allocations",
+        Some(json!({"host": "host1", "count": 30})),
+        409,
+    );
+    check("POST", recover, "/v1/boxes/box1/slots/1/recover", None, 409);
+    for (method, template, path) in [
+        ("GET", "/v1/nodes/{name}", "/v1/nodes/x"),
+        ("GET", "/v1/boxes/{name}", "/v1/boxes/x"),
+        ("GET", "/v1/boxes/{name}/slots/{slot}", "/v1/boxes/box1/slots/9"),
+        ("GET", "/v1/hosts/{name}", "/v1/hosts/x"),
+        ("GET", "/v1/allocations/{id}", "/v1/allocations/alloc-99"),
+        ("GET", "/v1/bindings/{id}", "/v1/bindings/bind-99"),
+        ("DELETE", "/v1/allocations/{id}", "/v1/allocations/alloc-99"),
+        ("DELETE", "/v1/bindings/{id}", "/v1/bindings/bind-99"),
+        ("GET", "/v1/operations/{id}", "/v1/operations/op-99"),
+        ("GET", "/v1/hosts/{name}/table", "/v1/hosts/x/table"),
+        ("GET", "/v1/boxes/{name}/table", "/v1/boxes/x/table"),
+        ("GET", "/v1/nodes/{name}/counters", "/v1/nodes/x/counters"),
+        ("GET", "/v1/nodes/{name}/stamps", "/v1/nodes/x/stamps"),
+    ] {
+        check(method, template, path, None, 404);
+    }
+    let sampling = Some(json!({"mode": "one-in", "n": 0}));
+    check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 400);
+    check("GET", "/v1/slots", "/v1/slots?status=half", None, 400);
+    check("GET", "/v1/devices", "/v1/devices?colour=red", None, 400);
+    check("GET", "/v1/operations", "/v1/operations?running=perhaps", None, 400);
+    check("GET", "/v1/events", "/v1/events?limit=0", None, 400);
+
+    let release = "/v1/bindings/bind-1?force=true";
+    let operation = check("DELETE", "/v1/bindings/{id}", release, None, 202);
+    let path = format!("/v1/operations/{}?wait_ms=60000", operation["id"].as_str().unwrap());
+    assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "succeeded");
+    check("DELETE", "/v1/allocations/{id}", "/v1/allocations/alloc-1?within_ms=100", None, 202);
+    drop(at_host);
+
+    let seen = checker.seen;
+    for (path, methods) in checker.description["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            for status in operation["responses"].as_object().unwrap().keys() {
+                // The stream has a test of its own; what a list has no way to fail in needs none.
+                if path == "/v1/events/stream" || (status == "default" && path == "/v1/tables") {
+                    continue;
+                }
+                let was_seen = seen.iter().any(|(m, p, s)| {
+                    let fits = match status.as_str() {
+                        "default" => *s >= 400,
+                        exact => s.to_string() == exact,
+                    };
+                    m == method && p == path && fits
+                });
+                assert!(was_seen, "{method} {path} {status} was never seen");
+            }
+        }
+    }
+    let served: Value = manager.get("/v1/openapi.json");
+    assert_eq!(served, checker.description);
+}
+
+#[test]
+fn requests_that_are_wrong_say_in_which_field() {
+    let manager = Manager::start();
+    let post = |body: &str| manager.raw("POST", "/v1/allocations", &[], Some(body));
+    let problem = |(status, text): (u16, String)| -> (u16, Value) {
+        (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
+    };
+    for (body, field) in [
+        ("{}", "body"),
+        ("not json", "body"),
+        ("[]", "body"),
+        (r#"{"host": "h", "colour": "red"}"#, "body"),
+        (r#"{"host": 7}"#, "body"),
+        (r#"{"host": "h", "count": -1}"#, "body"),
+        (r#"{"host": "h", "count": 0}"#, "count"),
+        (r#"{"host": "h", "count": 33}"#, "count"),
+        (r#"{"host": "a b"}"#, "host"),
+        (r#"{"host": "h", "box": "/"}"#, "box"),
+        (r#"{"host": "h", "box": "b", "slot": 0}"#, "slot"),
+        (r#"{"host": "h", "slot": 1}"#, "slot"),
+        (&format!(r#"{{"host": "h", "reason": "{}"}}"#, "x".repeat(300)), "reason"),
+    ] {
+        let (status, problem) = problem(post(body));
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");
+        assert_eq!(problem["code"], "invalid-request");
+    }
+    let (status, too_large) = problem(post(&format!(r#"{{"host": "{}"}}"#, "x".repeat(70_000))));
+    assert_eq!((status, &too_large["code"]), (413, &json!("body-too-large")));
+    let plain = [("content-type", "text/plain")];
+    let (status, media) = problem(manager.raw("POST", "/v1/allocations", &plain, Some("{}")));
+    assert_eq!((status, &media["code"]), (415, &json!("unsupported-media-type")));
+    for (method, path, status) in [
+        ("GET", "/", 404),
+        ("GET", "/v2/nodes", 404),
+        ("PATCH", "/v1/allocations", 405),
+        ("GET", "/v1/nodes/%20", 400),
+        ("GET", "/v1/nodes/%ff", 400),
+        ("GET", "/v1/allocations/alloc-x", 400),
+        ("DELETE", "/v1/allocations/alloc-1?force=true&within_ms=5", 400),
+        ("DELETE", "/v1/allocations/alloc-1?within_ms=600001", 400),
+        ("GET", "/v1/operations/op-1?wait_ms=60001", 400),
+        ("GET", "/v1/events?since=-1", 400),
+        ("GET", "/v1/boxes/b/slots/1", 404),
+    ] {
+        let (found, problem) = problem(manager.raw(method, path, &[], None));
+        assert_eq!(found, status, "{method} {path}: {problem}");
+        assert_eq!(problem["status"], status);
+    }
+}
+
+#[test]
+fn events_stream_and_go_on_where_a_client_was() {
+    let manager = Manager::start();
+    let open = |header: &str| {
+        let mut stream = TcpStream::connect(manager.api).unwrap();
+        write!(stream, "GET /v1/events/stream HTTP/1.1\r\nhost: x\r\n{header}\r\n").unwrap();
+        BufReader::new(stream)
+    };
+    let mut stream = open("last-event-id: 0\r\n");
+    let mut next = |wanted: &str| loop {
+        let mut line = String::new();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended before {wanted}");
+        if line.trim_end().starts_with(wanted) {
+            return line.trim_end().to_owned();
+        }
+    };
+    next("HTTP/1.1 200");
+    next("content-type: text/event-stream");
+    next("id: 1");
+    let data = next("data: ");
+    let event: Value = serde_json::from_str(data.trim_start_matches("data: ")).unwrap();
+    let checker = Checker::new(&manager);
+    let schema = &checker.description["paths"]["/v1/events/stream"]["get"]["responses"]["200"]["content"]
+        ["text/event-stream"]["schema"];
+    checker.validate(schema, &event, "an event of the stream");
+    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    next("event: node-connected");
+    let mut wrong = open("last-event-id: yesterday\r\nconnection: close\r\n");
+    let mut text = String::new();
+    wrong.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+}
+
+#[test]
+fn waiting_for_an_operation_ends_when_a_step_is_done() {
+    let manager = Manager::start();
+    let at_host = Fake::join(manager.control, host("host1", 1), "");
+    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    at_host
+        .rule(|r| matches!(r, Request::BindPort(_)).then_some(Script::Refuse(ControlError::Busy)));
+    let (_, operation) =
+        manager.request("POST", "/v1/allocations", Some(&json!({"host": "host1"})));
+    let id = operation["id"].as_str().unwrap();
+    let path = format!("/v1/operations/{id}?wait_ms=60000&beyond_steps=0");
+    let operation = manager.get(&path);
+    assert_eq!(operation["steps"][0]["state"], "done");
+    assert_eq!(operation["state"], "running");
+    let trouble = eventually("the trouble", || {
+        let binding = manager.get("/v1/bindings/bind-1");
+        binding["trouble"].as_str().map(str::to_owned)
+    });
+    assert!(trouble.contains("another operation"), "{trouble}");
+}

@@ -1,0 +1,242 @@
+//! The command line and the server's own manners.
+
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+
+fn pool(manager: &Manager) -> (Fake, Fake) {
+    let at_host = Fake::join(manager.control, host("host1", 2), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 3), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    (at_host, at_box)
+}
+
+/// Columns of a line, as a person sees them.
+fn columns(line: &str) -> Vec<&str> {
+    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
+#[test]
+fn the_pool_is_listed_for_people_and_programs() {
+    let manager = Manager::start();
+    let _pool = pool(&manager);
+    manager.text(&["allocate", "--host", "host1", "--reason", "training run 7"]);
+    let text = manager.text(&["list"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        columns(lines[0]),
+        ["SLOT", "MODEL", "PCI ID", "STATUS", "HOST", "ALLOCATION", "SINCE"]
+    );
+    assert_eq!(columns(lines[1])[..6], ["box1/1", "nvme", "1af4:1000", "used", "host1", "alloc-1"]);
+    assert_eq!(columns(lines[2]), ["box1/2", "nvme", "1af4:1001", "free", "-", "-", "-"]);
+    let slots = |args: &[&str]| -> Vec<String> {
+        let list = manager.json(&[&["list"], args].concat());
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|slot| slot["slot"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(slots(&["--free"]), ["box1/2", "box1/3"]);
+    assert_eq!(slots(&["--used"]), ["box1/1"]);
+    assert_eq!(slots(&["--host", "host1"]), ["box1/1"]);
+    assert_eq!(slots(&["--model", "NVMe", "--box", "box1"]).len(), 3);
+    assert!(slots(&["--model", "a b&c=%"]).is_empty());
+    let text = manager.text(&["show", "alloc-1"]);
+    assert!(text.contains("alloc-1 for host host1") && text.contains("training run 7"), "{text}");
+    for (what, expected) in [
+        ("box1", "box box1, node"),
+        ("host1", "free ports: 1"),
+        ("box1/1", "16K 1M"),
+        ("bind-1", "configured"),
+        ("op-1", "lend box1/1 to host1: succeeded"),
+    ] {
+        let text = manager.text(&["show", what]);
+        assert!(text.contains(expected), "{what}: {text}");
+    }
+    assert!(manager.text(&["nodes"]).contains("udp 127.0.0."));
+    assert!(manager.text(&["allocations"]).contains("box1/1"));
+    assert!(manager.text(&["operations"]).contains("op-1"));
+    assert_eq!(manager.json(&["operations", "--running"])["items"], json!([]));
+}
+
+#[test]
+fn tables_counters_and_stamps_come_from_the_proxies() {
+    let manager = Manager::start();
+    let (at_host, _box) = pool(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let text = manager.text(&["tables"]);
+    assert!(text.contains("mapping table of host host1"), "{text}");
+    assert!(text.contains("slot table of box box1"), "{text}");
+    let host_table = manager.json(&["tables", "--host", "host1"]);
+    assert_eq!(host_table["entries"][0]["box"], "box1");
+    assert_eq!(
+        host_table["entries"][0]["memory"],
+        json!({"base": 0xe000_0000_u32, "limit": 0xe00f_ffff_u32})
+    );
+    assert_eq!(host_table["entries"][1]["used"], false);
+    let box_table = manager.json(&["tables", "--box", "box1"]);
+    assert_eq!(box_table["entries"][0]["host"], "host1");
+    assert_eq!(box_table["entries"][0]["epoch"], "0.1");
+    assert_eq!(box_table["entries"].as_array().unwrap().len(), 3, "all pages");
+    let counters = manager.json(&["counters", "host1"]);
+    assert_eq!(counters["counters"]["tlps.sent"], 7, "the second page too");
+    assert!(manager.text(&["counters", "box1"]).contains("frames.sent"));
+    manager.text(&["stamps", "host1", "--sampling", "16"]);
+    let sampling =
+        proxy_core::control::Request::SetSampling(proxy_core::stamps::Sampling::OneIn(16));
+    assert!(at_host.with(|s| s.log.contains(&sampling)));
+    let stamps = manager.json(&["stamps", "host1"]);
+    assert_eq!(stamps["stamps"][0]["at"], json!([1, 2, 3, null, null, null]));
+    assert_eq!(manager.failure(&["stamps", "host1", "--sampling", "some"]).0, 2);
+    assert_eq!(manager.failure(&["stamps", "host1", "--sampling", "0"]).0, 2);
+    assert_eq!(manager.failure(&["tables", "--host", "box1"]).0, 2);
+    assert_eq!(manager.failure(&["counters", "nobody"]).0, 3);
+    drop(at_host);
+    manager.wait_event("node-disconnected", "host1");
+    assert_eq!(manager.failure(&["counters", "host1"]).0, 6);
+}
+
+#[test]
+fn events_are_followed_across_a_restart() {
+    let mut manager = Manager::start();
+    let at_box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_ready(&["box1"]);
+    let text = manager.text(&["events"]);
+    assert!(text.contains("manager-started") && text.contains("node-added"), "{text}");
+    assert_eq!(manager.text(&["events", "--limit", "1"]).lines().count(), 1);
+    let mut follow = manager.begin(&["--json", "events", "--follow", "--since", "0"]);
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut sequence = 0;
+    let mut next = |kind: &str| loop {
+        let line = lines.next().expect("it goes on").unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["sequence"], sequence + 1, "no gap, no repetition");
+        sequence += 1;
+        if event["kind"] == kind {
+            return;
+        }
+    };
+    next("node-connected");
+    at_box.leave();
+    next("node-disconnected");
+    assert!(manager.terminate().success());
+    manager.run();
+    next("manager-started");
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+}
+
+#[test]
+fn sigterm_stops_it_cleanly() {
+    let mut manager = Manager::start();
+    let (at_host, _box) = pool(&manager);
+    // Somebody waits for events, somebody for an operation that gets nowhere.
+    let mut follow = manager.begin(&["events", "--follow"]);
+    drop(at_host);
+    manager.wait_event("node-disconnected", "host1");
+    let status = manager.terminate();
+    assert!(status.success(), "{status}");
+    assert!(!manager.path("ready.json").exists(), "the ready file goes with it");
+    assert!(manager.log().contains("SIGTERM"));
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    manager.run();
+    assert_eq!(manager.get("/v1/nodes")["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn addresses_in_use_are_named() {
+    let manager = Manager::start();
+    let api = manager.api.to_string();
+    let control = manager.control.to_string();
+    for (flags, named) in [
+        (["--listen", &api, "--control", "127.0.0.1:0"], &api),
+        (["--listen", "127.0.0.1:0", "--control", &control], &control),
+    ] {
+        let args = [&["serve", "--store", "other.redb"][..], &flags].concat();
+        let output = manager.cli(&args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(9), "{error}");
+        assert!(
+            error.contains(named.as_str())
+                && error.contains(flags[0].trim_start_matches("--").split('.').next().unwrap()),
+            "{error}"
+        );
+        assert!(!manager.path("other.redb").exists(), "the store is not touched");
+    }
+    let output = manager.cli(&["serve", "--listen", "192.0.2.1:1", "--store", "other.redb"]);
+    assert_eq!(output.status.code(), Some(9));
+}
+
+#[test]
+fn a_manager_that_is_not_there_is_named() {
+    let manager = Manager::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = command.args(["--server", &format!("http://{free}"), "list"]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    assert!(error.contains(&free.to_string()) && error.contains("--server"), "{error}");
+    // What is there is no manager: the control port hangs up or says something else.
+    let server = format!("http://{}", manager.control);
+    let output = manager.command().args(["--server", &server, "list"]).output().unwrap();
+    assert!(matches!(output.status.code(), Some(1 | 6)));
+}
+
+#[test]
+fn the_command_line_is_checked() {
+    let manager = Manager::start();
+    for args in [
+        &["allocate"][..],
+        &["allocate", "--host", "a b"],
+        &["allocate", "--host", "h", "--slot", "1"],
+        &["allocate", "--host", "h", "--box", "b", "--slot", "0"],
+        &["release"],
+        &["release", "a-1", "--force", "--within-ms", "1"],
+        &["show", "a/b/c"],
+        &["release", "nonsense"],
+        &["serve", "--config", "missing.toml"],
+        &["serve", "--listen", "nowhere"],
+        &["serve", "--log", "=,=,="],
+    ] {
+        let output = manager.cli(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(!error.is_empty());
+    }
+    let help = manager.text(&["--help"]);
+    for part in ["Exit codes", "DXPU_MANAGER", "allocate", "7  the operation failed"] {
+        assert!(help.contains(part), "{help}");
+    }
+    let help = manager.text(&["serve", "--help"]);
+    for part in ["127.0.0.1:7780", "0.0.0.0:7781", "DXPU_MANAGER_STORE", "reconcile_ms"] {
+        assert!(help.contains(part), "{help}");
+    }
+}
+
+#[test]
+fn environment_and_file_configure_the_server() {
+    let manager = Manager::start();
+    std::fs::write(manager.path("own.toml"), "listen = \"127.0.0.1:0\"\nstore = \"own.redb\"\n")
+        .unwrap();
+    let mut server = manager
+        .command()
+        .args(["serve", "--config", "own.toml", "--ready-file", "own.json"])
+        .env("DXPU_MANAGER_CONTROL", "127.0.0.1:0")
+        .env("DXPU_MANAGER_LOG", "off")
+        .spawn()
+        .unwrap();
+    eventually("the ready file", || std::fs::metadata(manager.path("own.json")).ok());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(manager.path("own.redb").exists());
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let manager = Manager::start();
+    let mut child = manager.begin(&["openapi"]);
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}

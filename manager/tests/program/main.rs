@@ -1,0 +1,10 @@
+//! The whole program, run as its users run it, against proxies that pretend ([`common::fake`]).
+
+#![allow(unreachable_pub, reason = "modules of one test binary")]
+
+mod api;
+mod cli;
+mod common;
+mod handshake;
+mod lending;
+mod store;

@@ -1,0 +1,155 @@
+//! The store's file: in use, damaged, put back.
+
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
+use redb::{ReadableDatabase, ReadableTable};
+use tlp_codec::ids::Epoch;
+
+/// Starts a second manager on a store and gives its exit code and what it said.
+fn serve_on(manager: &Manager, store: &str) -> (Option<i32>, String) {
+    let addresses = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+    let output = manager.cli(&[&["serve", "--store", store][..], &addresses].concat());
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_store_has_one_manager() {
+    let manager = Manager::start();
+    let (code, error) = serve_on(&manager, "store.redb");
+    assert_eq!(code, Some(8), "{error}");
+    assert!(error.contains("store.redb") && error.contains("in use"), "{error}");
+    let output = manager.cli(&["restore", "--from", "store.redb", "--store", "store.redb"]);
+    assert_eq!(output.status.code(), Some(8));
+}
+
+#[test]
+fn damaged_stores_are_named_and_left_as_they_are() {
+    let mut manager = Manager::start();
+    manager.terminate();
+    let good = std::fs::read(manager.path("store.redb")).unwrap();
+    let mut header = good.clone();
+    header[..64].fill(0xa5);
+    let mut middle = good.clone();
+    let quarter = good.len() / 4;
+    middle[64..3 * quarter].fill(0xa5);
+    let cases: [(&str, Vec<u8>); 5] = [
+        ("empty", Vec::new()),
+        ("text", b"this is no store\n".repeat(1000)),
+        ("header", header),
+        ("middle", middle),
+        ("short", good[..good.len() / 3].to_vec()),
+    ];
+    for (name, bytes) in cases {
+        let file = format!("{name}.redb");
+        std::fs::write(manager.path(&file), &bytes).unwrap();
+        let (code, error) = serve_on(&manager, &file);
+        assert_eq!(code, Some(8), "{name}: {error}");
+        assert!(error.contains(&file), "{name}: {error}");
+        assert!(error.contains("restore") || error.contains("check that"), "{name}: {error}");
+        assert!(!error.contains("panicked"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn unreadable_places_are_named() {
+    let manager = Manager::start();
+    let (code, error) = serve_on(&manager, "no/such/folder/store.redb");
+    assert_eq!(code, Some(8), "{error}");
+    assert!(error.contains("no/such/folder") && error.contains("folder exists"), "{error}");
+    std::fs::create_dir(manager.path("folder.redb")).unwrap();
+    let (code, error) = serve_on(&manager, "folder.redb");
+    assert_eq!(code, Some(8), "{error}");
+    let output = manager.cli(&["restore", "--from", "missing.redb", "--store", "new.redb"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(8));
+    assert!(error.contains("missing.redb"), "{error}");
+}
+
+const NODES: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("nodes");
+const META: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("meta");
+
+#[test]
+fn a_record_that_does_not_read_is_named() {
+    let mut manager = Manager::start();
+    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.terminate();
+    let database = redb::Database::open(manager.path("store.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(NODES).unwrap().insert(&b"box1"[..], &b"{\"name\":\"box1\"}"[..]).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let (code, error) = serve_on(&manager, "store.redb");
+    assert_eq!(code, Some(8));
+    assert!(error.contains("table nodes, key box1"), "{error}");
+}
+
+#[test]
+fn a_later_schema_is_left_alone() {
+    let mut manager = Manager::start();
+    manager.terminate();
+    let database = redb::Database::open(manager.path("store.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(META).unwrap().insert(&b"meta"[..], &b"{\"schema\":2}"[..]).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let (code, error) = serve_on(&manager, "store.redb");
+    assert_eq!(code, Some(8));
+    assert!(error.contains("schema version 2"), "{error}");
+    let database = redb::Database::open(manager.path("store.redb")).unwrap();
+    let read = database.begin_read().unwrap();
+    let meta = read.open_table(META).unwrap();
+    let (_, value) = meta.first().unwrap().unwrap();
+    assert_eq!(value.value(), b"{\"schema\":2}");
+}
+
+#[test]
+fn a_restored_store_gives_out_nothing_twice() {
+    let mut manager = Manager::start();
+    let join = |manager: &Manager| {
+        let at_host = Fake::join(manager.control, host("host1", 2), "");
+        let at_box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+        manager.wait_ready(&["host1", "box1"]);
+        (at_host, at_box)
+    };
+    let (at_host, at_box) = join(&manager);
+    assert!(manager.terminate().success());
+    std::fs::copy(manager.path("store.redb"), manager.path("backup.redb")).unwrap();
+    manager.run();
+    // After the backup: an allocation and a new proxy.
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    let at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    let newcomer = Fake::join(manager.control, host("host2", 1), "").welcome.node;
+    let last_event = manager.get("/v1/events?limit=1")["items"][0]["sequence"].as_u64().unwrap();
+    assert!(manager.terminate().success());
+
+    let text = manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    assert!(text.contains("restored"));
+    assert!(manager.path("store.redb.before").exists(), "the old one is kept");
+    manager.run();
+    let other = Fake::join(manager.control, host("host3", 1), "").welcome.node;
+    assert!(other > newcomer, "{other} was not given out before");
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    // The proxies obeyed a later term than the backup knows: one restart takes them over.
+    let taken = Fake::connect(manager.control, box_again.0.clone(), box_again.1.clone());
+    if taken.is_err() {
+        assert!(manager.terminate().success());
+        manager.run();
+    }
+    drop(taken);
+    let at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    manager.wait_ready(&["host1", "box1"]);
+    // The allocation is not in the backup: it is taken out of the tables.
+    eventually("clean tables", || {
+        (at_box.bound(1).is_none() && at_host.with(|s| s.ports.is_empty())).then_some(())
+    });
+    manager.wait_slot("box1/1", "free");
+    let lent = manager.json(&["allocate", "--host", "host1"]);
+    assert_ne!(lent["id"], "alloc-1");
+    assert!(at_box.bound(1).unwrap().epoch > Epoch::new(0, Epoch::MAX_COUNTER).unwrap());
+    let event = manager.get("/v1/events?limit=1")["items"][0]["sequence"].as_u64().unwrap();
+    assert!(event > last_event + 1000, "event numbers went on above what may have been used");
+}
