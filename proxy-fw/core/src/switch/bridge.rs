@@ -33,6 +33,14 @@ pub(crate) struct Decoded {
     pub(crate) memory: Range,
     pub(crate) prefetchable: Range,
     pub(crate) io: Range,
+    /// Max_Payload_Size as software set it, never above what is supported, in bytes.
+    pub(crate) max_payload: usize,
+    /// AtomicOp Egress Blocking.
+    pub(crate) blocks_atomics: bool,
+    /// End-End TLP Prefix Blocking.
+    pub(crate) blocks_prefixes: bool,
+    /// ACS Control, as its register has it. (The upstream port has none.)
+    access_control: u32,
 }
 
 impl Decoded {
@@ -51,7 +59,16 @@ impl Decoded {
             memory: header::memory_window(config),
             prefetchable: header::prefetchable_window(config),
             io: header::io_window(config),
+            max_payload: max_payload(config),
+            blocks_atomics: config.any(express::DEVICE_CONTROL_2, express::ATOMIC_BLOCKING),
+            blocks_prefixes: config.any(express::DEVICE_CONTROL_2, express::PREFIX_BLOCKING),
+            access_control: config.read(access_control::CONTROL),
         }
+    }
+
+    /// Whether an ACS control is on.
+    pub(crate) fn controls_access(&self, control: u32) -> bool {
+        self.access_control & control != 0
     }
 
     /// Whether an address is in one of the open memory windows.
@@ -70,6 +87,44 @@ impl Decoded {
     /// Whether a bus number is from secondary to subordinate. Bus 0 is behind no switch.
     pub(crate) fn holds_bus(&self, bus: u8) -> bool {
         self.secondary != 0 && (self.secondary..=self.subordinate).contains(&bus)
+    }
+}
+
+fn max_payload(config: &ConfigSpace) -> usize {
+    let set = (config.get(express::DEVICE_CONTROL) & express::PAYLOAD_SIZE) >> 5;
+    let most = config.get(express::DEVICE_CAPABILITIES) & express::PAYLOAD_SUPPORTED;
+    128 << set.min(most)
+}
+
+/// The open memory windows of a port, side by side with the other ports' in one short table: every
+/// memory request of a device is held against all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryClaim {
+    memory: (u64, u64),
+    prefetchable: (u64, u64),
+}
+
+impl MemoryClaim {
+    /// Holds no address.
+    pub(crate) const NOTHING: Self = Self { memory: (u64::MAX, 0), prefetchable: (u64::MAX, 0) };
+
+    pub(crate) fn of(decoded: &Decoded) -> Self {
+        let open = |range: Range| range.filter(|_| decoded.memory_enabled).unwrap_or((u64::MAX, 0));
+        Self { memory: open(decoded.memory), prefetchable: open(decoded.prefetchable) }
+    }
+
+    /// Holds what either holds, and what is between.
+    pub(crate) fn hull(self, other: &Self) -> Self {
+        let both = |a: (u64, u64), b: (u64, u64)| (a.0.min(b.0), a.1.max(b.1));
+        Self {
+            memory: both(self.memory, other.memory),
+            prefetchable: both(self.prefetchable, other.prefetchable),
+        }
+    }
+
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        let within = |(base, limit): (u64, u64)| base <= address && address <= limit;
+        within(self.memory) | within(self.prefetchable)
     }
 }
 
@@ -118,18 +173,6 @@ impl Bridge {
         self.unsent = Unsent::default();
         self.interrupting = 0;
         self.waking = 0;
-    }
-
-    /// Max_Payload_Size as software set it, never above what is supported, in bytes.
-    pub(crate) fn max_payload(&self) -> usize {
-        let set = (self.config.get(express::DEVICE_CONTROL) & express::PAYLOAD_SIZE) >> 5;
-        let most = self.config.get(express::DEVICE_CAPABILITIES) & express::PAYLOAD_SUPPORTED;
-        128 << set.min(most)
-    }
-
-    /// Whether an ACS control is on. (The upstream port has none.)
-    pub(crate) fn controls_access(&self, control: u32) -> bool {
-        self.config.read(access_control::CONTROL) & control != 0
     }
 
     /// Interrupt causes that are enabled and active: hot-plug (PCIe 5.0 section 6.7.3.4) and link

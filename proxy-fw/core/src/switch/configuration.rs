@@ -176,7 +176,7 @@ impl VirtualSwitch {
             }
             _ => {}
         }
-        self.update_mastering();
+        self.programmed();
     }
 
     fn port_written(&mut self, now: Instant, port: PortId, written: Written) {
@@ -195,7 +195,7 @@ impl VirtualSwitch {
         if is_mapping(written.offset) && written.changed() != 0 {
             self.port_mut(port).notices.note(Notice::WindowsChanged);
         }
-        self.update_mastering();
+        self.programmed();
     }
 
     /// Secondary Bus Reset of this port or, `from_above`, of the upstream port began or ended.

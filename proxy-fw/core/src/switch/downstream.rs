@@ -45,7 +45,7 @@ impl VirtualSwitch {
         packet: Packet<&mut [u8]>,
         out: &mut impl TlpSink,
     ) -> Result<Verdict, Refusal> {
-        if packet.payload_len() > self.upstream.max_payload() {
+        if packet.payload_len() > self.upstream.decoded.max_payload {
             return Err(Who::Upstream.refuses(Cause::PayloadTooLarge));
         }
         if packet.is_poisoned() {
@@ -86,8 +86,20 @@ impl VirtualSwitch {
         if !self.upstream.decoded.claims(space, address) {
             return Err(nobody);
         }
-        let port = self.port_where(|bridge| bridge.decoded.claims(space, address));
+        let port = self.port_of_address(space, address);
         self.leave_by(port.ok_or(nobody)?, packet)
+    }
+
+    /// The port that claims an address.
+    pub(super) fn port_of_address(&self, space: Space, address: u64) -> Option<PortId> {
+        match space {
+            Space::Memory if !self.reach.holds(address) => None,
+            Space::Memory => {
+                let index = self.claims.iter().position(|claim| claim.holds(address))?;
+                PortId::new(index as u8).ok()
+            }
+            Space::Io => self.port_where(|bridge| bridge.decoded.claims_io(address)),
+        }
     }
 
     /// Checks that a TLP can leave by a port.

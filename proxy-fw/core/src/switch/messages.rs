@@ -114,7 +114,8 @@ impl VirtualSwitch {
                     return Err(who.refuses(Cause::Translation));
                 }
                 let bus = packet.destination().bus().get();
-                let redirect = self.port(port).bridge.controls_access(acs::REQUEST_REDIRECT);
+                let redirect =
+                    self.port(port).bridge.decoded.controls_access(acs::REQUEST_REDIRECT);
                 self.by_id(port, bus, redirect, Cause::NoBus, packet)
             }
             MsgRouting::Gathered if code == MsgCode::PmeToAck => {

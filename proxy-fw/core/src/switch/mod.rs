@@ -52,9 +52,9 @@ pub use verdict::{Cause, DownstreamVerdict, PortError, UpstreamVerdict};
 use crate::control::WindowRange;
 use crate::time::Instant;
 use alloc::boxed::Box;
-use bridge::Bridge;
+use bridge::{Bridge, Decoded, MemoryClaim};
 use completion::Completion;
-use config::{express, header, identity, layouts};
+use config::{header, identity, layouts};
 use events::Notice;
 use messages::TurnOff;
 use port::DownstreamPort;
@@ -110,6 +110,11 @@ pub struct VirtualSwitch {
     /// The upstream port's ID, as the last configuration write told it.
     id: Bdf,
     ports: Box<[DownstreamPort]>,
+    /// The ports' open memory windows, for look-up.
+    claims: Box<[MemoryClaim]>,
+    /// From the first to the last address that any port claims. Most of a device's requests are
+    /// for host memory, outside of it, and need one look.
+    reach: MemoryClaim,
     /// Ports that may have something to send: bit n is port n, bit 32 the upstream port.
     dirty: u64,
     /// A sink was full; what is left goes with the next call.
@@ -137,10 +142,14 @@ impl VirtualSwitch {
         upstream.config.define(identity::SERIAL_LOWER, u32::MAX, serial as u32);
         upstream.config.define(identity::SERIAL_UPPER, u32::MAX, (serial >> 32) as u32);
         let ports = (0..config.ports).filter_map(|port| PortId::new(port).ok());
+        let ports: Box<[_]> = ports.map(|port| DownstreamPort::new(port, config)).collect();
+        let claims = ports.iter().map(|port| MemoryClaim::of(&port.bridge.decoded)).collect();
         Ok(Self {
             upstream,
             id: Bdf::default(),
-            ports: ports.map(|port| DownstreamPort::new(port, config)).collect(),
+            ports,
+            claims,
+            reach: MemoryClaim::NOTHING,
             dirty: 0,
             blocked: false,
             wires: 0,
@@ -148,6 +157,11 @@ impl VirtualSwitch {
             counters: Counters::new(),
             next_event: 0,
         })
+    }
+
+    /// Whether the switch has this port.
+    pub fn has_port(&self, port: PortId) -> bool {
+        usize::from(port.get()) < self.ports.len()
     }
 
     /// The downstream ports, in order.
@@ -197,12 +211,12 @@ impl VirtualSwitch {
 
     /// Max_Payload_Size as software set it for the link to the device behind a port, in bytes.
     pub fn max_payload(&self, port: PortId) -> usize {
-        self.port(port).bridge.max_payload()
+        self.port(port).bridge.decoded.max_payload
     }
 
     /// Max_Payload_Size as software set it for the link to the root complex, in bytes.
     pub fn upstream_max_payload(&self) -> usize {
-        self.upstream.max_payload()
+        self.upstream.decoded.max_payload
     }
 
     /// Whether the port's link is up: something is there, and software holds the link neither
@@ -237,7 +251,7 @@ impl VirtualSwitch {
         for port in &mut self.ports {
             port.reset(kind);
         }
-        self.update_mastering();
+        self.programmed();
         self.dirty = 0;
     }
 
@@ -349,10 +363,13 @@ impl VirtualSwitch {
         PortId::new(index as u8).ok()
     }
 
-    /// Tells ports whose bus mastering changed.
-    fn update_mastering(&mut self) {
+    /// Something was programmed: looks what follows for the ports.
+    fn programmed(&mut self) {
         let above = self.upstream.decoded.masters;
-        for port in &mut self.ports {
+        self.reach = MemoryClaim::NOTHING;
+        for (port, claim) in self.ports.iter_mut().zip(&mut self.claims) {
+            *claim = MemoryClaim::of(&port.bridge.decoded);
+            self.reach = self.reach.hull(claim);
             let masters = above && port.bridge.decoded.masters;
             if masters != port.mastering {
                 port.mastering = masters;
@@ -409,17 +426,16 @@ impl VirtualSwitch {
     /// Checks that a TLP may leave by a port (PCIe 5.0 sections 6.15 and 2.2.10.2).
     fn check_egress(&self, by: Who, packet: &Packet<&mut [u8]>) -> Result<(), Refusal> {
         use tlp_codec::tlp::TlpType::{Cas, FetchAdd, Swap};
-        let config = match by {
-            Who::Upstream => &self.upstream.config,
-            Who::Port(port) => &self.port(port).bridge.config,
+        let egress: &Decoded = match by {
+            Who::Upstream => &self.upstream.decoded,
+            Who::Port(port) => &self.port(port).bridge.decoded,
         };
-        let blocks = |bit| config.any(express::DEVICE_CONTROL_2, bit);
-        if matches!(packet.tlp_type(), FetchAdd | Swap | Cas) && blocks(express::ATOMIC_BLOCKING) {
+        if egress.blocks_atomics && matches!(packet.tlp_type(), FetchAdd | Swap | Cas) {
             return Err(by.refuses(Cause::AtomicBlocked));
         }
         // Bit 4 of a prefix's type tells end-end from local.
         let mut prefixes = packet.prefix_bytes().chunks_exact(4);
-        if prefixes.any(|prefix| prefix[0] & 0x10 != 0) && blocks(express::PREFIX_BLOCKING) {
+        if egress.blocks_prefixes && prefixes.any(|prefix| prefix[0] & 0x10 != 0) {
             return Err(by.refuses(Cause::PrefixBlocked));
         }
         Ok(())

@@ -22,6 +22,8 @@ pub(crate) struct DownstreamPort {
     pub(crate) occupant: Occupant,
     /// The placeholder that it shows at boot, if any.
     pub(crate) placeholder: Option<PlaceholderFunction>,
+    /// The link is up: what Data Link Layer Link Active says.
+    link_up: bool,
     /// Whether the device takes requests; until then configuration requests are to be retried.
     pub(crate) ready: bool,
     /// What the hot-plug sequence waits for.
@@ -54,6 +56,7 @@ impl DownstreamPort {
             bridge,
             occupant,
             placeholder,
+            link_up: false,
             ready: false,
             motion: Motion::Settled,
             notices: Notices::default(),
@@ -67,7 +70,7 @@ impl DownstreamPort {
 
     /// Whether the link is up: something is there, and software does not hold the link down.
     pub(crate) fn link_is_up(&self) -> bool {
-        self.bridge.config.any(express::LINK_CONTROL, express::LINK_ACTIVE)
+        self.link_up
     }
 
     /// Whether TLPs pass between the switch and a device.
@@ -92,7 +95,8 @@ impl DownstreamPort {
             self.bridge.config.set(slot::CONTROL, slot::PRESENCE_CHANGED);
         }
         let up = self.link_should_be_up(upstream_in_reset);
-        if up != self.link_is_up() {
+        if up != self.link_up {
+            self.link_up = up;
             let state = if up { express::LINK_ACTIVE } else { 0 };
             self.bridge.config.put(express::LINK_CONTROL, express::LINK_ACTIVE, state);
             self.bridge.config.set(slot::CONTROL, slot::LINK_STATE_CHANGED);
@@ -142,6 +146,7 @@ impl DownstreamPort {
     /// The port is reset, from above.
     pub(crate) fn reset(&mut self, kind: ResetKind) {
         self.bridge.reset(kind);
+        self.link_up = false;
         if kind == ResetKind::Fundamental
             && self.occupant == Occupant::Nobody
             && self.placeholder.is_some()

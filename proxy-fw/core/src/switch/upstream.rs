@@ -43,7 +43,7 @@ impl VirtualSwitch {
         if !slot.is_open() {
             return Err(who.refuses(Cause::LinkDown));
         }
-        if packet.payload_len() > slot.bridge.max_payload() {
+        if packet.payload_len() > slot.bridge.decoded.max_payload {
             return Err(who.refuses(Cause::PayloadTooLarge));
         }
         self.check_source(port, packet)?;
@@ -81,7 +81,7 @@ impl VirtualSwitch {
     /// ACS Source Validation: requests name a requester on a bus behind the port.
     fn check_source(&self, port: PortId, packet: &Packet<&mut [u8]>) -> Result<(), Refusal> {
         let bridge = &self.port(port).bridge;
-        let validates = bridge.controls_access(acs::SOURCE_VALIDATION);
+        let validates = bridge.decoded.controls_access(acs::SOURCE_VALIDATION);
         let request = packet.class() != Some(Class::Completion);
         if validates && request && !bridge.decoded.holds_bus(packet.requester().bus().get()) {
             return Err(Who::Port(port).refuses(Cause::SourceValidation));
@@ -99,7 +99,9 @@ impl VirtualSwitch {
             return Ok(());
         }
         let slot = self.port(port);
-        if slot.translation_granted && !slot.bridge.controls_access(acs::TRANSLATION_BLOCKING) {
+        if slot.translation_granted
+            && !slot.bridge.decoded.controls_access(acs::TRANSLATION_BLOCKING)
+        {
             return Ok(());
         }
         Err(Who::Port(port).refuses(Cause::Translation))
@@ -119,13 +121,13 @@ impl VirtualSwitch {
         let address = packet.address();
         if bridge.decoded.claims(space, address) {
             // The device means itself: only an access control service above can want that.
-            if bridge.controls_access(acs::UPSTREAM_FORWARDING) {
+            if bridge.decoded.controls_access(acs::UPSTREAM_FORWARDING) {
                 return self.to_root(packet);
             }
             return Err(who.refuses(Cause::OwnWindow));
         }
-        if let Some(peer) = self.port_where(|bridge| bridge.decoded.claims(space, address)) {
-            if bridge.controls_access(acs::REQUEST_REDIRECT) {
+        if let Some(peer) = self.port_of_address(space, address) {
+            if bridge.decoded.controls_access(acs::REQUEST_REDIRECT) {
                 return self.to_root(packet);
             }
             return self.to_peer(peer, packet);
@@ -162,7 +164,7 @@ impl VirtualSwitch {
             self.upstream.config.set(header::IO, bit);
         }
         // Completions with relaxed ordering are not redirected (section 6.12.1.1).
-        let redirect = self.port(port).bridge.controls_access(acs::COMPLETION_REDIRECT)
+        let redirect = self.port(port).bridge.decoded.controls_access(acs::COMPLETION_REDIRECT)
             && !packet.attributes().relaxed_ordering;
         let bus = packet.requester().bus().get();
         self.by_id(port, bus, redirect, Cause::UnexpectedCompletion, packet)
@@ -179,7 +181,7 @@ impl VirtualSwitch {
     ) -> Result<Verdict, Refusal> {
         let bridge = &self.port(port).bridge;
         if bridge.decoded.holds_bus(bus) {
-            if bridge.controls_access(acs::UPSTREAM_FORWARDING) {
+            if bridge.decoded.controls_access(acs::UPSTREAM_FORWARDING) {
                 return Ok(Verdict::ToRoot);
             }
             return Err(Who::Port(port).refuses(nobody));

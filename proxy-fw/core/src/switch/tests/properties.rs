@@ -154,6 +154,13 @@ fn check_state(host: &mut Host) {
         assert_ne!(slot >> 8 & 0b11, 0, "a reserved indicator value");
         assert_ne!(slot >> 6 & 0b11, 0, "a reserved indicator value");
     }
+    // The look-up table says what the registers say.
+    for address in [0, memory_of(0), memory_of(1) + 8, prefetchable_of(2), u64::MAX] {
+        let switch = &host.switch;
+        let claimed = switch.port_where(|bridge| bridge.decoded.claims_memory(address));
+        let found = switch.port_of_address(super::super::downstream::Space::Memory, address);
+        assert_eq!(found, claimed, "{address:#x}");
+    }
     let events = host.events();
     assert!(events.len() <= 12 * usize::from(PORTS));
 }
