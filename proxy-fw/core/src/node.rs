@@ -68,7 +68,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(incarnation: u32, is_host: bool, peers: usize, link_config: LinkConfig) -> Self {
+    pub(crate) fn new(
+        incarnation: u32,
+        is_host: bool,
+        peers: usize,
+        link_config: LinkConfig,
+    ) -> Self {
         assert!((1..=MAX_PEERS).contains(&peers), "a node has 1 to {MAX_PEERS} peers");
         Self {
             id: None,
@@ -145,7 +150,9 @@ impl Node {
 
     pub(crate) fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
         let places = self.peers.iter_mut().enumerate();
-        places.filter_map(|(i, p)| Some((i, p.as_mut()?))).find_map(|(i, p)| Some((i, p.link.poll_event()?)))
+        places
+            .filter_map(|(i, p)| Some((i, p.as_mut()?)))
+            .find_map(|(i, p)| Some((i, p.link.poll_event()?)))
     }
 
     /// Whether a request may be begun: its term is not stale and its answer has room.

@@ -95,7 +95,10 @@ impl RequestInfo {
         }
     }
 
-    fn accept_split<T: AsRef<[u8]>>(&mut self, completion: &Packet<T>) -> Result<Progress, Mismatch> {
+    fn accept_split<T: AsRef<[u8]>>(
+        &mut self,
+        completion: &Packet<T>,
+    ) -> Result<Progress, Mismatch> {
         if completion.byte_count() != self.remaining {
             return Err(Mismatch);
         }
@@ -123,7 +126,12 @@ impl RequestInfo {
     /// # Errors
     ///
     /// When `buf` is shorter than 12 bytes.
-    pub fn completion(&self, completer: Bdf, status: CplStatus, buf: &mut [u8]) -> Result<usize, EmitError> {
+    pub fn completion(
+        &self,
+        completer: Bdf,
+        status: CplStatus,
+        buf: &mut [u8],
+    ) -> Result<usize, EmitError> {
         let mut repr = Repr::new(Kind::Completion {
             completer,
             requester: self.requester,
@@ -161,8 +169,13 @@ fn read_extent<T: AsRef<[u8]>>(request: &Packet<T>) -> (u8, u16) {
 
 #[derive(Clone, Copy, Debug)]
 enum State<T> {
-    Free { next: Option<u16> },
-    Live { deadline: Instant, entry: T },
+    Free {
+        next: Option<u16>,
+    },
+    Live {
+        deadline: Instant,
+        entry: T,
+    },
     /// Given up on; the index is not used again until [`Table::release_quarantine`].
     Quarantined,
 }
@@ -277,7 +290,9 @@ impl<T: Copy> Table<T> {
         }
         let mut earliest = Instant::FAR_FUTURE;
         for index in 0..self.entries.len() {
-            let (generation, State::Live { deadline, entry }) = self.entries[index] else { continue };
+            let (generation, State::Live { deadline, entry }) = self.entries[index] else {
+                continue;
+            };
             if deadline > now {
                 earliest = earliest.min(deadline);
                 continue;

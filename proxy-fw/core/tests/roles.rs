@@ -261,7 +261,10 @@ fn wrong_requests_are_refused_with_the_reason() {
     world.introduce();
     let mut binding = slot_binding(key(1));
     binding.key.slot = slot(2);
-    assert_eq!(world.ask_box(Request::BindSlot(binding.clone())), Err(ControlError::SlotEmpty(slot(2))));
+    assert_eq!(
+        world.ask_box(Request::BindSlot(binding.clone())),
+        Err(ControlError::SlotEmpty(slot(2)))
+    );
     binding.key.slot = slot(3);
     assert_eq!(world.ask_box(Request::BindSlot(binding)), Err(ControlError::NoSuchSlot(slot(3))));
     let mut binding = slot_binding(key(1));
@@ -277,7 +280,10 @@ fn wrong_requests_are_refused_with_the_reason() {
         Err(ControlError::InUse(key(1).epoch))
     );
     elsewhere.port = port(5);
-    assert_eq!(world.ask_host(Request::BindPort(elsewhere)), Err(ControlError::NoSuchPort(port(5))));
+    assert_eq!(
+        world.ask_host(Request::BindPort(elsewhere)),
+        Err(ControlError::NoSuchPort(port(5)))
+    );
     assert_eq!(world.ask_host(Request::RemovePeer(node(BOX))), Err(ControlError::Busy));
 }
 

@@ -145,7 +145,9 @@ impl FromStr for FabricSpec {
                     None => (interface, None),
                 };
                 if interface.is_empty() {
-                    return Err(wrong("after eth: an interface, such as eth:enp3s0 or eth:enp3s0.100"));
+                    return Err(wrong(
+                        "after eth: an interface, such as eth:enp3s0 or eth:enp3s0.100",
+                    ));
                 }
                 Ok(Self::Ethernet { interface: interface.into(), vlan })
             }
@@ -192,8 +194,12 @@ pub fn path_address(address: &Address) -> proxy_core::control::PathAddress {
     use proxy_core::control::PathAddress;
     match *address {
         Address::Ethernet { mac, vlan } => PathAddress::Ethernet { mac, vlan },
-        Address::Udp(SocketAddr::V4(a)) => PathAddress::Udp4 { ip: a.ip().octets(), port: a.port() },
-        Address::Udp(SocketAddr::V6(a)) => PathAddress::Udp6 { ip: a.ip().octets(), port: a.port() },
+        Address::Udp(SocketAddr::V4(a)) => {
+            PathAddress::Udp4 { ip: a.ip().octets(), port: a.port() }
+        }
+        Address::Udp(SocketAddr::V6(a)) => {
+            PathAddress::Udp6 { ip: a.ip().octets(), port: a.port() }
+        }
         // In-memory ports exist in tests alone; their number travels as a port on no address.
         Address::Memory(number) => PathAddress::Udp4 { ip: [0; 4], port: number },
     }

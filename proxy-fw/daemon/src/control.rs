@@ -151,7 +151,11 @@ impl Client {
         end
     }
 
-    async fn join(&mut self, stream: &mut TcpStream, inbox: &mut Vec<u8>) -> Result<Welcome, String> {
+    async fn join(
+        &mut self,
+        stream: &mut TcpStream,
+        inbox: &mut Vec<u8>,
+    ) -> Result<Welcome, String> {
         write(stream, &FromProxy::Hello(self.hello.clone())).await?;
         loop {
             match next(inbox)? {
@@ -246,7 +250,10 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), inbox: &mut Vec<u8>) -> 
     }
 }
 
-async fn write(stream: &mut (impl AsyncWriteExt + Unpin), message: &FromProxy) -> Result<(), String> {
+async fn write(
+    stream: &mut (impl AsyncWriteExt + Unpin),
+    message: &FromProxy,
+) -> Result<(), String> {
     let mut buf = vec![0; MAX_MESSAGE + 4];
     let bytes = encode(message, &mut buf).map_err(|e| format!("message does not encode: {e}"))?;
     stream.write_all(bytes).await.map_err(|e| e.to_string())

@@ -54,10 +54,19 @@ enum State {
     /// To be sent when there is a tag and room.
     ToSend(Want),
     /// Sent under this tag.
-    Waiting { want: Want, tag: u16, until: Instant },
+    Waiting {
+        want: Want,
+        tag: u16,
+        until: Instant,
+    },
     /// To be sent again.
-    Again { want: Want, at: Instant },
-    Pausing { until: Instant },
+    Again {
+        want: Want,
+        at: Instant,
+    },
+    Pausing {
+        until: Instant,
+    },
     Ended(Got),
 }
 

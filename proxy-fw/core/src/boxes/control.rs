@@ -52,7 +52,9 @@ impl BoxRole {
             None if matches!(self.slots[slot].work, Work::Probe(_)) => {
                 Err(ControlError::NotReady(key.slot))
             }
-            None if self.slots[slot].functions.is_empty() => Err(ControlError::Quarantined(key.slot)),
+            None if self.slots[slot].functions.is_empty() => {
+                Err(ControlError::Quarantined(key.slot))
+            }
             None => Err(ControlError::NoSuchSlot(key.slot)),
         }
     }
@@ -190,10 +192,9 @@ impl BoxRole {
 
     /// The slot table: an entry for each function of each slot.
     pub fn slot_entries(&self) -> impl Iterator<Item = SlotEntry> {
-        let places = self
-            .slots
-            .iter()
-            .flat_map(|slot| (0..slot.functions.len().max(1)).map(move |function| (slot, function)));
+        let places = self.slots.iter().flat_map(|slot| {
+            (0..slot.functions.len().max(1)).map(move |function| (slot, function))
+        });
         places.enumerate().map(|(entry, (slot, index))| {
             let (function, state) = slot.function_state(index);
             let found = slot.functions.get(index);

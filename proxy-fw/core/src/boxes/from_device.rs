@@ -1,8 +1,8 @@
 //! TLPs from a device towards its host.
 
+use super::BoxRole;
 use super::slot::{FromDevice, Target, ToDevice};
 use super::windows::{self, Mapped};
-use super::BoxRole;
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
@@ -34,7 +34,12 @@ impl BoxRole {
     /// # Panics
     ///
     /// When there is no such slot.
-    pub fn handle_tlp(&mut self, now: Instant, slot: SlotId, tlp: &[u8]) -> Result<(), Backpressure> {
+    pub fn handle_tlp(
+        &mut self,
+        now: Instant,
+        slot: SlotId,
+        tlp: &[u8],
+    ) -> Result<(), Backpressure> {
         let index = self.slot_index(slot).expect("a slot of this box");
         let sound = tlp.len() <= TLP_BUFFER
             && Packet::new_checked(tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok());
@@ -175,7 +180,8 @@ impl BoxRole {
         };
         entry.set_tag(tag, true);
         let stamp = self.node.stamps.sample().then(|| {
-            let key = StampKey { peer: target.node, binding: target.key, outstanding, from_host: false };
+            let key =
+                StampKey { peer: target.node, binding: target.key, outstanding, from_host: false };
             let id = self.node.stamps.start(key, false, Stage::Arrived, now);
             self.node.stamps.ends(id, Stage::Encoded);
             id
@@ -185,7 +191,13 @@ impl BoxRole {
     }
 
     /// Where a request of a function goes: by its binding and, for memory, its DMA windows.
-    fn way(&mut self, slot: usize, function: usize, packet: &Packet<&mut [u8]>, class: Class) -> Way {
+    fn way(
+        &mut self,
+        slot: usize,
+        function: usize,
+        packet: &Packet<&mut [u8]>,
+        class: Class,
+    ) -> Way {
         let Some(target) = self.slots[slot].target(function) else {
             self.count_unbound(class);
             return Way::Refused;
@@ -241,7 +253,9 @@ impl BoxRole {
     /// Requests of hosts that the device did not answer: Unsupported Request for the host, and
     /// the tag is not used again until the device was reset.
     pub(super) fn expire_host_requests(&mut self, now: Instant, slot: usize) {
-        while let Some((_, request)) = self.slots[slot].tags.pop_expired(now, AfterExpiry::Quarantine) {
+        while let Some((_, request)) =
+            self.slots[slot].tags.pop_expired(now, AfterExpiry::Quarantine)
+        {
             self.counters.device_silent += 1;
             let ToDevice::Host { function, key, outstanding, info, .. } = request else { continue };
             let Some(target) = self.slots[slot].target(function).filter(|t| t.key == key) else {

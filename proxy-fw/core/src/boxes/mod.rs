@@ -183,7 +183,10 @@ impl BoxRole {
             ("box: malformed TLPs from hosts", c.malformed_from_host),
             ("box: unexpected completions from devices", c.unexpected_from_device),
             ("box: late completions from devices", c.late_from_device),
-            ("box: completions from devices that do not fit their request", c.mismatched_from_device),
+            (
+                "box: completions from devices that do not fit their request",
+                c.mismatched_from_device,
+            ),
             ("box: unexpected completions from hosts", c.unexpected_from_host),
             ("box: completions synthesised for devices", c.synthesised_for_device),
             ("box: requests that a device did not answer", c.device_silent),
@@ -280,7 +283,13 @@ impl BoxRole {
 
     /// A binding is dead: its channel is closed at once, so that nothing of it reaches anybody,
     /// and the function goes through release before it is lent again.
-    fn fail_function(&mut self, now: Instant, slot: usize, function: usize, reason: BindingFailure) {
+    fn fail_function(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        function: usize,
+        reason: BindingFailure,
+    ) {
         let Some(target) = self.slots[slot].target(function) else { return };
         self.node.event(Event::BindingFailed { peer: target.node, key: target.key, reason });
         self.unlink(now, slot, function);

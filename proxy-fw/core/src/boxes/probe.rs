@@ -285,7 +285,8 @@ pub(super) fn timeout_setting(facts: &Facts, least: Duration) -> Option<u8> {
     let least = least.as_micros() as u64;
     let ranges = facts.timeout_support & 0xf;
     // The ranges are coded as a count: A, B, AB, BC, ABC, BCD, ABCD have the bits of a set.
-    let fits = |(range, _, shortest): &&(u8, u8, u64)| ranges >> range & 1 != 0 && *shortest >= least;
+    let fits =
+        |(range, _, shortest): &&(u8, u8, u64)| ranges >> range & 1 != 0 && *shortest >= least;
     let disable = (facts.timeout_support & 0x10 != 0).then_some(0x10);
     SETTINGS.iter().find(fits).map(|(_, value, _)| *value).or(disable)
 }

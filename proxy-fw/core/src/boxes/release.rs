@@ -249,7 +249,8 @@ impl BoxRole {
         let entry = &mut self.slots[slot];
         for function in &mut entry.functions {
             while entry.egress.room() > 1 {
-                let Some((_, request)) = function.requests.pop_expired(now, AfterExpiry::Free) else {
+                let Some((_, request)) = function.requests.pop_expired(now, AfterExpiry::Free)
+                else {
                     break;
                 };
                 let mut buf = [0; 16];

@@ -88,7 +88,13 @@ pub(super) struct Binding {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToDevice {
     /// Of the host that a function is lent to.
-    Host { function: usize, key: BindingKey, outstanding: OutstandingRef, info: RequestInfo, sampled: bool },
+    Host {
+        function: usize,
+        key: BindingKey,
+        outstanding: OutstandingRef,
+        info: RequestInfo,
+        sampled: bool,
+    },
     /// Of the proxy itself.
     Own,
 }

@@ -21,7 +21,8 @@ impl BoxRole {
         buf: &mut [u8],
     ) -> Option<usize> {
         let index = self.slot_index(slot)?;
-        let own = self.slots[index].egress.front().and_then(|tlp| Packet::new_checked(tlp).ok()?.class());
+        let own =
+            self.slots[index].egress.front().and_then(|tlp| Packet::new_checked(tlp).ok()?.class());
         if let Some(class) = own {
             // The proxy's own TLPs are few; what they wait for is not worth passing them.
             return if room.contains(class) { self.slots[index].egress.pop(buf) } else { None };

@@ -43,12 +43,15 @@ pub struct Mapped {
 /// # Errors
 ///
 /// [`Outside`] when no window holds all of it, or its window does not allow the access.
-pub fn lookup(windows: &[Window], address: u64, bytes: u64, write: bool) -> Result<Mapped, Outside> {
+pub fn lookup(
+    windows: &[Window],
+    address: u64,
+    bytes: u64,
+    write: bool,
+) -> Result<Mapped, Outside> {
     let last = address.checked_add(bytes.max(1) - 1).ok_or(Outside::NoWindow)?;
-    let window = windows
-        .iter()
-        .find(|w| w.base <= address && last <= w.limit)
-        .ok_or(Outside::NoWindow)?;
+    let window =
+        windows.iter().find(|w| w.base <= address && last <= w.limit).ok_or(Outside::NoWindow)?;
     if !(if write { window.write } else { window.read }) {
         return Err(Outside::Forbidden);
     }

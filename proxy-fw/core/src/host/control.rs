@@ -1,9 +1,7 @@
 //! What the manager asks of a host proxy.
 
 use super::HostRole;
-use crate::control::{
-    ControlError, FromProxy, MappingEntry, OperationId, PathSet, Reply, Request,
-};
+use crate::control::{ControlError, FromProxy, MappingEntry, OperationId, PathSet, Reply, Request};
 use crate::node::{Outbound, Page, counters_page, page};
 use crate::time::Instant;
 use heapless::Vec;
@@ -12,7 +10,9 @@ use tlp_codec::ids::{NodeId, PortId};
 impl HostRole {
     pub(super) fn control(&mut self, now: Instant, id: OperationId, request: &Request) {
         let bound_to = |node: NodeId| {
-            self.ports.iter().any(|p| p.binding.as_ref().is_some_and(|b| b.request.box_node == node))
+            self.ports
+                .iter()
+                .any(|p| p.binding.as_ref().is_some_and(|b| b.request.box_node == node))
         };
         if let Request::RemovePeer(node) = request
             && bound_to(*node)

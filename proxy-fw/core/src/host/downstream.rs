@@ -124,7 +124,8 @@ impl HostRole {
         let outstanding =
             entry.requests.insert(deadline, HostRequest { info, completer }).expect("has room");
         let stamp = self.node.stamps.sample().then(|| {
-            let key = StampKey { peer: target.node, binding: target.key, outstanding, from_host: true };
+            let key =
+                StampKey { peer: target.node, binding: target.key, outstanding, from_host: true };
             let id = self.node.stamps.start(key, false, Stage::Arrived, now);
             self.node.stamps.ends(id, Stage::Encoded);
             id

@@ -152,6 +152,10 @@ impl HostRole {
         self.switch.handle_reset(kind);
         self.to_root.clear();
         self.process_switch_events(now);
+        // The devices learn of it by the records that were just sent, and answer for themselves.
+        for port in self.switch.port_ids() {
+            self.switch.set_ready(port, true);
+        }
     }
 
     /// The virtual switch, to look at.
@@ -168,7 +172,10 @@ impl HostRole {
             ("host: unexpected completions from the root complex", c.unexpected_from_root),
             ("host: late completions from the root complex", c.late_from_root),
             ("host: unexpected completions from devices", c.unexpected_from_device),
-            ("host: completions from devices that do not fit their request", c.mismatched_from_device),
+            (
+                "host: completions from devices that do not fit their request",
+                c.mismatched_from_device,
+            ),
             ("host: completions synthesised", c.synthesised),
             ("host: device requests timed out at the root complex", c.device_requests_timed_out),
             ("host: TLPs that had to wait for room", c.backpressure),
@@ -184,7 +191,9 @@ impl HostRole {
         use tlp_codec::tlp::CplStatus;
         for port in &mut self.ports {
             while self.to_root.room() > 0 {
-                let Some((_, request)) = port.requests.pop_expired(now, AfterExpiry::Free) else { break };
+                let Some((_, request)) = port.requests.pop_expired(now, AfterExpiry::Free) else {
+                    break;
+                };
                 let mut buf = [0; 16];
                 let length = request
                     .info
@@ -238,11 +247,7 @@ impl Role for HostRole {
             let requests = port.requests.earliest_deadline().filter(|_| self.to_root.room() > 0);
             [requests, port.upstream.earliest_deadline(), port.removal_deadline()]
         });
-        ports
-            .flatten()
-            .chain(self.node.poll_timeout())
-            .chain(self.switch.poll_timeout())
-            .min()
+        ports.flatten().chain(self.node.poll_timeout()).chain(self.switch.poll_timeout()).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

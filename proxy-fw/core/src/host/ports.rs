@@ -65,14 +65,24 @@ impl Port {
         let bound = self.binding.as_ref()?;
         let wanted = |key: &BindingKey| function.is_none_or(|f| key.function.get() == u16::from(f));
         let (key, channel) = bound.channels.iter().find(|(key, _)| wanted(key))?;
-        Some(Target { peer: bound.peer, node: bound.request.box_node, channel: *channel, key: *key })
+        Some(Target {
+            peer: bound.peer,
+            node: bound.request.box_node,
+            channel: *channel,
+            key: *key,
+        })
     }
 
     /// The channel of the n-th function that is lent.
     pub(super) fn target_of(&self, index: usize) -> Option<Target> {
         let bound = self.binding.as_ref()?;
         let (key, channel) = bound.channels.get(index)?;
-        Some(Target { peer: bound.peer, node: bound.request.box_node, channel: *channel, key: *key })
+        Some(Target {
+            peer: bound.peer,
+            node: bound.request.box_node,
+            channel: *channel,
+            key: *key,
+        })
     }
 
     /// Notes that the operating system enables the device; `true` the first time.
@@ -108,11 +118,15 @@ impl HostRole {
             return if bound.request == *request && !port.failed {
                 Ok(Answer::Done)
             } else {
-                Err(ControlError::InUse(bound.request.functions.first().map_or(first_epoch, |f| f.1)))
+                Err(ControlError::InUse(
+                    bound.request.functions.first().map_or(first_epoch, |f| f.1),
+                ))
             };
         }
-        let peer =
-            self.node.peer_index(request.box_node).ok_or(ControlError::UnknownPeer(request.box_node))?;
+        let peer = self
+            .node
+            .peer_index(request.box_node)
+            .ok_or(ControlError::UnknownPeer(request.box_node))?;
         let mut channels = Vec::new();
         for &(function, epoch) in &request.functions {
             let key = BindingKey { slot: request.slot, function, epoch };
@@ -128,7 +142,8 @@ impl HostRole {
                 }
             }
         }
-        let bound = Bound { peer, request: request.clone(), channels, plugged: false, configured: false };
+        let bound =
+            Bound { peer, request: request.clone(), channels, plugged: false, configured: false };
         self.ports[index].binding = Some(bound);
         self.ports[index].failed = false;
         self.port_event(request.port);
@@ -301,12 +316,7 @@ impl HostRole {
     }
 
     /// The bindings that `which` wants are dead: surprise removal, and terminal until unbound.
-    fn fail_ports(
-        &mut self,
-        now: Instant,
-        reason: BindingFailure,
-        which: impl Fn(&Bound) -> bool,
-    ) {
+    fn fail_ports(&mut self, now: Instant, reason: BindingFailure, which: impl Fn(&Bound) -> bool) {
         for index in 0..self.ports.len() {
             let port = PortId::new(index as u8).expect("at most 32 ports");
             let entry = &mut self.ports[index];
@@ -379,7 +389,9 @@ impl HostRole {
     pub(super) fn port_state(&self, port: PortId) -> PortState {
         let entry = &self.ports[port.get() as usize];
         match &entry.binding {
-            None if self.switch.port_state(port) == PortState::Placeholder => PortState::Placeholder,
+            None if self.switch.port_state(port) == PortState::Placeholder => {
+                PortState::Placeholder
+            }
             None => PortState::Empty,
             Some(_) if entry.failed => PortState::Failed,
             Some(_) if entry.removal.is_some() => PortState::Removing,

@@ -119,7 +119,13 @@ impl Registers {
             Kind::MemRead { tag, address, length_dw, .. } => {
                 let at = address as usize & 0xfff;
                 let bytes = self.memory[at..at + length_dw as usize * 4].to_vec();
-                return self.complete(&packet, tag, &bytes, bytes.len() as u16, address as u8 & 0x7f);
+                return self.complete(
+                    &packet,
+                    tag,
+                    &bytes,
+                    bytes.len() as u16,
+                    address as u8 & 0x7f,
+                );
             }
             Kind::MemWrite { address, data, .. } => {
                 let at = address as usize & 0xfff;
@@ -199,7 +205,8 @@ impl World {
     pub fn new() -> Self {
         let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
         let mut host = HostRole::new(&HostConfig { switch, ..HostConfig::default() }).unwrap();
-        let mut boxes = BoxRole::new(&BoxConfig { slots: 2, incarnation: 7, ..BoxConfig::default() });
+        let mut boxes =
+            BoxRole::new(&BoxConfig { slots: 2, incarnation: 7, ..BoxConfig::default() });
         host.set_node(node(HOST));
         boxes.set_node(node(BOX));
         Self {
@@ -271,13 +278,19 @@ impl World {
         OperationId(self.next_id)
     }
 
-    pub fn ask_host(&mut self, request: Request) -> Result<Reply, proxy_core::control::ControlError> {
+    pub fn ask_host(
+        &mut self,
+        request: Request,
+    ) -> Result<Reply, proxy_core::control::ControlError> {
         let id = self.id();
         self.host.handle_control(self.now, id, Term(1), &request);
         self.answer(id, |w| &w.host_messages)
     }
 
-    pub fn ask_box(&mut self, request: Request) -> Result<Reply, proxy_core::control::ControlError> {
+    pub fn ask_box(
+        &mut self,
+        request: Request,
+    ) -> Result<Reply, proxy_core::control::ControlError> {
         let id = self.id();
         self.boxes.handle_control(self.now, id, Term(1), &request);
         self.answer(id, |w| &w.box_messages)
@@ -350,7 +363,8 @@ impl World {
                 assert_eq!(signal, SlotSignal::HotReset);
                 self.device.reset();
             }
-            while let Some(length) = self.boxes.poll_tlp(self.now, slot(1), ClassSet::ALL, &mut tlp) {
+            while let Some(length) = self.boxes.poll_tlp(self.now, slot(1), ClassSet::ALL, &mut tlp)
+            {
                 busy = true;
                 self.device.handle(&tlp[..length]);
             }

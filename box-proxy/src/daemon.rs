@@ -1,0 +1,125 @@
+//! The daemon itself: opens everything, then turns.
+
+use crate::config::{Config, DeviceKind, SlotSpec};
+use crate::seat::Seat;
+use device_models::Device;
+use device_models::accelerator::{self, Accelerator};
+use device_models::nvme::image::FileImage;
+use device_models::nvme::{self, BlockSize, Nvme};
+use proxy_core::boxes::{BoxConfig, BoxRole};
+use proxy_core::control::{Hello, Name, RoleKind, Term};
+use proxy_core::link::LinkConfig;
+use proxy_daemon::clock::incarnation;
+use proxy_daemon::config::path_address;
+use proxy_daemon::control::ControlHandle;
+use proxy_daemon::plane::Plane;
+use proxy_daemon::stop::Stop;
+use std::path::Path;
+use tlp_codec::ids::SlotId;
+use tracing::info;
+
+/// Runs until told to stop.
+///
+/// # Errors
+///
+/// A text for a person: what could not be opened or broke, and what to do.
+pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
+    let common = &config.common;
+    let port =
+        common.fabric.open(common.mtu).map_err(|e| format!("fabric {}: {e}", common.fabric))?;
+    let mtu = port.mtu().min(proxy_core::limits::MAX_FRAME);
+    let highest = config.slots.keys().copied().max().unwrap_or(1);
+    let life = incarnation();
+    let link = LinkConfig { max_frame: mtu, ..LinkConfig::default() };
+    let role = BoxRole::new(&BoxConfig {
+        incarnation: life,
+        slots: highest.into(),
+        link,
+        ..BoxConfig::default()
+    });
+    let mut seats = Vec::new();
+    for (&number, spec) in &config.slots {
+        let slot = SlotId::new(number).map_err(|e| e.to_string())?;
+        let device = open(number, spec).map_err(|e| format!("slot {number}: {e}"))?;
+        seats.push((Seat::new(slot, device), name(spec.model())));
+    }
+    let local = common.advertise.map_or_else(|| port.local_address(), proxy_net::Address::Udp);
+    info!(fabric = %local, mtu, slots = highest, "box proxy {} is up", common.name);
+    let hello = Hello {
+        version: proxy_core::control::CONTROL_VERSION,
+        name: name(&common.name),
+        role: RoleKind::Box { slots: highest },
+        incarnation: life,
+        node: None,
+        paths: [path_address(&local)].into_iter().collect(),
+        mtu: mtu as u16,
+        term: Term(0),
+    };
+    let control = ControlHandle::dial(common.manager.clone(), hello)
+        .map_err(|e| format!("thread for the manager's connection: {e}"))?;
+    let mut plane = Plane::new(role, port, control, common.spin);
+    let mut running = Vec::new();
+    for (seat, model) in seats {
+        plane.role.device_inserted(plane.now(), seat.slot(), model);
+        running.push(seat);
+    }
+    while !stop.requested() {
+        turn(&mut plane, &mut running).map_err(|e| format!("fabric {}: {e}", common.fabric))?;
+    }
+    info!("stopped");
+    Ok(())
+}
+
+fn turn(plane: &mut Plane<BoxRole>, seats: &mut [Seat]) -> Result<(), proxy_net::NetError> {
+    let mut busy = plane.receive()?;
+    let clock = plane.clock();
+    for seat in &mut *seats {
+        busy |= seat.turn(&mut plane.role, &clock);
+    }
+    busy |= plane.transmit()?;
+    let timer = seats.iter().filter_map(Seat::poll_timeout).min();
+    plane.rest(busy, timer)
+}
+
+fn name(text: &str) -> Name {
+    Name::try_from(text).expect("the length was checked with the settings")
+}
+
+fn open(slot: u8, spec: &SlotSpec) -> Result<Box<dyn Device>, String> {
+    // Without a serial number of its own a model gets one from its slot, so that no two agree.
+    let serial = spec.serial.unwrap_or(0xd0ac_0000_0000_0000 | u64::from(slot));
+    match spec.device {
+        DeviceKind::Accelerator => {
+            let mut config = accelerator::Config { serial, ..accelerator::Config::default() };
+            config.tags = spec.tags.unwrap_or(config.tags);
+            config.read_request = spec.read.unwrap_or(config.read_request);
+            config.memory_size = spec.memory.map_or(config.memory_size, |memory| memory.0);
+            Ok(Box::new(Accelerator::device(config).map_err(|e| e.to_string())?))
+        }
+        DeviceKind::Nvme => {
+            let path = spec.image.as_deref().expect("checked with the settings");
+            let image = open_image(path, spec)?;
+            let serial_number = format!("{serial:016X}");
+            let config = nvme::Config { serial, serial_number, ..nvme::Config::default() };
+            let block = match spec.lba {
+                Some(4096) => BlockSize::B4096,
+                _ => BlockSize::B512,
+            };
+            let device = Nvme::device(config, vec![(Box::new(image), block)]);
+            Ok(Box::new(device.map_err(|e| e.to_string())?))
+        }
+    }
+}
+
+fn open_image(path: &Path, spec: &SlotSpec) -> Result<FileImage, String> {
+    let name = path.display();
+    if !path.exists() {
+        let size = spec.size.ok_or_else(|| {
+            format!("image {name} is not there; give size=SIZE to have it made, or another file")
+        })?;
+        std::fs::File::create_new(path)
+            .and_then(|file| file.set_len(size.0))
+            .map_err(|e| format!("image {name} could not be made: {e}"))?;
+    }
+    FileImage::open(path, false).map_err(|e| e.to_string())
+}

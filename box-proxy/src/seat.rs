@@ -1,0 +1,123 @@
+//! A device in its slot, and the TLPs between it and the role.
+
+use device_models::{Classes, Device, ResetKind};
+use proxy_core::boxes::{BoxRole, SlotSignal};
+use proxy_core::limits::TLP_BUFFER;
+use proxy_core::link::ClassSet;
+use proxy_core::role::Role;
+use proxy_daemon::Clock;
+use std::time::Duration;
+use tlp_codec::ids::SlotId;
+use tlp_codec::tlp::{Class, MAX_TLP};
+
+/// TLPs moved in either direction in one turn, so that one device does not starve the others.
+const BATCH: usize = 64;
+
+/// A device in its slot.
+pub struct Seat {
+    slot: SlotId,
+    device: Box<dyn Device>,
+    /// A TLP of the device that the role had no room for.
+    held: Option<usize>,
+    out: Box<[u8; MAX_TLP]>,
+    into: Box<[u8; TLP_BUFFER]>,
+}
+
+impl Seat {
+    /// Puts a device into a slot.
+    pub fn new(slot: SlotId, device: Box<dyn Device>) -> Self {
+        Self {
+            slot,
+            device,
+            held: None,
+            out: Box::new([0; MAX_TLP]),
+            into: Box::new([0; TLP_BUFFER]),
+        }
+    }
+
+    /// The slot's number.
+    pub fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// The device.
+    pub fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
+    /// Moves what is to be moved. Whether there was anything.
+    pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+        let mut busy = self.signals(role, clock);
+        busy |= self.to_device(role, clock);
+        let now = since_origin(clock);
+        if self.device.poll_timeout().is_some_and(|at| at <= now) {
+            self.device.handle_timeout(now);
+            busy = true;
+        }
+        busy | self.from_device(role, clock)
+    }
+
+    /// When the device wants its time.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.device.poll_timeout()
+    }
+
+    fn signals(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+        let mut any = false;
+        while let Some(signal) = role.poll_signal(self.slot) {
+            any = true;
+            // What the device had to say before its reset is not said any more.
+            self.held = None;
+            let kind = match signal {
+                SlotSignal::HotReset => ResetKind::HotReset,
+                SlotSignal::Perst { asserted } => ResetKind::Perst { asserted },
+            };
+            self.device.handle_reset(since_origin(clock), kind);
+        }
+        any
+    }
+
+    fn to_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+        for moved in 0..BATCH {
+            let mut room = ClassSet::NONE;
+            for class in Class::ALL {
+                if self.device.can_take(class) {
+                    room = room.with(class);
+                }
+            }
+            let now = clock.now();
+            let Some(length) = role.poll_tlp(now, self.slot, room, &mut self.into[..]) else {
+                return moved > 0;
+            };
+            self.device.handle_tlp(Duration::from_nanos(now.as_nanos()), &self.into[..length]);
+            if role.wants_mark() {
+                role.mark(clock.now());
+            }
+        }
+        true
+    }
+
+    fn from_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+        for moved in 0..BATCH {
+            let now = clock.now();
+            let held = self.held.take();
+            let polled = held.or_else(|| {
+                let now = Duration::from_nanos(now.as_nanos());
+                self.device.poll_tlp_of(now, Classes::ALL, &mut self.out[..])
+            });
+            let Some(length) = polled else { return moved > 0 };
+            if role.handle_tlp(now, self.slot, &self.out[..length]).is_err() {
+                self.held = Some(length);
+                return moved > 0;
+            }
+            if role.wants_mark() {
+                role.mark(clock.now());
+            }
+        }
+        true
+    }
+}
+
+fn since_origin(clock: &Clock) -> Duration {
+    Duration::from_nanos(clock.now().as_nanos())
+}

@@ -1,0 +1,85 @@
+//! `dxpu-host`: commands for the model host that a host proxy runs.
+
+use clap::Parser;
+use host_proxy::shell::protocol::{Command, Line};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Commands for the model host that `host-proxy --model-host SOCKET` runs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dxpu-host",
+    version,
+    after_help = "Exit status: 0 done, 1 the command failed, 2 wrong usage, 3 no host proxy there."
+)]
+struct Cli {
+    /// The host proxy's command socket
+    #[arg(long, short, value_name = "SOCKET", env = "DXPU_MODEL_HOST")]
+    socket: PathBuf,
+    /// Print the result as one JSON object
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let mut cli = Cli::parse();
+    if let Command::NvmeWrite { file, .. } | Command::NvmeRead { file, .. } = &mut cli.command {
+        // The daemon may have another working directory.
+        match std::path::absolute(&*file) {
+            Ok(absolute) => *file = absolute,
+            Err(error) => return fail(2, &format!("{}: {error}", file.display())),
+        }
+    }
+    let stream = match UnixStream::connect(&cli.socket) {
+        Ok(stream) => stream,
+        Err(error) => {
+            let socket = cli.socket.display();
+            return fail(
+                3,
+                &format!("{socket}: {error}; is host-proxy --model-host running there?"),
+            );
+        }
+    };
+    match converse(&stream, &cli) {
+        Ok(code) => code,
+        Err(error) => fail(3, &format!("the host proxy went away: {error}")),
+    }
+}
+
+fn converse(mut stream: &UnixStream, cli: &Cli) -> std::io::Result<ExitCode> {
+    let mut request = serde_json::to_string(&cli.command)?;
+    request.push('\n');
+    stream.write_all(request.as_bytes())?;
+    let progress = std::io::stderr().is_terminal();
+    for line in BufReader::new(stream).lines() {
+        match serde_json::from_str(&line?)? {
+            Line::Progress { done, total } if progress => {
+                let percent = (done * 100).checked_div(total).unwrap_or(100);
+                eprint!("\r{percent:3} %");
+            }
+            Line::Progress { .. } => {}
+            Line::Result { text, value } => {
+                if progress {
+                    eprint!("\r     \r");
+                }
+                if cli.json {
+                    println!("{value}");
+                } else {
+                    println!("{}", text.trim_end());
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
+            Line::Error(error) => return Ok(fail(1, &error)),
+        }
+    }
+    Err(std::io::ErrorKind::UnexpectedEof.into())
+}
+
+fn fail(status: u8, error: &str) -> ExitCode {
+    eprintln!("dxpu-host: {error}");
+    ExitCode::from(status)
+}

@@ -1,0 +1,45 @@
+//! Where the host's root complex is.
+
+pub mod model;
+pub mod socket;
+
+use crate::config::Front;
+use proxy_core::host::HostRole;
+use proxy_daemon::plane::Plane;
+use proxy_daemon::stop::Stop;
+
+/// A front-end that is ready to run.
+pub enum Opened {
+    /// The model host.
+    Model(model::ModelFront),
+    /// A root complex at a socket.
+    Socket(socket::SocketFront),
+}
+
+/// Opens the front-end's sockets, so that what is wrong shows before anything runs.
+///
+/// # Errors
+///
+/// A text for a person.
+pub fn open(front: &Front) -> Result<Opened, String> {
+    Ok(match front {
+        Front::Model { socket, memory, button_delay } => {
+            Opened::Model(model::ModelFront::open(socket, *memory, *button_delay)?)
+        }
+        Front::Socket(path) => Opened::Socket(socket::SocketFront::open(path)?),
+    })
+}
+
+impl Opened {
+    /// Runs the data plane with this front-end until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// When something is broken for good.
+    pub fn run(self, plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+        match self {
+            Self::Model(front) => front.run(plane, stop),
+            Self::Socket(front) => front.run(plane, stop),
+        }
+    }
+}

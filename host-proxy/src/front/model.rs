@@ -1,0 +1,159 @@
+//! The model host as the root complex, on the data plane's own thread.
+
+use crate::shell::exec;
+use crate::shell::server::{Job, Server};
+use host_model::{HostConfig, ModelHost, PortError, TlpPort};
+use proxy_core::host::HostRole;
+use proxy_core::limits::TLP_BUFFER;
+use proxy_core::role::Role;
+use proxy_daemon::plane::Plane;
+use proxy_daemon::stop::Stop;
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing::{debug, info};
+
+/// How often the loop looks for commands and for the end.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// TLPs taken in while one of the host waits for room. When so many wait the rest stays in the
+/// switch, and what the host sends waits for it.
+const MEANWHILE: usize = 1024;
+
+/// The model host, ready to run.
+pub struct ModelFront {
+    server: Server,
+    config: HostConfig,
+}
+
+/// The root port: TLPs go into the role and come out of it, and each wait turns the data plane.
+pub struct PlanePort {
+    plane: Plane<HostRole>,
+    meanwhile: VecDeque<Vec<u8>>,
+    stop: Stop,
+}
+
+impl ModelFront {
+    /// Opens the command socket.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the socket or the setting.
+    pub fn open(socket: &Path, memory: u64, button_delay: Duration) -> Result<Self, String> {
+        let mut config = HostConfig::default();
+        config.memory_size =
+            usize::try_from(memory).map_err(|_| "model-memory-mib is too much".to_string())?;
+        config.hot_plug.button_delay = button_delay;
+        config.check().map_err(|e| e.to_string())?;
+        Ok(Self { server: Server::open(socket)?, config })
+    }
+
+    /// Starts the host, then serves interrupts and commands until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// When the fabric is broken for good.
+    pub fn run(self, plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+        let port = PlanePort { plane, meanwhile: VecDeque::new(), stop: stop.clone() };
+        let mut host = ModelHost::new(port, self.config).map_err(|e| e.to_string())?;
+        if let Err(error) = host.enumerate() {
+            return if stop.requested() { Ok(()) } else { Err(error.to_string()) };
+        }
+        info!("the model host is up:\n{}", host.tree());
+        while !stop.requested() {
+            if let Some(Job { command, reply }) = self.server.try_next() {
+                debug!(?command, "command");
+                let line = exec::run(&mut host, &command, &reply);
+                // Nobody may be waiting any more.
+                let _ = reply.send(line);
+            }
+            match host.service(Instant::now() + LOOK) {
+                Ok(()) => {}
+                Err(PortError::Closed) => break,
+                Err(error) => return Err(error.to_string()),
+            }
+            while let Some(event) = host.poll_event() {
+                info!(?event, "host");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PlanePort {
+    /// Counters of the role and of the plane.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.plane.role.counters().chain(self.plane.counters()).collect()
+    }
+
+    fn mark(&mut self) {
+        if self.plane.role.wants_mark() {
+            let now = self.plane.now();
+            self.plane.role.mark(now);
+        }
+    }
+
+    fn take(&mut self, buf: &mut [u8]) -> Option<usize> {
+        let now = self.plane.now();
+        let length = self.plane.role.poll_tlp(now, buf)?;
+        self.mark();
+        Some(length)
+    }
+}
+
+fn broken(error: proxy_net::NetError) -> PortError {
+    PortError::Io(io::Error::other(error))
+}
+
+impl TlpPort for PlanePort {
+    fn send(&mut self, tlp: &[u8]) -> Result<(), PortError> {
+        if tlp.len() > TLP_BUFFER {
+            return Err(PortError::TooLong { len: tlp.len(), max: TLP_BUFFER });
+        }
+        loop {
+            let now = self.plane.now();
+            if self.plane.role.handle_tlp(now, tlp).is_ok() {
+                self.mark();
+                self.plane.transmit().map_err(broken)?;
+                return Ok(());
+            }
+            if self.stop.requested() {
+                return Err(PortError::Closed);
+            }
+            let mut busy = self.plane.receive().map_err(broken)?;
+            let mut buf = [0; TLP_BUFFER];
+            while self.meanwhile.len() < MEANWHILE {
+                let Some(length) = self.take(&mut buf) else { break };
+                self.meanwhile.push_back(buf[..length].to_vec());
+                busy = true;
+            }
+            busy |= self.plane.transmit().map_err(broken)?;
+            self.plane.rest(busy, None).map_err(broken)?;
+        }
+    }
+
+    fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
+        if let Some(tlp) = self.meanwhile.pop_front() {
+            buf[..tlp.len()].copy_from_slice(&tlp);
+            return Ok(Some(tlp.len()));
+        }
+        loop {
+            if let Some(length) = self.take(buf) {
+                return Ok(Some(length));
+            }
+            let mut busy = self.plane.receive().map_err(broken)?;
+            if let Some(length) = self.take(buf) {
+                return Ok(Some(length));
+            }
+            busy |= self.plane.transmit().map_err(broken)?;
+            if self.stop.requested() {
+                return Err(PortError::Closed);
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            self.plane.rest(busy, None).map_err(broken)?;
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A root complex at a Unix socket: `docs/tlp-socket.md`.
+
+use proxy_core::host::HostRole;
+use proxy_core::limits::{MAX_PAYLOAD_OFFERED, TLP_BUFFER};
+use proxy_core::role::Role;
+use proxy_core::switch::ResetKind;
+use proxy_daemon::plane::Plane;
+use proxy_daemon::stop::Stop;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use tracing::{info, warn};
+
+/// Version of the records.
+const VERSION: u16 = 1;
+
+/// Bytes in front of a record's body.
+const HEADER: usize = 4;
+
+/// Longest record. One byte more is read, so that a longer one shows.
+const MAX_RECORD: usize = HEADER + TLP_BUFFER;
+
+/// Records moved in either direction in one turn.
+const BATCH: usize = 64;
+
+mod kind {
+    pub(super) const TLP: u8 = 0;
+    pub(super) const RESET: u8 = 1;
+    pub(super) const LINK: u8 = 2;
+    pub(super) const POWER: u8 = 3;
+    pub(super) const HELLO: u8 = 16;
+    pub(super) const ERROR: u8 = 17;
+}
+
+/// The listening socket.
+pub struct SocketFront {
+    path: PathBuf,
+    listener: Socket,
+}
+
+/// Why a client is let go.
+enum Gone {
+    /// It closed the connection.
+    Closed,
+    /// It did something wrong, which it is told.
+    Wrong(String),
+}
+
+struct Client {
+    socket: Socket,
+    greeted: bool,
+    /// A TLP of the client that the role had no room for.
+    held: Option<usize>,
+    inbox: Box<[u8; MAX_RECORD + 1]>,
+    /// A record for the client that the socket had no room for.
+    unsent: Option<usize>,
+    outbox: Box<[u8; MAX_RECORD]>,
+    unknown: u64,
+}
+
+impl SocketFront {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the path and says what to do.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let text = |e: std::io::Error| format!("TLP socket {}: {e}", path.display());
+        let address = SockAddr::unix(path).map_err(text)?;
+        let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(text)?;
+        remove_stale(path, &address)?;
+        listener.bind(&address).map_err(text)?;
+        listener.listen(4).map_err(text)?;
+        listener.set_nonblocking(true).map_err(text)?;
+        Ok(Self { path: path.to_path_buf(), listener })
+    }
+
+    /// Serves one client after the other until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// When the fabric is broken for good.
+    pub fn run(self, mut plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+        let mut client: Option<Client> = None;
+        while !stop.requested() {
+            let mut busy = plane.receive().map_err(|e| e.to_string())?;
+            busy |= self.accept(&mut client);
+            if let Some(connected) = &mut client {
+                match connected.turn(&mut plane) {
+                    Ok(moved) => busy |= moved,
+                    Err(gone) => {
+                        connected.leave(&gone);
+                        client = None;
+                        let now = plane.now();
+                        plane.role.handle_reset(now, ResetKind::Fundamental);
+                    }
+                }
+            } else {
+                discard(&mut plane);
+            }
+            busy |= plane.transmit().map_err(|e| e.to_string())?;
+            plane.rest(busy, None).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn accept(&self, client: &mut Option<Client>) -> bool {
+        let Ok((socket, _)) = self.listener.accept() else { return false };
+        if client.is_some() {
+            let _ = send(&socket, kind::ERROR, b"another root complex is connected");
+            return true;
+        }
+        if let Err(error) = socket.set_nonblocking(true) {
+            warn!("a client was not taken: {error}");
+            return true;
+        }
+        info!(socket = %self.path.display(), "a root complex connected");
+        *client = Some(Client {
+            socket,
+            greeted: false,
+            held: None,
+            inbox: Box::new([0; MAX_RECORD + 1]),
+            unsent: None,
+            outbox: Box::new([0; MAX_RECORD]),
+            unknown: 0,
+        });
+        true
+    }
+}
+
+impl Drop for SocketFront {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A socket file that nobody listens on any more is in the way.
+fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(|e| e.to_string())?;
+    match probe.connect(address) {
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|e| format!("TLP socket {}: {e}", path.display()))
+        }
+        _ => Err(format!(
+            "TLP socket {}: in use; stop who listens there or choose another path",
+            path.display()
+        )),
+    }
+}
+
+/// TLPs for a root complex that is not there go nowhere.
+fn discard(plane: &mut Plane<HostRole>) {
+    let mut buf = [0; TLP_BUFFER];
+    let now = plane.now();
+    for _ in 0..BATCH {
+        if plane.role.poll_tlp(now, &mut buf).is_none() {
+            return;
+        }
+    }
+}
+
+fn send(socket: &Socket, kind: u8, body: &[u8]) -> std::io::Result<usize> {
+    let mut record = vec![kind, 0, 0, 0];
+    record.extend_from_slice(body);
+    socket.send(&record)
+}
+
+impl Client {
+    fn turn(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
+        let taken = self.take(plane)?;
+        let given = self.give(plane)?;
+        Ok(taken | given)
+    }
+
+    /// Takes records from the client while the role has room.
+    fn take(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
+        for moved in 0..BATCH {
+            let length = match self.held.take() {
+                Some(length) => length,
+                None => match self.socket.read(&mut self.inbox[..]) {
+                    Ok(0) => return Err(Gone::Closed),
+                    Ok(length) => length,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(moved > 0),
+                    Err(_) => return Err(Gone::Closed),
+                },
+            };
+            if !self.handle(plane, length)? {
+                self.held = Some(length);
+                return Ok(moved > 0);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the record was taken.
+    fn handle(&mut self, plane: &mut Plane<HostRole>, length: usize) -> Result<bool, Gone> {
+        let wrong = |why: &str| Err(Gone::Wrong(why.into()));
+        if length > MAX_RECORD {
+            return wrong("the record is too long");
+        }
+        let Some((header, body)) = self.inbox[..length].split_first_chunk::<HEADER>() else {
+            return wrong("the record is cut short");
+        };
+        let now = plane.now();
+        match header[0] {
+            kind::HELLO => {
+                let Some((version, _)) = body.split_first_chunk::<2>() else {
+                    return wrong("the hello is cut short");
+                };
+                if u16::from_le_bytes(*version) != VERSION {
+                    return wrong("the version is not 1");
+                }
+                let ports = plane.role.port_count();
+                let [payload_low, payload_high] = (MAX_PAYLOAD_OFFERED as u16).to_le_bytes();
+                let [low, high] = VERSION.to_le_bytes();
+                let hello = [low, high, payload_low, payload_high, ports];
+                let greeted = send(&self.socket, kind::HELLO, &hello)
+                    .and_then(|_| send(&self.socket, kind::LINK, &[1, 5, 16]));
+                self.greeted = greeted.is_ok();
+                if self.greeted { Ok(true) } else { Err(Gone::Closed) }
+            }
+            _ if !self.greeted => wrong("the first record must be a hello"),
+            kind::TLP => {
+                let taken = plane.role.handle_tlp(now, body).is_ok();
+                if taken && plane.role.wants_mark() {
+                    let now = plane.now();
+                    plane.role.mark(now);
+                }
+                Ok(taken)
+            }
+            kind::RESET => {
+                match body.first() {
+                    Some(0) => plane.role.handle_reset(now, ResetKind::Hot),
+                    Some(1) => plane.role.handle_reset(now, ResetKind::Fundamental),
+                    Some(2) => {}
+                    _ => return wrong("the reset is none of 0, 1, 2"),
+                }
+                Ok(true)
+            }
+            kind::POWER if body.is_empty() => wrong("the power record is cut short"),
+            kind::POWER => Ok(true),
+            _ => {
+                self.unknown += 1;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Gives TLPs to the client while the socket has room.
+    fn give(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
+        if !self.greeted {
+            return Ok(false);
+        }
+        for moved in 0..BATCH {
+            let length = match self.unsent.take() {
+                Some(length) => length,
+                None => {
+                    let now = plane.now();
+                    let Some(length) = plane.role.poll_tlp(now, &mut self.outbox[HEADER..]) else {
+                        return Ok(moved > 0);
+                    };
+                    if plane.role.wants_mark() {
+                        let now = plane.now();
+                        plane.role.mark(now);
+                    }
+                    self.outbox[..HEADER].copy_from_slice(&[kind::TLP, 0, 0, 0]);
+                    HEADER + length
+                }
+            };
+            match self.socket.send(&self.outbox[..length]) {
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.unsent = Some(length);
+                    return Ok(moved > 0);
+                }
+                Err(_) => return Err(Gone::Closed),
+            }
+        }
+        Ok(true)
+    }
+
+    fn leave(&self, gone: &Gone) {
+        let unknown = self.unknown;
+        match gone {
+            Gone::Closed => info!(unknown, "the root complex disconnected"),
+            Gone::Wrong(why) => {
+                let _ = send(&self.socket, kind::ERROR, why.as_bytes());
+                warn!(unknown, "the root complex was disconnected: {why}");
+            }
+        }
+    }
+}

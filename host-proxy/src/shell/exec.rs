@@ -1,0 +1,282 @@
+//! What the commands do.
+
+use super::protocol::{Command, Line};
+use crate::front::model::PlanePort;
+use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction};
+use host_model::topology::BarKind;
+use host_model::{ModelHost, StreamOptions, StreamReport};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+use tlp_codec::ids::{Bdf, Bus, Device, Function};
+
+/// Bytes that a round trip without load is measured with.
+const UNLOADED_BYTES: u64 = 64 << 10;
+
+/// Text for people and the same for programs, or why it failed.
+type Outcome = Result<(String, Value), String>;
+
+/// Carries out a command; progress goes to `reply`, the last line comes back.
+pub fn run(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<Line>) -> Line {
+    match carry_out(host, command, reply) {
+        Ok((text, value)) => Line::Result { text, value },
+        Err(error) => Line::Error(error),
+    }
+}
+
+fn carry_out(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<Line>) -> Outcome {
+    match command {
+        Command::Lspci => {
+            let tree = host.tree();
+            Ok((tree.to_string(), to_json(&tree)?))
+        }
+        Command::Wait { devices, seconds } => wait(host, *devices, *seconds),
+        Command::ConfigRead { device, register } => {
+            let (bdf, register) = (bdf(device)?, config_register(*register)?);
+            let value = host.config_read(bdf, register, 4).map_err(text)?;
+            Ok((format!("{value:#010x}"), json!({ "value": value })))
+        }
+        Command::ConfigWrite { device, register, value } => {
+            let (bdf, register) = (bdf(device)?, config_register(*register)?);
+            host.config_write(bdf, register, 4, word(*value)?).map_err(text)?;
+            Ok(("written".into(), json!({})))
+        }
+        Command::MmioRead { address } => {
+            let mut bytes = [0; 4];
+            host.mmio_read(aligned(*address)?, &mut bytes).map_err(text)?;
+            let value = u32::from_le_bytes(bytes);
+            Ok((format!("{value:#010x}"), json!({ "value": value })))
+        }
+        Command::MmioWrite { address, value } => {
+            let bytes = word(*value)?.to_le_bytes();
+            host.mmio_write(aligned(*address)?, &bytes).map_err(text)?;
+            Ok(("written".into(), json!({})))
+        }
+        Command::NvmeIdentify { device } => {
+            let value = to_json(&host.nvme_show(bdf(device)?).map_err(text)?)?;
+            Ok((serde_json::to_string_pretty(&value).map_err(text)?, value))
+        }
+        Command::NvmeWrite { device, file, depth } => {
+            nvme_write(host, bdf(device)?, file, *depth, reply)
+        }
+        Command::NvmeRead { device, file, bytes, depth } => {
+            nvme_read(host, bdf(device)?, file, *bytes, *depth, reply)
+        }
+        Command::Bandwidth { device, bytes } => bandwidth(host, bdf(device)?, *bytes, reply),
+        Command::Latency { device, reads } => latency(host, bdf(device)?, *reads),
+        Command::Counters => counters(host),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<Value, String> {
+    serde_json::to_value(value).map_err(text)
+}
+
+fn word(value: u64) -> Result<u32, String> {
+    u32::try_from(value).map_err(|_| format!("{value:#x} does not fit 32 bits"))
+}
+
+fn aligned(address: u64) -> Result<u64, String> {
+    if address % 4 == 0 { Ok(address) } else { Err(format!("{address:#x}: not a multiple of 4")) }
+}
+
+fn config_register(register: u64) -> Result<u16, String> {
+    match u16::try_from(register) {
+        Ok(register) if register < 4096 && register % 4 == 0 => Ok(register),
+        _ => Err(format!("register {register:#x}: a multiple of 4 below 0x1000")),
+    }
+}
+
+/// Bus, device and function as lspci prints them.
+fn bdf(text: &str) -> Result<Bdf, String> {
+    let parts = || {
+        let (bus, rest) = text.split_once(':')?;
+        let (device, function) = rest.split_once('.')?;
+        let number = |text| u8::from_str_radix(text, 16).ok();
+        let bus = Bus::new(number(bus)?).ok()?;
+        let device = Device::new(number(device)?).ok()?;
+        Some(Bdf::new(bus, device, Function::new(number(function)?).ok()?))
+    };
+    parts().ok_or_else(|| format!("{text:?}: bus:device.function, as lspci prints it: 03:00.0"))
+}
+
+/// Endpoints that are enumerated and have their driver, where there is one.
+fn endpoints(host: &ModelHost<PlanePort>) -> Vec<Bdf> {
+    let devices = host.topology().iter().filter(|node| node.bridge.is_none());
+    devices.map(|node| node.bdf).collect()
+}
+
+fn wait(host: &mut ModelHost<PlanePort>, devices: usize, seconds: u64) -> Outcome {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        let there = endpoints(host);
+        if there.len() >= devices {
+            let names: Vec<String> = there.iter().map(ToString::to_string).collect();
+            return Ok((names.join("\n"), json!({ "devices": names })));
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            let found = there.len();
+            return Err(format!("{found} of {devices} devices are there after {seconds} s"));
+        }
+        host.service(deadline.min(now + Duration::from_millis(10))).map_err(text)?;
+        while host.poll_event().is_some() {}
+    }
+}
+
+fn stream(depth: u16) -> StreamOptions {
+    StreamOptions { queue_depth: depth.max(1), ..StreamOptions::default() }
+}
+
+fn said(what: &str, report: &StreamReport) -> String {
+    let rate = report.bytes_per_second / 1e6;
+    format!("{what} {} bytes in {:.3} s, {rate:.1} MB/s", report.bytes, seconds(report.elapsed_ns))
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn nvme_write(
+    host: &mut ModelHost<PlanePort>,
+    bdf: Bdf,
+    path: &Path,
+    depth: u16,
+    reply: &Sender<Line>,
+) -> Outcome {
+    let name = path.display();
+    let file = File::open(path).map_err(|e| format!("{name}: {e}"))?;
+    let bytes = file.metadata().map_err(|e| format!("{name}: {e}"))?.len();
+    let mut progress = |p: nvme_driver::Progress| {
+        let _ = reply.send(Line::Progress { done: p.done, total: bytes });
+    };
+    let mut source = BufReader::with_capacity(1 << 20, file);
+    let report = host
+        .nvme_write(bdf, stream(depth), &mut source, Some(bytes), &mut progress)
+        .map_err(|e| format!("{bdf}: {e}"))?;
+    Ok((said("wrote", &report), to_json(&report)?))
+}
+
+fn nvme_read(
+    host: &mut ModelHost<PlanePort>,
+    bdf: Bdf,
+    path: &Path,
+    bytes: u64,
+    depth: u16,
+    reply: &Sender<Line>,
+) -> Outcome {
+    let name = path.display();
+    let file = File::create(path).map_err(|e| format!("{name}: {e}"))?;
+    let mut progress = |p: nvme_driver::Progress| {
+        let _ = reply.send(Line::Progress { done: p.done, total: bytes });
+    };
+    let mut sink = BufWriter::with_capacity(1 << 20, file);
+    let report = host
+        .nvme_read(bdf, stream(depth), bytes, &mut sink, &mut progress)
+        .map_err(|e| format!("{bdf}: {e}"))?;
+    sink.flush().map_err(|e| format!("{name}: {e}"))?;
+    Ok((said("read", &report), to_json(&report)?))
+}
+
+fn bandwidth(
+    host: &mut ModelHost<PlanePort>,
+    bdf: Bdf,
+    bytes: u64,
+    reply: &Sender<Line>,
+) -> Outcome {
+    let mut test = |direction, bytes, tags| {
+        let test = BandwidthTest { direction, bytes, tags, read_request: None };
+        host.accelerator_bandwidth(bdf, &test).map_err(|e| format!("{bdf}: {e}"))
+    };
+    let said = |done| {
+        let _ = reply.send(Line::Progress { done, total: 3 });
+    };
+    let unloaded: BandwidthReport = test(Direction::HostToDevice, UNLOADED_BYTES, Some(1))?;
+    said(1);
+    let read = test(Direction::HostToDevice, bytes, None)?;
+    said(2);
+    let write = test(Direction::DeviceToHost, bytes, None)?;
+    said(3);
+    // Equation 1 of the DxPU paper: tags × read request / RTT.
+    let predict =
+        |rtt: u64| f64::from(read.tags) * f64::from(read.request_bytes) * 1e9 / (rtt.max(1) as f64);
+    let (idle, loaded) = (predict(unloaded.rtt_mean_ns), predict(read.rtt_mean_ns));
+    let text = format!(
+        "host to device {:.1} MB/s ({} tags of {} bytes, round trip {:.1} us alone, {:.1} us under load)\n\
+         Equation 1 says {:.1} MB/s with the round trip alone, {:.1} MB/s with the one under load\n\
+         device to host {:.1} MB/s",
+        read.bytes_per_second / 1e6,
+        read.tags,
+        read.request_bytes,
+        unloaded.rtt_mean_ns as f64 / 1e3,
+        read.rtt_mean_ns as f64 / 1e3,
+        idle / 1e6,
+        loaded / 1e6,
+        write.bytes_per_second / 1e6,
+    );
+    let value = json!({
+        "host_to_device": read,
+        "device_to_host": write,
+        "unloaded_rtt_ns": unloaded.rtt_mean_ns,
+        "equation1_unloaded_bytes_per_second": idle,
+        "equation1_loaded_bytes_per_second": loaded,
+    });
+    Ok((text, value))
+}
+
+fn latency(host: &mut ModelHost<PlanePort>, bdf: Bdf, reads: u32) -> Outcome {
+    let node = host.topology().get(bdf).ok_or_else(|| format!("there is no function {bdf}"))?;
+    let is_memory =
+        |bar: &Option<host_model::topology::Bar>| bar.is_some_and(|bar| bar.kind != BarKind::Io);
+    let bar = node.bars.iter().position(is_memory);
+    let bar = bar.ok_or_else(|| format!("{bdf} has no memory BAR"))? as u8;
+    let report = host.mmio_latency(bdf, bar, 0, reads.max(1) as usize).map_err(text)?;
+    let us = |nanos: u64| nanos as f64 / 1e3;
+    let text = format!(
+        "round trip of a 4-byte read: median {:.2} us, minimum {:.2} us, 99 % {:.2} us, {} reads",
+        us(report.median_ns),
+        us(report.min_ns),
+        us(report.p99_ns),
+        report.count,
+    );
+    Ok((text, to_json(&report)?))
+}
+
+fn counters(host: &mut ModelHost<PlanePort>) -> Outcome {
+    let mut all = host.root().counters().entries();
+    all.extend(host.root_mut().port_mut().counters());
+    let lines: Vec<String> =
+        all.iter().map(|(name, value)| format!("{value:>12}  {name}")).collect();
+    let value: serde_json::Map<String, Value> =
+        all.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Ok((lines.join("\n"), Value::Object(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_named_as_lspci_names_them() {
+        assert_eq!(bdf("3a:1f.7").unwrap().bits(), 0x3aff);
+        for wrong in ["", "3", "3:0", "3:20.0", "3:0.8", "x:0.0"] {
+            assert!(bdf(wrong).unwrap_err().contains("03:00.0"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn registers_and_addresses_are_checked() {
+        assert_eq!(config_register(0xffc), Ok(0xffc));
+        assert!(config_register(0x1000).is_err());
+        assert!(config_register(2).is_err());
+        assert!(aligned(6).is_err());
+        assert!(word(1 << 32).is_err());
+    }
+}

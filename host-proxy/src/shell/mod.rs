@@ -1,0 +1,6 @@
+//! A person's (or a script's) hand on the model host: commands over a Unix socket, which
+//! `dxpu-host` sends. One JSON object a line each way.
+
+pub mod exec;
+pub mod protocol;
+pub mod server;

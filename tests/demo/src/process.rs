@@ -1,0 +1,152 @@
+//! The programs that the demo runs, each a process of its own.
+
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the programs are and where they leave what they write.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Folder of the programs.
+    pub(crate) programs: PathBuf,
+    /// Folder for logs, stores, images and sockets.
+    pub(crate) folder: PathBuf,
+}
+
+/// A process that runs until it is dropped.
+pub(crate) struct Daemon {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    keep: bool,
+}
+
+/// Time that a daemon gets to stop cleanly.
+const STOP_BOUND: Duration = Duration::from_secs(5);
+
+impl Place {
+    /// A command for one of the project's programs, in a network namespace or not.
+    pub(crate) fn command(&self, program: &str, namespace: Option<&str>) -> Command {
+        let path = self.programs.join(program);
+        let mut command = match namespace {
+            None => Command::new(path),
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(path);
+                command
+            }
+        };
+        command.current_dir(&self.folder);
+        command
+    }
+
+    /// Starts a daemon; its output goes to `NAME.log`.
+    pub(crate) fn start(&self, name: &str, mut command: Command) -> Result<Daemon> {
+        let log = self.folder.join(format!("{name}.log"));
+        let file = File::create(&log).with_context(|| format!("log {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("{name} could not be started: {command:?}"))?;
+        Ok(Daemon { name: name.into(), child, log, keep: false })
+    }
+}
+
+impl Daemon {
+    /// Fails with the end of its log if it has ended.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended with {status}:\n{}", self.name, self.last_lines());
+        }
+        Ok(())
+    }
+
+    fn last_lines(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// Memory that it has resident, in bytes.
+    pub(crate) fn resident(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kilobytes << 10)
+    }
+
+    /// Leaves it running when it is dropped.
+    pub(crate) fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Its process ID.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        // SAFETY: kill(2) has no memory effects; the child is not reaped yet, so its ID is its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        let deadline = Instant::now() + STOP_BOUND;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end; its standard output, or an error with what it said.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let Output { status, stdout, stderr } = run(command)?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}: {}", String::from_utf8_lossy(&stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// Runs a command to its end, whatever its end is.
+pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    command.stdin(Stdio::null()).output().with_context(|| format!("{command:?} could not be run"))
+}
+
+/// Asks again until there is an answer.
+///
+/// # Errors
+///
+/// When the time is over, with `what` was waited for.
+pub(crate) fn wait_for<T>(
+    what: &str,
+    bound: Duration,
+    mut ask: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + bound;
+    loop {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        if Instant::now() > deadline {
+            bail!("waited {} s in vain for {what}", bound.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The folder that this program is in, which the others are in, too.
+pub(crate) fn own_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    own.parent().map(Path::to_path_buf).context("this program has no folder")
+}

@@ -1,0 +1,66 @@
+//! What the demo prints: a text for people as it goes, or one JSON object at the end.
+
+use serde_json::{Map, Value};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Collects what is found.
+pub(crate) struct Report {
+    json: bool,
+    start: Instant,
+    found: Map<String, Value>,
+}
+
+impl Report {
+    /// Nothing yet.
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, start: Instant::now(), found: Map::new() }
+    }
+
+    /// What is being done now. Goes to standard error when standard output is for JSON.
+    pub(crate) fn step(&self, what: &str) {
+        let line = format!("[{:6.2} s] {what}", self.start.elapsed().as_secs_f64());
+        if self.json {
+            eprintln!("{line}");
+        } else {
+            println!("{line}");
+        }
+        let _ = std::io::stdout().flush();
+    }
+
+    /// Text for people, indented under its step.
+    pub(crate) fn text(&self, text: &str) {
+        if !self.json {
+            for line in text.trim_end().lines() {
+                println!("    {line}");
+            }
+        }
+    }
+
+    /// A result for programs.
+    pub(crate) fn record(&mut self, name: &str, value: Value) {
+        self.found.insert(name.into(), value);
+    }
+
+    /// The last line, and the exit status that goes with it.
+    pub(crate) fn finish(mut self, result: anyhow::Result<()>) -> ExitCode {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let passed = result.is_ok();
+        if self.json {
+            self.record("passed", passed.into());
+            self.record("seconds", seconds.into());
+            if let Err(error) = &result {
+                self.record("error", format!("{error:#}").into());
+            }
+            println!("{}", Value::Object(self.found));
+        }
+        match result {
+            Ok(()) if self.json => {}
+            Ok(()) => println!("demo passed in {seconds:.1} s"),
+            Err(error) if self.json => eprintln!("demo failed: {error:#}"),
+            Err(error) => println!("demo failed: {error:#}"),
+        }
+        if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}

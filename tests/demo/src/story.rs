@@ -1,0 +1,370 @@
+//! What the demo does, step by step.
+
+use crate::Cli;
+use crate::fabric::Fabric;
+use crate::input;
+use crate::process::{self, Daemon, Place, wait_for};
+use crate::programs::{Programs, field, number, text};
+use crate::report::Report;
+use crate::split::{Split, Stamp, split};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const HOST: &str = "host-1";
+const DRIVE_BOX: &str = "box-a";
+const ACCELERATOR_BOX: &str = "box-b";
+
+/// How long daemons and devices get to appear.
+const APPEAR: Duration = Duration::from_secs(20);
+
+/// Smallest drive that is made.
+const SMALLEST_DRIVE: u64 = 16 << 20;
+
+/// Everything that runs. The order is that of stopping.
+struct Running {
+    programs: Programs,
+    host: Daemon,
+    boxes: [Daemon; 2],
+    manager: Daemon,
+    fabric: Fabric,
+    folder: Option<tempfile::TempDir>,
+}
+
+/// The host's names of the two devices.
+struct Devices {
+    drive: String,
+    accelerator: String,
+    /// Bus address of the accelerator's registers.
+    registers: u64,
+}
+
+pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("dxpu-demo-").tempdir()?;
+    let (file, bytes) = match &cli.file {
+        Some(file) => input::users(file)?,
+        None => input::repository(&cli.repository, &folder.path().join("files"))?,
+    };
+    let fabric = if cli.l2 { Fabric::ethernet()? } else { Fabric::Udp };
+    let mut running = start(cli, report, fabric, folder, bytes)?;
+    let result = tell(cli, report, &mut running, &file, bytes);
+    if cli.keep {
+        keep(report, running);
+    }
+    result
+}
+
+fn tell(
+    cli: &Cli,
+    report: &mut Report,
+    running: &mut Running,
+    file: &Path,
+    bytes: u64,
+) -> Result<()> {
+    pool(report, &running.programs)?;
+    let before = tables(report, &running.programs, "the tables before")?;
+    let allocations = allocate(report, &running.programs)?;
+    let devices = find_devices(report, &running.programs)?;
+    let lent = tables(report, &running.programs, "the tables while the devices are lent")?;
+    transfer(report, &running.programs, &devices, file, bytes)?;
+    round_trip(cli, report, &running.programs, &devices)?;
+    bandwidth(cli, report, &running.programs, &devices)?;
+    memory(report, running);
+    release(report, &running.programs, &devices, &allocations)?;
+    let after = tables(report, &running.programs, "the tables after")?;
+    report.record("tables", json!({ "before": before, "lent": lent, "after": after }));
+    for daemon in [&mut running.manager, &mut running.host].into_iter().chain(&mut running.boxes) {
+        daemon.check()?;
+    }
+    Ok(())
+}
+
+fn start(
+    cli: &Cli,
+    report: &mut Report,
+    fabric: Fabric,
+    folder: tempfile::TempDir,
+    bytes: u64,
+) -> Result<Running> {
+    let place = Place { programs: process::own_folder()?, folder: folder.path().to_path_buf() };
+    report
+        .step(&format!("starting manager, host proxy and two box proxies ({})", fabric.describe()));
+    report.record("fabric", fabric.describe().into());
+    let any = format!("{}:0", fabric.manager_address());
+    let ready = place.folder.join("ready.json");
+    let mut command = place.command("dxpu-manager", fabric.host_namespace());
+    command.args(["serve", "--listen", &any, "--control", &any, "--store", "manager.redb"]);
+    command.arg("--ready-file").arg(&ready);
+    let mut manager = place.start("manager", command)?;
+    let addresses = wait_for("the manager to listen", APPEAR, || {
+        manager.check()?;
+        let text = std::fs::read_to_string(&ready).ok();
+        Ok(text.and_then(|text| serde_json::from_str::<Value>(&text).ok()))
+    })?;
+    let control = text(&addresses, "/control")?;
+    let host_socket = place.folder.join("host.sock").display().to_string();
+    let programs = Programs {
+        place: place.clone(),
+        namespace: fabric.host_namespace().map(str::to_string),
+        server: format!("http://{}", text(&addresses, "/listen")?),
+        host_socket,
+    };
+
+    let mut command = place.command("host-proxy", fabric.host_namespace());
+    command.args(["--name", HOST, "--manager", &control, "--fabric", &fabric.host_setting()]);
+    command.args(["--model-host", &programs.host_socket, "--ports", "4"]);
+    command.args(["--model-button-ms", &cli.button_ms.to_string()]);
+    let host = place.start(HOST, command)?;
+
+    let size = (bytes + (1 << 20)).next_multiple_of(1 << 20).max(SMALLEST_DRIVE);
+    let drive = format!("1=nvme,image=drive.img,size={size},model=nvme");
+    let mut boxes = Vec::new();
+    for (name, slot) in [(DRIVE_BOX, &drive[..]), (ACCELERATOR_BOX, "1=accelerator")] {
+        let mut command = place.command("box-proxy", fabric.box_namespace());
+        command.args(["--name", name, "--manager", &control, "--fabric", &fabric.box_setting()]);
+        command.args(["--slot", slot]);
+        boxes.push(place.start(name, command)?);
+    }
+    let boxes: [Daemon; 2] = boxes.try_into().ok().context("two boxes were started")?;
+    let mut running = Running { programs, host, boxes, manager, fabric, folder: Some(folder) };
+    wait_for("two free devices and a host", APPEAR, || {
+        running.host.check()?;
+        for daemon in &mut running.boxes {
+            daemon.check()?;
+        }
+        let nodes = running.programs.manager_json(&["nodes"])?;
+        let free = running.programs.manager_json(&["list", "--free"])?;
+        let count =
+            |list: &Value| list.pointer("/items").and_then(Value::as_array).map_or(0, Vec::len);
+        Ok((count(&nodes) == 3 && count(&free) == 2).then_some(()))
+    })?;
+    Ok(running)
+}
+
+fn pool(report: &mut Report, programs: &Programs) -> Result<()> {
+    report.step("the manager has numbered the nodes");
+    report.text(&programs.manager_text(&["nodes"])?);
+    report.record("nodes", programs.manager_json(&["nodes"])?);
+    report.step("the pool");
+    report.text(&programs.manager_text(&["list"])?);
+    report.record("pool", programs.manager_json(&["list"])?);
+    Ok(())
+}
+
+fn tables(report: &mut Report, programs: &Programs, what: &str) -> Result<Value> {
+    report.step(what);
+    report.text(&programs.manager_text(&["tables"])?);
+    programs.manager_json(&["tables"])
+}
+
+fn allocate(report: &mut Report, programs: &Programs) -> Result<Vec<String>> {
+    let mut allocations = Vec::new();
+    for model in ["nvme", "accelerator"] {
+        report.step(&format!("dxpu-manager allocate --host {HOST} --model {model}"));
+        let answer = programs.manager_json(&["allocate", "--host", HOST, "--model", model])?;
+        let id = text(&answer, "/id")?;
+        report.text(&programs.manager_text(&["show", &id])?);
+        allocations.push(id);
+    }
+    report.record("allocations", json!(allocations));
+    Ok(allocations)
+}
+
+fn find_devices(report: &mut Report, programs: &Programs) -> Result<Devices> {
+    report.step("the host finds them behind its switch, by hot-plug");
+    let found = programs.host_json(&["wait", "--devices", "2", "--seconds", "20"])?;
+    report.text(&programs.host_text(&["lspci"])?);
+    let tree = programs.host_json(&["lspci"])?;
+    let mut devices = Devices { drive: String::new(), accelerator: String::new(), registers: 0 };
+    walk(&tree, &mut |node| {
+        let class = node.get("class").and_then(Value::as_u64);
+        let bdf = node.get("bdf").and_then(Value::as_str).unwrap_or_default();
+        match class {
+            Some(0x01_0802) => devices.drive = bdf.into(),
+            Some(0x12_0000) => {
+                devices.accelerator = bdf.into();
+                devices.registers =
+                    node.pointer("/bars/0/address").and_then(Value::as_u64).unwrap_or(0);
+            }
+            _ => {}
+        }
+    });
+    ensure!(
+        !devices.drive.is_empty() && !devices.accelerator.is_empty() && devices.registers != 0,
+        "the host found {found}, not a drive and an accelerator"
+    );
+    report.record("tree", tree);
+    Ok(devices)
+}
+
+fn walk(node: &Value, visit: &mut dyn FnMut(&Value)) {
+    visit(node);
+    for list in ["devices", "children"] {
+        for child in node.get(list).and_then(Value::as_array).into_iter().flatten() {
+            walk(child, visit);
+        }
+    }
+}
+
+fn transfer(
+    report: &mut Report,
+    programs: &Programs,
+    devices: &Devices,
+    file: &Path,
+    bytes: u64,
+) -> Result<()> {
+    let sent = input::sha256(file)?;
+    report.step(&format!("writing {bytes} bytes to the remote drive {}", devices.drive));
+    let name = file.display().to_string();
+    let write = programs.host_json(&["nvme-write", &devices.drive, &name])?;
+    let back = programs.place.folder.join("back");
+    report.step("reading them back");
+    let path = back.display().to_string();
+    let count = bytes.to_string();
+    let read = programs.host_json(&["nvme-read", &devices.drive, &path, "--bytes", &count])?;
+    let got = input::sha256(&back)?;
+    let rate = |value: &Value| number(value, "/bytes_per_second").map(|rate| rate / 1e6);
+    report.text(&format!("written at {:.1} MB/s, read at {:.1} MB/s", rate(&write)?, rate(&read)?));
+    report.text(&format!("SHA-256 {sent} sent\nSHA-256 {got} read"));
+    report.record(
+        "transfer",
+        json!({ "bytes": bytes, "sha256_sent": sent, "sha256_read": got, "write": write, "read": read }),
+    );
+    ensure!(sent == got, "what was read back is not what was written");
+    Ok(())
+}
+
+fn round_trip(
+    cli: &Cli,
+    report: &mut Report,
+    programs: &Programs,
+    devices: &Devices,
+) -> Result<()> {
+    report.step("round trip of a register read, from stamps at each stage (DxPU's Table 6)");
+    for node in [HOST, ACCELERATOR_BOX] {
+        programs.manager_json(&["stamps", node, "--sampling", "all"])?;
+    }
+    let reads = cli.reads.to_string();
+    let latency = programs.host_json(&["latency", &devices.accelerator, "--reads", &reads])?;
+    let stamps = |node| -> Result<Vec<Stamp>> {
+        let answer = programs.manager_json(&["stamps", node])?;
+        Ok(serde_json::from_value(field(&answer, "/stamps")?.clone())?)
+    };
+    let parts = split(&stamps(HOST)?, &stamps(ACCELERATOR_BOX)?);
+    for node in [HOST, ACCELERATOR_BOX] {
+        programs.manager_json(&["stamps", node, "--sampling", "off"])?;
+    }
+    ensure!(parts.samples > 0, "no round trip was stamped at both ends");
+    report.text(&split_table(&parts));
+    let median = number(&latency, "/median_ns")? / 1e3;
+    report.text(&format!("as the host's program sees it: median {median:.2} us"));
+    report.record("round_trip", json!({ "split": parts, "seen_by_host": latency }));
+    Ok(())
+}
+
+fn split_table(split: &Split) -> String {
+    let row = |name: &str, nanos: u64| format!("{name:<28} {:>9.2} us", nanos as f64 / 1e3);
+    [
+        row("original (the device)", split.original_ns),
+        row("network", split.network_ns),
+        row("conversion (host proxy)", split.host_conversion_ns),
+        row("conversion (box proxy)", split.box_conversion_ns),
+        row("whole round trip", split.total_ns),
+        format!("medians of {} round trips", split.samples),
+    ]
+    .join("\n")
+}
+
+fn bandwidth(cli: &Cli, report: &mut Report, programs: &Programs, devices: &Devices) -> Result<()> {
+    report
+        .step(&format!("bandwidth test of {} MiB each way, every byte checked", cli.bandwidth_mib));
+    let bytes = (cli.bandwidth_mib << 20).to_string();
+    let result = programs.host_json(&["bandwidth", &devices.accelerator, "--bytes", &bytes])?;
+    let rate = |path| number(&result, path).map(|rate| rate / 1e6);
+    report.text(&format!(
+        "host to device {:8.1} MB/s   Equation 1 (tags x read request / RTT) {:8.1} MB/s\n\
+         device to host {:8.1} MB/s   (writes wait for no answer)",
+        rate("/host_to_device/bytes_per_second")?,
+        rate("/equation1_loaded_bytes_per_second")?,
+        rate("/device_to_host/bytes_per_second")?,
+    ));
+    report.text(&format!(
+        "{} tags of {} bytes; round trip {:.1} us under load, {:.1} us alone (Equation 1 with that: {:.1} MB/s)",
+        number(&result, "/host_to_device/tags")?,
+        number(&result, "/host_to_device/request_bytes")?,
+        number(&result, "/host_to_device/rtt_mean_ns")? / 1e3,
+        number(&result, "/unloaded_rtt_ns")? / 1e3,
+        rate("/equation1_unloaded_bytes_per_second")?,
+    ));
+    report.record("bandwidth", result);
+    Ok(())
+}
+
+fn memory(report: &mut Report, running: &Running) {
+    let resident = |daemon: &Daemon| daemon.resident().unwrap_or(0);
+    let value = json!({
+        "manager": resident(&running.manager),
+        HOST: resident(&running.host),
+        DRIVE_BOX: resident(&running.boxes[0]),
+        ACCELERATOR_BOX: resident(&running.boxes[1]),
+    });
+    report.record("resident_bytes", value);
+}
+
+fn release(
+    report: &mut Report,
+    programs: &Programs,
+    devices: &Devices,
+    allocations: &[String],
+) -> Result<()> {
+    report.step(&format!("dxpu-manager release {}", allocations.join(" ")));
+    let mut arguments = vec!["release"];
+    arguments.extend(allocations.iter().map(String::as_str));
+    let released = programs.manager_json(&arguments)?;
+    report.record("released", released);
+    report.text(&programs.manager_text(&["list"])?);
+    report.step("what the host gets when it still asks");
+    let config = programs.host_failure(&["config-read", &devices.drive, "0"])?;
+    let address = format!("{:#x}", devices.registers);
+    let memory = programs.host_failure(&["mmio-read", &address])?;
+    for answer in [&config, &memory] {
+        report.text(answer);
+        if !answer.contains("Unsupported Request") {
+            bail!("an access after the release was answered with: {answer}");
+        }
+    }
+    report.record("after_release", json!({ "config_read": config, "memory_read": memory }));
+    Ok(())
+}
+
+fn keep(report: &Report, mut running: Running) {
+    let folder: PathBuf = match running.folder.take() {
+        Some(folder) => folder.keep(),
+        None => running.programs.place.folder.clone(),
+    };
+    running.fabric.keep();
+    let mut ids = vec![running.manager.id().to_string(), running.host.id().to_string()];
+    ids.extend(running.boxes.iter().map(|b| b.id().to_string()));
+    running.manager.keep();
+    running.host.keep();
+    for daemon in &mut running.boxes {
+        daemon.keep();
+    }
+    let programs = running.programs.place.programs.display().to_string();
+    let enter = running.programs.namespace.as_deref();
+    let enter = enter.map_or(String::new(), |space| format!("ip netns exec {space} "));
+    report.step("left running; for example:");
+    report.text(&format!(
+        "export PATH={programs}:$PATH DXPU_MANAGER={} DXPU_MODEL_HOST={}\n\
+         {enter}dxpu-manager list\n\
+         {enter}dxpu-manager allocate --host {HOST}\n\
+         dxpu-host lspci\n\
+         logs, store and image: {}\n\
+         stop it: kill {}",
+        running.programs.server,
+        running.programs.host_socket,
+        folder.display(),
+        ids.join(" "),
+    ));
+}
