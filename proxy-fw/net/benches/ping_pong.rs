@@ -10,18 +10,33 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use proxy_net::{MAX_FRAME, Port, RawOptions, RawPort, Sent, UdpOptions, UdpPort, floor};
 
 const SIZES: [usize; 4] = [64, 512, 4096, MAX_FRAME];
 
+/// Processors of this machine that the process may use.
+static PROCESSORS: AtomicUsize = AtomicUsize::new(1);
+
+/// Sets the flag when it goes out of scope, also by a panic, so that the other thread ends too.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn main() {
     // Cargo passes --bench, and --test when it only checks that benches run.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let asked = arguments.iter().find_map(|argument| argument.parse().ok());
     let short = arguments.iter().any(|argument| argument == "--test");
+    // Asked before any thread is pinned, which would make it one.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    PROCESSORS.store(processors, Ordering::Relaxed);
     let count = asked.unwrap_or(if short { 100 } else { 50_000 }).max(1);
 
     println!("round trip in µs, p50 / p99, and one-way stream in million frames/s (GB/s)");
@@ -79,9 +94,9 @@ fn round_trips(
             pin(1);
             floor::reflect(far, &stop).expect("the far port works");
         });
+        let _stop = StopOnDrop(&stop);
         pin(0);
         let trips = floor::round_trips(near, &to, size, count).expect("the near port works");
-        stop.store(true, Ordering::Relaxed);
         trips.expect("frames come back")
     })
 }
@@ -99,6 +114,7 @@ fn stream(near: &mut dyn Port, far: &mut dyn Port, size: usize, count: u32) -> f
                 arrived.fetch_add(got as u64, Ordering::Relaxed);
             }
         });
+        let _stop = StopOnDrop(&stop);
         let start = Instant::now();
         while start.elapsed() < run {
             while near.send(&to, &frame).expect("the near port works") == Sent::Full {
@@ -107,14 +123,13 @@ fn stream(near: &mut dyn Port, far: &mut dyn Port, size: usize, count: u32) -> f
         }
         let rate = arrived.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         near.flush().expect("the near port works");
-        stop.store(true, Ordering::Relaxed);
         rate
     })
 }
 
 /// Keeps this thread on one processor, if there are enough for both ends.
 fn pin(processor: usize) {
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+    if PROCESSORS.load(Ordering::Relaxed) < 2 {
         return;
     }
     // SAFETY: cpu_set_t is plain data for which zeros are valid; CPU_SET checks its index.
