@@ -39,7 +39,7 @@ pub fn reflect(port: &mut dyn Port, stop: &AtomicBool) -> Result<(), NetError> {
 pub struct RoundTrips {
     /// The times, shortest first. Not empty.
     sorted: Vec<Duration>,
-    /// Frames that did not come back.
+    /// Frames that did not come back in time.
     pub lost: u32,
 }
 
@@ -83,19 +83,14 @@ pub fn round_trips(
     let (mut lost, mut in_a_row) = (0, 0);
     for number in 0..u64::from(warm_up) + u64::from(count) {
         frame[..8].copy_from_slice(&number.to_be_bytes());
-        match round_trip(port, to, &frame)? {
-            Some(time) => {
-                in_a_row = 0;
-                if number >= u64::from(warm_up) {
-                    sorted.push(time);
-                }
-            }
-            None => {
-                (lost, in_a_row) = (lost + 1, in_a_row + 1);
-                if in_a_row == LOST_IN_A_ROW {
-                    return Ok(None);
-                }
-            }
+        let time = round_trip(port, to, &frame)?;
+        in_a_row = if time.is_some() { 0 } else { in_a_row + 1 };
+        if in_a_row == LOST_IN_A_ROW {
+            return Ok(None);
+        }
+        if number >= u64::from(warm_up) {
+            lost += u32::from(time.is_none());
+            sorted.extend(time);
         }
     }
     sorted.sort_unstable();

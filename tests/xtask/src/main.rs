@@ -1,3 +1,99 @@
-//! See Cargo.toml.
+//! The project's checks, and what runs the demo and the benchmarks: `cargo xtask help`.
+//!
+//! `./dx` is the door to this for people: it first sees to Rust and the system's packages.
 
-fn main() {}
+mod bare_metal;
+mod checks;
+mod dependencies;
+mod report;
+mod sections;
+mod test_output;
+mod tests_run;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use report::Report;
+
+/// The project's checks, and what runs the demo and the benchmarks.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything that has to hold before a change lands: all checks below, then all tests.
+    Ci,
+    /// The layout of the source (cargo fmt --check).
+    Fmt,
+    /// Clippy over everything, warnings denied.
+    Clippy,
+    /// The documentation builds without warnings; missing documentation is an error.
+    Docs,
+    /// Which crate depends on which, against the table in this program.
+    Deps,
+    /// tlp-codec and proxy-core for bare-metal RISC-V (riscv32imac), and the size of their code.
+    Riscv,
+    /// The tests, with a count of those that passed, failed and were skipped.
+    Test {
+        /// Also the long set: the tests that are marked `ignore`.
+        #[arg(long)]
+        long: bool,
+        /// What `cargo test` gets instead of --workspace, such as: -p proxy-net
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The benchmarks, each beside its floor.
+    Bench {
+        /// What `cargo bench` gets instead of --workspace, such as: -p tlp-codec
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Builds the daemons and runs the demo: `./dx demo --help` says what it takes.
+    #[command(disable_help_flag = true)]
+    Demo {
+        /// What the demo gets.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let mut report = Report::new();
+    match Cli::parse().command {
+        Command::Ci => {
+            report.step("source layout", checks::fmt);
+            report.step("dependency direction", dependencies::check);
+            report.step("clippy", checks::clippy);
+            report.step("documentation", checks::docs);
+            report.step("bare-metal riscv32imac", bare_metal::build);
+            report.step("build of the tests", || tests_run::build(&[]));
+            report.step("tests", || tests_run::run(&[], false));
+        }
+        Command::Fmt => report.step("source layout", checks::fmt),
+        Command::Clippy => report.step("clippy", checks::clippy),
+        Command::Docs => report.step("documentation", checks::docs),
+        Command::Deps => report.step("dependency direction", dependencies::check),
+        Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
+        Command::Test { long, arguments } => {
+            report.step("build of the tests", || tests_run::build(&arguments));
+            report.step("tests", || tests_run::run(&arguments, long));
+        }
+        Command::Bench { arguments } => return plain(checks::bench(&arguments)),
+        Command::Demo { arguments } => return plain(checks::demo(&arguments)),
+    }
+    report.finish()
+}
+
+/// Ends as the program that was run did.
+fn plain(ended: anyhow::Result<ExitCode>) -> ExitCode {
+    ended.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

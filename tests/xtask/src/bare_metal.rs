@@ -1,0 +1,123 @@
+//! `tlp-codec` and `proxy-core` built for a soft core without an operating system, and how large
+//! their code is there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::report::Done;
+use crate::sections::Sizes;
+use crate::tools::{cargo, output, run, target_dir};
+
+/// 32-bit RISC-V with multiplication, atomics and compressed instructions.
+const TARGET: &str = "riscv32imac-unknown-none-elf";
+
+const PACKAGES: [&str; 2] = ["tlp-codec", "proxy-core"];
+
+/// Where Debian's `cargo-web` and `rustc-web` live, and the source of the standard library that
+/// `rust-web-src` adds.
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+
+/// Builds both crates and prints their sizes.
+pub(crate) fn build() -> Result<Done> {
+    let Some(toolchain) = Toolchain::find()? else {
+        return Ok(Done::skipped(format!(
+            "this Rust cannot build for {TARGET}: run `rustup target add {TARGET}`, or on Debian \
+             `apt-get install cargo-web rustc-web rust-web-src`"
+        )));
+    };
+    let target_dir = target_dir().join("bare-metal");
+    for package in PACKAGES {
+        run(&mut toolchain.build(package, &target_dir))
+            .with_context(|| format!("{package} does not build for {TARGET}"))?;
+    }
+    println!("code of each crate before linking, generic code that nothing here uses left out:");
+    let mut total = Sizes::default();
+    for package in PACKAGES {
+        let sizes = archive_sizes(&target_dir, package)?;
+        let Sizes { text, rodata, data } = sizes;
+        println!("{package:12} {text:7} B code, {rodata:7} B constants, {data:3} B variables");
+        total.text += text;
+        total.rodata += rodata;
+        if data > 0 {
+            bail!("{package} has {data} B of variables: all state belongs in the caller's objects");
+        }
+    }
+    let Sizes { text, rodata, .. } = total;
+    Ok(Done::with(format!("{text} B code, {rodata} B constants, by {}", toolchain.name())))
+}
+
+/// A compiler for the target.
+enum Toolchain {
+    /// The one that runs this; it has the target's library.
+    Installed,
+    /// Debian's packages, which build the target's library from source.
+    Debian,
+}
+
+impl Toolchain {
+    fn find() -> Result<Option<Self>> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let libraries =
+            output(Command::new(rustc).args(["--print", "target-libdir", "--target", TARGET]))?;
+        let has_core = std::fs::read_dir(libraries.trim()).is_ok_and(|mut files| {
+            files.any(|file| {
+                file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("libcore-"))
+            })
+        });
+        if has_core {
+            return Ok(Some(Self::Installed));
+        }
+        let debian = Path::new(DEBIAN_CARGO).exists() && Path::new(DEBIAN_RUSTC).exists();
+        if !debian {
+            return Ok(None);
+        }
+        let root = output(Command::new(DEBIAN_RUSTC).args(["--print", "sysroot"]))?;
+        let source = Path::new(root.trim()).join("lib/rustlib/src/rust/library/core");
+        Ok(source.exists().then_some(Self::Debian))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Installed => "the installed toolchain",
+            Self::Debian => "Debian's toolchain",
+        }
+    }
+
+    /// The command that builds a package, optimised for size as firmware is.
+    fn build(&self, package: &str, target_dir: &Path) -> Command {
+        let mut command = match self {
+            Self::Installed => cargo(&[]),
+            Self::Debian => {
+                let mut command = Command::new(DEBIAN_CARGO);
+                command.current_dir(crate::tools::root());
+                // The library is built from source, which a released compiler does only with this.
+                command.env("RUSTC_BOOTSTRAP", "1").env("RUSTC", DEBIAN_RUSTC);
+                command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+                command
+            }
+        };
+        command.args(["build", "--release", "--lib", "--no-default-features"]);
+        command.args(["--target", TARGET, "-p", package]);
+        // Link-time optimisation would leave no machine code in the archives to measure.
+        for setting in
+            ["opt-level='s'", "lto='off'", "codegen-units=1", "debug=false", "panic='abort'"]
+        {
+            command.args(["--config", &format!("profile.release.{setting}")]);
+        }
+        if let Self::Debian = self {
+            command.args(["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem"]);
+        }
+        command.arg("--target-dir").arg(target_dir);
+        command
+    }
+}
+
+fn archive_sizes(target_dir: &Path, package: &str) -> Result<Sizes> {
+    let name = format!("lib{}.rlib", package.replace('-', "_"));
+    let path: PathBuf = target_dir.join(TARGET).join("release").join(name);
+    let bytes = std::fs::read(&path).with_context(|| format!("{} is missing", path.display()))?;
+    Sizes::of_archive(&bytes).with_context(|| format!("{} cannot be read", path.display()))
+}

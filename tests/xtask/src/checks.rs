@@ -1,0 +1,50 @@
+//! Steps that are one cargo command.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::report::Done;
+use crate::tools::{cargo, run, status};
+
+/// The source is laid out as rustfmt.toml says.
+pub(crate) fn fmt() -> Result<Done> {
+    run(&mut cargo(&["fmt", "--all", "--check"])).context("run `cargo fmt --all`")?;
+    Ok(Done::default())
+}
+
+/// Clippy has nothing to say about any target.
+pub(crate) fn clippy() -> Result<Done> {
+    run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    Ok(Done::default())
+}
+
+/// The documentation builds, without a warning. That public items have some is the lint
+/// `missing_docs`, which the workspace denies.
+pub(crate) fn docs() -> Result<Done> {
+    run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Done::default())
+}
+
+/// The benchmarks.
+pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
+    let mut command = cargo(&["bench"]);
+    if arguments.is_empty() {
+        command.arg("--workspace")
+    } else {
+        command.args(arguments)
+    };
+    let status = status(&mut command)?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The daemons, optimised, and then the demo that starts them.
+pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
+    run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--exclude", "xtask"]))?;
+    let demo = crate::tools::target_dir().join("release").join("dxpu-demo");
+    let mut command = std::process::Command::new(demo);
+    let status = status(command.args(arguments))?;
+    // What the demo says, with a status above 255 or a signal as a plain failure.
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
