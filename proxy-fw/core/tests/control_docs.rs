@@ -1,0 +1,332 @@
+//! `docs/control.md` says what the code does: its example bytes are the bytes, its numbers the
+//! numbers.
+
+use proxy_core::control::*;
+use proxy_core::stamps::Sampling;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
+
+const DOCUMENT: &str = include_str!("../docs/control.md");
+
+/// Examples by name: the bytes before each line's explanation.
+fn examples() -> BTreeMap<&'static str, Vec<u8>> {
+    let mut examples = BTreeMap::new();
+    let mut lines = DOCUMENT.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("```hex ") else { continue };
+        let body = lines.by_ref().take_while(|line| *line != "```");
+        let hex = body.flat_map(|line| {
+            // Two blanks end the bytes.
+            line.split("  ")
+                .next()
+                .unwrap()
+                .split(' ')
+                .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        });
+        assert!(examples.insert(name, hex.collect()).is_none(), "{name} is there twice");
+    }
+    examples
+}
+
+fn node(number: u16) -> NodeId {
+    NodeId::new(number).unwrap()
+}
+
+fn slot(number: u8) -> SlotId {
+    SlotId::new(number).unwrap()
+}
+
+fn epoch(generation: u8, counter: u32) -> Epoch {
+    Epoch::new(generation, counter).unwrap()
+}
+
+fn port(number: u8) -> PortId {
+    PortId::new(number).unwrap()
+}
+
+fn key() -> BindingKey {
+    BindingKey { slot: slot(1), function: SlotFunction::ZERO, epoch: epoch(0, 1) }
+}
+
+fn hello() -> Hello {
+    Hello {
+        version: CONTROL_VERSION,
+        name: Name::try_from("host1").unwrap(),
+        role: RoleKind::Host { ports: 4 },
+        incarnation: 0xdead_beef,
+        node: None,
+        paths: [PathAddress::Udp4 { ip: [127, 0, 0, 1], port: 4000 }].into_iter().collect(),
+        mtu: 1500,
+        term: Term(0),
+    }
+}
+
+fn bind_slot() -> SlotBinding {
+    let windows = [Window::everything(node(5), PathSet::FIRST, epoch(0, 1))];
+    let windows = windows.into_iter().collect();
+    SlotBinding { key: key(), host: node(5), path_set: PathSet::FIRST, windows }
+}
+
+fn bind_port() -> PortBinding {
+    let functions = [(SlotFunction::ZERO, epoch(0, 1))].into_iter().collect();
+    let (port, slot) = (port(0), slot(1));
+    PortBinding { port, box_node: node(2), slot, functions, path_set: PathSet::FIRST }
+}
+
+fn request(id: u64, body: Request) -> ToProxy {
+    ToProxy::Request { id: OperationId(id), term: Term(3), body }
+}
+
+fn response(result: Result<Reply, ControlError>) -> FromProxy {
+    FromProxy::Response { id: OperationId(7), result }
+}
+
+/// Checks an example both ways and takes it off the list.
+fn check<M>(examples: &mut BTreeMap<&str, Vec<u8>>, name: &str, message: &M)
+where
+    M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let bytes = examples.remove(name).unwrap_or_else(|| panic!("there is no example {name}"));
+    let mut buffer = vec![0; 4 + MAX_MESSAGE];
+    assert_eq!(encode(message, &mut buffer).unwrap(), bytes, "{name}: {:02x?}", bytes);
+    match decode::<M>(&bytes).unwrap() {
+        Decoded::Message(read, used) => assert_eq!((&read, used), (message, bytes.len()), "{name}"),
+        Decoded::Incomplete => panic!("{name} is cut short"),
+    }
+    for cut in 0..bytes.len() {
+        assert_eq!(decode::<M>(&bytes[..cut]), Ok(Decoded::Incomplete), "{name} cut at {cut}");
+    }
+}
+
+#[test]
+fn examples_are_the_bytes() {
+    let mut examples = examples();
+    let all = &mut examples;
+    check(all, "hello", &FromProxy::Hello(hello()));
+    check(all, "response-slot", &response(Ok(Reply::Slot(SlotState::Free))));
+    check(all, "response-stale-epoch", &response(Err(ControlError::StaleEpoch(epoch(1, 2)))));
+    let event = Event::LinkDown { peer: node(2), reason: LinkDownReason::PeerRestarted };
+    check(all, "event-link-down", &FromProxy::Event { sequence: 3, event });
+    let welcome = Welcome { version: CONTROL_VERSION, node: node(5), term: Term(3) };
+    check(all, "welcome", &ToProxy::Welcome(welcome));
+    check(all, "ping", &ToProxy::Ping);
+    check(all, "request-bind-slot", &request(7, Request::BindSlot(bind_slot())));
+    check(all, "request-bind-port", &request(8, Request::BindPort(bind_port())));
+    let mode = Removal::Orderly { within_ms: 5000 };
+    let unbind = Request::UnbindPort { port: port(0), epoch: epoch(0, 1), mode };
+    check(all, "request-unbind-port", &request(9, unbind));
+    assert!(examples.is_empty(), "not checked: {:?}", examples.keys());
+}
+
+/// Variants by number, of the table that follows a paragraph of just the type's name.
+fn table(name: &str) -> Vec<String> {
+    let heading = format!("`{name}`:\n");
+    let start = DOCUMENT.find(&heading).unwrap_or_else(|| panic!("there is no table of {name}"));
+    let rows = DOCUMENT[start..].lines().skip_while(|line| !line.starts_with("| 0 "));
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('`').nth(1).unwrap().to_owned()).collect()
+}
+
+/// Column of the table of states and reasons.
+fn column(name: &str) -> Vec<String> {
+    let heading = "| number | `SlotState` |";
+    let start = DOCUMENT.find(heading).expect("the table of states");
+    let mut rows = DOCUMENT[start..].lines().take_while(|line| line.starts_with('|'));
+    let titles: Vec<&str> = rows.next().unwrap().split('|').map(str::trim).collect();
+    let at = titles.iter().position(|title| *title == format!("`{name}`")).unwrap();
+    let cells = rows.skip(1).map(|row| row.split('|').nth(at).unwrap().trim().replace('`', ""));
+    cells.filter(|cell| !cell.is_empty()).collect()
+}
+
+/// The number that a value's first byte is, and the name that `Debug` begins with.
+fn number<T: Serialize + std::fmt::Debug>(value: &T) -> (usize, String) {
+    let mut buffer = vec![0; 4 + MAX_MESSAGE];
+    let first = encode(value, &mut buffer).unwrap()[4];
+    let text = format!("{value:?}");
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    (first.into(), text[..end].to_owned())
+}
+
+/// Checks that a list of one value of each variant is what the document lists.
+fn check_numbers<T: Serialize + std::fmt::Debug>(documented: Vec<String>, values: &[T]) {
+    let coded: Vec<String> = values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| {
+            let (number, name) = number(value);
+            assert_eq!(number, index, "{name}");
+            name
+        })
+        .collect();
+    assert_eq!(coded, documented);
+}
+
+#[test]
+fn messages_have_the_numbers_of_the_tables() {
+    let refused = Refused { reason: Default::default() };
+    let welcome = Welcome { version: CONTROL_VERSION, node: node(5), term: Term(3) };
+    let ask = request(1, Request::ReadTable { from: 0 });
+    let to = [ToProxy::Welcome(welcome), ToProxy::Refused(refused), ask, ToProxy::Ping];
+    check_numbers(table("ToProxy"), &to);
+    let event = Event::LinkUp { peer: node(1) };
+    let event = FromProxy::Event { sequence: 1, event };
+    let answer = response(Ok(Reply::Done));
+    let from = [FromProxy::Hello(hello()), answer, event, FromProxy::Pong];
+    check_numbers(table("FromProxy"), &from);
+    let roles = [RoleKind::Host { ports: 1 }, RoleKind::Box { slots: 1 }];
+    check_numbers(table("RoleKind"), &roles);
+    let paths = [
+        PathAddress::Ethernet { mac: [0; 6], vlan: None },
+        PathAddress::Udp4 { ip: [0; 4], port: 0 },
+        PathAddress::Udp6 { ip: [0; 16], port: 0 },
+    ];
+    check_numbers(table("PathAddress"), &paths);
+    check_numbers(table("Removal"), &[Removal::Orderly { within_ms: 1 }, Removal::Force]);
+}
+
+#[test]
+fn requests_have_the_numbers_of_the_table() {
+    let peer = Peer { node: node(2), incarnation: 1, paths: hello().paths, mtu: 1500 };
+    let unbind = Request::UnbindPort { port: port(0), epoch: epoch(0, 1), mode: Removal::Force };
+    let requests = [
+        Request::SetPeer(peer),
+        Request::RemovePeer(node(2)),
+        Request::BindSlot(bind_slot()),
+        Request::UnbindSlot(key()),
+        Request::BindPort(bind_port()),
+        unbind,
+        Request::Recover(slot(1)),
+        Request::ReadTable { from: 0 },
+        Request::ReadInventory { from: 0 },
+        Request::ReadCounters { from: 0 },
+        Request::SetSampling(Sampling::Off),
+        Request::ReadStamps { from: 0 },
+    ];
+    check_numbers(table("Request"), &requests);
+}
+
+#[test]
+fn answers_and_events_have_the_numbers_of_the_tables() {
+    let replies = [
+        Reply::Done,
+        Reply::Slot(SlotState::Free),
+        Reply::Removed { orderly: true },
+        Reply::Mapping { entries: Default::default(), next: None },
+        Reply::Slots { entries: Default::default(), next: None },
+        Reply::Inventory { entries: Default::default(), next: None },
+        Reply::Counters { entries: Default::default(), next: None },
+        Reply::Stamps { entries: Default::default(), next: None },
+    ];
+    check_numbers(table("Reply"), &replies);
+    let errors = [
+        ControlError::StaleTerm(Term(1)),
+        ControlError::StaleEpoch(epoch(0, 1)),
+        ControlError::WrongRole,
+        ControlError::NoSuchPort(port(0)),
+        ControlError::NoSuchSlot(slot(1)),
+        ControlError::SlotEmpty(slot(1)),
+        ControlError::InUse(epoch(0, 1)),
+        ControlError::Quarantined(slot(1)),
+        ControlError::UnknownPeer(node(1)),
+        ControlError::Limit(Limit::Peers),
+        ControlError::BadWindows,
+        ControlError::CompletionTimeout(slot(1)),
+        ControlError::Busy,
+        ControlError::NotReady(slot(1)),
+    ];
+    check_numbers(table("ControlError"), &errors);
+    let (peer, key, function) = (node(2), key(), SlotFunction::ZERO);
+    let (port, slot) = (port(0), slot(1));
+    let events = [
+        Event::LinkUp { peer },
+        Event::LinkDown { peer, reason: LinkDownReason::GaveUp },
+        Event::BindingFailed { peer, key, reason: BindingFailure::TlpCrc },
+        Event::Port { port, state: PortState::Empty },
+        Event::DeviceConfigured { port },
+        Event::Slot { slot, function, state: SlotState::Empty },
+    ];
+    check_numbers(table("Event"), &events);
+}
+
+#[test]
+fn states_and_reasons_have_the_numbers_of_the_table() {
+    use SlotState as S;
+    let slots = [S::Empty, S::Probing, S::Free, S::Bound, S::Releasing, S::Quarantined];
+    check_numbers(column("SlotState"), &slots);
+    use PortState as P;
+    let ports = [P::Empty, P::Placeholder, P::Linking, P::Present, P::Removing, P::Failed];
+    check_numbers(column("PortState"), &ports);
+    use LinkDownReason as L;
+    let downs = [L::GaveUp, L::PeerRestarted, L::PeerClosed, L::Removed, L::Protocol];
+    check_numbers(column("LinkDownReason"), &downs);
+    use BindingFailure as B;
+    let failures = [B::TlpCrc, B::PeerUnbound, B::DeviceGone, B::LinkDown, B::HostLetGo];
+    check_numbers(column("BindingFailure"), &failures);
+    let words = ["0 `Off`", "1 `OneIn`", "2 `All`", "0 `Peers`", "1 `Channels`", "2 `Windows`"];
+    assert!(words.iter().all(|word| DOCUMENT.contains(word)));
+    check_numbers(
+        ["Off", "OneIn", "All"].map(str::to_owned).to_vec(),
+        &[Sampling::Off, Sampling::OneIn(1), Sampling::All],
+    );
+    check_numbers(
+        ["Peers", "Channels", "Windows"].map(str::to_owned).to_vec(),
+        &[Limit::Peers, Limit::Channels, Limit::Windows],
+    );
+}
+
+/// The largest page of every kind fits in one message.
+#[test]
+fn full_pages_fit() {
+    let full = |text: char| Name::try_from(text.to_string().repeat(MAX_NAME).as_str()).unwrap();
+    let last = epoch(255, Epoch::MAX_COUNTER);
+    let (big_slot, big_function) = (SlotId::MAX, SlotFunction::MAX);
+    let window = Window {
+        base: u64::MAX,
+        limit: u64::MAX,
+        node: NodeId::MAX,
+        path_set: PathSet(255),
+        epoch: last,
+        target: u64::MAX,
+        read: true,
+        write: true,
+    };
+    let slots = SlotEntry {
+        entry: u16::MAX,
+        valid: true,
+        used: true,
+        state: SlotState::Bound,
+        slot: big_slot,
+        function: big_function,
+        host_node: u16::MAX,
+        path_set: PathSet(255),
+        epoch: u32::MAX,
+        windows: vec![window; 8].into_iter().collect(),
+    };
+    let inventory = InventoryEntry {
+        slot: big_slot,
+        function: big_function,
+        state: SlotState::Free,
+        model: full('m'),
+        id: (u16::MAX, u16::MAX),
+        subsystem: (u16::MAX, u16::MAX),
+        class: 0xff_ffff,
+        revision: 255,
+        serial: u64::MAX,
+        bars: [u64::MAX; 6],
+        highest_epoch: u32::MAX,
+    };
+    let next = Some(u16::MAX);
+    let entries = vec![slots; PAGE].into_iter().collect();
+    let slots = Reply::Slots { entries, next };
+    let entries = vec![inventory; PAGE].into_iter().collect();
+    let inventory = Reply::Inventory { entries, next };
+    let entries = vec![(full('c'), u64::MAX); PAGE].into_iter().collect();
+    let counters = Reply::Counters { entries, next };
+    let mut buffer = vec![0; 4 + MAX_MESSAGE];
+    for reply in [slots, inventory, counters] {
+        let message = FromProxy::Response { id: OperationId(u64::MAX), result: Ok(reply) };
+        encode(&message, &mut buffer).unwrap();
+    }
+}
