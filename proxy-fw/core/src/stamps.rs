@@ -22,7 +22,7 @@ pub enum Stage {
     Arrived = 0,
     /// It is looked up, rewritten and queued as a record.
     Encoded = 1,
-    /// The frame that holds it left.
+    /// The frame that holds it is handed to the network.
     Sent = 2,
     /// The frame that holds it came in at the receiving proxy.
     Received = 3,

@@ -147,7 +147,14 @@ impl<R: Role> Plane<R> {
                 None => {
                     let now = self.clock.now();
                     match self.role.poll_transmit(now, &mut self.frame[..]) {
-                        Some(outgoing) => outgoing,
+                        Some(outgoing) => {
+                            // What the system takes to send it is the network's time: the other
+                            // end may have answered before the call returns.
+                            if self.role.wants_mark() {
+                                self.role.mark(self.clock.now());
+                            }
+                            outgoing
+                        }
                         None => break,
                     }
                 }
@@ -160,9 +167,6 @@ impl<R: Role> Plane<R> {
         }
         if any {
             self.port.flush()?;
-            if self.role.wants_mark() {
-                self.role.mark(self.clock.now());
-            }
         }
         while self.control.has_room() {
             let Some(message) = self.role.poll_control() else { break };
