@@ -44,6 +44,7 @@ pub(crate) enum Page {
 }
 
 /// An answer in the queue, taken apart by the role.
+#[allow(clippy::large_enum_variant)] // lives on the stack for one call
 pub(crate) enum Outbound {
     Message(FromProxy),
     Page(OperationId, Page, u16),
