@@ -237,7 +237,7 @@ impl SlotSpec {
                     return Err("read: a power of two from 64 to 4096".into());
                 }
                 let memory = self.memory.map_or(16 << 20, |m| m.0);
-                if !memory.is_power_of_two() || memory < 1 << 20 || memory > 1 << 32 {
+                if !memory.is_power_of_two() || !(1 << 20..=1 << 32).contains(&memory) {
                     return Err("memory: a power of two from 1M to 4G".into());
                 }
                 Ok(())

@@ -48,13 +48,13 @@ impl Seat {
     /// Moves what is to be moved. Whether there was anything.
     pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
         let mut busy = self.signals(role, clock);
-        busy |= self.to_device(role, clock);
+        busy |= self.feed_device(role, clock);
         let now = since_origin(clock);
         if self.device.poll_timeout().is_some_and(|at| at <= now) {
             self.device.handle_timeout(now);
             busy = true;
         }
-        busy | self.from_device(role, clock)
+        busy | self.drain_device(role, clock)
     }
 
     /// When the device wants its time.
@@ -77,7 +77,7 @@ impl Seat {
         any
     }
 
-    fn to_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
         for moved in 0..BATCH {
             let mut room = ClassSet::NONE;
             for class in Class::ALL {
@@ -97,7 +97,7 @@ impl Seat {
         true
     }
 
-    fn from_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
         for moved in 0..BATCH {
             let now = clock.now();
             let held = self.held.take();

@@ -36,7 +36,7 @@ impl HostMemory {
     ///
     /// [`MemoryError::Region`] when either is not a multiple of [`PAGE`], or it does not fit.
     pub fn new(base: u64, size: usize) -> Result<Self, MemoryError> {
-        let whole = base % PAGE as u64 == 0 && size % PAGE == 0 && size > 0;
+        let whole = base.is_multiple_of(PAGE as u64) && size.is_multiple_of(PAGE) && size > 0;
         if !whole || base.checked_add(size as u64).is_none() {
             return Err(MemoryError::Region { base, size });
         }
@@ -83,7 +83,10 @@ impl HostMemory {
     /// When they are not what [`HostMemory::allocate`] gave, or were given back before.
     pub fn release(&mut self, address: u64, len: usize) {
         let at = self.offset(address, len).expect("freed memory is in the region");
-        assert!(at % PAGE == 0 && len % PAGE == 0 && len > 0, "whole pages are freed");
+        assert!(
+            at.is_multiple_of(PAGE) && len.is_multiple_of(PAGE) && len > 0,
+            "whole pages are freed"
+        );
         let (mut start, mut end) = (at, at + len);
         if let Some((&before, &run)) = self.free.range(..=at).next_back() {
             assert!(before + run <= at, "pages at {address:#x} are freed twice");

@@ -144,7 +144,7 @@ impl Controller {
         nsid: u32,
         len: usize,
     ) -> Result<Vec<u8>, Error> {
-        if len == 0 || len % 4 != 0 {
+        if len == 0 || !len.is_multiple_of(4) {
             return Err(Error::Invalid(format!("a log is read in doublewords, not {len} bytes")));
         }
         let dwords = (len / 4 - 1) as u32;
@@ -305,7 +305,7 @@ impl Controller {
         if self.queues.get(usize::from(id)).is_none_or(|used| *used) {
             return Err(Error::Invalid(format!("queue identifier {id} is not free")));
         }
-        if layout.depth < 2 || (submission | completion) % PAGE as u64 != 0 {
+        if layout.depth < 2 || !(submission | completion).is_multiple_of(PAGE as u64) {
             return Err(Error::Invalid(format!(
                 "rings start on a page and have 2 entries at least, not {} at {submission:#x} and \
                  {completion:#x}",

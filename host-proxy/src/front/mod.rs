@@ -11,7 +11,7 @@ use proxy_daemon::stop::Stop;
 /// A front-end that is ready to run.
 pub enum Opened {
     /// The model host.
-    Model(model::ModelFront),
+    Model(Box<model::ModelFront>),
     /// A root complex at a socket.
     Socket(socket::SocketFront),
 }
@@ -24,7 +24,7 @@ pub enum Opened {
 pub fn open(front: &Front) -> Result<Opened, String> {
     Ok(match front {
         Front::Model { socket, memory, button_delay } => {
-            Opened::Model(model::ModelFront::open(socket, *memory, *button_delay)?)
+            Opened::Model(Box::new(model::ModelFront::open(socket, *memory, *button_delay)?))
         }
         Front::Socket(path) => Opened::Socket(socket::SocketFront::open(path)?),
     })

@@ -41,9 +41,9 @@ impl ModelFront {
     ///
     /// A text that names the socket or the setting.
     pub fn open(socket: &Path, memory: u64, button_delay: Duration) -> Result<Self, String> {
-        let mut config = HostConfig::default();
-        config.memory_size =
+        let memory_size =
             usize::try_from(memory).map_err(|_| "model-memory-mib is too much".to_string())?;
+        let mut config = HostConfig { memory_size, ..HostConfig::default() };
         config.hot_plug.button_delay = button_delay;
         config.check().map_err(|e| e.to_string())?;
         Ok(Self { server: Server::open(socket)?, config })

@@ -84,7 +84,11 @@ fn word(value: u64) -> Result<u32, String> {
 }
 
 fn aligned(address: u64) -> Result<u64, String> {
-    if address % 4 == 0 { Ok(address) } else { Err(format!("{address:#x}: not a multiple of 4")) }
+    if address.is_multiple_of(4) {
+        Ok(address)
+    } else {
+        Err(format!("{address:#x}: not a multiple of 4"))
+    }
 }
 
 fn config_register(register: u64) -> Result<u16, String> {

@@ -1,4 +1,4 @@
-//! The command line: what was said ([`args`]) is done here, with text made by [`render`].
+//! The command line: what was said ([`args`]) is done here, with text made by `render`.
 
 pub mod args;
 pub mod failure;

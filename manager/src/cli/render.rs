@@ -90,7 +90,7 @@ fn size(bytes: u64) -> String {
     let units = ["B", "K", "M", "G", "T", "P", "E"];
     let mut value = bytes;
     let mut unit = 0;
-    while value >= 1024 && value % 1024 == 0 {
+    while value >= 1024 && value.is_multiple_of(1024) {
         value /= 1024;
         unit += 1;
     }

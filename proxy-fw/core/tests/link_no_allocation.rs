@@ -50,7 +50,7 @@ fn end(local: u16, peer: u16) -> End {
 fn carry(from: &mut End, to: &mut End, now: Instant, buffer: &mut [u8], count: &mut u64) {
     while let Some(transmit) = from.link.poll_transmit(now, buffer, &mut from.stamps) {
         *count += 1;
-        if *count % LOSE_EVERY != 0 {
+        if !(*count).is_multiple_of(LOSE_EVERY) {
             to.link.handle_frame(now, &buffer[..transmit.len], &mut to.stamps).unwrap();
         }
     }

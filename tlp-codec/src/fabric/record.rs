@@ -243,7 +243,7 @@ impl<'a> Record<'a> {
             other => return Err(RecordError::Kind(other)),
         };
         let fixed_size = !matches!(bytes[0], kind::TLP | kind::SPLIT_HEADER | kind::SPLIT_DATA);
-        if need < smallest || need % 4 != 0 || fixed_size && need != smallest {
+        if need < smallest || !need.is_multiple_of(4) || fixed_size && need != smallest {
             return Err(RecordError::Length(length));
         }
         if bytes[0] == kind::NOP {

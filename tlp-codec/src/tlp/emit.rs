@@ -86,7 +86,10 @@ impl Repr<'_> {
         let (tc, attributes) = (self.traffic_class, self.attributes.bits());
         fits(tc <= 7, "the traffic class is to be 0 to 7")?;
         let len = self.data().len();
-        fits(len <= MAX_PAYLOAD && len % 4 == 0, "data is whole doublewords, 4096 bytes at most")?;
+        fits(
+            len <= MAX_PAYLOAD && len.is_multiple_of(4),
+            "data is whole doublewords, 4096 bytes at most",
+        )?;
         let mut header = self.kind_header()?;
         let h = &mut header.bytes;
         if self.has_4dw_header() {

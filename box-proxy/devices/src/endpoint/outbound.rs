@@ -106,10 +106,8 @@ impl PostedQueue {
                 (emitted, *sent == data.len())
             }
         };
-        if finished {
-            if let Some((_, Posted::Write { data, .. })) = self.queue.pop_front() {
-                self.bytes -= data.len();
-            }
+        if finished && let Some((_, Posted::Write { data, .. })) = self.queue.pop_front() {
+            self.bytes -= data.len();
         }
         Some(emitted)
     }
@@ -131,7 +129,7 @@ fn emit_write(
     let (enables, length_dw) = ByteEnables::for_range(address, bytes.len());
     let skip = (address & 3) as usize;
     let mut padded = Vec::new();
-    let data = if skip == 0 && bytes.len() % 4 == 0 {
+    let data = if skip == 0 && bytes.len().is_multiple_of(4) {
         bytes
     } else {
         padded.resize(usize::from(length_dw) * 4, 0);

@@ -356,11 +356,11 @@ impl Requester {
     pub(super) fn fail_all(&mut self, error: DmaError) {
         self.queue.clear();
         for index in 0..self.jobs.len() {
-            if let Some(job) = &mut self.jobs[index] {
-                if job.issued < job.data.len() {
-                    job.error.get_or_insert(error);
-                    self.finish_job(index as u16);
-                }
+            if let Some(job) = &mut self.jobs[index]
+                && job.issued < job.data.len()
+            {
+                job.error.get_or_insert(error);
+                self.finish_job(index as u16);
             }
         }
     }
@@ -495,6 +495,6 @@ fn fits(address: u64, remaining: usize, cpl: &Packet<&[u8]>) -> Option<usize> {
     let exact = cpl.payload_len() == (skip + len).next_multiple_of(4);
     // What is not the last ends at a read completion boundary, 64 bytes at the least
     // (PCIe 5.0 section 2.3.1.1).
-    let at_boundary = len == remaining || address.wrapping_add(len as u64) % 64 == 0;
+    let at_boundary = len == remaining || address.wrapping_add(len as u64).is_multiple_of(64);
     (len > 0 && exact && at_boundary).then_some(skip)
 }

@@ -41,7 +41,7 @@ impl Prps {
     ) -> Result<(Self, Next), Status> {
         let mut this = Self { segments: Vec::new(), left: len, page };
         let offset = (prp1 % page as u64) as usize;
-        if offset % 4 != 0 {
+        if !offset.is_multiple_of(4) {
             return Err(Status::PRP_OFFSET_INVALID);
         }
         this.push(prp1, page - offset);
@@ -91,7 +91,7 @@ impl Prps {
     }
 
     fn push_page(&mut self, entry: u64) -> Result<(), Status> {
-        if entry % self.page as u64 != 0 {
+        if !entry.is_multiple_of(self.page as u64) {
             return Err(Status::PRP_OFFSET_INVALID);
         }
         self.push(entry, self.page);
@@ -109,7 +109,7 @@ impl Prps {
 
     /// The part of the list at `pointer` that is in its page and wanted.
     fn list(&self, pointer: u64) -> Result<Next, Status> {
-        if pointer % 8 != 0 {
+        if !pointer.is_multiple_of(8) {
             return Err(Status::PRP_OFFSET_INVALID);
         }
         let in_page = (self.page - (pointer % self.page as u64) as usize) / 8;

@@ -99,7 +99,7 @@ impl Nvme {
         if sqe.dword(11) & 1 == 0 || !self.registers.entry_sizes_are_set() {
             return Err(Status::INVALID_FIELD);
         }
-        if sqe.prp1() % self.registers.page() as u64 != 0 {
+        if !sqe.prp1().is_multiple_of(self.registers.page() as u64) {
             return Err(Status::PRP_OFFSET_INVALID);
         }
         Ok((id, size as u16 + 1))

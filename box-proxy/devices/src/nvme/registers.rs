@@ -136,7 +136,7 @@ impl Nvme {
         let page = r.page() as u64;
         let known =
             r.cc >> 4 & 7 == 0 && r.cc >> 11 & 7 == 0 && r.cc >> 7 & 0xf <= regs::MAX_PAGE_SHIFT;
-        let aligned = r.asq % page == 0 && r.acq % page == 0;
+        let aligned = r.asq.is_multiple_of(page) && r.acq.is_multiple_of(page);
         if !known || !aligned || sq_size < 2 || cq_size < 2 {
             self.registers.set_fatal();
             return;

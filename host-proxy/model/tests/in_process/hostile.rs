@@ -31,7 +31,7 @@ impl Hostile {
         let first = destination == FIRST;
         // Few enough functions that the search ends soon.
         let far = destination.bus().get() > 6 || destination.function().get() > 1;
-        if !first && (far || place % 3 != 0) {
+        if !first && (far || !place.is_multiple_of(3)) {
             return None;
         }
         let value = mix(place ^ u64::from(register)) as u32;

@@ -98,7 +98,7 @@ impl Mock {
 
     fn doorbell(&mut self, offset: u64, value: u32) {
         self.doorbells += 1;
-        let (index, is_completion) = ((offset / 8) as u16, offset % 8 != 0);
+        let (index, is_completion) = ((offset / 8) as u16, !offset.is_multiple_of(8));
         if is_completion {
             return;
         }

@@ -136,7 +136,7 @@ impl Link {
     ) -> Result<(), SendError> {
         let key = self.check_open(channel)?;
         let max = self.peer_limits.tlp.min(TLP_BUFFER);
-        if tlp.len() < MIN_TLP || tlp.len() % 4 != 0 {
+        if tlp.len() < MIN_TLP || !tlp.len().is_multiple_of(4) {
             self.counters.refused_tlp += 1;
             return Err(SendError::NotATlp);
         }
