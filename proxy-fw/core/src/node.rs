@@ -216,6 +216,9 @@ impl Node {
 
     fn set_peer(&mut self, peer: &Peer) -> Result<Answer, ControlError> {
         let local = self.id.expect("requests come after Welcome, which numbers the node");
+        if peer.node == local {
+            return Err(ControlError::UnknownPeer(peer.node));
+        }
         let known = self.peer_index(peer.node);
         if let Some(PeerLink { peer: before, link }) = known.and_then(|i| self.peers[i].as_mut())
             && before.incarnation == peer.incarnation

@@ -68,6 +68,23 @@ fn the_host_cannot_change_what_the_proxies_own() {
 }
 
 #[test]
+fn a_function_that_its_host_resets_gets_the_proxys_completion_timeout_again() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x48, 0x8000);
+    assert_eq!(world.device.get(0x68), 0);
+    world.run(Duration::from_millis(200));
+    assert_eq!(world.device.get(0x68) & 0x1f, 0b1101);
+    // The same after a secondary bus reset.
+    let resets = world.device.resets;
+    world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+    world.config_write(bdf(2, 0), 0x3c, 0);
+    world.run(Duration::from_millis(200));
+    assert_eq!(world.device.resets, resets + 1);
+    assert_eq!(world.device.get(0x68) & 0x1f, 0b1101);
+    assert_eq!(world.config_read(bdf(3, 0), 0), (CplStatus::Success, 0xd0ac_1b36));
+}
+
+#[test]
 fn a_device_reads_and_writes_the_hosts_memory() {
     let mut world = World::bound();
     let requester = bdf(3, 0);

@@ -116,8 +116,10 @@ impl<R: Role> Plane<R> {
                 }
                 Inbound::Request { id, term, body } => {
                     debug!(id = id.0, ?body, "request");
-                    if let Request::SetPeer(peer) = &body {
-                        self.learn_addresses(peer);
+                    match &body {
+                        Request::SetPeer(peer) => self.learn_addresses(peer),
+                        Request::RemovePeer(gone) => self.peers.retain(|(node, _)| node != gone),
+                        _ => {}
                     }
                     self.role.handle_control(now, id, term, &body);
                 }

@@ -259,6 +259,7 @@ impl BoxRole {
         self.slots[slot].signal(signal);
         if record.flushes() {
             self.flush_function(now, slot, function);
+            self.want_restore(now, slot, function);
         }
     }
 

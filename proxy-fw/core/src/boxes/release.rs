@@ -2,7 +2,7 @@
 
 use super::config::{Got, Want};
 use super::probe::timeout_setting;
-use super::slot::{ToDevice, Work};
+use super::slot::{Restore, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::control::{OperationId, SlotState};
 use crate::node::Answer;
@@ -68,7 +68,9 @@ impl BoxRole {
         if !matches!(entry.work, Work::Idle) {
             return;
         }
-        let Some(function) = entry.functions.iter().position(|f| f.release_wanted) else { return };
+        let Some(function) = entry.functions.iter().position(|f| f.release_wanted) else {
+            return self.next_restore(now, slot);
+        };
         entry.functions[function].release_wanted = false;
         let number = entry.functions[function].number.get() as u8;
         let want = Want::Write { function: number, register: 0x04, value: 0, enables: 0b0011 };
@@ -85,7 +87,44 @@ impl BoxRole {
                 Work::Idle => return,
                 Work::Probe(probe) => self.continue_probe(now, slot, probe, got),
                 Work::Release(release) => self.continue_release(now, slot, release, got),
+                Work::Restore(restore) => self.continue_restore(now, slot, restore),
             }
+        }
+    }
+
+    /// A lent function is being reset by its host: its completion timeout, which is the proxy's,
+    /// is set again when the reset is over.
+    pub(super) fn want_restore(&mut self, now: Instant, slot: usize, function: usize) {
+        self.slots[slot].functions[function].restore_wanted = true;
+        self.next_release(now, slot);
+    }
+
+    fn next_restore(&mut self, now: Instant, slot: usize) {
+        let entry = &mut self.slots[slot];
+        let Some(function) = entry.functions.iter().position(|f| f.restore_wanted) else { return };
+        entry.functions[function].restore_wanted = false;
+        entry.work = Work::Restore(Restore { function, written: false });
+        let ready_by = now + self.config.reset_time + self.config.readiness_bound;
+        entry.access.begin(now, Want::Pause(self.config.reset_time), ready_by);
+    }
+
+    fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore) {
+        let function = &self.slots[slot].functions[restore.function];
+        let setting = timeout_setting(&function.facts, self.config.completion_timeout);
+        match setting {
+            Some(setting) if !restore.written && function.binding.is_some() => {
+                let want = Want::Write {
+                    function: function.number.get() as u8,
+                    register: function.facts.pcie_capability + 0x28,
+                    value: setting.into(),
+                    enables: 0b0001,
+                };
+                let entry = &mut self.slots[slot];
+                entry.access.begin(now, want, now + self.config.readiness_bound);
+                entry.work = Work::Restore(Restore { written: true, ..restore });
+            }
+            // Done; or the device did not take it, and its host will find it broken, too.
+            _ => self.next_release(now, slot),
         }
     }
 

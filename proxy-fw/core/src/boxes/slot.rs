@@ -44,6 +44,15 @@ pub(super) enum Work {
     Idle,
     Probe(Probe),
     Release(Release),
+    /// A lent function was reset by its host: what the proxy owns in it is set again.
+    Restore(Restore),
+}
+
+/// Setting the completion timeout of a function again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Restore {
+    pub(super) function: usize,
+    pub(super) written: bool,
 }
 
 /// One function of a slot's device.
@@ -60,6 +69,8 @@ pub(super) struct Function {
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release_wanted: bool,
     pub(super) release_operation: Option<OperationId>,
+    /// Its host reset it, and what the proxy owns is to be set again.
+    pub(super) restore_wanted: bool,
 }
 
 /// What configuration space says of a function.
@@ -169,6 +180,7 @@ impl Slot {
             tags_in_use: [0; 4],
             release_wanted: false,
             release_operation: None,
+            restore_wanted: false,
         };
         self.functions.push(function).is_ok()
     }

@@ -96,6 +96,9 @@ impl BoxRole {
             return false;
         };
         self.keep_owned_fields(slot, function, &mut packet);
+        if self.is_function_reset(slot, function, &packet) {
+            self.want_restore(now, slot, function);
+        }
         let request = ToDevice::Host {
             function,
             key: target.key,
@@ -108,6 +111,16 @@ impl BoxRole {
         packet.set_tag(Tag::new(tag.index).expect("device-side tags have 8 bits"));
         packet.update_digest();
         true
+    }
+
+    /// Whether a request is a write that begins a function-level reset (Device Control bit 15).
+    fn is_function_reset(&self, slot: usize, function: usize, packet: &Packet<&mut [u8]>) -> bool {
+        let facts = &self.slots[slot].functions[function].facts;
+        packet.tlp_type() == TlpType::CfgWr0
+            && facts.function_level_reset
+            && packet.register() == facts.pcie_capability + 0x08
+            && packet.byte_enables().first & 0b10 != 0
+            && packet.payload().get(1).is_some_and(|high| high & 0x80 != 0)
     }
 
     /// Device Control 2's completion timeout and 10-bit tag fields are the proxy's: what the host
