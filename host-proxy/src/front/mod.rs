@@ -7,6 +7,7 @@ use crate::config::Front;
 use proxy_core::host::HostRole;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
+use std::os::unix::fs::FileTypeExt;
 
 /// A front-end that is ready to run.
 pub enum Opened {
@@ -42,4 +43,9 @@ impl Opened {
             Self::Socket(front) => front.run(plane, stop),
         }
     }
+}
+
+/// Whether a socket is there: only a socket that was left behind may be removed, never a file.
+pub(crate) fn is_socket(path: &std::path::Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_socket())
 }

@@ -139,6 +139,10 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
     if !path.exists() {
         return Ok(());
     }
+    if !super::is_socket(path) {
+        let name = path.display();
+        return Err(format!("TLP socket {name}: not a socket; choose another path"));
+    }
     let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(|e| e.to_string())?;
     match probe.connect(address) {
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {

@@ -38,8 +38,11 @@ impl Server {
     pub fn open(path: &Path) -> Result<Self, String> {
         let text = |e: std::io::Error| format!("command socket {}: {e}", path.display());
         if path.exists() {
+            let name = path.display();
+            if !crate::front::is_socket(path) {
+                return Err(format!("command socket {name}: not a socket; choose another path"));
+            }
             if UnixStream::connect(path).is_ok() {
-                let name = path.display();
                 return Err(format!("command socket {name}: in use; choose another path"));
             }
             std::fs::remove_file(path).map_err(text)?;
