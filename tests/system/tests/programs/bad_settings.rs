@@ -1,0 +1,128 @@
+//! Settings that a proxy cannot work with, and a manager that is not there.
+
+use crate::harness::{Daemon, Ended, program, run, wait_for};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+
+/// A port of this machine that nothing listens on: the discard service is on no machine of today.
+const NO_MANAGER: &str = "127.0.0.1:9";
+
+fn proxy(name: &str, folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = program(name);
+    command.current_dir(folder).args(["--name", "x", "--manager", NO_MANAGER]).args(arguments);
+    command
+}
+
+fn boxed(folder: &Path, arguments: &[&str]) -> Ended {
+    run(&mut proxy("box-proxy", folder, arguments))
+}
+
+fn host(folder: &Path, arguments: &[&str]) -> Ended {
+    run(&mut proxy("host-proxy", folder, arguments))
+}
+
+fn started(name: &str, folder: &Path, arguments: &[&str]) -> Daemon {
+    let log = folder.join(format!("{name}.log"));
+    // What an earlier one said is not this one's.
+    let _ = std::fs::remove_file(&log);
+    let mut daemon = Daemon::start(&mut proxy(name, folder, arguments), &log);
+    wait_for("the proxy to be up", || {
+        assert!(daemon.runs(), "{}", daemon.log());
+        daemon.log().contains("no manager").then_some(())
+    });
+    daemon
+}
+
+#[test]
+fn a_fabric_port_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().to_string();
+    let fabric = format!("udp:{port}");
+    boxed(folder.path(), &["--slot", "1=accelerator", "--fabric", &fabric]).fails(1, &[&port]);
+    host(folder.path(), &["--model-host", "h.sock", "--fabric", &fabric]).fails(1, &[&port]);
+}
+
+#[test]
+fn an_image_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    boxed(folder, &["--slot", "1=nvme,image=missing.img"])
+        .fails(1, &["slot 1", "missing.img", "size=SIZE"]);
+    let slot = "1=nvme,image=drive.img,size=1M";
+    let _first = started("box-proxy", folder, &["--slot", slot]);
+    boxed(folder, &["--slot", slot]).fails(1, &["slot 1", "drive.img", "in use"]);
+    std::fs::create_dir(folder.join("folder.img")).unwrap();
+    boxed(folder, &["--slot", "1=nvme,image=folder.img"]).fails(1, &["slot 1", "folder.img"]);
+}
+
+#[test]
+fn slots_that_make_no_sense_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    boxed(folder.path(), &[]).fails(2, &["--slot"]);
+    for slot in ["0=accelerator", "17=accelerator", "1=gpu", "1=nvme", "1=accelerator,tags=0"] {
+        let ended = boxed(folder.path(), &["--slot", slot]);
+        assert_eq!(ended.code, Some(2), "{slot}: {ended:?}");
+        let named = ended.stderr.contains(slot) || ended.stderr.contains("slot 1");
+        assert!(named, "{slot}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_configuration_file_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("key.toml"), "nmae = \"x\"\n").unwrap();
+    std::fs::write(folder.join("syntax.toml"), "[[[\n").unwrap();
+    std::fs::create_dir(folder.join("folder.toml")).unwrap();
+    for name in ["box-proxy", "host-proxy"] {
+        let with = |file: &str| run(&mut proxy(name, folder, &["--config", file]));
+        with("key.toml").fails(2, &["key.toml", "nmae"]);
+        with("syntax.toml").fails(2, &["syntax.toml"]);
+        with("none.toml").fails(2, &["none.toml", "--config"]);
+        with("folder.toml").fails(2, &["folder.toml", "--config"]);
+    }
+}
+
+#[test]
+fn a_socket_path_that_cannot_be_used_is_named_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for option in ["--model-host", "--tlp-socket"] {
+        let first = started("host-proxy", folder, &[option, "used.sock"]);
+        host(folder, &[option, "used.sock"]).fails(1, &["used.sock", "in use"]);
+        // A proxy that crashed leaves its socket behind; the next one takes the path.
+        first.kill();
+        assert!(folder.join("used.sock").exists());
+        assert!(started("host-proxy", folder, &[option, "used.sock"]).stop().success());
+
+        std::fs::write(folder.join("notes"), "mine").unwrap();
+        host(folder, &[option, "notes"]).fails(1, &["notes", "not a socket"]);
+        assert_eq!(std::fs::read_to_string(folder.join("notes")).unwrap(), "mine");
+        host(folder, &[option, "none/x.sock"]).fails(1, &["none/x.sock"]);
+    }
+    host(folder, &[]).fails(2, &["--model-host", "--tlp-socket"]);
+}
+
+#[test]
+fn a_proxy_without_a_manager_keeps_trying_and_stops_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands: [(&str, &[&str]); 3] = [
+        ("box-proxy", &["--slot", "1=accelerator"]),
+        ("host-proxy", &["--model-host", "h.sock"]),
+        ("host-proxy", &["--tlp-socket", "t.sock"]),
+    ];
+    for (name, arguments) in commands {
+        let daemon = started(name, folder.path(), arguments);
+        wait_for("a second try", || {
+            let tries = daemon.log().matches(NO_MANAGER).count();
+            (tries >= 2).then_some(())
+        });
+        let status = daemon.stop();
+        assert!(status.success(), "{name}: {status}");
+    }
+    for socket in ["h.sock", "t.sock"] {
+        assert!(!folder.path().join(socket).exists(), "{socket} was left behind");
+    }
+}

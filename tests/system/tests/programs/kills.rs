@@ -1,0 +1,131 @@
+//! Programs that are killed while they are needed.
+
+use crate::harness::{ACCELERATOR, Daemon, NVME, Pool, end, items, noise, wait_for};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Longer than any bound after which a host gives a dead device up.
+const GIVES_UP: Duration = Duration::from_secs(60);
+
+/// Releases everything, by force, and waits until all slots are free.
+fn free_all(pool: &Pool) {
+    wait_for("all slots to be free", || {
+        for slot in items(&pool.manager_json(&["list", "--used"])) {
+            let slot = slot["slot"].as_str().expect("a name");
+            pool.manager(&["release", "--force", slot]);
+        }
+        let list = pool.manager_json(&["list"]);
+        items(&list).iter().all(|slot| slot["status"] == "free").then_some(())
+    });
+}
+
+fn two_boxes(pool: &Pool) -> [Daemon; 2] {
+    let drive = pool.drive(1, "drive.img");
+    [pool.boxed("box-a", &[drive]), pool.boxed("box-b", &["1=accelerator".into()])]
+}
+
+/// Asks for an event of this kind about this node.
+#[track_caller]
+fn wait_event(pool: &Pool, kind: &str, node: &str) {
+    wait_for(&format!("an event {kind} of {node}"), || {
+        let events = pool.manager(&["events", "--limit", "1000", "--json"]).stdout;
+        events.lines().any(|line| line.contains(kind) && line.contains(node)).then_some(())
+    });
+}
+
+#[test]
+fn a_box_killed_in_a_transfer_takes_nothing_else_with_it() {
+    let pool = Pool::new();
+    let [box_a, _box_b] = two_boxes(&pool);
+    let _host = pool.host("host-1");
+    pool.wait_ready(3);
+    pool.allocate("host-1", "box-a/1");
+    pool.allocate("host-1", "box-b/1");
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    let accelerator = pool.find("host-1", ACCELERATOR, 1).remove(0);
+
+    // A write is under way for certain when the image has its first bytes.
+    std::fs::write(pool.path("file"), noise(15 << 20)).unwrap();
+    let file = pool.argument("file");
+    let mut write = pool.host_command("host-1", &["nvme-write", &drive, &file, "--depth", "1"]);
+    let write = write.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the first bytes on the drive", || {
+        use std::io::Read;
+        let mut first = [0; 512];
+        let mut image = std::fs::File::open(pool.path("drive.img")).unwrap();
+        image.read_exact(&mut first).unwrap();
+        (first != [0; 512]).then_some(())
+    });
+    box_a.kill();
+    let ended = end(write, GIVES_UP);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(!ended.stderr.is_empty());
+
+    // The other box's device works on, and the manager knows.
+    pool.host_json("host-1", &["bandwidth", &accelerator, "--bytes", "65536"]);
+    wait_event(&pool, "disconnected", "box-a");
+    assert_eq!(pool.slot("box-a/1")["connected"], false);
+    wait_for("the host to drop the drive", || {
+        let ended = pool.host_run("host-1", &["config-read", &drive, "0"]);
+        (ended.code == Some(1)).then_some(())
+    });
+
+    let _box_a = pool.boxed("box-a", &[pool.drive(1, "drive.img")]);
+    pool.wait_ready(3);
+    free_all(&pool);
+    pool.allocate("host-1", "box-a/1");
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    pool.round_trip("host-1", &drive, 1 << 20);
+}
+
+#[test]
+fn a_host_killed_loses_no_device_for_the_pool() {
+    let pool = Pool::new();
+    let _boxes = two_boxes(&pool);
+    let host = pool.host("host-1");
+    pool.wait_ready(3);
+    pool.allocate("host-1", "box-a/1");
+    pool.allocate("host-1", "box-b/1");
+    pool.find("host-1", NVME, 1);
+    host.kill();
+    wait_event(&pool, "disconnected", "host-1");
+
+    let _host = pool.host("host-1");
+    pool.wait_ready(3);
+    // What is lent is lent still, and works without a hand's turn.
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    pool.round_trip("host-1", &drive, 1 << 20);
+    let accelerator = pool.find("host-1", ACCELERATOR, 1).remove(0);
+    pool.host_json("host-1", &["bandwidth", &accelerator, "--bytes", "65536"]);
+
+    let released = pool.manager(&["release", "box-a/1", "box-b/1"]);
+    assert_eq!(released.code, Some(0), "{released:?}");
+    assert_eq!(items(&pool.manager_json(&["list", "--free"])).len(), 2);
+    pool.allocate("host-1", "box-a/1");
+}
+
+#[test]
+fn a_manager_killed_leaves_devices_working_and_comes_back_to_them() {
+    let mut pool = Pool::new();
+    let _boxes = two_boxes(&pool);
+    let _host = pool.host("host-1");
+    pool.wait_ready(3);
+    let lent = pool.allocate("host-1", "box-a/1");
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    let before = pool.manager_json(&["list"]);
+
+    pool.manager.take().expect("it runs").kill();
+    pool.round_trip("host-1", &drive, 1 << 20);
+    let refused = pool.manager(&["list"]);
+    refused.fails(6, &["127.0.0.1"]);
+
+    pool.start_manager();
+    pool.wait_ready(3);
+    assert_eq!(pool.manager_json(&["list"]), before);
+    pool.round_trip("host-1", &drive, 1 << 20);
+    pool.manager_json(&["release", &lent]);
+    assert_eq!(items(&pool.manager_json(&["list", "--free"])).len(), 2);
+    let gone = pool.host_run("host-1", &["config-read", &drive, "0"]);
+    gone.fails(1, &["Unsupported Request"]);
+    pool.allocate("host-1", "box-b/1");
+}

@@ -1,0 +1,29 @@
+//! What the manager refuses, with real proxies behind it.
+
+use crate::harness::{ACCELERATOR, Pool};
+
+#[test]
+fn what_cannot_be_lent_is_refused_with_a_reason() {
+    let pool = Pool::new();
+    let _box = pool.boxed("box-a", &["1=accelerator".into(), "3=accelerator".into()]);
+    let _hosts = [pool.host("host-1"), pool.host("host-2")];
+    pool.wait_ready(3);
+    let lent = pool.allocate("host-1", "box-a/1");
+    let allocate = |host: &str, name: &str, slot: &str| {
+        pool.manager(&["allocate", "--host", host, "--box", name, "--slot", slot])
+    };
+    allocate("host-2", "box-a", "1").fails(4, &["box-a/1", "host-1"]);
+    allocate("host-2", "box-a", "2").fails(4, &["box-a/2", "no device"]);
+    allocate("host-2", "box-a", "9").fails(3, &["box-a", "slot 9"]);
+    allocate("host-2", "box-z", "1").fails(3, &["box-z"]);
+    allocate("host-9", "box-a", "3").fails(3, &["host-9"]);
+    pool.manager(&["allocate", "--host", "host-2", "--count", "2"]).fails(5, &["1"]);
+    pool.manager(&["release", "alloc-999"]).fails(3, &["alloc-999"]);
+    pool.manager(&["release", "box-a/3"]).fails(4, &["box-a/3"]);
+
+    // Nothing was lost by asking.
+    pool.find("host-1", ACCELERATOR, 1);
+    assert_eq!(pool.slot("box-a/3")["status"], "free");
+    pool.manager_json(&["release", &lent]);
+    assert_eq!(pool.slot("box-a/1")["status"], "free");
+}
