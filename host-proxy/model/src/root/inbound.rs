@@ -1,6 +1,6 @@
 //! Requests of devices: DMA to host memory, interrupts, messages.
 
-use super::{HOST_ID, Message, RootComplex};
+use super::{HOST_ID, Message, RootComplex, send_on};
 use crate::interrupts::{MSI_RANGE, Vector};
 use crate::port::{PortError, TlpPort};
 use std::time::Instant;
@@ -19,6 +19,30 @@ struct Asker {
 impl Asker {
     fn new(repr: &Repr<'_>, requester: Bdf, tag: Tag) -> Self {
         Self { requester, tag, traffic_class: repr.traffic_class, attributes: repr.attributes }
+    }
+
+    fn completion(
+        self,
+        status: CplStatus,
+        locked: bool,
+        byte_count: u16,
+        lower_address: u8,
+        data: &[u8],
+    ) -> Repr<'_> {
+        let mut repr = Repr::new(Kind::Completion {
+            completer: HOST_ID,
+            requester: self.requester,
+            tag: self.tag,
+            status,
+            bcm: false,
+            byte_count,
+            lower_address,
+            locked,
+            data,
+        });
+        repr.traffic_class = self.traffic_class;
+        repr.attributes = self.attributes;
+        repr
     }
 }
 
@@ -68,6 +92,7 @@ impl<P: TlpPort> RootComplex<P> {
         self.complete(asker, CplStatus::UnsupportedRequest, locked, 4, 0, &[])
     }
 
+    /// Sends a completion that is made of nothing but what is given.
     fn complete(
         &mut self,
         asker: Asker,
@@ -77,20 +102,7 @@ impl<P: TlpPort> RootComplex<P> {
         lower_address: u8,
         data: &[u8],
     ) -> Result<(), PortError> {
-        let mut repr = Repr::new(Kind::Completion {
-            completer: HOST_ID,
-            requester: asker.requester,
-            tag: asker.tag,
-            status,
-            bcm: false,
-            byte_count,
-            lower_address,
-            locked,
-            data,
-        });
-        repr.traffic_class = asker.traffic_class;
-        repr.attributes = asker.attributes;
-        self.send(&repr)
+        self.send(&asker.completion(status, locked, byte_count, lower_address, data))
     }
 
     fn device_read(
@@ -120,15 +132,14 @@ impl<P: TlpPort> RootComplex<P> {
         self.counters.device_bytes_read += count as u64;
         let (mut at, end) = (address + skip as u64, address + (skip + count) as u64);
         let payload = self.payload(asker.requester) as u64;
-        let mut part = Vec::with_capacity(payload as usize);
         while at < end {
             let stop = self.completion_end(at, end, payload);
             let (first, last) = (at & !3, stop.next_multiple_of(4));
-            part.clear();
             let data = self.memory.get(first, (last - first) as usize);
-            part.extend_from_slice(data.expect("the whole range was looked up"));
+            let data = data.expect("the whole range was looked up");
             let (left, lower) = ((end - at) as u16, at as u8 & 0x7f);
-            self.complete(asker, CplStatus::Success, false, left, lower, &part)?;
+            let repr = asker.completion(CplStatus::Success, false, left, lower, data);
+            send_on(&mut self.port, &mut self.tx, &repr)?;
             at = stop;
         }
         Ok(())

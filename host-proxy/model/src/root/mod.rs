@@ -232,7 +232,12 @@ impl<P: TlpPort> RootComplex<P> {
 
     /// Writes a TLP and hands it down.
     fn send(&mut self, repr: &Repr<'_>) -> Result<(), PortError> {
-        let len = repr.emit(&mut self.tx).expect("the host makes only TLPs that can be written");
-        self.port.send(&self.tx[..len])
+        send_on(&mut self.port, &mut self.tx, repr)
     }
+}
+
+/// As [`RootComplex::send`], for a TLP whose data lies in another part of the root complex.
+fn send_on<P: TlpPort>(port: &mut P, tx: &mut [u8], repr: &Repr<'_>) -> Result<(), PortError> {
+    let len = repr.emit(tx).expect("the host makes only TLPs that can be written");
+    port.send(&tx[..len])
 }

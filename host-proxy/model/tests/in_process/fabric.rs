@@ -1,6 +1,7 @@
 //! What is below the host's root port in these tests: one device, or a virtual switch with
 //! devices behind its ports.
 
+use device_models::endpoint::registers::DEVICE_CONTROL_2;
 use device_models::{Device, ResetKind};
 use host_model::{HostConfig, HostEvent, ModelHost, PortError, TlpPort};
 use proxy_core::control::PortState;
@@ -11,8 +12,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tlp_codec::ids::PortId;
-use tlp_codec::tlp::{MAX_TLP, Packet};
+use tlp_codec::ids::{Bdf, PortId, Tag};
+use tlp_codec::tlp::{CplStatus, Kind, MAX_TLP, Packet, Repr};
 
 /// Sleeps until something is due, so that waiting tests leave the processor to others.
 fn rest(start: Instant, deadline: Instant, timers: impl Iterator<Item = Duration>) {
@@ -24,6 +25,25 @@ fn rest(start: Instant, deadline: Instant, timers: impl Iterator<Item = Duration
     }
 }
 
+/// Sets a device's completion timeout to 4 to 13 s, as its box does before it is lent: the default
+/// of 50 ms is shorter than the pauses of a loaded machine.
+fn lengthen_timeout(device: &mut dyn Device, now: Duration) {
+    let write = Kind::ConfigWrite {
+        type1: false,
+        requester: Bdf::default(),
+        tag: Tag::new(0).unwrap(),
+        destination: Bdf::from_bits(0x0100),
+        register: DEVICE_CONTROL_2,
+        first_be: 0x1,
+        data: &[0xd, 0, 0, 0],
+    };
+    let mut buf = vec![0; MAX_TLP];
+    let len = Repr::new(write).emit(&mut buf).unwrap();
+    device.handle_tlp(now, &buf[..len]);
+    let len = device.poll_tlp(now, &mut buf).expect("the device answers");
+    assert_eq!(Packet::new_checked(&buf[..len]).unwrap().status(), CplStatus::Success);
+}
+
 /// A device right on the root port's link.
 pub(crate) struct Direct<D> {
     pub(crate) device: D,
@@ -31,7 +51,8 @@ pub(crate) struct Direct<D> {
 }
 
 impl<D: Device> Direct<D> {
-    pub(crate) fn new(device: D) -> Self {
+    pub(crate) fn new(mut device: D) -> Self {
+        lengthen_timeout(&mut device, Duration::ZERO);
         Self { device, start: Instant::now() }
     }
 }
@@ -93,7 +114,8 @@ impl Fabric {
     }
 
     /// Puts a device behind a port and shows it to the host.
-    pub(crate) fn plug(&mut self, port: PortId, device: Box<dyn Device>) {
+    pub(crate) fn plug(&mut self, port: PortId, mut device: Box<dyn Device>) {
+        lengthen_timeout(&mut *device, self.start.elapsed());
         self.devices.insert(port, device);
         let (now, mut out) = (self.now(), Vec::new());
         self.switch.plug(now, port, &mut out);
@@ -188,19 +210,25 @@ impl Fabric {
         }
         let ports: Vec<PortId> = self.devices.keys().copied().collect();
         for port in ports {
-            self.turn_device(port);
+            // Several at a time, so that requests are outstanding together.
+            for _ in 0..16 {
+                if !self.turn_device(port) {
+                    break;
+                }
+            }
         }
         self.take_events();
     }
 
-    fn turn_device(&mut self, port: PortId) {
+    /// Whether the device had something to send.
+    fn turn_device(&mut self, port: PortId) -> bool {
         let mut buf = vec![0; MAX_TLP];
         let elapsed = self.start.elapsed();
-        let Some(device) = self.devices.get_mut(&port) else { return };
+        let Some(device) = self.devices.get_mut(&port) else { return false };
         if device.poll_timeout().is_some_and(|timer| timer <= elapsed) {
             device.handle_timeout(elapsed);
         }
-        let Some(len) = device.poll_tlp(elapsed, &mut buf) else { return };
+        let Some(len) = device.poll_tlp(elapsed, &mut buf) else { return false };
         let tlp = &mut buf[..len];
         let (now, mut out, mut back) = (self.now(), Vec::new(), Vec::new());
         let verdict = self.switch.handle_upstream(now, port, tlp, &mut out, &mut back);
@@ -221,6 +249,7 @@ impl Fabric {
                 self.act(action);
             }
         }
+        true
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fabric::{Action, Fabric, Switched, host_and_switch, port};
 use device_models::accelerator::{Accelerator, Config};
-use host_model::accelerator::{BandwidthTest, Direction, regs};
+use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction, regs};
 use host_model::{AccessError, HostEvent, ModelHost, OperationError, SlotState};
 use proxy_core::control::PortState;
 use proxy_core::switch::{Indicator, RemovalRequest, SwitchEvent};
@@ -44,9 +44,9 @@ fn plug(host: &mut Host, fabric: &Rc<RefCell<Fabric>>, number: u8) -> Bdf {
     }
 }
 
-fn moves(host: &mut Host, bdf: Bdf, direction: Direction, bytes: u64) {
+fn moves(host: &mut Host, bdf: Bdf, direction: Direction, bytes: u64) -> BandwidthReport {
     let test = BandwidthTest { direction, bytes, tags: None, read_request: None };
-    host.accelerator_bandwidth(bdf, &test).unwrap();
+    host.accelerator_bandwidth(bdf, &test).unwrap()
 }
 
 fn registers(host: &Host, bdf: Bdf) -> u64 {
@@ -58,9 +58,9 @@ fn plug_use_and_orderly_removal() {
     let (mut host, fabric) = host_and_switch(4);
     let bdf = plug(&mut host, &fabric, 2);
     let free = host.root().memory().free_bytes();
-    for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
-        moves(&mut host, bdf, direction, 1 << 20);
-    }
+    let report = moves(&mut host, bdf, Direction::HostToDevice, 1 << 20);
+    assert!(report.peak_outstanding > 1, "requests are outstanding together: {report:?}");
+    moves(&mut host, bdf, Direction::DeviceToHost, 1 << 20);
     assert_eq!(host.root().memory().free_bytes(), free, "buffers come back");
     let address = registers(&host, bdf);
     assert_eq!(fabric.borrow_mut().request_removal(port(2)), RemovalRequest::Pressed);
