@@ -16,6 +16,10 @@ pub const FIRST_BUS: u8 = 1;
 /// everything in less than one (DESIGN: the host never hangs).
 const QUARANTINE: u32 = 4;
 
+/// TLPs that may lie before a completion when its time is over: they are looked through before a
+/// request counts as timed out.
+const LAST_LOOK: usize = 4096;
+
 /// Between two tries of a configuration request that got retry status.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(100);
@@ -280,18 +284,22 @@ impl<P: TlpPort> RootComplex<P> {
 
     /// Waits for a request's end, serving what devices ask meanwhile.
     fn finish(&mut self, access: Access, tag: Tag) -> Result<Vec<u8>, AccessError> {
+        let mut left = LAST_LOOK;
         loop {
             if let Some(result) = self.tags.take(tag) {
                 return result.map_err(|failure| failure.of(access));
             }
             let deadline = self.tags.deadline(tag).expect("the tag is pending");
-            let now = Instant::now();
-            if now >= deadline {
+            let late = Instant::now() >= deadline;
+            let came = self.pump(deadline)?;
+            // Who was not running while the answer came has not been kept waiting.
+            if late && (!came || left == 0) {
                 self.counters.timeouts += 1;
-                self.tags.time_out(tag, now + self.config.completion_timeout * QUARANTINE);
+                let until = Instant::now() + self.config.completion_timeout * QUARANTINE;
+                self.tags.time_out(tag, until);
                 return Err(Failure::Timeout.of(access));
             }
-            self.pump(deadline)?;
+            left -= usize::from(late);
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tlp_codec::ids::{Bdf, PortId, Tag};
-use tlp_codec::tlp::{CplStatus, Kind, MAX_TLP, Packet, Repr};
+use tlp_codec::tlp::{Class, CplStatus, Kind, MAX_TLP, Packet, Repr};
 
 /// Sleeps until something is due, so that waiting tests leave the processor to others.
 fn rest(start: Instant, deadline: Instant, timers: impl Iterator<Item = Duration>) {
@@ -47,25 +47,40 @@ fn lengthen_timeout(device: &mut dyn Device, now: Duration) {
 /// A device right on the root port's link.
 pub(crate) struct Direct<D> {
     pub(crate) device: D,
-    pub(crate) start: Instant,
+    start: Instant,
+    /// How far the device's clock is ahead of the machine's.
+    pub(crate) ahead: Duration,
+    /// After so many more TLPs the clock jumps by this much.
+    pub(crate) jump: Option<(usize, Duration)>,
 }
 
 impl<D: Device> Direct<D> {
     pub(crate) fn new(mut device: D) -> Self {
         lengthen_timeout(&mut device, Duration::ZERO);
-        Self { device, start: Instant::now() }
+        Self { device, start: Instant::now(), ahead: Duration::ZERO, jump: None }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed() + self.ahead
     }
 }
 
 impl<D: Device> TlpPort for Direct<D> {
     fn send(&mut self, tlp: &[u8]) -> Result<(), PortError> {
-        self.device.handle_tlp(self.start.elapsed(), tlp);
+        if let Some((left, by)) = &mut self.jump {
+            *left -= 1;
+            if *left == 0 {
+                self.ahead += *by;
+                self.jump = None;
+            }
+        }
+        self.device.handle_tlp(self.now(), tlp);
         Ok(())
     }
 
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
         loop {
-            let now = self.start.elapsed();
+            let now = self.now();
             if self.device.poll_timeout().is_some_and(|timer| timer <= now) {
                 self.device.handle_timeout(now);
             }
@@ -75,7 +90,8 @@ impl<D: Device> TlpPort for Direct<D> {
             if Instant::now() >= deadline {
                 return Ok(None);
             }
-            rest(self.start, deadline, self.device.poll_timeout().into_iter());
+            let timer = self.device.poll_timeout().map(|timer| timer.saturating_sub(self.ahead));
+            rest(self.start, deadline, timer.into_iter());
         }
     }
 }
@@ -98,6 +114,8 @@ pub(crate) struct Fabric {
     pub(crate) after_tlps: Option<(usize, Action)>,
     /// Happens when the clock says so.
     pub(crate) at: Option<(Instant, Action)>,
+    /// Requests of the host that a device has and has not answered, as the proxy keeps them.
+    outstanding: Vec<(PortId, Bdf, Tag)>,
     /// TLPs for the root complex.
     up: VecDeque<Vec<u8>>,
     start: Instant,
@@ -140,6 +158,7 @@ impl Fabric {
                 self.switch.surprise_remove(now, port, &mut out);
                 self.up.extend(out);
                 self.devices.remove(&port);
+                self.end_outstanding(port);
             }
             Action::Press(port) => {
                 assert_eq!(self.request_removal(port), RemovalRequest::Pressed);
@@ -159,13 +178,59 @@ impl Fabric {
         }
     }
 
+    /// What a device that is gone was asked is completed with Unsupported Request, as the proxy
+    /// does it.
+    fn end_outstanding(&mut self, gone: PortId) {
+        let (ended, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.outstanding).into_iter().partition(|(port, ..)| *port == gone);
+        self.outstanding = left;
+        for (_, requester, tag) in ended {
+            let completion = Repr::new(Kind::Completion {
+                completer: Bdf::default(),
+                requester,
+                tag,
+                status: CplStatus::UnsupportedRequest,
+                bcm: false,
+                byte_count: 4,
+                lower_address: 0,
+                locked: false,
+                data: &[],
+            });
+            let mut buf = vec![0; completion.buffer_len()];
+            completion.emit(&mut buf).unwrap();
+            self.up.push_back(buf);
+        }
+    }
+
+    /// Keeps account of the host's requests.
+    fn account(&mut self, port: PortId, tlp: &[u8]) {
+        let packet = Packet::new_checked(tlp).unwrap();
+        let key = (port, packet.requester(), packet.tag());
+        match packet.class() {
+            Some(Class::NonPosted) => self.outstanding.push(key),
+            // Several completions may belong to one read; the last one has all that is left.
+            Some(Class::Completion)
+                if packet.payload_len() == 0
+                    || packet.payload_len() >= usize::from(packet.byte_count()) =>
+            {
+                self.outstanding.retain(|held| *held != key);
+            }
+            _ => {}
+        }
+    }
+
     fn down(&mut self, tlp: &[u8]) {
         let mut tlp = tlp.to_vec();
         let (now, mut out) = (self.now(), Vec::new());
         let verdict = self.switch.handle_downstream(now, &mut tlp, &mut out);
         self.up.extend(out);
         match verdict {
-            DownstreamVerdict::Forward(port) => self.hand(port, &tlp),
+            DownstreamVerdict::Forward(port) => {
+                if Packet::new_checked(&*tlp).unwrap().class() == Some(Class::NonPosted) {
+                    self.account(port, &tlp);
+                }
+                self.hand(port, &tlp);
+            }
             DownstreamVerdict::Broadcast => {
                 let mut ports: Vec<PortId> = self.devices.keys().copied().collect();
                 ports.retain(|port| self.switch.is_link_up(*port));
@@ -234,7 +299,13 @@ impl Fabric {
         let verdict = self.switch.handle_upstream(now, port, tlp, &mut out, &mut back);
         self.up.extend(out);
         match verdict {
-            UpstreamVerdict::ToRoot => self.up.push_back(tlp.to_vec()),
+            UpstreamVerdict::ToRoot => {
+                let tlp = tlp.to_vec();
+                if Packet::new_checked(&*tlp).unwrap().class() == Some(Class::Completion) {
+                    self.account(port, &tlp);
+                }
+                self.up.push_back(tlp);
+            }
             UpstreamVerdict::ToPort(other) => self.hand(other, &buf[..len]),
             UpstreamVerdict::Consumed | UpstreamVerdict::Discarded(_) => {}
         }
@@ -314,6 +385,7 @@ pub(crate) fn port_above(config: SwitchConfig) -> (Switched, Rc<RefCell<Fabric>>
         events: Vec::new(),
         after_tlps: None,
         at: None,
+        outstanding: Vec::new(),
         up: VecDeque::new(),
         start: Instant::now(),
     }));
