@@ -297,27 +297,38 @@ impl<'a> Record<'a> {
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Full> {
         let length = self.emitted_len();
         let out = out.get_mut(..length).ok_or(Full)?;
-        let mut head = [0; RECORD_HEADER];
-        head[2..4].copy_from_slice(&(length as u16).to_le_bytes());
+        let Self::Tlp(r) = self else {
+            self.emit_rare(out);
+            return Ok(length);
+        };
+        // Straight to its place: building it aside and copying it stalls on the small stores.
+        if let Some((head, rest)) = out.split_first_chunk_mut::<RECORD_HEADER>() {
+            begin(head, kind::TLP, length);
+            r.address.emit(head);
+            r.traits.emit(head);
+            let (tlp, crc) = rest.split_at_mut(r.tlp.len());
+            tlp.copy_from_slice(r.tlp);
+            crc.copy_from_slice(&r.crc.to_le_bytes());
+        }
+        Ok(length)
+    }
+
+    /// Everything but TLPs, into `out`, which has the record's length.
+    fn emit_rare(&self, out: &mut [u8]) {
+        let mut start = [0; RECORD_HEADER];
+        let head = &mut start;
+        begin(head, kind::NOP, out.len());
         match self {
             Self::Nop => {
-                head[0] = kind::NOP;
                 out.copy_from_slice(&head[..NOP_RECORD]);
-                return Ok(length);
+                return;
             }
-            Self::Tlp(r) => {
-                head[0] = kind::TLP;
-                r.address.emit(&mut head);
-                r.traits.emit(&mut head);
-                let (tlp, crc) = out[RECORD_HEADER..].split_at_mut(r.tlp.len());
-                tlp.copy_from_slice(r.tlp);
-                crc.copy_from_slice(&r.crc.to_le_bytes());
-            }
-            Self::SplitHeader(r) => r.emit(&mut head, out),
-            Self::SplitData(r) => r.emit(&mut head, out),
+            Self::Tlp(_) => unreachable!("written by `emit`"),
+            Self::SplitHeader(r) => r.emit(head, out),
+            Self::SplitData(r) => r.emit(head, out),
             Self::Sideband(address, sideband) => {
                 head[0] = kind::SIDEBAND;
-                address.emit(&mut head);
+                address.emit(head);
                 let (code, argument) = sideband.code();
                 head[12] = code;
                 head[14..16].copy_from_slice(&argument.to_le_bytes());
@@ -325,7 +336,7 @@ impl<'a> Record<'a> {
             Self::Credits(r) => {
                 head[0] = kind::CREDITS;
                 head[1] = if r.announce { ANNOUNCE } else { 0 };
-                r.address.emit(&mut head);
+                r.address.emit(head);
                 let limits = [r.tlps[0], r.tlps[1], r.tlps[2], r.sideband];
                 for (place, limit) in out[RECORD_HEADER..].chunks_exact_mut(4).zip(limits) {
                     place.copy_from_slice(&limit.to_le_bytes());
@@ -333,12 +344,19 @@ impl<'a> Record<'a> {
             }
             Self::Unbind(address) => {
                 head[0] = kind::UNBIND;
-                address.emit(&mut head);
+                address.emit(head);
             }
         }
-        out[..RECORD_HEADER].copy_from_slice(&head);
-        Ok(length)
+        out[..RECORD_HEADER].copy_from_slice(head);
     }
+}
+
+/// What every record begins with.
+#[inline]
+fn begin(head: &mut [u8; RECORD_HEADER], kind: u8, length: usize) {
+    head.fill(0);
+    head[0] = kind;
+    head[2..4].copy_from_slice(&(length as u16).to_le_bytes());
 }
 
 impl<'a> SplitHeader<'a> {

@@ -142,6 +142,8 @@ pub(super) struct Channels {
     list: Box<[Channel]>,
     /// Where the search for a free place goes on, so that closed bindings are remembered long.
     cursor: usize,
+    /// The place that was found last: records come in runs of one binding.
+    recent: usize,
     /// What receivers share.
     pub(super) shared: Shared,
 }
@@ -151,6 +153,7 @@ impl Channels {
         Self {
             list: (0..count).map(|_| Channel::free()).collect(),
             cursor: 0,
+            recent: 0,
             shared: Shared::new(shared),
         }
     }
@@ -196,6 +199,15 @@ impl Channels {
             .iter()
             .position(|c| c.phase != Phase::Free && c.key.as_ref() == Some(key))
             .map(|index| self.id_at(index))
+    }
+
+    /// As [`Channels::find`], quicker for the one that was asked for last.
+    pub(super) fn find_recent(&mut self, key: &BindingKey) -> Option<ChannelId> {
+        let recent = &self.list[self.recent];
+        if recent.phase == Phase::Free || recent.key.as_ref() != Some(key) {
+            self.recent = usize::from(self.find(key)?.index);
+        }
+        Some(self.id_at(self.recent))
     }
 
     /// The open binding of the same function under any epoch: what a receiver must not do.

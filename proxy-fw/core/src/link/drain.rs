@@ -1,7 +1,7 @@
 //! What is handed on: stored TLPs in an order that PCIe allows, and sideband records.
 
 use super::channel::Channel;
-use super::receive::Stored;
+use super::inbox::Stored;
 use super::slab::{BufferId, Slab};
 use super::types::{ChannelId, ClassSet, LinkState, Received, RxHandle};
 use super::{Fault, Link};

@@ -12,12 +12,17 @@
 //! | `channel` | one binding: its queues and credits, both ways |
 //! | `credit` | what a receiver has promised to store, and why it always can |
 //! | `slab` | TLP buffers |
-//! | `send` | which record is next, and frames |
+//! | `send` | what waits to be sent |
+//! | `transmit` | which record is next, and frames |
 //! | `flight` | records that are sent and not acknowledged |
 //! | `acknowledge` | acknowledgements taken in, losses, timeouts |
 //! | `path` | packet numbers, round-trip time (`rtt`) and congestion window of one path |
-//! | `receive` | frames taken in, records stored and put in order |
+//! | `receive` | frames checked, acknowledgements made |
+//! | `inbox` | what came and is not drained |
+//! | `store` | records stored under their sequence, once |
+//! | `take` | stored records taken in order |
 //! | `drain` | what is handed on, in an order that PCIe allows |
+//! | `timers` | when it wants to be woken |
 //! | `counters` | everything that is dropped, retried or refused |
 //!
 //! **Storage.** Everything is allocated in [`Link::new`]: with the default configuration 2.5 MB
@@ -34,13 +39,17 @@ mod drain;
 mod faults;
 mod flight;
 mod handshake;
+mod inbox;
 mod path;
 mod receive;
 mod rtt;
 mod send;
 mod sequence;
 mod slab;
+mod store;
+mod take;
 mod timers;
+mod transmit;
 mod types;
 
 #[cfg(test)]
@@ -63,8 +72,9 @@ use counters::Counters;
 use faults::Fault;
 use flight::Flight;
 use handshake::{Handshake, PeerLimits};
+use inbox::Inbox;
 use path::Path;
-use receive::Inbox;
+
 use send::Outbox;
 use tlp_codec::fabric::{CloseReason, MIN_TLP};
 use tlp_codec::ids::{BindingKey, NodeId, PathId};

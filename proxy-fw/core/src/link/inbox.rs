@@ -1,0 +1,150 @@
+//! What came and is not drained: buffers, and what lies under which sequence.
+
+use super::slab::{BufferId, Slab};
+use super::types::ChannelId;
+use crate::limits::{LINK_WINDOW, MAX_CHANNELS, SIDEBAND_QUEUE};
+use crate::stamps::StampId;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use tlp_codec::fabric::{SackRange, Sacks, Sideband, TlpTraits};
+
+/// What a receive buffer holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub(super) channel: ChannelId,
+    pub(super) traits: TlpTraits,
+    pub(super) stamp: Option<StampId>,
+    /// Counts up with every TLP and sideband record, in link order.
+    pub(super) ordinal: u64,
+    /// Handed out and not released.
+    pub(super) lent: bool,
+    /// Of a split TLP: bytes that came so far, and its CRC.
+    pub(super) got: u16,
+    pub(super) crc: u32,
+}
+
+/// What came under a sequence that is not taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arrived {
+    /// Nothing came.
+    Missing,
+    /// Data records of a split TLP came, but not its header record.
+    HeaderMissing(BufferId),
+    /// Nothing that matters: a NOP, or a record whose binding is not open here.
+    Void,
+    Tlp(BufferId),
+    /// A TLP whose own CRC is wrong.
+    Damaged(ChannelId),
+    SplitHeader {
+        buffer: BufferId,
+        parts: u16,
+    },
+    SplitData {
+        part: u16,
+    },
+    Sideband(ChannelId, Sideband),
+    Credits {
+        channel: ChannelId,
+        announce: bool,
+        tlps: [u32; 3],
+        sideband: u32,
+    },
+    Unbind(ChannelId),
+}
+
+/// A split TLP whose header record was taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Joining {
+    /// The sequence of the header record.
+    pub(super) base: u32,
+    pub(super) buffer: BufferId,
+    pub(super) next_part: u16,
+    pub(super) parts: u16,
+}
+
+/// What came and is not drained.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) slab: Slab<Stored>,
+    pub(super) ring: Box<[Arrived]>,
+    /// The next sequence to be taken: everything before is received and stored.
+    pub(super) next: u32,
+    /// One behind the highest sequence that came.
+    pub(super) end: u32,
+    pub(super) joining: Option<Joining>,
+    pub(super) ordinal: u64,
+    /// Sideband records that were not polled, in link order.
+    pub(super) sidebands: VecDeque<(u64, ChannelId, Sideband)>,
+    /// Places with stored TLPs.
+    pub(super) tlps: u64,
+    /// An acknowledgement is to be sent with the next frame, and at once.
+    pub(super) ack_now: bool,
+    /// An acknowledgement is to be sent at this time at the latest.
+    pub(super) ack_at: Option<Instant>,
+    /// Frames with records since the last acknowledgement.
+    pub(super) unacknowledged: u32,
+}
+
+impl Inbox {
+    pub(super) fn new(buffers: usize) -> Self {
+        Self {
+            slab: Slab::new(buffers),
+            ring: vec![Arrived::Missing; LINK_WINDOW].into_boxed_slice(),
+            next: 0,
+            end: 0,
+            joining: None,
+            ordinal: 0,
+            sidebands: VecDeque::with_capacity(MAX_CHANNELS * SIDEBAND_QUEUE),
+            tlps: 0,
+            ack_now: false,
+            ack_at: None,
+            unacknowledged: 0,
+        }
+    }
+
+    /// Begins at another sequence than 0.
+    #[cfg(test)]
+    pub(super) fn start_at(&mut self, sequence: u32) {
+        (self.next, self.end) = (sequence, sequence);
+    }
+
+    pub(super) fn slot(&mut self, sequence: u32) -> &mut Arrived {
+        &mut self.ring[sequence as usize & (LINK_WINDOW - 1)]
+    }
+
+    pub(super) fn has(&self, sequence: u32) -> bool {
+        let slot = &self.ring[sequence as usize & (LINK_WINDOW - 1)];
+        !matches!(slot, Arrived::Missing | Arrived::HeaderMissing(_))
+    }
+
+    pub(super) fn next_ordinal(&mut self) -> u64 {
+        self.ordinal += 1;
+        self.ordinal
+    }
+
+    /// The runs that came beyond the first gap, as many as a frame tells.
+    pub(super) fn sacks(&self) -> Sacks {
+        let mut sacks = Sacks::default();
+        let beyond = self.end.wrapping_sub(self.next);
+        let mut offset = 1;
+        while offset < beyond && !sacks.is_full() {
+            let run = (offset..beyond).take_while(|&n| self.has(self.next.wrapping_add(n))).count()
+                as u32;
+            if run > 0 {
+                let range = SackRange { offset: offset as u16, length: run as u16 };
+                sacks.push(range).expect("not full");
+            }
+            offset += run + 1;
+        }
+        sacks
+    }
+
+    /// An acknowledgement was sent.
+    pub(super) fn acknowledged(&mut self) {
+        self.ack_now = false;
+        self.ack_at = None;
+        self.unacknowledged = 0;
+    }
+}

@@ -1,0 +1,334 @@
+//! Frames: which records are next, and what they say.
+
+use super::flight::{Entry, Fate, Sent};
+use super::send::Splitting;
+use super::slab::BufferId;
+use super::types::{ChannelId, Transmit};
+use super::{Link, path_id};
+use crate::stamps::{Stage, Stamps};
+use crate::time::Instant;
+use tlp_codec::fabric::{
+    CREDIT_RECORD, Credits, FrameKind, FrameWriter, Full, Header, MAX_OVERHEAD, NOP_RECORD,
+    RECORD_HEADER, Record, RecordAddress, SPLIT_DATA, SPLIT_HEADER, SplitData, SplitHeader,
+    TLP_OVERHEAD, TlpRecord,
+};
+use tlp_codec::ids::BindingKey;
+
+/// TLP bytes in the header record and in each data record of a split TLP.
+fn split_sizes(frame: usize) -> (usize, usize) {
+    let room = frame - MAX_OVERHEAD;
+    ((room - SPLIT_HEADER) & !3, (room - SPLIT_DATA) & !3)
+}
+impl Link {
+    /// Writes a data frame: what was lost first, then what is new, with the acknowledgement.
+    pub(super) fn poll_data(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        stamps: &mut Stamps,
+    ) -> Option<Transmit> {
+        if self.out.behind != 0 {
+            self.credit_at.get_or_insert(now + self.config.credit_delay);
+        }
+        let path = 0;
+        let open = self.out.probe || {
+            let path = &self.paths[path];
+            path.congestion.allows(path.in_flight)
+        };
+        let resend = if open { self.flight.first_lost() } else { None };
+        let fresh = open && !self.out.is_idle() && !self.flight.is_full(self.peer_limits.window);
+        let ack_now = self.inbox.ack_now;
+        if resend.is_none() && !fresh && !ack_now {
+            return None;
+        }
+        let size = self.peer_limits.frame;
+        assert!(buffer.len() >= size, "the caller's buffer takes the largest frame");
+        let header = self.data_header(now, path, resend);
+        let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
+        let mut end = header.sequence;
+        if resend.is_some() {
+            end = self.write_lost(now, path, header.packet, end, &mut writer);
+        }
+        if open && end == self.flight.next() {
+            end = self.write_new(now, path, header.packet, &mut writer, stamps);
+        }
+        let records = end.wrapping_sub(header.sequence);
+        if records == 0 && !ack_now {
+            return None;
+        }
+        self.paths[path].depart(now);
+        self.departed(now, records);
+        Some(Transmit { path: header.path, len: writer.finish() })
+    }
+
+    fn data_header(&self, now: Instant, path: usize, resend: Option<u32>) -> Header {
+        let life = self.handshake.peer.expect("an open link knows its peer");
+        Header {
+            kind: FrameKind::Data,
+            destination: self.peer,
+            source: self.local,
+            source_incarnation: self.local_incarnation,
+            destination_incarnation: Some(life.incarnation),
+            session: life.session,
+            path: path_id(path),
+            packet: self.paths[path].next_packet,
+            sequence: resend.unwrap_or(self.flight.next()),
+            ack: self.acknowledgement(now),
+        }
+    }
+
+    /// A data frame with so many records, and all acknowledgements that were due, leaves.
+    fn departed(&mut self, now: Instant, records: u32) {
+        self.counters.frames_sent += 1;
+        self.inbox.acknowledged();
+        if self.out.behind == 0 {
+            self.credit_at = None;
+        }
+        if records == 0 {
+            self.counters.acks_sent += 1;
+            return;
+        }
+        self.out.probe = false;
+        if self.timeout_at.is_none() {
+            self.restart_timeout(now);
+        }
+    }
+
+    /// Writes the run of lost records that begins at `sequence`; returns where it ends.
+    fn write_lost(
+        &mut self,
+        now: Instant,
+        path: usize,
+        packet: u32,
+        mut sequence: u32,
+        writer: &mut FrameWriter<'_>,
+    ) -> u32 {
+        while sequence != self.flight.next() && self.flight.entry(sequence).fate == Fate::Lost {
+            let what = self.flight.entry(sequence).what;
+            let before = writer.remaining();
+            if self.write(what, writer).is_err() {
+                break;
+            }
+            let bytes = before - writer.remaining();
+            self.flight.entry_mut(sequence).bytes = bytes as u16;
+            self.flight.resend(sequence, path as u8, packet, now);
+            self.paths[path].in_flight += bytes as u64;
+            self.counters.records_retransmitted += 1;
+            sequence = sequence.wrapping_add(1);
+        }
+        sequence
+    }
+
+    /// Gives as many new records as fit their sequence, and writes them; returns where they end.
+    fn write_new(
+        &mut self,
+        now: Instant,
+        path: usize,
+        packet: u32,
+        writer: &mut FrameWriter<'_>,
+        stamps: &mut Stamps,
+    ) -> u32 {
+        while !self.flight.is_full(self.peer_limits.window) {
+            let Some(what) = self.next_record(writer.remaining(), stamps) else { break };
+            let before = writer.remaining();
+            self.write(what, writer).expect("chosen to fit");
+            let bytes = before - writer.remaining();
+            self.paths[path].in_flight += bytes as u64;
+            self.flight.push(Entry {
+                what,
+                fate: Fate::Flying,
+                path: path as u8,
+                packet,
+                first_sent: now,
+                last_sent: now,
+                tries: 1,
+                bytes: bytes as u16,
+            });
+        }
+        self.flight.next()
+    }
+
+    /// Chooses the next new record that fits into `room` and takes it out of its queue, with its
+    /// credit. The rest of a split TLP comes before everything, control before TLPs.
+    fn next_record(&mut self, room: usize, stamps: &mut Stamps) -> Option<Sent> {
+        if let Some(splitting) = self.out.splitting {
+            return self.next_part(splitting, room);
+        }
+        if room >= CREDIT_RECORD
+            && let Some(control) = self.next_control()
+        {
+            return Some(control);
+        }
+        if self.out.nop && room >= NOP_RECORD {
+            self.out.nop = false;
+            return Some(Sent::Nop);
+        }
+        self.next_tlp(room, stamps)
+    }
+
+    fn next_control(&mut self) -> Option<Sent> {
+        while self.out.unbinds != 0 {
+            let index = self.out.unbinds.trailing_zeros() as usize;
+            self.out.unbinds &= self.out.unbinds - 1;
+            if let Some(key) = self.channels.place(index).unbind.take() {
+                return Some(Sent::Unbind(key));
+            }
+        }
+        while self.out.sidebands != 0 {
+            let index = self.out.sidebands.trailing_zeros() as usize;
+            let place = self.channels.place(index);
+            if place.sideband_used != place.sideband_limit
+                && let (Some(record), Some(key)) = (place.sideband.pop_front(), place.key)
+            {
+                place.sideband_used = place.sideband_used.wrapping_add(1);
+                self.counters.sideband_sent += 1;
+                return Some(Sent::Sideband(key, record));
+            }
+            self.out.sidebands &= self.out.sidebands - 1;
+        }
+        if self.out.credits != 0 {
+            let index = self.out.credits.trailing_zeros() as usize;
+            self.out.credits &= self.out.credits - 1;
+            return Some(Sent::Credits(self.channels.id_at(index)));
+        }
+        None
+    }
+
+    fn next_tlp(&mut self, room: usize, stamps: &mut Stamps) -> Option<Sent> {
+        while let Some(index) = self.out.turn(self.out.tlps) {
+            let place = self.channels.place(index);
+            let Some(class) = place.sendable(&self.out.slab) else {
+                self.out.tlps &= !(1 << index);
+                continue;
+            };
+            let outgoing = &mut place.outgoing[class as usize];
+            let buffer = outgoing.queue.front().expect("a sendable class has a first TLP");
+            let length = self.out.slab.bytes(buffer).len();
+            let split = TLP_OVERHEAD + length > self.peer_limits.frame - MAX_OVERHEAD;
+            let (first, _) = split_sizes(self.peer_limits.frame);
+            let need = if split { SPLIT_HEADER + first } else { TLP_OVERHEAD + length };
+            if need > room {
+                // It is first in the next frame.
+                self.out.cursor = index as u32;
+                return None;
+            }
+            outgoing.queue.pop(&mut self.out.slab);
+            outgoing.used = outgoing.used.wrapping_add(1);
+            let meta = self.out.slab.meta_mut(buffer);
+            meta.records = 1;
+            if let Some(stamp) = meta.stamp.take() {
+                stamps.ends(stamp, Stage::Sent);
+            }
+            self.counters.tlps_sent += 1;
+            if !split {
+                return Some(Sent::Tlp(buffer));
+            }
+            self.counters.tlps_split += 1;
+            let parts = self.parts(buffer);
+            self.out.splitting = Some(Splitting { buffer, next_part: 1, parts });
+            return Some(Sent::SplitHeader(buffer));
+        }
+        None
+    }
+
+    /// Data records of a TLP that is split.
+    fn parts(&self, buffer: BufferId) -> u16 {
+        let (first, rest) = split_sizes(self.peer_limits.frame);
+        (self.out.slab.bytes(buffer).len() - first).div_ceil(rest) as u16
+    }
+
+    fn next_part(&mut self, splitting: Splitting, room: usize) -> Option<Sent> {
+        let Splitting { buffer, next_part: part, parts } = splitting;
+        if SPLIT_DATA + self.part_bytes(buffer, part).1.len() > room {
+            return None;
+        }
+        self.out.slab.meta_mut(buffer).records += 1;
+        self.out.splitting =
+            (part < parts).then_some(Splitting { buffer, next_part: part + 1, parts });
+        Some(Sent::SplitData { buffer, part })
+    }
+
+    /// Where a data record's bytes begin in the TLP, and the bytes.
+    fn part_bytes(&self, buffer: BufferId, part: u16) -> (usize, &[u8]) {
+        let (first, rest) = split_sizes(self.peer_limits.frame);
+        let tlp = self.out.slab.bytes(buffer);
+        let at = first + (part as usize - 1) * rest;
+        (at, &tlp[at..tlp.len().min(at + rest)])
+    }
+
+    /// Which way a binding's records go.
+    fn address(&self, key: &BindingKey) -> RecordAddress {
+        if self.local_is_host {
+            RecordAddress::from_host(key)
+        } else {
+            RecordAddress::from_box(key)
+        }
+    }
+
+    fn write(&mut self, what: Sent, writer: &mut FrameWriter<'_>) -> Result<(), Full> {
+        match what {
+            Sent::Nop => writer.push(&Record::Nop),
+            Sent::Tlp(buffer) => {
+                let meta = self.out.slab.meta(buffer);
+                writer.push(&Record::Tlp(TlpRecord {
+                    address: self.address(&meta.key),
+                    traits: meta.traits,
+                    tlp: self.out.slab.bytes(buffer),
+                    crc: meta.crc,
+                }))
+            }
+            Sent::SplitHeader(buffer) => {
+                let (meta, tlp) = (self.out.slab.meta(buffer), self.out.slab.bytes(buffer));
+                writer.push(&Record::SplitHeader(SplitHeader {
+                    address: self.address(&meta.key),
+                    traits: meta.traits,
+                    total: tlp.len() as u16,
+                    parts: self.parts(buffer),
+                    crc: meta.crc,
+                    bytes: &tlp[..split_sizes(self.peer_limits.frame).0],
+                }))
+            }
+            Sent::SplitData { buffer, part } => {
+                let meta = self.out.slab.meta(buffer);
+                let (offset, bytes) = self.part_bytes(buffer, part);
+                writer.push(&Record::SplitData(SplitData {
+                    address: self.address(&meta.key),
+                    class: meta.traits.class,
+                    part,
+                    offset: offset as u16,
+                    bytes,
+                }))
+            }
+            Sent::Sideband(key, sideband) => {
+                writer.push(&Record::Sideband(self.address(&key), sideband))
+            }
+            Sent::Credits(channel) => self.write_credits(channel, writer),
+            Sent::Unbind(key) => writer.push(&Record::Unbind(self.address(&key))),
+        }
+    }
+
+    fn write_credits(
+        &mut self,
+        channel: ChannelId,
+        writer: &mut FrameWriter<'_>,
+    ) -> Result<(), Full> {
+        let Some(key) = self.channels.get(channel).and_then(|c| c.key) else {
+            // The binding was closed since the record took its sequence.
+            return writer.push(&Record::Nop);
+        };
+        if writer.remaining() < CREDIT_RECORD {
+            return Err(Full);
+        }
+        let address = self.address(&key);
+        self.out.behind &= !(1 << channel.index);
+        let place = self.channels.place(channel.index as usize);
+        writer.push(&Record::Credits(Credits {
+            address,
+            announce: !place.peer_open,
+            tlps: core::array::from_fn(|class| place.accounts[class].advertise()),
+            sideband: place.sideband_account.advertise(),
+        }))
+    }
+}
+
+const _: () = assert!(CREDIT_RECORD >= RECORD_HEADER, "room for it is room for any control record");
