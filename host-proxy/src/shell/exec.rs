@@ -1,6 +1,6 @@
 //! What the commands do.
 
-use super::protocol::{Command, Line};
+use super::protocol::{Command, Line, MAX_READS};
 use crate::front::model::PlanePort;
 use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction};
 use host_model::topology::BarKind;
@@ -236,12 +236,15 @@ fn bandwidth(
 }
 
 fn latency(host: &mut ModelHost<PlanePort>, bdf: Bdf, reads: u32) -> Outcome {
+    if !(1..=MAX_READS).contains(&reads) {
+        return Err(format!("{reads} reads: 1 to {MAX_READS}"));
+    }
     let node = host.topology().get(bdf).ok_or_else(|| format!("there is no function {bdf}"))?;
     let is_memory =
         |bar: &Option<host_model::topology::Bar>| bar.is_some_and(|bar| bar.kind != BarKind::Io);
     let bar = node.bars.iter().position(is_memory);
     let bar = bar.ok_or_else(|| format!("{bdf} has no memory BAR"))? as u8;
-    let report = host.mmio_latency(bdf, bar, 0, reads.max(1) as usize).map_err(text)?;
+    let report = host.mmio_latency(bdf, bar, 0, reads as usize).map_err(text)?;
     let us = |nanos: u64| nanos as f64 / 1e3;
     let text = format!(
         "round trip of a 4-byte read: median {:.2} us, minimum {:.2} us, 99 % {:.2} us, {} reads",

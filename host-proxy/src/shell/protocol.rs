@@ -4,6 +4,9 @@ use clap::{Subcommand, ValueHint};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// Most reads of one round-trip measurement.
+pub const MAX_READS: u32 = 1_000_000;
+
 /// What the model host can be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Subcommand)]
 #[serde(tag = "command", rename_all = "kebab-case")]
@@ -96,7 +99,7 @@ pub enum Command {
         /// Bus, device, function; its first memory BAR is read
         device: String,
         /// How many reads
-        #[arg(long, default_value_t = 10_000)]
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=MAX_READS as i64))]
         reads: u32,
     },
     /// Print the model host's counters

@@ -327,7 +327,7 @@ async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) ->
             let _ = record(manager, |txn| progress::outdated(txn, binding, *highest)).await;
             return Step::Failed;
         }
-        ControlError::UnknownPeer(node) => {
+        ControlError::UnknownPeer(node) | ControlError::LinkDown(node) => {
             session.forget_peer(*node);
             false
         }

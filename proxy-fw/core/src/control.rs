@@ -392,6 +392,8 @@ pub enum ControlError {
     Busy,
     /// The device did not answer configuration requests in time.
     NotReady(SlotId),
+    /// The link to the peer is down; introduce the peer again with [`Request::SetPeer`].
+    LinkDown(NodeId),
 }
 
 /// Which limit was reached.
@@ -430,6 +432,7 @@ impl fmt::Display for ControlError {
             }
             Self::Busy => f.write_str("another operation is going on there"),
             Self::NotReady(s) => write!(f, "the device in slot {s} did not become ready"),
+            Self::LinkDown(n) => write!(f, "the link to node {n} is down"),
         }
     }
 }

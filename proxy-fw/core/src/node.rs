@@ -5,14 +5,15 @@ use crate::control::{
     SlotState, StampEntry, Term,
 };
 use crate::limits::{EVENT_QUEUE, MAX_PEERS, MIN_FRAME};
-use crate::link::{Link, LinkConfig, LinkEvent, LinkState};
+use crate::link::{ChannelError, ChannelId, Link, LinkConfig, LinkEvent, LinkState};
 use crate::role::Outgoing;
 use crate::stamps::Stamps;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
 use tlp_codec::fabric::Frame;
-use tlp_codec::ids::NodeId;
+use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef};
+use tlp_codec::tlp::{Class, Packet, Repr};
 
 /// Answers that wait for the connection to take them. A request that finds no room for its
 /// answer is not begun: the manager asks again.
@@ -237,6 +238,22 @@ impl Node {
         Ok(Answer::Done)
     }
 
+    /// Opens a binding on the link to a peer.
+    pub(crate) fn open_channel(
+        &mut self,
+        peer: usize,
+        key: BindingKey,
+    ) -> Result<ChannelId, ControlError> {
+        let node = self.peer_node(peer).expect("an index is used while its peer is known");
+        self.link(peer).open_channel(key).map_err(|error| match error {
+            ChannelError::LinkDown => ControlError::LinkDown(node),
+            ChannelError::WasClosed => ControlError::StaleEpoch(key.epoch),
+            ChannelError::AlreadyOpen => ControlError::InUse(key.epoch),
+            ChannelError::NotASlot => ControlError::NoSuchSlot(key.slot),
+            ChannelError::Full => ControlError::Limit(Limit::Channels),
+        })
+    }
+
     /// Number of the peer at an index.
     pub(crate) fn peer_node(&self, index: usize) -> Option<NodeId> {
         self.peers[index].as_ref().map(|p| p.peer.node)
@@ -344,4 +361,14 @@ pub(crate) fn counters_page<I: Iterator<Item = (&'static str, u64)>>(
     });
     let (entries, next) = page(sums, from);
     Reply::Counters { entries, next }
+}
+
+/// Whether a TLP from the wire is sound, of the class that its record said, and has an
+/// outstanding entry just where there must be one.
+pub(crate) fn is_as_said(tlp: &[u8], class: Class, outstanding: Option<OutstandingRef>) -> bool {
+    Packet::new_checked(tlp).is_ok_and(|packet| {
+        packet.class() == Some(class)
+            && outstanding.is_some() == (class != Class::Posted)
+            && Repr::parse(&packet).is_ok()
+    })
 }

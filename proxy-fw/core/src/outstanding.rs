@@ -222,6 +222,11 @@ impl<T: Copy> Table<T> {
         self.free.is_some()
     }
 
+    /// How many more requests fit.
+    pub fn room(&self) -> usize {
+        self.entries.len() - self.live - self.quarantined
+    }
+
     /// How many requests are outstanding.
     pub fn live(&self) -> usize {
         self.live

@@ -4,6 +4,8 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Where the programs are and where they leave what they write.
@@ -120,7 +122,26 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Runs a command to its end, whatever its end is.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    not_interrupted()?;
     command.stdin(Stdio::null()).output().with_context(|| format!("{command:?} could not be run"))
+}
+
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on SIGINT and SIGTERM end the demo at its next step, with everything cleaned up.
+pub(crate) fn catch_signals() -> Result<()> {
+    let flag = INTERRUPTED.get_or_init(Arc::default);
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(flag))?;
+    }
+    Ok(())
+}
+
+fn not_interrupted() -> Result<()> {
+    if INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        bail!("interrupted");
+    }
+    Ok(())
 }
 
 /// Asks again until there is an answer.
@@ -135,6 +156,7 @@ pub(crate) fn wait_for<T>(
 ) -> Result<T> {
     let deadline = Instant::now() + bound;
     loop {
+        not_interrupted()?;
         if let Some(answer) = ask()? {
             return Ok(answer);
         }

@@ -41,6 +41,7 @@ struct Devices {
 }
 
 pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
+    process::catch_signals()?;
     let folder = tempfile::Builder::new().prefix("dxpu-demo-").tempdir()?;
     let (file, bytes) = match &cli.file {
         Some(file) => input::users(file)?,

@@ -43,7 +43,8 @@ pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
     run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--exclude", "xtask"]))?;
     let demo = crate::tools::target_dir().join("release").join("dxpu-demo");
     let mut command = std::process::Command::new(demo);
-    let status = status(command.args(arguments))?;
+    command.arg("--repository").arg(crate::tools::root()).args(arguments);
+    let status = status(&mut command)?;
     // What the demo says, with a status above 255 or a signal as a plain failure.
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))

@@ -84,7 +84,9 @@ impl Access {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Idle => None,
-            State::ToSend(_) | State::Ended(_) => Some(Instant::ZERO),
+            State::Ended(_) => Some(Instant::ZERO),
+            // What it waits for, room, is looked at by the slot.
+            State::ToSend(_) => self.ready_by,
             State::Waiting { until, .. } | State::Pausing { until } => Some(until),
             State::Again { at, .. } => Some(at),
         }
@@ -96,6 +98,11 @@ impl Access {
             State::Waiting { tag, .. } => Some(tag),
             _ => None,
         }
+    }
+
+    /// Whether a request waits for a tag and for room.
+    pub(super) fn is_to_send(&self) -> bool {
+        matches!(self.state, State::ToSend(_))
     }
 
     /// Whether a request wants a tag now.
@@ -145,6 +152,7 @@ impl Access {
             State::Ended(got) => got,
             State::Pausing { until } if until <= now => Got::Paused,
             State::Waiting { until, .. } if until <= now => Got::Failed,
+            State::ToSend(_) if self.ready_by.is_some_and(|by| by <= now) => Got::Failed,
             _ => return None,
         };
         self.state = State::Idle;

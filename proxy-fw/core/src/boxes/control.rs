@@ -4,8 +4,8 @@ use super::BoxRole;
 use super::probe::timeout_setting;
 use super::slot::{Binding, Work};
 use crate::control::{
-    ControlError, FromProxy, InventoryEntry, Limit, OperationId, PathSet, Reply, Request,
-    SlotBinding, SlotEntry, SlotState,
+    ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
+    SlotEntry, SlotState,
 };
 use crate::node::{Answer, Outbound, Page, counters_page, page};
 use crate::time::Instant;
@@ -91,11 +91,7 @@ impl BoxRole {
         }
         let peer =
             self.node.peer_index(request.host).ok_or(ControlError::UnknownPeer(request.host))?;
-        let channel = self
-            .node
-            .link(peer)
-            .open_channel(key)
-            .map_err(|_| ControlError::Limit(Limit::Channels))?;
+        let channel = self.node.open_channel(peer, key)?;
         let entry = &mut self.slots[slot].functions[function];
         entry.highest_epoch = key.epoch.bits();
         entry.binding = Some(Binding { request: request.clone(), peer, channel });

@@ -227,6 +227,8 @@ impl BoxRole {
             return None;
         }
         self.slots[slot].signal(SlotSignal::HotReset);
+        // The reset comes before the next TLP: no late answer can come with an old tag.
+        self.slots[slot].tags.release_quarantine();
         release.state = State::ResetPause;
         Some(Want::Pause(self.config.reset_time))
     }

@@ -186,6 +186,10 @@ impl Slot {
     }
 
     pub(super) fn signal(&mut self, signal: SlotSignal) {
+        if self.signals.back() == Some(&signal) {
+            // Twice in a row is once.
+            return;
+        }
         if self.signals.is_full() {
             self.signals.pop_front();
         }
@@ -235,6 +239,9 @@ impl Slot {
     fn work_deadline(&self) -> Option<Instant> {
         match self.work {
             Work::Idle => None,
+            _ if self.access.is_to_send() && self.tags.has_room() && self.egress.room() > 0 => {
+                Some(Instant::ZERO)
+            }
             _ => self.access.deadline(),
         }
     }

@@ -3,6 +3,7 @@
 use super::BoxRole;
 use super::slot::{Target, ToDevice};
 use crate::link::ClassSet;
+use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::stamps::{Stage, StampId};
 use crate::time::Instant;
@@ -49,7 +50,8 @@ impl BoxRole {
         let target = self.slots[slot].target(function)?;
         loop {
             let mut ready = room;
-            if !self.slots[slot].tags.has_room() {
+            // One tag stays for the proxy's own requests.
+            if self.slots[slot].tags.room() < 2 {
                 ready = ready.without(Class::NonPosted);
             }
             let link = self.node.link(target.peer);
@@ -59,10 +61,11 @@ impl BoxRole {
             let (handle, class, stamp) = (received.handle, received.class, received.stamp);
             let outstanding = received.outstanding;
             link.release_received(handle);
-            let Ok(packet) = Packet::new_checked(&mut buf[..length]) else {
+            if !is_as_said(&buf[..length], class, outstanding) {
                 self.counters.malformed_from_host += 1;
                 continue;
-            };
+            }
+            let packet = Packet::new_checked(&mut buf[..length]).expect("checked just now");
             let deliver = match class {
                 Class::Posted => true,
                 Class::NonPosted => {

@@ -178,7 +178,8 @@ impl HostRole {
             self.counters.unexpected_from_root += 1;
             return Ok(());
         }
-        let Some(target) = entry.target_of(request.function) else {
+        let target = entry.target_of(request.function).filter(|t| t.key == request.key);
+        let Some(target) = target else {
             entry.upstream.remove(reference);
             self.counters.late_from_root += 1;
             return Ok(());

@@ -26,7 +26,7 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use core::time::Duration;
 use ports::Port;
-use tlp_codec::ids::{Bdf, NodeId, OutstandingRef};
+use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef};
 
 /// TLPs that the switch itself sends to the root complex and that wait to be taken. When there is
 /// no room, TLPs of the root complex wait (backpressure).
@@ -73,6 +73,8 @@ struct HostRequest {
 #[derive(Clone, Copy, Debug)]
 struct DeviceRequest {
     info: RequestInfo,
+    /// The binding that asked: a later one never gets its answer.
+    key: BindingKey,
     outstanding: OutstandingRef,
     function: usize,
     sampled: bool,
@@ -90,6 +92,7 @@ struct HostCounters {
     device_requests_timed_out: u64,
     backpressure: u64,
     function_not_lent: u64,
+    peer_reads: u64,
 }
 
 /// The host role of a proxy.
@@ -156,6 +159,10 @@ impl HostRole {
         for port in self.switch.port_ids() {
             self.switch.set_ready(port, true);
         }
+        // A root complex that was reset, or is another one, answers nothing it was asked before.
+        for port in &mut self.ports {
+            port.upstream.clear();
+        }
     }
 
     /// The virtual switch, to look at.
@@ -180,6 +187,7 @@ impl HostRole {
             ("host: device requests timed out at the root complex", c.device_requests_timed_out),
             ("host: TLPs that had to wait for room", c.backpressure),
             ("host: requests to a function that is not lent", c.function_not_lent),
+            ("host: non-posted requests between devices refused", c.peer_reads),
         ];
         own.into_iter().chain(self.switch.counters()).chain(self.node.counters())
     }

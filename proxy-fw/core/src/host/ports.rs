@@ -2,12 +2,12 @@
 
 use super::{DeviceRequest, HostRequest, HostRole};
 use crate::control::{
-    BindingFailure, ControlError, Event, Limit, OperationId, PortBinding, PortState, Removal,
+    BindingFailure, ControlError, Event, OperationId, PortBinding, PortState, Removal,
 };
 use crate::limits::{MAX_FUNCTIONS, TLP_BUFFER};
 use crate::link::{ChannelId, LinkEvent, LinkState};
 use crate::node::Answer;
-use crate::outstanding::Table;
+use crate::outstanding::{AfterExpiry, Table};
 use crate::switch::{RemovalRequest, SwitchEvent};
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -130,15 +130,15 @@ impl HostRole {
         let mut channels = Vec::new();
         for &(function, epoch) in &request.functions {
             let key = BindingKey { slot: request.slot, function, epoch };
-            match self.node.link(peer).open_channel(key) {
+            match self.node.open_channel(peer, key) {
                 Ok(channel) => {
                     let _ = channels.push((key, channel));
                 }
-                Err(_) => {
+                Err(error) => {
                     for (_, channel) in channels {
                         self.node.link(peer).close_channel(channel);
                     }
-                    return Err(ControlError::Limit(Limit::Channels));
+                    return Err(error);
                 }
             }
         }
@@ -256,14 +256,22 @@ impl HostRole {
     /// binding is gone.
     fn take_out(&mut self, now: Instant, port: PortId) {
         self.unplug(now, port);
+        self.close_channels(port.get() as usize);
         let entry = &mut self.ports[port.get() as usize];
         entry.failed = false;
-        if let Some(bound) = entry.binding.take() {
-            for (_, channel) in bound.channels {
-                self.node.link(bound.peer).close_channel(channel);
-            }
-        }
+        entry.binding = None;
         self.port_event(port);
+    }
+
+    /// Nothing goes to or comes from the device any more. What it asked the root complex is
+    /// answered too late now: its tags stay out of use until then.
+    fn close_channels(&mut self, index: usize) {
+        let entry = &mut self.ports[index];
+        while entry.upstream.pop_where(AfterExpiry::Quarantine, |_| true).is_some() {}
+        let Some(bound) = &mut entry.binding else { return };
+        for (_, channel) in core::mem::take(&mut bound.channels) {
+            self.node.link(bound.peer).close_channel(channel);
+        }
     }
 
     fn unplug(&mut self, now: Instant, port: PortId) {
@@ -326,6 +334,7 @@ impl HostRole {
             }
             let peer = bound.request.box_node;
             let key = bound.channels.first().map(|(key, _)| *key);
+            self.close_channels(index);
             self.unplug(now, port);
             if let Some(key) = key {
                 self.node.event(Event::BindingFailed { peer, key, reason });

@@ -3,17 +3,19 @@
 use super::{DeviceRequest, HostRole, ROOT_RESERVE};
 use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
+use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::stamps::Stage;
 use crate::switch::UpstreamVerdict as Verdict;
 use crate::time::Instant;
-use tlp_codec::ids::{OutstandingRef, PortId, Tag};
-use tlp_codec::tlp::{Class, Packet, Repr};
+use tlp_codec::ids::{BindingKey, OutstandingRef, PortId, Tag};
+use tlp_codec::tlp::{Class, CplStatus, Packet};
 
 /// What came with a TLP of a device.
 #[derive(Clone, Copy)]
 struct Origin {
     port: PortId,
+    key: BindingKey,
     function: usize,
     outstanding: Option<OutstandingRef>,
     sampled: bool,
@@ -57,7 +59,13 @@ impl HostRole {
                 let outstanding = received.outstanding;
                 link.release_received(handle);
                 let port = PortId::new(index as u8).expect("at most 32 ports");
-                let origin = Origin { port, function, outstanding, sampled: stamp.is_some() };
+                let key = target.key;
+                let sampled = stamp.is_some();
+                let origin = Origin { port, key, function, outstanding, sampled };
+                if !is_as_said(&buf[..length], class, outstanding) {
+                    self.counters.malformed_from_device += 1;
+                    continue;
+                }
                 let out = match class {
                     Class::Completion => self.complete(origin, &mut buf[..length]),
                     _ => self.request_from_device(now, origin, &mut buf[..length]),
@@ -104,10 +112,6 @@ impl HostRole {
 
     /// A request or message of a device: the switch decides. Whether it goes to the root complex.
     fn request_from_device(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) -> bool {
-        if !Packet::new_checked(&*tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok()) {
-            self.counters.malformed_from_device += 1;
-            return false;
-        }
         let verdict =
             self.switch.handle_upstream(now, origin.port, tlp, &mut self.to_root, &mut self.bounce);
         self.send_bounced(now, origin);
@@ -117,6 +121,9 @@ impl HostRole {
                 true
             }
             Verdict::ToPort(target) => {
+                if self.refuse_peer_read(now, origin, tlp) {
+                    return false;
+                }
                 self.take_tag(now, origin, tlp);
                 if self.send_to_device(now, target, tlp).is_err() {
                     let port = &mut self.ports[origin.port.get() as usize];
@@ -129,13 +136,30 @@ impl HostRole {
         }
     }
 
+    /// A device that asks another one is told that it cannot: only writes and messages travel
+    /// between ports. Whether it was such a request.
+    fn refuse_peer_read(&mut self, now: Instant, origin: Origin, tlp: &[u8]) -> bool {
+        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let Some(info) = RequestInfo::of(&packet) else { return false };
+        let completer = self.switch.port_id(origin.port);
+        let mut buf = [0; 16];
+        let length = info
+            .completion(completer, CplStatus::UnsupportedRequest, &mut buf)
+            .expect("a completion without data has three doublewords");
+        let pushed = self.bounce.push(&buf[..length]);
+        assert!(pushed, "it was emptied just now");
+        self.counters.peer_reads += 1;
+        self.send_bounced(now, origin);
+        true
+    }
+
     /// Gives a non-posted request of a device a tag of the port's own.
     fn take_tag(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) {
         let mut packet = Packet::new_checked(tlp).expect("checked by the caller");
         let Some(info) = RequestInfo::of(&packet) else { return };
         let Some(outstanding) = origin.outstanding else { return };
-        let Origin { function, sampled, .. } = origin;
-        let request = DeviceRequest { info, outstanding, function, sampled };
+        let Origin { key, function, sampled, .. } = origin;
+        let request = DeviceRequest { info, key, outstanding, function, sampled };
         let deadline = now + self.completion_bound;
         let entry = self.ports[origin.port.get() as usize]
             .upstream
