@@ -9,6 +9,11 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // First of all: a signal that comes while things start is a clean stop, too.
+    let stop = match Stop::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return fail(1, &format!("signal handlers: {error}")),
+    };
     let config = match Cli::parse().check() {
         Ok(config) => config,
         Err(error) => return fail(USAGE, &error),
@@ -16,10 +21,6 @@ fn main() -> ExitCode {
     if let Err(error) = logs::start(&config.common.log, config.common.log_format) {
         return fail(USAGE, &error);
     }
-    let stop = match Stop::on_signals() {
-        Ok(stop) => stop,
-        Err(error) => return fail(1, &format!("signal handlers: {error}")),
-    };
     match daemon::run(&config, &stop) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(1, &error),

@@ -1,6 +1,5 @@
 //! A root complex at a Unix socket: `docs/tlp-socket.md`.
 
-use crate::shell::server::remove_socket;
 use proxy_core::host::HostRole;
 use proxy_core::limits::{MAX_PAYLOAD_OFFERED, TLP_BUFFER};
 use proxy_core::role::Role;
@@ -147,7 +146,7 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
     let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(|e| e.to_string())?;
     match probe.connect(address) {
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            remove_socket(path).map_err(|e| format!("TLP socket {}: {e}", path.display()))
+            std::fs::remove_file(path).map_err(|e| format!("TLP socket {}: {e}", path.display()))
         }
         _ => Err(format!(
             "TLP socket {}: in use; stop who listens there or choose another path",

@@ -3,7 +3,7 @@
 
 use super::protocol::{Command, Line};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -45,7 +45,7 @@ impl Server {
             if UnixStream::connect(path).is_ok() {
                 return Err(format!("command socket {name}: in use; choose another path"));
             }
-            remove_socket(path).map_err(text)?;
+            std::fs::remove_file(path).map_err(text)?;
         }
         let listener = UnixListener::bind(path).map_err(text)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(text)?;
@@ -76,15 +76,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-/// Removes a socket file that nobody listens on any more. Nothing else is ever removed.
-pub(crate) fn remove_socket(path: &Path) -> std::io::Result<()> {
-    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        let why = "a file that is no socket is there; choose another path";
-        return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, why));
-    }
-    std::fs::remove_file(path)
 }
 
 fn serve(stream: &UnixStream, jobs: &SyncSender<Job>) -> std::io::Result<()> {

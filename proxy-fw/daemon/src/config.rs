@@ -91,9 +91,16 @@ impl Said {
         if let Some(mtu) = self.mtu.filter(|mtu| !limits.contains(mtu)) {
             return Err(format!("mtu {mtu}: {} to {} bytes", limits.start(), limits.end()));
         }
+        let manager = self.manager.unwrap_or_else(|| "127.0.0.1:7781".into());
+        let port = manager
+            .rsplit_once(':')
+            .and_then(|(host, port)| if host.is_empty() { None } else { port.parse::<u16>().ok() });
+        if port.unwrap_or(0) == 0 {
+            return Err(format!("manager {manager:?}: a host and a port, such as manager-1:7781"));
+        }
         Ok(Common {
             name,
-            manager: self.manager.unwrap_or_else(|| "127.0.0.1:7781".into()),
+            manager,
             fabric: self.fabric.unwrap_or(FabricSpec::Udp(([127, 0, 0, 1], 0).into())),
             advertise: self.advertise,
             mtu: self.mtu,
@@ -259,6 +266,10 @@ mod tests {
         let common = flags.or(file).check().unwrap();
         assert_eq!((common.mtu, common.name.as_str()), (Some(1500), "b"));
         assert!(toml::from_str::<Said>("fabrik = 1").is_err());
+        for manager in ["nonsense", ":7781", "host:", "host:0", "host:99999"] {
+            let said = Said { manager: Some(manager.into()), ..Said::default() };
+            assert!(said.check().unwrap_err().contains(manager));
+        }
         assert!(Said { mtu: Some(20), ..Said::default() }.check().unwrap_err().contains("mtu 20"));
     }
 }
