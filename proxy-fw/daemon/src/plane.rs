@@ -95,7 +95,17 @@ impl<R: Role> Plane<R> {
         if timer {
             self.role.handle_timeout(now);
         }
-        Ok(frames > 0 || control || timer)
+        let busy = frames > 0 || control || timer;
+        self.note(busy);
+        Ok(busy)
+    }
+
+    /// What was done ends an idle spell at once: whoever turns the plane may have no reason to
+    /// [`rest`](Self::rest) after a busy turn.
+    fn note(&mut self, busy: bool) {
+        if busy {
+            self.idle_since = None;
+        }
     }
 
     fn receive_control(&mut self) -> bool {
@@ -178,6 +188,7 @@ impl<R: Role> Plane<R> {
                 warn!("a message for the manager found no room");
             }
         }
+        self.note(any);
         Ok(any)
     }
 
@@ -210,8 +221,8 @@ impl<R: Role> Plane<R> {
     ///
     /// When the port is broken for good.
     pub fn rest(&mut self, busy: bool, timer: Option<Duration>) -> Result<(), NetError> {
+        self.note(busy);
         if busy {
-            self.idle_since = None;
             return Ok(());
         }
         let now = self.clock.now();
