@@ -60,7 +60,8 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let mut plane = Plane::new(role, port, control, common.spin);
     let mut running = Vec::new();
     for (seat, model) in seats {
-        plane.role.device_inserted(plane.now(), seat.slot(), model);
+        let now = plane.now();
+        plane.role.device_inserted(now, seat.slot(), model);
         running.push(seat);
     }
     while !stop.requested() {
@@ -74,7 +75,11 @@ fn turn(plane: &mut Plane<BoxRole>, seats: &mut [Seat]) -> Result<(), proxy_net:
     let mut busy = plane.receive()?;
     let clock = plane.clock();
     for seat in &mut *seats {
-        busy |= seat.turn(&mut plane.role, &clock);
+        let now = plane.latest();
+        if seat.turn(&mut plane.role, &clock, now) {
+            busy = true;
+            plane.now();
+        }
     }
     busy |= plane.transmit()?;
     let timer = seats.iter().filter_map(Seat::poll_timeout).min();

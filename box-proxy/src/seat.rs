@@ -5,6 +5,7 @@ use proxy_core::boxes::{BoxRole, SlotSignal};
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
+use proxy_core::time::Instant;
 use proxy_daemon::Clock;
 use std::time::Duration;
 use tlp_codec::ids::SlotId;
@@ -45,16 +46,18 @@ impl Seat {
         &*self.device
     }
 
-    /// Moves what is to be moved. Whether there was anything.
-    pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
-        let mut busy = self.signals(role, clock);
-        busy |= self.feed_device(role, clock);
-        let now = since_origin(clock);
-        if self.device.poll_timeout().is_some_and(|at| at <= now) {
-            self.device.handle_timeout(now);
+    /// Moves what is to be moved. Whether there was anything. The clock is read only where work
+    /// made `now` old.
+    pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> bool {
+        let mut busy = self.signals(role, now);
+        busy |= self.feed_device(role, clock, now);
+        let mut now = if busy { clock.now() } else { now };
+        if self.device.poll_timeout().is_some_and(|at| at <= since_origin(now)) {
+            self.device.handle_timeout(since_origin(now));
             busy = true;
+            now = clock.now();
         }
-        busy | self.drain_device(role, clock)
+        busy | self.drain_device(role, clock, now)
     }
 
     /// When the device wants its time.
@@ -62,7 +65,7 @@ impl Seat {
         self.device.poll_timeout()
     }
 
-    fn signals(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+    fn signals(&mut self, role: &mut BoxRole, now: Instant) -> bool {
         let mut any = false;
         while let Some(signal) = role.poll_signal(self.slot) {
             any = true;
@@ -72,12 +75,12 @@ impl Seat {
                 SlotSignal::HotReset => ResetKind::HotReset,
                 SlotSignal::Perst { asserted } => ResetKind::Perst { asserted },
             };
-            self.device.handle_reset(since_origin(clock), kind);
+            self.device.handle_reset(since_origin(now), kind);
         }
         any
     }
 
-    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> bool {
         for moved in 0..BATCH {
             let mut room = ClassSet::NONE;
             for class in Class::ALL {
@@ -85,11 +88,10 @@ impl Seat {
                     room = room.with(class);
                 }
             }
-            let now = clock.now();
             let Some(length) = role.poll_tlp(now, self.slot, room, &mut self.into[..]) else {
                 return moved > 0;
             };
-            self.device.handle_tlp(Duration::from_nanos(now.as_nanos()), &self.into[..length]);
+            self.device.handle_tlp(since_origin(now), &self.into[..length]);
             if role.wants_mark() {
                 role.mark(clock.now());
             }
@@ -97,13 +99,11 @@ impl Seat {
         true
     }
 
-    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock) -> bool {
+    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> bool {
         for moved in 0..BATCH {
-            let now = clock.now();
             let held = self.held.take();
             let polled = held.or_else(|| {
-                let now = Duration::from_nanos(now.as_nanos());
-                self.device.poll_tlp_of(now, Classes::ALL, &mut self.out[..])
+                self.device.poll_tlp_of(since_origin(now), Classes::ALL, &mut self.out[..])
             });
             let Some(length) = polled else { return moved > 0 };
             if role.handle_tlp(now, self.slot, &self.out[..length]).is_err() {
@@ -118,6 +118,6 @@ impl Seat {
     }
 }
 
-fn since_origin(clock: &Clock) -> Duration {
-    Duration::from_nanos(clock.now().as_nanos())
+fn since_origin(now: Instant) -> Duration {
+    Duration::from_nanos(now.as_nanos())
 }

@@ -95,8 +95,7 @@ impl PlanePort {
     }
 
     fn take(&mut self, buf: &mut [u8]) -> Option<usize> {
-        let now = self.plane.now();
-        let length = self.plane.role.poll_tlp(now, buf)?;
+        let length = self.plane.role.poll_tlp(self.plane.latest(), buf)?;
         self.mark();
         Some(length)
     }
@@ -138,10 +137,13 @@ impl TlpPort for PlanePort {
             buf[..tlp.len()].copy_from_slice(&tlp);
             return Ok(Some(tlp.len()));
         }
+        let deadline = self.plane.clock().at(deadline);
+        // The host may have been busy with itself for long.
+        self.plane.now();
+        if let Some(length) = self.take(buf) {
+            return Ok(Some(length));
+        }
         loop {
-            if let Some(length) = self.take(buf) {
-                return Ok(Some(length));
-            }
             let mut busy = self.plane.receive().map_err(broken)?;
             if let Some(length) = self.take(buf) {
                 return Ok(Some(length));
@@ -150,7 +152,7 @@ impl TlpPort for PlanePort {
             if self.stop.requested() {
                 return Err(PortError::Closed);
             }
-            if Instant::now() >= deadline {
+            if self.plane.latest() >= deadline {
                 return Ok(None);
             }
             self.plane.rest(busy, None).map_err(broken)?;

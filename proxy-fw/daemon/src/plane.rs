@@ -28,6 +28,9 @@ pub struct Plane<R> {
     /// The role.
     pub role: R,
     clock: Clock,
+    /// The time as last read. Reading the clock is a good part of a turn that finds nothing, so
+    /// such a turn reads it once.
+    latest: Instant,
     port: Box<dyn Port>,
     control: ControlHandle,
     peers: Vec<(NodeId, Vec<Address>)>,
@@ -47,6 +50,7 @@ impl<R: Role> Plane<R> {
         Self {
             role,
             clock: Clock::default(),
+            latest: Instant::ZERO,
             port,
             control,
             peers: Vec::new(),
@@ -61,8 +65,15 @@ impl<R: Role> Plane<R> {
     }
 
     /// The time now, by the plane's clock.
-    pub fn now(&self) -> Instant {
-        self.clock.now()
+    pub fn now(&mut self) -> Instant {
+        self.latest = self.clock.now();
+        self.latest
+    }
+
+    /// The time as last read, by [`receive`](Self::receive) or [`now`](Self::now): the time of
+    /// this turn, for what need not be more exact.
+    pub fn latest(&self) -> Instant {
+        self.latest
     }
 
     /// The plane's clock.
@@ -82,15 +93,16 @@ impl<R: Role> Plane<R> {
     ///
     /// When the port is broken for good.
     pub fn receive(&mut self) -> Result<bool, NetError> {
-        let (role, clock) = (&mut self.role, &self.clock);
+        let (role, clock, latest) = (&mut self.role, &self.clock, &mut self.latest);
         let frames = self.port.receive(&mut |_, frame| {
-            role.handle_frame(clock.now(), frame);
+            *latest = clock.now();
+            role.handle_frame(*latest, frame);
             if role.wants_mark() {
                 role.mark(clock.now());
             }
         })?;
-        let control = self.receive_control();
-        let now = self.clock.now();
+        let now = if frames == 0 { self.now() } else { self.latest };
+        let control = self.receive_control(now);
         let timer = self.role.poll_timeout().is_some_and(|at| at <= now);
         if timer {
             self.role.handle_timeout(now);
@@ -108,12 +120,11 @@ impl<R: Role> Plane<R> {
         }
     }
 
-    fn receive_control(&mut self) -> bool {
+    fn receive_control(&mut self, now: Instant) -> bool {
         let mut any = false;
         for _ in 0..CONTROL_BATCH {
             let Some(message) = self.control.try_recv() else { break };
             any = true;
-            let now = self.clock.now();
             match message {
                 Inbound::Joined(welcome) => {
                     self.joined = true;
@@ -147,6 +158,7 @@ impl<R: Role> Plane<R> {
     }
 
     /// Sends what is to be sent: frames and messages for the manager. Whether there was anything.
+    /// Frames leave at the [`latest`](Self::latest) time; after long work it is to be read anew.
     ///
     /// # Errors
     ///
@@ -157,8 +169,7 @@ impl<R: Role> Plane<R> {
             let outgoing = match self.unsent.take() {
                 Some(outgoing) => outgoing,
                 None => {
-                    let now = self.clock.now();
-                    match self.role.poll_transmit(now, &mut self.frame[..]) {
+                    match self.role.poll_transmit(self.latest, &mut self.frame[..]) {
                         Some(outgoing) => {
                             // What the system takes to send it is the network's time: the other
                             // end may have answered before the call returns.
@@ -225,7 +236,7 @@ impl<R: Role> Plane<R> {
         if busy {
             return Ok(());
         }
-        let now = self.clock.now();
+        let now = self.latest;
         let since = *self.idle_since.get_or_insert(now);
         if now.saturating_since(since) < self.spin {
             std::hint::spin_loop();
@@ -250,5 +261,43 @@ impl<R: Role> Plane<R> {
             ("port: frames thrown away as invalid", port.receive_invalid),
             ("port: frames lost for lack of room", port.receive_dropped),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proxy_core::boxes::{BoxConfig, BoxRole};
+    use proxy_net::MemoryPort;
+
+    fn plane() -> (Plane<BoxRole>, MemoryPort) {
+        let (port, other) = MemoryPort::pair(MAX_FRAME, 8);
+        let (control, ..) = ControlHandle::pair();
+        let role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
+        (Plane::new(role, Box::new(port), control, Duration::from_secs(3600)), other)
+    }
+
+    #[test]
+    fn a_frame_ends_the_idle_spell_without_a_rest() {
+        let (mut plane, mut other) = plane();
+        assert!(!plane.receive().unwrap());
+        plane.rest(false, None).unwrap();
+        assert!(plane.idle_since.is_some());
+        let to = plane.port.local_address();
+        assert_eq!(other.send(&to, &[0; 64]).unwrap(), Sent::Queued);
+        other.flush().unwrap();
+        assert!(plane.receive().unwrap());
+        assert_eq!(plane.idle_since, None);
+    }
+
+    #[test]
+    fn each_turn_reads_the_time() {
+        let (mut plane, _other) = plane();
+        assert_eq!(plane.latest(), Instant::ZERO);
+        plane.receive().unwrap();
+        let first = plane.latest();
+        std::thread::sleep(Duration::from_millis(1));
+        plane.receive().unwrap();
+        assert!(plane.latest().saturating_since(first) >= Duration::from_millis(1));
     }
 }
