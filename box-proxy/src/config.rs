@@ -31,7 +31,7 @@ Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings."
 )]
 pub struct Cli {
     /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "DXPU_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "DXPU_BOX_CONFIG")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     common: Said,

@@ -2,9 +2,11 @@
 
 use clap::Parser;
 use proxy_core::limits::MAX_PORTS;
+use proxy_core::switch::Placeholder;
 use proxy_daemon::config::{Common, Said, read_file};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Makes PCIe devices in boxes elsewhere appear behind a switch of this host.
@@ -28,7 +30,7 @@ Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings."
 )]
 pub struct Cli {
     /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "DXPU_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "DXPU_HOST_CONFIG")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     common: Said,
@@ -44,7 +46,7 @@ struct SaidHost {
     #[arg(long, env = "DXPU_PORTS")]
     ports: Option<u8>,
     /// Run the model host, with its command socket at this path
-    #[arg(long, value_name = "SOCKET", env = "DXPU_MODEL_HOST")]
+    #[arg(long, value_name = "SOCKET", env = "DXPU_MODEL_HOST_LISTEN")]
     model_host: Option<PathBuf>,
     /// Memory of the model host in MiB [default: 64]
     #[arg(long, value_name = "MIB", env = "DXPU_MODEL_MEMORY_MIB")]
@@ -53,6 +55,11 @@ struct SaidHost {
     /// PCIe says]
     #[arg(long, value_name = "MS", env = "DXPU_MODEL_BUTTON_MS")]
     model_button_ms: Option<u64>,
+    /// Hold room at boot behind a port for a device to come: PORT=MEMORY[,PREFETCHABLE], sizes
+    /// in bytes or with K, M, G; a placeholder shows BARs of these sizes until the first plug
+    #[arg(long = "placeholder", value_name = "SPEC")]
+    #[serde(default)]
+    placeholders: Vec<Reserve>,
     /// Take a root complex at this Unix socket
     #[arg(long, value_name = "SOCKET", env = "DXPU_TLP_SOCKET", conflicts_with = "model_host")]
     tlp_socket: Option<PathBuf>,
@@ -65,6 +72,54 @@ struct File {
     proxy: Said,
     #[serde(default)]
     host: SaidHost,
+}
+
+/// A placeholder behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Reserve {
+    /// The downstream port.
+    pub port: u8,
+    /// What it shows.
+    pub placeholder: Placeholder,
+}
+
+impl FromStr for Reserve {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("placeholder {text:?}: {why}");
+        let form = "PORT=MEMORY[,PREFETCHABLE], such as 0=16M,1G";
+        let (port, sizes) = text.split_once('=').ok_or_else(|| wrong(form))?;
+        let port = port.parse().map_err(|_| wrong(form))?;
+        let (memory, prefetchable) = sizes.split_once(',').unwrap_or((sizes, "0"));
+        let size = |text: &str| bytes(text).ok_or_else(|| wrong(form));
+        let memory = u32::try_from(size(memory)?).map_err(|_| wrong("memory is below 4G"))?;
+        let placeholder =
+            Placeholder::new(memory, size(prefetchable)?, 0).map_err(|e| wrong(&e.to_string()))?;
+        Ok(Self { port, placeholder })
+    }
+}
+
+impl TryFrom<String> for Reserve {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// A number of bytes, with or without K, M or G (powers of 1024).
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Where the root complex is.
@@ -90,6 +145,8 @@ pub struct Config {
     pub common: Common,
     /// Downstream ports.
     pub ports: u8,
+    /// What each port shows at boot.
+    pub placeholders: [Option<Placeholder>; MAX_PORTS],
     /// Where the root complex is.
     pub front: Front,
 }
@@ -105,6 +162,18 @@ impl Cli {
         let ports = self.host.ports.or(file.host.ports).unwrap_or(8);
         if !(1..=MAX_PORTS).contains(&(ports as usize)) {
             return Err(format!("ports {ports}: 1 to {MAX_PORTS}"));
+        }
+        let mut placeholders = [None; MAX_PORTS];
+        for Reserve { port, placeholder } in
+            file.host.placeholders.iter().chain(&self.host.placeholders)
+        {
+            if *port >= ports {
+                return Err(format!(
+                    "placeholder for port {port}: ports are numbered 0 to {}",
+                    ports - 1
+                ));
+            }
+            placeholders[*port as usize] = Some(*placeholder);
         }
         let mib = self.host.model_memory_mib.or(file.host.model_memory_mib).unwrap_or(64);
         if !(16..=65536).contains(&mib) {
@@ -126,7 +195,7 @@ impl Cli {
                 );
             }
         };
-        Ok(Config { common: self.common.or(file.proxy).check()?, ports, front })
+        Ok(Config { common: self.common.or(file.proxy).check()?, ports, placeholders, front })
     }
 }
 
@@ -144,6 +213,21 @@ mod tests {
         assert!(parse(&["--model-host", "a", "--tlp-socket", "b"]).is_err());
         let config = parse(&["--tlp-socket", "b", "--ports", "32"]).unwrap();
         assert_eq!((config.front, config.ports), (Front::Socket("b".into()), 32));
+    }
+
+    #[test]
+    fn placeholders_hold_room_behind_their_ports() {
+        let config =
+            parse(&["--tlp-socket", "b", "--placeholder", "1=16M,1G", "--placeholder", "0=4096"]);
+        let placeholders = config.unwrap().placeholders;
+        assert_eq!(placeholders[1], Placeholder::new(16 << 20, 1 << 30, 0).ok());
+        assert!(placeholders[0].is_some() && placeholders[2].is_none());
+        for (spec, named) in
+            [("8=16M", "0 to 7"), ("0=x", "16M,1G"), ("0=4G", "below 4G"), ("0", "16M,1G")]
+        {
+            let error = parse(&["--tlp-socket", "b", "--placeholder", spec]).unwrap_err();
+            assert!(error.contains(named), "{spec}: {error}");
+        }
     }
 
     #[test]

@@ -26,7 +26,11 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let life = incarnation();
     let role = HostRole::new(&HostConfig {
         incarnation: life,
-        switch: SwitchConfig { ports: config.ports, ..SwitchConfig::default() },
+        switch: SwitchConfig {
+            ports: config.ports,
+            placeholders: config.placeholders,
+            ..SwitchConfig::default()
+        },
         link: LinkConfig { max_frame: mtu, ..LinkConfig::default() },
         ..HostConfig::default()
     })

@@ -18,7 +18,7 @@ pub struct Said {
     #[arg(long, env = "DXPU_NAME")]
     pub name: Option<String>,
     /// Where the manager takes proxies [default: 127.0.0.1:7781]
-    #[arg(long, env = "DXPU_MANAGER_CONTROL", value_name = "HOST:PORT")]
+    #[arg(long, env = "DXPU_MANAGER_ADDRESS", value_name = "HOST:PORT")]
     pub manager: Option<String>,
     /// Where frames travel: udp:ADDRESS:PORT or eth:INTERFACE[.VLAN] [default: udp:127.0.0.1:0]
     #[arg(long, env = "DXPU_FABRIC", value_name = "SPEC")]
