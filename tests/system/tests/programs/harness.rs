@@ -144,6 +144,16 @@ impl Daemon {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Stops it where it is.
+    pub(crate) fn freeze(&self) {
+        signal(self.child.id(), libc::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        signal(self.child.id(), libc::SIGCONT);
+    }
+
     /// SIGKILL: the end of a process that crashed.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");

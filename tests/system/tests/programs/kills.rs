@@ -129,3 +129,23 @@ fn a_manager_killed_leaves_devices_working_and_comes_back_to_them() {
     gone.fails(1, &["Unsupported Request"]);
     pool.allocate("host-1", "box-b/1");
 }
+
+#[test]
+fn a_box_that_freezes_longer_than_the_link_waits_comes_back_under_a_new_epoch() {
+    let pool = Pool::new();
+    let frozen = pool.boxed("box-b", &["1=accelerator".into()]);
+    let _host = pool.host("host-1");
+    pool.wait_ready(2);
+    pool.allocate("host-1", "box-b/1");
+    let accelerator = pool.find("host-1", ACCELERATOR, 1).remove(0);
+    pool.host_json("host-1", &["bandwidth", &accelerator, "--bytes", "65536"]);
+
+    frozen.freeze();
+    wait_event(&pool, "link-down", "host-1");
+    frozen.thaw();
+    wait_event(&pool, "rebinding", "box-b/1");
+    let accelerator = pool.find("host-1", ACCELERATOR, 1).remove(0);
+    pool.host_json("host-1", &["bandwidth", &accelerator, "--bytes", "65536"]);
+    let released = pool.manager(&["release", "box-b/1"]);
+    assert_eq!(released.code, Some(0), "{released:?}");
+}
