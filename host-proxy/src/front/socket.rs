@@ -84,7 +84,6 @@ impl SocketFront {
         let mut client: Option<Client> = None;
         while !stop.requested() {
             let mut busy = plane.receive().map_err(|e| e.to_string())?;
-            busy |= self.accept(&mut client);
             if let Some(connected) = &mut client {
                 match connected.turn(&mut plane) {
                     Ok(moved) => busy |= moved,
@@ -98,6 +97,8 @@ impl SocketFront {
             } else {
                 discard(&mut plane);
             }
+            // After the client's turn: one that has just gone is not in its successor's way.
+            busy |= self.accept(&mut client);
             busy |= plane.transmit().map_err(|e| e.to_string())?;
             plane.rest(busy, None).map_err(|e| e.to_string())?;
         }
@@ -107,7 +108,7 @@ impl SocketFront {
     fn accept(&self, client: &mut Option<Client>) -> bool {
         let Ok((socket, _)) = self.listener.accept() else { return false };
         if client.is_some() {
-            let _ = send(&socket, kind::ERROR, b"another root complex is connected");
+            refuse(&socket, "another root complex is connected");
             return true;
         }
         if let Err(error) = socket.set_nonblocking(true) {
@@ -170,6 +171,20 @@ fn send(socket: &Socket, kind: u8, body: &[u8]) -> std::io::Result<usize> {
     let mut record = vec![kind, 0, 0, 0];
     record.extend_from_slice(body);
     socket.send(&record)
+}
+
+/// Says why a client is let go, as far as it still listens.
+fn refuse(mut socket: &Socket, why: &str) {
+    let _ = send(socket, kind::ERROR, why.as_bytes());
+    // The kernel tells the other end of a socket that is closed with unread records only that the
+    // connection was reset, and not what was sent to it.
+    let _ = socket.set_nonblocking(true);
+    let mut record = [0; MAX_RECORD];
+    for _ in 0..BATCH {
+        if !socket.read(&mut record).is_ok_and(|length| length > 0) {
+            return;
+        }
+    }
 }
 
 impl Client {
@@ -291,7 +306,7 @@ impl Client {
         match gone {
             Gone::Closed => info!(unknown, "the root complex disconnected"),
             Gone::Wrong(why) => {
-                let _ = send(&self.socket, kind::ERROR, why.as_bytes());
+                refuse(&self.socket, why);
                 warn!(unknown, "the root complex was disconnected: {why}");
             }
         }
