@@ -5,6 +5,7 @@
 mod bare_metal;
 mod checks;
 mod dependencies;
+mod judges;
 mod report;
 mod sections;
 mod test_output;
@@ -48,6 +49,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The host proxy judged by a root complex that is not ours: cocotbext-pcie's, in a simulator.
+    Judges,
     /// The benchmarks, each beside its floor.
     Bench {
         /// What `cargo bench` gets instead of --workspace, such as: -p tlp-codec
@@ -65,29 +68,31 @@ enum Command {
 
 fn main() -> ExitCode {
     let mut report = Report::new();
-    match Cli::parse().command {
+    let _all_passed = match Cli::parse().command {
         Command::Ci => {
             report.step("source layout", checks::fmt);
             report.step("dependency direction", dependencies::check);
             report.step("clippy", checks::clippy);
             report.step("documentation", checks::docs);
             report.step("bare-metal riscv32imac", bare_metal::build);
-            report.step("build of the tests", || tests_run::build(&[]));
-            report.step("tests", || tests_run::run(&[], false));
+            tests(&mut report, &[], false) && report.step("independent judge", judges::run)
         }
         Command::Fmt => report.step("source layout", checks::fmt),
         Command::Clippy => report.step("clippy", checks::clippy),
         Command::Docs => report.step("documentation", checks::docs),
         Command::Deps => report.step("dependency direction", dependencies::check),
         Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
-        Command::Test { long, arguments } => {
-            report.step("build of the tests", || tests_run::build(&arguments));
-            report.step("tests", || tests_run::run(&arguments, long));
-        }
+        Command::Judges => report.step("independent judge", judges::run),
+        Command::Test { long, arguments } => tests(&mut report, &arguments, long),
         Command::Bench { arguments } => return plain(checks::bench(&arguments)),
         Command::Demo { arguments } => return plain(checks::demo(&arguments)),
-    }
+    };
     report.finish()
+}
+
+fn tests(report: &mut Report, arguments: &[String], long: bool) -> bool {
+    report.step("build of the tests", || tests_run::build(arguments))
+        && report.step("tests", || tests_run::run(arguments, long))
 }
 
 /// Ends as the program that was run did.

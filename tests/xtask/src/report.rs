@@ -60,8 +60,13 @@ impl Report {
         Self { steps: Vec::new(), tests: Tally::default(), start: Instant::now() }
     }
 
-    /// Runs a step. A failure does not keep the next ones from running.
-    pub(crate) fn step(&mut self, name: &'static str, run: impl FnOnce() -> anyhow::Result<Done>) {
+    /// Runs a step and says whether it did not fail. A failure keeps only those steps from running
+    /// that need this one.
+    pub(crate) fn step(
+        &mut self,
+        name: &'static str,
+        run: impl FnOnce() -> anyhow::Result<Done>,
+    ) -> bool {
         println!("\n== {name}");
         let start = Instant::now();
         let (outcome, detail) = match run() {
@@ -85,7 +90,9 @@ impl Report {
                 (outcome, detail)
             }
         };
+        let went_on = !matches!(outcome, Outcome::Failed(_));
         self.steps.push(Step { name, outcome, detail, took: start.elapsed() });
+        went_on
     }
 
     /// Prints what was skipped, a line for each step, and the closing line with the counts: tests,

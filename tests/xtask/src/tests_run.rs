@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String], long: bool) -> Result<Done> {
 
 /// Runs a command whose two outputs go down one pipe, so that cargo's lines stay between those of
 /// the programs that it runs, and reads it.
-fn read(command: &Command) -> Result<(Tally, bool)> {
+pub(crate) fn read(command: &Command) -> Result<(Tally, bool)> {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec "$@" 2>&1"#, "sh"]).arg(command.get_program());
     shell.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::piped());
