@@ -126,6 +126,8 @@ pub(super) async fn show_box(
 pub(super) struct Filter {
     /// Only with this status.
     status: Option<SlotStatus>,
+    /// Only in boxes that are connected, or are not.
+    connected: Option<bool>,
     /// Only with this model.
     model: Option<String>,
     /// Only in this box.
@@ -139,6 +141,7 @@ impl Filter {
     fn lets(&self, slot: &SlotView) -> bool {
         let host = slot.owner.as_ref().map(|owner| owner.host.as_str());
         self.status.is_none_or(|status| status == slot.status)
+            && self.connected.is_none_or(|connected| connected == slot.connected)
             && self.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&slot.model))
             && self.in_box.as_ref().is_none_or(|name| name == slot.slot.box_name().as_str())
             && self.host.as_ref().is_none_or(|name| Some(name.as_str()) == host)

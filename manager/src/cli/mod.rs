@@ -143,6 +143,8 @@ fn pool(client: &Client, out: &Output, list: &args::List) -> Result<(), Failure>
     let status = list.free.then_some("free").or(list.used.then_some("used"));
     let query = query(&[
         ("status", status.map(str::to_owned)),
+        // What is in a box that is away cannot be lent.
+        ("connected", list.free.then(|| "true".to_owned())),
         ("model", list.model.clone()),
         ("box", list.box_name.as_ref().map(ToString::to_string)),
         ("host", list.host.as_ref().map(ToString::to_string)),

@@ -21,7 +21,7 @@ fn columns(line: &str) -> Vec<&str> {
 #[test]
 fn the_pool_is_listed_for_people_and_programs() {
     let manager = Manager::start();
-    let _pool = pool(&manager);
+    let (_host, at_box) = pool(&manager);
     manager.text(&["allocate", "--host", "host1", "--reason", "training run 7"]);
     let text = manager.text(&["list"]);
     let lines: Vec<&str> = text.lines().collect();
@@ -57,6 +57,10 @@ fn the_pool_is_listed_for_people_and_programs() {
     assert!(manager.text(&["allocations"]).contains("box1/1"));
     assert!(manager.text(&["operations"]).contains("op-1"));
     assert_eq!(manager.json(&["operations", "--running"])["items"], json!([]));
+    drop(at_box);
+    manager.wait_event("node-disconnected", "box1");
+    assert!(slots(&["--free"]).is_empty(), "what is in a box that is away cannot be lent");
+    assert!(manager.text(&["list"]).contains("free (box away)"));
 }
 
 #[test]
