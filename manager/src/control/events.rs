@@ -86,8 +86,6 @@ async fn link_down(
     manager.event_soon(EventRecord::new(EventKind::LinkDown, detail).node(name));
     let why = format!("{name} lost the link: {why}");
     fail(manager, &why, |tables| between(tables, session, peer, |b| b.phase.at_box())).await;
-    // A link that went down is made anew when the peer is introduced again.
-    session.forget_peer(peer);
     look_again(manager, session, peer);
 }
 

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tlp_codec::ids::{NodeId, PortId};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 
 /// Why a request has no good answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,11 +77,12 @@ pub struct Session {
     outgoing: mpsc::Sender<ToProxy>,
     waiting: Mutex<HashMap<OperationId, oneshot::Sender<Answer>>>,
     next: AtomicU64,
-    peers: Mutex<HashMap<NodeId, Peer>>,
     closing: watch::Sender<Option<String>>,
     ready: AtomicBool,
     stray_ports: Mutex<BTreeSet<PortId>>,
     stale: watch::Sender<Option<Term>>,
+    /// Held for reading while a peer is introduced and bound to, for writing while one is removed.
+    pub peering: RwLock<()>,
     /// Wakes the loop that compares its tables with the records.
     pub sync: Notify,
     /// When set, the proxy has to show signs of life at once: somebody else claims its name.
@@ -98,11 +99,11 @@ impl Session {
             outgoing,
             waiting: Mutex::default(),
             next: AtomicU64::new(1),
-            peers: Mutex::default(),
             closing: watch::Sender::new(None),
             ready: AtomicBool::new(false),
             stray_ports: Mutex::default(),
             stale: watch::Sender::new(None),
+            peering: RwLock::new(()),
             sync: Notify::new(),
             doubted: Notify::new(),
         };
@@ -259,7 +260,8 @@ impl Session {
         RequestError::Nonsense
     }
 
-    /// Tells the proxy of a peer, unless it knows the same already.
+    /// Tells the proxy of a peer. Told again although it knows the same, it makes a link anew that
+    /// went down and leaves one alone that is up.
     ///
     /// # Errors
     ///
@@ -271,19 +273,7 @@ impl Session {
             paths: peer.paths.iter().copied().collect(),
             mtu: peer.mtu.min(self.identity.mtu),
         };
-        let known =
-            self.peers.lock().expect("no one panics while holding it").get(&peer.node).cloned();
-        if known.as_ref() == Some(&peer) {
-            return Ok(());
-        }
-        self.request_done(Request::SetPeer(peer.clone()), bound).await?;
-        self.peers.lock().expect("no one panics while holding it").insert(peer.node, peer);
-        Ok(())
-    }
-
-    /// Forgets what the proxy was told of a peer, so that it is told again.
-    pub fn forget_peer(&self, node: NodeId) {
-        self.peers.lock().expect("no one panics while holding it").remove(&node);
+        self.request_done(Request::SetPeer(peer), bound).await
     }
 }
 

@@ -172,6 +172,7 @@ async fn bind_slot(
     at_host: &Arc<Session>,
 ) -> Result<bool, Failure> {
     let bound = manager.settings.request_bound;
+    let _peering = at_box.peering.read().await;
     introduce(&at_box, at_host, bound).await?;
     introduce(at_host, &at_box, bound).await?;
     let host = at_host.identity().node;
@@ -192,6 +193,7 @@ async fn bind_port(
     at_host: Arc<Session>,
 ) -> Result<bool, Failure> {
     let bound = manager.settings.request_bound;
+    let _peering = at_box.peering.read().await;
     introduce(&at_host, at_box, bound).await?;
     let body = PortBinding {
         port: binding.port,
@@ -286,18 +288,18 @@ async fn unbind_slot(
 
 /// Lets two proxies forget each other once no binding joins them.
 async fn part(manager: &Manager, binding: &BindingRecord) {
-    let tables = manager.records.snapshot();
     let at_box = manager.registry.ready(binding.slot.box_name());
     let at_host = manager.registry.ready(&binding.host);
     let (Some(at_box), Some(at_host)) = (at_box, at_host) else { return };
+    // A binding that is recorded from here on introduces the two again, after this.
+    let _peering = at_box.peering.write().await;
+    let tables = manager.records.snapshot();
     let mut shared = tables.bindings_at(&binding.host);
     if shared.any(|b| b.slot.box_name() == binding.slot.box_name()) {
         return;
     }
     for (session, peer) in [(&at_host, &at_box), (&at_box, &at_host)] {
         let node = peer.identity().node;
-        session.forget_peer(node);
-        // Refused if a new binding uses it by now; then it is right that it stays.
         let asked = session.request(Request::RemovePeer(node), manager.settings.request_bound);
         if let Err(error) = asked.await {
             tracing::debug!("{} keeps peer {node}: {error}", session.name());
@@ -327,10 +329,6 @@ async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) ->
             let _ = record(manager, |txn| progress::outdated(txn, binding, *highest)).await;
             return Step::Failed;
         }
-        ControlError::UnknownPeer(node) | ControlError::LinkDown(node) => {
-            session.forget_peer(*node);
-            false
-        }
         // It is there and cannot be used: a port whose link went down keeps its dead binding.
         ControlError::InUse(epoch) if binding.functions.iter().any(|f| f.epoch == *epoch) => {
             let why = format!("{name} has it, but dead");
@@ -347,6 +345,8 @@ async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) ->
             let _ = record(manager, |txn| progress::withdrawn(txn, binding, how)).await;
             return Step::Failed;
         }
+        // Trying again introduces the peer again, which makes a link anew that went down.
+        ControlError::UnknownPeer(_) | ControlError::LinkDown(_) => false,
         ControlError::Busy | ControlError::StaleTerm(_) => false,
         _ => true,
     };

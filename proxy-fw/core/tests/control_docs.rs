@@ -149,8 +149,16 @@ fn number<T: Serialize + std::fmt::Debug>(value: &T) -> (usize, String) {
     (first.into(), text[..end].to_owned())
 }
 
-/// Checks that a list of one value of each variant is what the document lists.
-fn check_numbers<T: Serialize + std::fmt::Debug>(documented: Vec<String>, values: &[T]) {
+/// Checks that a list of one value of each variant is what the document lists, and that there is
+/// no further variant.
+fn check_numbers<T>(documented: Vec<String>, values: &[T])
+where
+    T: Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    // Ones decode as the fields of any variant: they are in range of every identifier.
+    let mut further = [1; 64];
+    further[0] = values.len() as u8;
+    assert!(postcard::take_from_bytes::<T>(&further).is_err(), "a variant is not listed");
     let coded: Vec<String> = values
         .iter()
         .enumerate()
@@ -235,6 +243,7 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         ControlError::CompletionTimeout(slot(1)),
         ControlError::Busy,
         ControlError::NotReady(slot(1)),
+        ControlError::LinkDown(node(1)),
     ];
     check_numbers(table("ControlError"), &errors);
     let (peer, key, function) = (node(2), key(), SlotFunction::ZERO);
