@@ -12,10 +12,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tlp_codec::tlp::{Class, Packet};
 use tracing::{debug, info};
 
 /// How often the loop looks for commands and for the end.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// Completions of the host that share frames at most: as long as devices ask for more than was
+/// answered, answers wait for each other.
+const TOGETHER: usize = 32;
 
 /// TLPs taken in while one of the host waits for room. When so many wait the rest stays in the
 /// switch, and what the host sends waits for it.
@@ -31,6 +36,8 @@ pub struct ModelFront {
 pub struct PlanePort {
     plane: Plane<HostRole>,
     meanwhile: VecDeque<Vec<u8>>,
+    /// Completions that the role has and that were not sent yet.
+    held: usize,
     stop: Stop,
 }
 
@@ -55,7 +62,7 @@ impl ModelFront {
     ///
     /// When the fabric is broken for good.
     pub fn run(self, plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
-        let port = PlanePort { plane, meanwhile: VecDeque::new(), stop: stop.clone() };
+        let port = PlanePort { plane, meanwhile: VecDeque::new(), held: 0, stop: stop.clone() };
         let mut host = ModelHost::new(port, self.config).map_err(|e| e.to_string())?;
         if let Err(error) = host.enumerate() {
             return if stop.requested() { Ok(()) } else { Err(error.to_string()) };
@@ -99,6 +106,36 @@ impl PlanePort {
         self.mark();
         Some(length)
     }
+
+    /// Takes in what came up until nothing more is there or enough waits. Whether there was any.
+    fn take_meanwhile(&mut self, most: usize) -> bool {
+        let mut buf = [0; TLP_BUFFER];
+        let before = self.meanwhile.len();
+        while self.meanwhile.len() < most {
+            let Some(length) = self.take(&mut buf) else { break };
+            self.meanwhile.push_back(buf[..length].to_vec());
+        }
+        self.meanwhile.len() > before
+    }
+
+    fn transmit(&mut self) -> Result<bool, PortError> {
+        self.held = 0;
+        self.plane.transmit().map_err(broken)
+    }
+
+    /// Sends what the role has. A completion waits for the next one when that is sure to come:
+    /// when a further TLP is there for the host to take.
+    fn transmit_or_hold(&mut self, tlp: &[u8]) -> Result<(), PortError> {
+        let class = Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class());
+        if class == Some(Class::Completion) && self.held < TOGETHER {
+            self.take_meanwhile(1);
+            if !self.meanwhile.is_empty() {
+                self.held += 1;
+                return Ok(());
+            }
+        }
+        self.transmit().map(|_| ())
+    }
 }
 
 fn broken(error: proxy_net::NetError) -> PortError {
@@ -114,20 +151,14 @@ impl TlpPort for PlanePort {
             let now = self.plane.now();
             if self.plane.role.handle_tlp(now, tlp).is_ok() {
                 self.mark();
-                self.plane.transmit().map_err(broken)?;
-                return Ok(());
+                return self.transmit_or_hold(tlp);
             }
             if self.stop.requested() {
                 return Err(PortError::Closed);
             }
             let mut busy = self.plane.receive().map_err(broken)?;
-            let mut buf = [0; TLP_BUFFER];
-            while self.meanwhile.len() < MEANWHILE {
-                let Some(length) = self.take(&mut buf) else { break };
-                self.meanwhile.push_back(buf[..length].to_vec());
-                busy = true;
-            }
-            busy |= self.plane.transmit().map_err(broken)?;
+            busy |= self.take_meanwhile(MEANWHILE);
+            busy |= self.transmit()?;
             self.plane.rest(busy, None).map_err(broken)?;
         }
     }
@@ -148,7 +179,7 @@ impl TlpPort for PlanePort {
             if let Some(length) = self.take(buf) {
                 return Ok(Some(length));
             }
-            busy |= self.plane.transmit().map_err(broken)?;
+            busy |= self.transmit()?;
             if self.stop.requested() {
                 return Err(PortError::Closed);
             }

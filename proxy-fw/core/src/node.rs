@@ -5,7 +5,7 @@ use crate::control::{
     SlotState, StampEntry, Term,
 };
 use crate::limits::{EVENT_QUEUE, MAX_PEERS, MIN_FRAME};
-use crate::link::{ChannelError, ChannelId, Link, LinkConfig, LinkEvent, LinkState};
+use crate::link::{BadFrames, ChannelError, ChannelId, Link, LinkConfig, LinkEvent, LinkState};
 use crate::role::Outgoing;
 use crate::stamps::Stamps;
 use crate::time::Instant;
@@ -64,7 +64,7 @@ pub(crate) struct Node {
     events: Deque<(u64, Event), EVENT_QUEUE>,
     sequence: u64,
     turn: usize,
-    frames_unparsed: u64,
+    bad_frames: BadFrames,
     frames_from_strangers: u64,
     events_dropped: u64,
 }
@@ -89,7 +89,7 @@ impl Node {
             events: Deque::new(),
             sequence: 0,
             turn: 0,
-            frames_unparsed: 0,
+            bad_frames: BadFrames::default(),
             frames_from_strangers: 0,
             events_dropped: 0,
         }
@@ -110,17 +110,20 @@ impl Node {
 
     /// Gives a frame to the link that it came over.
     pub(crate) fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Option<usize> {
-        let Ok(view) = Frame::new_checked(frame) else {
-            self.frames_unparsed += 1;
-            return None;
+        let frame = match Frame::new_checked(frame) {
+            Ok(frame) => frame,
+            Err(error) => {
+                self.bad_frames.count(error);
+                return None;
+            }
         };
-        let Some(index) = self.peer_index(view.header().source) else {
+        let Some(index) = self.peer_index(frame.source()) else {
             self.frames_from_strangers += 1;
             return None;
         };
         // The link counts what it drops.
         let PeerLink { link, .. } = self.peers[index].as_mut().expect("it was found just now");
-        let _ = link.handle_frame(now, frame, &mut self.stamps);
+        let _ = link.handle_checked_frame(now, &frame, &mut self.stamps);
         Some(index)
     }
 
@@ -314,11 +317,12 @@ impl Node {
     /// The counters of the node and of all its links together.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let own = [
-            ("frames dropped: not a frame", self.frames_unparsed),
             ("frames dropped: from an unknown node", self.frames_from_strangers),
             ("events dropped: queue full", self.events_dropped),
         ];
-        own.into_iter().chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
+        own.into_iter()
+            .chain(self.bad_frames.iter())
+            .chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
     }
 }
 

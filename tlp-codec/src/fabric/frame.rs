@@ -259,6 +259,12 @@ impl<T: AsRef<[u8]>> Frame<T> {
         }
     }
 
+    /// Who sent it.
+    #[inline]
+    pub fn source(&self) -> NodeId {
+        self.node(field::SOURCE)
+    }
+
     /// Bytes of the frame, with its CRC, without padding.
     #[inline]
     pub fn frame_len(&self) -> usize {

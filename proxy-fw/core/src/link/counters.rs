@@ -1,16 +1,18 @@
 //! A counter for everything that is dropped, retried or refused, and for what goes through.
 
+use tlp_codec::fabric::FrameError;
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one link.
+    ($(#[$about:meta])* $struct:ident: $($(#[$doc:meta])* $name:ident,)*) => {
+        $(#[$about])*
         #[derive(Clone, Debug, Default)]
-        pub(super) struct Counters {
+        pub(crate) struct $struct {
             $($(#[$doc])* pub(super) $name: u64,)*
         }
 
-        impl Counters {
+        impl $struct {
             /// Every counter with its name.
-            pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+            pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((concat!("link.", stringify!($name)), self.$name),)*].into_iter()
             }
         }
@@ -18,6 +20,34 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Bytes that came as a frame and are none. A node counts them for all its links: whose they
+    /// are cannot be told.
+    BadFrames:
+    /// Frames shorter than they say or than a header.
+    dropped_cut_short,
+    /// Frames of another version.
+    dropped_version,
+    /// Frames whose length, kind, node, path, key or body is wrong.
+    dropped_malformed,
+    /// Frames with a wrong CRC.
+    dropped_frame_crc,
+}
+
+impl BadFrames {
+    /// Counts one.
+    pub(crate) fn count(&mut self, error: FrameError) {
+        *match error {
+            FrameError::CutShort { .. } => &mut self.dropped_cut_short,
+            FrameError::Version(_) => &mut self.dropped_version,
+            FrameError::Crc { .. } => &mut self.dropped_frame_crc,
+            _ => &mut self.dropped_malformed,
+        } += 1;
+    }
+}
+
+counters! {
+    /// The counters of one link.
+    Counters:
     /// Frames sent, of any kind.
     frames_sent,
     /// Frames that were taken.
@@ -42,14 +72,6 @@ counters! {
     acks_sent,
     /// Signs of life asked for.
     keep_alives,
-    /// Frames shorter than they say or than a header.
-    dropped_cut_short,
-    /// Frames of another version.
-    dropped_version,
-    /// Frames whose length, kind, node, path, key or body is wrong.
-    dropped_malformed,
-    /// Frames with a wrong CRC.
-    dropped_frame_crc,
     /// Frames for another node.
     dropped_not_for_us,
     /// Frames of another node.

@@ -68,6 +68,7 @@ use crate::stamps::Stamps;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use channel::{Channels, Phase};
+pub(crate) use counters::BadFrames;
 use counters::Counters;
 use faults::Fault;
 use flight::Flight;
@@ -120,6 +121,7 @@ pub struct Link {
     /// Places whose binding failed, not polled yet.
     failures: u64,
     counters: Counters,
+    bad_frames: BadFrames,
     fault: Option<Fault>,
 }
 
@@ -167,6 +169,7 @@ impl Link {
             down_event: false,
             failures: 0,
             counters: Counters::default(),
+            bad_frames: BadFrames::default(),
             fault: None,
             config,
         }
@@ -302,7 +305,7 @@ impl Link {
     /// Every counter with its name: what went through, and a reason for each thing that was
     /// dropped, retried or refused.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.counters.iter()
+        self.counters.iter().chain(self.bad_frames.iter())
     }
 
     /// Marks a binding as failed, because of something that only its owner can see.

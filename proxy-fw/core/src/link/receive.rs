@@ -21,19 +21,34 @@ impl Link {
         frame: &[u8],
         stamps: &mut Stamps,
     ) -> Result<(), FrameDropped> {
+        match Frame::new_checked(frame) {
+            Ok(frame) => self.handle_checked_frame(now, &frame, stamps),
+            Err(error) => {
+                self.bad_frames.count(error);
+                Err(FrameDropped::Malformed(error))
+            }
+        }
+    }
+
+    /// As [`handle_frame`](Self::handle_frame), for who has looked into the frame already to find
+    /// the link that it is for.
+    ///
+    /// # Errors
+    ///
+    /// As [`handle_frame`](Self::handle_frame).
+    pub fn handle_checked_frame(
+        &mut self,
+        now: Instant,
+        frame: &Frame<&[u8]>,
+        stamps: &mut Stamps,
+    ) -> Result<(), FrameDropped> {
         let result = self.take_frame(now, frame, stamps);
         let counter = match &result {
             Ok(()) => &mut self.counters.frames_received,
-            Err(FrameDropped::Malformed(FrameError::CutShort { .. })) => {
-                &mut self.counters.dropped_cut_short
+            Err(FrameDropped::Malformed(error)) => {
+                self.bad_frames.count(*error);
+                return result;
             }
-            Err(FrameDropped::Malformed(FrameError::Version(_))) => {
-                &mut self.counters.dropped_version
-            }
-            Err(FrameDropped::Malformed(FrameError::Crc { .. })) => {
-                &mut self.counters.dropped_frame_crc
-            }
-            Err(FrameDropped::Malformed(_)) => &mut self.counters.dropped_malformed,
             Err(FrameDropped::NotForUs) => &mut self.counters.dropped_not_for_us,
             Err(FrameDropped::NotFromPeer) => &mut self.counters.dropped_not_from_peer,
             Err(FrameDropped::OtherIncarnation) => &mut self.counters.dropped_incarnation,
@@ -49,10 +64,9 @@ impl Link {
     fn take_frame(
         &mut self,
         now: Instant,
-        bytes: &[u8],
+        frame: &Frame<&[u8]>,
         stamps: &mut Stamps,
     ) -> Result<(), FrameDropped> {
-        let frame = Frame::new_checked(bytes).map_err(FrameDropped::Malformed)?;
         let header = frame.header();
         if header.destination != self.local {
             return Err(FrameDropped::NotForUs);
@@ -69,7 +83,7 @@ impl Link {
                 frame.close().map_err(FrameDropped::Malformed)?;
                 self.handle_close(&header)
             }
-            FrameKind::Data => self.take_data(now, &header, &frame, stamps),
+            FrameKind::Data => self.take_data(now, &header, frame, stamps),
         }
     }
 
