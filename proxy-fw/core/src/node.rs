@@ -5,7 +5,9 @@ use crate::control::{
     SlotState, StampEntry, Term,
 };
 use crate::limits::{EVENT_QUEUE, MAX_PEERS, MIN_FRAME};
-use crate::link::{BadFrames, ChannelError, ChannelId, Link, LinkConfig, LinkEvent, LinkState};
+use crate::link::{
+    BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
+};
 use crate::role::Outgoing;
 use crate::stamps::Stamps;
 use crate::time::Instant;
@@ -19,8 +21,7 @@ use tlp_codec::tlp::{Class, Packet, Repr};
 /// answer is not begun: the manager asks again.
 pub(crate) const ANSWER_QUEUE: usize = 32;
 
-/// A link and whom it leads to. The link is made when the manager introduces the peer, with all
-/// that it will ever need.
+/// A link and whom it leads to, made when the manager introduces the peer.
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) link: Link,
@@ -58,6 +59,8 @@ pub(crate) struct Node {
     link_config: LinkConfig,
     /// The index of a peer stays the same as long as it is known.
     pub(crate) peers: Box<[Option<PeerLink>]>,
+    /// Of every place without a peer.
+    storages: alloc::vec::Vec<LinkStorage>,
     pub(crate) stamps: Stamps,
     term: Term,
     answers: Deque<(OperationId, Result<Answer, ControlError>), ANSWER_QUEUE>,
@@ -83,6 +86,7 @@ impl Node {
             is_host,
             link_config,
             peers: core::iter::repeat_with(|| None).take(peers).collect(),
+            storages: (0..peers).map(|_| LinkStorage::new(&link_config)).collect(),
             stamps: Stamps::new(),
             term: Term(0),
             answers: Deque::new(),
@@ -191,7 +195,7 @@ impl Node {
             Request::RemovePeer(node) => {
                 if let Some(index) = self.peer_index(*node) {
                     self.link(index).close(now, LinkDownReason::Removed);
-                    self.peers[index] = None;
+                    self.end_link(index);
                 }
                 Ok(Answer::Done)
             }
@@ -235,10 +239,25 @@ impl Node {
         let index = known.or_else(free).ok_or(ControlError::Limit(Limit::Peers))?;
         let mut config = self.link_config;
         config.max_frame = config.max_frame.min((peer.mtu as usize).max(MIN_FRAME));
-        let life = Some(peer.incarnation);
-        let link = Link::new(local, self.incarnation, peer.node, life, self.is_host, config);
+        let ends = Ends {
+            local,
+            local_incarnation: self.incarnation,
+            peer: peer.node,
+            peer_incarnation: Some(peer.incarnation),
+            local_is_host: self.is_host,
+        };
+        self.end_link(index);
+        let storage = self.storages.pop().expect("each place without a peer has storage");
+        let link = Link::with_storage(ends, config, storage);
         self.peers[index] = Some(PeerLink { peer: peer.clone(), link });
         Ok(Answer::Done)
+    }
+
+    /// Forgets a peer, if there is one at the index, and keeps the storage of its link.
+    fn end_link(&mut self, index: usize) {
+        if let Some(PeerLink { link, .. }) = self.peers[index].take() {
+            self.storages.push(link.into_storage());
+        }
     }
 
     /// Opens a binding on the link to a peer.
@@ -323,6 +342,7 @@ impl Node {
         own.into_iter()
             .chain(self.bad_frames.iter())
             .chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
+            .chain(self.storages.iter().flat_map(LinkStorage::counters))
     }
 }
 

@@ -1,6 +1,7 @@
-//! A link allocates in its constructor and never again, whatever it goes through.
+//! A link allocates in its constructor and never again, whatever it goes through; nor does the link
+//! that comes after it in the same storage.
 
-use proxy_core::link::{ClassSet, Link, LinkConfig, LinkState, TlpMeta};
+use proxy_core::link::{ClassSet, Ends, Link, LinkConfig, LinkState, TlpMeta};
 use proxy_core::stamps::{Sampling, Stage, StampKey, Stamps};
 use proxy_core::time::Instant;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -41,9 +42,24 @@ struct End {
 
 fn end(local: u16, peer: u16) -> End {
     let node = |n| NodeId::new(n).unwrap();
-    let config = LinkConfig { max_frame: 1500, ..LinkConfig::default() };
-    let link = Link::new(node(local), local.into(), node(peer), None, local == 1, config);
+    let link = Link::new(node(local), local.into(), node(peer), None, local == 1, config());
     End { link, stamps: Stamps::new() }
+}
+
+fn config() -> LinkConfig {
+    LinkConfig { max_frame: 1500, ..LinkConfig::default() }
+}
+
+/// The end with a link to the next life of its peer.
+fn again(end: End, local: u16, life: u32) -> End {
+    let ends = Ends {
+        local: NodeId::new(local).unwrap(),
+        local_incarnation: life,
+        peer: end.link.peer(),
+        peer_incarnation: None,
+        local_is_host: local == 1,
+    };
+    End { link: Link::with_storage(ends, config(), end.link.into_storage()), stamps: end.stamps }
 }
 
 /// Carries frames from one end to the other, losing some.
@@ -75,10 +91,14 @@ fn nothing_is_allocated_after_construction() {
     for round in 0..4000_u32 {
         now = now + Duration::from_micros(50);
         let binding = key(round / 500 + 1);
+        if round % 1000 == 0 && round > 0 {
+            (host, rack) = (again(host, 1, 10 + round), again(rack, 2, 10 + round));
+        }
         if round % 500 == 0 {
             for end in [&mut rack, &mut host] {
-                if let Some(old) = (round > 0).then(|| key(round / 500)) {
-                    let channel = end.link.channel_of(&old).unwrap();
+                if round > 0
+                    && let Some(channel) = end.link.channel_of(&key(round / 500))
+                {
                     end.link.close_channel(channel);
                 }
                 end.link.open_channel(binding).unwrap();
@@ -123,4 +143,6 @@ fn nothing_is_allocated_after_construction() {
     assert_eq!(after, before, "allocations after construction");
     assert_eq!((host.link.state(), rack.link.state()), (LinkState::Up, LinkState::Up));
     assert!(received > 10_000, "{received} TLPs went through");
+    let sent = host.link.counters().find(|(name, _)| *name == "link.tlps_sent").unwrap().1;
+    assert!(sent > 5_000, "the counts of all links, not of the last alone: {sent}");
 }

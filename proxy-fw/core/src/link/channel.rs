@@ -158,6 +158,17 @@ impl Channels {
         }
     }
 
+    /// The same places, all free and with nothing remembered.
+    pub(super) fn cleared(mut self) -> Self {
+        self.list.fill_with(Channel::free);
+        Self { shared: self.shared.cleared(), cursor: 0, recent: 0, ..self }
+    }
+
+    /// How many places there are.
+    pub(super) fn places(&self) -> usize {
+        self.list.len()
+    }
+
     /// Takes a place for a binding.
     pub(super) fn open(&mut self, key: BindingKey) -> Result<ChannelId, ChannelError> {
         if key.slot.get() == 0 {

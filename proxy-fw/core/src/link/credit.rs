@@ -31,6 +31,16 @@ impl Shared {
         Self { size: size as u32, used: 0, open: 0 }
     }
 
+    /// How many buffers there are.
+    pub(super) fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// As many buffers, all of them there.
+    pub(super) fn cleared(&self) -> Self {
+        Self { used: 0, open: 0, ..*self }
+    }
+
     /// The most that one class of one binding is to have out of the shared part, when all that
     /// are open have the same.
     fn fair(&self, minimum: u32, target: u32) -> u32 {

@@ -55,6 +55,17 @@ pub(super) struct Entry {
     pub(super) bytes: u16,
 }
 
+const EMPTY: Entry = Entry {
+    what: Sent::Nop,
+    fate: Fate::Acknowledged,
+    path: 0,
+    packet: 0,
+    first_sent: Instant::ZERO,
+    last_sent: Instant::ZERO,
+    tries: 0,
+    bytes: 0,
+};
+
 /// The records from the oldest that is not acknowledged to the newest.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -71,17 +82,13 @@ impl Flight {
     /// For `window` records, a power of two.
     pub(super) fn new(window: usize) -> Self {
         assert!(window.is_power_of_two(), "sequences wrap around the ring");
-        let empty = Entry {
-            what: Sent::Nop,
-            fate: Fate::Acknowledged,
-            path: 0,
-            packet: 0,
-            first_sent: Instant::ZERO,
-            last_sent: Instant::ZERO,
-            tries: 0,
-            bytes: 0,
-        };
-        Self { ring: vec![empty; window].into_boxed_slice(), oldest: 0, next: 0, lost: 0 }
+        Self { ring: vec![EMPTY; window].into_boxed_slice(), oldest: 0, next: 0, lost: 0 }
+    }
+
+    /// The same ring with nothing in flight.
+    pub(super) fn cleared(mut self) -> Self {
+        self.ring.fill(EMPTY);
+        Self { oldest: 0, next: 0, lost: 0, ..self }
     }
 
     /// Begins at another sequence than 0.

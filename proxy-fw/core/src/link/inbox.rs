@@ -89,14 +89,32 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn new(buffers: usize) -> Self {
+        let ring = vec![Arrived::Missing; LINK_WINDOW].into_boxed_slice();
+        let sidebands = VecDeque::with_capacity(MAX_CHANNELS * SIDEBAND_QUEUE);
+        Self::empty(Slab::new(buffers), ring, sidebands)
+    }
+
+    /// The same storage with nothing in it.
+    pub(super) fn cleared(mut self) -> Self {
+        self.slab.clear();
+        self.ring.fill(Arrived::Missing);
+        self.sidebands.clear();
+        Self::empty(self.slab, self.ring, self.sidebands)
+    }
+
+    fn empty(
+        slab: Slab<Stored>,
+        ring: Box<[Arrived]>,
+        sidebands: VecDeque<(u64, ChannelId, Sideband)>,
+    ) -> Self {
         Self {
-            slab: Slab::new(buffers),
-            ring: vec![Arrived::Missing; LINK_WINDOW].into_boxed_slice(),
+            slab,
+            ring,
             next: 0,
             end: 0,
             joining: None,
             ordinal: 0,
-            sidebands: VecDeque::with_capacity(MAX_CHANNELS * SIDEBAND_QUEUE),
+            sidebands,
             tlps: 0,
             ack_now: false,
             ack_at: None,

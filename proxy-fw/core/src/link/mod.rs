@@ -23,9 +23,11 @@
 //! | `take` | stored records taken in order |
 //! | `drain` | what is handed on, in an order that PCIe allows |
 //! | `timers` | when it wants to be woken |
+//! | `storage` | all that a link allocates |
 //! | `counters` | everything that is dropped, retried or refused |
 //!
-//! **Storage.** Everything is allocated in [`Link::new`]: with the default configuration 2.5 MB
+//! **Storage.** Everything is allocated with a [`LinkStorage`], which serves one link after the
+//! other ([`Link::with_storage`], [`Link::into_storage`]): with the default configuration 2.5 MB
 //! for what is received, 1 MB for what is sent, and 0.2 MB of tables. Buffers are reused last in,
 //! first out and allocated zeroed, so on a system with virtual memory only the most that was ever
 //! used at a time is resident. `credit` says why a sender with credit always finds room.
@@ -46,6 +48,7 @@ mod rtt;
 mod send;
 mod sequence;
 mod slab;
+mod storage;
 mod store;
 mod take;
 mod timers;
@@ -55,15 +58,14 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub use storage::LinkStorage;
 pub use types::{
     ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkState, Received,
     RxHandle, SendError, TlpMeta, Transmit, Violation,
 };
 
 use crate::control::{BindingFailure, LinkDownReason};
-use crate::limits::{
-    GUARANTEED_CREDITS, LINK_WINDOW, MAX_CHANNELS, MAX_FRAME, MIN_FRAME, TLP_BUFFER,
-};
+use crate::limits::{LINK_WINDOW, MAX_FRAME, MIN_FRAME, TLP_BUFFER};
 use crate::stamps::Stamps;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -80,12 +82,24 @@ use send::Outbox;
 use tlp_codec::fabric::{CloseReason, MIN_TLP};
 use tlp_codec::ids::{BindingKey, NodeId, PathId};
 
-/// Paths that are used between two nodes so far. Header and state are there for
-/// [`crate::limits::MAX_PATHS`].
-const PATHS: usize = 1;
-
 fn path_id(index: usize) -> PathId {
     PathId::new(index as u8).expect("paths are fewer than path numbers")
+}
+
+/// Between whom a link is.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// This node.
+    pub local: NodeId,
+    /// Its life.
+    pub local_incarnation: u32,
+    /// The other node.
+    pub peer: NodeId,
+    /// The other node's life as the manager told it; without it, any life that proves to be alive
+    /// is taken.
+    pub peer_incarnation: Option<u32>,
+    /// Whether this end is the host's.
+    pub local_is_host: bool,
 }
 
 /// One node's end of the link to one peer.
@@ -126,8 +140,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link from `local` to `peer`. `peer_incarnation` is the peer's life as the manager told
-    /// it; without it, any life that proves to be alive is taken.
+    /// A link from `local` to `peer`, with storage of its own. `peer_incarnation` is the peer's
+    /// life as the manager told it; without it, any life that proves to be alive is taken.
     ///
     /// # Panics
     ///
@@ -140,11 +154,21 @@ impl Link {
         local_is_host: bool,
         config: LinkConfig,
     ) -> Self {
+        let ends = Ends { local, local_incarnation, peer, peer_incarnation, local_is_host };
+        Self::with_storage(ends, config, LinkStorage::new(&config))
+    }
+
+    /// As [`Link::new`], in the storage of a link that is over, whose counts go on.
+    ///
+    /// # Panics
+    ///
+    /// When `config` is outside the bounds that its fields name, or is not for as much storage.
+    pub fn with_storage(ends: Ends, config: LinkConfig, storage: LinkStorage) -> Self {
         assert!((MIN_FRAME..=MAX_FRAME).contains(&config.max_frame), "frame size out of bounds");
-        assert!((1..=MAX_CHANNELS).contains(&config.channels), "channels out of bounds");
         assert!(config.ack_delay < config.min_rto, "an acknowledgement held back is no loss");
-        let guaranteed: u32 = GUARANTEED_CREDITS.iter().sum();
-        let buffers = config.channels * guaranteed as usize + config.shared_receive;
+        let Ends { local, local_incarnation, peer, peer_incarnation, local_is_host } = ends;
+        let LinkStorage { paths, channels, flight, out, inbox, counters, bad_frames } =
+            storage.cleared(&config);
         let peer_limits =
             PeerLimits { frame: config.max_frame, window: LINK_WINDOW, tlp: TLP_BUFFER };
         Self {
@@ -156,11 +180,11 @@ impl Link {
             state: LinkState::Opening,
             handshake: Handshake::new(&config),
             peer_limits,
-            paths: (0..PATHS).map(|_| Path::new(&config)).collect(),
-            channels: Channels::new(config.channels, config.shared_receive),
-            flight: Flight::new(LINK_WINDOW),
-            out: Outbox::new(config.channels, config.shared_send),
-            inbox: Inbox::new(buffers),
+            paths,
+            channels,
+            flight,
+            out,
+            inbox,
             timeout_at: None,
             backoff: 0,
             credit_at: None,
@@ -168,11 +192,17 @@ impl Link {
             up_event: false,
             down_event: false,
             failures: 0,
-            counters: Counters::default(),
-            bad_frames: BadFrames::default(),
+            counters,
+            bad_frames,
             fault: None,
             config,
         }
+    }
+
+    /// Ends the link and gives its storage to the next.
+    pub fn into_storage(self) -> LinkStorage {
+        let Self { paths, channels, flight, out, inbox, counters, bad_frames, .. } = self;
+        LinkStorage { paths, channels, flight, out, inbox, counters, bad_frames }
     }
 
     /// Where the link stands.

@@ -12,6 +12,9 @@ use core::time::Duration;
 /// Frames whose time of departure is remembered, for round-trip samples.
 const REMEMBERED: usize = 64;
 
+/// No packet, at no time.
+const NEVER: (u32, Instant) = (u32::MAX, Instant::ZERO);
+
 /// The state of one path.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -38,9 +41,20 @@ pub(super) struct Path {
 impl Path {
     /// A path that nothing was sent on.
     pub(super) fn new(config: &LinkConfig) -> Self {
+        Self::unused(vec![NEVER; REMEMBERED].into_boxed_slice(), config)
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self, config: &LinkConfig) {
+        let mut sent_at = core::mem::take(&mut self.sent_at);
+        sent_at.fill(NEVER);
+        *self = Self::unused(sent_at, config);
+    }
+
+    fn unused(sent_at: Box<[(u32, Instant)]>, config: &LinkConfig) -> Self {
         Self {
             next_packet: 0,
-            sent_at: vec![(u32::MAX, Instant::ZERO); REMEMBERED].into_boxed_slice(),
+            sent_at,
             largest_acked: None,
             received: None,
             marked: 0,

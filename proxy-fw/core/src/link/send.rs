@@ -66,8 +66,18 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(channels: usize, shared: usize) -> Self {
+        Self::empty(Slab::new(channels * SEND_QUEUES.len() * GUARANTEED_SEND + shared), shared)
+    }
+
+    /// The same storage with nothing in it.
+    pub(super) fn cleared(mut self) -> Self {
+        self.slab.clear();
+        Self::empty(self.slab, self.shared)
+    }
+
+    fn empty(slab: Slab<Queued>, shared: usize) -> Self {
         Self {
-            slab: Slab::new(channels * SEND_QUEUES.len() * GUARANTEED_SEND + shared),
+            slab,
             shared_used: 0,
             shared,
             ordinal: 0,

@@ -6,7 +6,6 @@
 use crate::limits::TLP_BUFFER;
 use alloc::boxed::Box;
 use alloc::vec;
-use alloc::vec::Vec;
 
 /// The number of a buffer.
 pub(super) type BufferId = u16;
@@ -35,17 +34,22 @@ impl<M> Slab<M> {
     /// Allocates. Panics when buffers cannot be numbered.
     pub(super) fn new(count: usize) -> Self {
         assert!(count < NONE as usize, "buffers are numbered with 16 bits");
-        let entries: Vec<Entry<M>> = (0..count)
-            .map(|n| Entry {
-                next: if n + 1 < count { n as BufferId + 1 } else { NONE },
-                length: 0,
-                meta: None,
-            })
-            .collect();
-        Self {
+        let entry = |_| Entry { next: NONE, length: 0, meta: None };
+        let mut slab = Self {
             bytes: vec![0; count * TLP_BUFFER].into_boxed_slice(),
-            entries: entries.into_boxed_slice(),
-            free: if count == 0 { NONE } else { 0 },
+            entries: (0..count).map(entry).collect(),
+            free: NONE,
+        };
+        slab.clear();
+        slab
+    }
+
+    /// Takes all buffers back, whoever has them.
+    pub(super) fn clear(&mut self) {
+        self.free = NONE;
+        for (id, entry) in self.entries.iter_mut().enumerate().rev() {
+            *entry = Entry { next: self.free, length: 0, meta: None };
+            self.free = id as BufferId;
         }
     }
 

@@ -186,7 +186,7 @@ impl Link {
         }
         stored.traits = record.traits;
         stored.crc = record.crc;
-        stored.got += record.bytes.len() as u16;
+        stored.got = stored.got.saturating_add(record.bytes.len() as u16);
         slab.set_length(buffer, total);
         slab.bytes_mut(buffer)[..record.bytes.len()].copy_from_slice(record.bytes);
         self.start_stamps(now, buffer, stamps);

@@ -1,0 +1,75 @@
+//! All that a link allocates.
+
+use super::channel::Channels;
+use super::counters::{BadFrames, Counters};
+use super::flight::Flight;
+use super::inbox::Inbox;
+use super::path::Path;
+use super::send::Outbox;
+use super::types::LinkConfig;
+use crate::limits::{GUARANTEED_CREDITS, LINK_WINDOW, MAX_CHANNELS};
+use alloc::boxed::Box;
+
+/// Paths that are used between two nodes so far. Header and state are there for
+/// [`crate::limits::MAX_PATHS`].
+const PATHS: usize = 1;
+
+/// What one link needs, allocated once; links that follow each other use the same. The counts of
+/// all of them stay with it.
+#[derive(Debug)]
+pub struct LinkStorage {
+    pub(super) paths: Box<[Path]>,
+    pub(super) channels: Channels,
+    pub(super) flight: Flight,
+    pub(super) out: Outbox,
+    pub(super) inbox: Inbox,
+    pub(super) counters: Counters,
+    pub(super) bad_frames: BadFrames,
+}
+
+impl LinkStorage {
+    /// Allocates what links of this configuration need; their frame sizes and times may differ.
+    ///
+    /// # Panics
+    ///
+    /// When `config` is outside the bounds that its fields name.
+    pub fn new(config: &LinkConfig) -> Self {
+        assert!((1..=MAX_CHANNELS).contains(&config.channels), "channels out of bounds");
+        let guaranteed: u32 = GUARANTEED_CREDITS.iter().sum();
+        let buffers = config.channels * guaranteed as usize + config.shared_receive;
+        Self {
+            paths: (0..PATHS).map(|_| Path::new(config)).collect(),
+            channels: Channels::new(config.channels, config.shared_receive),
+            flight: Flight::new(LINK_WINDOW),
+            out: Outbox::new(config.channels, config.shared_send),
+            inbox: Inbox::new(buffers),
+            counters: Counters::default(),
+            bad_frames: BadFrames::default(),
+        }
+    }
+
+    /// Empty but for the counts.
+    pub(super) fn cleared(mut self, config: &LinkConfig) -> Self {
+        assert!(
+            self.channels.places() == config.channels
+                && self.channels.shared.size() == config.shared_receive
+                && self.out.shared == config.shared_send,
+            "the storage is of another configuration"
+        );
+        for path in &mut self.paths {
+            path.clear(config);
+        }
+        Self {
+            channels: self.channels.cleared(),
+            flight: self.flight.cleared(),
+            out: self.out.cleared(),
+            inbox: self.inbox.cleared(),
+            ..self
+        }
+    }
+
+    /// What the links that used it counted.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.counters.iter().chain(self.bad_frames.iter())
+    }
+}
