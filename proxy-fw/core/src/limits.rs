@@ -79,6 +79,10 @@ pub const ACK_EVERY: u32 = 8;
 /// in front of the port.
 pub const HOST_OUTSTANDING: usize = 64;
 
+/// Of [`HOST_OUTSTANDING`], what other devices' requests leave to the host. A request between
+/// devices that finds no more than this waits, and so does what comes behind it.
+pub const HOST_RESERVED: usize = 32;
+
 /// Non-posted requests of one slot's devices outstanding (8-bit tags). A further one waits.
 pub const DEVICE_OUTSTANDING: usize = 256;
 
@@ -126,6 +130,7 @@ const _: () = {
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
     assert!(MIN_FRAME < MAX_FRAME);
     assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
+    assert!(HOST_RESERVED < HOST_OUTSTANDING, "devices can ask each other");
     assert!(
         HOST_OUTSTANDING <= GUARANTEED_CREDITS[1] as usize,
         "an admitted request never waits for credit"

@@ -176,8 +176,11 @@ enum State<T> {
         deadline: Instant,
         entry: T,
     },
-    /// Given up on; the index is not used again until [`Table::release_quarantine`].
-    Quarantined,
+    /// Given up on; the index is not used again until all that was owed came late, or until
+    /// [`Table::release_quarantine`].
+    Quarantined {
+        entry: T,
+    },
 }
 
 /// What becomes of an entry whose time is over.
@@ -335,21 +338,31 @@ impl<T: Copy> Table<T> {
         match after {
             AfterExpiry::Free => self.put_back(reference.index),
             AfterExpiry::Quarantine => {
-                self.entries[reference.index as usize].1 = State::Quarantined;
-                self.quarantined += 1;
+                let state = &mut self.entries[reference.index as usize].1;
+                if let State::Live { entry, .. } = *state {
+                    *state = State::Quarantined { entry };
+                    self.quarantined += 1;
+                }
             }
         }
     }
 
-    /// Takes one quarantined index back into use, because its late answer has come. `false` when
-    /// it is not quarantined.
-    pub fn release_one(&mut self, index: u16) -> bool {
-        let quarantined = self.is_quarantined(index);
-        if quarantined {
+    /// The request at `index` that was given up on: what comes for it is late, and tells how much
+    /// more may come.
+    pub fn late_mut(&mut self, index: u16) -> Option<&mut T> {
+        match &mut self.entries.get_mut(index as usize)?.1 {
+            State::Quarantined { entry } => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Takes one quarantined index back into use, because the last of its late answers has come.
+    /// Nothing happens when it is not quarantined.
+    pub fn release_one(&mut self, index: u16) {
+        if self.is_quarantined(index) {
             self.put_back(index);
             self.quarantined -= 1;
         }
-        quarantined
     }
 
     /// Lets one entry run out at `now`.
@@ -376,7 +389,7 @@ impl<T: Copy> Table<T> {
 
     /// Whether `index` is quarantined: an answer that carries it is late.
     pub fn is_quarantined(&self, index: u16) -> bool {
-        matches!(self.entries.get(index as usize), Some((_, State::Quarantined)))
+        matches!(self.entries.get(index as usize), Some((_, State::Quarantined { .. })))
     }
 
     /// Forgets every entry, quarantined ones too.
@@ -389,7 +402,7 @@ impl<T: Copy> Table<T> {
     /// Makes all quarantined indexes usable again: whoever could have answered late was reset.
     pub fn release_quarantine(&mut self) {
         for index in 0..self.entries.len() as u16 {
-            if matches!(self.entries[index as usize].1, State::Quarantined) {
+            if matches!(self.entries[index as usize].1, State::Quarantined { .. }) {
                 self.put_back(index);
             }
         }

@@ -12,7 +12,7 @@ use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
 use world::*;
 
-const WINDOW: u64 = 0xe000_0000;
+const WINDOW: u64 = FIRST_WINDOW;
 
 fn force(counter: u32) -> Request {
     Request::UnbindPort { port: port(0), epoch: key(counter).epoch, mode: Removal::Force }

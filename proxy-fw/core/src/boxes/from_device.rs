@@ -4,7 +4,7 @@ use super::BoxRole;
 use super::slot::{FromDevice, Target, ToDevice};
 use super::windows::{self, Mapped};
 use crate::limits::TLP_BUFFER;
-use crate::link::TlpMeta;
+use crate::link::{ClassSet, TlpMeta};
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
 use crate::role::Backpressure;
 use crate::stamps::{Stage, StampId, StampKey};
@@ -24,12 +24,38 @@ enum Way {
 }
 
 impl BoxRole {
+    /// The classes of which a TLP of the device in a slot is taken now, whichever function sends
+    /// it.
+    pub fn can_take(&self, slot: SlotId) -> ClassSet {
+        let Some(index) = self.slot_index(slot) else { return ClassSet::NONE };
+        let slot = &self.slots[index];
+        let mut room = ClassSet::ALL;
+        if slot.egress.room() == 0 {
+            room = room.without(Class::NonPosted);
+        }
+        for (number, function) in slot.functions.iter().enumerate() {
+            let Some(target) = slot.target(number) else { continue };
+            let link = self.node.peers[target.peer].as_ref().map(|peer| &peer.link);
+            for class in Class::ALL {
+                if !link.is_some_and(|link| link.can_send(target.channel, class)) {
+                    room = room.without(class);
+                }
+            }
+            if !function.requests.has_room() {
+                room = room.without(Class::NonPosted);
+            }
+        }
+        room
+    }
+
     /// Takes a TLP from the device in a slot. What is malformed is counted and gone.
     ///
     /// # Errors
     ///
-    /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
-    /// before anything else of this slot.
+    /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later.
+    /// TLPs of this slot that may not pass it wait behind it; a completion must be able to pass a
+    /// request, or two devices that ask each other wait for ever. Whoever can choose what it
+    /// takes from the device looks at [`BoxRole::can_take`] first.
     ///
     /// # Panics
     ///

@@ -43,7 +43,7 @@ impl HostRole {
     fn route_downstream(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), Backpressure> {
         let verdict = self.switch.handle_downstream(now, tlp, &mut self.to_root);
         let result = match verdict {
-            Verdict::Forward(port) => self.send_to_device(now, port, tlp),
+            Verdict::Forward(port) => self.send_to_device(now, port, tlp, None),
             Verdict::Broadcast => self.broadcast(now, tlp),
             _ => Ok(()),
         };
@@ -56,21 +56,23 @@ impl HostRole {
     fn broadcast(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), Backpressure> {
         for index in 0..self.ports.len() {
             let port = PortId::new(index as u8).expect("at most 32 ports");
-            let _ = self.send_to_device(now, port, tlp);
+            let _ = self.send_to_device(now, port, tlp, None);
         }
         Ok(())
     }
 
-    /// Queues a TLP for the device behind a port.
+    /// Queues a TLP for the device behind a port. A request is the root complex's, or that of the
+    /// device behind the port `asker`.
     pub(super) fn send_to_device(
         &mut self,
         now: Instant,
         port: PortId,
         tlp: &mut [u8],
+        asker: Option<PortId>,
     ) -> Result<(), Backpressure> {
         let packet = Packet::new_checked(tlp).expect("checked when it came in");
         match packet.class() {
-            Some(Class::NonPosted) => self.send_request(now, port, packet),
+            Some(Class::NonPosted) => self.send_request(now, port, packet, asker),
             Some(Class::Posted) => self.send_posted(now, port, packet),
             Some(Class::Completion) => self.send_completion(now, port, packet),
             None => {
@@ -105,15 +107,16 @@ impl HostRole {
         now: Instant,
         port: PortId,
         packet: Packet<&mut [u8]>,
+        asker: Option<PortId>,
     ) -> Result<(), Backpressure> {
         let function = config_function(&packet);
         let enables = enables_device(&packet);
         let entry = &mut self.ports[port.get() as usize];
         let info = RequestInfo::of(&packet).expect("the class is non-posted");
-        let completer = self.switch.mapping(port).device;
+        let request = HostRequest { info, completer: self.switch.mapping(port).device, asker };
         let Some(target) = entry.target(function) else {
             self.counters.function_not_lent += 1;
-            self.refuse(info, completer);
+            self.refuse(now, &request);
             return Ok(());
         };
         let link = self.node.link(target.peer);
@@ -121,8 +124,7 @@ impl HostRole {
             return Err(Backpressure);
         }
         let deadline = now + self.completion_bound;
-        let outstanding =
-            entry.requests.insert(deadline, HostRequest { info, completer }).expect("has room");
+        let outstanding = entry.requests.insert(deadline, request).expect("has room");
         let stamp = self.node.stamps.sample().then(|| {
             let key =
                 StampKey { peer: target.node, binding: target.key, outstanding, from_host: true };
@@ -147,17 +149,8 @@ impl HostRole {
         Ok(())
     }
 
-    /// Completes a request at once with Unsupported Request.
-    fn refuse(&mut self, info: RequestInfo, completer: tlp_codec::ids::Bdf) {
-        let mut buf = [0; 16];
-        let length = info
-            .completion(completer, tlp_codec::tlp::CplStatus::UnsupportedRequest, &mut buf)
-            .expect("a completion without data has three doublewords");
-        let pushed = self.to_root.push(&buf[..length]);
-        assert!(pushed, "the reserve was checked");
-    }
-
-    fn send_completion(
+    /// Gives a completion for a device its tag back and queues it.
+    pub(super) fn send_completion(
         &mut self,
         now: Instant,
         port: PortId,
@@ -166,11 +159,7 @@ impl HostRole {
         let entry = &mut self.ports[port.get() as usize];
         let index = packet.tag().get();
         let Some((reference, request)) = entry.upstream.at_index(index) else {
-            if entry.upstream.release_one(index) {
-                self.counters.late_from_root += 1;
-            } else {
-                self.counters.unexpected_from_root += 1;
-            }
+            self.late_completion(port, &packet);
             return Ok(());
         };
         let mut request = *request;
@@ -221,6 +210,23 @@ impl HostRole {
             }
         }
         Ok(())
+    }
+
+    /// A completion for a request that was given up on, or for none. The tag is used again when
+    /// all of it has come.
+    fn late_completion(&mut self, port: PortId, packet: &Packet<&mut [u8]>) {
+        let upstream = &mut self.ports[port.get() as usize].upstream;
+        let index = packet.tag().get();
+        let request = upstream.late_mut(index).filter(|r| r.info.requester == packet.requester());
+        match request.map(|request| request.info.accept(packet)) {
+            Some(Ok(Progress::Final)) => upstream.release_one(index),
+            Some(Ok(Progress::Partial)) => {}
+            Some(Err(_)) | None => {
+                self.counters.unexpected_from_root += 1;
+                return;
+            }
+        }
+        self.counters.late_from_root += 1;
     }
 }
 

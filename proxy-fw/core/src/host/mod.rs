@@ -4,11 +4,12 @@
 //! that is bound leads over a link to a function in a box. A request of the host becomes an entry
 //! of the port's outstanding table and a record; what comes back is matched by index and
 //! generation alone and gets the requester's identity back. A request of a device passes the
-//! switch's checks, takes a tag of the port's own towards the root complex, and its completions
-//! go back with the box's index and generation.
+//! switch's checks, takes a tag of the port's own towards the root complex or another device, and
+//! its completions go back with the box's index and generation.
 
 mod control;
 mod downstream;
+mod peers;
 mod ports;
 mod upstream;
 
@@ -18,15 +19,17 @@ use crate::limits::{
 };
 use crate::link::LinkConfig;
 use crate::node::Node;
-use crate::outstanding::{RequestInfo, Table};
+use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::role::{Outgoing, Role};
 use crate::switch::{ResetKind, SwitchConfig, SwitchConfigError, VirtualSwitch};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use core::time::Duration;
+use peers::Held;
 use ports::Port;
-use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef};
+use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef, PortId};
+use tlp_codec::tlp::{CplStatus, Packet};
 
 /// TLPs that the switch itself sends to the root complex and that wait to be taken. When there is
 /// no room, TLPs of the root complex wait (backpressure).
@@ -67,9 +70,11 @@ impl Default for HostConfig {
 struct HostRequest {
     info: RequestInfo,
     completer: Bdf,
+    /// The port of the device that asked; `None`: the root complex.
+    asker: Option<PortId>,
 }
 
-/// A request of a device that the root complex has not answered yet.
+/// A request of a device that the root complex, or another device, has not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct DeviceRequest {
     info: RequestInfo,
@@ -92,7 +97,9 @@ struct HostCounters {
     device_requests_timed_out: u64,
     backpressure: u64,
     function_not_lent: u64,
-    peer_reads: u64,
+    peer_requests: u64,
+    peer_requester: u64,
+    peer_gone: u64,
 }
 
 /// The host role of a proxy.
@@ -128,8 +135,7 @@ impl HostRole {
             failed: false,
             requests: Table::new(HOST_OUTSTANDING),
             upstream: Table::new(DEVICE_OUTSTANDING),
-            stalled: None,
-            stalled_bytes: Box::new([0; TLP_BUFFER]),
+            held: Held::new(),
         };
         Ok(Self {
             node: Node::new(config.incarnation, true, config.peers, config.link),
@@ -162,6 +168,7 @@ impl HostRole {
         // A root complex that was reset, or is another one, answers nothing it was asked before.
         for port in &mut self.ports {
             port.upstream.clear();
+            port.held.clear();
         }
     }
 
@@ -187,7 +194,12 @@ impl HostRole {
             ("host: device requests timed out at the root complex", c.device_requests_timed_out),
             ("host: TLPs that had to wait for room", c.backpressure),
             ("host: requests to a function that is not lent", c.function_not_lent),
-            ("host: non-posted requests between devices refused", c.peer_reads),
+            ("host: non-posted requests between devices", c.peer_requests),
+            (
+                "host: requests between devices whose requester is not behind its port",
+                c.peer_requester,
+            ),
+            ("host: TLPs between devices whose target went away", c.peer_gone),
         ];
         own.into_iter().chain(self.switch.counters()).chain(self.node.counters())
     }
@@ -195,24 +207,40 @@ impl HostRole {
     /// Completes with Unsupported Request what has waited too long or has nobody left to answer
     /// it, as far as there is room towards the root complex.
     fn synthesise(&mut self, now: Instant) {
-        use crate::outstanding::AfterExpiry;
-        use tlp_codec::tlp::CplStatus;
-        for port in &mut self.ports {
+        for index in 0..self.ports.len() {
             while self.to_root.room() > 0 {
-                let Some((_, request)) = port.requests.pop_expired(now, AfterExpiry::Free) else {
+                let requests = &mut self.ports[index].requests;
+                let Some((_, request)) = requests.pop_expired(now, AfterExpiry::Free) else {
                     break;
                 };
-                let mut buf = [0; 16];
-                let length = request
-                    .info
-                    .completion(request.completer, CplStatus::UnsupportedRequest, &mut buf)
-                    .expect("a completion without data has three doublewords");
-                let pushed = self.to_root.push(&buf[..length]);
-                assert!(pushed, "room was checked");
+                self.refuse(now, &request);
                 self.counters.synthesised += 1;
             }
-            while port.upstream.pop_expired(now, AfterExpiry::Quarantine).is_some() {
+            let upstream = &mut self.ports[index].upstream;
+            while upstream.pop_expired(now, AfterExpiry::Quarantine).is_some() {
                 self.counters.device_requests_timed_out += 1;
+            }
+        }
+    }
+
+    /// Completes a request with Unsupported Request. There is room towards the root complex.
+    fn refuse(&mut self, now: Instant, request: &HostRequest) {
+        let mut buf = [0; 16];
+        let length = request
+            .info
+            .completion(request.completer, CplStatus::UnsupportedRequest, &mut buf)
+            .expect("a completion without data has three doublewords");
+        let Some(asker) = request.asker else {
+            let pushed = self.to_root.push(&buf[..length]);
+            assert!(pushed, "the caller saw room");
+            return;
+        };
+        let packet = Packet::new_checked(&mut buf[..length]).expect("just built");
+        if self.send_completion(now, asker, packet).is_err() {
+            // Its box answers the device when its own time is over; nothing comes from here.
+            let upstream = &mut self.ports[asker.get() as usize].upstream;
+            if let Some((reference, _)) = upstream.at_index(request.info.tag.get()) {
+                upstream.remove(reference);
             }
         }
     }

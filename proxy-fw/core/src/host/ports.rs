@@ -1,16 +1,16 @@
 //! The downstream ports: what they are bound to, plugging and unplugging.
 
+use super::peers::Held;
 use super::{DeviceRequest, HostRequest, HostRole};
 use crate::control::{
     BindingFailure, ControlError, Event, OperationId, PortBinding, PortState, Removal,
 };
-use crate::limits::{MAX_FUNCTIONS, TLP_BUFFER};
+use crate::limits::MAX_FUNCTIONS;
 use crate::link::{ChannelId, LinkEvent, LinkState};
 use crate::node::Answer;
 use crate::outstanding::{AfterExpiry, Table};
 use crate::switch::{RemovalRequest, SwitchEvent};
 use crate::time::Instant;
-use alloc::boxed::Box;
 use core::time::Duration;
 use heapless::Vec;
 use tlp_codec::fabric::Sideband;
@@ -24,13 +24,12 @@ pub(super) struct Port {
     pub(super) binding: Option<Bound>,
     pub(super) removal: Option<Removing>,
     pub(super) failed: bool,
-    /// Requests of the host to the device; the index goes on the wire.
+    /// Requests of the host, and of other devices, to the device; the index goes on the wire.
     pub(super) requests: Table<HostRequest>,
-    /// Requests of the device to the root complex; the index is the tag.
+    /// Requests of the device to the root complex or another device; the index is the tag.
     pub(super) upstream: Table<DeviceRequest>,
-    /// A TLP for another port's device that had no room there, and where it goes.
-    pub(super) stalled: Option<(PortId, usize)>,
-    pub(super) stalled_bytes: Box<[u8; TLP_BUFFER]>,
+    /// TLPs for another port's device that had no room there.
+    pub(super) held: Held,
 }
 
 /// What a port is bound to.
@@ -281,7 +280,7 @@ impl HostRole {
             self.switch.surprise_remove(now, port, &mut self.to_root);
         }
         entry.requests.expire_where(now, |_| true);
-        entry.stalled = None;
+        entry.held.clear();
         self.synthesise(now);
         self.process_switch_events(now);
     }
@@ -385,6 +384,7 @@ impl HostRole {
         let _ = self.node.link(target.peer).send_sideband(now, target.channel, record);
         if record.flushes() {
             let entry = &mut self.ports[port.get() as usize];
+            entry.held.clear();
             entry.requests.expire_where(now, |_| true);
             self.synthesise(now);
         }

@@ -1,24 +1,35 @@
 //! TLPs from devices towards the root complex.
 
-use super::{DeviceRequest, HostRole, ROOT_RESERVE};
+use super::{DeviceRequest, HostRequest, HostRole, ROOT_RESERVE};
 use crate::limits::TLP_BUFFER;
-use crate::link::{ClassSet, TlpMeta};
+use crate::link::TlpMeta;
 use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::stamps::Stage;
 use crate::switch::UpstreamVerdict as Verdict;
 use crate::time::Instant;
 use tlp_codec::ids::{BindingKey, OutstandingRef, PortId, Tag};
-use tlp_codec::tlp::{Class, CplStatus, Packet};
+use tlp_codec::tlp::{Class, Packet};
 
 /// What came with a TLP of a device.
 #[derive(Clone, Copy)]
-struct Origin {
-    port: PortId,
-    key: BindingKey,
-    function: usize,
-    outstanding: Option<OutstandingRef>,
-    sampled: bool,
+pub(super) struct Origin {
+    pub(super) port: PortId,
+    pub(super) key: BindingKey,
+    pub(super) function: usize,
+    pub(super) outstanding: Option<OutstandingRef>,
+    pub(super) sampled: bool,
+}
+
+/// What becomes of a TLP of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It goes to the root complex.
+    ToRoot,
+    /// It is handed on, answered or dropped.
+    Gone,
+    /// There is no room for it where it goes.
+    Waits,
 }
 
 impl HostRole {
@@ -42,13 +53,13 @@ impl HostRole {
     }
 
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {
-        self.retry_stalled(now, index);
+        self.retry_held(now, index);
         let mut function = 0;
         while let Some(target) = self.ports[index].target_of(function) {
-            while self.to_root.room() >= ROOT_RESERVE && self.ports[index].stalled.is_none() {
+            while self.to_root.room() >= ROOT_RESERVE {
                 let port = &self.ports[index];
                 let link = self.node.link(target.peer);
-                let mut ready = ClassSet::ALL;
+                let mut ready = port.held.passable();
                 if !port.upstream.has_room() || !link.can_send(target.channel, Class::Completion) {
                     ready = ready.without(Class::NonPosted);
                 }
@@ -66,10 +77,11 @@ impl HostRole {
                     self.counters.malformed_from_device += 1;
                     continue;
                 }
-                let out = match class {
-                    Class::Completion => self.complete(origin, &mut buf[..length]),
-                    _ => self.request_from_device(now, origin, &mut buf[..length]),
+                let fate = match class {
+                    Class::Completion => self.complete(now, origin, &mut buf[..length]),
+                    _ => self.request_from_device(now, origin, class, &mut buf[..length]),
                 };
+                let out = fate == Fate::ToRoot;
                 if let Some(id) = stamp.filter(|_| out) {
                     self.node.stamps.ends(id, Stage::Delivered);
                 }
@@ -83,78 +95,93 @@ impl HostRole {
         None
     }
 
-    /// A completion for a request of the host: gives it the requester's identity back. Whether
-    /// it is to be delivered.
-    fn complete(&mut self, origin: Origin, tlp: &mut [u8]) -> bool {
-        let Ok(mut packet) = Packet::new_checked(tlp) else {
-            self.counters.malformed_from_device += 1;
-            return false;
-        };
-        let requests = &mut self.ports[origin.port.get() as usize].requests;
-        let Some((reference, request)) =
-            origin.outstanding.and_then(|o| requests.get_mut(o).map(|request| (o, request)))
-        else {
-            self.counters.unexpected_from_device += 1;
-            return false;
-        };
-        let Ok(progress) = request.info.accept(&packet) else {
-            self.counters.mismatched_from_device += 1;
-            return false;
-        };
+    /// A completion for a request of the host or of another device: gives it the requester's
+    /// identity back; the switch decides. One that it refuses was never there: the request runs
+    /// into its bound.
+    fn complete(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) -> Fate {
+        if !self.is_owed(origin, tlp) {
+            return Fate::Gone;
+        }
+        let Some(request) = self.request_of(origin).copied() else { return Fate::Gone };
+        let mut packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
         packet.set_requester(request.info.requester);
         packet.set_tag(request.info.tag);
         packet.update_digest();
-        if progress == Progress::Final {
-            requests.remove(reference);
+        match self.ask_switch(now, origin, tlp) {
+            Verdict::ToRoot => {
+                self.book(origin, tlp);
+                Fate::ToRoot
+            }
+            // Without an asker it is the root complex's request on behalf of a device.
+            Verdict::ToPort(to) if request.asker.is_none_or(|asker| asker == to) => {
+                self.pass_to_peer(now, origin, to, Class::Completion, tlp);
+                Fate::Gone
+            }
+            Verdict::ToPort(_) => {
+                self.counters.unexpected_from_device += 1;
+                Fate::Gone
+            }
+            Verdict::Consumed | Verdict::Discarded(_) => Fate::Gone,
         }
-        true
     }
 
-    /// A request or message of a device: the switch decides. Whether it goes to the root complex.
-    fn request_from_device(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) -> bool {
-        let verdict =
-            self.switch.handle_upstream(now, origin.port, tlp, &mut self.to_root, &mut self.bounce);
-        self.send_bounced(now, origin);
-        match verdict {
+    /// The request that a completion is for.
+    fn request_of(&mut self, origin: Origin) -> Option<&mut HostRequest> {
+        self.ports[origin.port.get() as usize].requests.get_mut(origin.outstanding?)
+    }
+
+    /// Whether a completion fits its request; if not, it is counted.
+    pub(super) fn is_owed(&mut self, origin: Origin, tlp: &[u8]) -> bool {
+        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let Some(mut info) = self.request_of(origin).map(|request| request.info) else {
+            self.counters.unexpected_from_device += 1;
+            return false;
+        };
+        let fits = info.accept(&packet).is_ok();
+        self.counters.mismatched_from_device += u64::from(!fits);
+        fits
+    }
+
+    /// Books a completion that was handed on; with the last one the request is over.
+    pub(super) fn book(&mut self, origin: Origin, tlp: &[u8]) {
+        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let over =
+            self.request_of(origin).is_some_and(|r| r.info.accept(&packet) == Ok(Progress::Final));
+        if let Some(reference) = origin.outstanding.filter(|_| over) {
+            self.ports[origin.port.get() as usize].requests.remove(reference);
+        }
+    }
+
+    /// A request or message of a device: the switch decides.
+    fn request_from_device(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        class: Class,
+        tlp: &mut [u8],
+    ) -> Fate {
+        match self.ask_switch(now, origin, tlp) {
             Verdict::ToRoot => {
                 self.take_tag(now, origin, tlp);
-                true
+                Fate::ToRoot
             }
-            Verdict::ToPort(target) => {
-                if self.refuse_peer_read(now, origin, tlp) {
-                    return false;
-                }
-                self.take_tag(now, origin, tlp);
-                if self.send_to_device(now, target, tlp).is_err() {
-                    let port = &mut self.ports[origin.port.get() as usize];
-                    port.stalled = Some((target, tlp.len()));
-                    port.stalled_bytes[..tlp.len()].copy_from_slice(tlp);
-                }
-                false
+            Verdict::ToPort(to) => {
+                self.pass_to_peer(now, origin, to, class, tlp);
+                Fate::Gone
             }
-            _ => false,
+            Verdict::Consumed | Verdict::Discarded(_) => Fate::Gone,
         }
     }
 
-    /// A device that asks another one is told that it cannot: only writes and messages travel
-    /// between ports. Whether it was such a request.
-    fn refuse_peer_read(&mut self, now: Instant, origin: Origin, tlp: &[u8]) -> bool {
-        let packet = Packet::new_checked(tlp).expect("checked by the caller");
-        let Some(info) = RequestInfo::of(&packet) else { return false };
-        let completer = self.switch.port_id(origin.port);
-        let mut buf = [0; 16];
-        let length = info
-            .completion(completer, CplStatus::UnsupportedRequest, &mut buf)
-            .expect("a completion without data has three doublewords");
-        let pushed = self.bounce.push(&buf[..length]);
-        assert!(pushed, "it was emptied just now");
-        self.counters.peer_reads += 1;
+    fn ask_switch(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) -> Verdict {
+        let Self { switch, to_root, bounce, .. } = self;
+        let verdict = switch.handle_upstream(now, origin.port, tlp, to_root, bounce);
         self.send_bounced(now, origin);
-        true
+        verdict
     }
 
     /// Gives a non-posted request of a device a tag of the port's own.
-    fn take_tag(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) {
+    pub(super) fn take_tag(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) {
         let mut packet = Packet::new_checked(tlp).expect("checked by the caller");
         let Some(info) = RequestInfo::of(&packet) else { return };
         let Some(outstanding) = origin.outstanding else { return };
@@ -169,8 +196,15 @@ impl HostRole {
         packet.update_digest();
     }
 
+    /// Whether a completion towards the device has room.
+    pub(super) fn can_answer(&mut self, origin: Origin) -> bool {
+        self.ports[origin.port.get() as usize].target_of(origin.function).is_none_or(|target| {
+            self.node.link(target.peer).can_send(target.channel, Class::Completion)
+        })
+    }
+
     /// Sends what the switch answered a device's request with back to the device.
-    fn send_bounced(&mut self, now: Instant, origin: Origin) {
+    pub(super) fn send_bounced(&mut self, now: Instant, origin: Origin) {
         let mut buf = [0; TLP_BUFFER];
         while let Some(length) = self.bounce.pop(&mut buf) {
             let Some(target) = self.ports[origin.port.get() as usize].target_of(origin.function)
@@ -185,16 +219,6 @@ impl HostRole {
             };
             // Room was checked before the request was taken; a dying link ends it at the box.
             let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, &buf[..length]);
-        }
-    }
-
-    /// Tries again to hand a TLP to the other device it is for.
-    fn retry_stalled(&mut self, now: Instant, index: usize) {
-        let Some((target, length)) = self.ports[index].stalled else { return };
-        let mut buf = [0; TLP_BUFFER];
-        buf[..length].copy_from_slice(&self.ports[index].stalled_bytes[..length]);
-        if self.send_to_device(now, target, &mut buf[..length]).is_ok() {
-            self.ports[index].stalled = None;
         }
     }
 }

@@ -351,6 +351,11 @@ impl VirtualSwitch {
         self.upstream.config.any(header::BRIDGE_CONTROL, header::SECONDARY_BUS_RESET)
     }
 
+    /// The port behind which a function is, by the bus of its ID.
+    pub fn port_behind(&self, id: Bdf) -> Option<PortId> {
+        self.port_of_bus(id.bus().get())
+    }
+
     /// The port behind which a bus is.
     fn port_of_bus(&self, bus: u8) -> Option<PortId> {
         // A port on the switch's own bus number is not programmed yet.

@@ -1,5 +1,6 @@
 //! A host role and a box role with frames carried between them under a virtual clock, and a device
 //! that is just registers: 4 KB of configuration space with a PCI Express capability and one BAR.
+//! A second box with another such device can be there, too.
 #![allow(dead_code, unreachable_pub)] // each test file uses its own part
 
 use proxy_core::boxes::{BoxConfig, BoxRole, SlotSignal};
@@ -20,6 +21,12 @@ use tlp_codec::tlp::*;
 
 pub const HOST: u16 = 1;
 pub const BOX: u16 = 2;
+pub const OTHER_BOX: u16 = 3;
+
+/// The device's memory on bus 3, as the operating system programmed it.
+pub const FIRST_WINDOW: u64 = 0xe000_0000;
+/// As [`FIRST_WINDOW`], of the second device, on bus 4.
+pub const SECOND_WINDOW: u64 = 0xe010_0000;
 
 pub fn node(n: u16) -> NodeId {
     NodeId::new(n).unwrap()
@@ -45,6 +52,10 @@ pub enum Manner {
     Silent,
     Twice,
     WrongTag,
+    /// Reads in pieces that end at multiples of 64.
+    Split,
+    /// Nothing until it is told to: see [`Registers::answer`].
+    Holds,
 }
 
 pub struct Registers {
@@ -55,6 +66,7 @@ pub struct Registers {
     pub received: Vec<Vec<u8>>,
     pub resets: usize,
     pub bus: u16,
+    held: VecDeque<Vec<u8>>,
 }
 
 impl Registers {
@@ -67,6 +79,7 @@ impl Registers {
             received: Vec::new(),
             resets: 0,
             bus: 0,
+            held: VecDeque::new(),
         };
         device.reset();
         device.resets = 0;
@@ -100,11 +113,25 @@ impl Registers {
 
     pub fn handle(&mut self, tlp: &[u8]) {
         self.received.push(tlp.to_vec());
+        let asks = Packet::new_checked(tlp).unwrap().class() == Some(Class::NonPosted);
+        match self.manner {
+            Manner::Silent if asks => {}
+            Manner::Holds if asks => self.held.push_back(tlp.to_vec()),
+            _ => self.act(tlp),
+        }
+    }
+
+    /// Answers the oldest request that is held, in this manner.
+    pub fn answer(&mut self, manner: Manner) {
+        let tlp = self.held.pop_front().expect("a request is held");
+        let before = std::mem::replace(&mut self.manner, manner);
+        self.act(&tlp);
+        self.manner = before;
+    }
+
+    fn act(&mut self, tlp: &[u8]) {
         let packet = Packet::new_checked(tlp).unwrap();
         let repr = Repr::parse(&packet).unwrap();
-        if self.manner == Manner::Silent && packet.class() == Some(Class::NonPosted) {
-            return;
-        }
         let mut data = [0; 4];
         let (tag, bytes): (Tag, &[u8]) = match repr.kind {
             Kind::ConfigRead { tag, register, .. } => {
@@ -119,13 +146,12 @@ impl Registers {
             Kind::MemRead { tag, address, length_dw, .. } => {
                 let at = address as usize & 0xfff;
                 let bytes = self.memory[at..at + length_dw as usize * 4].to_vec();
-                return self.complete(
-                    &packet,
-                    tag,
-                    &bytes,
-                    bytes.len() as u16,
-                    address as u8 & 0x7f,
-                );
+                return self.complete_read(&packet, tag, &bytes, address);
+            }
+            Kind::Atomic { tag, address, op, data, .. } => {
+                let at = address as usize & 0xfff;
+                let old = self.act_atomic(at, op, data);
+                return self.complete(&packet, tag, &old, old.len() as u16, 0);
             }
             Kind::MemWrite { address, data, .. } => {
                 let at = address as usize & 0xfff;
@@ -136,6 +162,30 @@ impl Registers {
         };
         let bytes = bytes.to_vec();
         self.complete(&packet, tag, &bytes, 4, 0);
+    }
+
+    fn complete_read(&mut self, request: &Packet<&[u8]>, tag: Tag, data: &[u8], address: u64) {
+        let (mut at, mut left) = (address, data);
+        while !left.is_empty() {
+            let whole = if self.manner == Manner::Split { 64 - at as usize % 64 } else { 4096 };
+            let (piece, rest) = left.split_at(whole.min(left.len()));
+            self.complete(request, tag, piece, left.len() as u16, at as u8 & 0x7f);
+            (at, left) = (at + piece.len() as u64, rest);
+        }
+    }
+
+    /// Does an atomic operation on 4 bytes; what was there before.
+    fn act_atomic(&mut self, at: usize, op: AtomicOp, operands: &[u8]) -> Vec<u8> {
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+        let old = self.memory[at..at + 4].to_vec();
+        let new = match op {
+            AtomicOp::FetchAdd => word(&old).wrapping_add(word(operands)),
+            AtomicOp::Swap => word(operands),
+            AtomicOp::Cas if old == operands[..4] => word(&operands[4..]),
+            AtomicOp::Cas => word(&old),
+        };
+        self.memory[at..at + 4].copy_from_slice(&new.to_le_bytes());
+        old
     }
 
     fn write_config(&mut self, at: usize, enables: u8, data: &[u8]) {
@@ -186,6 +236,14 @@ pub fn emit(repr: &Repr<'_>) -> Vec<u8> {
     buf
 }
 
+/// The second box, with its device in slot 1.
+pub struct Second {
+    pub boxes: BoxRole,
+    pub device: Registers,
+    pub messages: Vec<FromProxy>,
+    pub cut: bool,
+}
+
 pub struct World {
     pub host: HostRole,
     pub boxes: BoxRole,
@@ -196,7 +254,7 @@ pub struct World {
     pub host_messages: Vec<FromProxy>,
     pub box_messages: Vec<FromProxy>,
     pub cut: bool,
-    pub corrupt: bool,
+    pub second: Option<Second>,
     next_id: u64,
     next_tag: u16,
 }
@@ -218,7 +276,7 @@ impl World {
             host_messages: Vec::new(),
             box_messages: Vec::new(),
             cut: false,
-            corrupt: false,
+            second: None,
             next_id: 1,
             next_tag: 0,
         }
@@ -242,12 +300,6 @@ impl World {
     }
 
     pub fn introduce(&mut self) {
-        let peer = |n, incarnation| Peer {
-            node: node(n),
-            incarnation,
-            paths: Default::default(),
-            mtu: MAX_FRAME as u16,
-        };
         assert_eq!(self.ask_host(Request::SetPeer(peer(BOX, 7))), Ok(Reply::Done));
         assert_eq!(self.ask_box(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
     }
@@ -271,6 +323,57 @@ impl World {
         }
         self.config_write(device, 0x10, 0xe000_0000);
         self.config_write(device, 0x04, 0x0006);
+    }
+
+    /// Two devices in two boxes: one on bus 3 at [`FIRST_WINDOW`], one on bus 4 at
+    /// [`SECOND_WINDOW`].
+    pub fn pair() -> Self {
+        let mut world = Self::bound();
+        let config = BoxConfig { slots: 1, incarnation: 8, ..BoxConfig::default() };
+        let mut boxes = BoxRole::new(&config);
+        boxes.set_node(node(OTHER_BOX));
+        boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+        let device = Registers::new();
+        world.second = Some(Second { boxes, device, messages: Vec::new(), cut: false });
+        world.run(Duration::from_millis(300));
+        assert_eq!(world.ask_host(Request::SetPeer(peer(OTHER_BOX, 8))), Ok(Reply::Done));
+        assert_eq!(world.ask_second(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
+        let key = key(1);
+        assert_eq!(world.ask_second(Request::BindSlot(slot_binding(key))), Ok(Reply::Done));
+        let binding = PortBinding { port: port(1), box_node: node(OTHER_BOX), ..port_binding(key) };
+        assert_eq!(world.ask_host(Request::BindPort(binding)), Ok(Reply::Done));
+        world.run(Duration::from_millis(50));
+        world.config_write(bdf(2, 1), 0x18, 0x0004_0402);
+        world.config_write(bdf(2, 1), 0x20, 0xe010_e010);
+        world.config_write(bdf(1, 0), 0x20, 0xe010_e000);
+        world.config_write(bdf(2, 1), 0x04, 0x0006);
+        world.config_write(bdf(4, 0), 0x10, SECOND_WINDOW as u32);
+        world.config_write(bdf(4, 0), 0x04, 0x0006);
+        world.forget_the_past();
+        world
+    }
+
+    /// Forgets what the root complex and the devices received so far.
+    pub fn forget_the_past(&mut self) {
+        self.to_root.clear();
+        self.device.received.clear();
+        if let Some(second) = &mut self.second {
+            second.device.received.clear();
+        }
+    }
+
+    pub fn second(&mut self) -> &mut Second {
+        self.second.as_mut().expect("a world with two devices")
+    }
+
+    pub fn ask_second(
+        &mut self,
+        request: Request,
+    ) -> Result<Reply, proxy_core::control::ControlError> {
+        let id = self.id();
+        let now = self.now;
+        self.second().boxes.handle_control(now, id, Term(1), &request);
+        self.answer(id, |w| &w.second.as_ref().unwrap().messages)
     }
 
     fn id(&mut self) -> OperationId {
@@ -327,13 +430,17 @@ impl World {
 
     /// To the next timer, or so far if none comes earlier.
     fn jump(&mut self, most: Duration) {
-        let timers = [self.host.poll_timeout(), self.boxes.poll_timeout()];
+        let second = self.second.as_ref().and_then(|second| second.boxes.poll_timeout());
+        let timers = [self.host.poll_timeout(), self.boxes.poll_timeout(), second];
         let next = timers.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
         // A timer that is due moves the clock a little, too: nothing stands still.
         let step = Duration::from_micros(1);
         self.now = next.max(self.now + step).min(self.now + most.max(step));
         self.host.handle_timeout(self.now);
         self.boxes.handle_timeout(self.now);
+        if let Some(second) = &mut self.second {
+            second.boxes.handle_timeout(self.now);
+        }
     }
 
     /// Moves everything until nothing moves.
@@ -342,43 +449,30 @@ impl World {
         let mut tlp = vec![0; TLP_BUFFER];
         loop {
             let mut busy = false;
-            while let Some(out) = self.host.poll_transmit(self.now, &mut frame) {
-                busy = true;
-                if !self.cut {
-                    self.boxes.handle_frame(self.now, &frame[..out.len]);
-                }
-            }
-            while let Some(out) = self.boxes.poll_transmit(self.now, &mut frame) {
-                busy = true;
-                if !self.cut {
-                    self.host.handle_frame(self.now, &frame[..out.len]);
-                }
-            }
             while let Some(length) = self.host.poll_tlp(self.now, &mut tlp) {
                 busy = true;
                 self.to_root.push_back(tlp[..length].to_vec());
             }
-            while let Some(signal) = self.boxes.poll_signal(slot(1)) {
+            while let Some(out) = self.host.poll_transmit(self.now, &mut frame) {
                 busy = true;
-                assert_eq!(signal, SlotSignal::HotReset);
-                self.device.reset();
+                match &mut self.second {
+                    Some(second) if out.peer == node(OTHER_BOX) => {
+                        if !second.cut {
+                            second.boxes.handle_frame(self.now, &frame[..out.len]);
+                        }
+                    }
+                    _ if self.cut => {}
+                    _ => self.boxes.handle_frame(self.now, &frame[..out.len]),
+                }
             }
-            while let Some(length) = self.boxes.poll_tlp(self.now, slot(1), ClassSet::ALL, &mut tlp)
-            {
-                busy = true;
-                self.device.handle(&tlp[..length]);
-            }
-            while let Some(tlp) = self.device.out.pop_front() {
-                busy = true;
-                self.boxes.handle_tlp(self.now, slot(1), &tlp).unwrap();
+            let Self { host, boxes, device, box_messages, cut, now, .. } = self;
+            busy |= turn_box(*now, boxes, device, box_messages, *cut, host);
+            if let Some(Second { boxes, device, messages, cut }) = &mut self.second {
+                busy |= turn_box(*now, boxes, device, messages, *cut, host);
             }
             while let Some(message) = self.host.poll_control() {
                 busy = true;
                 self.host_messages.push(message);
-            }
-            while let Some(message) = self.boxes.poll_control() {
-                busy = true;
-                self.box_messages.push(message);
             }
             if !busy {
                 return;
@@ -464,9 +558,62 @@ impl World {
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        let all = self.host.counters().chain(self.boxes.counters());
+        let second = self.second.iter().flat_map(|second| second.boxes.counters());
+        let all = self.host.counters().chain(self.boxes.counters()).chain(second);
         all.filter(|(n, _)| *n == name).map(|(_, v)| v).sum()
     }
+}
+
+/// Moves what a box and its device have; whether there was anything.
+fn turn_box(
+    now: Instant,
+    boxes: &mut BoxRole,
+    device: &mut Registers,
+    messages: &mut Vec<FromProxy>,
+    cut: bool,
+    host: &mut HostRole,
+) -> bool {
+    let mut busy = false;
+    let mut frame = vec![0; MAX_FRAME];
+    while let Some(out) = boxes.poll_transmit(now, &mut frame) {
+        busy = true;
+        if !cut {
+            host.handle_frame(now, &frame[..out.len]);
+        }
+    }
+    while let Some(signal) = boxes.poll_signal(slot(1)) {
+        busy = true;
+        assert_eq!(signal, SlotSignal::HotReset);
+        device.reset();
+    }
+    while let Some(length) = boxes.poll_tlp(now, slot(1), ClassSet::ALL, &mut frame) {
+        busy = true;
+        device.handle(&frame[..length]);
+    }
+    let (mut at, mut room) = (0, ClassSet::ALL);
+    while at < device.out.len() {
+        let class = Packet::new_checked(&device.out[at][..]).ok().and_then(|packet| packet.class());
+        let class = class.unwrap_or(Class::Posted);
+        let passes = room.contains(class);
+        if passes && boxes.handle_tlp(now, slot(1), &device.out[at]).is_ok() {
+            device.out.remove(at);
+            busy = true;
+            continue;
+        }
+        // Nothing passes a posted one; a request that waits is passed by the others.
+        room = if class == Class::Posted { ClassSet::NONE } else { room.without(class) };
+        at += 1;
+    }
+    while let Some(message) = boxes.poll_control() {
+        busy = true;
+        messages.push(message);
+    }
+    busy
+}
+
+pub fn peer(n: u16, incarnation: u32) -> Peer {
+    let paths = Default::default();
+    Peer { node: node(n), incarnation, paths, mtu: MAX_FRAME as u16 }
 }
 
 pub fn mem_write<'a>(requester: Bdf, address: u64, data: &'a [u8]) -> Kind<'a> {

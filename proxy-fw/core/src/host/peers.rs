@@ -1,0 +1,195 @@
+//! TLPs from one device of this host to another, through the switch and not the root complex.
+//!
+//! A request takes a tag of its port's own, like one for the root complex, and an entry at the
+//! port that it leaves by, like one of the root complex; its completions go the same way back. So
+//! either end can go at any time: what the completer still owed is completed with Unsupported
+//! Request, and what comes for a requester that is gone finds its tag in quarantine.
+
+use super::upstream::{Fate, Origin};
+use super::{HostRole, ports::Port};
+use crate::limits::{HOST_RESERVED, TLP_BUFFER};
+use crate::link::ClassSet;
+use crate::outstanding::RequestInfo;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::vec;
+use tlp_codec::ids::{BindingKey, PortId};
+use tlp_codec::tlp::{Class, CplStatus, Packet};
+
+/// TLPs of one port that the switch has sent to another port and that found no room there, one of
+/// each class. What may not pass them waits in the link's receive storage.
+pub(super) struct Held {
+    waiting: [Option<Waiting>; 3],
+    bytes: Box<[[u8; TLP_BUFFER]]>,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    origin: Origin,
+    to: PortId,
+    /// The binding that it was sent to: a later one does not get it.
+    key: Option<BindingKey>,
+    length: usize,
+}
+
+impl Held {
+    pub(super) fn new() -> Self {
+        Self { waiting: [None; 3], bytes: vec![[0; TLP_BUFFER]; 3].into_boxed_slice() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.waiting = [None; 3];
+    }
+
+    /// The classes that may pass what is held (PCIe 5.0 table 2-40, with the choices of the wire
+    /// specification's section 9).
+    pub(super) fn passable(&self) -> ClassSet {
+        let mut ready = ClassSet::ALL;
+        for class in Class::ALL {
+            if self.waiting[class as usize].is_some() {
+                ready = if class == Class::Posted { ClassSet::NONE } else { ready.without(class) };
+            }
+        }
+        ready
+    }
+
+    fn put(&mut self, class: Class, waiting: Waiting, tlp: &[u8]) {
+        assert!(self.waiting[class as usize].is_none(), "a class that waits was taken from");
+        self.bytes[class as usize][..tlp.len()].copy_from_slice(tlp);
+        self.waiting[class as usize] = Some(waiting);
+    }
+}
+
+impl Port {
+    /// Whether one more request of another device may be outstanding here.
+    fn has_room_for_peer(&self) -> bool {
+        self.requests.room() > HOST_RESERVED
+    }
+}
+
+impl HostRole {
+    /// Hands a TLP of a device to the device behind another port, or holds it until there is room.
+    pub(super) fn pass_to_peer(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        to: PortId,
+        class: Class,
+        tlp: &mut [u8],
+    ) {
+        if self.hand_over(now, origin, to, class, tlp) == Fate::Waits {
+            let key = self.ports[to.get() as usize].target(None).map(|target| target.key);
+            let waiting = Waiting { origin, to, key, length: tlp.len() };
+            self.ports[origin.port.get() as usize].held.put(class, waiting, tlp);
+        }
+    }
+
+    /// Tries again what a port holds.
+    pub(super) fn retry_held(&mut self, now: Instant, index: usize) {
+        for class in Class::ALL {
+            let held = &mut self.ports[index].held;
+            let Some(waiting) = held.waiting[class as usize] else { continue };
+            let mut buf = held.bytes[class as usize];
+            let tlp = &mut buf[..waiting.length];
+            if self.retry(now, waiting, class, tlp) != Fate::Waits {
+                self.ports[index].held.waiting[class as usize] = None;
+            }
+        }
+    }
+
+    fn retry(&mut self, now: Instant, waiting: Waiting, class: Class, tlp: &mut [u8]) -> Fate {
+        let Waiting { origin, to, key, .. } = waiting;
+        let there = self.ports[to.get() as usize].target(None).map(|target| target.key);
+        if class == Class::Completion || there == key {
+            return self.hand_over(now, origin, to, class, tlp);
+        }
+        self.counters.peer_gone += 1;
+        if class == Class::NonPosted {
+            if !self.can_answer(origin) {
+                return Fate::Waits;
+            }
+            self.refuse_peer(now, origin, to, tlp);
+        }
+        Fate::Gone
+    }
+
+    fn hand_over(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        to: PortId,
+        class: Class,
+        tlp: &mut [u8],
+    ) -> Fate {
+        match class {
+            Class::Posted => match self.send_to_device(now, to, tlp, None) {
+                Ok(()) => Fate::Gone,
+                Err(_) => Fate::Waits,
+            },
+            Class::NonPosted => self.hand_request_over(now, origin, to, tlp),
+            Class::Completion => self.hand_completion_over(now, origin, to, tlp),
+        }
+    }
+
+    fn hand_request_over(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        to: PortId,
+        tlp: &mut [u8],
+    ) -> Fate {
+        let requester = Packet::new_checked(&*tlp).expect("checked by the caller").requester();
+        if self.switch.port_behind(requester) != Some(origin.port) {
+            // Its completions would find the way to somebody else.
+            self.counters.peer_requester += 1;
+            self.refuse_peer(now, origin, to, tlp);
+            return Fate::Gone;
+        }
+        let entry = &self.ports[to.get() as usize];
+        let link_has_room = match entry.target(None) {
+            Some(target) => self.node.link(target.peer).can_send(target.channel, Class::NonPosted),
+            None => true,
+        };
+        let room_for_tag = self.ports[origin.port.get() as usize].upstream.has_room();
+        let entry = &self.ports[to.get() as usize];
+        if !entry.has_room_for_peer() || !link_has_room || !room_for_tag {
+            return Fate::Waits;
+        }
+        self.take_tag(now, origin, tlp);
+        self.counters.peer_requests += 1;
+        let sent = self.send_to_device(now, to, tlp, Some(origin.port));
+        assert!(sent.is_ok(), "there was room");
+        Fate::Gone
+    }
+
+    fn hand_completion_over(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        to: PortId,
+        tlp: &mut [u8],
+    ) -> Fate {
+        if !self.is_owed(origin, tlp) {
+            return Fate::Gone;
+        }
+        let packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
+        if self.send_completion(now, to, packet).is_err() {
+            return Fate::Waits;
+        }
+        self.book(origin, tlp);
+        Fate::Gone
+    }
+
+    /// Completes a device's request to another device with Unsupported Request, at its own port.
+    fn refuse_peer(&mut self, now: Instant, origin: Origin, to: PortId, tlp: &[u8]) {
+        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let info = RequestInfo::of(&packet).expect("only requests are refused");
+        let mut buf = [0; 16];
+        let length = info
+            .completion(self.switch.port_id(to), CplStatus::UnsupportedRequest, &mut buf)
+            .expect("a completion without data has three doublewords");
+        let pushed = self.bounce.push(&buf[..length]);
+        assert!(pushed, "it is emptied after each use");
+        self.send_bounced(now, origin);
+    }
+}
