@@ -103,7 +103,14 @@ impl Seat {
         for moved in 0..BATCH {
             let held = self.held.take();
             let polled = held.or_else(|| {
-                self.device.poll_tlp_of(since_origin(now), Classes::ALL, &mut self.out[..])
+                let mut classes = Classes::NONE;
+                let room = role.can_take(self.slot);
+                for class in Class::ALL {
+                    if room.contains(class) {
+                        classes = classes.with(class);
+                    }
+                }
+                self.device.poll_tlp_of(since_origin(now), classes, &mut self.out[..])
             });
             let Some(length) = polled else { return moved > 0 };
             if role.handle_tlp(now, self.slot, &self.out[..length]).is_err() {
