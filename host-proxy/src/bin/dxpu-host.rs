@@ -21,6 +21,9 @@ struct Cli {
     /// Print the result as one JSON object
     #[arg(long, global = true)]
     json: bool,
+    /// Show how far it has got, a line each, where standard error is no terminal
+    #[arg(long, global = true)]
+    progress: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -53,17 +56,26 @@ fn main() -> ExitCode {
 fn converse(mut stream: &UnixStream, cli: &Cli) -> std::io::Result<ExitCode> {
     let mut request = serde_json::to_string(&cli.command)?;
     request.push('\n');
-    stream.write_all(request.as_bytes())?;
-    let progress = std::io::stderr().is_terminal();
+    // A proxy that refuses the connection says why without reading.
+    let sent = stream.write_all(request.as_bytes());
+    let terminal = std::io::stderr().is_terminal();
+    let mut shown = None;
     for line in BufReader::new(stream).lines() {
         match serde_json::from_str(&line?)? {
-            Line::Progress { done, total } if progress => {
+            Line::Progress { done, total } if terminal || cli.progress => {
                 let percent = (done * 100).checked_div(total).unwrap_or(100);
-                eprint!("\r{percent:3} %");
+                if shown.replace(percent) == Some(percent) {
+                    continue;
+                }
+                if terminal {
+                    eprint!("\r{percent:3} %");
+                } else {
+                    eprintln!("{percent} %");
+                }
             }
             Line::Progress { .. } => {}
             Line::Result { text, value } => {
-                if progress {
+                if terminal {
                     eprint!("\r     \r");
                 }
                 if cli.json {
@@ -73,10 +85,15 @@ fn converse(mut stream: &UnixStream, cli: &Cli) -> std::io::Result<ExitCode> {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            Line::Error(error) => return Ok(fail(1, &error)),
+            Line::Error(error) => {
+                if terminal {
+                    eprint!("\r     \r");
+                }
+                return Ok(fail(1, &error));
+            }
         }
     }
-    Err(std::io::ErrorKind::UnexpectedEof.into())
+    sent.and(Err(std::io::ErrorKind::UnexpectedEof.into()))
 }
 
 fn fail(status: u8, error: &str) -> ExitCode {

@@ -80,9 +80,8 @@ impl ModelFront {
                 Err(PortError::Closed) => break,
                 Err(error) => return Err(error.to_string()),
             }
-            while let Some(event) = host.poll_event() {
-                info!(?event, "host");
-            }
+            // The host has logged them itself.
+            while host.poll_event().is_some() {}
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! What the commands do.
 
+use super::bandwidth::bandwidth;
 use super::protocol::{Command, Line, MAX_READS};
 use crate::front::model::PlanePort;
-use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction};
+use host_model::operations::OperationError;
 use host_model::topology::BarKind;
 use host_model::{ModelHost, StreamOptions, StreamReport};
 use serde_json::{Value, json};
@@ -13,11 +14,8 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tlp_codec::ids::{Bdf, Bus, Device, Function};
 
-/// Bytes that a round trip without load is measured with.
-const UNLOADED_BYTES: u64 = 64 << 10;
-
 /// Text for people and the same for programs, or why it failed.
-type Outcome = Result<(String, Value), String>;
+pub(super) type Outcome = Result<(String, Value), String>;
 
 /// Carries out a command; progress goes to `reply`, the last line comes back.
 pub fn run(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<Line>) -> Line {
@@ -56,7 +54,8 @@ fn carry_out(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<
             Ok(("written".into(), json!({})))
         }
         Command::NvmeIdentify { device } => {
-            let value = to_json(&host.nvme_show(bdf(device)?).map_err(text)?)?;
+            let bdf = bdf(device)?;
+            let value = to_json(&host.nvme_show(bdf).map_err(|e| about(bdf, &e))?)?;
             Ok((serde_json::to_string_pretty(&value).map_err(text)?, value))
         }
         Command::NvmeWrite { device, file, depth } => {
@@ -69,6 +68,12 @@ fn carry_out(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<
         Command::Latency { device, reads } => latency(host, bdf(device)?, *reads),
         Command::Counters => counters(host),
     }
+}
+
+/// Why something with a function failed; many reasons name the function already.
+pub(super) fn about(bdf: Bdf, error: &OperationError) -> String {
+    let (function, reason) = (bdf.to_string(), error.to_string());
+    if reason.contains(&function) { reason } else { format!("{function}: {reason}") }
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -148,6 +153,20 @@ fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
+/// Refuses what a drive's namespace does not hold, before anything is written anywhere.
+fn check_fits(host: &mut ModelHost<PlanePort>, bdf: Bdf, bytes: u64) -> Result<(), String> {
+    let namespace = StreamOptions::default().namespace;
+    let drive = host.nvme_show(bdf).map_err(|e| about(bdf, &e))?;
+    let held = drive.namespaces.iter().find(|there| there.id() == namespace);
+    let held = held.ok_or_else(|| format!("{bdf} has no namespace {namespace}"))?.bytes();
+    if bytes > held {
+        return Err(format!(
+            "{bytes} bytes are more than namespace {namespace} of {bdf} holds: {held}"
+        ));
+    }
+    Ok(())
+}
+
 fn nvme_write(
     host: &mut ModelHost<PlanePort>,
     bdf: Bdf,
@@ -157,14 +176,19 @@ fn nvme_write(
 ) -> Outcome {
     let name = path.display();
     let file = File::open(path).map_err(|e| format!("{name}: {e}"))?;
-    let bytes = file.metadata().map_err(|e| format!("{name}: {e}"))?.len();
+    let data = file.metadata().map_err(|e| format!("{name}: {e}"))?;
+    if !data.is_file() {
+        return Err(format!("{name} is not a file"));
+    }
+    let bytes = data.len();
+    check_fits(host, bdf, bytes)?;
     let mut progress = |p: nvme_driver::Progress| {
         let _ = reply.send(Line::Progress { done: p.done, total: bytes });
     };
     let mut source = BufReader::with_capacity(1 << 20, file);
     let report = host
         .nvme_write(bdf, stream(depth), &mut source, Some(bytes), &mut progress)
-        .map_err(|e| format!("{bdf}: {e}"))?;
+        .map_err(|e| about(bdf, &e))?;
     Ok((said("wrote", &report), to_json(&report)?))
 }
 
@@ -176,6 +200,7 @@ fn nvme_read(
     depth: u16,
     reply: &Sender<Line>,
 ) -> Outcome {
+    check_fits(host, bdf, bytes)?;
     let name = path.display();
     let file = File::create(path).map_err(|e| format!("{name}: {e}"))?;
     let mut progress = |p: nvme_driver::Progress| {
@@ -184,55 +209,9 @@ fn nvme_read(
     let mut sink = BufWriter::with_capacity(1 << 20, file);
     let report = host
         .nvme_read(bdf, stream(depth), bytes, &mut sink, &mut progress)
-        .map_err(|e| format!("{bdf}: {e}"))?;
+        .map_err(|e| about(bdf, &e))?;
     sink.flush().map_err(|e| format!("{name}: {e}"))?;
     Ok((said("read", &report), to_json(&report)?))
-}
-
-fn bandwidth(
-    host: &mut ModelHost<PlanePort>,
-    bdf: Bdf,
-    bytes: u64,
-    reply: &Sender<Line>,
-) -> Outcome {
-    let mut test = |direction, bytes, tags| {
-        let test = BandwidthTest { direction, bytes, tags, read_request: None };
-        host.accelerator_bandwidth(bdf, &test).map_err(|e| format!("{bdf}: {e}"))
-    };
-    let said = |done| {
-        let _ = reply.send(Line::Progress { done, total: 3 });
-    };
-    let unloaded: BandwidthReport = test(Direction::HostToDevice, UNLOADED_BYTES, Some(1))?;
-    said(1);
-    let read = test(Direction::HostToDevice, bytes, None)?;
-    said(2);
-    let write = test(Direction::DeviceToHost, bytes, None)?;
-    said(3);
-    // Equation 1 of the DxPU paper: tags × read request / RTT.
-    let predict =
-        |rtt: u64| f64::from(read.tags) * f64::from(read.request_bytes) * 1e9 / (rtt.max(1) as f64);
-    let (idle, loaded) = (predict(unloaded.rtt_mean_ns), predict(read.rtt_mean_ns));
-    let text = format!(
-        "host to device {:.1} MB/s ({} tags of {} bytes, round trip {:.1} us alone, {:.1} us under load)\n\
-         Equation 1 says {:.1} MB/s with the round trip alone, {:.1} MB/s with the one under load\n\
-         device to host {:.1} MB/s",
-        read.bytes_per_second / 1e6,
-        read.tags,
-        read.request_bytes,
-        unloaded.rtt_mean_ns as f64 / 1e3,
-        read.rtt_mean_ns as f64 / 1e3,
-        idle / 1e6,
-        loaded / 1e6,
-        write.bytes_per_second / 1e6,
-    );
-    let value = json!({
-        "host_to_device": read,
-        "device_to_host": write,
-        "unloaded_rtt_ns": unloaded.rtt_mean_ns,
-        "equation1_unloaded_bytes_per_second": idle,
-        "equation1_loaded_bytes_per_second": loaded,
-    });
-    Ok((text, value))
 }
 
 fn latency(host: &mut ModelHost<PlanePort>, bdf: Bdf, reads: u32) -> Outcome {
@@ -275,6 +254,14 @@ mod tests {
         assert_eq!(bdf("3a:1f.7").unwrap().bits(), 0x3aff);
         for wrong in ["", "3", "3:0", "3:20.0", "3:0.8", "x:0.0"] {
             assert!(bdf(wrong).unwrap_err().contains("03:00.0"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reason_names_its_function_once() {
+        let bdf = bdf("03:00.0").unwrap();
+        for error in [OperationError::NoFunction(bdf), OperationError::Invalid("no".into())] {
+            assert_eq!(about(bdf, &error).matches("03:00.0").count(), 1, "{error}");
         }
     }
 

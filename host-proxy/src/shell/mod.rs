@@ -1,6 +1,7 @@
 //! A person's (or a script's) hand on the model host: commands over a Unix socket, which
 //! `dxpu-host` sends. One JSON object a line each way.
 
+mod bandwidth;
 pub mod exec;
 pub mod protocol;
 pub mod server;

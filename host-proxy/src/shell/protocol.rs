@@ -90,9 +90,9 @@ pub enum Command {
     Bandwidth {
         /// Bus, device, function of the accelerator
         device: String,
-        /// Bytes in each direction
-        #[arg(long, default_value_t = 64 << 20)]
-        bytes: u64,
+        /// Bytes in each direction [default: what takes about a second]
+        #[arg(long)]
+        bytes: Option<u64>,
     },
     /// Measure the round trip of a 4-byte register read
     Latency {

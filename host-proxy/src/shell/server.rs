@@ -6,8 +6,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use tracing::debug;
+use tracing::{debug, warn};
+
+/// Connections at one time, each with a thread of its own; a further one is told and closed.
+pub const MAX_CONNECTIONS: usize = 32;
 
 /// Commands that wait for their turn; a further one waits in its connection.
 const WAITING: usize = 8;
@@ -52,16 +56,7 @@ impl Server {
         let (sender, jobs) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("commands".into())
-            .spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let sender = sender.clone();
-                    std::thread::spawn(move || {
-                        if let Err(error) = serve(&stream, &sender) {
-                            debug!("a command connection ended: {error}");
-                        }
-                    });
-                }
-            })
+            .spawn(move || accept(&listener, &sender))
             .map_err(text)?;
         Ok(Self { path: path.to_path_buf(), jobs })
     }
@@ -78,23 +73,53 @@ impl Drop for Server {
     }
 }
 
+/// Takes connections, each on a thread of its own, as long as the daemon runs.
+fn accept(listener: &UnixListener, jobs: &SyncSender<Job>) {
+    // Each connection holds a copy of this.
+    let seat = Arc::new(());
+    for stream in listener.incoming().flatten() {
+        if Arc::strong_count(&seat) > MAX_CONNECTIONS {
+            warn!("a command connection was refused: {MAX_CONNECTIONS} are open");
+            let full =
+                format!("{MAX_CONNECTIONS} connections are open, which is the limit; try again");
+            let _ = say(&stream, &Line::Error(full));
+            continue;
+        }
+        let (own, jobs) = (Arc::clone(&seat), jobs.clone());
+        let spawned = std::thread::Builder::new().name("command".into()).spawn(move || {
+            if let Err(error) = serve(&stream, &jobs) {
+                debug!("a command connection ended: {error}");
+            }
+            drop(own);
+        });
+        if let Err(error) = spawned {
+            warn!("a command connection was dropped, no thread for it: {error}");
+        }
+    }
+}
+
+fn say(mut stream: &UnixStream, line: &Line) -> std::io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes())
+}
+
 fn serve(stream: &UnixStream, jobs: &SyncSender<Job>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
-    let mut writer = stream;
     loop {
         let mut text = String::new();
         if reader.by_ref().take(MAX_COMMAND).read_line(&mut text)? == 0 {
             return Ok(());
         }
-        let mut say = |line: &Line| -> std::io::Result<()> {
-            let mut text = serde_json::to_string(line)?;
-            text.push('\n');
-            writer.write_all(text.as_bytes())
-        };
+        if text.len() as u64 == MAX_COMMAND && !text.ends_with('\n') {
+            // What follows would be taken for commands.
+            let long = format!("a command has {MAX_COMMAND} bytes at most");
+            return say(stream, &Line::Error(long));
+        }
         let command = match serde_json::from_str(&text) {
             Ok(command) => command,
             Err(error) => {
-                say(&Line::Error(format!("not a command: {error}")))?;
+                say(stream, &Line::Error(format!("not a command: {error}")))?;
                 continue;
             }
         };
@@ -103,7 +128,98 @@ fn serve(stream: &UnixStream, jobs: &SyncSender<Job>) -> std::io::Result<()> {
             return Ok(());
         }
         for line in lines {
-            say(&line)?;
+            say(stream, &line)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    struct Client {
+        writer: UnixStream,
+        reader: BufReader<UnixStream>,
+    }
+
+    impl Client {
+        fn new(path: &Path) -> Self {
+            let writer = UnixStream::connect(path).unwrap();
+            writer.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            Self { reader: BufReader::new(writer.try_clone().unwrap()), writer }
+        }
+
+        /// What is answered to these bytes; nothing when the connection is closed.
+        fn ask(&mut self, bytes: &[u8]) -> Option<Line> {
+            // A server that refused does not read.
+            let _ = self.writer.write_all(bytes);
+            self.answer()
+        }
+
+        fn answer(&mut self) -> Option<Line> {
+            let mut text = String::new();
+            match self.reader.read_line(&mut text) {
+                Ok(0) => None,
+                Ok(_) => Some(serde_json::from_str(&text).unwrap()),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn reason(line: Option<Line>) -> String {
+        match line {
+            Some(Line::Error(reason)) => reason,
+            other => panic!("{other:?} is no refusal"),
+        }
+    }
+
+    fn server() -> (tempfile::TempDir, Server) {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::open(&folder.path().join("s")).unwrap();
+        (folder, server)
+    }
+
+    #[test]
+    fn a_connection_above_the_limit_is_told_and_one_that_ends_makes_room() {
+        let (_folder, server) = server();
+        let mut clients: Vec<Client> =
+            (0..MAX_CONNECTIONS).map(|_| Client::new(&server.path)).collect();
+        for client in &mut clients {
+            assert!(reason(client.ask(b"x\n")).contains("not a command"));
+        }
+        let mut further = Client::new(&server.path);
+        assert!(reason(further.answer()).contains("32 connections"));
+        assert!(further.answer().is_none());
+        clients.pop();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !reason(Client::new(&server.path).ask(b"x\n")).contains("not a command") {
+            assert!(Instant::now() < deadline, "no room came");
+        }
+        assert!(reason(clients[0].ask(b"x\n")).contains("not a command"));
+    }
+
+    #[test]
+    fn an_endless_command_is_refused_and_nothing_of_it_is_carried_out() {
+        let (_folder, server) = server();
+        let mut client = Client::new(&server.path);
+        let mut text = vec![b' '; MAX_COMMAND as usize];
+        text.extend_from_slice(b"{\"command\":\"lspci\"}\n");
+        assert!(reason(client.ask(&text)).contains("65536 bytes"));
+        assert!(client.answer().is_none());
+        assert!(server.try_next().is_none());
+    }
+
+    #[test]
+    fn a_command_gets_its_lines() {
+        let (_folder, server) = server();
+        let mut client = Client::new(&server.path);
+        client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
+        let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(job.command, Command::Lspci);
+        job.reply.send(Line::Progress { done: 1, total: 2 }).unwrap();
+        drop(job);
+        assert!(matches!(client.answer(), Some(Line::Progress { done: 1, total: 2 })));
     }
 }

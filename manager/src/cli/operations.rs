@@ -6,10 +6,10 @@ use crate::api::AllocateBody;
 use crate::api::views::{AllocationView, List, SlotView};
 use crate::client::Client;
 use crate::types::{
-    AllocationId, BindingId, OperationRecord, OperationState, Problem, ProblemCode, SlotAddress,
-    Step, StepState,
+    AllocationId, BindingId, OperationKind, OperationRecord, OperationState, Problem, ProblemCode,
+    SlotAddress, Step, StepName, StepState,
 };
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<(), Failure> {
     let body = AllocateBody {
@@ -97,6 +97,8 @@ struct Told {
     steps: Vec<StepState>,
     rolling_back: bool,
     warnings: usize,
+    /// When the first was told.
+    since: Option<Instant>,
 }
 
 impl Told {
@@ -113,7 +115,18 @@ impl Told {
                 eprintln!("{id}: {}", line(step));
             }
         }
-        self.steps = operation.steps.iter().map(|step| step.state).collect();
+        let steps = operation.steps.iter().map(|step| step.state).collect();
+        let news = std::mem::replace(&mut self.steps, steps) != self.steps;
+        let (first, since) = (self.since.is_none(), *self.since.get_or_insert_with(Instant::now));
+        if let Some((step, why)) = waits_for(operation) {
+            let (step, seconds) =
+                (format!("{} {}", step.name, step.target), since.elapsed().as_secs());
+            if first {
+                eprintln!("{id}: waiting for {step}{why}");
+            } else if !news {
+                eprintln!("{id}: waiting for {step}, {seconds} s so far");
+            }
+        }
         for warning in operation.warnings.iter().skip(self.warnings) {
             eprintln!("{id}: warning: {warning}");
         }
@@ -121,7 +134,59 @@ impl Told {
     }
 }
 
+/// The step that an operation waits for and what that may take; nothing if it has ended.
+fn waits_for(operation: &OperationRecord) -> Option<(&Step, &'static str)> {
+    if operation.state.is_final() {
+        return None;
+    }
+    let mut pending = operation.steps.iter().filter(|step| step.state == StepState::Pending);
+    let step = pending.next()?;
+    let asked = matches!(operation.what, OperationKind::Release { force: false, .. });
+    let why = match step.name {
+        StepName::UnbindPort if asked => {
+            " (its operating system was asked by the attention button and leaves a person 5 s to \
+             think again; --force does not ask)"
+        }
+        StepName::Enumerate => " (its operating system enables the device)",
+        _ => "",
+    };
+    Some((step, why))
+}
+
 fn line(step: &Step) -> String {
     let detail = step.detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default();
     format!("{} {}: {}{detail}", step.name, step.target, step.state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(force: bool, states: [StepState; 2]) -> OperationRecord {
+        let step = |name: &str, target: &str, state: StepState| {
+            serde_json::json!({ "name": name, "binding": "bind-1", "target": target,
+                "state": state, "changed": "2026-01-01T00:00:00Z" })
+        };
+        let record = serde_json::json!({
+            "id": "op-1", "state": "running", "warnings": [], "started": "2026-01-01T00:00:00Z",
+            "what": { "kind": "release", "slots": ["box-a/1"], "force": force },
+            "steps": [step("unbind-port", "host-1 port 0", states[0]),
+                step("unbind-slot", "box-a/1", states[1])],
+        });
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn a_release_says_what_it_waits_for() {
+        use StepState::{Done, Pending};
+        let asked = release(false, [Pending, Pending]);
+        let (step, why) = waits_for(&asked).unwrap();
+        assert!(step.target == "host-1 port 0" && why.contains("attention button"), "{why}");
+        assert_eq!(waits_for(&release(true, [Pending, Pending])).unwrap().1, "");
+        assert_eq!(waits_for(&release(false, [Done, Pending])).unwrap().0.target, "box-a/1");
+        assert_eq!(waits_for(&release(false, [Done, Done])), None);
+        let ended =
+            OperationRecord { state: OperationState::Failed, ..release(false, [Pending, Pending]) };
+        assert_eq!(waits_for(&ended), None);
+    }
 }

@@ -9,6 +9,12 @@ use std::time::Duration;
 /// Largest answer that is read, bytes.
 const MAX_ANSWER: u64 = 1 << 30;
 
+/// How long the first question about an operation waits: most are over by then.
+pub const FIRST_TURN: Duration = Duration::from_millis(300);
+
+/// How long one question about an operation waits for its answer.
+pub const WAIT_TURN: Duration = Duration::from_secs(2);
+
 /// Why there is no good answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -123,7 +129,8 @@ impl Client {
         if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
     }
 
-    /// Waits until an operation has ended and tells of its state whenever a step is done.
+    /// Waits until an operation has ended and tells of its state whenever a step is done, and
+    /// every [`WAIT_TURN`] meanwhile; for the first time after [`FIRST_TURN`].
     ///
     /// # Errors
     ///
@@ -133,9 +140,10 @@ impl Client {
         id: OperationId,
         mut progress: impl FnMut(&OperationRecord),
     ) -> Result<OperationRecord, ClientError> {
-        let mut beyond = 0;
+        let (mut beyond, mut turn) = (0, FIRST_TURN);
         loop {
-            let path = format!("/v1/operations/{id}?wait_ms=10000&beyond_steps={beyond}");
+            let turn = std::mem::replace(&mut turn, WAIT_TURN).as_millis();
+            let path = format!("/v1/operations/{id}?wait_ms={turn}&beyond_steps={beyond}");
             let operation: OperationRecord = self.get(&path)?;
             progress(&operation);
             if operation.state.is_final() {

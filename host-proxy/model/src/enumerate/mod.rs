@@ -107,8 +107,6 @@ impl<P: TlpPort> Enumerator<'_, P> {
     }
 
     fn problem(&mut self, bdf: Bdf, problem: impl Into<Problem>) {
-        let problem = problem.into();
-        tracing::warn!(%bdf, %problem);
-        self.problems.push((bdf, problem));
+        self.problems.push((bdf, problem.into()));
     }
 }

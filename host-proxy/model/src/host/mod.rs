@@ -1,9 +1,11 @@
 //! The host: root complex, topology, slots, drivers and what happens to them.
 
+mod event;
 mod function;
 mod messages;
 mod removal;
 
+pub use event::HostEvent;
 pub use function::HostFunction;
 
 use crate::config::{ConfigError, HostConfig};
@@ -15,68 +17,12 @@ use crate::memory::HostMemory;
 use crate::port::{PortError, TlpPort};
 use crate::root::{Message, RootComplex};
 use crate::topology::Topology;
-use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Instant;
 use tlp_codec::ids::Bdf;
 
 /// Events that wait to be polled; the oldest is dropped for a new one, with a warning.
 pub const EVENTS: usize = 1024;
-
-/// Something that the host's user wants to know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum HostEvent {
-    /// A function was found and set up.
-    DeviceAdded {
-        /// The port that it is behind; none for what is on the root port's link.
-        #[serde(serialize_with = "crate::report::optional_text")]
-        port: Option<Bdf>,
-        /// Where it is.
-        #[serde(serialize_with = "crate::report::text")]
-        bdf: Bdf,
-        /// Vendor ID.
-        vendor: u16,
-        /// Device ID.
-        device: u16,
-        /// The driver that was bound, if any.
-        driver: Option<&'static str>,
-    },
-    /// A function is not there any more.
-    DeviceRemoved {
-        /// The port that it was behind.
-        #[serde(serialize_with = "crate::report::optional_text")]
-        port: Option<Bdf>,
-        /// Where it was.
-        #[serde(serialize_with = "crate::report::text")]
-        bdf: Bdf,
-        /// Vendor ID.
-        vendor: u16,
-        /// Device ID.
-        device: u16,
-        /// Whether it went without a word.
-        surprise: bool,
-    },
-    /// An error message came from below.
-    ErrorMessage {
-        /// Who sent it.
-        #[serde(serialize_with = "crate::report::text")]
-        requester: Bdf,
-        /// `correctable`, `non-fatal` or `fatal`.
-        severity: &'static str,
-        /// The sender's Advanced Error Reporting status of that kind, which was cleared; none
-        /// when it has no such capability or could not be read.
-        status: Option<u32>,
-    },
-    /// Something does not work.
-    Error {
-        /// Where.
-        #[serde(serialize_with = "crate::report::text")]
-        bdf: Bdf,
-        /// What, for people.
-        reason: String,
-    },
-}
 
 /// A model of a host over a [`TlpPort`].
 pub struct ModelHost<P> {
@@ -175,7 +121,11 @@ impl<P: TlpPort> ModelHost<P> {
     }
 
     pub(crate) fn event(&mut self, event: HostEvent) {
-        tracing::info!(?event);
+        if event.is_trouble() {
+            tracing::warn!("{event}");
+        } else {
+            tracing::info!("{event}");
+        }
         if self.events.len() == EVENTS {
             tracing::warn!("an event that nobody polled is dropped");
             self.events.pop_front();
