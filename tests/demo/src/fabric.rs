@@ -1,5 +1,6 @@
 //! Where the frames travel: UDP on loopback, or raw Ethernet between two network namespaces.
 
+use crate::leftovers;
 use crate::process;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
@@ -8,19 +9,24 @@ use std::process::Command;
 pub(crate) enum Fabric {
     /// UDP on loopback; no privileges needed.
     Udp,
-    /// Raw Ethernet on a veth pair between two namespaces.
+    /// Raw Ethernet on veth pairs between two namespaces.
     Ethernet(Namespaces),
 }
 
-/// Two network namespaces with a veth pair between them; gone when dropped.
+/// Two network namespaces, one for the host and the manager and one for the boxes; gone when
+/// dropped. Each box has a veth pair of its own, so that no frame wakes the other; their near ends
+/// are ports of a bridge, which is the Ethernet switch, and the bridge is the host's interface.
+/// What proxies and manager say to each other travels on a third pair.
 pub(crate) struct Namespaces {
     host: String,
     boxes: String,
     keep: bool,
 }
 
-const HOST_INTERFACE: &str = "dxpu-host";
-const BOX_INTERFACE: &str = "dxpu-box";
+/// The boxes, and the far ends of their pairs.
+const BOX_INTERFACES: [(&str, &str); 2] = [("box-a", "dxpu-box-a"), ("box-b", "dxpu-box-b")];
+const SWITCH: &str = "dxpu-host";
+const CONTROL: &str = "dxpu-control";
 const HOST_ADDRESS: &str = "10.213.0.1";
 const BOX_ADDRESS: &str = "10.213.0.2";
 const MTU: &str = "9000";
@@ -39,12 +45,8 @@ impl Fabric {
                  run `sudo ./dx demo --l2`, or leave --l2 out to use UDP on loopback"
             );
         }
-        let id = std::process::id();
-        let spaces = Namespaces {
-            host: format!("dxpu-host-{id}"),
-            boxes: format!("dxpu-box-{id}"),
-            keep: false,
-        };
+        let [host, boxes] = leftovers::namespaces(std::process::id());
+        let spaces = Namespaces { host, boxes, keep: false };
         spaces.make().context("network namespaces (package iproute2)")?;
         Ok(Self::Ethernet(spaces))
     }
@@ -69,15 +71,23 @@ impl Fabric {
     pub(crate) fn host_setting(&self) -> String {
         match self {
             Self::Udp => "udp:127.0.0.1:0".into(),
-            Self::Ethernet(_) => format!("eth:{HOST_INTERFACE}"),
+            Self::Ethernet(_) => format!("eth:{SWITCH}"),
         }
     }
 
-    /// Fabric setting of the box proxies.
-    pub(crate) fn box_setting(&self) -> String {
+    /// Fabric setting of a box proxy.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such box.
+    pub(crate) fn box_setting(&self, name: &str) -> Result<String> {
         match self {
-            Self::Udp => "udp:127.0.0.1:0".into(),
-            Self::Ethernet(_) => format!("eth:{BOX_INTERFACE}"),
+            Self::Udp => Ok("udp:127.0.0.1:0".into()),
+            Self::Ethernet(_) => {
+                let of_box = BOX_INTERFACES.iter().find(|(of, _)| *of == name);
+                let (_, interface) = of_box.with_context(|| format!("{name} has no interface"))?;
+                Ok(format!("eth:{interface}"))
+            }
         }
     }
 
@@ -93,14 +103,21 @@ impl Fabric {
     pub(crate) fn describe(&self) -> &'static str {
         match self {
             Self::Udp => "UDP on loopback",
-            Self::Ethernet(_) => "raw Ethernet on veth between two network namespaces",
+            Self::Ethernet(_) => {
+                "raw Ethernet between two network namespaces, a veth pair for each box"
+            }
         }
     }
 
-    /// Leaves the namespaces when dropped.
-    pub(crate) fn keep(&mut self) {
-        if let Self::Ethernet(spaces) = self {
-            spaces.keep = true;
+    /// Leaves the namespaces when dropped; what removes them.
+    pub(crate) fn keep(&mut self) -> Option<String> {
+        match self {
+            Self::Udp => None,
+            Self::Ethernet(spaces) => {
+                spaces.keep = true;
+                let [host, boxes] = [&spaces.host, &spaces.boxes];
+                Some(format!("ip netns delete {host}; ip netns delete {boxes}"))
+            }
         }
     }
 }
@@ -109,45 +126,47 @@ fn ip(arguments: &[&str]) -> Result<()> {
     process::output(Command::new("ip").args(arguments)).map(drop)
 }
 
+/// As [`ip`], with the words in one text.
+fn ip_line(line: &str) -> Result<()> {
+    ip(&line.split_whitespace().collect::<Vec<_>>())
+}
+
 impl Namespaces {
     fn make(&self) -> Result<()> {
-        ip(&["netns", "add", &self.host])?;
-        ip(&["netns", "add", &self.boxes])?;
-        ip(&[
-            "link",
-            "add",
-            HOST_INTERFACE,
-            "mtu",
-            MTU,
-            "netns",
-            &self.host,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            BOX_INTERFACE,
-            "mtu",
-            MTU,
-            "netns",
-            &self.boxes,
-        ])?;
-        for (space, interface, address) in
-            [(&self.host, HOST_INTERFACE, HOST_ADDRESS), (&self.boxes, BOX_INTERFACE, BOX_ADDRESS)]
-        {
-            let address = format!("{address}/24");
-            ip(&["-n", space, "address", "add", &address, "dev", interface])?;
+        let Self { host, boxes, .. } = self;
+        for space in [host, boxes] {
+            ip(&["netns", "add", space])?;
             ip(&["-n", space, "link", "set", "lo", "up"])?;
-            ip(&["-n", space, "link", "set", interface, "up"])?;
         }
-        Ok(())
+        ip_line(&format!("-n {host} link add {SWITCH} mtu {MTU} type bridge"))?;
+        for (name, interface) in BOX_INTERFACES {
+            self.pair(&format!("to-{name}"), interface)?;
+            ip_line(&format!("-n {host} link set to-{name} master {SWITCH}"))?;
+        }
+        ip_line(&format!("-n {host} link set {SWITCH} up"))?;
+        self.pair(CONTROL, CONTROL)?;
+        ip_line(&format!("-n {host} address add {HOST_ADDRESS}/24 dev {CONTROL}"))?;
+        ip_line(&format!("-n {boxes} address add {BOX_ADDRESS}/24 dev {CONTROL}"))
+    }
+
+    /// A veth pair between the two namespaces.
+    fn pair(&self, near: &str, far: &str) -> Result<()> {
+        let Self { host, boxes, .. } = self;
+        ip_line(&format!(
+            "link add {near} mtu {MTU} netns {host} type veth peer name {far} mtu {MTU} netns {boxes}"
+        ))?;
+        ip_line(&format!("-n {host} link set {near} up"))?;
+        ip_line(&format!("-n {boxes} link set {far} up"))
     }
 }
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
         if !self.keep {
-            let _ = ip(&["netns", "delete", &self.host]);
-            let _ = ip(&["netns", "delete", &self.boxes]);
+            for space in [&self.host, &self.boxes] {
+                // Also after a signal that ended the demo: this is its cleaning up.
+                let _ = Command::new("ip").args(["netns", "delete", space]).output();
+            }
         }
     }
 }

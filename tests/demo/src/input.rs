@@ -2,13 +2,19 @@
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that the repository's files have together at least.
 const AT_LEAST: u64 = 1 << 20;
+
+/// Room for everything else that the demo writes: logs and the manager's store.
+const SPARE: u64 = 16 << 20;
 
 /// SHA-256 of a file, in hexadecimal.
 pub(crate) fn sha256(path: &Path) -> Result<String> {
@@ -32,15 +38,49 @@ pub(crate) fn sha256(path: &Path) -> Result<String> {
 /// The user's file, after a look whether it can be used.
 pub(crate) fn users(path: &Path) -> Result<(PathBuf, u64)> {
     let name = path.display();
-    let data = std::fs::metadata(path).with_context(|| format!("FILE {name}"))?;
+    let data = std::fs::metadata(path)
+        .with_context(|| format!("FILE {name}: give one that is there and that you may read"))?;
     if !data.is_file() {
         bail!("FILE {name} is not a file; give one whose bytes are to be written to the drive");
     }
     if data.len() == 0 {
         bail!("FILE {name} is empty; give one with something in it");
     }
-    File::open(path).with_context(|| format!("FILE {name}"))?;
+    let mut file = File::open(path)
+        .with_context(|| format!("FILE {name}: give one that is there and that you may read"))?;
+    file.read_exact(&mut [0])
+        .with_context(|| format!("FILE {name} cannot be read; give another one"))?;
     Ok((std::path::absolute(path)?, data.len()))
+}
+
+/// Checks that a folder has room for the drive's image and for what is read back.
+pub(crate) fn check_room(bytes: u64, folder: &Path) -> Result<()> {
+    let needed = bytes.saturating_mul(2).saturating_add(SPARE);
+    let free = free_bytes(folder)?;
+    if free < needed {
+        bail!(
+            "{bytes} bytes do not fit: the drive's image and the copy read back need {} MiB in {}, \
+             where {} MiB are free; give a smaller FILE, or set TMPDIR to a folder with more room",
+            needed.div_ceil(1 << 20),
+            folder.display(),
+            free >> 20
+        );
+    }
+    Ok(())
+}
+
+/// Bytes that a user may still write into a folder.
+fn free_bytes(folder: &Path) -> Result<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    let mut data = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path is a string that ends with a zero byte; `data` has room for the answer.
+    if unsafe { libc::statvfs(path.as_ptr(), data.as_mut_ptr()) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(error).with_context(|| folder.display().to_string());
+    }
+    // SAFETY: statvfs(3) returned 0, so it filled `data`.
+    let data = unsafe { data.assume_init() };
+    Ok(data.f_bavail.saturating_mul(data.f_frsize))
 }
 
 /// The repository's files, one after the other in one file.
@@ -97,5 +137,15 @@ mod tests {
         assert!(error.contains("/nowhere"));
         let folder = tempfile::tempdir().unwrap();
         assert!(users(folder.path()).unwrap_err().to_string().contains("not a file"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        check_room(1, folder.path()).unwrap();
+        for bytes in [1 << 60, u64::MAX] {
+            let error = check_room(bytes, folder.path()).unwrap_err().to_string();
+            assert!(error.contains("TMPDIR") && error.contains("smaller FILE"), "{error}");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! `dxpu-demo`: the whole path on one command. `./dx demo` builds everything and runs it.
 
+mod bandwidth;
 mod fabric;
 mod input;
+mod leftovers;
 mod process;
 mod programs;
 mod report;
@@ -32,9 +34,9 @@ struct Cli {
     /// Leave it running at the end, and say how to play with it
     #[arg(long)]
     keep: bool,
-    /// Bytes of the bandwidth test in each direction, in MiB
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
-    bandwidth_mib: u64,
+    /// Bytes of the bandwidth test in each direction, in MiB [default: what takes about a second]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    bandwidth_mib: Option<u64>,
     /// Register reads of the round-trip measurement
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=1000))]
     reads: u32,

@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +17,8 @@ pub(crate) struct Place {
     pub(crate) programs: PathBuf,
     /// Folder for logs, stores, images and sockets.
     pub(crate) folder: PathBuf,
+    /// Whether daemons go on when the demo is gone; otherwise even SIGKILL ends them with it.
+    pub(crate) outlive: bool,
 }
 
 /// A process that runs until it is dropped.
@@ -46,6 +50,9 @@ impl Place {
 
     /// Starts a daemon; its output goes to `NAME.log`.
     pub(crate) fn start(&self, name: &str, mut command: Command) -> Result<Daemon> {
+        if !self.outlive {
+            end_with_us(&mut command);
+        }
         let log = self.folder.join(format!("{name}.log"));
         let file = File::create(&log).with_context(|| format!("log {}", log.display()))?;
         let child = command
@@ -56,6 +63,26 @@ impl Place {
             .with_context(|| format!("{name} could not be started: {command:?}"))?;
         Ok(Daemon { name: name.into(), child, log, keep: false })
     }
+}
+
+/// Makes a command get SIGTERM when the demo ends, however it ends.
+fn end_with_us(command: &mut Command) {
+    let demo = std::process::id() as libc::pid_t;
+    let ask = move || {
+        // SAFETY: prctl(2) with PR_SET_PDEATHSIG takes a signal number and touches no memory.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: getppid(2) only returns a number.
+        if unsafe { libc::getppid() } != demo {
+            // It ended before this was set.
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two system calls that are async-signal-safe,
+    // and neither allocates nor locks.
+    unsafe { command.pre_exec(ask) };
 }
 
 impl Daemon {
@@ -113,7 +140,12 @@ impl Drop for Daemon {
 
 /// Runs a command to its end; its standard output, or an error with what it said.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let Output { status, stdout, stderr } = run(command)?;
+    watched(command, &mut |_| {})
+}
+
+/// As [`output`]; each line of its standard error is told when it comes.
+pub(crate) fn watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Result<String> {
+    let Output { status, stdout, stderr } = run_watched(command, tell)?;
     if !status.success() {
         bail!("{command:?} ended with {status}: {}", String::from_utf8_lossy(&stderr).trim());
     }
@@ -122,8 +154,29 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Runs a command to its end, whatever its end is.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    run_watched(command, &mut |_| {})
+}
+
+fn run_watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Result<Output> {
     not_interrupted()?;
-    command.stdin(Stdio::null()).output().with_context(|| format!("{command:?} could not be run"))
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{command:?} could not be run"))?;
+    let mut out = child.stdout.take().context("it was piped")?;
+    let err = child.stderr.take().context("it was piped")?;
+    // Both are read at once: a program that finds one of its pipes full waits.
+    let reading = std::thread::spawn(move || {
+        let mut stdout = Vec::new();
+        out.read_to_end(&mut stdout).map(|_| stdout)
+    });
+    let mut stderr = Vec::new();
+    for line in BufReader::new(err).split(b'\n') {
+        let line = line?;
+        tell(&String::from_utf8_lossy(&line));
+        stderr.extend_from_slice(&line);
+        stderr.push(b'\n');
+    }
+    let stdout = reading.join().expect("reading does not panic")?;
+    Ok(Output { status: child.wait()?, stdout, stderr })
 }
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();

@@ -1,6 +1,7 @@
 //! The project's own command lines, as a person would use them.
 
 use crate::process::{self, Place};
+use crate::report::Report;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::process::Command;
@@ -26,6 +27,13 @@ impl Programs {
         serde_json::from_str(&text).with_context(|| format!("dxpu-manager {arguments:?}: {text}"))
     }
 
+    /// As [`manager_json`](Self::manager_json), with what it says meanwhile under its step.
+    pub(crate) fn manager_watched(&self, report: &Report, arguments: &[&str]) -> Result<Value> {
+        let mut command = self.manager(arguments);
+        let text = process::watched(command.arg("--json"), &mut |line| report.remark(line))?;
+        serde_json::from_str(&text).with_context(|| format!("dxpu-manager {arguments:?}: {text}"))
+    }
+
     /// What a manager command prints for people.
     pub(crate) fn manager_text(&self, arguments: &[&str]) -> Result<String> {
         process::output(&mut self.manager(arguments))
@@ -40,6 +48,13 @@ impl Programs {
     /// What a command of the model host results in.
     pub(crate) fn host_json(&self, arguments: &[&str]) -> Result<Value> {
         let text = process::output(&mut self.host(arguments))?;
+        serde_json::from_str(&text).with_context(|| format!("dxpu-host {arguments:?}: {text}"))
+    }
+
+    /// As [`host_json`](Self::host_json), with its progress shown.
+    pub(crate) fn host_watched(&self, report: &Report, arguments: &[&str]) -> Result<Value> {
+        let mut command = self.host(arguments);
+        let text = process::watched(command.arg("--progress"), &mut |line| report.progress(line))?;
         serde_json::from_str(&text).with_context(|| format!("dxpu-host {arguments:?}: {text}"))
     }
 

@@ -1,12 +1,13 @@
 //! What the demo does, step by step.
 
 use crate::Cli;
+use crate::bandwidth::bandwidth;
 use crate::fabric::Fabric;
-use crate::input;
 use crate::process::{self, Daemon, Place, wait_for};
 use crate::programs::{Programs, field, number, text};
 use crate::report::Report;
 use crate::split::{Split, Stamp, split};
+use crate::{input, leftovers};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -42,11 +43,13 @@ struct Devices {
 
 pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
     process::catch_signals()?;
+    leftovers::remove(report);
     let folder = tempfile::Builder::new().prefix("dxpu-demo-").tempdir()?;
     let (file, bytes) = match &cli.file {
         Some(file) => input::users(file)?,
         None => input::repository(&cli.repository, &folder.path().join("files"))?,
     };
+    input::check_room(bytes, folder.path())?;
     let fabric = if cli.l2 { Fabric::ethernet()? } else { Fabric::Udp };
     let mut running = start(cli, report, fabric, folder, bytes)?;
     let result = tell(cli, report, &mut running, &file, bytes);
@@ -70,7 +73,7 @@ fn tell(
     let lent = tables(report, &running.programs, "the tables while the devices are lent")?;
     transfer(report, &running.programs, &devices, file, bytes)?;
     round_trip(cli, report, &running.programs, &devices)?;
-    bandwidth(cli, report, &running.programs, &devices)?;
+    bandwidth(cli.bandwidth_mib, report, &running.programs, &devices.accelerator)?;
     memory(report, running);
     release(report, &running.programs, &devices, &allocations)?;
     let after = tables(report, &running.programs, "the tables after")?;
@@ -88,7 +91,11 @@ fn start(
     folder: tempfile::TempDir,
     bytes: u64,
 ) -> Result<Running> {
-    let place = Place { programs: process::own_folder()?, folder: folder.path().to_path_buf() };
+    let place = Place {
+        programs: process::own_folder()?,
+        folder: folder.path().to_path_buf(),
+        outlive: cli.keep,
+    };
     report
         .step(&format!("starting manager, host proxy and two box proxies ({})", fabric.describe()));
     report.record("fabric", fabric.describe().into());
@@ -123,7 +130,14 @@ fn start(
     let mut boxes = Vec::new();
     for (name, slot) in [(DRIVE_BOX, &drive[..]), (ACCELERATOR_BOX, "1=accelerator")] {
         let mut command = place.command("box-proxy", fabric.box_namespace());
-        command.args(["--name", name, "--manager", &control, "--fabric", &fabric.box_setting()]);
+        command.args([
+            "--name",
+            name,
+            "--manager",
+            &control,
+            "--fabric",
+            &fabric.box_setting(name)?,
+        ]);
         command.args(["--slot", slot]);
         boxes.push(place.start(name, command)?);
     }
@@ -218,12 +232,13 @@ fn transfer(
     let sent = input::sha256(file)?;
     report.step(&format!("writing {bytes} bytes to the remote drive {}", devices.drive));
     let name = file.display().to_string();
-    let write = programs.host_json(&["nvme-write", &devices.drive, &name])?;
+    let write = programs.host_watched(report, &["nvme-write", &devices.drive, &name])?;
     let back = programs.place.folder.join("back");
     report.step("reading them back");
     let path = back.display().to_string();
     let count = bytes.to_string();
-    let read = programs.host_json(&["nvme-read", &devices.drive, &path, "--bytes", &count])?;
+    let read = ["nvme-read", &devices.drive, &path, "--bytes", &count];
+    let read = programs.host_watched(report, &read)?;
     let got = input::sha256(&back)?;
     let rate = |value: &Value| number(value, "/bytes_per_second").map(|rate| rate / 1e6);
     report.text(&format!("written at {:.1} MB/s, read at {:.1} MB/s", rate(&write)?, rate(&read)?));
@@ -277,31 +292,6 @@ fn split_table(split: &Split) -> String {
     .join("\n")
 }
 
-fn bandwidth(cli: &Cli, report: &mut Report, programs: &Programs, devices: &Devices) -> Result<()> {
-    report
-        .step(&format!("bandwidth test of {} MiB each way, every byte checked", cli.bandwidth_mib));
-    let bytes = (cli.bandwidth_mib << 20).to_string();
-    let result = programs.host_json(&["bandwidth", &devices.accelerator, "--bytes", &bytes])?;
-    let rate = |path| number(&result, path).map(|rate| rate / 1e6);
-    report.text(&format!(
-        "host to device {:8.1} MB/s   Equation 1 (tags x read request / RTT) {:8.1} MB/s\n\
-         device to host {:8.1} MB/s   (writes wait for no answer)",
-        rate("/host_to_device/bytes_per_second")?,
-        rate("/equation1_loaded_bytes_per_second")?,
-        rate("/device_to_host/bytes_per_second")?,
-    ));
-    report.text(&format!(
-        "{} tags of {} bytes; round trip {:.1} us under load, {:.1} us alone (Equation 1 with that: {:.1} MB/s)",
-        number(&result, "/host_to_device/tags")?,
-        number(&result, "/host_to_device/request_bytes")?,
-        number(&result, "/host_to_device/rtt_mean_ns")? / 1e3,
-        number(&result, "/unloaded_rtt_ns")? / 1e3,
-        rate("/equation1_unloaded_bytes_per_second")?,
-    ));
-    report.record("bandwidth", result);
-    Ok(())
-}
-
 fn memory(report: &mut Report, running: &Running) {
     let resident = |daemon: &Daemon| daemon.resident().unwrap_or(0);
     let value = json!({
@@ -322,7 +312,7 @@ fn release(
     report.step(&format!("dxpu-manager release {}", allocations.join(" ")));
     let mut arguments = vec!["release"];
     arguments.extend(allocations.iter().map(String::as_str));
-    let released = programs.manager_json(&arguments)?;
+    let released = programs.manager_watched(report, &arguments)?;
     report.record("released", released);
     report.text(&programs.manager_text(&["list"])?);
     report.step("what the host gets when it still asks");
@@ -344,7 +334,7 @@ fn keep(report: &Report, mut running: Running) {
         Some(folder) => folder.keep(),
         None => running.programs.place.folder.clone(),
     };
-    running.fabric.keep();
+    let remove = running.fabric.keep().map_or(String::new(), |remove| format!("; {remove}"));
     let mut ids = vec![running.manager.id().to_string(), running.host.id().to_string()];
     ids.extend(running.boxes.iter().map(|b| b.id().to_string()));
     running.manager.keep();
@@ -362,10 +352,11 @@ fn keep(report: &Report, mut running: Running) {
          {enter}dxpu-manager allocate --host {HOST}\n\
          dxpu-host lspci\n\
          logs, store and image: {}\n\
-         stop it: kill {}",
+         stop it: kill {}{remove}; rm -r {}",
         running.programs.server,
         running.programs.host_socket,
         folder.display(),
         ids.join(" "),
+        folder.display(),
     ));
 }

@@ -1,15 +1,24 @@
 //! The demo, over UDP and over raw Ethernet, and with files that it cannot use.
 
-use crate::harness::{Ended, noise, program, run};
+use crate::harness::{Ended, noise, program, run, wait_for};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 const QUICK: [&str; 6] = ["--button-ms", "100", "--bandwidth-mib", "1", "--reads", "50"];
+
+/// Held for writing by who looks at what a killed demo left: every other demo removes that.
+static DEMOS: RwLock<()> = RwLock::new(());
+
+fn shared() -> RwLockReadGuard<'static, ()> {
+    DEMOS.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn demo(folder: &tempfile::TempDir, arguments: &[&str]) -> Ended {
     let file = folder.path().join("file");
     std::fs::write(&file, noise(1_500_001)).unwrap();
+    let _guard = shared();
     run(program("dxpu-demo").args(QUICK).args(arguments).arg(file))
 }
 
@@ -25,6 +34,11 @@ fn assert_passed(report: &Value) {
         assert!(answer.contains("Unsupported Request"), "{answer}");
     }
     assert_eq!(report["round_trip"]["split"]["samples"], 50);
+    let reads = &report["bandwidth"]["table"][0];
+    for column in ["measured", "equation1_rtt_unloaded", "equation1_rtt_loaded"] {
+        let rate = reads[format!("{column}_bytes_per_second")].as_f64();
+        assert!(rate.is_some_and(|rate| rate > 0.0), "{column}: {reads}");
+    }
     let used = |when: &str| -> Vec<(Value, Value)> {
         let mut entries = Vec::new();
         collect_used(&report["tables"][when], &mut entries);
@@ -54,6 +68,20 @@ fn collect_used(value: &Value, found: &mut Vec<(Value, Value)>) {
 fn the_demo_passes_over_udp() {
     let folder = tempfile::tempdir().unwrap();
     assert_passed(&demo(&folder, &["--json"]).json());
+}
+
+#[test]
+fn a_bandwidth_test_without_a_size_takes_a_power_of_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, noise(4096)).unwrap();
+    let mut command = program("dxpu-demo");
+    command.args(["--button-ms", "100", "--reads", "50", "--json"]).arg(&file);
+    let _guard = shared();
+    let report = run(&mut command).json();
+    for row in report["bandwidth"]["table"].as_array().unwrap() {
+        assert!(row["bytes"].as_u64().unwrap().is_power_of_two(), "{row}");
+    }
 }
 
 #[test]
@@ -102,6 +130,53 @@ fn the_demo_passes_over_raw_ethernet() {
     assert!(!fabric.contains("UDP"), "{fabric}");
 }
 
+/// Names of the network namespaces of a demo's process.
+fn namespaces_of(id: u32) -> Vec<String> {
+    let list = Command::new("ip").args(["netns", "list"]).output().expect("ip is there");
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let own = format!("dxpu-demo-{id}-");
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| name.starts_with(&own)).map(str::to_string).collect()
+}
+
+#[test]
+fn what_a_killed_demo_leaves_goes_at_the_next_start() {
+    if let Some(reason) = no_namespaces() {
+        println!("SKIPPED: no network namespaces: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, noise(4096)).unwrap();
+    let _guard = DEMOS.write().unwrap_or_else(PoisonError::into_inner);
+    // Long enough in its release that it is not over before it is killed.
+    let mut command = program("dxpu-demo");
+    command.args(["--l2", "--button-ms", "60000", "--json"]).arg(&file);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let id = child.id();
+    let in_space = |space: &str| {
+        let pids = Command::new("ip").args(["netns", "pids", space]).output().unwrap().stdout;
+        String::from_utf8_lossy(&pids).split_whitespace().count()
+    };
+    let spaces = wait_for("the demo's daemons", || {
+        let spaces = namespaces_of(id);
+        (spaces.len() == 2 && spaces.iter().all(|space| in_space(space) >= 2)).then_some(spaces)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Its daemons end with it, however it ended.
+    wait_for("the daemons to end", || {
+        spaces.iter().all(|space| in_space(space) == 0).then_some(())
+    });
+    assert_eq!(namespaces_of(id), spaces);
+
+    let said = run(program("dxpu-demo").arg(folder.path().join("missing"))).stdout;
+    assert!(
+        spaces.iter().all(|space| said.contains(&format!("removed network namespace {space}")))
+    );
+    assert!(namespaces_of(id).is_empty());
+}
+
 #[test]
 fn raw_ethernet_without_root_says_what_to_do() {
     // Another user may not be able to run a program in this user's folders; a copy can be run.
@@ -119,6 +194,7 @@ fn raw_ethernet_without_root_says_what_to_do() {
         std::fs::set_permissions(folder.path(), open).unwrap();
         command.uid(NOBODY).gid(NOBODY);
     }
+    let _guard = shared();
     let ended = run(&mut command);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("sudo ./dx demo --l2"), "{ended:?}");
@@ -130,9 +206,10 @@ fn a_file_that_cannot_be_used_is_named() {
     std::fs::write(folder.path().join("empty"), "").unwrap();
     std::fs::create_dir(folder.path().join("folder")).unwrap();
     for (name, reason) in
-        [("missing", "No such file"), ("folder", "is not a file"), ("empty", "is empty")]
+        [("missing", "give one that is there"), ("folder", "is not a file"), ("empty", "is empty")]
     {
         let file = folder.path().join(name).display().to_string();
+        let _guard = shared();
         let ended = run(program("dxpu-demo").arg(&file));
         assert_eq!(ended.code, Some(1), "{ended:?}");
         let last = ended.stdout.lines().last().unwrap_or_default();
