@@ -101,24 +101,42 @@ struct Client {
 enum End {
     /// The data plane is gone: so is the process.
     Stopped,
+    /// The manager is there and says no, for a reason that tells a person what to do.
+    Refused(String),
     Lost(String),
+}
+
+/// Why nobody welcomed this proxy.
+enum Unwelcome {
+    Refused(String),
+    Broken(String),
+}
+
+impl From<String> for Unwelcome {
+    fn from(why: String) -> Self {
+        Self::Broken(why)
+    }
 }
 
 impl Client {
     async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
-        let mut complained = false;
+        let mut complained = None;
         loop {
-            match self.once(&mut pause).await {
+            let why = match self.once(&mut pause).await {
                 End::Stopped => return,
-                End::Lost(why) if !complained => {
-                    warn!(manager = %self.manager, "no manager: {why}; trying again");
-                    complained = true;
-                }
-                End::Lost(why) => debug!(manager = %self.manager, "no manager: {why}"),
+                End::Refused(why) => format!("the manager refuses this proxy: {why}"),
+                End::Lost(why) => format!("no manager: {why}"),
+            };
+            // The same again and again is said once.
+            if complained.as_ref() == Some(&why) {
+                debug!(manager = %self.manager, "{why}");
+            } else {
+                warn!(manager = %self.manager, "{why}; trying again");
+                complained = Some(why);
             }
             if pause == FIRST_PAUSE {
-                complained = false;
+                complained = None;
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -134,7 +152,8 @@ impl Client {
         let mut inbox = Vec::new();
         let welcome = match timeout(WELCOME_BOUND, self.join(&mut stream, &mut inbox)).await {
             Ok(Ok(welcome)) => welcome,
-            Ok(Err(why)) => return End::Lost(why),
+            Ok(Err(Unwelcome::Refused(why))) => return End::Refused(why),
+            Ok(Err(Unwelcome::Broken(why))) => return End::Lost(why),
             Err(_) => return End::Lost("it did not answer Hello".into()),
         };
         info!(manager = %self.manager, node = %welcome.node, term = welcome.term.0, "joined");
@@ -155,16 +174,18 @@ impl Client {
         &mut self,
         stream: &mut TcpStream,
         inbox: &mut Vec<u8>,
-    ) -> Result<Welcome, String> {
+    ) -> Result<Welcome, Unwelcome> {
         write(stream, &FromProxy::Hello(self.hello.clone())).await?;
         loop {
             match next(inbox)? {
-                Some(ToProxy::Welcome(welcome)) => return self.same_node(welcome),
+                Some(ToProxy::Welcome(welcome)) => return Ok(self.same_node(welcome)?),
                 Some(ToProxy::Refused(refused)) => {
-                    return Err(format!("it refused this proxy: {}", refused.reason));
+                    return Err(Unwelcome::Refused(refused.reason.as_str().into()));
                 }
                 Some(ToProxy::Ping) => {}
-                Some(ToProxy::Request { .. }) => return Err("it asks before it welcomes".into()),
+                Some(ToProxy::Request { .. }) => {
+                    return Err(Unwelcome::Broken("it asks before it welcomes".into()));
+                }
                 None => read(stream, inbox).await?,
             }
         }
