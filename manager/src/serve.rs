@@ -148,14 +148,7 @@ impl Server {
         let recorder = manager.clone();
         let recording = tokio::spawn(async move { recorder.record_events(events).await });
         let router = api::router(manager.clone());
-        let stopping = manager.clone();
-        parts.spawn(async move {
-            let served = axum::serve(listener, router)
-                .with_graceful_shutdown(async move { stopping.stopping().await });
-            if let Err(error) = served.await {
-                tracing::error!("the REST API ended: {error}");
-            }
-        });
+        parts.spawn(api::server::serve(manager.clone(), listener, router));
         let _ready = ready_file.map(|path| ReadyFile::write(path, &ready)).transpose()?;
         tokio::select! {
             () = manager.stopping() => {}

@@ -1,5 +1,6 @@
 //! Parts of requests, with every error a problem that names the field.
 
+use super::App;
 use crate::operations::ClientKey;
 use crate::types::{Problem, ProblemCode};
 use axum::Json;
@@ -14,11 +15,17 @@ use std::str::FromStr;
 /// The JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        match Json::<T>::from_request(request, state).await {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let bound = app.settings.http_bound;
+        let Ok(read) = tokio::time::timeout(bound, Json::<T>::from_request(request, app)).await
+        else {
+            let detail = format!("the body did not come within {bound:?}");
+            return Err(Problem::new(ProblemCode::RequestTimeout, detail));
+        };
+        match read {
             Ok(Json(value)) => Ok(Self(value)),
             Err(JsonRejection::MissingJsonContentType(_)) => {
                 let detail = "send the body as JSON, with content-type application/json";

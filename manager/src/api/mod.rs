@@ -9,6 +9,7 @@ mod operations;
 mod pool;
 mod problem;
 mod proxies;
+pub mod server;
 mod tables;
 pub mod views;
 

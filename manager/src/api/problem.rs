@@ -30,21 +30,25 @@ pub struct ProblemBody {
     /// Who holds what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
+    /// Whether it may pass by itself in a moment, so that the same request is worth repeating.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transient: bool,
 }
 
 impl From<Problem> for ProblemBody {
     fn from(problem: Problem) -> Self {
-        let Problem { code, detail, field, reasons, owner } = problem;
+        let Problem { code, detail, field, reasons, owner, transient } = problem;
         let kind = format!("/problems/{code}");
         let title = code.title().to_owned();
-        Self { kind, title, status: code.status(), code, detail, field, reasons, owner }
+        let status = code.status();
+        Self { kind, title, status, code, detail, field, reasons, owner, transient }
     }
 }
 
 impl From<ProblemBody> for Problem {
     fn from(body: ProblemBody) -> Self {
-        let ProblemBody { code, detail, field, reasons, owner, .. } = body;
-        Self { code, detail, field, reasons, owner }
+        let ProblemBody { code, detail, field, reasons, owner, transient, .. } = body;
+        Self { code, detail, field, reasons, owner, transient }
     }
 }
 

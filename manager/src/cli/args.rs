@@ -105,7 +105,7 @@ pub enum Command {
 #[command(
     after_help = "Flags go before environment, environment before the file. The file is TOML \
 with the keys listen, control, store, ready_file, log, log_format and a table [timing] \
-(milliseconds): hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
+(milliseconds): http_ms, hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
 operation_ms, enumeration_ms, orderly_ms."
 )]
 pub struct Serve {
@@ -132,11 +132,22 @@ pub struct Serve {
     /// How log lines look [default: text]
     #[arg(long, env = "DXPU_MANAGER_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
+    #[command(flatten)]
+    unused: Unused,
+}
+
+/// What every command takes and the server has no use for: taken, and not shown.
+#[derive(Debug, ClapArgs)]
+struct Unused {
+    #[arg(long, hide = true, default_value = "")]
+    server: String,
+    #[arg(long, hide = true)]
+    json: bool,
 }
 
 impl From<Serve> for Said {
     fn from(args: Serve) -> Said {
-        let Serve { config, listen, control, store, ready_file, log, log_format } = args;
+        let Serve { config, listen, control, store, ready_file, log, log_format, unused: _ } = args;
         Said { config, listen, control, store, ready_file, log, log_format }
     }
 }
@@ -173,6 +184,10 @@ pub struct Allocate {
     /// Why, for other people
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// How long to try again while what stands in the way may pass by itself, milliseconds: a
+    /// proxy that is connecting, a device that is being reset
+    #[arg(long, default_value_t = 5000, value_name = "MS")]
+    pub wait_ms: u64,
     /// How to wait
     #[command(flatten)]
     pub waiting: Waiting,

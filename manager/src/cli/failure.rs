@@ -78,8 +78,8 @@ impl Failure {
 fn of_problem(code: ProblemCode) -> u8 {
     use ProblemCode::*;
     match code {
-        InvalidRequest | MethodNotAllowed | BodyTooLarge | UnsupportedMediaType | WrongRole
-        | IdempotencyKeyReused => 2,
+        InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
+        | UnsupportedMediaType | WrongRole | IdempotencyKeyReused => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
         | NoSuchBinding | NoSuchOperation => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted => 4,

@@ -4,12 +4,15 @@ use super::args::{Allocate, Release, Waiting};
 use super::{Failure, Output, query, render};
 use crate::api::AllocateBody;
 use crate::api::views::{AllocationView, List, SlotView};
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::types::{
     AllocationId, BindingId, OperationKind, OperationRecord, OperationState, Problem, ProblemCode,
     SlotAddress, Step, StepName, StepState,
 };
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Pause before a refused allocation is asked for again.
+const RETRY: Duration = Duration::from_millis(100);
 
 pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<(), Failure> {
     let body = AllocateBody {
@@ -21,13 +24,39 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
         reason: args.reason,
     };
     let key = key(&args.waiting, 0);
-    let operation: OperationRecord = client.post("/v1/allocations", &body, Some(&key))?;
+    let operation = ask(client, &body, &key, Duration::from_millis(args.wait_ms))?;
     if args.waiting.no_wait {
         return out.print(&operation, render::operation);
     }
     let operation = wait(client, operation)?;
     let id = operation.allocation.expect("an allocation's operation names it");
     out.get::<AllocationView>(client, &format!("/v1/allocations/{id}"), render::allocation)
+}
+
+/// Asks for an allocation, and again for a while when what stands in the way may pass by itself.
+fn ask(
+    client: &Client,
+    body: &AllocateBody,
+    key: &str,
+    patience: Duration,
+) -> Result<OperationRecord, Failure> {
+    let begun = Instant::now();
+    let mut told = None;
+    loop {
+        match client.post("/v1/allocations", body, Some(key)) {
+            Err(ClientError::Problem(problem))
+                if problem.transient && begun.elapsed() < patience =>
+            {
+                let detail = problem.detail;
+                if told.as_ref() != Some(&detail) {
+                    eprintln!("dxpu-manager: waiting up to {patience:?}: {detail}");
+                    told = Some(detail);
+                }
+            }
+            other => return Ok(other?),
+        }
+        std::thread::sleep(RETRY.min(patience.saturating_sub(begun.elapsed())));
+    }
 }
 
 pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<(), Failure> {

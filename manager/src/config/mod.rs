@@ -17,6 +17,9 @@ pub const DEFAULT_STORE: &str = "dxpu-manager.redb";
 /// Bounds and intervals. Each has a default and a name in the file's `[timing]`, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// `http_ms`: the head of a request to the REST API comes within this, and then its body. A
+    /// connection without a request is closed after it.
+    pub http_bound: Duration,
     /// `hello_ms`: a new connection says Hello within this.
     pub hello_bound: Duration,
     /// `request_ms`: a proxy answers a request that it can answer at once within this.
@@ -74,6 +77,7 @@ macro_rules! timing {
 }
 
 timing! {
+    http_ms => http_bound = 10_000,
     hello_ms => hello_bound = 5_000,
     request_ms => request_bound = 10_000,
     unbind_ms => unbind_bound = 30_000,

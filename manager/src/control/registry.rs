@@ -61,6 +61,10 @@ impl Liveness for Registry {
         self.ready(name).is_some()
     }
 
+    fn is_connecting(&self, name: &NodeName) -> bool {
+        self.get(name).is_some_and(|there| !there.is_ready() && there.close_reason().is_none())
+    }
+
     fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId> {
         self.get(host).map(|session| session.stray_ports()).unwrap_or_default()
     }

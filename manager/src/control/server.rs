@@ -138,8 +138,8 @@ fn make_room(there: &Session, hello: &Hello) -> Result<(), String> {
     }
     there.doubted.notify_one();
     Err(format!(
-        "a proxy with the name {} is connected from {}; names are unique. If that one is gone, \
-         this is noticed now: try again in a moment",
+        "the name {} is taken: a proxy with it is connected from {}. Stop that one, or give this \
+         one another --name. If that one is gone already, this is noticed in a moment",
         there.name(),
         there.identity().remote
     ))

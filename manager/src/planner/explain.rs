@@ -1,7 +1,7 @@
 //! Why nothing fits, constraint by constraint.
 
-use super::{HostView, PlanRequest, PoolView, SlotStatus, SlotView};
-use crate::types::{Problem, ProblemCode};
+use super::{BoxView, HostView, PlanRequest, PoolView, SlotStatus, SlotView};
+use crate::types::{NodeName, Problem, ProblemCode};
 use std::collections::BTreeMap;
 
 /// Slots that are named one by one; of more, only how many.
@@ -28,20 +28,29 @@ pub(super) fn nothing_fits(request: &PlanRequest, host: &HostView, pool: &PoolVi
     }
     reasons.extend(slots(request, pool));
     let detail = format!("cannot lend {wanted} to {}: {}", request.host, reasons.join("; "));
-    Problem::new(ProblemCode::NothingFits, detail).because(reasons)
+    let passing = in_scope(request, pool).any(|(_, found, slot)| {
+        found.connecting || slot.has_model(request.model.as_deref()) && slot.status.is_passing()
+    });
+    Problem::new(ProblemCode::NothingFits, detail).because(reasons).passing(passing)
+}
+
+/// The slots that the request may be about, with their boxes.
+fn in_scope<'a>(
+    request: &'a PlanRequest,
+    pool: &'a PoolView,
+) -> impl Iterator<Item = (&'a NodeName, &'a BoxView, &'a SlotView)> {
+    let boxes = pool.boxes.iter();
+    boxes
+        .filter(|(name, _)| request.box_name.as_ref().is_none_or(|only| only == *name))
+        .flat_map(|(name, found)| found.slots.iter().map(move |slot| (name, found, slot)))
 }
 
 /// What keeps the slots from being enough; nothing if they are.
 fn slots(request: &PlanRequest, pool: &PoolView) -> Vec<String> {
     let model = request.model.as_deref();
-    let in_scope = pool
-        .boxes
-        .iter()
-        .filter(|(name, _)| request.box_name.as_ref().is_none_or(|only| only == *name))
-        .flat_map(|(name, found)| found.slots.iter().map(move |slot| (name, found, slot)));
     let (mut free, mut matching, mut blocked) = (0, 0, Vec::new());
     let mut models: BTreeMap<&str, usize> = BTreeMap::new();
-    for (name, found, slot) in in_scope {
+    for (name, found, slot) in in_scope(request, pool) {
         if slot.status == SlotStatus::Empty {
             continue;
         }

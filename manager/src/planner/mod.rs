@@ -104,7 +104,7 @@ fn find_host<'a>(request: &PlanRequest, pool: &'a PoolView) -> Result<&'a HostVi
     };
     if !host.connected {
         let detail = format!("host {name} is not connected");
-        return Err(Problem::new(ProblemCode::NotConnected, detail));
+        return Err(Problem::new(ProblemCode::NotConnected, detail).passing(true));
     }
     Ok(host)
 }
@@ -113,7 +113,8 @@ fn find_box<'a>(name: &NodeName, pool: &'a PoolView) -> Result<&'a BoxView, Prob
     match pool.boxes.get(name) {
         Some(found) if found.connected => Ok(found),
         Some(_) => {
-            Err(Problem::new(ProblemCode::NotConnected, format!("box {name} is not connected")))
+            let detail = format!("box {name} is not connected");
+            Err(Problem::new(ProblemCode::NotConnected, detail).passing(true))
         }
         None if pool.hosts.contains_key(name) => {
             let detail = format!("{name} is a host; slots are in boxes");
@@ -153,9 +154,13 @@ fn find_slot<'a>(
                 "slot {address} is in use by host {} ({}) since {}",
                 owner.host, owner.allocation, owner.since
             );
-            return Err(Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone()));
+            let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
+            return Err(problem.passing(view.status.is_passing()));
         }
-        (status, None) => return Err(problem(ProblemCode::SlotBusy, status.explanation())),
+        (status, None) => {
+            let problem = problem(ProblemCode::SlotBusy, status.explanation());
+            return Err(problem.passing(status.is_passing()));
+        }
     }
     if !view.has_model(request.model.as_deref()) {
         return Err(explain::wrong_model(request, view));

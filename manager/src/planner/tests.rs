@@ -53,7 +53,7 @@ fn pool() -> PoolView {
     for (box_name, connected, slots) in boxes {
         let slots: Vec<_> = slots.into_iter().map(|(a, s, m)| slot(a, s, m)).collect();
         let size = slots.len() as u8;
-        pool.boxes.insert(name(box_name), BoxView { connected, size, slots });
+        pool.boxes.insert(name(box_name), BoxView { connected, connecting: false, size, slots });
     }
     pool
 }
@@ -158,6 +158,33 @@ fn named_things_get_typed_problems() {
 }
 
 #[test]
+fn what_may_pass_by_itself_says_so() {
+    let mut pool = pool();
+    let transient =
+        |request: &PlanRequest, pool: &PoolView| plan(request, pool).unwrap_err().transient;
+    let to = |host: &str| PlanRequest { host: name(host), ..ask(1) };
+    assert!(transient(&to("gone"), &pool));
+    assert!(transient(&at("box3/1"), &pool));
+    for lasting in [to("nobody"), to("box1"), at("nobox/1"), at("box1/2"), at("box1/3"), ask(9)] {
+        assert!(!transient(&lasting, &pool), "{lasting:?}");
+    }
+    for (status, passes) in [
+        (SlotStatus::Probing, true),
+        (SlotStatus::Releasing, true),
+        (SlotStatus::Stray, true),
+        (SlotStatus::Quarantined, false),
+    ] {
+        pool.boxes.get_mut(&name("box1")).unwrap().slots[0] = slot("box1/1", status, "nvme");
+        assert_eq!(transient(&at("box1/1"), &pool), passes, "{status}");
+        let of_model = |model: &str| PlanRequest { model: Some(model.into()), ..ask(2) };
+        assert_eq!(transient(&of_model("nvme"), &pool), passes, "{status}");
+        assert!(!transient(&of_model("tpu"), &pool));
+    }
+    pool.boxes.get_mut(&name("box3")).unwrap().connecting = true;
+    assert!(transient(&PlanRequest { model: Some("tpu".into()), ..ask(1) }, &pool));
+}
+
+#[test]
 fn requests_are_checked() {
     let field = |request: PlanRequest| plan(&request, &pool()).unwrap_err().field.unwrap();
     assert_eq!(field(ask(0)), "count");
@@ -202,7 +229,7 @@ proptest! {
                 slot(&format!("box{index}/{}", n + 1), *status, &format!("m{m}"))
             }).collect();
             let size = slots.len() as u8;
-            pool.boxes.insert(name(&format!("box{index}")), BoxView { connected: *connected, size, slots });
+            pool.boxes.insert(name(&format!("box{index}")), BoxView { connected: *connected, connecting: false, size, slots });
         }
         let request = PlanRequest { model: model.map(|m| format!("m{m}")), ..ask(count) };
         match plan(&request, &pool) {

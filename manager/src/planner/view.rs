@@ -45,6 +45,16 @@ impl SlotStatus {
     }
 }
 
+impl SlotStatus {
+    /// Whether it becomes another one by itself in a moment.
+    pub const fn is_passing(self) -> bool {
+        match self {
+            Self::Releasing | Self::Probing | Self::Stray => true,
+            Self::Free | Self::Used | Self::Quarantined | Self::Empty => false,
+        }
+    }
+}
+
 impl fmt::Display for SlotStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -125,6 +135,8 @@ impl SlotView {
 pub struct BoxView {
     /// Whether it is connected and its tables are known.
     pub connected: bool,
+    /// Whether it is connected and its tables are being read.
+    pub connecting: bool,
     /// Its slots by number, numbered from 1.
     pub size: u8,
     /// Every slot.
@@ -145,6 +157,9 @@ pub trait Liveness {
     /// Whether a proxy is connected and its tables have been read.
     fn is_ready(&self, name: &NodeName) -> bool;
 
+    /// Whether a proxy is connected and its tables are being read.
+    fn is_connecting(&self, name: &NodeName) -> bool;
+
     /// Ports of a host that its table shows in use although no record says so.
     fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId>;
 }
@@ -154,7 +169,7 @@ impl PoolView {
     pub fn of(tables: &Tables, live: &impl Liveness) -> Self {
         let mut pool = Self::default();
         for (name, node) in tables.nodes() {
-            let connected = live.is_ready(name);
+            let (connected, connecting) = (live.is_ready(name), live.is_connecting(name));
             match node.role {
                 Role::Host => {
                     let stray = live.stray_ports(name);
@@ -168,7 +183,7 @@ impl PoolView {
                 }
                 Role::Box => {
                     let slots = slots(tables, name, node.size);
-                    let view = BoxView { connected, size: node.size, slots };
+                    let view = BoxView { connected, connecting, size: node.size, slots };
                     pool.boxes.insert(name.clone(), view);
                 }
             }

@@ -46,6 +46,8 @@ problem_codes! {
     MethodNotAllowed = "method-not-allowed", 405, "The method is not allowed here";
     /// The body is larger than allowed.
     BodyTooLarge = "body-too-large", 413, "The body is too large";
+    /// The request's head or body did not come in time.
+    RequestTimeout = "request-timeout", 408, "The request did not come in time";
     /// The body is not JSON.
     UnsupportedMediaType = "unsupported-media-type", 415, "The body is not application/json";
     /// No proxy of this name was ever here.
@@ -134,12 +136,17 @@ pub struct Problem {
     /// Who holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
+    /// Whether it may pass by itself in a moment, so that the same request is worth repeating: a
+    /// proxy is connecting, a device is being reset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transient: bool,
 }
 
 impl Problem {
     /// A problem of some kind.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, reasons: Vec::new(), owner: None }
+        let (detail, reasons) = (detail.into(), Vec::new());
+        Self { code, detail, field: None, reasons, owner: None, transient: false }
     }
 
     /// A request that is not valid in this field.
@@ -152,6 +159,12 @@ impl Problem {
     /// Names who holds it.
     pub fn owned_by(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
+        self
+    }
+
+    /// Says that it may pass by itself, if it may.
+    pub fn passing(mut self, transient: bool) -> Self {
+        self.transient = transient;
         self
     }
 

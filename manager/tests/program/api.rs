@@ -367,3 +367,47 @@ fn waiting_for_an_operation_ends_when_a_step_is_done() {
     });
     assert!(trouble.contains("another operation"), "{trouble}");
 }
+
+/// What is answered until the connection ends, after these bytes, and then one more at a time.
+fn answer_to_slow(manager: &Manager, begin: &str, then: u8) -> String {
+    let mut stream = TcpStream::connect(manager.api).unwrap();
+    stream.set_read_timeout(Some(crate::common::LONG)).unwrap();
+    let mut slow = stream.try_clone().unwrap();
+    slow.write_all(begin.as_bytes()).unwrap();
+    std::thread::spawn(move || {
+        // Until the other end has enough of it.
+        while slow.write_all(&[then]).is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+    let mut answer = Vec::new();
+    // A connection that ends with bytes on their way is reset.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_request_that_dribbles_in_ends_and_the_others_go_on() {
+    let manager = Manager::with_timing(&[("http_ms", 300)]);
+    for head in ["", "GET /v1/no", "GET /v1/nodes HTTP/1.1\r\nhost: x\r\nx-slow: "] {
+        let answer = answer_to_slow(&manager, head, b'a');
+        assert!(!answer.contains("200 OK"), "{head:?}: {answer}");
+    }
+    let body = "POST /v1/allocations HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                content-length: 60000\r\n\r\n{";
+    let answer = answer_to_slow(&manager, body, b' ');
+    assert!(answer.contains("408") && answer.contains("request-timeout"), "{answer}");
+    assert_eq!(manager.get("/v1/nodes")["items"], json!([]));
+}
+
+#[test]
+fn a_head_has_a_largest_size() {
+    let manager = Manager::start();
+    let mut stream = TcpStream::connect(manager.api).unwrap();
+    stream.set_read_timeout(Some(crate::common::LONG)).unwrap();
+    let long = format!("GET /v1/nodes HTTP/1.1\r\nx-long: {}\r\n\r\n", "a".repeat(200_000));
+    let _ = stream.write_all(long.as_bytes());
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.contains("431"), "{line}");
+}

@@ -217,6 +217,17 @@ fn the_command_line_is_checked() {
     for part in ["127.0.0.1:7780", "0.0.0.0:7781", "DXPU_MANAGER_STORE", "reconcile_ms"] {
         assert!(help.contains(part), "{help}");
     }
+    // What only clients have a use for.
+    for part in ["--server", "--json"] {
+        assert!(!help.contains(part), "{help}");
+        assert!(manager.text(&["list", "--help"]).contains(part));
+    }
+    for global in [&["--json"][..], &["--server", "http://127.0.0.1:1"]] {
+        // It is taken nevertheless, so that scripts may give it to every command.
+        let output = manager.cli(&[global, &["serve", "--config", "missing.toml"]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("missing.toml"), "{error}");
+    }
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn another_proxy_of_the_same_name_waits_until_the_first_is_gone() {
     spec.incarnation = 77;
     let state = fresh(&spec, "nvme");
     let reason = refusal(Fake::connect(manager.control, spec.clone(), state.clone()));
-    assert!(reason.contains("box1") && reason.contains("unique"), "{reason}");
+    assert!(reason.contains("box1") && reason.contains("--name"), "{reason}");
     manager.wait_event("node-refused", "box1");
     // The first one answers, so it stays.
     std::thread::sleep(Duration::from_millis(100));

@@ -7,6 +7,7 @@ use proxy_core::control::{
     SlotState,
 };
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use tlp_codec::ids::{Epoch, NodeId, PortId, SlotFunction, SlotId};
 
 /// host1 with four ports, box1 with two drives.
@@ -158,6 +159,56 @@ fn what_cannot_be_lent_says_why() {
     assert_eq!((code, &problem["code"]), (4, &json!("slot-empty")));
     assert_eq!(manager.failure(&["release", "box1/2"]).0, 4);
     assert_eq!(manager.failure(&["release", "alloc-99"]).0, 3);
+}
+
+#[test]
+fn an_allocation_waits_for_what_passes_by_itself() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    let refused = ["allocate", "--host", "host1", "--wait-ms", "0"];
+    let (code, problem) = manager.failure(&refused);
+    assert_eq!(
+        (code, &problem["code"], &problem["transient"]),
+        (6, &json!("not-connected"), &json!(true))
+    );
+
+    let begin = || {
+        let mut command = manager.begin(&["allocate", "--host", "host1", "--wait-ms", "60000"]);
+        let mut said = BufReader::new(command.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        (command, said, line)
+    };
+    let (mut command, _said, line) = begin();
+    assert!(
+        line.contains("waiting up to 60s") && line.contains("host1 is not connected"),
+        "{line}"
+    );
+    let _at_host = Fake::insist(manager.control, again.0, again.1);
+    assert!(command.wait().unwrap().success());
+    manager.text(&["release", "alloc-1"]);
+
+    // The same with a device that is not ready yet.
+    let event =
+        |state| Event::Slot { slot: SlotId::new(1).unwrap(), function: SlotFunction::ZERO, state };
+    at_box.with(|s| s.slots.truncate(1));
+    at_box.with(|s| s.slots[0].state = SlotState::Probing);
+    at_box.event(event(SlotState::Probing));
+    manager.wait_slot("box1/1", "probing");
+    let second = SlotId::new(2).unwrap();
+    at_box.event(Event::Slot {
+        slot: second,
+        function: SlotFunction::ZERO,
+        state: SlotState::Empty,
+    });
+    manager.wait_slot("box1/2", "empty");
+    let (mut command, _said, line) = begin();
+    assert!(line.contains("box1/1 has a device that is not ready yet"), "{line}");
+    at_box.with(|s| s.slots[0].state = SlotState::Free);
+    at_box.event(event(SlotState::Free));
+    assert!(command.wait().unwrap().success());
 }
 
 #[test]
