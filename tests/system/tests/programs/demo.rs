@@ -152,6 +152,8 @@ fn what_a_killed_demo_leaves_goes_at_the_next_start() {
     // Long enough in its release that it is not over before it is killed.
     let mut command = program("dxpu-demo");
     command.args(["--l2", "--button-ms", "60000", "--json"]).arg(&file);
+    // Its own folder stays, too: with the test's.
+    command.env("TMPDIR", folder.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let id = child.id();
     let in_space = |space: &str| {

@@ -1,6 +1,6 @@
 //! What the manager refuses, with real proxies behind it.
 
-use crate::harness::{ACCELERATOR, Pool};
+use crate::harness::{ACCELERATOR, Pool, wait_for};
 
 #[test]
 fn what_cannot_be_lent_is_refused_with_a_reason() {
@@ -26,4 +26,23 @@ fn what_cannot_be_lent_is_refused_with_a_reason() {
     assert_eq!(pool.slot("box-a/3")["status"], "free");
     pool.manager_json(&["release", &lent]);
     assert_eq!(pool.slot("box-a/1")["status"], "free");
+}
+
+#[test]
+fn a_second_proxy_of_a_name_is_told_why_it_is_not_let_in() {
+    let pool = Pool::new();
+    let _first = pool.host("host-1");
+    pool.wait_ready(1);
+    // In its own folder's place: only the name is the same.
+    let mut command = crate::harness::program("host-proxy");
+    command.args(["--name", "host-1", "--manager", &pool.control]);
+    command.args(["--fabric", "udp:127.0.0.1:0", "--model-host"]).arg(pool.path("second.sock"));
+    let mut second = crate::harness::Daemon::start(&mut command, &pool.path("second.log"));
+    wait_for("the reason in its log", || {
+        assert!(second.runs(), "{}", second.log());
+        second.log().contains("refuses this proxy").then_some(())
+    });
+    let log = second.log();
+    assert!(log.contains("the name host-1 is taken") && log.contains("--name"), "{log}");
+    assert!(!log.contains("no manager"), "{log}");
 }
