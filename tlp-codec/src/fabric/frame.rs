@@ -1,8 +1,8 @@
 //! The frame: its header as a view and as its meaning, and a writer.
 
 use super::{
-    Close, FRAME_CRC, FrameError, Full, HEADER, MAX_SACKS, Open, Record, Records, SACK, VERSION,
-    u16_at, u32_at,
+    Close, FRAME_CRC, FrameError, Full, HEADER, MAX_SACKS, Open, Record, Records, SACK, TlpRecord,
+    VERSION, u16_at, u32_at,
 };
 use crate::crc;
 use crate::ids::{NodeId, PathId};
@@ -348,6 +348,8 @@ impl<T: AsRef<[u8]>> Frame<T> {
 pub struct FrameWriter<'a> {
     buffer: &'a mut [u8],
     at: usize,
+    /// The first eight bytes, which the length goes into.
+    first: u64,
 }
 
 impl<'a> FrameWriter<'a> {
@@ -360,8 +362,11 @@ impl<'a> FrameWriter<'a> {
     pub fn new(buffer: &'a mut [u8], header: &Header) -> Result<Self, Full> {
         let end = buffer.len().min(u16::MAX as usize).checked_sub(FRAME_CRC).ok_or(Full)?;
         let buffer = &mut buffer[..end + FRAME_CRC];
+        let words = fixed_words(header);
         let fixed = buffer.first_chunk_mut::<HEADER>().ok_or(Full)?;
-        write_fixed(fixed, header);
+        for (place, word) in fixed.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         let mut at = HEADER;
         if let Some(ack) = &header.ack {
             for range in ack.sacks.as_slice() {
@@ -374,7 +379,7 @@ impl<'a> FrameWriter<'a> {
         if at > end {
             return Err(Full);
         }
-        Ok(Self { buffer, at })
+        Ok(Self { buffer, at, first: words[0] })
     }
 
     /// Bytes that records may still take.
@@ -390,6 +395,19 @@ impl<'a> FrameWriter<'a> {
     /// When it does not fit any more; the frame is as it was.
     #[inline]
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), Full> {
+        let end = self.buffer.len() - FRAME_CRC;
+        self.at += record.emit(&mut self.buffer[self.at..end])?;
+        Ok(())
+    }
+
+    /// As [`FrameWriter::push`], of the records that there are most of: what is not made a
+    /// [`Record`] first need not be moved.
+    ///
+    /// # Errors
+    ///
+    /// When it does not fit any more; the frame is as it was.
+    #[inline(always)]
+    pub fn push_tlp(&mut self, record: &TlpRecord<'_>) -> Result<(), Full> {
         let end = self.buffer.len() - FRAME_CRC;
         self.at += record.emit(&mut self.buffer[self.at..end])?;
         Ok(())
@@ -413,44 +431,41 @@ impl<'a> FrameWriter<'a> {
     #[inline]
     pub fn finish(self) -> usize {
         let length = self.at + FRAME_CRC;
-        self.buffer[field::LENGTH..field::LENGTH + 2]
-            .copy_from_slice(&(length as u16).to_le_bytes());
+        let first = self.first | (length as u64) << (field::LENGTH * 8);
+        self.buffer[..8].copy_from_slice(&first.to_le_bytes());
         let (covered, rest) = self.buffer.split_at_mut(self.at);
         rest[..FRAME_CRC].copy_from_slice(&crc::frame(covered).to_le_bytes());
         length
     }
 }
 
+/// The fixed header in words of eight bytes, little-endian, without the length. What comes next
+/// over these bytes is the CRC, which would wait for smaller stores to be through.
 #[inline]
-fn write_fixed(fixed: &mut [u8; HEADER], header: &Header) {
-    // Straight to its place: building it aside and copying it stalls on the small stores.
-    fixed.fill(0);
-    let put16 = |fixed: &mut [u8; HEADER], at: usize, value: u16| {
-        fixed[at..at + 2].copy_from_slice(&value.to_le_bytes());
-    };
-    let put32 = |fixed: &mut [u8; HEADER], at: usize, value: u32| {
-        fixed[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    };
-    fixed[field::VERSION] = VERSION;
-    fixed[field::KIND] = header.kind as u8;
-    put16(fixed, field::DESTINATION, header.destination.get());
-    put16(fixed, field::SOURCE, header.source.get());
-    put32(fixed, field::SOURCE_INCARNATION, header.source_incarnation);
+fn fixed_words(header: &Header) -> [u64; HEADER / 8] {
+    let mut words = [0; HEADER / 8];
+    let mut put = |at: usize, value: u64| words[at / 8] |= value << (at % 8 * 8);
+    put(field::VERSION, VERSION.into());
+    put(field::KIND, header.kind as u64);
+    put(field::DESTINATION, header.destination.get().into());
+    put(field::SOURCE, header.source.get().into());
+    put(field::SOURCE_INCARNATION, header.source_incarnation.into());
     if let Some(incarnation) = header.destination_incarnation {
-        fixed[field::FLAGS] |= KNOWS_DESTINATION;
-        put32(fixed, field::DESTINATION_INCARNATION, incarnation);
+        put(field::FLAGS, KNOWS_DESTINATION.into());
+        put(field::DESTINATION_INCARNATION, incarnation.into());
     }
-    put32(fixed, field::SESSION, header.session);
-    fixed[field::PATH] = header.path.get();
-    put32(fixed, field::PACKET, header.packet);
-    put32(fixed, field::SEQUENCE, header.sequence);
+    put(field::SESSION, header.session.into());
+    put(field::PATH, header.path.get().into());
+    put(field::PACKET, header.packet.into());
+    put(field::SEQUENCE, header.sequence.into());
     if let Some(ack) = &header.ack {
-        fixed[field::FLAGS] |= ACKNOWLEDGES;
-        put32(fixed, field::ACK_SEQUENCE, ack.next);
-        put32(fixed, field::ACK_PACKET, ack.packet);
-        put16(fixed, field::ACK_DELAY, ack.delay_us);
-        fixed[field::ACK_PATH] = ack.path.get();
-        fixed[field::SACKS] = ack.sacks.count;
-        put16(fixed, field::CE, ack.ce);
+        put(field::FLAGS, ACKNOWLEDGES.into());
+        put(field::ACK_SEQUENCE, ack.next.into());
+        put(field::ACK_PACKET, ack.packet.into());
+        put(field::ACK_DELAY, ack.delay_us.into());
+        put(field::ACK_PATH, ack.path.get().into());
+        put(field::SACKS, ack.sacks.count.into());
+        put(field::CE, ack.ce.into());
     }
+    words
 }

@@ -76,12 +76,12 @@ impl RecordAddress {
         })
     }
 
-    #[inline]
-    fn emit(&self, out: &mut [u8; RECORD_HEADER]) {
-        out[4] = self.source.get();
-        out[5] = self.destination.get();
-        out[6..8].copy_from_slice(&self.function.get().to_le_bytes());
-        out[8..12].copy_from_slice(&self.epoch.bits().to_le_bytes());
+    #[inline(always)]
+    fn put(&self, head: &mut Head) {
+        head.put(4, self.source.get());
+        head.put(5, self.destination.get());
+        head.put(6, self.function.get());
+        head.put(8, self.epoch.bits());
     }
 }
 
@@ -117,16 +117,17 @@ impl TlpTraits {
         })
     }
 
-    #[inline]
-    fn emit(&self, out: &mut [u8; RECORD_HEADER]) {
+    #[inline(always)]
+    fn put(&self, head: &mut Head) {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        out[1] = self.class as u8
+        let flags = self.class as u8
             | flag(self.relaxed, RELAXED)
             | flag(self.sampled, SAMPLED)
             | flag(self.outstanding.is_some(), HAS_OUTSTANDING);
+        head.put(1, flags);
         if let Some(OutstandingRef { index, generation }) = self.outstanding {
-            out[12..14].copy_from_slice(&index.to_le_bytes());
-            out[14..16].copy_from_slice(&generation.to_le_bytes());
+            head.put(12, index);
+            head.put(14, generation);
         }
     }
 }
@@ -149,6 +150,23 @@ impl TlpRecord<'_> {
     #[inline]
     pub fn crc_matches(&self) -> bool {
         crc::tlp(self.tlp) == self.crc
+    }
+
+    /// As [`Record::emit`].
+    #[inline(always)]
+    pub(super) fn emit(&self, out: &mut [u8]) -> Result<usize, Full> {
+        let length = TLP_OVERHEAD + self.tlp.len();
+        let out = out.get_mut(..length).ok_or(Full)?;
+        if let Some((head, rest)) = out.split_first_chunk_mut() {
+            let mut words = Head::new(kind::TLP, length);
+            self.address.put(&mut words);
+            self.traits.put(&mut words);
+            words.write(head);
+            let (tlp, crc) = rest.split_at_mut(self.tlp.len());
+            tlp.copy_from_slice(self.tlp);
+            crc.copy_from_slice(&self.crc.to_le_bytes());
+        }
+        Ok(length)
     }
 }
 
@@ -224,44 +242,51 @@ impl<'a> Record<'a> {
     /// # Errors
     ///
     /// [`RecordError`] says what is wrong.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, usize), RecordError> {
         let have = bytes.len();
-        if have < NOP_RECORD {
+        let Some(start) = bytes.first_chunk::<NOP_RECORD>() else {
             return Err(RecordError::CutShort { need: NOP_RECORD, have });
-        }
-        let length = u16_at(bytes, 2);
+        };
+        let length = u16_at(start, 2);
         let need = length as usize;
         let b = bytes.get(..need).ok_or(RecordError::CutShort { need, have })?;
-        let smallest = match bytes[0] {
+        let record = if start[0] == kind::TLP { Self::parse_tlp(b) } else { Self::parse_rare(b) };
+        Ok((record?, need))
+    }
+
+    /// The kind that nearly all are of.
+    #[inline(always)]
+    fn parse_tlp(b: &'a [u8]) -> Result<Self, RecordError> {
+        if b.len() < TLP_OVERHEAD + MIN_TLP || !b.len().is_multiple_of(4) {
+            return Err(RecordError::Length(b.len() as u16));
+        }
+        let (address, traits) = (RecordAddress::parse(b)?, TlpTraits::parse(b)?);
+        let (tlp, crc) = b[RECORD_HEADER..].split_at(b.len() - TLP_OVERHEAD);
+        Ok(Self::Tlp(TlpRecord { address, traits, tlp, crc: u32_at(crc, 0) }))
+    }
+
+    /// Any other kind. `b` is the record as its length says, which may be wrong for its kind.
+    fn parse_rare(b: &'a [u8]) -> Result<Self, RecordError> {
+        let wrong_length = RecordError::Length(b.len() as u16);
+        let kind = *b.first().ok_or(wrong_length)?;
+        let smallest = match kind {
             kind::NOP => NOP_RECORD,
-            kind::TLP => TLP_OVERHEAD + MIN_TLP,
             kind::SPLIT_HEADER => SPLIT_HEADER + MIN_TLP,
             kind::SPLIT_DATA => SPLIT_DATA + 4,
             kind::SIDEBAND | kind::UNBIND => RECORD_HEADER,
             kind::CREDITS => CREDIT_RECORD,
             other => return Err(RecordError::Kind(other)),
         };
-        let fixed_size = !matches!(bytes[0], kind::TLP | kind::SPLIT_HEADER | kind::SPLIT_DATA);
-        if need < smallest || !need.is_multiple_of(4) || fixed_size && need != smallest {
-            return Err(RecordError::Length(length));
+        let fixed_size = !matches!(kind, kind::SPLIT_HEADER | kind::SPLIT_DATA);
+        if b.len() < smallest || !b.len().is_multiple_of(4) || fixed_size && b.len() != smallest {
+            return Err(wrong_length);
         }
-        if bytes[0] == kind::NOP {
-            return Ok((Self::Nop, need));
+        if kind == kind::NOP {
+            return Ok(Self::Nop);
         }
-        Ok((Self::parse_addressed(b)?, need))
-    }
-
-    /// A record that is not a NOP and whose length is right for its kind.
-    #[inline]
-    fn parse_addressed(b: &'a [u8]) -> Result<Self, RecordError> {
         let address = RecordAddress::parse(b)?;
-        Ok(match b[0] {
-            kind::TLP => {
-                let (tlp, crc) = b[RECORD_HEADER..].split_at(b.len() - TLP_OVERHEAD);
-                let traits = TlpTraits::parse(b)?;
-                Self::Tlp(TlpRecord { address, traits, tlp, crc: u32_at(crc, 0) })
-            }
+        Ok(match kind {
             kind::SPLIT_HEADER => Self::SplitHeader(SplitHeader::parse(address, b)?),
             kind::SPLIT_DATA => Self::SplitData(SplitData::parse(address, b)?),
             kind::SIDEBAND => Self::Sideband(address, Sideband::from_code(b[12], u16_at(b, 14))),
@@ -295,68 +320,78 @@ impl<'a> Record<'a> {
     /// When it does not fit.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Full> {
-        let length = self.emitted_len();
-        let out = out.get_mut(..length).ok_or(Full)?;
-        let Self::Tlp(r) = self else {
-            self.emit_rare(out);
-            return Ok(length);
-        };
-        // Straight to its place: building it aside and copying it stalls on the small stores.
-        if let Some((head, rest)) = out.split_first_chunk_mut::<RECORD_HEADER>() {
-            begin(head, kind::TLP, length);
-            r.address.emit(head);
-            r.traits.emit(head);
-            let (tlp, crc) = rest.split_at_mut(r.tlp.len());
-            tlp.copy_from_slice(r.tlp);
-            crc.copy_from_slice(&r.crc.to_le_bytes());
+        if let Self::Tlp(record) = self {
+            return record.emit(out);
         }
+        let length = self.emitted_len();
+        self.emit_rare(out.get_mut(..length).ok_or(Full)?);
         Ok(length)
     }
 
     /// Everything but TLPs, into `out`, which has the record's length.
     fn emit_rare(&self, out: &mut [u8]) {
-        let mut start = [0; RECORD_HEADER];
-        let head = &mut start;
-        begin(head, kind::NOP, out.len());
-        match self {
+        let begin = |kind| Head::new(kind, out.len());
+        let head = match self {
             Self::Nop => {
-                out.copy_from_slice(&head[..NOP_RECORD]);
+                out.copy_from_slice(&begin(kind::NOP).0[0].to_le_bytes()[..NOP_RECORD]);
                 return;
             }
             Self::Tlp(_) => unreachable!("written by `emit`"),
-            Self::SplitHeader(r) => r.emit(head, out),
-            Self::SplitData(r) => r.emit(head, out),
+            Self::SplitHeader(r) => r.emit(begin(kind::SPLIT_HEADER), out),
+            Self::SplitData(r) => r.emit(begin(kind::SPLIT_DATA), out),
             Self::Sideband(address, sideband) => {
-                head[0] = kind::SIDEBAND;
-                address.emit(head);
+                let mut head = begin(kind::SIDEBAND);
+                address.put(&mut head);
                 let (code, argument) = sideband.code();
-                head[12] = code;
-                head[14..16].copy_from_slice(&argument.to_le_bytes());
+                head.put(12, code);
+                head.put(14, argument);
+                head
             }
             Self::Credits(r) => {
-                head[0] = kind::CREDITS;
-                head[1] = if r.announce { ANNOUNCE } else { 0 };
-                r.address.emit(head);
+                let mut head = begin(kind::CREDITS);
+                head.put(1, if r.announce { ANNOUNCE } else { 0 });
+                r.address.put(&mut head);
                 let limits = [r.tlps[0], r.tlps[1], r.tlps[2], r.sideband];
                 for (place, limit) in out[RECORD_HEADER..].chunks_exact_mut(4).zip(limits) {
                     place.copy_from_slice(&limit.to_le_bytes());
                 }
+                head
             }
             Self::Unbind(address) => {
-                head[0] = kind::UNBIND;
-                address.emit(head);
+                let mut head = begin(kind::UNBIND);
+                address.put(&mut head);
+                head
             }
+        };
+        if let Some(place) = out.first_chunk_mut() {
+            head.write(place);
         }
-        out[..RECORD_HEADER].copy_from_slice(head);
     }
 }
 
-/// What every record begins with.
-#[inline]
-fn begin(head: &mut [u8; RECORD_HEADER], kind: u8, length: usize) {
-    head.fill(0);
-    head[0] = kind;
-    head[2..4].copy_from_slice(&(length as u16).to_le_bytes());
+/// What every record begins with, in words of eight bytes: the frame's CRC comes next over these
+/// bytes and would wait for smaller stores to be through.
+struct Head([u64; RECORD_HEADER / 8]);
+
+impl Head {
+    #[inline(always)]
+    fn new(kind: u8, length: usize) -> Self {
+        let mut head = Self([kind.into(), 0]);
+        head.put(2, length as u16);
+        head
+    }
+
+    /// Puts a field that was not put yet at its byte.
+    #[inline(always)]
+    fn put(&mut self, at: usize, value: impl Into<u64>) {
+        self.0[at / 8] |= value.into() << (at % 8 * 8);
+    }
+
+    #[inline(always)]
+    fn write(&self, out: &mut [u8; RECORD_HEADER]) {
+        out[..8].copy_from_slice(&self.0[0].to_le_bytes());
+        out[8..].copy_from_slice(&self.0[1].to_le_bytes());
+    }
 }
 
 impl<'a> SplitHeader<'a> {
@@ -372,14 +407,14 @@ impl<'a> SplitHeader<'a> {
     }
 
     #[inline]
-    fn emit(&self, head: &mut [u8; RECORD_HEADER], out: &mut [u8]) {
-        head[0] = kind::SPLIT_HEADER;
-        self.address.emit(head);
-        self.traits.emit(head);
+    fn emit(&self, mut head: Head, out: &mut [u8]) -> Head {
+        self.address.put(&mut head);
+        self.traits.put(&mut head);
         out[16..18].copy_from_slice(&self.total.to_le_bytes());
         out[18..20].copy_from_slice(&self.parts.to_le_bytes());
         out[20..24].copy_from_slice(&self.crc.to_le_bytes());
         out[SPLIT_HEADER..].copy_from_slice(self.bytes);
+        head
     }
 }
 
@@ -396,13 +431,13 @@ impl<'a> SplitData<'a> {
     }
 
     #[inline]
-    fn emit(&self, head: &mut [u8; RECORD_HEADER], out: &mut [u8]) {
-        head[0] = kind::SPLIT_DATA;
-        head[1] = self.class as u8;
-        self.address.emit(head);
-        head[12..14].copy_from_slice(&self.part.to_le_bytes());
-        head[14..16].copy_from_slice(&self.offset.to_le_bytes());
+    fn emit(&self, mut head: Head, out: &mut [u8]) -> Head {
+        head.put(1, self.class as u8);
+        self.address.put(&mut head);
+        head.put(12, self.part);
+        head.put(14, self.offset);
         out[SPLIT_DATA..].copy_from_slice(self.bytes);
+        head
     }
 }
 
@@ -422,7 +457,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>, RecordError>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

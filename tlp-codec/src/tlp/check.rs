@@ -1,8 +1,8 @@
 //! The rules, checked on what a TLP says: the same for what came and for what is to be sent.
 
 use super::{
-    AddressType, AtomicOp, ByteEnables, Kind, MAX_PREFIXES, MsgCode, MsgRouting, Packet, Prefixes,
-    Repr, Rule, RuleError,
+    AddressType, AtomicOp, Attributes, ByteEnables, Kind, MAX_PREFIXES, MsgCode, MsgRouting,
+    Packet, Prefixes, Repr, Rule, RuleError,
 };
 
 /// `Err` with the rule and the value, unless the condition holds.
@@ -18,32 +18,8 @@ impl Repr<'_> {
     /// The first rule that is broken.
     #[inline]
     pub fn check(&self) -> Result<(), RuleError> {
-        if !self.prefixes.is_empty() {
-            check_prefixes(&self.prefixes)?;
-        }
-        match self.kind {
-            Kind::MemRead { address, length_dw, enables, .. } => {
-                check_memory(address, length_dw, enables)
-            }
-            Kind::MemWrite { address, enables, data, .. } => {
-                check_memory(address, (data.len() / 4) as u16, enables)
-            }
-            Kind::DeferrableMemWrite { address, enables, data, .. } => {
-                check_memory(address, (data.len() / 4) as u16, enables)?;
-                require(data.len() <= 128, Rule::DeferrableWriteTooLong, data.len() as u64)
-            }
-            Kind::IoRead { .. }
-            | Kind::IoWrite { .. }
-            | Kind::ConfigRead { .. }
-            | Kind::ConfigWrite { .. } => self.check_fixed_request(),
-            Kind::Message { routing, code, data, .. } => {
-                check_message(routing, code, data.len(), self.traffic_class)
-            }
-            Kind::Completion { byte_count, lower_address, data, .. } => {
-                check_completion(byte_count, lower_address, data.len())
-            }
-            Kind::Atomic { op, address, data, .. } => check_atomic(op, address, data.len()),
-        }
+        let Self { prefixes, kind, traffic_class, attributes, address_type, .. } = self;
+        check(prefixes, kind, *traffic_class, *attributes, *address_type)
     }
 
     /// Checks the data against the Max_Payload_Size in force, in bytes.
@@ -92,14 +68,55 @@ impl Repr<'_> {
         let Kind::Message { code: MsgCode::Unknown(code), .. } = self.kind else { return Ok(()) };
         Err(Rule::UnknownMessage.broken_by(code.into()))
     }
+}
 
-    fn check_fixed_request(&self) -> Result<(), RuleError> {
-        let ordered = self.attributes.relaxed_ordering || self.attributes.no_snoop;
-        require(self.traffic_class == 0, Rule::RequestTrafficClass, self.traffic_class)?;
-        require(!ordered, Rule::RequestAttributes, self.attributes.bits())?;
-        let at = self.address_type;
-        require(at == AddressType::Untranslated, Rule::RequestAddressType, at.bits())
+/// [`Repr::check`] on what the rules are about.
+#[inline(always)]
+pub(super) fn check(
+    prefixes: &Prefixes,
+    kind: &Kind<'_>,
+    traffic_class: u8,
+    attributes: Attributes,
+    address_type: AddressType,
+) -> Result<(), RuleError> {
+    if !prefixes.is_empty() {
+        check_prefixes(prefixes)?;
     }
+    match *kind {
+        Kind::MemRead { address, length_dw, enables, .. } => {
+            check_memory(address, length_dw, enables)
+        }
+        Kind::MemWrite { address, enables, data, .. } => {
+            check_memory(address, (data.len() / 4) as u16, enables)
+        }
+        Kind::DeferrableMemWrite { address, enables, data, .. } => {
+            check_memory(address, (data.len() / 4) as u16, enables)?;
+            require(data.len() <= 128, Rule::DeferrableWriteTooLong, data.len() as u64)
+        }
+        Kind::IoRead { .. }
+        | Kind::IoWrite { .. }
+        | Kind::ConfigRead { .. }
+        | Kind::ConfigWrite { .. } => check_fixed_request(traffic_class, attributes, address_type),
+        Kind::Message { routing, code, data, .. } => {
+            check_message(routing, code, data.len(), traffic_class)
+        }
+        Kind::Completion { byte_count, lower_address, data, .. } => {
+            check_completion(byte_count, lower_address, data.len())
+        }
+        Kind::Atomic { op, address, data, .. } => check_atomic(op, address, data.len()),
+    }
+}
+
+/// What holds for all I/O and configuration requests.
+fn check_fixed_request(
+    traffic_class: u8,
+    attributes: Attributes,
+    at: AddressType,
+) -> Result<(), RuleError> {
+    let ordered = attributes.relaxed_ordering || attributes.no_snoop;
+    require(traffic_class == 0, Rule::RequestTrafficClass, traffic_class)?;
+    require(!ordered, Rule::RequestAttributes, attributes.bits())?;
+    require(at == AddressType::Untranslated, Rule::RequestAddressType, at.bits())
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {

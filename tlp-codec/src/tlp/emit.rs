@@ -5,16 +5,23 @@ use super::{
 };
 use crate::ids::{Bdf, Tag};
 
-/// A header that is being put together, all but the fields that every TLP has.
+/// A header that is being put together.
 struct Header {
-    /// Bytes 0 to 15; the last four count only where Fmt says so.
-    bytes: [u8; 16],
+    /// The doublewords as numbers, the first byte highest; the last one counts only where Fmt says
+    /// so. Numbers stay in registers where bytes would go through memory piece by piece.
+    dw: [u32; 4],
     /// What of the ignored bits this kind has a place for.
     places: IgnoredBits,
 }
 
+/// Fmt bits, in the first byte.
 const WIDE: u8 = 0x20;
 const DATA: u8 = 0x40;
+/// Bits of the first doubleword.
+const TD: u32 = 1 << 15;
+const EP: u32 = 1 << 14;
+const TH: u32 = 1 << 16;
+const LN: u32 = 1 << 17;
 
 #[inline(always)]
 fn fits(holds: bool, what: &'static str) -> Result<(), EmitError> {
@@ -64,13 +71,7 @@ impl Repr<'_> {
         self.check().map_err(EmitError::Rule)?;
 
         let mut at = if self.prefixes.is_empty() { 0 } else { self.prefixes.emit(buf) };
-        if header.bytes[0] & WIDE != 0 {
-            buf[at..at + 16].copy_from_slice(&header.bytes);
-            at += 16;
-        } else {
-            buf[at..at + 12].copy_from_slice(&header.bytes[..12]);
-            at += 12;
-        }
+        at += header.emit(&mut buf[at..]);
         let data = self.data();
         buf[at..at + data.len()].copy_from_slice(data);
         at += data.len();
@@ -91,15 +92,15 @@ impl Repr<'_> {
             "data is whole doublewords, 4096 bytes at most",
         )?;
         let mut header = self.kind_header()?;
-        let h = &mut header.bytes;
-        if self.has_4dw_header() {
-            h[0] |= WIDE;
-        }
-        h[1] |= tc << 4 | attributes & 4 | u8::from(self.ln) << 1;
-        h[2] |= u8::from(self.digest.is_some()) << 7
-            | u8::from(self.poisoned) << 6
-            | (attributes & 3) << 4
-            | self.address_type.bits() << 2;
+        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+        header.dw[0] |= flag(self.has_4dw_header(), u32::from(WIDE) << 24)
+            | u32::from(tc) << 20
+            | u32::from(attributes & 4) << 16
+            | u32::from(attributes & 3) << 12
+            | u32::from(self.address_type.bits()) << 10
+            | flag(self.ln, LN)
+            | flag(self.digest.is_some(), TD)
+            | flag(self.poisoned, EP);
         header.put_ignored(self.ignored)?;
         Ok(header)
     }
@@ -169,8 +170,10 @@ impl Repr<'_> {
                 let data = if length > 0 { DATA } else { 0 };
                 let mut header =
                     Header::new(data | 0x10 | routing as u8, length).request(requester, tag);
-                header.bytes[7] = code.byte();
-                header.bytes[8..].copy_from_slice(&fields);
+                let [a, b, c, d, e, f, g, h] = fields;
+                header.dw[1] |= u32::from(code.byte());
+                header.dw[2] = u32::from_be_bytes([a, b, c, d]);
+                header.dw[3] = u32::from_be_bytes([e, f, g, h]);
                 Ok(header.no_request(length))
             }
             Kind::Completion {
@@ -200,29 +203,39 @@ impl Repr<'_> {
 impl Header {
     #[inline(always)]
     fn new(fmt_type: u8, length_dw: u16) -> Self {
-        let mut bytes = [0; 16];
-        bytes[0] = fmt_type;
-        bytes[2] = (length_dw >> 8) as u8 & 3;
-        bytes[3] = length_dw as u8;
-        Self { bytes, places: IgnoredBits::NONE }
+        let first = u32::from(fmt_type) << 24 | u32::from(length_dw & 0x3ff);
+        Self { dw: [first, 0, 0, 0], places: IgnoredBits::NONE }
+    }
+
+    /// Writes the header to the start of `buf`, which has room for it; how many bytes it has.
+    #[inline(always)]
+    fn emit(&self, buf: &mut [u8]) -> usize {
+        let [a, b, c, d] = self.dw.map(u64::from);
+        buf[..8].copy_from_slice(&(a << 32 | b).to_be_bytes());
+        if self.is_wide() {
+            buf[8..16].copy_from_slice(&(c << 32 | d).to_be_bytes());
+            return 16;
+        }
+        buf[8..12].copy_from_slice(&self.dw[2].to_be_bytes());
+        12
     }
 
     #[inline(always)]
-    fn put_tag(&mut self, at: usize, tag: Tag) {
-        let tag = tag.get();
-        self.bytes[at] = tag as u8;
-        self.bytes[1] |= ((tag >> 9) as u8) << 7 | ((tag >> 8) as u8 & 1) << 3;
+    fn is_wide(&self) -> bool {
+        self.dw[0] & u32::from(WIDE) << 24 != 0
     }
 
+    /// An ID and a tag in doubleword `at`; the tag's two highest bits are in the first one.
     #[inline(always)]
-    fn put_id(&mut self, at: usize, id: Bdf) {
-        self.bytes[at..at + 2].copy_from_slice(&id.bits().to_be_bytes());
+    fn put_id_and_tag(&mut self, at: usize, id: Bdf, tag: Tag) {
+        let tag = u32::from(tag.get());
+        self.dw[at] |= u32::from(id.bits()) << 16 | (tag & 0xff) << 8;
+        self.dw[0] |= tag >> 9 << 23 | (tag >> 8 & 1) << 19;
     }
 
     #[inline(always)]
     fn request(mut self, requester: Bdf, tag: Tag) -> Self {
-        self.put_id(4, requester);
-        self.put_tag(6, tag);
+        self.put_id_and_tag(1, requester, tag);
         self
     }
 
@@ -230,7 +243,7 @@ impl Header {
     fn enables(mut self, enables: ByteEnables) -> Result<Self, EmitError> {
         let ByteEnables { first, last } = enables;
         fits(first <= 0xf && last <= 0xf, "byte enables are four bits each")?;
-        self.bytes[7] = last << 4 | first;
+        self.dw[1] |= u32::from(last << 4 | first);
         Ok(self)
     }
 
@@ -245,7 +258,7 @@ impl Header {
         let Some(hint) = hint else { return self.enables(enables) };
         let implied = enables == ByteEnables::all(length_dw);
         fits(implied, "a steering tag in the byte enables' place implies that all are set")?;
-        self.bytes[7] = hint.steering_tag;
+        self.dw[1] |= u32::from(hint.steering_tag);
         Ok(self)
     }
 
@@ -255,7 +268,7 @@ impl Header {
         if let Some(hint) = hint {
             let free = tag.get() & 0xff == 0;
             fits(free, "a posted write's steering tag stands in its tag's place: tag is to be 0")?;
-            self.bytes[6] = hint.steering_tag;
+            self.dw[1] |= u32::from(hint.steering_tag) << 8;
         }
         Ok(self)
     }
@@ -264,7 +277,7 @@ impl Header {
     #[inline(always)]
     fn atomic_hint(mut self, hint: Option<TphHint>) -> Self {
         match hint {
-            Some(hint) => self.bytes[7] = hint.steering_tag,
+            Some(hint) => self.dw[1] |= u32::from(hint.steering_tag),
             None => self.places = self.places.with(IgnoredBits::BYTE),
         }
         self
@@ -282,7 +295,7 @@ impl Header {
         if let Some(hint) = hint {
             fits(hint.processing_hint <= 3, "a processing hint is 0 to 3")?;
             low |= u32::from(hint.processing_hint);
-            self.bytes[1] |= 1;
+            self.dw[0] |= TH;
         } else {
             self.places = self.places.with(IgnoredBits::LOW);
         }
@@ -290,10 +303,10 @@ impl Header {
             self.places = self.places.with(IgnoredBits::WIDE);
         }
         if wide {
-            self.bytes[8..12].copy_from_slice(&((address >> 32) as u32).to_be_bytes());
-            self.bytes[12..].copy_from_slice(&low.to_be_bytes());
+            self.dw[2] = (address >> 32) as u32;
+            self.dw[3] = low;
         } else {
-            self.bytes[8..12].copy_from_slice(&low.to_be_bytes());
+            self.dw[2] = low;
         }
         Ok(self)
     }
@@ -307,7 +320,7 @@ impl Header {
     #[inline(always)]
     fn io(mut self, address: u32) -> Result<Self, EmitError> {
         fits(address & 3 == 0, "an address is a multiple of 4; byte enables say the rest")?;
-        self.bytes[8..12].copy_from_slice(&address.to_be_bytes());
+        self.dw[2] = address;
         Ok(self)
     }
 
@@ -315,26 +328,23 @@ impl Header {
     fn config(mut self, destination: Bdf, register: u16) -> Result<Self, EmitError> {
         let fitting = register <= 0xffc && register & 3 == 0;
         fits(fitting, "a register is a multiple of 4 and 4092 at most")?;
-        self.put_id(8, destination);
-        self.bytes[10..12].copy_from_slice(&register.to_be_bytes());
+        self.dw[2] = u32::from(destination.bits()) << 16 | u32::from(register);
         self.places = self.places.with(IgnoredBits::new(IgnoredBits::BYTE, 0x0f));
         Ok(self)
     }
 
     #[inline(always)]
     fn completion(mut self, completer: Bdf, requester: Bdf, tag: Tag) -> Self {
-        self.put_id(4, completer);
-        self.put_id(8, requester);
-        self.put_tag(10, tag);
+        self.dw[1] |= u32::from(completer.bits()) << 16;
+        self.put_id_and_tag(2, requester, tag);
         self
     }
 
     #[inline(always)]
     fn progress(mut self, status: CplStatus, bcm: bool, byte_count: u16, lower: u8) -> Self {
-        let count = byte_count & 0xfff;
-        self.bytes[6] = status.bits() << 5 | u8::from(bcm) << 4 | (count >> 8) as u8;
-        self.bytes[7] = count as u8;
-        self.bytes[11] = lower;
+        self.dw[1] |=
+            u32::from(status.bits()) << 13 | u32::from(bcm) << 12 | u32::from(byte_count & 0xfff);
+        self.dw[2] |= u32::from(lower);
         self.places = self.places.with(IgnoredBits::new(IgnoredBits::BYTE, 1));
         self
     }
@@ -355,18 +365,15 @@ impl Header {
             return Ok(());
         }
         fits(self.places.with(ignored) == self.places, "ignored bits that this kind has not")?;
-        let byte = ignored.get(IgnoredBits::BYTE) as u8;
-        let length = ignored.get(IgnoredBits::LENGTH);
-        let low_at = if self.bytes[0] & WIDE != 0 { 15 } else { 11 };
-        let h = &mut self.bytes;
-        h[1] |= ignored.get(IgnoredBits::TH) as u8;
-        h[2] |= (length >> 8) as u8;
-        h[3] |= length as u8;
-        h[low_at] |= ignored.get(IgnoredBits::LOW) as u8;
-        match h[0] & 0x1f {
-            0x0a | 0x0b => h[11] |= byte << 7,
-            0x04 | 0x05 => h[10] |= byte << 4,
-            _ => h[7] |= byte,
+        let byte = ignored.get(IgnoredBits::BYTE);
+        let low_in = if self.is_wide() { 3 } else { 2 };
+        let dw = &mut self.dw;
+        dw[0] |= ignored.get(IgnoredBits::TH) << 16 | ignored.get(IgnoredBits::LENGTH);
+        dw[low_in] |= ignored.get(IgnoredBits::LOW);
+        match dw[0] >> 24 & 0x1f {
+            0x0a | 0x0b => dw[2] |= byte << 7,
+            0x04 | 0x05 => dw[2] |= byte << 12,
+            _ => dw[1] |= byte,
         }
         Ok(())
     }

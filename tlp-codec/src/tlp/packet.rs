@@ -168,32 +168,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Fmt and Type.
-    #[inline]
+    #[inline(always)]
     pub fn tlp_type(&self) -> TlpType {
-        let byte = self.h()[0];
-        let (data, wide) = (byte & 0x40 != 0, byte & 0x20 != 0);
-        let pick = |with: TlpType, without: TlpType| if data { with } else { without };
-        if byte & 0x80 != 0 {
-            return TlpType::Unknown(byte);
-        }
-        match byte & 0x1f {
-            0b0_0000 => pick(TlpType::MWr, TlpType::MRd),
-            0b0_0001 if !data => TlpType::MRdLk,
-            0b1_1011 if data => TlpType::DMWr,
-            0b0_0010 if !wide => pick(TlpType::IOWr, TlpType::IORd),
-            0b0_0100 if !wide => pick(TlpType::CfgWr0, TlpType::CfgRd0),
-            0b0_0101 if !wide => pick(TlpType::CfgWr1, TlpType::CfgRd1),
-            0b0_1010 if !wide => pick(TlpType::CplD, TlpType::Cpl),
-            0b0_1011 if !wide => pick(TlpType::CplDLk, TlpType::CplLk),
-            0b0_1100 if data => TlpType::FetchAdd,
-            0b0_1101 if data => TlpType::Swap,
-            0b0_1110 if data => TlpType::Cas,
-            t if t >> 3 == 0b10 && wide => {
-                let routing = MsgRouting::from_bits(t);
-                pick(TlpType::MsgD(routing), TlpType::Msg(routing))
-            }
-            _ => TlpType::Unknown(byte),
-        }
+        TYPES[self.h()[0] as usize]
     }
 
     /// The ordering and flow-control class, or `None` for an unknown type.
@@ -387,6 +364,45 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline(always)]
     fn is_completion(&self) -> bool {
         self.h()[0] & 0x9e == 0x0a
+    }
+}
+
+/// What each first byte of a header says (PCIe 5.0 table 2-3).
+static TYPES: [TlpType; 256] = {
+    let mut types = [TlpType::Unknown(0); 256];
+    let mut byte = 0;
+    while byte < 256 {
+        types[byte] = type_of(byte as u8);
+        byte += 1;
+    }
+    types
+};
+
+const fn type_of(byte: u8) -> TlpType {
+    use TlpType::*;
+    let (data, wide) = (byte & 0x40 != 0, byte & 0x20 != 0);
+    let routing = MsgRouting::from_bits(byte);
+    match (byte & 0x9f, data, wide) {
+        (0b0_0000, false, _) => MRd,
+        (0b0_0000, true, _) => MWr,
+        (0b0_0001, false, _) => MRdLk,
+        (0b1_1011, true, _) => DMWr,
+        (0b0_0010, false, false) => IORd,
+        (0b0_0010, true, false) => IOWr,
+        (0b0_0100, false, false) => CfgRd0,
+        (0b0_0100, true, false) => CfgWr0,
+        (0b0_0101, false, false) => CfgRd1,
+        (0b0_0101, true, false) => CfgWr1,
+        (0b0_1010, false, false) => Cpl,
+        (0b0_1010, true, false) => CplD,
+        (0b0_1011, false, false) => CplLk,
+        (0b0_1011, true, false) => CplDLk,
+        (0b0_1100, true, _) => FetchAdd,
+        (0b0_1101, true, _) => Swap,
+        (0b0_1110, true, _) => Cas,
+        (0b1_0000..=0b1_0111, false, true) => Msg(routing),
+        (0b1_0000..=0b1_0111, true, true) => MsgD(routing),
+        _ => Unknown(byte),
     }
 }
 

@@ -270,12 +270,12 @@ impl Link {
             Sent::Nop => writer.push(&Record::Nop),
             Sent::Tlp(buffer) => {
                 let meta = self.out.slab.meta(buffer);
-                writer.push(&Record::Tlp(TlpRecord {
+                writer.push_tlp(&TlpRecord {
                     address: self.address(&meta.key),
                     traits: meta.traits,
                     tlp: self.out.slab.bytes(buffer),
                     crc: meta.crc,
-                }))
+                })
             }
             Sent::SplitHeader(buffer) => {
                 let (meta, tlp) = (self.out.slab.meta(buffer), self.out.slab.bytes(buffer));
