@@ -17,6 +17,7 @@ pub struct RequestInfo {
     traffic_class: u8,
     attributes: Attributes,
     locked: bool,
+    configuration: bool,
     shape: Shape,
     remaining: u16,
     lower_address: u8,
@@ -69,6 +70,10 @@ impl RequestInfo {
             traffic_class: request.traffic_class(),
             attributes: request.attributes(),
             locked: tlp_type == TlpType::MRdLk,
+            configuration: matches!(
+                tlp_type,
+                TlpType::CfgRd0 | TlpType::CfgRd1 | TlpType::CfgWr0 | TlpType::CfgWr1
+            ),
             shape,
             remaining,
             lower_address: lower_address & 0x7f,
@@ -79,11 +84,14 @@ impl RequestInfo {
     ///
     /// # Errors
     ///
-    /// When it cannot belong to this request: data where none was asked for, or other byte
-    /// counts than are owed. Nothing is booked then.
+    /// When it cannot belong to this request: data where none was asked for, other byte counts
+    /// than are owed, or retry status for what is no configuration request. Nothing is booked
+    /// then.
     pub fn accept<T: AsRef<[u8]>>(&mut self, completion: &Packet<T>) -> Result<Progress, Mismatch> {
-        if completion.status() != CplStatus::Success {
-            return Ok(Progress::Final);
+        match completion.status() {
+            CplStatus::Success => {}
+            CplStatus::ConfigRetry if !self.configuration => return Err(Mismatch),
+            _ => return Ok(Progress::Final),
         }
         match (self.shape, completion.has_data()) {
             (Shape::NoData, false) => Ok(Progress::Final),

@@ -348,3 +348,24 @@ fn stamps_of_both_ends_join_into_round_trips() {
         assert_eq!(boxes.iter().filter(same).count(), 2);
     }
 }
+
+/// A root complex that was reset, or is another one, hears nothing of what the last one asked.
+#[test]
+fn a_reset_of_the_host_resets_the_devices_and_forgets_its_requests() {
+    use proxy_core::switch::ResetKind;
+    let mut world = World::bound();
+    world.device.manner = Manner::Holds;
+    let read = Repr::new(mem_read(Bdf::default(), 9, WINDOW, 1));
+    world.host.handle_tlp(world.now, &emit(&read)).unwrap();
+    world.turn();
+    let resets = world.device.resets;
+    world.host.handle_reset(world.now, ResetKind::Hot);
+    world.device.answer(Manner::Answers);
+    world.device.manner = Manner::Answers;
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.device.resets, resets + 1);
+    assert!(world.to_root.is_empty());
+    world.assign_buses();
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+    assert_eq!(world.device.get(0x68) & 0x1f, 0b1101, "the completion timeout is the proxy's");
+}

@@ -236,7 +236,10 @@ impl BoxRole {
                 return Way::Host(target, None);
             }
             // A device has no business in configuration space.
-            _ => return Way::Refused,
+            _ => {
+                self.counters.not_a_devices += 1;
+                return Way::Refused;
+            }
         };
         if packet.address_type() != AddressType::Untranslated {
             self.counters.translated += 1;

@@ -24,6 +24,7 @@ impl HostRole {
             && Packet::new_checked(tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok());
         if !sound {
             self.counters.malformed_from_root += 1;
+            self.switch.report_malformed(None, tlp, &mut self.to_root);
             return Ok(());
         }
         if self.to_root.room() < ROOT_RESERVE {

@@ -28,6 +28,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use peers::Held;
 use ports::Port;
+use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef, PortId};
 use tlp_codec::tlp::{CplStatus, Packet};
 
@@ -159,8 +160,15 @@ impl HostRole {
     /// everything below is reset, too.
     pub fn handle_reset(&mut self, now: Instant, kind: ResetKind) {
         self.switch.handle_reset(kind);
-        self.to_root.clear();
+        for index in 0..self.ports.len() {
+            // Nobody waits for these any more; devices that asked each other are told.
+            let requests = &mut self.ports[index].requests;
+            while requests.pop_where(AfterExpiry::Free, |r| r.asker.is_none()).is_some() {}
+            let port = PortId::new(index as u8).expect("at most 32 ports");
+            self.send_sideband(now, port, Sideband::HotReset);
+        }
         self.process_switch_events(now);
+        self.to_root.clear();
         // The devices learn of it by the records that were just sent, and answer for themselves.
         for port in self.switch.port_ids() {
             self.switch.set_ready(port, true);

@@ -378,7 +378,7 @@ impl HostRole {
     }
 
     /// Tells the box about the port's reset; what is outstanding ends at this end, too.
-    fn send_sideband(&mut self, now: Instant, port: PortId, record: Sideband) {
+    pub(super) fn send_sideband(&mut self, now: Instant, port: PortId, record: Sideband) {
         let Some(target) = self.ports[port.get() as usize].target(None) else { return };
         // The control reserve has room for resets of every channel; a dying link needs none.
         let _ = self.node.link(target.peer).send_sideband(now, target.channel, record);

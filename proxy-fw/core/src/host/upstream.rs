@@ -75,6 +75,8 @@ impl HostRole {
                 let origin = Origin { port, key, function, outstanding, sampled };
                 if !is_as_said(&buf[..length], class, outstanding) {
                     self.counters.malformed_from_device += 1;
+                    let bytes = &buf[..length];
+                    self.switch.report_malformed(Some(port), bytes, &mut self.to_root);
                     continue;
                 }
                 let fate = match class {

@@ -86,8 +86,11 @@ impl VirtualSwitch {
         if !self.upstream.decoded.claims(space, address) {
             return Err(nobody);
         }
-        let port = self.port_of_address(space, address);
-        self.leave_by(port.ok_or(nobody)?, packet)
+        let port = self.port_of_address(space, address).ok_or(nobody)?;
+        if packet.tlp_type() == TlpType::MRdLk {
+            return Err(Who::Port(port).refuses(Cause::UnsupportedType));
+        }
+        self.leave_by(port, packet)
     }
 
     /// The port that claims an address.

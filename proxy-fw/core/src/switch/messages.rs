@@ -111,7 +111,7 @@ impl VirtualSwitch {
             MsgRouting::ToRootComplex => self.message_to_root(port, code, packet),
             MsgRouting::ById => {
                 if code == MsgCode::InvalidateCompletion && !self.port(port).translation_granted {
-                    return Err(who.refuses(Cause::Translation));
+                    return Err(who.refuses(Cause::NotGranted));
                 }
                 let bus = packet.destination().bus().get();
                 let redirect =
@@ -152,7 +152,7 @@ impl VirtualSwitch {
         if self.port(port).translation_granted {
             return Ok(());
         }
-        Err(Who::Port(port).refuses(Cause::Translation))
+        Err(Who::Port(port).refuses(Cause::NotGranted))
     }
 
     /// Assert_INTx and Deassert_INTx: `false` when it is neither.

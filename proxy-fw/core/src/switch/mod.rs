@@ -270,6 +270,15 @@ impl VirtualSwitch {
         self.flush(out);
     }
 
+    /// Reports bytes that break TLP rules: they came to a downstream port, or without one to the
+    /// upstream port, and are gone.
+    pub fn report_malformed(&mut self, port: Option<PortId>, tlp: &[u8], out: &mut impl TlpSink) {
+        let who = port.map_or(Who::Upstream, Who::Port);
+        self.bridge_mut(who).report(PortError::Malformed, false, Some(tlp));
+        self.mark_who(who);
+        self.flush(out);
+    }
+
     /// The first time at which [`VirtualSwitch::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.blocked {

@@ -53,7 +53,6 @@ impl VirtualSwitch {
         match packet.tlp_type() {
             TlpType::IORd | TlpType::IOWr => self.request_upstream(port, Space::Io, packet),
             TlpType::MRd
-            | TlpType::MRdLk
             | TlpType::MWr
             | TlpType::DMWr
             | TlpType::FetchAdd
@@ -70,10 +69,12 @@ impl VirtualSwitch {
             TlpType::Msg(routing) | TlpType::MsgD(routing) => {
                 self.message_upstream(port, routing, packet)
             }
-            // Only the root complex configures (section 2.2.7.1).
-            TlpType::CfgRd0 | TlpType::CfgWr0 | TlpType::CfgRd1 | TlpType::CfgWr1 => {
-                Err(who.refuses(Cause::UnsupportedType))
-            }
+            // Only the root complex configures (section 2.2.7.1) and locks (section 6.5).
+            TlpType::MRdLk
+            | TlpType::CfgRd0
+            | TlpType::CfgWr0
+            | TlpType::CfgRd1
+            | TlpType::CfgWr1 => Err(who.refuses(Cause::UnsupportedType)),
             TlpType::Unknown(_) => Err(who.refuses(Cause::Malformed)),
         }
     }
@@ -99,12 +100,13 @@ impl VirtualSwitch {
             return Ok(());
         }
         let slot = self.port(port);
-        if slot.translation_granted
-            && !slot.bridge.decoded.controls_access(acs::TRANSLATION_BLOCKING)
-        {
-            return Ok(());
+        if slot.bridge.decoded.controls_access(acs::TRANSLATION_BLOCKING) {
+            return Err(Who::Port(port).refuses(Cause::Translation));
         }
-        Err(Who::Port(port).refuses(Cause::Translation))
+        if !slot.translation_granted {
+            return Err(Who::Port(port).refuses(Cause::NotGranted));
+        }
+        Ok(())
     }
 
     fn request_upstream(

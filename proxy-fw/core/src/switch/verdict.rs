@@ -99,15 +99,18 @@ causes! {
     OwnWindow = "switch.own_window",
     /// The requester ID is not one behind the port (ACS source validation).
     SourceValidation = "switch.acs_source_validation",
-    /// A translated address or a translation request, which was not granted.
-    Translation = "switch.translation_refused",
+    /// A translated address or a translation request, which ACS Translation Blocking stops.
+    Translation = "switch.acs_translation_blocking",
+    /// A translated address or anything else of address translation, which was not granted.
+    NotGranted = "switch.translation_not_granted",
     /// An atomic operation may not leave by that port.
     AtomicBlocked = "switch.atomic_blocked",
     /// A TLP with an end-end prefix may not leave by that port.
     PrefixBlocked = "switch.prefix_blocked",
     /// Nobody waits for the completion.
     UnexpectedCompletion = "switch.unexpected_completion",
-    /// A request of a type that may not come from that side.
+    /// A request of a type that may not come from that side, or a locked one: nothing holds other
+    /// traffic back on the way to a device.
     UnsupportedType = "switch.unsupported_type",
     /// A message that the switch does not take.
     UnsupportedMessage = "switch.unsupported_message",
@@ -146,6 +149,7 @@ impl Cause {
             | Self::BusMasterOff
             | Self::OwnWindow
             | Self::UnsupportedType
+            | Self::NotGranted
             | Self::UnsupportedMessage => (unsupported, Some(E::UnsupportedRequest)),
         }
     }

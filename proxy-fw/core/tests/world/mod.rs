@@ -54,6 +54,12 @@ pub enum Manner {
     WrongTag,
     /// Reads in pieces that end at multiples of 64.
     Split,
+    /// Every request gets this status.
+    Refuses(CplStatus),
+    /// Completions say that more is to come than was asked for.
+    Miscounts,
+    /// Completions are poisoned.
+    Poisons,
     /// Nothing until it is told to: see [`Registers::answer`].
     Holds,
 }
@@ -211,17 +217,22 @@ impl Registers {
             Manner::WrongTag => Tag::new(tag.get() ^ 0x55).unwrap(),
             _ => tag,
         };
-        let repr = Repr::new(Kind::Completion {
+        let (status, data) = match self.manner {
+            Manner::Refuses(status) => (status, &[][..]),
+            _ => (CplStatus::Success, data),
+        };
+        let mut repr = Repr::new(Kind::Completion {
             completer: Bdf::from_bits(self.bus),
             requester: request.requester(),
             tag,
-            status: CplStatus::Success,
+            status,
             bcm: false,
-            byte_count: count,
+            byte_count: if self.manner == Manner::Miscounts { count + 4 } else { count },
             lower_address: lower,
             locked: false,
             data,
         });
+        repr.poisoned = self.manner == Manner::Poisons;
         let times = if self.manner == Manner::Twice { 2 } else { 1 };
         for _ in 0..times {
             self.out.push_back(emit(&repr));

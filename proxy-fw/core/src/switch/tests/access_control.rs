@@ -55,13 +55,18 @@ fn translated_addresses_need_a_grant() {
         tlp[2] |= 2 << 2;
         tlp
     };
-    let refused = UpstreamVerdict::Discarded(Cause::Translation);
-    assert_eq!(host.up(0, &mut translated()), refused);
+    let not_granted = UpstreamVerdict::Discarded(Cause::NotGranted);
+    assert_eq!(host.up(0, &mut translated()), not_granted);
+    assert_eq!(view(&host.back[0]).status(), CplStatus::UnsupportedRequest);
+    host.back.clear();
+    set(&mut host, 0, TRANSLATION_BLOCKING);
+    let blocked = UpstreamVerdict::Discarded(Cause::Translation);
+    assert_eq!(host.up(0, &mut translated()), blocked);
     assert!(aborted(&mut host));
     host.switch.grant_translation(port(0), true);
+    assert_eq!(host.up(0, &mut translated()), blocked, "a grant does not change that");
+    set(&mut host, 0, 0);
     assert_eq!(host.up(0, &mut translated()), UpstreamVerdict::ToRoot);
-    set(&mut host, 0, TRANSLATION_BLOCKING);
-    assert_eq!(host.up(0, &mut translated()), refused);
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn what_the_switch_does_not_offer_is_unsupported_and_old_hot_plug_messages_are_i
     assert_eq!(host.down(&mut old), DownstreamVerdict::Consumed);
     // Page requests and invalidations belong to translation, which was not granted.
     let mut page = message_of(device(0), MsgCode::PageRequest, MsgRouting::ToRootComplex);
-    let refused = UpstreamVerdict::Discarded(Cause::Translation);
+    let refused = UpstreamVerdict::Discarded(Cause::NotGranted);
     assert_eq!(host.up(0, &mut page), refused);
     host.switch.grant_translation(port(0), true);
     assert_eq!(host.up(0, &mut page), UpstreamVerdict::ToRoot);
