@@ -190,7 +190,11 @@ impl FabricSpec {
             Self::Udp(bind) => Box::new(UdpPort::open(&UdpOptions { bind: *bind, frame_size })?),
             Self::Ethernet { interface, vlan } => {
                 let interface = interface.clone();
-                Box::new(RawPort::open(&RawOptions { interface, vlan: *vlan, frame_size })?)
+                Box::new(RawPort::open(&RawOptions {
+                    vlan: *vlan,
+                    frame_size,
+                    ..RawOptions::new(interface)
+                })?)
             }
         })
     }

@@ -31,7 +31,7 @@ pub use raw::{RawOptions, RawPort};
 pub use udp::{UdpOptions, UdpPort};
 
 /// The EtherType of fabric frames: IEEE 802's first local experimental EtherType
-/// (IEEE Std 802-2014, clause 9.2.3, table 2).
+/// (IEEE Std 802-2014, clause 9.2).
 pub const ETHERTYPE: u16 = 0x88B5;
 
 /// Frames that one system call sends or receives at most, and the number of frames that a socket

@@ -30,12 +30,15 @@ pub struct RawOptions {
     pub vlan: Option<u16>,
     /// Largest fabric frame in bytes, 1 to [`MAX_FRAME`]. By default the interface's MTU.
     pub frame_size: Option<usize>,
+    /// The frames' EtherType: [`ETHERTYPE`]. Ports with another one on the same interface get
+    /// none of each other's frames.
+    pub ethertype: u16,
 }
 
 impl RawOptions {
     /// The defaults for an interface.
     pub fn new(interface: impl Into<String>) -> Self {
-        Self { interface: interface.into(), vlan: None, frame_size: None }
+        Self { interface: interface.into(), vlan: None, frame_size: None, ethertype: ETHERTYPE }
     }
 }
 
@@ -50,6 +53,7 @@ pub struct RawPort {
     index: u32,
     mac: MacAddr,
     vlan: Option<u16>,
+    ethertype: u16,
     mtu: usize,
     outgoing: SendBatch,
     incoming: ReceiveBatch,
@@ -77,7 +81,7 @@ impl RawPort {
             return Err(NetError::InterfaceDown { interface: name.clone() });
         }
         let mtu = frame_size(options)?;
-        let socket = open_socket(name, found.index, options.vlan)?;
+        let socket = open_socket(options, found.index)?;
         let header = ETHERNET_HEADER + options.vlan.map_or(0, |_| VLAN_TAG);
         tracing::debug!(interface = name, %mac, vlan = ?options.vlan, mtu, "raw Ethernet port open");
         Ok(Self {
@@ -86,6 +90,7 @@ impl RawPort {
             index: found.index,
             mac,
             vlan: options.vlan,
+            ethertype: options.ethertype,
             mtu,
             outgoing: SendBatch::new(header, mtu),
             // The kernel takes the tag off a frame that arrives.
@@ -100,13 +105,13 @@ impl RawPort {
         ethernet.set_destination(to);
         ethernet.set_source(self.mac);
         let Some(vlan) = self.vlan else {
-            ethernet.set_ethertype(EtherType(ETHERTYPE));
+            ethernet.set_ethertype(EtherType(self.ethertype));
             return ETHERNET_HEADER;
         };
         ethernet.set_ethertype(EtherTypes::Vlan);
         let mut tag = MutableVlanPacket::new(&mut bytes[ETHERNET_HEADER..]).expect("four bytes");
         tag.set_vlan_identifier(vlan);
-        tag.set_ethertype(EtherType(ETHERTYPE));
+        tag.set_ethertype(EtherType(self.ethertype));
         ETHERNET_HEADER + VLAN_TAG
     }
 
@@ -223,15 +228,14 @@ fn frame_size(options: &RawOptions) -> Result<usize, NetError> {
 }
 
 /// Opens, filters and only then binds the socket, so that no foreign frame is ever queued.
-fn open_socket(name: &str, index: u32, vlan: Option<u16>) -> Result<OwnedFd, NetError> {
+fn open_socket(options: &RawOptions, index: u32) -> Result<OwnedFd, NetError> {
+    let name = &options.interface;
     // SAFETY: a plain call without pointers. Protocol 0 receives nothing yet.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         let source = io::Error::last_os_error();
         return Err(match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => {
-                NetError::NotPermitted { interface: name.to_owned() }
-            }
+            Some(libc::EPERM | libc::EACCES) => NetError::NotPermitted { interface: name.clone() },
             _ => system("opening a raw socket", name, source),
         });
     }
@@ -239,16 +243,17 @@ fn open_socket(name: &str, index: u32, vlan: Option<u16>) -> Result<OwnedFd, Net
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let fail = |what| move |source| system(what, name, source);
     sys::set_buffers(socket.as_fd(), SOCKET_BUFFER).map_err(fail("setting buffer sizes"))?;
-    attach_filter(&socket, vlan).map_err(fail("attaching the filter"))?;
-    bind(&socket, index, vlan).map_err(fail("binding"))?;
+    attach_filter(&socket, options).map_err(fail("attaching the filter"))?;
+    bind(&socket, index, options).map_err(fail("binding"))?;
     Ok(socket)
 }
 
 /// Binds to the interface. Untagged frames come by their EtherType. A tagged frame, too, but the
 /// kernel has forgotten the tag by then; so with a VLAN the socket taps all frames, where the tag
 /// is still known, and the filter chooses.
-fn bind(socket: &OwnedFd, index: u32, vlan: Option<u16>) -> io::Result<()> {
-    let protocol = if vlan.is_some() { libc::ETH_P_ALL as u16 } else { ETHERTYPE };
+fn bind(socket: &OwnedFd, index: u32, options: &RawOptions) -> io::Result<()> {
+    let tap = libc::ETH_P_ALL as u16;
+    let protocol = if options.vlan.is_some() { tap } else { options.ethertype };
     // SAFETY: sockaddr_ll is plain data for which zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -275,7 +280,7 @@ mod ancillary {
 /// Lets through what is for this host (not others' frames seen by a promiscuous interface, which
 /// includes those of unknown VLANs, and not what this host sends), has our EtherType, and with a
 /// VLAN its tag.
-fn attach_filter(socket: &OwnedFd, vlan: Option<u16>) -> io::Result<()> {
+fn attach_filter(socket: &OwnedFd, options: &RawOptions) -> io::Result<()> {
     use libc::{
         BPF_ABS, BPF_ALU, BPF_AND, BPF_H, BPF_JEQ, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
     };
@@ -287,10 +292,10 @@ fn attach_filter(socket: &OwnedFd, vlan: Option<u16>) -> io::Result<()> {
         op(BPF_JMP | BPF_JGT | BPF_K, 0, 1, u32::from(libc::PACKET_MULTICAST)),
         reject,
         op(BPF_LD | BPF_H | BPF_ABS, 0, 0, 12),
-        op(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, u32::from(ETHERTYPE)),
+        op(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, u32::from(options.ethertype)),
         reject,
     ];
-    if let Some(vlan) = vlan {
+    if let Some(vlan) = options.vlan {
         program.extend([
             op(BPF_LD | BPF_W | BPF_ABS, 0, 0, ancillary::VLAN_TAG_PRESENT),
             op(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 1),

@@ -69,6 +69,19 @@ fn many_frames_at_once_keep_their_order() {
 }
 
 #[test]
+fn ports_of_two_ethertypes_share_an_interface() {
+    let Some(()) = namespace(1500) else { return };
+    let (mut a, mut b) = (open("va", None), open("vb", None));
+    let other = |name| RawOptions { ethertype: 0x88B6, ..RawOptions::new(name) };
+    let mut c = RawPort::open(&other("va")).unwrap();
+    let mut d = RawPort::open(&other("vb")).unwrap();
+    send(&mut c, d.local_address(), &[1; 64]);
+    send(&mut a, b.local_address(), &[2; 64]);
+    assert_eq!(receive(&mut b, 1), [(a.local_address(), vec![2; 64])]);
+    assert_eq!(receive(&mut d, 1), [(c.local_address(), vec![1; 64])]);
+}
+
+#[test]
 fn frames_of_others_are_not_received() {
     let Some(()) = namespace(1500) else { return };
     common::ip(&["link", "set", "dev", "vb", "promisc", "on"]).unwrap();

@@ -26,7 +26,8 @@ pub use record::{
 };
 pub use sideband::{DeviceState, Sideband};
 
-/// EtherType of raw frames: the first one for local experiments (IEEE 802, clause 9.2.4).
+/// EtherType of raw frames: the first one for local experiments (IEEE Std 802-2014,
+/// clause 9.2).
 pub const ETHERTYPE: u16 = 0x88b5;
 
 /// The version of the layout in this module.
