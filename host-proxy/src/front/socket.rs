@@ -49,6 +49,8 @@ enum Gone {
 struct Client {
     socket: Socket,
     greeted: bool,
+    /// Whether the last turn read all that it had sent.
+    drained: bool,
     /// A TLP of the client that the role had no room for.
     held: Option<usize>,
     inbox: Box<[u8; MAX_RECORD + 1]>,
@@ -82,6 +84,9 @@ impl SocketFront {
     /// When the fabric is broken for good.
     pub fn run(self, mut plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
         let mut client: Option<Client> = None;
+        // One that connected while a client is there. It is judged only after that one was read to
+        // its end: a root complex that reconnects is not in its own way.
+        let mut newcomer: Option<Socket> = None;
         while !stop.requested() {
             let mut busy = plane.receive().map_err(|e| e.to_string())?;
             if let Some(connected) = &mut client {
@@ -97,35 +102,39 @@ impl SocketFront {
             } else {
                 discard(&mut plane);
             }
-            // After the client's turn: one that has just gone is not in its successor's way.
-            busy |= self.accept(&mut client);
+            match (&client, newcomer.take()) {
+                (None, Some(socket)) => client = self.welcome(socket),
+                (Some(there), Some(socket)) if there.drained => {
+                    refuse(&socket, "another root complex is connected");
+                }
+                (_, waiting) => newcomer = waiting,
+            }
+            if newcomer.is_none() {
+                newcomer = self.listener.accept().ok().map(|(socket, _)| socket);
+                busy |= newcomer.is_some();
+            }
             busy |= plane.transmit().map_err(|e| e.to_string())?;
             plane.rest(busy, None).map_err(|e| e.to_string())?;
         }
         Ok(())
     }
 
-    fn accept(&self, client: &mut Option<Client>) -> bool {
-        let Ok((socket, _)) = self.listener.accept() else { return false };
-        if client.is_some() {
-            refuse(&socket, "another root complex is connected");
-            return true;
-        }
+    fn welcome(&self, socket: Socket) -> Option<Client> {
         if let Err(error) = socket.set_nonblocking(true) {
             warn!("a client was not taken: {error}");
-            return true;
+            return None;
         }
         info!(socket = %self.path.display(), "a root complex connected");
-        *client = Some(Client {
+        Some(Client {
             socket,
             greeted: false,
+            drained: false,
             held: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
             unsent: None,
             outbox: Box::new([0; MAX_RECORD]),
             unknown: 0,
-        });
-        true
+        })
     }
 }
 
@@ -196,13 +205,17 @@ impl Client {
 
     /// Takes records from the client while the role has room.
     fn take(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
+        self.drained = false;
         for moved in 0..BATCH {
             let length = match self.held.take() {
                 Some(length) => length,
                 None => match self.socket.read(&mut self.inbox[..]) {
                     Ok(0) => return Err(Gone::Closed),
                     Ok(length) => length,
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(moved > 0),
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                        self.drained = true;
+                        return Ok(moved > 0);
+                    }
                     Err(_) => return Err(Gone::Closed),
                 },
             };
@@ -312,3 +325,6 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use super::*;
+use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::limits::MAX_FRAME;
+use proxy_daemon::control::ControlHandle;
+use proxy_net::MemoryPort;
+use std::io::{Read, Write};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Longest that anything is waited for.
+const BOUND: Duration = Duration::from_secs(60);
+
+const HELLO: &[u8] = &[16, 0, 0, 0, 1, 0, 0, 2, 0];
+
+/// Type 0 configuration read of the upstream port's vendor and device ID, tag 5, and its answer:
+/// the example of `docs/tlp-socket.md`.
+const READ_ID: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 5, 0xf, 1, 0, 0, 0];
+const ID: &[u8] = &[0, 0, 0, 0, 0x4a, 0, 0, 1, 0, 0, 0, 4, 0, 0, 5, 0, 0x34, 0x12, 0xb0, 0xd0];
+
+/// Type 0 configuration write and read of the upstream port's bus numbers (offset 18h).
+const WRITE_BUSES: &[u8] = &[0, 0, 0, 0, 0x44, 0, 0, 1, 0, 0, 6, 0xf, 1, 0, 0, 0x18, 1, 2, 9, 0];
+const READ_BUSES: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 7, 0xf, 1, 0, 0, 0x18];
+
+/// A front-end at work on a thread of its own; it stops when this is dropped.
+struct Front {
+    path: PathBuf,
+    stop: Stop,
+    thread: Option<JoinHandle<Result<(), String>>>,
+    _folder: tempfile::TempDir,
+    _network: MemoryPort,
+}
+
+impl Front {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tlp");
+        let front = SocketFront::open(&path).unwrap();
+        let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
+        let (control, ..) = ControlHandle::pair();
+        let role = HostRole::new(&HostConfig::default()).unwrap();
+        let plane = Plane::new(role, Box::new(port), control, Duration::ZERO);
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || front.run(plane, &stopped));
+        Self { path, stop, thread: Some(thread), _folder: folder, _network: network }
+    }
+
+    fn connect(&self) -> Client {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        socket.connect(&SockAddr::unix(&self.path).unwrap()).unwrap();
+        socket.set_read_timeout(Some(BOUND)).unwrap();
+        Client(socket)
+    }
+
+    /// A client that was greeted.
+    fn greeted(&self) -> Client {
+        let mut client = self.connect();
+        client.send(HELLO);
+        assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 2, 8], "hello");
+        assert_eq!(client.receive(), [2, 0, 0, 0, 1, 5, 16], "link up");
+        client
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.stop.request();
+        let ended = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap();
+            assert!(!self.path.exists(), "the socket was left behind");
+        }
+    }
+}
+
+struct Client(Socket);
+
+impl Client {
+    fn send(&mut self, record: &[u8]) {
+        assert_eq!(self.0.write(record).unwrap(), record.len());
+    }
+
+    /// The next record; empty when the connection is closed.
+    fn receive(&mut self) -> Vec<u8> {
+        let mut record = vec![0; 4096];
+        let length = self.0.read(&mut record).unwrap();
+        record.truncate(length);
+        record
+    }
+
+    /// Why the proxy closes the connection, which it then does.
+    fn refusal(&mut self) -> String {
+        let record = self.receive();
+        assert_eq!(&record[..4], &[17, 0, 0, 0], "no error record: {record:?}");
+        assert!(self.receive().is_empty(), "the connection is closed after it");
+        String::from_utf8(record[4..].to_vec()).unwrap()
+    }
+
+    /// Asserts that the switch answers.
+    fn assert_answered(&mut self) {
+        self.send(READ_ID);
+        assert_eq!(self.receive(), ID);
+    }
+
+    fn buses(&mut self) -> Vec<u8> {
+        self.send(READ_BUSES);
+        self.receive()[16..].to_vec()
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_holds() {
+    Front::start().greeted().assert_answered();
+}
+
+#[test]
+fn malformed_records_are_refused_with_a_reason_and_the_next_client_is_served() {
+    let front = Front::start();
+    let before_hello: [(&[u8], &str); 6] = [
+        (&[16], "cut short"),
+        (&[16, 0, 0], "cut short"),
+        (&[16, 0, 0, 0], "hello is cut short"),
+        (&[16, 0, 0, 0, 1], "hello is cut short"),
+        (&[16, 0, 0, 0, 2, 0, 0, 2, 0], "version is not 1"),
+        (READ_ID, "must be a hello"),
+    ];
+    for (record, reason) in before_hello {
+        let mut client = front.connect();
+        client.send(record);
+        let said = client.refusal();
+        assert!(said.contains(reason), "{record:?}: {said}");
+    }
+    let after_hello: [(&[u8], &str); 4] = [
+        (&[0, 0], "cut short"),
+        (&[1, 0, 0, 0], "reset is none of"),
+        (&[1, 0, 0, 0, 3], "reset is none of"),
+        (&[3, 0, 0, 0], "power record is cut short"),
+    ];
+    for (record, reason) in after_hello {
+        let mut client = front.greeted();
+        client.send(record);
+        let said = client.refusal();
+        assert!(said.contains(reason), "{record:?}: {said}");
+    }
+    front.greeted().assert_answered();
+}
+
+#[test]
+fn a_record_that_is_too_long_is_refused() {
+    let front = Front::start();
+    for length in [MAX_RECORD + 1, MAX_RECORD + 2, 60_000] {
+        let mut client = front.greeted();
+        client.send(&vec![0; length]);
+        assert!(client.refusal().contains("too long"), "{length}");
+    }
+    // The longest that there may be is no error of the connection, whatever is in it.
+    let mut client = front.greeted();
+    let mut longest = vec![0xff; MAX_RECORD];
+    longest[..4].copy_from_slice(&[0, 0, 0, 0]);
+    client.send(&longest);
+    client.assert_answered();
+}
+
+#[test]
+fn what_is_wrong_inside_a_tlp_or_unknown_ends_nothing() {
+    let front = Front::start();
+    let mut client = front.greeted();
+    for record in [
+        // No TLP at all, one without its data, one of a reserved type.
+        &[0, 0, 0, 0][..],
+        &[0, 0, 0, 0, 0x44, 0, 0, 1, 0, 0, 6, 0xf, 1, 0, 0, 0x18],
+        &[0, 0, 0, 0, 0x1f, 0, 0, 1, 0, 0, 6, 0xf, 1, 0, 0, 0x18],
+        // Records of a later version.
+        &[99, 0, 0, 0],
+        &[4, 7, 7, 7, 1, 2, 3],
+        // Well-formed ones that nothing is answered to.
+        &[3, 0, 0, 0, 1],
+        &[1, 0, 0, 0, 2],
+    ] {
+        client.send(record);
+    }
+    client.assert_answered();
+}
+
+#[test]
+fn a_second_client_is_told_and_the_first_goes_on() {
+    let front = Front::start();
+    let mut first = front.greeted();
+    for _ in 0..3 {
+        let mut second = front.connect();
+        assert!(second.refusal().contains("another root complex"));
+    }
+    first.assert_answered();
+    drop(first);
+    front.greeted().assert_answered();
+}
+
+#[test]
+fn a_client_that_goes_in_the_middle_leaves_a_switch_that_was_reset() {
+    let front = Front::start();
+    let mut client = front.greeted();
+    client.send(WRITE_BUSES);
+    assert_eq!(client.receive()[4], 0x0a, "a completion without data");
+    assert_eq!(client.buses(), [1, 2, 9, 0]);
+    // Requests under way, and half of a handshake: nobody reads the answers.
+    for _ in 0..20 {
+        client.send(READ_ID);
+    }
+    drop(client);
+    drop(front.connect());
+
+    let mut next = front.greeted();
+    assert_eq!(next.buses(), [0, 0, 0, 0]);
+    next.assert_answered();
+}
+
+#[test]
+fn a_hot_reset_forgets_what_was_configured() {
+    let front = Front::start();
+    let mut client = front.greeted();
+    for kind in [0, 1] {
+        client.send(WRITE_BUSES);
+        client.receive();
+        assert_eq!(client.buses(), [1, 2, 9, 0]);
+        client.send(&[1, 0, 0, 0, kind]);
+        assert_eq!(client.buses(), [0, 0, 0, 0], "reset {kind}");
+    }
+}
+
+#[test]
+fn answers_wait_for_a_client_that_does_not_read() {
+    let front = Front::start();
+    let mut client = front.greeted();
+    // Far more than the socket holds in either direction.
+    const REQUESTS: usize = 5000;
+    let mut asker = Client(client.0.try_clone().unwrap());
+    let asking = std::thread::spawn(move || {
+        for _ in 0..REQUESTS {
+            asker.send(READ_ID);
+        }
+    });
+    // Time for it to run into the wall; that it does is not what the test needs.
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..REQUESTS {
+        assert_eq!(client.receive(), ID);
+    }
+    asking.join().unwrap();
+}
