@@ -112,7 +112,13 @@ fn key(waiting: &Waiting, index: usize) -> String {
 
 /// Waits for the end and tells on stderr how it goes.
 fn wait(client: &Client, operation: OperationRecord) -> Result<OperationRecord, Failure> {
-    let mut told = Told::default();
+    let mut told = Told {
+        steps: vec![StepState::Pending; operation.steps.len()],
+        rolling_back: false,
+        warnings: 0,
+        waiting: false,
+        since: Instant::now(),
+    };
     let ended = client.wait(operation.id, |operation| told.tell(operation))?;
     match ended.state {
         OperationState::Succeeded => Ok(ended),
@@ -121,13 +127,13 @@ fn wait(client: &Client, operation: OperationRecord) -> Result<OperationRecord, 
 }
 
 /// What was told already.
-#[derive(Default)]
 struct Told {
     steps: Vec<StepState>,
     rolling_back: bool,
     warnings: usize,
-    /// When the first was told.
-    since: Option<Instant>,
+    /// Whether it was said what is waited for, and why that may take.
+    waiting: bool,
+    since: Instant,
 }
 
 impl Told {
@@ -146,14 +152,13 @@ impl Told {
         }
         let steps = operation.steps.iter().map(|step| step.state).collect();
         let news = std::mem::replace(&mut self.steps, steps) != self.steps;
-        let (first, since) = (self.since.is_none(), *self.since.get_or_insert_with(Instant::now));
-        if let Some((step, why)) = waits_for(operation) {
+        if !news && let Some((step, why)) = waits_for(operation) {
             let (step, seconds) =
-                (format!("{} {}", step.name, step.target), since.elapsed().as_secs());
-            if first {
-                eprintln!("{id}: waiting for {step}{why}");
-            } else if !news {
+                (format!("{} {}", step.name, step.target), self.since.elapsed().as_secs());
+            if std::mem::replace(&mut self.waiting, true) {
                 eprintln!("{id}: waiting for {step}, {seconds} s so far");
+            } else {
+                eprintln!("{id}: waiting for {step}{why}");
             }
         }
         for warning in operation.warnings.iter().skip(self.warnings) {

@@ -443,8 +443,11 @@ fn a_host_that_is_away_is_waited_for_or_forced() {
     manager.text(&["allocate", "--host", "host1"]);
     let again = at_host.leave();
     manager.wait_event("node-disconnected", "host1");
-    let (code, problem) = manager.failure(&["release", "alloc-1", "--within-ms", "1"]);
-    assert_eq!((code, &problem["code"]), (7, &json!("operation-timeout")));
+    let output = manager.cli(&["--json", "release", "alloc-1", "--within-ms", "1"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("waiting for unbind-port host1 port 0 (its operating system"), "{said}");
+    let problem: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((output.status.code(), &problem["code"]), (Some(7), &json!("operation-timeout")));
     assert!(problem["detail"].as_str().unwrap().contains("unbind-port host1 port 0"), "{problem}");
     assert!(at_box.bound(1).is_some(), "not before the host let go");
     manager.text(&["release", "alloc-1", "--force"]);
