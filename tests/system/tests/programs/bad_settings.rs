@@ -1,7 +1,9 @@
 //! Settings that a proxy cannot work with, and a manager that is not there.
 
-use crate::harness::{Daemon, Ended, program, run, wait_for};
+use crate::harness::{Daemon, Ended, program, run, unprivileged, wait_for};
+use std::fs::Permissions;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -124,5 +126,32 @@ fn a_proxy_without_a_manager_keeps_trying_and_stops_when_told() {
     }
     for socket in ["h.sock", "t.sock"] {
         assert!(!folder.path().join(socket).exists(), "{socket} was left behind");
+    }
+}
+
+/// A file that nobody but root may read.
+fn secret(folder: &Path, name: &str, content: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
+}
+
+#[test]
+fn files_without_permission_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    secret(folder, "secret.img", "12345678");
+    secret(folder, "secret.toml", "");
+    let mut image = unprivileged("box-proxy", folder);
+    image.args(["--name", "x", "--manager", NO_MANAGER, "--slot", "1=nvme,image=secret.img"]);
+    run(&mut image).fails(1, &["slot 1", "secret.img", "Permission denied"]);
+    let with_config = ["--name", "x", "--manager", NO_MANAGER, "--config", "secret.toml"];
+    for (name, arguments) in [
+        ("box-proxy", &with_config[..]),
+        ("host-proxy", &with_config),
+        ("dxpu-manager", &["serve", "--config", "secret.toml"]),
+    ] {
+        let ended = run(unprivileged(name, folder).args(arguments));
+        ended.fails(2, &["secret.toml", "Permission denied"]);
     }
 }

@@ -1,8 +1,8 @@
 //! The demo, over UDP and over raw Ethernet, and with files that it cannot use.
 
-use crate::harness::{Ended, noise, program, run, wait_for};
+use crate::harness::{Ended, is_root, noise, program, run, unprivileged, wait_for};
 use serde_json::Value;
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -93,11 +93,6 @@ fn the_demo_ends_its_text_with_the_result() {
     assert!(last.starts_with("demo passed"), "{last}");
 }
 
-fn is_root() -> bool {
-    // SAFETY: geteuid(2) only returns a number.
-    unsafe { libc::geteuid() == 0 }
-}
-
 /// Why network namespaces cannot be made here, if so.
 fn no_namespaces() -> Option<String> {
     if !is_root() {
@@ -181,21 +176,11 @@ fn what_a_killed_demo_leaves_goes_at_the_next_start() {
 
 #[test]
 fn raw_ethernet_without_root_says_what_to_do() {
-    // Another user may not be able to run a program in this user's folders; a copy can be run.
     let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("dxpu-demo");
-    let original = program("dxpu-demo");
-    std::fs::copy(original.get_program(), &copy).unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, noise(1000)).unwrap();
-    let mut command = Command::new(&copy);
-    command.current_dir("/").arg("--l2").arg(&file).env("TMPDIR", "/tmp");
-    if is_root() {
-        const NOBODY: u32 = 65534;
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), open).unwrap();
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    let mut command = unprivileged("dxpu-demo", folder.path());
+    command.arg("--l2").arg(&file);
     let _guard = shared();
     let ended = run(&mut command);
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -217,5 +202,20 @@ fn a_file_that_cannot_be_used_is_named() {
         let last = ended.stdout.lines().last().unwrap_or_default();
         assert!(last.starts_with("demo failed"), "{ended:?}");
         assert!(last.contains(&file) && last.contains(reason), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_file_without_permission_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, noise(1000)).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = unprivileged("dxpu-demo", folder.path());
+    let _guard = shared();
+    let ended = run(command.arg(&file));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for says in ["secret", "Permission denied", "you may read"] {
+        assert!(ended.stdout.contains(says), "{ended:?}");
     }
 }

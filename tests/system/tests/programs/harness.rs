@@ -1,7 +1,9 @@
 //! Starts the programs, talks to them, and ends them.
 
 use serde_json::Value;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -27,6 +29,34 @@ pub(crate) fn program(name: &str) -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// The same for a user who may not do everything: copied into `folder`, where that user finds it,
+/// and run as `nobody` if this runs as root.
+pub(crate) fn unprivileged(name: &str, folder: &Path) -> Command {
+    const NOBODY: u32 = 65534;
+    let original = program(name);
+    let copy = folder.join(name);
+    std::fs::copy(original.get_program(), &copy).expect("a copy");
+    let mut command = Command::new(copy);
+    for (variable, value) in original.get_envs() {
+        match value {
+            Some(value) => command.env(variable, value),
+            None => command.env_remove(variable),
+        };
+    }
+    command.stdin(Stdio::null()).current_dir(folder).env("TMPDIR", "/tmp");
+    if is_root() {
+        std::fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("our own folder");
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+/// Whether this runs as root.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: geteuid(2) only returns a number.
+    unsafe { libc::geteuid() == 0 }
 }
 
 /// What a program ended with.
@@ -303,6 +333,13 @@ impl Pool {
         found.unwrap_or_else(|| panic!("{slot} is not in {list}")).clone()
     }
 
+    /// A counter of a proxy, read through the manager; 0 for one that is not there.
+    #[track_caller]
+    pub(crate) fn counter(&self, node: &str, name: &str) -> u64 {
+        let counters = self.manager_json(&["counters", node]);
+        counters["counters"][name].as_u64().unwrap_or_default()
+    }
+
     /// A command to a model host.
     pub(crate) fn host_command(&self, host: &str, arguments: &[&str]) -> Command {
         let mut command = program("dxpu-host");
@@ -353,6 +390,15 @@ impl Pool {
 pub(crate) const NVME: u64 = 0x01_0802;
 /// Class code of a processing accelerator.
 pub(crate) const ACCELERATOR: u64 = 0x12_0000;
+
+/// Asks for an event of this kind about this node.
+#[track_caller]
+pub(crate) fn wait_event(pool: &Pool, kind: &str, node: &str) {
+    wait_for(&format!("an event {kind} of {node}"), || {
+        let events = pool.manager(&["events", "--limit", "1000", "--json"]).stdout;
+        events.lines().any(|line| line.contains(kind) && line.contains(node)).then_some(())
+    });
+}
 
 fn walk(node: &Value, visit: &mut dyn FnMut(&Value)) {
     visit(node);

@@ -1,6 +1,9 @@
 //! Programs that are killed while they are needed.
 
-use crate::harness::{ACCELERATOR, Daemon, NVME, Pool, end, items, noise, wait_for};
+use crate::harness::{
+    ACCELERATOR, Daemon, NVME, Pool, end, items, noise, text, wait_event, wait_for,
+};
+use serde_json::Value;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -22,15 +25,6 @@ fn free_all(pool: &Pool) {
 fn two_boxes(pool: &Pool) -> [Daemon; 2] {
     let drive = pool.drive(1, "drive.img");
     [pool.boxed("box-a", &[drive]), pool.boxed("box-b", &["1=accelerator".into()])]
-}
-
-/// Asks for an event of this kind about this node.
-#[track_caller]
-fn wait_event(pool: &Pool, kind: &str, node: &str) {
-    wait_for(&format!("an event {kind} of {node}"), || {
-        let events = pool.manager(&["events", "--limit", "1000", "--json"]).stdout;
-        events.lines().any(|line| line.contains(kind) && line.contains(node)).then_some(())
-    });
 }
 
 #[test]
@@ -148,4 +142,55 @@ fn a_box_that_freezes_longer_than_the_link_waits_comes_back_under_a_new_epoch() 
     pool.host_json("host-1", &["bandwidth", &accelerator, "--bytes", "65536"]);
     let released = pool.manager(&["release", "box-b/1"]);
     assert_eq!(released.code, Some(0), "{released:?}");
+}
+
+/// The host's mapping table entry of a port.
+#[track_caller]
+fn port(pool: &Pool, host: &str, port: u64) -> Value {
+    let table = pool.manager_json(&["tables", "--host", host]);
+    let entries = table["entries"].as_array().expect("entries");
+    entries.iter().find(|entry| entry["port"] == port).expect("the port").clone()
+}
+
+#[test]
+fn a_box_that_was_killed_comes_back_under_a_new_epoch_with_its_data() {
+    let pool = Pool::new();
+    let drive = pool.drive(1, "drive.img");
+    let box_a = pool.boxed("box-a", std::slice::from_ref(&drive));
+    let _host = pool.host("host-1");
+    pool.wait_ready(2);
+    let lent = pool.allocate("host-1", "box-a/1");
+    let epoch = || {
+        let table = pool.manager_json(&["tables", "--box", "box-a"]);
+        text(&table, "/entries/0/epoch")
+    };
+    let function = pool.find("host-1", NVME, 1).remove(0);
+    pool.round_trip("host-1", &function, 1 << 20);
+    assert_eq!(port(&pool, "host-1", 0)["state"], "present");
+    let before = epoch();
+
+    box_a.kill();
+    wait_event(&pool, "port-changed", "port 0 is failed");
+    // The manager takes what failed out; the slot stays lent.
+    wait_for("the port to be empty", || {
+        (port(&pool, "host-1", 0)["state"] == "empty").then_some(())
+    });
+    assert_eq!(pool.slot("box-a/1")["status"], "used");
+    pool.host_run("host-1", &["config-read", &function, "0"]).fails(1, &["Unsupported Request"]);
+
+    let _box_a = pool.boxed("box-a", &[drive]);
+    // Nobody asks for it: what is lent is bound again.
+    wait_for("the port to be present again", || {
+        (port(&pool, "host-1", 0)["state"] == "present").then_some(())
+    });
+    let function = pool.find("host-1", NVME, 1).remove(0);
+    assert_ne!(epoch(), before);
+    let bytes = (1 << 20).to_string();
+    let after = pool.argument("after");
+    pool.host_json("host-1", &["nvme-read", &function, &after, "--bytes", &bytes]);
+    let same = std::fs::read(pool.path("sent")).unwrap() == std::fs::read(after).unwrap();
+    assert!(same, "the drive has not what was written before its box was killed");
+    pool.round_trip("host-1", &function, 1 << 20);
+    pool.manager_json(&["release", &lent]);
+    assert_eq!(port(&pool, "host-1", 0)["state"], "empty");
 }
