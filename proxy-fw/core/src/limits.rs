@@ -36,8 +36,9 @@ pub const TLP_BUFFER: usize = 20 + 16 + MAX_PAYLOAD_OFFERED + 4;
 /// Posted TLPs that a receiver stores for one binding at most: what it grants as credit while the
 /// binding is busy. The sender keeps what has no credit in its own class queue.
 pub const CREDITS_POSTED: usize = 128;
-/// As [`CREDITS_POSTED`], for non-posted requests.
-pub const CREDITS_NON_POSTED: usize = 64;
+/// As [`CREDITS_POSTED`], for non-posted requests: as many as a device can have outstanding, since
+/// they bound its reads' bandwidth.
+pub const CREDITS_NON_POSTED: usize = DEVICE_OUTSTANDING;
 /// As [`CREDITS_POSTED`], for completions.
 pub const CREDITS_COMPLETION: usize = 256;
 
@@ -47,7 +48,7 @@ pub const CREDIT_TARGETS: [u32; 3] =
 
 /// Credits, by class, that every binding has whatever the others do. The rest, up to the targets,
 /// comes out of [`SHARED_RECEIVE`].
-pub const GUARANTEED_CREDITS: [u32; 3] = [16, CREDITS_NON_POSTED as u32, 32];
+pub const GUARANTEED_CREDITS: [u32; 3] = [16, HOST_OUTSTANDING as u32, 32];
 
 /// TLP buffers of one link's receiver beyond the guarantees of [`MAX_CHANNELS`] bindings. When
 /// they are all lent, no binding is granted more than it has.
@@ -138,7 +139,9 @@ const _: () = {
     assert!(MAX_CHANNELS <= 64, "channels are bits of a word");
     assert!(LINK_WINDOW.is_power_of_two() && LINK_WINDOW <= u16::MAX as usize);
     assert!(
-        GUARANTEED_CREDITS[0] <= CREDIT_TARGETS[0] && GUARANTEED_CREDITS[2] <= CREDIT_TARGETS[2]
+        GUARANTEED_CREDITS[0] <= CREDIT_TARGETS[0]
+            && GUARANTEED_CREDITS[1] <= CREDIT_TARGETS[1]
+            && GUARANTEED_CREDITS[2] <= CREDIT_TARGETS[2]
     );
     assert!(
         MAX_CHANNELS
