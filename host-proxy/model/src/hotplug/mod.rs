@@ -186,7 +186,8 @@ impl<P: TlpPort> ModelHost<P> {
             slot.timer = None;
         }
         if action != Action::Nothing {
-            tracing::info!(%port, ?before, ?input, ?action, "hot-plug");
+            tracing::info!("slot of {port}: {}", action.told());
+            tracing::debug!(%port, ?before, ?input, ?action, "hot-plug");
         }
         let result = match action {
             Action::Nothing => Ok(()),

@@ -58,6 +58,21 @@ pub(crate) enum Action {
     Replace,
 }
 
+impl Action {
+    /// What is being done, for a person.
+    pub(crate) const fn told(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing to do",
+            Self::StartTimer => "the attention button was pressed; blinking for a while",
+            Self::Cancel => "the attention button was pressed again; nothing changes",
+            Self::Enable => "turning its device on",
+            Self::Disable => "turning its device off",
+            Self::Surprise => "its device is gone",
+            Self::Replace => "its device is gone, and another one is there",
+        }
+    }
+}
+
 /// The transition table. Linux 6.12, `drivers/pci/hotplug/pciehp_ctrl.c`, is what was read.
 pub(crate) const fn next(state: SlotState, input: Input) -> (SlotState, Action) {
     use {Action as A, Input as I, SlotState as S};
