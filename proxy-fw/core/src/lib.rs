@@ -31,6 +31,7 @@ pub mod link;
 mod node;
 pub mod outstanding;
 pub mod queue;
+mod rewrite;
 pub mod role;
 pub mod stamps;
 pub mod switch;

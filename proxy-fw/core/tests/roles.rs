@@ -369,3 +369,56 @@ fn a_reset_of_the_host_resets_the_devices_and_forgets_its_requests() {
     assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
     assert_eq!(world.device.get(0x68) & 0x1f, 0b1101, "the completion timeout is the proxy's");
 }
+
+/// The extended capabilities as a host finds them: IDs and where they are.
+fn extended_capabilities(world: &mut World) -> Vec<(u16, u16)> {
+    let (mut found, mut at) = (Vec::new(), 0x100);
+    while at != 0 {
+        let (status, header) = world.config_read(bdf(3, 0), at);
+        assert_eq!(status, CplStatus::Success);
+        found.push((header as u16, at));
+        at = (header >> 20) as u16;
+    }
+    found
+}
+
+#[test]
+fn a_host_does_not_see_precision_time_measurement() {
+    let mut world = World::bound_with(Some(0x140));
+    assert_eq!(extended_capabilities(&mut world), [(0x0003, 0x100), (0x0019, 0x180)]);
+    for register in [0x140, 0x144, 0x148] {
+        assert_eq!(world.config_read(bdf(3, 0), register), (CplStatus::Success, 0));
+    }
+    assert_eq!(world.config_read(bdf(3, 0), 0x104), (CplStatus::Success, 0x5566_7788));
+    // Nor can it be switched on.
+    let before = world.counter("box: configuration writes to fields that the proxy owns");
+    assert_eq!(world.config_write(bdf(3, 0), 0x148, 3), CplStatus::Success);
+    assert_eq!(world.device.get(0x148), 0);
+    let after = world.counter("box: configuration writes to fields that the proxy owns");
+    assert_eq!(after, before + 1);
+}
+
+#[test]
+fn precision_time_measurement_at_the_head_of_the_list_becomes_a_capability_of_no_kind() {
+    let mut world = World::bound_with(Some(0x100));
+    assert_eq!(extended_capabilities(&mut world), [(0, 0x100), (0x0003, 0x140)]);
+    assert_eq!(world.config_read(bdf(3, 0), 0x104), (CplStatus::Success, 0));
+    assert_eq!(world.boxes.inventory().next().unwrap().serial, 0x1122_3344_5566_7788);
+}
+
+#[test]
+fn a_wrong_digest_stays_wrong_on_its_way() {
+    let mut world = World::bound();
+    for broken in [false, true] {
+        let mut repr = Repr::new(mem_read(bdf(3, 0), 9 + u16::from(broken), 0x2000, 1));
+        repr.digest = Some(0);
+        let mut tlp = emit(&repr);
+        Packet::new_checked(&mut tlp[..]).unwrap().update_digest();
+        tlp[11] ^= u8::from(broken) << 2;
+        world.device.out.push_back(tlp);
+        world.turn();
+        let read = world.to_root.pop_back().unwrap();
+        let read = Packet::new_checked(&read[..]).unwrap();
+        assert_eq!(read.digest_is_good(), Some(!broken));
+    }
+}

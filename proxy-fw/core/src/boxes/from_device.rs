@@ -6,6 +6,7 @@ use super::windows::{self, Mapped};
 use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
+use crate::rewrite::rewrite;
 use crate::role::Backpressure;
 use crate::stamps::{Stage, StampId, StampKey};
 use crate::time::Instant;
@@ -92,7 +93,7 @@ impl BoxRole {
         &mut self,
         now: Instant,
         slot: usize,
-        packet: Packet<&mut [u8]>,
+        mut packet: Packet<&mut [u8]>,
     ) -> Result<(), Backpressure> {
         let entry = &mut self.slots[slot];
         let tag = packet.tag().get();
@@ -104,7 +105,8 @@ impl BoxRole {
             }
             return Ok(());
         };
-        let ToDevice::Host { function, key, outstanding, mut info, sampled } = *request else {
+        let ToDevice::Host { function, key, outstanding, mut info, register, sampled } = *request
+        else {
             entry.tags.remove(reference);
             if entry.access.tag() == Some(tag) {
                 entry.access.handle(now, &packet);
@@ -124,6 +126,9 @@ impl BoxRole {
             self.counters.mismatched_from_device += 1;
             return Ok(());
         };
+        if let Some(register) = register {
+            self.show(slot, function, register, &mut packet);
+        }
         let stamp = sampled.then(|| {
             let key = StampKey { peer: target.node, binding: key, outstanding, from_host: true };
             let id = self.node.stamps.start(key, true, Stage::Arrived, now);
@@ -138,10 +143,25 @@ impl BoxRole {
             }
             Progress::Partial => {
                 *tags.get_mut(reference).expect("it was there just now") =
-                    ToDevice::Host { function, key, outstanding, info, sampled };
+                    ToDevice::Host { function, key, outstanding, info, register, sampled };
             }
         }
         Ok(())
+    }
+
+    /// Makes of what the device says in a register what its host is to see of it.
+    fn show(&self, slot: usize, function: usize, register: u16, packet: &mut Packet<&mut [u8]>) {
+        let facts = &self.slots[slot].functions[function].facts;
+        let (Some(hidden), Some(data)) = (facts.hidden, packet.payload().first_chunk::<4>()) else {
+            return;
+        };
+        let value = u32::from_le_bytes(*data);
+        let shown = hidden.shown(register, value);
+        if shown != value {
+            rewrite(packet, |packet| {
+                packet.payload_mut()[..4].copy_from_slice(&shown.to_le_bytes())
+            });
+        }
     }
 
     fn send(
@@ -183,8 +203,7 @@ impl BoxRole {
             return Err(Backpressure);
         }
         if let Some(address) = address {
-            packet.set_address(address);
-            packet.update_digest();
+            rewrite(&mut packet, |packet| packet.set_address(address));
         }
         let function = function.expect("a way to the host is a function's");
         if class == Class::Posted {

@@ -10,6 +10,7 @@
 mod config;
 mod control;
 mod from_device;
+mod hidden;
 mod probe;
 mod release;
 mod slot;

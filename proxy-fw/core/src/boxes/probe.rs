@@ -1,6 +1,7 @@
 //! Looking at a device that was put into a slot: reset, wait, read configuration space.
 
 use super::config::{Got, Want};
+use super::hidden::Hidden;
 use super::slot::{Facts, Work};
 use super::{BoxRole, SlotSignal};
 use crate::limits::MAX_FUNCTIONS;
@@ -45,6 +46,8 @@ pub(super) struct Probe {
     facts: Facts,
     capability: u8,
     next_extended: u16,
+    /// The extended capability that pointed to the one that is looked at.
+    before_extended: Option<u16>,
     followed: u8,
     wide_bar: bool,
     reset_time: Duration,
@@ -71,6 +74,7 @@ impl Probe {
             facts: Facts::default(),
             capability: 0,
             next_extended: 0,
+            before_extended: None,
             followed: 0,
             wide_bar: false,
             reset_time,
@@ -193,6 +197,10 @@ impl Probe {
             }
             State::Extended(at) => {
                 self.next_extended = (value >> 20) as u16 & 0xffc;
+                match Hidden::of(value, at, self.before_extended) {
+                    Some(hidden) => self.facts.hidden = Some(hidden),
+                    None => self.before_extended = Some(at),
+                }
                 if value as u16 == SERIAL_NUMBER {
                     return self.read(State::SerialLow(at), at + 4);
                 }
@@ -215,6 +223,7 @@ impl Probe {
         self.followed += 1;
         if pointer < 0x40 || self.followed > LIST_BOUND {
             self.followed = 0;
+            self.before_extended = None;
             return self.read(State::Extended(0x100), 0x100);
         }
         self.read(State::Capability(pointer), pointer.into())

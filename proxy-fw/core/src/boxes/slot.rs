@@ -1,6 +1,7 @@
 //! A slot, the functions in it, and what is outstanding at them.
 
 use super::config::Access;
+use super::hidden::Hidden;
 use super::release::Release;
 use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
@@ -86,6 +87,8 @@ pub(super) struct Facts {
     pub(super) function_level_reset: bool,
     /// Device Capabilities 2, bits 4:0: completion timeout ranges and disable.
     pub(super) timeout_support: u8,
+    /// A capability that hosts do not see.
+    pub(super) hidden: Option<Hidden>,
 }
 
 /// A binding of a function.
@@ -104,6 +107,8 @@ pub(super) enum ToDevice {
         key: BindingKey,
         outstanding: OutstandingRef,
         info: RequestInfo,
+        /// The register that a configuration read is for.
+        register: Option<u16>,
         sampled: bool,
     },
     /// Of the proxy itself.

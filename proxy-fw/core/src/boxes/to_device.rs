@@ -5,6 +5,7 @@ use super::slot::{Target, ToDevice};
 use crate::link::ClassSet;
 use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
+use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampId};
 use crate::time::Instant;
 use tlp_codec::ids::{OutstandingRef, SlotId, Tag};
@@ -98,21 +99,25 @@ impl BoxRole {
             self.counters.malformed_from_host += 1;
             return false;
         };
-        self.keep_owned_fields(slot, function, &mut packet);
         if self.is_function_reset(slot, function, &packet) {
             self.want_restore(now, slot, function);
         }
+        let register = (packet.tlp_type() == TlpType::CfgRd0).then(|| packet.register());
         let request = ToDevice::Host {
             function,
             key: target.key,
             outstanding,
             info,
+            register,
             sampled: stamp.is_some(),
         };
         let deadline = now + self.config.completion_bound;
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
-        packet.set_tag(Tag::new(tag.index).expect("device-side tags have 8 bits"));
-        packet.update_digest();
+        let tag = Tag::new(tag.index).expect("device-side tags have 8 bits");
+        rewrite(&mut packet, |packet| {
+            self.keep_owned_fields(slot, function, packet);
+            packet.set_tag(tag);
+        });
         true
     }
 
@@ -127,12 +132,18 @@ impl BoxRole {
     }
 
     /// Device Control 2's completion timeout and 10-bit tag fields are the proxy's: what the host
-    /// writes there is replaced by what the proxy set (DESIGN: "the proxies own that setting").
+    /// writes there is replaced by what the proxy set. A capability that it does not see it does
+    /// not write: its control register gets 0, which is off.
     fn keep_owned_fields(&mut self, slot: usize, function: usize, packet: &mut Packet<&mut [u8]>) {
         if packet.tlp_type() != TlpType::CfgWr0 {
             return;
         }
         let facts = &self.slots[slot].functions[function].facts;
+        if facts.hidden.is_some_and(|hidden| hidden.covers(packet.register())) {
+            packet.payload_mut().fill(0);
+            self.counters.config_writes_owned += 1;
+            return;
+        }
         if facts.pcie_capability == 0 || packet.register() != facts.pcie_capability + 0x28 {
             return;
         }
@@ -165,9 +176,10 @@ impl BoxRole {
             return false;
         };
         let info = request.info;
-        packet.set_requester(info.requester);
-        packet.set_tag(info.tag);
-        packet.update_digest();
+        rewrite(&mut packet, |packet| {
+            packet.set_requester(info.requester);
+            packet.set_tag(info.tag);
+        });
         if progress == Progress::Final {
             entry.requests.remove(reference);
             entry.set_tag(info.tag.get(), false);

@@ -5,6 +5,7 @@ use crate::control::Event;
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
 use crate::outstanding::{Progress, RequestInfo};
+use crate::rewrite::rewrite;
 use crate::role::Backpressure;
 use crate::stamps::{Stage, StampKey};
 use crate::switch::DownstreamVerdict as Verdict;
@@ -181,8 +182,7 @@ impl HostRole {
             self.counters.unexpected_from_root += 1;
             return Ok(());
         };
-        packet.set_tag(request.info.tag);
-        packet.update_digest();
+        rewrite(&mut packet, |packet| packet.set_tag(request.info.tag));
         let stamp = request.sampled.then(|| {
             let key = StampKey {
                 peer: target.node,

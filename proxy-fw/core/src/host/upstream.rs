@@ -5,6 +5,7 @@ use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
 use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
+use crate::rewrite::rewrite;
 use crate::stamps::Stage;
 use crate::switch::UpstreamVerdict as Verdict;
 use crate::time::Instant;
@@ -106,9 +107,10 @@ impl HostRole {
         }
         let Some(request) = self.request_of(origin).copied() else { return Fate::Gone };
         let mut packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
-        packet.set_requester(request.info.requester);
-        packet.set_tag(request.info.tag);
-        packet.update_digest();
+        rewrite(&mut packet, |packet| {
+            packet.set_requester(request.info.requester);
+            packet.set_tag(request.info.tag);
+        });
         match self.ask_switch(now, origin, tlp) {
             Verdict::ToRoot => {
                 self.book(origin, tlp);
@@ -194,8 +196,8 @@ impl HostRole {
             .upstream
             .insert(deadline, request)
             .expect("only a port with room is asked for non-posted requests");
-        packet.set_tag(Tag::new(entry.index).expect("the table has at most 256 entries"));
-        packet.update_digest();
+        let tag = Tag::new(entry.index).expect("the table has at most 256 entries");
+        rewrite(&mut packet, |packet| packet.set_tag(tag));
     }
 
     /// Whether a completion towards the device has room.

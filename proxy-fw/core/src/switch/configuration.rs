@@ -9,6 +9,7 @@ use super::port::Occupant;
 use super::sink::TlpSink;
 use super::verdict::{Cause, Counted, DownstreamVerdict as Verdict};
 use super::{Refusal, VirtualSwitch, Who};
+use crate::rewrite::rewrite;
 use crate::time::Instant;
 use tlp_codec::ids::{Bdf, PortId};
 use tlp_codec::tlp::{CplStatus, Packet, TlpType};
@@ -78,8 +79,7 @@ impl VirtualSwitch {
             return Err(who.refuses(Cause::NotReady));
         }
         if bus == slot.bridge.decoded.secondary {
-            request.convert_config_to_type0();
-            request.update_digest();
+            rewrite(&mut request, Packet::convert_config_to_type0);
         }
         Ok(Verdict::Forward(port))
     }

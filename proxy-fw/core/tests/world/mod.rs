@@ -72,6 +72,8 @@ pub struct Registers {
     pub received: Vec<Vec<u8>>,
     pub resets: usize,
     pub bus: u16,
+    /// Whether it has Precision Time Measurement, and where: first in the list or in its middle.
+    pub ptm: Option<u16>,
     held: VecDeque<Vec<u8>>,
 }
 
@@ -85,6 +87,7 @@ impl Registers {
             received: Vec::new(),
             resets: 0,
             bus: 0,
+            ptm: None,
             held: VecDeque::new(),
         };
         device.reset();
@@ -92,7 +95,7 @@ impl Registers {
         device
     }
 
-    fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.resets += 1;
         self.config.fill(0);
         self.put(0x00, 0xd0ac_1b36);
@@ -106,6 +109,22 @@ impl Registers {
         self.put(0x100, 0x0001_0003);
         self.put(0x104, 0x5566_7788);
         self.put(0x108, 0x1122_3344);
+        match self.ptm {
+            Some(0x100) => {
+                self.put(0x100, 0x1401_001f);
+                self.put(0x104, 0x0000_0a05);
+                self.put(0x140, 0x0001_0003);
+                self.put(0x144, 0x5566_7788);
+                self.put(0x148, 0x1122_3344);
+            }
+            Some(at) => {
+                self.put(0x100, 0x0001_0003 | u32::from(at) << 20);
+                self.put(at.into(), 0x1801_001f);
+                self.put(usize::from(at) + 4, 0x0000_0a05);
+                self.put(0x180, 0x0001_0019);
+            }
+            None => {}
+        }
         self.out.clear();
     }
 
@@ -202,7 +221,7 @@ impl Registers {
             match at + i {
                 0x10 => self.config[0x10] = 0,
                 0x11 => self.config[0x11] = byte & 0xf0,
-                at @ (0x04 | 0x05 | 0x12 | 0x13 | 0x68 | 0x69) => self.config[at] = *byte,
+                at @ (0x04 | 0x05 | 0x12 | 0x13 | 0x68 | 0x69 | 0x148) => self.config[at] = *byte,
                 0x49 if byte & 0x80 != 0 => {
                     self.reset();
                     return;
@@ -295,7 +314,15 @@ impl World {
 
     /// With the device probed, bound to port 0 and visible on bus 3.
     pub fn bound() -> Self {
+        Self::bound_with(None)
+    }
+
+    /// As [`World::bound`], of a device that has Precision Time Measurement there.
+    pub fn bound_with(ptm: Option<u16>) -> Self {
         let mut world = Self::new();
+        world.device.ptm = ptm;
+        world.device.reset();
+        world.device.resets = 0;
         world.insert();
         world.introduce();
         world.bind(1);
