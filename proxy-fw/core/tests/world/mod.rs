@@ -283,7 +283,9 @@ pub struct World {
     pub to_root: VecDeque<Vec<u8>>,
     pub host_messages: Vec<FromProxy>,
     pub box_messages: Vec<FromProxy>,
+    /// Whether the cable to the first box is cut; what it loses is in `lost`.
     pub cut: bool,
+    pub lost: VecDeque<(NodeId, Vec<u8>)>,
     pub second: Option<Second>,
     next_id: u64,
     next_tag: u16,
@@ -306,6 +308,7 @@ impl World {
             host_messages: Vec::new(),
             box_messages: Vec::new(),
             cut: false,
+            lost: VecDeque::new(),
             second: None,
             next_id: 1,
             next_tag: 0,
@@ -367,6 +370,13 @@ impl World {
     /// [`SECOND_WINDOW`].
     pub fn pair() -> Self {
         let mut world = Self::bound();
+        world.add_second();
+        world
+    }
+
+    /// The second box and its device, bound to port 1 and programmed.
+    pub fn add_second(&mut self) {
+        let world = self;
         let config = BoxConfig { slots: 1, incarnation: 8, ..BoxConfig::default() };
         let mut boxes = BoxRole::new(&config);
         boxes.set_node(node(OTHER_BOX));
@@ -388,7 +398,6 @@ impl World {
         world.config_write(bdf(4, 0), 0x10, SECOND_WINDOW as u32);
         world.config_write(bdf(4, 0), 0x04, 0x0006);
         world.forget_the_past();
-        world
     }
 
     /// Forgets what the root complex and the devices received so far.
@@ -499,14 +508,17 @@ impl World {
                             second.boxes.handle_frame(self.now, &frame[..out.len]);
                         }
                     }
-                    _ if self.cut => {}
+                    _ if self.cut => self.lost.push_back((out.peer, frame[..out.len].to_vec())),
                     _ => self.boxes.handle_frame(self.now, &frame[..out.len]),
                 }
             }
             let Self { host, boxes, device, box_messages, cut, now, .. } = self;
-            busy |= turn_box(*now, boxes, device, box_messages, *cut, host);
+            let cable = if *cut { Err(&mut self.lost) } else { Ok(&mut *host) };
+            busy |= turn_box(*now, boxes, device, box_messages, cable);
             if let Some(Second { boxes, device, messages, cut }) = &mut self.second {
-                busy |= turn_box(*now, boxes, device, messages, *cut, host);
+                let mut nowhere = VecDeque::new();
+                let cable = if *cut { Err(&mut nowhere) } else { Ok(host) };
+                busy |= turn_box(*now, boxes, device, messages, cable);
             }
             while let Some(message) = self.host.poll_control() {
                 busy = true;
@@ -608,15 +620,15 @@ fn turn_box(
     boxes: &mut BoxRole,
     device: &mut Registers,
     messages: &mut Vec<FromProxy>,
-    cut: bool,
-    host: &mut HostRole,
+    mut cable: Result<&mut HostRole, &mut VecDeque<(NodeId, Vec<u8>)>>,
 ) -> bool {
     let mut busy = false;
     let mut frame = vec![0; MAX_FRAME];
     while let Some(out) = boxes.poll_transmit(now, &mut frame) {
         busy = true;
-        if !cut {
-            host.handle_frame(now, &frame[..out.len]);
+        match &mut cable {
+            Ok(host) => host.handle_frame(now, &frame[..out.len]),
+            Err(lost) => lost.push_back((out.peer, frame[..out.len].to_vec())),
         }
     }
     while let Some(signal) = boxes.poll_signal(slot(1)) {
