@@ -14,10 +14,30 @@ use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::switch::SwitchConfig;
 use proxy_core::time::Instant;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
+
+thread_local! {
+    static IN_A_ROLE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in a call of a role, for who watches what roles do.
+pub fn in_a_role() -> bool {
+    IN_A_ROLE.get()
+}
+
+/// A call of a role.
+macro_rules! role {
+    ($call:expr) => {{
+        IN_A_ROLE.set(true);
+        let result = $call;
+        IN_A_ROLE.set(false);
+        result
+    }};
+}
 
 pub const HOST: u16 = 1;
 pub const BOX: u16 = 2;
@@ -419,7 +439,7 @@ impl World {
     ) -> Result<Reply, proxy_core::control::ControlError> {
         let id = self.id();
         let now = self.now;
-        self.second().boxes.handle_control(now, id, Term(1), &request);
+        role!(self.second().boxes.handle_control(now, id, Term(1), &request));
         self.answer(id, |w| &w.second.as_ref().unwrap().messages)
     }
 
@@ -433,7 +453,7 @@ impl World {
         request: Request,
     ) -> Result<Reply, proxy_core::control::ControlError> {
         let id = self.id();
-        self.host.handle_control(self.now, id, Term(1), &request);
+        role!(self.host.handle_control(self.now, id, Term(1), &request));
         self.answer(id, |w| &w.host_messages)
     }
 
@@ -442,7 +462,7 @@ impl World {
         request: Request,
     ) -> Result<Reply, proxy_core::control::ControlError> {
         let id = self.id();
-        self.boxes.handle_control(self.now, id, Term(1), &request);
+        role!(self.boxes.handle_control(self.now, id, Term(1), &request));
         self.answer(id, |w| &w.box_messages)
     }
 
@@ -483,10 +503,10 @@ impl World {
         // A timer that is due moves the clock a little, too: nothing stands still.
         let step = Duration::from_micros(1);
         self.now = next.max(self.now + step).min(self.now + most.max(step));
-        self.host.handle_timeout(self.now);
-        self.boxes.handle_timeout(self.now);
+        role!(self.host.handle_timeout(self.now));
+        role!(self.boxes.handle_timeout(self.now));
         if let Some(second) = &mut self.second {
-            second.boxes.handle_timeout(self.now);
+            role!(second.boxes.handle_timeout(self.now));
         }
     }
 
@@ -496,20 +516,20 @@ impl World {
         let mut tlp = vec![0; TLP_BUFFER];
         loop {
             let mut busy = false;
-            while let Some(length) = self.host.poll_tlp(self.now, &mut tlp) {
+            while let Some(length) = role!(self.host.poll_tlp(self.now, &mut tlp)) {
                 busy = true;
                 self.to_root.push_back(tlp[..length].to_vec());
             }
-            while let Some(out) = self.host.poll_transmit(self.now, &mut frame) {
+            while let Some(out) = role!(self.host.poll_transmit(self.now, &mut frame)) {
                 busy = true;
                 match &mut self.second {
                     Some(second) if out.peer == node(OTHER_BOX) => {
                         if !second.cut {
-                            second.boxes.handle_frame(self.now, &frame[..out.len]);
+                            role!(second.boxes.handle_frame(self.now, &frame[..out.len]));
                         }
                     }
                     _ if self.cut => self.lost.push_back((out.peer, frame[..out.len].to_vec())),
-                    _ => self.boxes.handle_frame(self.now, &frame[..out.len]),
+                    _ => role!(self.boxes.handle_frame(self.now, &frame[..out.len])),
                 }
             }
             let Self { host, boxes, device, box_messages, cut, now, .. } = self;
@@ -520,7 +540,7 @@ impl World {
                 let cable = if *cut { Err(&mut nowhere) } else { Ok(host) };
                 busy |= turn_box(*now, boxes, device, messages, cable);
             }
-            while let Some(message) = self.host.poll_control() {
+            while let Some(message) = role!(self.host.poll_control()) {
                 busy = true;
                 self.host_messages.push(message);
             }
@@ -537,7 +557,8 @@ impl World {
 
     /// Sends a request as the root complex and waits for its completion.
     pub fn request(&mut self, repr: &Repr<'_>, tag: Tag) -> Vec<u8> {
-        self.host.handle_tlp(self.now, &emit(repr)).unwrap();
+        let sent = emit(repr);
+        role!(self.host.handle_tlp(self.now, &sent)).unwrap();
         for _ in 0..4000 {
             self.turn();
             let wanted = |tlp: &Vec<u8>| {
@@ -603,7 +624,8 @@ impl World {
 
     pub fn mem_write(&mut self, address: u64, data: &[u8]) {
         let repr = Repr::new(mem_write(Bdf::default(), address, data));
-        self.host.handle_tlp(self.now, &emit(&repr)).unwrap();
+        let sent = emit(&repr);
+        role!(self.host.handle_tlp(self.now, &sent)).unwrap();
         self.turn();
     }
 
@@ -624,19 +646,19 @@ fn turn_box(
 ) -> bool {
     let mut busy = false;
     let mut frame = vec![0; MAX_FRAME];
-    while let Some(out) = boxes.poll_transmit(now, &mut frame) {
+    while let Some(out) = role!(boxes.poll_transmit(now, &mut frame)) {
         busy = true;
         match &mut cable {
-            Ok(host) => host.handle_frame(now, &frame[..out.len]),
+            Ok(host) => role!(host.handle_frame(now, &frame[..out.len])),
             Err(lost) => lost.push_back((out.peer, frame[..out.len].to_vec())),
         }
     }
-    while let Some(signal) = boxes.poll_signal(slot(1)) {
+    while let Some(signal) = role!(boxes.poll_signal(slot(1))) {
         busy = true;
         assert_eq!(signal, SlotSignal::HotReset);
         device.reset();
     }
-    while let Some(length) = boxes.poll_tlp(now, slot(1), ClassSet::ALL, &mut frame) {
+    while let Some(length) = role!(boxes.poll_tlp(now, slot(1), ClassSet::ALL, &mut frame)) {
         busy = true;
         device.handle(&frame[..length]);
     }
@@ -645,7 +667,7 @@ fn turn_box(
         let class = Packet::new_checked(&device.out[at][..]).ok().and_then(|packet| packet.class());
         let class = class.unwrap_or(Class::Posted);
         let passes = room.contains(class);
-        if passes && boxes.handle_tlp(now, slot(1), &device.out[at]).is_ok() {
+        if passes && role!(boxes.handle_tlp(now, slot(1), &device.out[at])).is_ok() {
             device.out.remove(at);
             busy = true;
             continue;
@@ -654,7 +676,7 @@ fn turn_box(
         room = if class == Class::Posted { ClassSet::NONE } else { room.without(class) };
         at += 1;
     }
-    while let Some(message) = boxes.poll_control() {
+    while let Some(message) = role!(boxes.poll_control()) {
         busy = true;
         messages.push(message);
     }
