@@ -161,15 +161,20 @@ impl VirtualSwitch {
         port: PortId,
         packet: &Packet<&mut [u8]>,
     ) -> Result<Verdict, Refusal> {
-        if let Some(bit) = received_abort(packet.status()) {
+        let aborted = received_abort(packet.status());
+        if let Some(bit) = aborted {
             self.port_mut(port).bridge.config.set(header::IO, bit);
-            self.upstream.config.set(header::IO, bit);
         }
         // Completions with relaxed ordering are not redirected (section 6.12.1.1).
         let redirect = self.port(port).bridge.decoded.controls_access(acs::COMPLETION_REDIRECT)
             && !packet.attributes().relaxed_ordering;
         let bus = packet.requester().bus().get();
-        self.by_id(port, bus, redirect, Cause::UnexpectedCompletion, packet)
+        let verdict = self.by_id(port, bus, redirect, Cause::UnexpectedCompletion, packet)?;
+        if let (Some(bit), Verdict::ToRoot) = (aborted, verdict) {
+            // One for a peer does not come to the upstream port.
+            self.upstream.config.set(header::IO, bit);
+        }
+        Ok(verdict)
     }
 
     /// A completion, or a message that is routed by ID, to whoever is on a bus.

@@ -157,6 +157,10 @@ fn check_reported(line: &Line, world: &mut World) {
         let got = world.config_read(port, register).1 & bit != 0;
         assert_eq!(got, cell.contains(name), "{}: {name}: {cell}", line.cause);
     }
+    let upstream = world.config_read(UPSTREAM, SECONDARY_STATUS).1;
+    let passed = cell.starts_with("Received") && cell.contains("in the port's secondary status");
+    let aborts = RECEIVED_MASTER_ABORT | RECEIVED_TARGET_ABORT;
+    assert_eq!(upstream & aborts != 0, passed, "{}: what passes the upstream port", line.cause);
     let changed = world.config_read(PORT, SLOT_CONTROL).1 & LINK_STATE_CHANGED != 0;
     assert_eq!(changed, cell.contains("DLLSC"), "{}: {cell}", line.cause);
     if cell.contains("event") {
