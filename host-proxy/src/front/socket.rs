@@ -9,6 +9,7 @@ use proxy_daemon::stop::Stop;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// Version of the records.
@@ -23,6 +24,9 @@ const MAX_RECORD: usize = HEADER + TLP_BUFFER;
 /// Records moved in either direction in one turn.
 const BATCH: usize = 64;
 
+/// How long a client has to say hello; one that says nothing would keep others out for good.
+const HELLO_BOUND: Duration = Duration::from_secs(30);
+
 mod kind {
     pub(super) const TLP: u8 = 0;
     pub(super) const RESET: u8 = 1;
@@ -36,6 +40,7 @@ mod kind {
 pub struct SocketFront {
     path: PathBuf,
     listener: Socket,
+    hello_bound: Duration,
 }
 
 /// Why a client is let go.
@@ -49,6 +54,8 @@ enum Gone {
 struct Client {
     socket: Socket,
     greeted: bool,
+    /// When a client that was not greeted yet is let go.
+    hello_until: Instant,
     /// Whether the last turn read all that it had sent.
     drained: bool,
     /// A TLP of the client that the role had no room for.
@@ -74,7 +81,7 @@ impl SocketFront {
         listener.bind(&address).map_err(text)?;
         listener.listen(4).map_err(text)?;
         listener.set_nonblocking(true).map_err(text)?;
-        Ok(Self { path: path.to_path_buf(), listener })
+        Ok(Self { path: path.to_path_buf(), listener, hello_bound: HELLO_BOUND })
     }
 
     /// Serves one client after the other until told to stop.
@@ -128,6 +135,7 @@ impl SocketFront {
         Some(Client {
             socket,
             greeted: false,
+            hello_until: Instant::now() + self.hello_bound,
             drained: false,
             held: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
@@ -199,6 +207,9 @@ fn refuse(mut socket: &Socket, why: &str) {
 impl Client {
     fn turn(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
         let taken = self.take(plane)?;
+        if !self.greeted && Instant::now() >= self.hello_until {
+            return Err(Gone::Wrong("no hello came in time".into()));
+        }
         let given = self.give(plane)?;
         Ok(taken | given)
     }

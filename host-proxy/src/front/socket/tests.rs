@@ -32,9 +32,14 @@ struct Front {
 
 impl Front {
     fn start() -> Self {
+        Self::with_hello_bound(HELLO_BOUND)
+    }
+
+    fn with_hello_bound(hello_bound: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tlp");
-        let front = SocketFront::open(&path).unwrap();
+        let mut front = SocketFront::open(&path).unwrap();
+        front.hello_bound = hello_bound;
         let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
         let (control, ..) = ControlHandle::pair();
         let role = HostRole::new(&HostConfig::default()).unwrap();
@@ -193,6 +198,14 @@ fn a_second_client_is_told_and_the_first_goes_on() {
     first.assert_answered();
     drop(first);
     front.greeted().assert_answered();
+}
+
+#[test]
+fn a_client_that_never_says_hello_is_let_go() {
+    let front = Front::with_hello_bound(Duration::ZERO);
+    for _ in 0..2 {
+        assert!(front.connect().refusal().contains("no hello"));
+    }
 }
 
 #[test]
