@@ -1,6 +1,6 @@
 //! What the manager refuses, with real proxies behind it.
 
-use crate::harness::{ACCELERATOR, Pool, wait_for};
+use crate::harness::{ACCELERATOR, NVME, Pool, wait_for};
 
 #[test]
 fn what_cannot_be_lent_is_refused_with_a_reason() {
@@ -45,4 +45,38 @@ fn a_second_proxy_of_a_name_is_told_why_it_is_not_let_in() {
     let log = second.log();
     assert!(log.contains("the name host-1 is taken") && log.contains("--name"), "{log}");
     assert!(!log.contains("no manager"), "{log}");
+}
+
+#[test]
+fn more_than_a_drive_holds_is_refused_before_anything_is_written() {
+    let pool = Pool::new();
+    let _box = pool.boxed("box-a", &[pool.drive(1, "drive.img")]);
+    let host = pool.host("host-1");
+    pool.wait_ready(2);
+    pool.allocate("host-1", "box-a/1");
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    let (target, large) = (pool.argument("target"), pool.argument("large"));
+    std::fs::write(&target, "mine").unwrap();
+    std::fs::File::create(&large).unwrap().set_len((16 << 20) + 1).unwrap();
+    let held = (16 << 20).to_string();
+    for command in [
+        &["nvme-read", &drive, &target, "--bytes", "16777217"][..],
+        &["nvme-read", &drive, &target, "--bytes", "18446744073709551615"],
+        &["nvme-write", &drive, &large],
+    ] {
+        let ended = pool.host_run("host-1", command);
+        ended.fails(1, &[&held, &drive]);
+        assert_eq!(ended.stderr.matches(&drive).count(), 1, "{ended:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "mine");
+    let image = std::fs::read(pool.path("drive.img")).unwrap();
+    assert!(image.iter().all(|byte| *byte == 0), "something was written");
+    let nowhere = pool.host_run("host-1", &["nvme-identify", "1f:00.0"]);
+    nowhere.fails(1, &["1f:00.0"]);
+    assert_eq!(nowhere.stderr.matches("1f:00.0").count(), 1, "{nowhere:?}");
+
+    // What happened is in the log once, in words.
+    let log = host.log();
+    assert_eq!(log.matches(&format!("{drive} was added")).count(), 1, "{log}");
+    assert!(!log.contains("DeviceAdded"), "{log}");
 }
