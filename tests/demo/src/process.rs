@@ -190,8 +190,13 @@ pub(crate) fn catch_signals() -> Result<()> {
     Ok(())
 }
 
+/// Whether SIGINT or SIGTERM came.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
 fn not_interrupted() -> Result<()> {
-    if INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+    if interrupted() {
         bail!("interrupted");
     }
     Ok(())

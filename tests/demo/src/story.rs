@@ -10,7 +10,7 @@ use crate::split::{Split, Stamp, split};
 use crate::{input, leftovers};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 const HOST: &str = "host-1";
@@ -30,7 +30,6 @@ struct Running {
     boxes: [Daemon; 2],
     manager: Daemon,
     fabric: Fabric,
-    folder: Option<tempfile::TempDir>,
 }
 
 /// The host's names of the two devices.
@@ -51,10 +50,16 @@ pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
     };
     input::check_room(bytes, folder.path())?;
     let fabric = if cli.l2 { Fabric::ethernet()? } else { Fabric::Udp };
-    let mut running = start(cli, report, fabric, folder, bytes)?;
-    let result = tell(cli, report, &mut running, &file, bytes);
-    if cli.keep {
-        keep(report, running);
+    let result = start(cli, report, fabric, folder.path(), bytes).and_then(|mut running| {
+        let result = tell(cli, report, &mut running, &file, bytes);
+        if cli.keep {
+            keep(report, running);
+        }
+        result
+    });
+    if cli.keep || result.is_err() && !process::interrupted() {
+        let folder = folder.keep();
+        report.step(&format!("logs, store and image: {}", folder.display()));
     }
     result
 }
@@ -88,14 +93,11 @@ fn start(
     cli: &Cli,
     report: &mut Report,
     fabric: Fabric,
-    folder: tempfile::TempDir,
+    folder: &Path,
     bytes: u64,
 ) -> Result<Running> {
-    let place = Place {
-        programs: process::own_folder()?,
-        folder: folder.path().to_path_buf(),
-        outlive: cli.keep,
-    };
+    let place =
+        Place { programs: process::own_folder()?, folder: folder.to_path_buf(), outlive: cli.keep };
     report
         .step(&format!("starting manager, host proxy and two box proxies ({})", fabric.describe()));
     report.record("fabric", fabric.describe().into());
@@ -142,7 +144,7 @@ fn start(
         boxes.push(place.start(name, command)?);
     }
     let boxes: [Daemon; 2] = boxes.try_into().ok().context("two boxes were started")?;
-    let mut running = Running { programs, host, boxes, manager, fabric, folder: Some(folder) };
+    let mut running = Running { programs, host, boxes, manager, fabric };
     wait_for("two free devices and a host", APPEAR, || {
         running.host.check()?;
         for daemon in &mut running.boxes {
@@ -330,10 +332,7 @@ fn release(
 }
 
 fn keep(report: &Report, mut running: Running) {
-    let folder: PathBuf = match running.folder.take() {
-        Some(folder) => folder.keep(),
-        None => running.programs.place.folder.clone(),
-    };
+    let folder = running.programs.place.folder.clone();
     let remove = running.fabric.keep().map_or(String::new(), |remove| format!("; {remove}"));
     let mut ids = vec![running.manager.id().to_string(), running.host.id().to_string()];
     ids.extend(running.boxes.iter().map(|b| b.id().to_string()));
@@ -351,11 +350,9 @@ fn keep(report: &Report, mut running: Running) {
          {enter}dxpu-manager list\n\
          {enter}dxpu-manager allocate --host {HOST}\n\
          dxpu-host lspci\n\
-         logs, store and image: {}\n\
          stop it: kill {}{remove}; rm -r {}",
         running.programs.server,
         running.programs.host_socket,
-        folder.display(),
         ids.join(" "),
         folder.display(),
     ));
