@@ -9,6 +9,7 @@ pub mod config;
 pub mod control;
 pub mod logs;
 pub mod plane;
+pub mod program;
 pub mod stop;
 
 pub use clock::Clock;

@@ -36,7 +36,8 @@ pub enum ControlError {
     Busy,
     /// The device did not answer configuration requests in time.
     NotReady(SlotId),
-    /// The link to the peer is down; introduce the peer again with [`Request::SetPeer`](super::Request::SetPeer).
+    /// The link to the peer is down; introduce the peer again with
+    /// [`Request::SetPeer`](super::Request::SetPeer).
     LinkDown(NodeId),
 }
 
