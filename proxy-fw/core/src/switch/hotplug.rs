@@ -7,6 +7,10 @@
 //! | removal is asked for | attention button, only while the power indicator is on | indicator blinks 5 s, unbinds drivers, indicator off |
 //! | indicator off | presence and link cleared at once, both changes latched, interrupt | nothing: the slot is off already |
 //! | removal by force | presence and link cleared, changes latched, interrupt | unbinds what is gone, indicator off |
+//! | a device is plugged after that before software is done | as above | the same for the one that is gone, then for the new one |
+//!
+//! So an indicator that goes off before it was ever lit for the device that is there now was meant
+//! for the one before, and changes nothing.
 //!
 //! A second press within the 5 s cancels the first, so the button is not pressed again before
 //! software has either let go, gone back to "on", or not reacted for [`PRESS_SETTLES`].
@@ -139,7 +143,7 @@ impl VirtualSwitch {
         if !slot.is_attended() {
             return RemovalRequest::Unattended;
         }
-        if slot.power_indicator() != Indicator::On {
+        if slot.power_indicator() != Indicator::On || !slot.taken_up {
             return RemovalRequest::MustWait;
         }
         slot.motion = Motion::Pressed { at: now, acknowledged: false };
@@ -183,6 +187,7 @@ impl VirtualSwitch {
         let slot = self.port_mut(port);
         slot.occupant = Occupant::Device;
         slot.ready = true;
+        slot.taken_up = false;
         slot.motion = Motion::Settled;
         slot.notices.note(Notice::Inserted);
         self.follow_presence(port);
@@ -227,6 +232,7 @@ impl VirtualSwitch {
     pub(crate) fn power_indicator_set(&mut self, now: Instant, port: PortId, to: Indicator) {
         let slot = self.port_mut(port);
         slot.notices.note(Notice::PowerIndicator);
+        slot.taken_up |= to != Indicator::Off;
         match (to, slot.motion) {
             (Indicator::Off, _) => self.let_go(now, port),
             (Indicator::Blink, Motion::Pressed { at, .. }) => {
@@ -254,6 +260,7 @@ impl VirtualSwitch {
                     slot.motion = Motion::Gap { until: now + PLACEHOLDER_GAP };
                 }
             }
+            Occupant::Device if !slot.taken_up => return,
             Occupant::Device => {
                 let requested = matches!(motion, Motion::Pressed { .. });
                 slot.motion = Motion::Settled;

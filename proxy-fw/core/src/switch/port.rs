@@ -26,6 +26,9 @@ pub(crate) struct DownstreamPort {
     link_up: bool,
     /// Whether the device takes requests; until then configuration requests are to be retried.
     pub(crate) ready: bool,
+    /// The power indicator has been lit for the device that is here now: switching it off lets go
+    /// of this one.
+    pub(crate) taken_up: bool,
     /// What the hot-plug sequence waits for.
     pub(crate) motion: Motion,
     pub(crate) notices: Notices,
@@ -58,6 +61,7 @@ impl DownstreamPort {
             placeholder,
             link_up: false,
             ready: false,
+            taken_up: false,
             motion: Motion::Settled,
             notices: Notices::default(),
             wires: 0,
@@ -129,7 +133,9 @@ impl DownstreamPort {
         slot::Indicator::from_bits(bits).unwrap_or(slot::Indicator::Off)
     }
 
+    /// The power indicator follows what is here: nobody listens.
     pub(crate) fn set_power_indicator(&mut self, indicator: slot::Indicator) {
+        self.taken_up = indicator == slot::Indicator::On;
         if self.power_indicator() != indicator {
             self.notices.note(Notice::PowerIndicator);
         }

@@ -219,6 +219,24 @@ fn a_surprise_removal_interrupts_and_the_slot_can_be_used_again() {
 }
 
 #[test]
+fn software_that_is_late_with_a_removal_does_not_let_go_of_the_next_device() {
+    let (mut host, driver) = occupied();
+    host.switch.surprise_remove(host.now, port(0), &mut host.out);
+    driver.interrupt(&mut host);
+    // Drivers take their time to let go of the device that is gone; another one comes.
+    host.switch.plug(host.now, port(0), &mut host.out);
+    driver.interrupt(&mut host);
+    assert_eq!(ask(&mut host), RemovalRequest::MustWait, "the new one is not taken up yet");
+    driver.power_indicator(&mut host, Indicator::Off);
+    assert!(!host.events().iter().any(|e| matches!(e, SwitchEvent::LetGo { .. })));
+    assert!(host.switch.is_present(port(0)));
+    driver.power_on(&mut host);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    driver.power_indicator(&mut host, Indicator::Off);
+    assert!(host.events().contains(&SwitchEvent::LetGo { port: port(0), requested: true }));
+}
+
+#[test]
 fn a_change_while_the_handler_runs_is_not_lost() {
     let (mut host, mut drivers) = empty(1);
     let driver = drivers.remove(0);
