@@ -9,6 +9,7 @@ use device_models::nvme::{self, BlockSize, Nvme};
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{Hello, Name, RoleKind, Term};
 use proxy_core::link::LinkConfig;
+use proxy_core::role::Role;
 use proxy_daemon::clock::incarnation;
 use proxy_daemon::config::path_address;
 use proxy_daemon::control::ControlHandle;
@@ -40,7 +41,7 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let mut seats = Vec::new();
     for (&number, spec) in &config.slots {
         let slot = SlotId::new(number).map_err(|e| e.to_string())?;
-        let device = open(number, spec).map_err(|e| format!("slot {number}: {e}"))?;
+        let device = open(&common.name, number, spec).map_err(|e| format!("slot {number}: {e}"))?;
         seats.push((Seat::new(slot, device), name(spec.model())));
     }
     let local = common.advertise.map_or_else(|| port.local_address(), proxy_net::Address::Udp);
@@ -81,18 +82,32 @@ fn turn(plane: &mut Plane<BoxRole>, seats: &mut [Seat]) -> Result<(), proxy_net:
             plane.now();
         }
     }
+    if plane.role.is_asked_for_counters() {
+        plane.set_device_counters(device_counters(seats));
+    }
     busy |= plane.transmit()?;
     let timer = seats.iter().filter_map(Seat::poll_timeout).min();
     plane.rest(busy, timer)
+}
+
+/// What all devices counted, by name.
+fn device_counters(seats: &[Seat]) -> Vec<(&'static str, u64)> {
+    let mut sums: Vec<(&'static str, u64)> = Vec::new();
+    for (name, count) in seats.iter().flat_map(|seat| seat.device().counters()) {
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => sums.push((name, count)),
+        }
+    }
+    sums
 }
 
 fn name(text: &str) -> Name {
     Name::try_from(text).expect("the length was checked with the settings")
 }
 
-fn open(slot: u8, spec: &SlotSpec) -> Result<Box<dyn Device>, String> {
-    // Without a serial number of its own a model gets one from its slot, so that no two agree.
-    let serial = spec.serial.unwrap_or(0xd0ac_0000_0000_0000 | u64::from(slot));
+fn open(box_name: &str, slot: u8, spec: &SlotSpec) -> Result<Box<dyn Device>, String> {
+    let serial = spec.serial.unwrap_or_else(|| serial_of(box_name, slot));
     match spec.device {
         DeviceKind::Accelerator => {
             let mut config = accelerator::Config { serial, ..accelerator::Config::default() };
@@ -114,6 +129,13 @@ fn open(slot: u8, spec: &SlotSpec) -> Result<Box<dyn Device>, String> {
             Ok(Box::new(device.map_err(|e| e.to_string())?))
         }
     }
+}
+
+/// The serial number of a model that was given none: of its box and its slot, so that no two on a
+/// fabric agree, and the same each time.
+fn serial_of(box_name: &str, slot: u8) -> u64 {
+    let name = tlp_codec::crc::tlp(box_name.as_bytes());
+    0xd0ac << 48 | u64::from(name) << 8 | u64::from(slot)
 }
 
 fn open_image(path: &Path, spec: &SlotSpec) -> Result<FileImage, String> {

@@ -103,6 +103,16 @@ pub const STAMP_RING: usize = 4096;
 /// counted; the manager sees the gap in the sequence numbers and reads the tables.
 pub const EVENT_QUEUE: usize = 64;
 
+/// Answers that are given at once and wait to be polled. With so many waiting no request is begun:
+/// the manager asks again.
+pub const ANSWER_QUEUE: usize = 32;
+
+/// Operations that go on at a time and answer later: removals from ports, releases of functions.
+pub const OPERATIONS: usize = MAX_SLOTS * MAX_FUNCTIONS;
+
+/// Names of counters that are reported for what is around a role. Further ones are left out.
+pub const SURROUNDINGS: usize = 128;
+
 /// Give-up of a link < synthesised completion < smallest completion timeout, for software
 /// proxies. A card has 10, 20 and 50 ms.
 pub const LINK_GIVE_UP: Duration = Duration::from_secs(1);
@@ -129,6 +139,7 @@ const _: () = {
     assert!(LINK_GIVE_UP.as_nanos() < SYNTHESISED_COMPLETION.as_nanos());
     assert!(SYNTHESISED_COMPLETION.as_nanos() < COMPLETION_TIMEOUT.as_nanos());
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
+    assert!(MAX_PORTS <= OPERATIONS, "an operation at each port");
     assert!(MIN_FRAME < MAX_FRAME);
     assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
     assert!(HOST_RESERVED < HOST_OUTSTANDING, "devices can ask each other");

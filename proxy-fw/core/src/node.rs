@@ -1,10 +1,10 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
 use crate::control::{
-    ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, Peer, Reply, Request,
-    SlotState, StampEntry, Term,
+    ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, Peer,
+    Reply, Request, SlotState, StampEntry, Term,
 };
-use crate::limits::{EVENT_QUEUE, MAX_PEERS, MIN_FRAME};
+use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
     BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
 };
@@ -16,10 +16,6 @@ use heapless::{Deque, Vec};
 use tlp_codec::fabric::Frame;
 use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef};
 use tlp_codec::tlp::{Class, Packet, Repr};
-
-/// Answers that wait for the connection to take them. A request that finds no room for its
-/// answer is not begun: the manager asks again.
-pub(crate) const ANSWER_QUEUE: usize = 32;
 
 /// A link and whom it leads to, made when the manager introduces the peer.
 pub(crate) struct PeerLink {
@@ -63,13 +59,15 @@ pub(crate) struct Node {
     storages: alloc::vec::Vec<LinkStorage>,
     pub(crate) stamps: Stamps,
     term: Term,
-    answers: Deque<(OperationId, Result<Answer, ControlError>), ANSWER_QUEUE>,
+    answers: Deque<(OperationId, Result<Answer, ControlError>), { ANSWER_QUEUE + OPERATIONS }>,
     events: Deque<(u64, Event), EVENT_QUEUE>,
     sequence: u64,
     turn: usize,
     bad_frames: BadFrames,
     frames_from_strangers: u64,
     events_dropped: u64,
+    requests_refused: u64,
+    surroundings: Vec<(&'static str, u64), SURROUNDINGS>,
 }
 
 impl Node {
@@ -96,6 +94,8 @@ impl Node {
             bad_frames: BadFrames::default(),
             frames_from_strangers: 0,
             events_dropped: 0,
+            requests_refused: 0,
+            surroundings: Vec::new(),
         }
     }
 
@@ -166,7 +166,8 @@ impl Node {
 
     /// Whether a request may be begun: its term is not stale and its answer has room.
     pub(crate) fn admit(&mut self, id: OperationId, term: Term) -> bool {
-        if self.answers.is_full() {
+        if self.answers.len() >= ANSWER_QUEUE {
+            self.requests_refused += 1;
             return false;
         }
         if term < self.term {
@@ -178,9 +179,8 @@ impl Node {
     }
 
     pub(crate) fn answer(&mut self, id: OperationId, result: Result<Answer, ControlError>) {
-        // `admit` kept room for the answers that are given at once; one that comes later than
-        // its request and finds the queue full is asked for again by the manager.
-        let _ = self.answers.push_back((id, result));
+        let room = self.answers.push_back((id, result)).is_ok();
+        assert!(room, "`admit` keeps room for this one and for those of all operations");
     }
 
     /// Takes the requests that are the same for both roles. `None`: not one of those. That a
@@ -276,6 +276,32 @@ impl Node {
         })
     }
 
+    /// As [`Role::peer_paths`](crate::role::Role::peer_paths).
+    pub(crate) fn peer_paths(&self, peer: NodeId) -> &[PathAddress] {
+        let known = self.peers.iter().flatten().find(|p| p.peer.node == peer);
+        known.map_or(&[], |p| &p.peer.paths)
+    }
+
+    /// As [`Role::close_links`](crate::role::Role::close_links).
+    pub(crate) fn close_links(&mut self, now: Instant) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.link.close(now, LinkDownReason::Removed);
+        }
+    }
+
+    /// As [`Role::is_asked_for_counters`](crate::role::Role::is_asked_for_counters).
+    pub(crate) fn is_asked_for_counters(&self) -> bool {
+        self.answers.iter().any(|(_, a)| matches!(a, Ok(Answer::Page(Page::Counters, _))))
+    }
+
+    /// As [`Role::set_surroundings`](crate::role::Role::set_surroundings).
+    pub(crate) fn set_surroundings(&mut self, counters: &[(&'static str, u64)]) {
+        self.surroundings.clear();
+        let room = counters.len().min(SURROUNDINGS);
+        let all = self.surroundings.extend_from_slice(&counters[..room]);
+        all.expect("cut to what there is room for");
+    }
+
     /// Number of the peer at an index.
     pub(crate) fn peer_node(&self, index: usize) -> Option<NodeId> {
         self.peers[index].as_ref().map(|p| p.peer.node)
@@ -338,8 +364,11 @@ impl Node {
         let own = [
             ("frames dropped: from an unknown node", self.frames_from_strangers),
             ("events dropped: queue full", self.events_dropped),
+            ("requests of the manager not begun: answers wait", self.requests_refused),
         ];
+        let around = self.surroundings.iter().copied();
         own.into_iter()
+            .chain(around)
             .chain(self.bad_frames.iter())
             .chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
             .chain(self.storages.iter().flat_map(LinkStorage::counters))

@@ -1,7 +1,7 @@
 //! What both roles have in common, for whoever runs one: frames, control messages and time.
 //! The PCIe side differs: see [`crate::host::HostRole`] and [`crate::boxes::BoxRole`].
 
-use crate::control::{FromProxy, OperationId, Request, Term};
+use crate::control::{FromProxy, OperationId, PathAddress, Request, Term};
 use crate::time::Instant;
 use tlp_codec::ids::{NodeId, PathId};
 
@@ -37,6 +37,23 @@ pub trait Role {
 
     /// The next message for the manager.
     fn poll_control(&mut self) -> Option<FromProxy>;
+
+    /// Where frames to a peer go: its paths as the manager last told them. Nothing for a node that
+    /// is no peer.
+    fn peer_paths(&self, peer: NodeId) -> &[PathAddress];
+
+    /// The proxy is about to stop: all links say goodbye, in what [`Role::poll_transmit`] gives
+    /// next. They do not come back.
+    fn close_links(&mut self, now: Instant);
+
+    /// Whether the manager waits for counters, so that it is time to
+    /// [`set_surroundings`](Role::set_surroundings).
+    fn is_asked_for_counters(&self) -> bool;
+
+    /// What is counted around the role, to be reported with its own: the port's counters, the
+    /// devices'. At most [`SURROUNDINGS`](crate::limits::SURROUNDINGS) names; further ones are
+    /// left out.
+    fn set_surroundings(&mut self, counters: &[(&'static str, u64)]);
 
     /// When [`Role::handle_timeout`] wants to be called.
     fn poll_timeout(&self) -> Option<Instant>;

@@ -44,19 +44,25 @@ pub enum Inbound {
     },
 }
 
+/// A message, and the connection that it is meant for.
+type Said = (u64, FromProxy);
+
 /// The data plane's end of the connection.
 pub struct ControlHandle {
     inbound: blocking::Receiver<Inbound>,
-    outbound: mpsc::Sender<FromProxy>,
+    outbound: mpsc::Sender<Said>,
+    /// Counts connections, as the client does: answers carry the numbers of one connection and
+    /// mean something else in the next.
+    connection: u64,
     _thread: Option<JoinHandle<()>>,
 }
 
 impl ControlHandle {
     /// A handle and the other ends of it, for a test that plays the manager.
-    pub fn pair() -> (Self, blocking::SyncSender<Inbound>, mpsc::Receiver<FromProxy>) {
+    pub fn pair() -> (Self, blocking::SyncSender<Inbound>, mpsc::Receiver<Said>) {
         let (to_plane, inbound) = blocking::sync_channel(QUEUE);
         let (outbound, from_plane) = mpsc::channel(QUEUE);
-        (Self { inbound, outbound, _thread: None }, to_plane, from_plane)
+        (Self { inbound, outbound, connection: 0, _thread: None }, to_plane, from_plane)
     }
 
     /// Dials `manager` (HOST:PORT) from a thread of its own, for as long as the process lives.
@@ -68,7 +74,7 @@ impl ControlHandle {
         let (mut handle, to_plane, from_plane) = Self::pair();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            runtime.block_on(Client { manager, hello, to_plane, from_plane }.run());
+            runtime.block_on(Client { manager, hello, to_plane, from_plane, connection: 0 }.run());
         })?;
         handle._thread = Some(thread);
         Ok(handle)
@@ -76,7 +82,11 @@ impl ControlHandle {
 
     /// The next thing from the manager, if there is one.
     pub fn try_recv(&mut self) -> Option<Inbound> {
-        self.inbound.try_recv().ok()
+        let inbound = self.inbound.try_recv().ok()?;
+        if let Inbound::Joined(_) = inbound {
+            self.connection += 1;
+        }
+        Some(inbound)
     }
 
     /// Whether a message can be handed over now.
@@ -86,7 +96,7 @@ impl ControlHandle {
 
     /// Hands a message over; `false` when there is no room.
     pub fn try_send(&self, message: FromProxy) -> bool {
-        self.outbound.try_send(message).is_ok()
+        self.outbound.try_send((self.connection, message)).is_ok()
     }
 }
 
@@ -94,7 +104,8 @@ struct Client {
     manager: String,
     hello: Hello,
     to_plane: blocking::SyncSender<Inbound>,
-    from_plane: mpsc::Receiver<FromProxy>,
+    from_plane: mpsc::Receiver<Said>,
+    connection: u64,
 }
 
 /// Why a connection ended.
@@ -160,6 +171,7 @@ impl Client {
         *pause = FIRST_PAUSE;
         self.hello.node = Some(welcome.node);
         self.hello.term = self.hello.term.max(welcome.term);
+        self.connection += 1;
         if self.to_plane.send(Inbound::Joined(welcome)).is_err() {
             return End::Stopped;
         }
@@ -230,7 +242,10 @@ impl Client {
                     }
                 }
                 message = self.from_plane.recv() => {
-                    let Some(message) = message else { return End::Stopped };
+                    let Some((connection, message)) = message else { return End::Stopped };
+                    if connection != self.connection {
+                        continue;
+                    }
                     if let Err(why) = write(&mut writer, &message).await {
                         return End::Lost(why);
                     }

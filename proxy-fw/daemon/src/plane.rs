@@ -4,13 +4,11 @@
 use crate::clock::Clock;
 use crate::config::net_address;
 use crate::control::{ControlHandle, Inbound};
-use proxy_core::control::{Peer, Request};
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::role::{Outgoing, Role};
 use proxy_core::time::Instant;
-use proxy_net::{Address, NetError, Port, Sent};
+use proxy_net::{NetError, Port, Sent};
 use std::time::Duration;
-use tlp_codec::ids::NodeId;
 use tracing::{debug, warn};
 
 /// Longest sleep: how late a message of the manager or a command can be noticed by a data plane
@@ -24,7 +22,7 @@ const SEND_BATCH: usize = 64;
 const CONTROL_BATCH: usize = 16;
 
 /// A role and everything around it.
-pub struct Plane<R> {
+pub struct Plane<R: Role> {
     /// The role.
     pub role: R,
     clock: Clock,
@@ -33,7 +31,6 @@ pub struct Plane<R> {
     latest: Instant,
     port: Box<dyn Port>,
     control: ControlHandle,
-    peers: Vec<(NodeId, Vec<Address>)>,
     frame: Box<[u8; MAX_FRAME]>,
     /// A frame that the port had no room for.
     unsent: Option<Outgoing>,
@@ -42,6 +39,9 @@ pub struct Plane<R> {
     joined: bool,
     frames_unroutable: u64,
     frames_refused: u64,
+    messages_unsent: u64,
+    /// What devices behind the role counted, as last said.
+    devices: Vec<(&'static str, u64)>,
 }
 
 impl<R: Role> Plane<R> {
@@ -53,7 +53,6 @@ impl<R: Role> Plane<R> {
             latest: Instant::ZERO,
             port,
             control,
-            peers: Vec::new(),
             frame: Box::new([0; MAX_FRAME]),
             unsent: None,
             spin,
@@ -61,6 +60,8 @@ impl<R: Role> Plane<R> {
             joined: false,
             frames_unroutable: 0,
             frames_refused: 0,
+            messages_unsent: 0,
+            devices: Vec::new(),
         }
     }
 
@@ -137,24 +138,11 @@ impl<R: Role> Plane<R> {
                 }
                 Inbound::Request { id, term, body } => {
                     debug!(id = id.0, ?body, "request");
-                    match &body {
-                        Request::SetPeer(peer) => self.learn_addresses(peer),
-                        Request::RemovePeer(gone) => self.peers.retain(|(node, _)| node != gone),
-                        _ => {}
-                    }
                     self.role.handle_control(now, id, term, &body);
                 }
             }
         }
         any
-    }
-
-    fn learn_addresses(&mut self, peer: &Peer) {
-        let addresses: Vec<Address> = peer.paths.iter().map(net_address).collect();
-        match self.peers.iter_mut().find(|(node, _)| *node == peer.node) {
-            Some((_, known)) => *known = addresses,
-            None => self.peers.push((peer.node, addresses)),
-        }
     }
 
     /// Sends what is to be sent: frames and messages for the manager. Whether there was anything.
@@ -191,11 +179,18 @@ impl<R: Role> Plane<R> {
         if any {
             self.port.flush()?;
         }
+        if self.role.is_asked_for_counters() {
+            let mut around = self.counters();
+            around.extend_from_slice(&self.devices);
+            self.role.set_surroundings(&around);
+        }
         while self.control.has_room() {
             let Some(message) = self.role.poll_control() else { break };
             any = true;
             debug!(?message, "to the manager");
-            if self.joined && !self.control.try_send(message) {
+            if !self.joined {
+                self.messages_unsent += 1;
+            } else if !self.control.try_send(message) {
                 warn!("a message for the manager found no room");
             }
         }
@@ -206,12 +201,11 @@ impl<R: Role> Plane<R> {
     /// Whether the port took the frame, or nobody can.
     fn send(&mut self, outgoing: Outgoing) -> Result<bool, NetError> {
         let path = outgoing.path.get() as usize;
-        let peer = self.peers.iter().find(|(node, _)| *node == outgoing.peer);
-        let Some(address) = peer.and_then(|(_, addresses)| addresses.get(path)) else {
+        let Some(address) = self.role.peer_paths(outgoing.peer).get(path).map(net_address) else {
             self.frames_unroutable += 1;
             return Ok(true);
         };
-        match self.port.send(address, &self.frame[..outgoing.len]) {
+        match self.port.send(&address, &self.frame[..outgoing.len]) {
             Ok(Sent::Queued) => Ok(true),
             Ok(Sent::Full) => Ok(false),
             Err(error @ (NetError::WrongAddress { .. } | NetError::TooLong { .. })) => {
@@ -248,12 +242,19 @@ impl<R: Role> Plane<R> {
         self.port.wait(until.min(LONGEST_SLEEP))
     }
 
+    /// To be called with what the devices counted when [`Role::is_asked_for_counters`]; equal
+    /// names are added up in the report.
+    pub fn set_device_counters(&mut self, counters: Vec<(&'static str, u64)>) {
+        self.devices = counters;
+    }
+
     /// Counters of the plane itself and of its port.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let port = self.port.counters();
         vec![
             ("plane: frames to a node without an address", self.frames_unroutable),
             ("plane: frames that the port did not take", self.frames_refused),
+            ("plane: messages to a manager that is away", self.messages_unsent),
             ("port: frames sent", port.sent_frames),
             ("port: frames that had to wait for room", port.send_full),
             ("port: frames that the network refused", port.send_refused),
@@ -261,6 +262,16 @@ impl<R: Role> Plane<R> {
             ("port: frames thrown away as invalid", port.receive_invalid),
             ("port: frames lost for lack of room", port.receive_dropped),
         ]
+    }
+}
+
+/// A plane that ends says goodbye to its peers, which need not find out by waiting.
+impl<R: Role> Drop for Plane<R> {
+    fn drop(&mut self) {
+        let now = self.now();
+        self.role.close_links(now);
+        // Whoever does not hear it finds out.
+        let _ = self.transmit();
     }
 }
 

@@ -18,7 +18,7 @@ mod to_device;
 pub mod windows;
 
 use crate::control::{
-    BindingFailure, Event, FromProxy, Name, OperationId, Request, SlotState, Term,
+    BindingFailure, Event, FromProxy, Name, OperationId, PathAddress, Request, SlotState, Term,
 };
 use crate::limits::{COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, SYNTHESISED_COMPLETION};
 use crate::link::{LinkConfig, LinkEvent};
@@ -344,6 +344,22 @@ impl Role for BoxRole {
 
     fn poll_control(&mut self) -> Option<FromProxy> {
         self.outbound()
+    }
+
+    fn peer_paths(&self, peer: NodeId) -> &[PathAddress] {
+        self.node.peer_paths(peer)
+    }
+
+    fn close_links(&mut self, now: Instant) {
+        self.node.close_links(now);
+    }
+
+    fn is_asked_for_counters(&self) -> bool {
+        self.node.is_asked_for_counters()
+    }
+
+    fn set_surroundings(&mut self, counters: &[(&'static str, u64)]) {
+        self.node.set_surroundings(counters);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -13,7 +13,7 @@ mod peers;
 mod ports;
 mod upstream;
 
-use crate::control::{FromProxy, OperationId, Request, Term};
+use crate::control::{FromProxy, OperationId, PathAddress, Request, Term};
 use crate::limits::{
     DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, SYNTHESISED_COMPLETION, TLP_BUFFER,
 };
@@ -283,6 +283,22 @@ impl Role for HostRole {
 
     fn poll_control(&mut self) -> Option<FromProxy> {
         self.outbound()
+    }
+
+    fn peer_paths(&self, peer: NodeId) -> &[PathAddress] {
+        self.node.peer_paths(peer)
+    }
+
+    fn close_links(&mut self, now: Instant) {
+        self.node.close_links(now);
+    }
+
+    fn is_asked_for_counters(&self) -> bool {
+        self.node.is_asked_for_counters()
+    }
+
+    fn set_surroundings(&mut self, counters: &[(&'static str, u64)]) {
+        self.node.set_surroundings(counters);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -27,8 +27,20 @@ counters! {
     dropped_cut_short,
     /// Frames of another version.
     dropped_version,
-    /// Frames whose length, kind, node, path, key or body is wrong.
-    dropped_malformed,
+    /// Frames whose length field is smaller than a frame.
+    dropped_length,
+    /// Frames that are authenticated under a key.
+    dropped_key,
+    /// Frames of an unknown kind.
+    dropped_kind,
+    /// Frames from or to what is no node number.
+    dropped_node,
+    /// Frames of a path that there is not.
+    dropped_path,
+    /// Frames whose ranges of selective acknowledgement are wrong.
+    dropped_ranges,
+    /// Open and close frames whose body is wrong.
+    dropped_body,
     /// Frames with a wrong CRC.
     dropped_frame_crc,
 }
@@ -40,7 +52,13 @@ impl BadFrames {
             FrameError::CutShort { .. } => &mut self.dropped_cut_short,
             FrameError::Version(_) => &mut self.dropped_version,
             FrameError::Crc { .. } => &mut self.dropped_frame_crc,
-            _ => &mut self.dropped_malformed,
+            FrameError::Length(_) => &mut self.dropped_length,
+            FrameError::Key(_) => &mut self.dropped_key,
+            FrameError::Kind(_) => &mut self.dropped_kind,
+            FrameError::Node(_) => &mut self.dropped_node,
+            FrameError::Path(_) => &mut self.dropped_path,
+            FrameError::Sacks => &mut self.dropped_ranges,
+            FrameError::Body => &mut self.dropped_body,
         } += 1;
     }
 }
