@@ -4,7 +4,7 @@ use crate::records::Tables;
 use crate::types::{BindingId, NodeName};
 use proxy_core::control::{MappingEntry, PortState, SlotEntry};
 use std::collections::BTreeSet;
-use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId};
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotId};
 
 /// A binding in a box's table that no record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,11 @@ pub struct StraySlot {
 pub struct StrayPort {
     /// The port.
     pub port: PortId,
-    /// The binding there.
+    /// Where the binding there leads to.
+    pub box_node: NodeId,
+    /// See `box_node`.
+    pub slot: SlotId,
+    /// Its epoch.
     pub epoch: Epoch,
 }
 
@@ -106,8 +110,12 @@ pub fn of_host(
     for entry in table.iter().filter(|entry| entry.used) {
         if is_entry(entry, before).or(is_entry(entry, after)).is_none() {
             diff.stray_ports.insert(entry.port);
-            if let Some((_, epoch)) = entry.functions.first() {
-                diff.stray.push(StrayPort { port: entry.port, epoch: *epoch });
+            if let Some((_, epoch)) = entry.functions.first()
+                && let Ok(box_node) = NodeId::new(entry.box_node)
+                && let Ok(slot) = SlotId::new(entry.slot)
+            {
+                let (port, epoch) = (entry.port, *epoch);
+                diff.stray.push(StrayPort { port, box_node, slot, epoch });
             }
         }
     }

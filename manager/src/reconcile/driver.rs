@@ -217,14 +217,16 @@ async fn unbind_port(
     if let Removal::Orderly { within_ms } = mode {
         bound += Duration::from_millis(within_ms.into());
     }
-    let (port, epoch) = (binding.port, binding.port_epoch());
-    let body = Request::UnbindPort { port, epoch, mode };
+    let (port, slot, epoch) = (binding.port, binding.slot.slot(), binding.port_epoch());
+    let tables = manager.records.snapshot();
+    let the_box = tables.nodes().get(binding.slot.box_name());
+    let box_node = the_box.expect("the box of a binding has a record").node;
+    let body = |mode| Request::UnbindPort { port, box_node, slot, epoch, mode };
     let asked = tokio::select! {
-        asked = ask(&at_host, body, bound) => asked,
+        asked = ask(&at_host, body(mode), bound) => asked,
         // The proxy answers whoever asked last.
         () = forced(manager, binding) => {
-            let body = Request::UnbindPort { port, epoch, mode: Removal::Force };
-            ask(&at_host, body, manager.settings.unbind_bound).await
+            ask(&at_host, body(Removal::Force), manager.settings.unbind_bound).await
         }
     };
     let how = match asked? {

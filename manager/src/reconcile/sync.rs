@@ -155,8 +155,9 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
     let Ok(diff) = changed.await else { return Ok(()) };
     session.set_stray_ports(diff.stray_ports);
     for stray in diff.stray {
-        let (port, epoch) = (stray.port, stray.epoch);
-        let body = Request::UnbindPort { port, epoch, mode: Removal::Force };
+        let diff::StrayPort { port, box_node, slot, epoch } = stray;
+        let mode = Removal::Force;
+        let body = Request::UnbindPort { port, box_node, slot, epoch, mode };
         match session.request(body, manager.settings.unbind_bound).await {
             Ok(_) => {
                 let detail = format!("{name} had epoch {epoch} at port {port} without a record");

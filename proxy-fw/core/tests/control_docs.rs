@@ -115,9 +115,14 @@ fn examples_are_the_bytes() {
     check(all, "request-bind-slot", &request(7, Request::BindSlot(bind_slot())));
     check(all, "request-bind-port", &request(8, Request::BindPort(bind_port())));
     let mode = Removal::Orderly { within_ms: 5000 };
-    let unbind = Request::UnbindPort { port: port(0), epoch: epoch(0, 1), mode };
+    let unbind = unbind_port(mode);
     check(all, "request-unbind-port", &request(9, unbind));
     assert!(examples.is_empty(), "not checked: {:?}", examples.keys());
+}
+
+fn unbind_port(mode: Removal) -> Request {
+    let (box_node, slot) = (node(2), slot(1));
+    Request::UnbindPort { port: port(0), box_node, slot, epoch: epoch(0, 1), mode }
 }
 
 /// Variants by number, of the table that follows a paragraph of just the type's name.
@@ -197,7 +202,7 @@ fn messages_have_the_numbers_of_the_tables() {
 #[test]
 fn requests_have_the_numbers_of_the_table() {
     let peer = Peer { node: node(2), incarnation: 1, paths: hello().paths, mtu: 1500 };
-    let unbind = Request::UnbindPort { port: port(0), epoch: epoch(0, 1), mode: Removal::Force };
+    let unbind = unbind_port(Removal::Force);
     let requests = [
         Request::SetPeer(peer),
         Request::RemovePeer(node(2)),

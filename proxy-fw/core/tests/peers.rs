@@ -20,7 +20,7 @@ fn first() -> Bdf {
 }
 
 fn force(n: u8) -> Request {
-    Request::UnbindPort { port: port(n), epoch: key(1).epoch, mode: Removal::Force }
+    unbind_port_of(BOX + u16::from(n), port(n), key(1).epoch, Removal::Force)
 }
 
 /// Two devices; the second's memory tells its place.

@@ -15,7 +15,7 @@ use world::*;
 const WINDOW: u64 = FIRST_WINDOW;
 
 fn force(counter: u32) -> Request {
-    Request::UnbindPort { port: port(0), epoch: key(counter).epoch, mode: Removal::Force }
+    unbind_port(port(0), key(counter).epoch, Removal::Force)
 }
 
 #[test]
@@ -421,4 +421,47 @@ fn a_wrong_digest_stays_wrong_on_its_way() {
         let read = Packet::new_checked(&read[..]).unwrap();
         assert_eq!(read.digest_is_good(), Some(!broken));
     }
+}
+
+#[test]
+fn a_proxy_that_stops_says_goodbye() {
+    let mut world = World::bound();
+    world.boxes.close_links(world.now);
+    let before = world.now;
+    world.turn();
+    let (peer, reason) = (node(BOX), LinkDownReason::PeerClosed);
+    let heard = |m: &FromProxy| {
+        matches!(m, FromProxy::Event { event: Event::LinkDown { peer: p, reason: r }, .. }
+            if (*p, *r) == (peer, reason))
+    };
+    assert!(world.host_messages.iter().any(heard), "{:?}", world.host_messages);
+    assert_eq!(world.now, before, "nobody waited for it");
+}
+
+#[test]
+fn what_another_slot_has_under_the_same_epoch_stays_in_its_port() {
+    let mut world = World::bound();
+    let other = unbind_port_of(BOX + 1, port(0), key(1).epoch, Removal::Force);
+    assert_eq!(world.ask_host(other), Ok(Reply::Removed { orderly: true }));
+    assert_eq!(world.host.mapping_entry(port(0)).state, PortState::Present);
+    assert_eq!(world.config_read(bdf(3, 0), 0), (CplStatus::Success, 0xd0ac_1b36));
+}
+
+#[test]
+fn what_is_counted_around_a_role_is_reported_with_its_own() {
+    let mut world = World::bound();
+    assert!(!world.boxes.is_asked_for_counters());
+    world.boxes.set_surroundings(&[("port: frames sent", 40), ("port: frames sent", 2)]);
+    let mut found = None;
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let Ok(Reply::Counters { entries, next: further }) =
+            world.ask_box(Request::ReadCounters { from })
+        else {
+            panic!("counters")
+        };
+        found = found.or(entries.iter().find(|(n, _)| n == "port: frames sent").map(|e| e.1));
+        next = further;
+    }
+    assert_eq!(found, Some(42));
 }

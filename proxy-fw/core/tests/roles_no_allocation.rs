@@ -48,7 +48,7 @@ fn nothing_is_allocated_after_construction() {
     use_it(&mut world);
     for counter in 1..4 {
         let mode = Removal::Force;
-        let unbind = Request::UnbindPort { port: port(0), epoch: key(counter).epoch, mode };
+        let unbind = unbind_port(port(0), key(counter).epoch, mode);
         world.ask_host(unbind).unwrap();
         world.ask_box(Request::UnbindSlot(key(counter))).unwrap();
         world.run(Duration::from_secs(2));

@@ -353,9 +353,10 @@ impl Server {
                 Ok(Reply::Stamps { entries: [stamp].into_iter().collect(), next: None })
             }
             Request::BindPort(binding) if host => bind_port(state, binding),
-            Request::UnbindPort { port, epoch, mode } if host => {
-                let there = state.ports.get(&port.get()).map(|(b, _)| b.functions[0].1);
-                if there == Some(epoch) {
+            Request::UnbindPort { port, box_node, slot, epoch, mode } if host => {
+                let there = state.ports.get(&port.get());
+                let there = there.map(|(b, _)| (b.box_node, b.slot, b.functions[0].1));
+                if there == Some((box_node, slot, epoch)) {
                     state.ports.remove(&port.get());
                 }
                 Ok(Reply::Removed { orderly: mode != Removal::Force })

@@ -28,7 +28,12 @@ pub enum Request {
     UnbindPort {
         /// The port.
         port: PortId,
-        /// The binding that is meant; another one there is left alone and the answer is success.
+        /// The binding that is meant, by box, slot and the epoch of any of its functions; another
+        /// one there is left alone and the answer is success.
+        box_node: NodeId,
+        /// See `box_node`.
+        slot: SlotId,
+        /// See `box_node`.
         epoch: Epoch,
         /// How.
         mode: Removal,

@@ -1,6 +1,7 @@
 //! What the manager asks of a host proxy.
 
 use super::HostRole;
+use super::ports::Meant;
 use crate::control::{ControlError, FromProxy, MappingEntry, OperationId, PathSet, Reply, Request};
 use crate::node::{Outbound, Page, counters_page, page};
 use crate::time::Instant;
@@ -31,8 +32,9 @@ impl HostRole {
         }
         let result = match request {
             Request::BindPort(binding) => Some(self.bind_port(now, binding)),
-            Request::UnbindPort { port, epoch, mode } => {
-                self.unbind_port(now, id, *port, *epoch, *mode)
+            Request::UnbindPort { port, box_node, slot, epoch, mode } => {
+                let meant = Meant { box_node: *box_node, slot: *slot, epoch: *epoch };
+                self.unbind_port(now, id, *port, meant, *mode)
             }
             _ => Some(Err(ControlError::WrongRole)),
         };

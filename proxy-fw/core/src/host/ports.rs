@@ -14,7 +14,7 @@ use crate::time::Instant;
 use core::time::Duration;
 use heapless::Vec;
 use tlp_codec::fabric::Sideband;
-use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId};
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotId};
 
 /// How often a removal looks whether the button can be pressed now.
 const PRESS_RETRY: Duration = Duration::from_millis(50);
@@ -101,6 +101,21 @@ impl Port {
     }
 }
 
+/// Which binding the manager means.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meant {
+    pub(super) box_node: NodeId,
+    pub(super) slot: SlotId,
+    pub(super) epoch: Epoch,
+}
+
+impl Meant {
+    fn is(&self, request: &PortBinding) -> bool {
+        (request.box_node, request.slot) == (self.box_node, self.slot)
+            && request.functions.iter().any(|(_, epoch)| *epoch == self.epoch)
+    }
+}
+
 impl HostRole {
     /// Binds a function of a box to a port and plugs it when the link is up.
     pub(super) fn bind_port(
@@ -176,17 +191,13 @@ impl HostRole {
         now: Instant,
         id: OperationId,
         port: PortId,
-        epoch: Epoch,
+        meant: Meant,
         mode: Removal,
     ) -> Option<Result<Answer, ControlError>> {
         let Some(entry) = self.ports.get_mut(port.get() as usize) else {
             return Some(Err(ControlError::NoSuchPort(port)));
         };
-        let same = entry
-            .binding
-            .as_ref()
-            .is_some_and(|b| b.request.functions.iter().any(|(_, bound)| *bound == epoch));
-        if !same {
+        if !entry.binding.as_ref().is_some_and(|b| meant.is(&b.request)) {
             return Some(Ok(Answer::Removed { orderly: true }));
         }
         let plugged = entry.binding.as_ref().is_some_and(|b| b.plugged);

@@ -218,7 +218,7 @@ fn statuses<'a>(tlps: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<CplStatus> {
 }
 
 fn force(n: u8) -> Request {
-    Request::UnbindPort { port: port(n), epoch: key(1).epoch, mode: Removal::Force }
+    unbind_port_of(BOX + u16::from(n), port(n), key(1).epoch, Removal::Force)
 }
 
 fn tag(n: u16) -> Tag {

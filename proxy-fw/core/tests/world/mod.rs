@@ -5,8 +5,8 @@
 
 use proxy_core::boxes::{BoxConfig, BoxRole, SlotSignal};
 use proxy_core::control::{
-    FromProxy, OperationId, PathSet, Peer, PortBinding, Reply, Request, SlotBinding, SlotState,
-    Term, Window,
+    FromProxy, OperationId, PathSet, Peer, PortBinding, Removal, Reply, Request, SlotBinding,
+    SlotState, Term, Window,
 };
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
@@ -728,4 +728,14 @@ pub fn port_binding(key: BindingKey) -> PortBinding {
         functions: [(key.function, key.epoch)].into_iter().collect(),
         path_set: PathSet::FIRST,
     }
+}
+
+/// Takes what the first box's slot has out of a port.
+pub fn unbind_port(port: PortId, epoch: Epoch, mode: Removal) -> Request {
+    unbind_port_of(BOX, port, epoch, mode)
+}
+
+/// Takes what a box's slot has out of a port.
+pub fn unbind_port_of(box_node: u16, port: PortId, epoch: Epoch, mode: Removal) -> Request {
+    Request::UnbindPort { port, box_node: node(box_node), slot: slot(1), epoch, mode }
 }
