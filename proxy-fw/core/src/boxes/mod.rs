@@ -13,6 +13,7 @@ mod from_device;
 mod hidden;
 mod probe;
 mod release;
+mod sideband;
 mod slot;
 mod to_device;
 pub mod windows;
@@ -100,6 +101,8 @@ struct BoxCounters {
     backpressure: u64,
     quarantined: u64,
     config_writes_owned: u64,
+    resets_refused: u64,
+    sideband_ignored: u64,
 }
 
 /// The box role of a proxy.
@@ -202,6 +205,8 @@ impl BoxRole {
             ("box: TLPs that had to wait for room", c.backpressure),
             ("box: functions quarantined", c.quarantined),
             ("box: configuration writes to fields that the proxy owns", c.config_writes_owned),
+            ("box: resets of a device that several hosts share", c.resets_refused),
+            ("box: sideband records that mean nothing here", c.sideband_ignored),
         ];
         own.into_iter().chain(self.node.counters())
     }
@@ -235,34 +240,6 @@ impl BoxRole {
             while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
                 self.handle_sideband(now, peer, channel, record);
             }
-        }
-    }
-
-    fn handle_sideband(
-        &mut self,
-        now: Instant,
-        peer: usize,
-        channel: crate::link::ChannelId,
-        record: Sideband,
-    ) {
-        let Some((slot, function)) = self.find(|t| t.peer == peer && t.channel == channel) else {
-            return;
-        };
-        let signal = match record {
-            // A link that comes back has been retrained, which resets the device.
-            Sideband::HotReset | Sideband::LinkDisable => SlotSignal::HotReset,
-            Sideband::PerstAssert => SlotSignal::Perst { asserted: true },
-            Sideband::PerstDeassert => SlotSignal::Perst { asserted: false },
-            _ => return,
-        };
-        // A slot whose functions are lent to several hosts is not reset by one of them.
-        if self.slots[slot].bound_functions() != 1 {
-            return;
-        }
-        self.slots[slot].signal(signal);
-        if record.flushes() {
-            self.flush_function(now, slot, function);
-            self.want_restore(now, slot, function);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Taking a function back: Bus Master off, drain, reset, readiness test; quarantine if any fails.
 
-use super::config::{Got, Want};
+use super::config::{Access, Got, Want};
 use super::probe::timeout_setting;
-use super::slot::{Restore, ToDevice, Work};
+use super::slot::{Pending, Restore, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::control::{OperationId, SlotState};
 use crate::node::Answer;
@@ -22,6 +22,8 @@ enum State {
     Draining(u8),
     DrainPause(u8),
     FunctionReset,
+    /// The reset of the whole device, until no other function is lent.
+    SlotReset,
     ResetPause,
     Ready,
     CommandClear,
@@ -44,6 +46,10 @@ impl BoxRole {
         let entry = &mut self.slots[slot].functions[function];
         entry.binding = None;
         entry.requests.expire_where(now, |_| true);
+        if self.slots[slot].bound_functions() == 0 {
+            // Nobody is left who would end it.
+            self.release_perst(now, slot);
+        }
         self.expire(now, slot);
     }
 
@@ -56,7 +62,7 @@ impl BoxRole {
         operation: Option<OperationId>,
     ) {
         let entry = &mut self.slots[slot].functions[function];
-        entry.release_wanted = true;
+        entry.release = Pending::Turn;
         if operation.is_some() {
             entry.release_operation = operation;
         }
@@ -68,13 +74,23 @@ impl BoxRole {
         if !matches!(entry.work, Work::Idle) {
             return;
         }
-        let Some(function) = entry.functions.iter().position(|f| f.release_wanted) else {
+        let due = |p: Pending| matches!(p, Pending::Turn | Pending::Readiness);
+        let Some(function) = entry.functions.iter().position(|f| due(f.release)) else {
             return self.next_restore(now, slot);
         };
-        entry.functions[function].release_wanted = false;
         let number = entry.functions[function].number.get() as u8;
-        let want = Want::Write { function: number, register: 0x04, value: 0, enables: 0b0011 };
-        entry.work = Work::Release(Release { function, state: State::BusMasterOff });
+        let (state, want) =
+            match core::mem::replace(&mut entry.functions[function].release, Pending::Nothing) {
+                Pending::Readiness => {
+                    (State::ResetPause, Want::Pause(entry.reset_over.saturating_since(now)))
+                }
+                _ => {
+                    let (register, enables) = (0x04, 0b0011);
+                    let want = Want::Write { function: number, register, value: 0, enables };
+                    (State::BusMasterOff, want)
+                }
+            };
+        entry.work = Work::Release(Release { function, state });
         entry.access.begin(now, want, now + self.config.readiness_bound);
     }
 
@@ -95,6 +111,7 @@ impl BoxRole {
     /// A lent function is being reset by its host: its completion timeout, which is the proxy's,
     /// is set again when the reset is over.
     pub(super) fn want_restore(&mut self, now: Instant, slot: usize, function: usize) {
+        self.slots[slot].reset_over = now + self.config.reset_time;
         self.slots[slot].functions[function].restore_wanted = true;
         self.next_release(now, slot);
     }
@@ -104,15 +121,18 @@ impl BoxRole {
         let Some(function) = entry.functions.iter().position(|f| f.restore_wanted) else { return };
         entry.functions[function].restore_wanted = false;
         entry.work = Work::Restore(Restore { function, written: false });
-        let ready_by = now + self.config.reset_time + self.config.readiness_bound;
-        entry.access.begin(now, Want::Pause(self.config.reset_time), ready_by);
+        let pause = entry.reset_over.saturating_since(now);
+        entry.access.begin(now, Want::Pause(pause), now + pause + self.config.readiness_bound);
     }
 
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore) {
         let function = &self.slots[slot].functions[restore.function];
         let setting = timeout_setting(&function.facts, self.config.completion_timeout);
         match setting {
-            Some(setting) if !restore.written && function.binding.is_some() => {
+            Some(setting)
+                if !restore.written
+                    && matches!(function.state, SlotState::Free | SlotState::Bound) =>
+            {
                 let want = Want::Write {
                     function: function.number.get() as u8,
                     register: function.facts.pcie_capability + 0x28,
@@ -160,17 +180,17 @@ impl BoxRole {
                 Some(Want::Pause(DRAIN_PAUSE))
             }
             (State::BusMasterOff | State::Draining(_), Got::Written | Got::Value(_)) => {
-                self.reset_function(slot, &mut release)
+                self.reset_function(now, slot, &mut release)
             }
             // A device that does not take a write or answer a read may still come back by reset.
             (State::BusMasterOff | State::Draining(_) | State::DrainPause(_), _) => {
-                self.hot_reset(slot, &mut release)
+                self.hot_reset(now, slot, &mut release)
             }
             (State::FunctionReset, Got::Written) => {
                 release.state = State::ResetPause;
                 Some(Want::Pause(self.config.reset_time))
             }
-            (State::FunctionReset, _) => self.hot_reset(slot, &mut release),
+            (State::FunctionReset, _) => self.hot_reset(now, slot, &mut release),
             (State::ResetPause, Got::Paused) => {
                 release.state = State::Ready;
                 read(0x00)
@@ -202,15 +222,19 @@ impl BoxRole {
                 entry.access.begin(now, want, now + self.config.readiness_bound);
                 entry.work = Work::Release(release);
             }
+            None if release.state == State::SlotReset => self.await_reset(now, slot, function),
             None => self.end_release(now, slot, function, SlotState::Quarantined),
         }
     }
 
-    /// Function-level reset where the function has it, else hot reset.
-    fn reset_function(&mut self, slot: usize, release: &mut Release) -> Option<Want> {
+    /// Function-level reset where the function has it and no other one waits for more, else hot
+    /// reset.
+    fn reset_function(&mut self, now: Instant, slot: usize, release: &mut Release) -> Option<Want> {
+        let awaited = self.slots[slot].functions.iter().any(|f| f.release == Pending::Reset);
+        let last = self.slots[slot].bound_functions() == 0;
         let entry = &self.slots[slot].functions[release.function];
-        if !entry.facts.function_level_reset {
-            return self.hot_reset(slot, release);
+        if !entry.facts.function_level_reset || awaited && last {
+            return self.hot_reset(now, slot, release);
         }
         release.state = State::FunctionReset;
         Some(Want::Write {
@@ -221,16 +245,68 @@ impl BoxRole {
         })
     }
 
-    /// Hot reset, where no other function of the slot is bound. `None`: it may not be done.
-    fn hot_reset(&mut self, slot: usize, release: &mut Release) -> Option<Want> {
+    /// Hot reset, where no other function of the slot is bound. `None`: it is waited for.
+    fn hot_reset(&mut self, now: Instant, slot: usize, release: &mut Release) -> Option<Want> {
         if self.slots[slot].bound_functions() > 0 {
+            release.state = State::SlotReset;
             return None;
         }
         self.slots[slot].signal(SlotSignal::HotReset);
-        // The reset comes before the next TLP: no late answer can come with an old tag.
-        self.slots[slot].tags.release_quarantine();
+        self.slot_is_reset(now, slot);
         release.state = State::ResetPause;
         Some(Want::Pause(self.config.reset_time))
+    }
+
+    /// The function stays as it is until the device is reset: when the last function that is lent
+    /// comes back, or by its host. Who asked is not kept waiting for other bindings.
+    fn await_reset(&mut self, now: Instant, slot: usize, function: usize) {
+        let entry = &mut self.slots[slot].functions[function];
+        entry.release = Pending::Reset;
+        if let Some(id) = entry.release_operation.take() {
+            self.node.answer(id, Ok(Answer::Slot(SlotState::Releasing)));
+        }
+        self.next_release(now, slot);
+    }
+
+    /// The whole device is being reset: for a release, or by the host that has all of what is lent
+    /// of it. What waited for that goes on, and what is the proxy's is set again in the others.
+    pub(super) fn slot_is_reset(&mut self, now: Instant, slot: usize) {
+        let entry = &mut self.slots[slot];
+        entry.reset_over = now + self.config.reset_time;
+        // The reset comes before the next TLP: no late answer can come with an old tag.
+        entry.tags.release_quarantine();
+        for function in &mut entry.functions {
+            match function.state {
+                SlotState::Free | SlotState::Bound => function.restore_wanted = true,
+                _ if function.release != Pending::Nothing => function.release = Pending::Readiness,
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends PERST#, if it is held.
+    pub(super) fn release_perst(&mut self, now: Instant, slot: usize) -> bool {
+        let entry = &mut self.slots[slot];
+        let held = core::mem::take(&mut entry.perst);
+        if held {
+            entry.signal(SlotSignal::Perst { asserted: false });
+            self.slot_is_reset(now, slot);
+        }
+        held
+    }
+
+    /// A host resets the device while the proxy is at something of its own: that begins anew when
+    /// the reset is over.
+    pub(super) fn begin_work_anew(&mut self, now: Instant, slot: usize) {
+        let entry = &mut self.slots[slot];
+        if let Work::Release(release) = &entry.work {
+            entry.functions[release.function].release = Pending::Readiness;
+        }
+        if matches!(entry.work, Work::Release(_) | Work::Restore(_)) {
+            entry.work = Work::Idle;
+            entry.access = Access::default();
+        }
+        self.next_release(now, slot);
     }
 
     fn end_release(&mut self, now: Instant, slot: usize, function: usize, state: SlotState) {

@@ -30,6 +30,10 @@ pub(super) struct Slot {
     /// What the proxy itself sends to the device.
     pub(super) egress: TlpQueue,
     pub(super) signals: Deque<SlotSignal, SIGNALS>,
+    /// Whether PERST# is held.
+    pub(super) perst: bool,
+    /// When the last reset is over and the device may be asked again.
+    pub(super) reset_over: Instant,
     /// Requests to the device; the index is the device-side tag.
     pub(super) tags: Table<ToDevice>,
     pub(super) work: Work,
@@ -68,10 +72,23 @@ pub(super) struct Function {
     /// Device tags in use, by number.
     pub(super) tags_in_use: [u64; 4],
     /// The release that waits for its turn or goes on, and who wants to know.
-    pub(super) release_wanted: bool,
+    pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
     /// Its host reset it, and what the proxy owns is to be set again.
     pub(super) restore_wanted: bool,
+}
+
+/// What a function's release waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// Nothing: there is none, or it goes on.
+    Nothing,
+    /// Its turn.
+    Turn,
+    /// A reset of the whole device, which cannot be done while another function is lent.
+    Reset,
+    /// Its turn; the device was reset meanwhile, and what is left is to see whether it is ready.
+    Readiness,
 }
 
 /// What configuration space says of a function.
@@ -143,6 +160,8 @@ impl Slot {
             functions: Vec::new(),
             egress: TlpQueue::new(EGRESS),
             signals: Deque::new(),
+            perst: false,
+            reset_over: Instant::ZERO,
             tags: Table::new(DEVICE_TAGS),
             work: Work::Idle,
             access: Access::default(),
@@ -167,6 +186,7 @@ impl Slot {
         self.model = Name::new();
         self.egress.clear();
         self.signals.clear();
+        self.perst = false;
         self.tags.clear();
         self.work = Work::Idle;
         self.access = Access::default();
@@ -183,7 +203,7 @@ impl Slot {
             binding: None,
             requests,
             tags_in_use: [0; 4],
-            release_wanted: false,
+            release: Pending::Nothing,
             release_operation: None,
             restore_wanted: false,
         };

@@ -20,7 +20,9 @@ pub enum Request {
     /// Box: lend a slot's function.
     BindSlot(SlotBinding),
     /// Box: take it back: Bus Master off, drain, reset, readiness test. Answers when the function
-    /// is free again, or is quarantined. A binding that is not there is success.
+    /// is free again, or is quarantined; or at once, with [`SlotState::Releasing`], when it waits
+    /// for a reset of the device that cannot be while another function of it is lent. A binding
+    /// that is not there is success.
     UnbindSlot(BindingKey),
     /// Host: put a function of a box behind a port and plug it.
     BindPort(PortBinding),

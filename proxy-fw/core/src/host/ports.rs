@@ -394,6 +394,13 @@ impl HostRole {
         // The control reserve has room for resets of every channel; a dying link needs none.
         let _ = self.node.link(target.peer).send_sideband(now, target.channel, record);
         if record.flushes() {
+            // The slot's other functions are reset with the first one.
+            let mut others = 1;
+            while let Some(target) = self.ports[port.get() as usize].target_of(others) {
+                let link = self.node.link(target.peer);
+                let _ = link.send_sideband(now, target.channel, Sideband::Flush);
+                others += 1;
+            }
             let entry = &mut self.ports[port.get() as usize];
             entry.held.clear();
             entry.requests.expire_where(now, |_| true);

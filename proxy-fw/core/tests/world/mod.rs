@@ -94,6 +94,12 @@ pub struct Registers {
     pub bus: u16,
     /// Whether it has Precision Time Measurement, and where: first in the list or in its middle.
     pub ptm: Option<u16>,
+    /// Whether its functions have function-level reset.
+    pub flr: bool,
+    /// Configuration space of the functions after the first one.
+    pub others: Vec<Vec<u8>>,
+    /// Whether PERST# is held.
+    pub perst: bool,
     held: VecDeque<Vec<u8>>,
 }
 
@@ -101,6 +107,9 @@ impl Registers {
     pub fn new() -> Self {
         let mut device = Self {
             config: vec![0; 4096],
+            flr: true,
+            others: Vec::new(),
+            perst: false,
             memory: vec![0; 4096],
             manner: Manner::Answers,
             out: VecDeque::new(),
@@ -115,16 +124,47 @@ impl Registers {
         device
     }
 
+    /// Of this many functions, all alike.
+    pub fn with_functions(functions: usize, flr: bool) -> Self {
+        let mut device = Self::new();
+        device.flr = flr;
+        device.others = vec![Vec::new(); functions - 1];
+        device.reset();
+        device.resets = 0;
+        device
+    }
+
+    /// What a signal beside TLPs does.
+    pub fn signal(&mut self, signal: SlotSignal) {
+        match signal {
+            SlotSignal::HotReset => self.reset(),
+            SlotSignal::Perst { asserted: true } => {
+                assert!(!self.perst, "asserted twice");
+                self.perst = true;
+                self.reset();
+            }
+            SlotSignal::Perst { asserted: false } => self.perst = false,
+        }
+    }
+
+    /// Resets the whole device.
     pub fn reset(&mut self) {
+        self.reset_first();
+        let config = &self.config;
+        self.others.iter_mut().for_each(|other| other.clone_from(config));
+    }
+
+    fn reset_first(&mut self) {
         self.resets += 1;
         self.config.fill(0);
+        self.put(0x0c, if self.others.is_empty() { 0 } else { 0x0080_0000 });
         self.put(0x00, 0xd0ac_1b36);
         self.put(0x08, 0x1200_0001);
         self.put(0x2c, 0x0001_1b36);
         self.config[0x06] = 0x10;
         self.config[0x34] = 0x40;
         self.put(0x40, 0x0002_0010);
-        self.put(0x44, 1 << 28 | 1 << 15); // FLR, role-based errors
+        self.put(0x44, u32::from(self.flr) << 28 | 1 << 15); // FLR, role-based errors
         self.put(0x64, 0x1f); // completion timeout ranges ABCD and disable
         self.put(0x100, 0x0001_0003);
         self.put(0x104, 0x5566_7788);
@@ -158,6 +198,9 @@ impl Registers {
 
     pub fn handle(&mut self, tlp: &[u8]) {
         self.received.push(tlp.to_vec());
+        if self.perst {
+            return;
+        }
         let asks = Packet::new_checked(tlp).unwrap().class() == Some(Class::NonPosted);
         match self.manner {
             Manner::Silent if asks => {}
@@ -177,15 +220,37 @@ impl Registers {
     fn act(&mut self, tlp: &[u8]) {
         let packet = Packet::new_checked(tlp).unwrap();
         let repr = Repr::parse(&packet).unwrap();
+        let asked = packet.destination().function().get();
+        if matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0)
+            && usize::from(asked) > self.others.len()
+        {
+            let before = self.manner;
+            self.manner = Manner::Refuses(CplStatus::UnsupportedRequest);
+            self.complete(&packet, packet.tag(), &[], 4, 0);
+            self.manner = before;
+            return;
+        }
         let mut data = [0; 4];
         let (tag, bytes): (Tag, &[u8]) = match repr.kind {
-            Kind::ConfigRead { tag, register, .. } => {
-                data.copy_from_slice(&self.config[register as usize..register as usize + 4]);
+            Kind::ConfigRead { tag, register, destination, .. } => {
+                let config = match destination.function().get() {
+                    0 => &self.config,
+                    function => &self.others[usize::from(function) - 1],
+                };
+                data.copy_from_slice(&config[register as usize..register as usize + 4]);
                 (tag, &data)
             }
             Kind::ConfigWrite { tag, register, first_be, data, destination, .. } => {
+                let function = usize::from(destination.function().get());
+                // One function at a time is the one that is written.
+                if function > 0 {
+                    std::mem::swap(&mut self.config, &mut self.others[function - 1]);
+                }
                 self.bus = destination.bits();
                 self.write_config(register as usize, first_be, data);
+                if function > 0 {
+                    std::mem::swap(&mut self.config, &mut self.others[function - 1]);
+                }
                 (tag, &[])
             }
             Kind::MemRead { tag, address, length_dw, .. } => {
@@ -242,8 +307,8 @@ impl Registers {
                 0x10 => self.config[0x10] = 0,
                 0x11 => self.config[0x11] = byte & 0xf0,
                 at @ (0x04 | 0x05 | 0x12 | 0x13 | 0x68 | 0x69 | 0x148) => self.config[at] = *byte,
-                0x49 if byte & 0x80 != 0 => {
-                    self.reset();
+                0x49 if self.flr && byte & 0x80 != 0 => {
+                    self.reset_first();
                     return;
                 }
                 _ => {}
@@ -655,8 +720,7 @@ fn turn_box(
     }
     while let Some(signal) = role!(boxes.poll_signal(slot(1))) {
         busy = true;
-        assert_eq!(signal, SlotSignal::HotReset);
-        device.reset();
+        device.signal(signal);
     }
     while let Some(length) = role!(boxes.poll_tlp(now, slot(1), ClassSet::ALL, &mut frame)) {
         busy = true;

@@ -1,0 +1,142 @@
+//! Devices of several functions: reset together, taken back one after the other.
+
+mod world;
+
+use proxy_core::control::{ControlError, Reply, Request, SlotState};
+use std::time::Duration;
+use tlp_codec::ids::*;
+use tlp_codec::tlp::*;
+use world::*;
+
+fn key_of(function: u16, counter: u32) -> BindingKey {
+    BindingKey { function: SlotFunction::new(function).unwrap(), ..key(counter) }
+}
+
+fn function(number: u8) -> Bdf {
+    Bdf::from_bits(bdf(3, 0).bits() | u16::from(number))
+}
+
+/// A device of two functions, both bound to port 0 and visible on bus 3.
+fn two_functions(flr: bool) -> World {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, flr);
+    world.insert();
+    world.introduce();
+    for function in 0..2 {
+        let binding = slot_binding(key_of(function, 1));
+        assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    }
+    let mut binding = port_binding(key(1));
+    let second = key_of(1, 1);
+    binding.functions.push((second.function, second.epoch)).unwrap();
+    assert_eq!(world.ask_host(Request::BindPort(binding)), Ok(Reply::Done));
+    world.run(Duration::from_millis(50));
+    world.assign_buses();
+    assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
+    world
+}
+
+fn states(world: &World) -> Vec<SlotState> {
+    world.boxes.inventory().filter(|e| e.slot == slot(1)).map(|e| e.state).collect()
+}
+
+/// The completion timeout of each function.
+fn timeouts(world: &World) -> [u8; 2] {
+    [world.device.config[0x68] & 0x1f, world.device.others[0][0x68] & 0x1f]
+}
+
+#[test]
+fn functions_that_one_host_has_are_reset_together() {
+    let mut world = two_functions(true);
+    let (resets, sideband) = (world.device.resets, "box: sideband records that mean nothing here");
+    // Each function has a read under way that it will not answer any more.
+    world.device.out.push_back(emit(&Repr::new(mem_read(function(0), 1, 0x2000, 1))));
+    world.device.out.push_back(emit(&Repr::new(mem_read(function(1), 1, 0x3000, 1))));
+    world.turn();
+    world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+    world.config_write(bdf(2, 0), 0x3c, 0);
+    world.run(Duration::from_millis(300));
+    assert_eq!(world.device.resets, resets + 1);
+    assert_eq!(timeouts(&world), [0b1101; 2], "the completion timeout is the proxy's");
+    // Their tags are free again, and nothing of before is answered.
+    world.forget_the_past();
+    world.device.out.push_back(emit(&Repr::new(mem_read(function(1), 1, 0x3000, 1))));
+    world.config_write(function(1), 0x04, 0x0006);
+    world.turn();
+    assert_eq!(world.counter("box: requests with a tag that is in use"), 0);
+    assert_eq!(world.counter(sideband), 0);
+    assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
+}
+
+#[test]
+fn link_disable_resets_every_function() {
+    let mut world = two_functions(true);
+    let resets = world.device.resets;
+    world.config_write(bdf(2, 0), 0x80, 0x10);
+    world.turn();
+    world.config_write(bdf(2, 0), 0x80, 0);
+    world.run(Duration::from_millis(300));
+    assert_eq!(world.device.resets, resets + 1);
+    assert_eq!(timeouts(&world), [0b1101; 2]);
+    assert_eq!(world.config_read(function(0), 0), (CplStatus::Success, 0xd0ac_1b36));
+}
+
+/// The host does not answer for its own bindings any more; its link is not given up on yet.
+fn lose_host(world: &mut World) {
+    world.cut = true;
+}
+
+#[test]
+fn functions_without_a_reset_of_their_own_are_reset_when_the_last_one_is_back() {
+    for order in [[0, 1], [1, 0]] {
+        let mut world = two_functions(false);
+        lose_host(&mut world);
+        let resets = world.device.resets;
+        let first = world.ask_box(Request::UnbindSlot(key_of(order[0], 1)));
+        assert_eq!(first, Ok(Reply::Slot(SlotState::Releasing)));
+        assert_eq!(world.device.resets, resets, "the other one is lent");
+        let again = slot_binding(key_of(order[0], 2));
+        assert_eq!(world.ask_box(Request::BindSlot(again)), Err(ControlError::Busy));
+        let last = world.ask_box(Request::UnbindSlot(key_of(order[1], 1)));
+        assert_eq!(last, Ok(Reply::Slot(SlotState::Free)));
+        world.run(Duration::from_millis(300));
+        assert_eq!(world.device.resets, resets + 1);
+        assert_eq!(states(&world), [SlotState::Free; 2]);
+        assert_eq!(timeouts(&world), [0b1101; 2]);
+        assert_eq!(world.counter("box: functions quarantined"), 0);
+    }
+}
+
+#[test]
+fn functions_with_a_reset_of_their_own_come_back_one_by_one() {
+    let mut world = two_functions(true);
+    lose_host(&mut world);
+    for function in [0, 1] {
+        let released = world.ask_box(Request::UnbindSlot(key_of(function, 1)));
+        assert_eq!(released, Ok(Reply::Slot(SlotState::Free)));
+    }
+    assert_eq!(world.counter("box: functions quarantined"), 0);
+}
+
+#[test]
+fn a_lost_link_resets_a_device_without_a_function_level_reset_once() {
+    let mut world = two_functions(false);
+    let resets = world.device.resets;
+    world.cut = true;
+    world.mem_read(FIRST_WINDOW, 1);
+    world.run(Duration::from_secs(4));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+    assert_eq!(world.device.resets, resets + 1);
+}
+
+#[test]
+fn a_function_that_does_not_come_back_from_the_common_reset_is_quarantined() {
+    let mut world = two_functions(false);
+    lose_host(&mut world);
+    world.ask_box(Request::UnbindSlot(key_of(0, 1))).unwrap();
+    world.device.manner = Manner::Silent;
+    let last = world.ask_box(Request::UnbindSlot(key_of(1, 1)));
+    assert_eq!(last, Ok(Reply::Slot(SlotState::Quarantined)));
+    world.run(Duration::from_secs(4));
+    assert_eq!(states(&world), [SlotState::Quarantined; 2]);
+}
