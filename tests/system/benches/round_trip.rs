@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ struct Options {
     memory: bool,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let flag = |name: &str| arguments.iter().any(|a| a == name);
     let value = |name: &str| {
@@ -59,16 +59,30 @@ fn main() {
     };
     // Cargo says --bench when figures are wanted, not when it only tries whether benches run.
     if !flag("--bench") {
-        return println!("SKIPPED round_trip: measured by cargo bench only");
+        println!("SKIPPED round_trip: measured by cargo bench only");
+        return ExitCode::SUCCESS;
     }
     // SAFETY: geteuid(2) only returns a number.
     if unsafe { libc::geteuid() } != 0 {
-        return println!("SKIPPED round_trip: network namespaces and raw sockets need root");
+        println!("SKIPPED round_trip: network namespaces and raw sockets need root");
+        return ExitCode::SUCCESS;
     }
     match run(&options) {
-        Ok(results) if options.json => println!("{results:#}"),
-        Ok(_) => {}
-        Err(error) => println!("FAILED round_trip: {error:#}"),
+        Ok(results) => {
+            if options.json {
+                println!("{results:#}");
+            }
+            let missed = |part| results.pointer(part) == Some(&Value::Bool(false));
+            if missed("/round_trip/met") || missed("/memory/met") {
+                eprintln!("a target is missed");
+                return ExitCode::FAILURE;
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("FAILED round_trip: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 

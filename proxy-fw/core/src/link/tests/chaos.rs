@@ -191,6 +191,14 @@ fn little_memory() {
 }
 
 #[test]
+#[ignore = "long: minutes of other seeds"]
+fn everything_at_once_from_many_seeds() {
+    let config = LinkConfig { max_frame: MIN_FRAME, ..LinkConfig::default() };
+    seeds(30_000, |seed| Scenario::new(1000 + seed, Trouble::HEAVY));
+    seeds(30_000, |seed| Scenario { config, ..Scenario::new(50_000 + seed, Trouble::HEAVY) });
+}
+
+#[test]
 fn memory_that_lies_fails_bindings_and_nothing_else() {
     let trouble = Trouble { lies: 100, ..Trouble::HEAVY };
     seeds(40, |seed| Scenario::new(seed, trouble));
