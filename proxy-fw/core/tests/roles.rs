@@ -448,6 +448,21 @@ fn what_another_slot_has_under_the_same_epoch_stays_in_its_port() {
 }
 
 #[test]
+fn the_epochs_of_a_slot_outlive_its_device() {
+    let mut world = World::bound();
+    world.ask_host(force(1)).unwrap();
+    world.boxes.device_removed(world.now, slot(1));
+    world.run(Duration::from_secs(3));
+    world.device = Registers::new();
+    world.insert();
+    world.introduce();
+    assert_eq!(world.boxes.inventory().next().unwrap().highest_epoch, key(1).epoch.bits());
+    let again = world.ask_box(Request::BindSlot(slot_binding(key(1))));
+    assert_eq!(again, Err(ControlError::StaleEpoch(key(1).epoch)));
+    assert_eq!(world.ask_box(Request::BindSlot(slot_binding(key(2)))), Ok(Reply::Done));
+}
+
+#[test]
 fn what_is_counted_around_a_role_is_reported_with_its_own() {
     let mut world = World::bound();
     assert!(!world.boxes.is_asked_for_counters());

@@ -319,7 +319,7 @@ impl BoxRole {
             Step::Do(want) => Some(want),
             Step::Found(function, facts, want) => {
                 let number = SlotFunction::new(function.into()).expect("at most 8");
-                self.slots[slot].add_function(number, facts, 0);
+                self.slots[slot].add_function(number, facts);
                 want
             }
             Step::Done => None,

@@ -27,6 +27,9 @@ pub(super) struct Slot {
     pub(super) model: Name,
     pub(super) present: bool,
     pub(super) functions: Vec<Function, MAX_FUNCTIONS>,
+    /// The highest epoch of functions that were here before: epochs of a slot only grow, whatever
+    /// is in it.
+    past_epoch: u32,
     /// What the proxy itself sends to the device.
     pub(super) egress: TlpQueue,
     pub(super) signals: Deque<SlotSignal, SIGNALS>,
@@ -158,6 +161,7 @@ impl Slot {
             model: Name::new(),
             present: false,
             functions: Vec::new(),
+            past_epoch: 0,
             egress: TlpQueue::new(EGRESS),
             signals: Deque::new(),
             perst: false,
@@ -180,6 +184,7 @@ impl Slot {
     pub(super) fn remove(&mut self) {
         while let Some(mut function) = self.functions.pop() {
             function.requests.clear();
+            self.past_epoch = self.past_epoch.max(function.highest_epoch);
             let _ = self.tables.push(function.requests);
         }
         self.present = false;
@@ -193,13 +198,13 @@ impl Slot {
     }
 
     /// Adds a function that a probe found. `false` when there is no room for it.
-    pub(super) fn add_function(&mut self, number: SlotFunction, facts: Facts, epoch: u32) -> bool {
+    pub(super) fn add_function(&mut self, number: SlotFunction, facts: Facts) -> bool {
         let Some(requests) = self.tables.pop() else { return false };
         let function = Function {
             number,
             state: SlotState::Free,
             facts,
-            highest_epoch: epoch,
+            highest_epoch: self.past_epoch,
             binding: None,
             requests,
             tags_in_use: [0; 4],
@@ -290,7 +295,7 @@ impl Slot {
             revision: facts.revision,
             serial: facts.serial,
             bars: facts.bars,
-            highest_epoch: entry.map_or(0, |f| f.highest_epoch),
+            highest_epoch: entry.map_or(self.past_epoch, |f| f.highest_epoch),
         })
     }
 }
