@@ -65,6 +65,12 @@ pub trait Function: Send {
     /// The function was reset; the port already was, and forgot every DMA.
     fn reset(&mut self, port: &mut Port, now: Duration, reset: FunctionReset);
 
+    /// Whether nothing from before a reset goes on any more. From a reset on, configuration
+    /// requests are answered with retry status until it says yes.
+    fn is_reset(&self) -> bool {
+        true
+    }
+
     /// Does a bounded amount of the function's own work. Called before each TLP is polled, so
     /// cheap when there is nothing to do.
     fn work(&mut self, port: &mut Port, now: Duration);
@@ -92,6 +98,8 @@ pub struct Endpoint<F: Function> {
     link: LinkState,
     /// Until then configuration requests are answered with retry status.
     ready_at: Duration,
+    /// The same, until the function is done with its reset.
+    resetting: bool,
 }
 
 impl<F: Function> Endpoint<F> {
@@ -101,7 +109,13 @@ impl<F: Function> Endpoint<F> {
     ///
     /// When the layout breaks a rule that its fields' documentation states.
     pub fn new(layout: Layout, function: F) -> Self {
-        Self { port: Port::new(layout), function, link: LinkState::Up, ready_at: Duration::ZERO }
+        Self {
+            port: Port::new(layout),
+            function,
+            link: LinkState::Up,
+            ready_at: Duration::ZERO,
+            resetting: false,
+        }
     }
 
     /// The function.
@@ -118,6 +132,13 @@ impl<F: Function> Endpoint<F> {
         self.port.reset(now, depth);
         self.function.reset(&mut self.port, now, reset);
         self.ready_at = now + self.port.layout.ready_after;
+        self.resetting = true;
+    }
+
+    /// Whether configuration requests are taken after the last reset.
+    fn is_ready(&mut self, now: Duration) -> bool {
+        self.resetting = self.resetting && !self.function.is_reset();
+        now >= self.ready_at && !self.resetting
     }
 
     /// Starts the function-level reset that a configuration write asked for.

@@ -119,7 +119,7 @@ impl<F: Function> Endpoint<F> {
         repr: &Repr,
         header: &[u8],
     ) {
-        if now < self.ready_at {
+        if !self.is_ready(now) {
             self.port.counters.config_retries += 1;
             self.complete(packet, CplStatus::ConfigRetry);
             return;

@@ -1,7 +1,7 @@
 //! Admin commands.
 
 use super::Nvme;
-use super::command::{Commands, Outcome, Plan, State};
+use super::command::{Outcome, Plan, State};
 use super::entry::Sqe;
 use super::events::REQUESTS;
 use super::image::SlowOp;
@@ -69,7 +69,7 @@ impl Nvme {
             CREATE_CQ => self.create_cq(sqe).map(done),
             CREATE_SQ => self.create_sq(sqe).map(done),
             DELETE_SQ => {
-                let result = self.delete_sq(port, sqe).map(done);
+                let result = self.delete_sq(port, index, sqe);
                 self.post_completions(port, now);
                 result
             }
@@ -116,13 +116,17 @@ impl Nvme {
                 return Err(Status::FORMAT_IN_PROGRESS);
             }
         }
-        let serial = self.commands.get(index).map_or(0, |command| command.serial);
-        let id = Commands::slow_id(index, serial);
-        for &nsid in &chosen {
+        for (started, &nsid) in chosen.iter().enumerate() {
             let namespace = self.namespace(nsid)?;
-            namespace.formatting = true;
-            let len = namespace.image.size();
-            namespace.start(id, SlowOp::Zero { offset: 0, len, deallocate: true });
+            let op = SlowOp::zero(0..namespace.image.size(), true, false);
+            match self.start_slow(index, &[nsid], &op) {
+                Ok(_) => self.namespace(nsid)?.formatting = true,
+                Err(status) if started == 0 => return Err(status),
+                Err(status) => {
+                    self.cancel_slow(index, status);
+                    return Ok(Outcome::Slow(started as u16));
+                }
+            }
         }
         Ok(Outcome::Slow(chosen.len() as u16))
     }

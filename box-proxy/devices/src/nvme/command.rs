@@ -10,7 +10,7 @@ pub(super) const MAX_COMMANDS: usize = 128;
 /// Of those, how many only the admin queue may use.
 pub(super) const ADMIN_RESERVE: usize = 8;
 
-/// What the flushes of the n-th shutdown are called: this and n.
+/// What the flushes of a shutdown are called.
 pub(super) const SHUTDOWN: u64 = 1 << 63;
 
 /// Where a command is.

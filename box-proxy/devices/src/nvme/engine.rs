@@ -44,6 +44,9 @@ impl Nvme {
     /// Does what can be done now.
     pub(super) fn advance(&mut self, port: &mut Port, now: Duration) {
         self.work_at = None;
+        if !self.settle() {
+            self.wake(now + SLOW_POLL);
+        }
         if !self.registers.is_ready() {
             self.finish_slow(port, now);
             return;
@@ -297,45 +300,59 @@ impl Nvme {
 
     /// Takes what the images have finished.
     fn finish_slow(&mut self, port: &mut Port, now: Duration) {
-        if self.shutdown_flushes == 0 && !self.commands.has_slow() {
+        if !self.waits_for_images() {
             return;
         }
         for nsid in 0..self.namespaces.len() {
             while let Some((id, result)) = self.namespaces[nsid].image.finished() {
-                if let Err(error) = &result {
-                    tracing::warn!("NVMe image of namespace {}: {error}", nsid + 1);
-                }
-                self.slow_ended(port, id, result);
+                self.slow_ended(port, now, (nsid + 1, id), result);
             }
         }
-        if self.shutdown_flushes > 0 || self.commands.has_slow() {
+        if self.shutdown_wanted {
+            self.continue_shutdown();
+        }
+        if self.waits_for_images() {
             self.wake(now + SLOW_POLL);
         }
     }
 
-    fn slow_ended(&mut self, port: &mut Port, id: u64, result: io::Result<()>) {
-        if id & SHUTDOWN != 0 {
-            if id == SHUTDOWN | self.shutdowns && self.shutdown_flushes > 0 {
-                self.shutdown_flushes -= 1;
-                if self.shutdown_flushes == 0 {
-                    self.registers.shutdown_complete();
-                }
-            }
+    fn waits_for_images(&self) -> bool {
+        self.shutdown_flushes > 0 || self.shutdown_wanted || self.commands.has_slow()
+    }
+
+    fn slow_ended(
+        &mut self,
+        port: &mut Port,
+        now: Duration,
+        (nsid, id): (usize, u64),
+        result: io::Result<()>,
+    ) {
+        let failed = |error| tracing::warn!("NVMe image of namespace {nsid}: {error}");
+        if id == SHUTDOWN {
+            result.unwrap_or_else(failed);
+            self.shutdown_flushes -= 1;
+            self.continue_shutdown();
             return;
         }
         let (index, serial) = Commands::of_slow_id(id);
         let Some(command) = self.commands.find(index, serial) else { return };
-        if result.is_err() {
+        if let (Err(error), None) = (result, command.error) {
+            failed(error);
             command.error = Some(Status::WRITE_FAULT);
         }
         command.outstanding -= 1;
-        if command.outstanding == 0 {
-            let (sq, sqe) = (command.sq, command.sqe);
-            let result = command.error.map_or(Ok(0), Err);
-            if sq == 0 {
-                self.format_ended(&sqe, result.is_ok());
-            }
-            self.complete(port, index, result);
+        if command.outstanding > 0 {
+            return;
+        }
+        let (sq, sqe) = (command.sq, command.sqe);
+        let result = command.error.map_or(Ok(0), Err);
+        if sq == 0 {
+            self.format_ended(&sqe, result.is_ok());
+        }
+        self.complete(port, index, result);
+        if let Some(deletion) = self.take_deleted(sq) {
+            self.post_completions(port, now);
+            self.complete(port, deletion, Ok(0));
         }
     }
 

@@ -1,34 +1,43 @@
 //! Where a namespace's blocks are: a file, or memory for tests.
 
+pub use super::background::{Full, SLOW_OPS};
+
+use super::background::{Background, Step};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 
 /// What can take long: the image does it beside everything else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlowOp {
     /// Make everything durable that was written.
     Flush,
-    /// Make a range read as zeros.
+    /// Make ranges of bytes read as zeros.
     Zero {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-        /// Whether the storage behind it may be given up.
+        /// The bytes.
+        extents: Vec<Range<u64>>,
+        /// Whether the storage behind them may be given up.
         deallocate: bool,
+        /// Whether it is to be durable then.
+        flush: bool,
     },
+}
+
+impl SlowOp {
+    /// Zeros one range of bytes.
+    pub fn zero(extent: Range<u64>, deallocate: bool, flush: bool) -> Self {
+        Self::Zero { extents: std::iter::once(extent).collect(), deallocate, flush }
+    }
 }
 
 /// The blocks of a namespace.
 ///
 /// Reads and writes are bounded by the controller's largest transfer and are done when the call
-/// returns; everything else is started and polled.
+/// returns; everything else is started and polled. No call waits for what was started.
 pub trait Image: Send {
     /// Bytes in all.
     fn size(&self) -> u64;
@@ -51,10 +60,26 @@ pub trait Image: Send {
     fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Starts what can take long. Those started earlier may end later.
-    fn start(&mut self, id: u64, op: SlowOp);
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], and nothing was started, when [`SLOW_OPS`] are there that were not yet told by
+    /// [`finished`](Image::finished).
+    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full>;
 
-    /// What was started and has ended.
+    /// What was started and has ended: each once, unless it was abandoned.
     fn finished(&mut self) -> Option<(u64, io::Result<()>)>;
+
+    /// Takes back what was started under that identifier: it ends early, as failed, unless it is
+    /// too late. Until [`finished`](Image::finished) tells it, it may still be under way.
+    fn cancel(&mut self, id: u64);
+
+    /// Gives up everything that was started: nothing more of it begins, and
+    /// [`finished`](Image::finished) tells nothing of it.
+    fn abandon(&mut self);
+
+    /// Whether nothing that was abandoned can change a block any more.
+    fn is_settled(&self) -> bool;
 }
 
 /// An image in memory.
@@ -99,19 +124,34 @@ impl Image for MemoryImage {
         Ok(())
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) {
+    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
+        if self.done.len() >= SLOW_OPS {
+            return Err(Full);
+        }
         let result = match op {
             SlowOp::Flush => Ok(()),
-            SlowOp::Zero { offset, len, .. } => {
-                let len = usize::try_from(len).unwrap_or(usize::MAX);
-                self.range(offset, len).map(|range| range.fill(0))
-            }
+            SlowOp::Zero { extents, .. } => extents.into_iter().try_for_each(|extent| {
+                let len = usize::try_from(extent.end - extent.start).unwrap_or(usize::MAX);
+                self.range(extent.start, len).map(|range| range.fill(0))
+            }),
         };
         self.done.push_back((id, result));
+        Ok(())
     }
 
     fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
         self.done.pop_front()
+    }
+
+    /// It is always too late.
+    fn cancel(&mut self, _id: u64) {}
+
+    fn abandon(&mut self) {
+        self.done.clear();
+    }
+
+    fn is_settled(&self) -> bool {
+        true
     }
 }
 
@@ -143,8 +183,7 @@ pub struct FileImage {
     file: File,
     size: u64,
     read_only: bool,
-    work: mpsc::Sender<(u64, SlowOp)>,
-    done: mpsc::Receiver<(u64, io::Result<()>)>,
+    background: Background,
 }
 
 impl FileImage {
@@ -171,26 +210,15 @@ impl FileImage {
             return Err(ImageError::Empty(path.into()));
         }
         let worker = file.try_clone().map_err(failed)?;
-        let (work, todo) = mpsc::channel();
-        let (finished, done) = mpsc::channel();
-        thread::Builder::new()
-            .name("nvme-image".into())
-            .spawn(move || {
-                for (id, op) in todo {
-                    if finished.send((id, carry_out(&worker, op))).is_err() {
-                        break;
-                    }
-                }
-            })
-            .map_err(failed)?;
-        Ok(Self { file, size, read_only, work, done })
+        let background = Background::spawn(move |step| carry_out(&worker, step)).map_err(failed)?;
+        Ok(Self { file, size, read_only, background })
     }
 }
 
-fn carry_out(file: &File, op: SlowOp) -> io::Result<()> {
-    match op {
-        SlowOp::Flush => file.sync_data(),
-        SlowOp::Zero { offset, len, deallocate } => {
+fn carry_out(file: &File, step: Step) -> io::Result<()> {
+    match step {
+        Step::Flush => file.sync_data(),
+        Step::Zero { offset, len, deallocate } => {
             let how = if deallocate {
                 FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE
             } else {
@@ -232,12 +260,24 @@ impl Image for FileImage {
         self.file.write_all_at(data, offset)
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) {
-        self.work.send((id, op)).expect("the worker lives as long as its image");
+    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
+        self.background.start(id, op)
     }
 
     fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
-        self.done.try_recv().ok()
+        self.background.finished()
+    }
+
+    fn cancel(&mut self, id: u64) {
+        self.background.cancel(id);
+    }
+
+    fn abandon(&mut self) {
+        self.background.abandon();
+    }
+
+    fn is_settled(&self) -> bool {
+        self.background.is_settled()
     }
 }
 
@@ -246,7 +286,12 @@ mod tests {
     use super::*;
 
     fn wait(image: &mut FileImage) -> (u64, io::Result<()>) {
-        image.done.recv().unwrap()
+        loop {
+            if let Some(ended) = image.finished() {
+                return ended;
+            }
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -258,10 +303,11 @@ mod tests {
         assert_eq!(image.size(), 1 << 16);
         image.write(4096, b"hello").unwrap();
         for (id, deallocate) in [(1, true), (2, false)] {
-            image.start(id, SlowOp::Zero { offset: 8192 * id, len: 8192, deallocate });
+            let op = SlowOp::zero(8192 * id..8192 * (id + 1), deallocate, true);
+            image.start(id, op).unwrap();
             assert!(matches!(wait(&mut image), (i, Ok(())) if i == id));
         }
-        image.start(3, SlowOp::Flush);
+        image.start(3, SlowOp::Flush).unwrap();
         assert!(matches!(wait(&mut image), (3, Ok(()))));
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 1 << 16);

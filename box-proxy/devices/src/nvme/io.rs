@@ -71,18 +71,14 @@ impl Nvme {
             FLUSH => {
                 self.health.other_commands += 1;
                 let chosen = self.chosen(sqe.nsid())?;
-                for &nsid in &chosen {
-                    self.start_slow(index, nsid, SlowOp::Flush)?;
-                }
-                Ok(Outcome::Slow(chosen.len() as u16))
+                self.start_slow(index, &chosen, &SlowOp::Flush)
             }
             WRITE_ZEROES => {
                 self.health.other_commands += 1;
                 let (offset, len) = self.extent(sqe, None)?;
                 let deallocate = sqe.dword(12) & ZEROES_DEALLOCATE != 0;
-                self.start_slow(index, sqe.nsid(), SlowOp::Zero { offset, len, deallocate })?;
-                let flushes = self.flush_behind(index, sqe)?;
-                Ok(Outcome::Slow(1 + flushes))
+                let op = SlowOp::zero(offset..offset + len, deallocate, self.is_durable(sqe));
+                self.start_slow(index, &[sqe.nsid()], &op)
             }
             DATASET_MANAGEMENT => self.dataset_management(index, sqe, data),
             READ => {
@@ -100,9 +96,10 @@ impl Nvme {
                 self.health.bytes_written += len;
                 self.health.media_errors += u64::from(written.is_err());
                 written?;
-                match self.flush_behind(index, sqe)? {
-                    0 => Ok(Outcome::Done(0)),
-                    flushes => Ok(Outcome::Slow(flushes)),
+                if self.is_durable(sqe) {
+                    self.start_slow(index, &[sqe.nsid()], &SlowOp::Flush)
+                } else {
+                    Ok(Outcome::Done(0))
                 }
             }
             _ => {
@@ -126,19 +123,40 @@ impl Nvme {
         Ok((offset, len))
     }
 
-    fn start_slow(&mut self, index: u16, nsid: u32, op: SlowOp) -> Result<(), Status> {
+    /// Starts an operation of a command in the images of some namespaces, one in each.
+    pub(super) fn start_slow(
+        &mut self,
+        index: u16,
+        chosen: &[u32],
+        op: &SlowOp,
+    ) -> Result<Outcome, Status> {
         let serial = self.commands.get(index).map_or(0, |command| command.serial);
-        self.namespace(nsid)?.start(Commands::slow_id(index, serial), op);
-        Ok(())
+        let id = Commands::slow_id(index, serial);
+        for (started, &nsid) in chosen.iter().enumerate() {
+            let Err(status) = self.namespace(nsid)?.start(id, op.clone()) else { continue };
+            if started == 0 {
+                return Err(status);
+            }
+            // It fails when those that were started have ended.
+            self.cancel_slow(index, status);
+            return Ok(Outcome::Slow(started as u16));
+        }
+        Ok(Outcome::Slow(chosen.len() as u16))
     }
 
-    /// Starts a flush behind a write that is to be durable when it completes; says how many.
-    fn flush_behind(&mut self, index: u16, sqe: &Sqe) -> Result<u16, Status> {
-        if !sqe.fua() && self.features.write_cache() {
-            return Ok(0);
+    /// Takes a command's operations back. It ends with that status when they have.
+    pub(super) fn cancel_slow(&mut self, index: u16, status: Status) {
+        let Some(command) = self.commands.get(index) else { return };
+        command.error = Some(status);
+        let id = Commands::slow_id(index, command.serial);
+        for namespace in &mut self.namespaces {
+            namespace.image.cancel(id);
         }
-        self.start_slow(index, sqe.nsid(), SlowOp::Flush)?;
-        Ok(1)
+    }
+
+    /// Whether what the command writes is to be durable when it completes.
+    fn is_durable(&self, sqe: &Sqe) -> bool {
+        sqe.fua() || !self.features.write_cache()
     }
 
     fn dataset_management(
@@ -156,17 +174,15 @@ impl Nvme {
         let mut extents = Vec::new();
         for range in data.chunks_exact(RANGE_LEN) {
             let range = Range::new(range);
-            extents.push(namespace.extent(range.slba, range.blocks)?);
+            let (offset, len) = namespace.extent(range.slba, range.blocks)?;
+            extents.push(offset..offset + len);
         }
-        extents.retain(|&(_, len)| len > 0);
-        for &(offset, len) in &extents {
-            let op = SlowOp::Zero { offset, len, deallocate: true };
-            self.start_slow(index, sqe.nsid(), op)?;
+        extents.retain(|extent| !extent.is_empty());
+        if extents.is_empty() {
+            return Ok(Outcome::Done(0));
         }
-        match extents.len() {
-            0 => Ok(Outcome::Done(0)),
-            count => Ok(Outcome::Slow(count as u16)),
-        }
+        let op = SlowOp::Zero { extents, deallocate: true, flush: false };
+        self.start_slow(index, &[sqe.nsid()], &op)
     }
 }
 

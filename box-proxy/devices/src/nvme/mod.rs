@@ -4,9 +4,11 @@
 //! - `queue`, `entry`, `prp`: queues, their entries, where a command's data is;
 //! - `engine`: how commands advance: fetch, data, execution, completion, interrupt;
 //! - `admin`, `queues`, `features`, `identify`, `logs`, `events`: admin commands;
-//! - `io`: NVM commands; `namespace`, [`image`]: the blocks.
+//! - `io`: NVM commands; `namespace`, [`image`]: the blocks; `background`: the thread for what
+//!   takes long.
 
 mod admin;
+mod background;
 mod command;
 mod engine;
 mod entry;
@@ -120,8 +122,8 @@ pub struct Nvme {
     health: Health,
     /// Flushes that the shutdown waits for.
     shutdown_flushes: usize,
-    /// Shutdowns so far: tells one's flushes from another's.
-    shutdowns: u64,
+    /// A shutdown was asked for whose flushes are still to be started.
+    shutdown_wanted: bool,
     /// When there is something to do although nothing comes.
     work_at: Option<Duration>,
     /// Interrupt vectors held back by the mask register.
@@ -150,7 +152,7 @@ impl Nvme {
             errors: ErrorLog::default(),
             health: Health::default(),
             shutdown_flushes: 0,
-            shutdowns: 0,
+            shutdown_wanted: false,
             work_at: None,
             held_interrupts: 0,
             namespaces,
@@ -186,6 +188,11 @@ impl Nvme {
             link_width: 4,
             ready_after: self.config.ready_after,
         }
+    }
+
+    /// Whether nothing that a reset gave up can change a block any more.
+    fn images_are_settled(&self) -> bool {
+        self.namespaces.iter().all(|namespace| namespace.image.is_settled())
     }
 
     /// The namespace of that number.
@@ -253,6 +260,10 @@ impl Function for Nvme {
         }
         self.reset_controller(port);
         self.registers = Registers::default();
+    }
+
+    fn is_reset(&self) -> bool {
+        self.images_are_settled()
     }
 
     fn work(&mut self, port: &mut Port, now: Duration) {

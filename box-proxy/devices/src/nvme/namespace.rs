@@ -79,8 +79,19 @@ impl Namespace {
         })
     }
 
-    pub(super) fn start(&mut self, id: u64, op: SlowOp) {
-        self.image.start(id, op);
+    /// Starts what can take long.
+    ///
+    /// # Errors
+    ///
+    /// Internal Error, which a host may try again, when the image takes no more.
+    pub(super) fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Status> {
+        self.image.start(id, op).map_err(|_| Status::INTERNAL_ERROR)
+    }
+
+    /// Gives up everything that was started, as a reset does.
+    pub(super) fn abandon(&mut self) {
+        self.image.abandon();
+        self.formatting = false;
     }
 }
 

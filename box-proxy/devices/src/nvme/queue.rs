@@ -16,11 +16,13 @@ pub(super) struct SubmissionQueue {
     tail: u16,
     /// Entries being fetched now.
     fetching: u16,
+    /// The command that deletes it and waits for the images: nothing is fetched any more.
+    pub(super) deleted_by: Option<u16>,
 }
 
 impl SubmissionQueue {
     pub(super) fn new(base: u64, size: u16, cq: u16) -> Self {
-        Self { base, size, cq, head: 0, tail: 0, fetching: 0 }
+        Self { base, size, cq, head: 0, tail: 0, fetching: 0, deleted_by: None }
     }
 
     pub(super) fn head(&self) -> u16 {
@@ -38,7 +40,7 @@ impl SubmissionQueue {
 
     /// Whether there is something to be fetched and nothing being fetched.
     pub(super) fn wants_fetch(&self) -> bool {
-        self.fetching == 0 && self.head != self.tail
+        self.fetching == 0 && self.head != self.tail && self.deleted_by.is_none()
     }
 
     /// Address and number of the next entries, at most `most`, that lie behind each other.

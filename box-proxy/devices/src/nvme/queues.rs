@@ -1,7 +1,7 @@
 //! The controller's queues, and the admin commands that make and delete them.
 
 use super::Nvme;
-use super::command::Token;
+use super::command::{Outcome, State, Token};
 use super::entry::Sqe;
 use super::queue::{CompletionQueue, SubmissionQueue};
 use super::regs::MAX_QUEUE_ENTRIES;
@@ -130,20 +130,45 @@ impl Nvme {
         Ok(())
     }
 
-    /// Deletes a submission queue; its commands are completed first, as aborted.
-    pub(super) fn delete_sq(&mut self, port: &mut Port, sqe: &Sqe) -> Result<(), Status> {
-        let id = (sqe.dword(10) & 0xffff) as usize;
-        if id == 0 || self.queues.sq_mut(id).is_none() {
-            return Err(Status::INVALID_QUEUE_ID);
+    /// Deletes a submission queue; its commands are completed first, as aborted. What an image
+    /// does for one is taken back, and both it and the deletion wait until that has ended: what
+    /// is aborted writes nothing afterwards.
+    pub(super) fn delete_sq(
+        &mut self,
+        port: &mut Port,
+        index: u16,
+        sqe: &Sqe,
+    ) -> Result<Outcome, Status> {
+        let id = sqe.dword(10) as u16;
+        match self.queues.sq_mut(id.into()) {
+            Some(sq) if id != 0 && sq.deleted_by.is_none() => sq.deleted_by = Some(index),
+            _ => return Err(Status::INVALID_QUEUE_ID),
         }
-        for index in self.commands.of_queue(id as u16) {
-            self.stop_command(port, index, Status::ABORTED_SQ_DELETION);
+        for index in self.commands.of_queue(id) {
+            if self.commands.get(index).is_some_and(|command| command.state == State::Slow) {
+                self.cancel_slow(index, Status::ABORTED_SQ_DELETION);
+            } else {
+                self.stop_command(port, index, Status::ABORTED_SQ_DELETION);
+            }
         }
-        let fetch = Token::Fetch { sq: id as u16 };
+        let fetch = Token::Fetch { sq: id };
         port.cancel_reads(|token| Token::from_bits(token) == Some(fetch));
-        self.commands.cancel_fetch(id as u16);
-        self.queues.sqs[id] = None;
-        Ok(())
+        self.commands.cancel_fetch(id);
+        if self.take_deleted(id).is_some() {
+            return Ok(Outcome::Done(0));
+        }
+        Ok(Outcome::Slow(0))
+    }
+
+    /// If a queue is being deleted and its last command has ended: it goes, and this command has
+    /// deleted it.
+    pub(super) fn take_deleted(&mut self, id: u16) -> Option<u16> {
+        let by = self.queues.sq_mut(id.into())?.deleted_by?;
+        if !self.commands.of_queue(id).is_empty() {
+            return None;
+        }
+        self.queues.sqs[usize::from(id)] = None;
+        Some(by)
     }
 
     pub(super) fn delete_cq(&mut self, sqe: &Sqe) -> Result<(), Status> {

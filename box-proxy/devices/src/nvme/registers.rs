@@ -4,6 +4,7 @@ use super::Nvme;
 use super::command::SHUTDOWN;
 use super::events::Event;
 use super::image::SlowOp;
+use super::namespace::Namespace;
 use super::queue::{CompletionQueue, SubmissionQueue};
 use super::regs;
 use crate::endpoint::Port;
@@ -18,6 +19,19 @@ pub(super) struct Registers {
     asq: u64,
     acq: u64,
     interrupt_mask: u32,
+    /// What CC and CSTS wait for until nothing from before a reset goes on any more.
+    unsettled: Unsettled,
+}
+
+/// What is put off until the images are settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Unsettled {
+    #[default]
+    Nothing,
+    /// CC.EN went to 0: CSTS.RDY still reads as 1.
+    Disable,
+    /// CC.EN went to 1 as well, before CSTS.RDY had fallen: CSTS.RDY reads as 0.
+    Enable,
 }
 
 impl Registers {
@@ -28,6 +42,7 @@ impl Registers {
             regs::VS => regs::VERSION,
             regs::INTMS | regs::INTMC => self.interrupt_mask,
             regs::CC => self.cc,
+            regs::CSTS if self.unsettled == Unsettled::Disable => self.csts | regs::CSTS_RDY,
             regs::CSTS => self.csts,
             regs::AQA => self.aqa,
             _ => match at & !4 {
@@ -114,17 +129,45 @@ impl Nvme {
         let before = self.registers.cc;
         self.registers.cc = value & 0x00ff_fff1;
         match (before & regs::CC_EN, value & regs::CC_EN) {
-            (0, 1) => self.enable(),
+            (0, 1) => {
+                self.registers.unsettled = Unsettled::Enable;
+                self.settle_soon();
+            }
             (1, 0) => {
+                let ready = self.registers.csts & regs::CSTS_RDY != 0;
                 self.reset_controller(port);
                 self.registers.csts &= regs::CSTS_NSSRO;
                 self.registers.interrupt_mask = 0;
+                self.registers.unsettled =
+                    if ready { Unsettled::Disable } else { Unsettled::Nothing };
+                self.settle_soon();
             }
             _ => {}
         }
         let shutdown = |cc: u32| cc >> 14 & 3 != 0;
         if shutdown(value) && !shutdown(before) {
             self.shut_down();
+        }
+    }
+
+    /// Does what waits for nothing from before a reset to go on; whether it is done. Software may
+    /// enable a controller again when CSTS.RDY has become 0 (NVM Express 1.4 section 3.1.6), and
+    /// data is lost if an operation from before runs after that.
+    pub(super) fn settle(&mut self) -> bool {
+        if self.registers.unsettled == Unsettled::Nothing {
+            return true;
+        }
+        let settled = self.images_are_settled();
+        if settled && std::mem::take(&mut self.registers.unsettled) == Unsettled::Enable {
+            self.enable();
+        }
+        settled
+    }
+
+    /// The same, and looked at again if it is not done.
+    fn settle_soon(&mut self) {
+        if !self.settle() {
+            self.work_at = Some(Duration::ZERO);
         }
     }
 
@@ -149,15 +192,30 @@ impl Nvme {
     /// CC.SHN asks for a shutdown: everything written becomes durable.
     fn shut_down(&mut self) {
         self.registers.csts = self.registers.csts & !regs::CSTS_SHST | regs::CSTS_SHST_OCCURRING;
-        self.shutdown_flushes = self.namespaces.len();
-        self.shutdowns += 1;
-        for namespace in &mut self.namespaces {
-            namespace.start(SHUTDOWN | self.shutdowns, SlowOp::Flush);
-        }
+        self.shutdown_wanted = true;
+        self.continue_shutdown();
         self.work_at = Some(Duration::ZERO);
     }
 
-    /// Drops every command and queue, and sets features to their defaults: what every
+    /// Starts the flushes of a shutdown behind those of an earlier one, or ends it.
+    pub(super) fn continue_shutdown(&mut self) {
+        if self.shutdown_flushes > 0 {
+            return;
+        }
+        if !std::mem::take(&mut self.shutdown_wanted) {
+            self.registers.shutdown_complete();
+            return;
+        }
+        for namespace in &mut self.namespaces {
+            match namespace.start(SHUTDOWN, SlowOp::Flush) {
+                Ok(()) => self.shutdown_flushes += 1,
+                // The image takes no more: everything once more, later.
+                Err(_) => self.shutdown_wanted = true,
+            }
+        }
+    }
+
+    /// Drops every command and queue, gives up what the images do for them, and sets features to their defaults: what every
     /// controller-level reset does (NVM Express 1.4 section 7.3.2).
     pub(super) fn reset_controller(&mut self, port: &mut Port) {
         port.cancel_reads(|_| true);
@@ -165,12 +223,10 @@ impl Nvme {
         self.queues.clear();
         self.events.clear();
         self.features.reset();
-        self.shutdown_flushes = 0;
+        (self.shutdown_flushes, self.shutdown_wanted) = (0, false);
         self.held_interrupts = 0;
         self.work_at = None;
-        for namespace in &mut self.namespaces {
-            namespace.formatting = false;
-        }
+        self.namespaces.iter_mut().for_each(Namespace::abandon);
     }
 
     fn doorbell(&mut self, port: &mut Port, now: Duration, offset: u64, value: u32) {

@@ -1,8 +1,9 @@
 //! The controller driven over TLPs, as a driver would.
 
 mod bench;
+mod resets;
 
-use super::image::{Image, MemoryImage, SlowOp};
+use super::image::{Full, Image, MemoryImage, SlowOp};
 use super::status::Status;
 use super::*;
 use crate::device::{Device, ResetKind};
@@ -515,6 +516,8 @@ struct Odd {
     read_only: bool,
     started: VecDeque<u64>,
     polls_left: usize,
+    /// Slow operations that are refused.
+    refusals: usize,
 }
 
 impl Image for Odd {
@@ -534,8 +537,23 @@ impl Image for Odd {
         self.result()
     }
 
-    fn start(&mut self, id: u64, _: SlowOp) {
+    fn start(&mut self, id: u64, _: SlowOp) -> Result<(), Full> {
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return Err(Full);
+        }
         self.started.push_back(id);
+        Ok(())
+    }
+
+    fn cancel(&mut self, _: u64) {}
+
+    fn abandon(&mut self) {
+        self.started.clear();
+    }
+
+    fn is_settled(&self) -> bool {
+        true
     }
 
     fn finished(&mut self) -> Option<(u64, std::io::Result<()>)> {
@@ -566,6 +584,27 @@ fn image_errors_are_media_errors() {
     assert_eq!(d.io(1, read.opcode(WRITE)), Err(Status::WRITE_FAULT));
     assert_eq!(d.io(1, Sqe::nvm(0x00).dword(1, 1)), Err(Status::WRITE_FAULT));
     assert_eq!(u64_at(&d.log_page(2, 512).unwrap(), 160), 2);
+}
+
+#[test]
+fn what_an_image_has_no_room_for_is_to_be_tried_again() {
+    let image = |refusals| (Box::new(Odd { refusals, ..Odd::default() }) as _, BlockSize::B512);
+    let mut d = Drive::with_queues(vec![image(2), image(2)], 1);
+    let flush = Sqe::nvm(0x00).dword(1, !0);
+    assert_eq!(d.io(1, flush), Err(Status::INTERNAL_ERROR), "neither");
+    let format = Sqe::admin(0x80).dword(1, !0);
+    assert_eq!(d.admin(format), Err(Status::INTERNAL_ERROR));
+    assert_eq!(d.io(1, flush), Err(Status::INTERNAL_ERROR), "only the first");
+    assert_eq!(d.io(1, flush), Err(Status::INTERNAL_ERROR));
+    assert_eq!((d.io(1, flush), d.admin(format)), (Ok(0), Ok(0)));
+    let mut d = Drive::on(Config::default(), vec![image(3), image(0)]);
+    let cc = d.root.read32(d.bar + regs::CC);
+    d.root.write32(d.bar + regs::CC, cc | 1 << 14);
+    while d.csts() & regs::CSTS_SHST == regs::CSTS_SHST_OCCURRING {
+        d.root.now = d.root.device.poll_timeout().unwrap_or(d.root.now);
+        d.root.pump();
+    }
+    assert_eq!(d.csts() & regs::CSTS_SHST, regs::CSTS_SHST_COMPLETE);
 }
 
 #[test]

@@ -130,6 +130,12 @@ impl Drive {
     }
 
     pub(super) fn enable(&mut self) {
+        self.ask_to_enable();
+        assert_eq!(self.csts() & regs::CSTS_RDY, regs::CSTS_RDY);
+    }
+
+    /// Enables, and leaves open whether it is ready then.
+    pub(super) fn ask_to_enable(&mut self) {
         let sizes = u32::from(ENTRIES - 1);
         self.root.write32(self.bar + regs::AQA, sizes << 16 | sizes);
         self.root.write64(self.bar + regs::ASQ, sq_base(0));
@@ -137,7 +143,6 @@ impl Drive {
         self.root.memory[QUEUES..LISTS].fill(0);
         self.pairs = vec![NEW];
         self.root.write32(self.bar + regs::CC, 4 << 20 | 6 << 16 | 1);
-        assert_eq!(self.csts() & regs::CSTS_RDY, regs::CSTS_RDY);
     }
 
     pub(super) fn disable(&mut self) {

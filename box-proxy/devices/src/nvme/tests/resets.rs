@@ -1,0 +1,328 @@
+//! What an image does for a command when the command is given up.
+
+use super::super::background::{Background, STEP_BYTES, Step};
+use super::*;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tlp_codec::tlp::CplStatus;
+
+/// Three steps.
+const SIZE: u64 = 3 * STEP_BYTES;
+const WRITE_ZEROES: u8 = 0x08;
+const DATASET_MANAGEMENT: u8 = 0x09;
+
+/// An image in memory whose thread tells each step and waits to be let on.
+struct Gated {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    background: Background,
+}
+
+/// The test's end of it.
+struct Gate {
+    steps: Receiver<Step>,
+    go: Sender<()>,
+}
+
+type Images = Vec<(Box<dyn Image>, BlockSize)>;
+
+fn gated() -> (Images, Gate) {
+    let bytes = Arc::new(Mutex::new(vec![0; SIZE as usize]));
+    let its = Arc::clone(&bytes);
+    let (told, steps) = channel();
+    let (go, may_go) = channel();
+    let background = Background::spawn(move |step| {
+        told.send(step).map_err(io::Error::other)?;
+        may_go.recv().map_err(io::Error::other)?;
+        if let Step::Zero { offset, len, .. } = step {
+            its.lock().unwrap()[offset as usize..(offset + len) as usize].fill(0);
+        }
+        Ok(())
+    });
+    let image = Gated { bytes, background: background.unwrap() };
+    (vec![(Box::new(image), BlockSize::B512)], Gate { steps, go })
+}
+
+impl Image for Gated {
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
+        self.background.start(id, op)
+    }
+
+    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+        self.background.finished()
+    }
+
+    fn cancel(&mut self, id: u64) {
+        self.background.cancel(id);
+    }
+
+    fn abandon(&mut self) {
+        self.background.abandon();
+    }
+
+    fn is_settled(&self) -> bool {
+        self.background.is_settled()
+    }
+}
+
+impl Drive {
+    /// Lets time go by until there is what is looked for.
+    fn wait_for<T>(&mut self, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "it never comes");
+            self.let_pass();
+            std::thread::yield_now();
+        }
+    }
+
+    fn let_pass(&mut self) {
+        self.root.now += Duration::from_millis(1);
+        self.root.pump();
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.csts() & regs::CSTS_RDY != 0
+    }
+
+    fn post_and_ring(&mut self, queue: u16, sqe: Sqe) -> u16 {
+        let id = self.post_command(queue, sqe);
+        self.ring_all();
+        id
+    }
+
+    /// Everything but the last block.
+    fn zeroing(&mut self, what: Zeroing) -> (u16, Sqe) {
+        match what {
+            // It has as many blocks as it can, two steps.
+            Zeroing::WriteZeroes => (1, Sqe::nvm(WRITE_ZEROES).dword(1, 1).dword(12, 0xffff)),
+            Zeroing::Deallocation => {
+                let at = DATA + 0x8_0000;
+                let blocks = SIZE as u32 / 512 - 1;
+                self.root.memory[at..at + 16].fill(0);
+                self.root.memory[at + 4..at + 8].copy_from_slice(&blocks.to_le_bytes());
+                let sqe = Sqe::nvm(DATASET_MANAGEMENT).dword(1, 1).dword(11, 4);
+                (1, sqe.prp1(MEMORY + at as u64))
+            }
+            Zeroing::Format => (0, Sqe::admin(0x80).dword(1, 1)),
+        }
+    }
+
+    /// Writes into every step's blocks, and sees that it stays while the image's thread works.
+    fn check_that_data_stays(&mut self, queue: u16, gate: &Gate) {
+        let places = [0, STEP_BYTES, SIZE - 4096].map(|at| at / 512);
+        for (i, slba) in places.into_iter().enumerate() {
+            self.root.fill(DATA, 4096, i as u8 + 1);
+            let write = self.io_sqe(WRITE, slba, 8, 0, 4096, 0);
+            assert_eq!(self.io(queue, write), Ok(0));
+        }
+        // A flush goes through all that the thread has to do.
+        let flush = self.post_and_ring(queue, Sqe::nvm(0x00).dword(1, 1));
+        assert_eq!(gate.steps.recv(), Ok(Step::Flush), "nothing else was left to be done");
+        gate.go.send(()).unwrap();
+        assert_eq!(self.wait_for(|d| d.take_ids(queue).pop()), flush);
+        for (i, slba) in places.into_iter().enumerate() {
+            let read = self.io_sqe(READ, slba, 8, 0, 4096, 0);
+            assert_eq!(self.io(queue, read), Ok(0));
+            let came = self.root.memory[DATA..DATA + 4096].to_vec();
+            assert!(came == self.root.fill(DATA, 4096, i as u8 + 1), "block {slba} was lost");
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Zeroing {
+    WriteZeroes,
+    Deallocation,
+    Format,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reset {
+    FunctionLevel,
+    Hot,
+    /// What a slot's device gets between one tenant and the next.
+    Perst,
+    Power,
+    /// CC.EN to 0, and to 1 when CSTS.RDY has become 0.
+    Disable,
+    /// CC.EN to 0 and at once to 1.
+    HastyDisable,
+    Subsystem,
+}
+
+impl Reset {
+    /// Resets, and sees that it is not over while the image's thread is at it.
+    fn begin(self, d: &mut Drive) {
+        let now = d.root.now;
+        match self {
+            Self::FunctionLevel => {
+                let control = d.root.config_read(DEVICE_CONTROL) as u16;
+                d.root.config_write16(DEVICE_CONTROL, control | DEVICE_CONTROL_FLR);
+            }
+            Self::Hot => d.root.device.handle_reset(now, ResetKind::HotReset),
+            Self::Perst => {
+                d.root.device.handle_reset(now, ResetKind::Perst { asserted: true });
+                d.root.device.handle_reset(now, ResetKind::Perst { asserted: false });
+            }
+            Self::Power => {
+                d.root.device.handle_reset(now, ResetKind::Power { on: false });
+                d.root.device.handle_reset(now, ResetKind::Power { on: true });
+            }
+            Self::Disable => d.disable(),
+            Self::HastyDisable => {
+                d.disable();
+                d.ask_to_enable();
+            }
+            Self::Subsystem => {
+                d.root.write32(d.bar + regs::NSSR, regs::NSSR_VALUE);
+                d.ask_to_enable();
+            }
+        }
+        for _ in 0..10 {
+            d.let_pass();
+            match self {
+                Self::Disable => assert!(d.is_ready(), "{self:?} is over"),
+                Self::HastyDisable | Self::Subsystem => {
+                    assert!(!d.is_ready(), "{self:?} is over");
+                }
+                _ => assert_eq!(d.root.try_config_read(VENDOR_ID), Err(CplStatus::ConfigRetry)),
+            }
+        }
+    }
+
+    /// Waits until it is over and takes the drive into use.
+    fn end(self, d: &mut Drive) {
+        match self {
+            Self::Disable => {
+                d.wait_for(|d| (!d.is_ready()).then_some(()));
+                d.enable();
+            }
+            Self::HastyDisable | Self::Subsystem => d.wait_for(|d| d.is_ready().then_some(())),
+            _ => {
+                d.wait_for(|d| d.root.try_config_read(VENDOR_ID).ok());
+                d.restart();
+            }
+        }
+        d.make_queues(1);
+    }
+}
+
+fn check_reset(reset: Reset) {
+    for what in [Zeroing::WriteZeroes, Zeroing::Deallocation, Zeroing::Format] {
+        let (images, gate) = gated();
+        let mut d = Drive::with_queues(images, 1);
+        let (queue, sqe) = d.zeroing(what);
+        d.post_and_ring(queue, sqe);
+        gate.steps.recv().unwrap();
+        // One that has not begun, behind it.
+        let (_, sqe) = d.zeroing(Zeroing::Deallocation);
+        d.post_and_ring(1, sqe);
+        reset.begin(&mut d);
+        gate.go.send(()).unwrap();
+        reset.end(&mut d);
+        d.check_that_data_stays(1, &gate);
+    }
+}
+
+#[test]
+fn nothing_from_before_a_function_level_reset_zeros_what_is_written_after_it() {
+    check_reset(Reset::FunctionLevel);
+}
+
+#[test]
+fn nothing_from_before_a_conventional_reset_zeros_what_is_written_after_it() {
+    check_reset(Reset::Hot);
+    check_reset(Reset::Perst);
+    check_reset(Reset::Power);
+}
+
+#[test]
+fn nothing_from_before_a_controller_reset_zeros_what_is_written_after_it() {
+    check_reset(Reset::Disable);
+    check_reset(Reset::HastyDisable);
+    check_reset(Reset::Subsystem);
+}
+
+#[test]
+fn a_flush_from_before_a_reset_is_not_waited_for() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 1);
+    d.post_and_ring(1, Sqe::nvm(0x00).dword(1, 1));
+    assert_eq!(gate.steps.recv(), Ok(Step::Flush));
+    d.disable();
+    assert!(!d.is_ready());
+    d.enable();
+    gate.go.send(()).unwrap();
+    d.make_queues(1);
+    d.check_that_data_stays(1, &gate);
+}
+
+#[test]
+fn deleting_a_queue_waits_for_what_its_commands_zero() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 2);
+    let (_, zeroes) = d.zeroing(Zeroing::WriteZeroes);
+    d.post_and_ring(1, zeroes);
+    gate.steps.recv().unwrap();
+    let (_, behind) = d.zeroing(Zeroing::Deallocation);
+    let behind = d.post_and_ring(1, behind);
+    let delete = Sqe::admin(0x00).dword(10, 1);
+    d.post_and_ring(0, delete);
+    assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), behind, "it had not begun");
+    // More that is put into it now is not looked at.
+    d.post_and_ring(1, zeroes);
+    for _ in 0..10 {
+        d.let_pass();
+        assert_eq!((d.take(1), d.take(0)), (None, None), "a step is under way");
+    }
+    assert_eq!(d.admin(delete), Err(Status::INVALID_QUEUE_ID));
+    let delete_cq = Sqe::admin(0x04).dword(10, 1);
+    assert_eq!(d.admin(delete_cq), Err(Status::INVALID_QUEUE_DELETION));
+    gate.go.send(()).unwrap();
+    assert_eq!(d.wait_for(|d| d.take(1)), (0, Status::ABORTED_SQ_DELETION));
+    assert_eq!(d.wait_for(|d| d.take(0)), (0, Status::SUCCESS));
+    assert_eq!(d.admin(delete_cq), Ok(0));
+    d.check_that_data_stays(2, &gate);
+}
+
+#[test]
+fn a_second_shutdown_flushes_behind_the_first() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 1);
+    let cc = d.root.read32(d.bar + regs::CC);
+    for _ in 0..3 {
+        d.root.write32(d.bar + regs::CC, cc | 1 << 14);
+        d.root.write32(d.bar + regs::CC, cc);
+    }
+    let shutdown = |d: &mut Drive| d.csts() & regs::CSTS_SHST;
+    for _ in 0..2 {
+        assert_eq!(d.wait_for(|_| gate.steps.try_recv().ok()), Step::Flush);
+        assert_eq!(shutdown(&mut d), regs::CSTS_SHST_OCCURRING);
+        gate.go.send(()).unwrap();
+    }
+    d.wait_for(|d| (shutdown(d) == regs::CSTS_SHST_COMPLETE).then_some(()));
+    assert!(gate.steps.try_recv().is_err(), "one for all that were asked for meanwhile");
+}
