@@ -4,7 +4,7 @@ use crate::harness::{
     ACCELERATOR, Daemon, NVME, Pool, end, items, noise, text, wait_event, wait_for,
 };
 use serde_json::Value;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 /// Longer than any bound after which a host gives a dead device up.
@@ -27,6 +27,24 @@ fn two_boxes(pool: &Pool) -> [Daemon; 2] {
     [pool.boxed("box-a", &[drive]), pool.boxed("box-b", &["1=accelerator".into()])]
 }
 
+const WRITTEN: usize = 15 << 20;
+
+/// A long write from host-1 that is under way for certain: the image has its first bytes.
+fn begin_write(pool: &Pool, drive: &str) -> Child {
+    std::fs::write(pool.path("file"), noise(WRITTEN)).unwrap();
+    let file = pool.argument("file");
+    let mut write = pool.host_command("host-1", &["nvme-write", drive, &file, "--depth", "1"]);
+    let write = write.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the first bytes on the drive", || {
+        use std::io::Read;
+        let mut first = [0; 512];
+        let mut image = std::fs::File::open(pool.path("drive.img")).unwrap();
+        image.read_exact(&mut first).unwrap();
+        (first != [0; 512]).then_some(())
+    });
+    write
+}
+
 #[test]
 fn a_box_killed_in_a_transfer_takes_nothing_else_with_it() {
     let pool = Pool::new();
@@ -38,18 +56,7 @@ fn a_box_killed_in_a_transfer_takes_nothing_else_with_it() {
     let drive = pool.find("host-1", NVME, 1).remove(0);
     let accelerator = pool.find("host-1", ACCELERATOR, 1).remove(0);
 
-    // A write is under way for certain when the image has its first bytes.
-    std::fs::write(pool.path("file"), noise(15 << 20)).unwrap();
-    let file = pool.argument("file");
-    let mut write = pool.host_command("host-1", &["nvme-write", &drive, &file, "--depth", "1"]);
-    let write = write.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("the first bytes on the drive", || {
-        use std::io::Read;
-        let mut first = [0; 512];
-        let mut image = std::fs::File::open(pool.path("drive.img")).unwrap();
-        image.read_exact(&mut first).unwrap();
-        (first != [0; 512]).then_some(())
-    });
+    let write = begin_write(&pool, &drive);
     box_a.kill();
     let ended = end(write, GIVES_UP);
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -73,15 +80,18 @@ fn a_box_killed_in_a_transfer_takes_nothing_else_with_it() {
 }
 
 #[test]
-fn a_host_killed_loses_no_device_for_the_pool() {
+fn a_host_killed_in_a_transfer_loses_no_device_for_the_pool() {
     let pool = Pool::new();
     let _boxes = two_boxes(&pool);
     let host = pool.host("host-1");
     pool.wait_ready(3);
     pool.allocate("host-1", "box-a/1");
     pool.allocate("host-1", "box-b/1");
-    pool.find("host-1", NVME, 1);
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    let write = begin_write(&pool, &drive);
     host.kill();
+    let ended = end(write, GIVES_UP);
+    assert!(ended.code != Some(0) && !ended.stderr.is_empty(), "{ended:?}");
     wait_event(&pool, "disconnected", "host-1");
 
     let _host = pool.host("host-1");
@@ -99,7 +109,7 @@ fn a_host_killed_loses_no_device_for_the_pool() {
 }
 
 #[test]
-fn a_manager_killed_leaves_devices_working_and_comes_back_to_them() {
+fn a_manager_killed_in_a_transfer_leaves_devices_working_and_comes_back_to_them() {
     let mut pool = Pool::new();
     let _boxes = two_boxes(&pool);
     let _host = pool.host("host-1");
@@ -108,7 +118,12 @@ fn a_manager_killed_leaves_devices_working_and_comes_back_to_them() {
     let drive = pool.find("host-1", NVME, 1).remove(0);
     let before = pool.manager_json(&["list"]);
 
+    let write = begin_write(&pool, &drive);
     pool.manager.take().expect("it runs").kill();
+    let ended = end(write, GIVES_UP);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let image = std::fs::read(pool.path("drive.img")).unwrap();
+    assert!(image[..WRITTEN] == std::fs::read(pool.path("file")).unwrap(), "all of it is there");
     pool.round_trip("host-1", &drive, 1 << 20);
     let refused = pool.manager(&["list"]);
     refused.fails(6, &["127.0.0.1"]);
