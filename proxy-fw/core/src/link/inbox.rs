@@ -20,8 +20,7 @@ pub(super) struct Stored {
     pub(super) ordinal: u64,
     /// Handed out and not released.
     pub(super) lent: bool,
-    /// Of a split TLP: bytes that came so far, and its CRC.
-    pub(super) got: u16,
+    /// Of a split TLP: its CRC.
     pub(super) crc: u32,
 }
 
@@ -40,9 +39,14 @@ pub(super) enum Arrived {
     SplitHeader {
         buffer: BufferId,
         parts: u16,
+        /// Bytes of the TLP that it had.
+        length: u16,
     },
     SplitData {
         part: u16,
+        /// Where in the TLP its bytes begin, and how many they are.
+        offset: u16,
+        length: u16,
     },
     Sideband(ChannelId, Sideband),
     Credits {
@@ -62,6 +66,8 @@ pub(super) struct Joining {
     pub(super) buffer: BufferId,
     pub(super) next_part: u16,
     pub(super) parts: u16,
+    /// Bytes of the TLP that the records taken so far had: the next part begins there.
+    pub(super) length: u16,
 }
 
 /// What came and is not drained.

@@ -123,8 +123,7 @@ impl Link {
 
     /// A buffer for a TLP whose credit was taken.
     fn take_buffer(&mut self, channel: ChannelId, traits: TlpTraits, length: usize) -> BufferId {
-        let stored =
-            Stored { channel, traits, stamp: None, ordinal: 0, lent: false, got: 0, crc: 0 };
+        let stored = Stored { channel, traits, stamp: None, ordinal: 0, lent: false, crc: 0 };
         self.inbox.slab.take(length, stored).expect("credit is never promised beyond the pool")
     }
 
@@ -186,11 +185,11 @@ impl Link {
         }
         stored.traits = record.traits;
         stored.crc = record.crc;
-        stored.got = stored.got.saturating_add(record.bytes.len() as u16);
         slab.set_length(buffer, total);
         slab.bytes_mut(buffer)[..record.bytes.len()].copy_from_slice(record.bytes);
         self.start_stamps(now, buffer, stamps);
-        Ok(Arrived::SplitHeader { buffer, parts: record.parts })
+        let length = record.bytes.len() as u16;
+        Ok(Arrived::SplitHeader { buffer, parts: record.parts, length })
     }
 
     /// A buffer for a split TLP, of which this is the first record to come.
@@ -232,16 +231,16 @@ impl Link {
             }
         };
         let slab = &mut self.inbox.slab;
-        let stored = slab.meta_mut(buffer);
-        if stored.channel != channel {
+        let stored = slab.meta(buffer);
+        if (stored.channel, stored.traits.class) != (channel, record.class) {
             return Err(Violation::Split);
         }
-        stored.got = stored.got.saturating_add(record.bytes.len() as u16);
         let at = usize::from(record.offset);
         slab.bytes_mut(buffer)
             .get_mut(at..at + record.bytes.len())
             .ok_or(Violation::Split)?
             .copy_from_slice(record.bytes);
-        Ok(Arrived::SplitData { part: record.part })
+        let length = record.bytes.len() as u16;
+        Ok(Arrived::SplitData { part: record.part, offset: record.offset, length })
     }
 }

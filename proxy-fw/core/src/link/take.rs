@@ -37,11 +37,11 @@ impl Link {
                 self.counters.tlp_crc_errors += 1;
                 self.fail(channel, BindingFailure::TlpCrc);
             }
-            Arrived::SplitHeader { buffer, parts } => {
+            Arrived::SplitHeader { buffer, parts, length } => {
                 let base = self.inbox.next.wrapping_sub(1);
-                self.inbox.joining = Some(Joining { base, buffer, next_part: 1, parts });
+                self.inbox.joining = Some(Joining { base, buffer, next_part: 1, parts, length });
             }
-            Arrived::SplitData { part } => self.join(part)?,
+            Arrived::SplitData { part, offset, length } => self.join(part, offset, length)?,
             Arrived::Sideband(channel, sideband) => self.take_sideband(channel, sideband),
             Arrived::Credits { channel, announce, tlps, sideband } => {
                 let index = channel.index;
@@ -74,20 +74,23 @@ impl Link {
         self.counters.tlps_received += 1;
     }
 
-    /// Takes the next data record of a split TLP.
-    fn join(&mut self, part: u16) -> Result<(), Violation> {
+    /// Takes the next data record of a split TLP. It has to begin where the one before ended: a
+    /// sum of lengths would not see an overlap that is as large as a gap.
+    fn join(&mut self, part: u16, offset: u16, length: u16) -> Result<(), Violation> {
         let Some(joining) = self.inbox.joining else { return Ok(()) };
-        if part != joining.next_part || part > joining.parts {
+        if part != joining.next_part || part > joining.parts || offset != joining.length {
             return Err(Violation::Split);
         }
+        // Its bytes were stored, so that they end inside a buffer.
+        let length = joining.length + length;
         if part < joining.parts {
-            self.inbox.joining = Some(Joining { next_part: part + 1, ..joining });
+            self.inbox.joining = Some(Joining { next_part: part + 1, length, ..joining });
             return Ok(());
         }
         self.inbox.joining = None;
         let (slab, buffer) = (&self.inbox.slab, joining.buffer);
         let stored = *slab.meta(buffer);
-        if usize::from(stored.got) != slab.bytes(buffer).len() {
+        if usize::from(length) != slab.bytes(buffer).len() {
             return Err(Violation::Split);
         }
         if crc::tlp(slab.bytes(buffer)) != stored.crc {

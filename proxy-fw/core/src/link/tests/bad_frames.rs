@@ -200,28 +200,46 @@ fn bytes_that_are_no_record_break_the_protocol() {
 
 #[test]
 fn parts_that_do_not_make_a_tlp_break_the_protocol() {
-    let (mut pair, key) = Pair::bound();
-    let address = RecordAddress::from_host(&key);
-    let Record::Tlp(TlpRecord { traits, .. }) = tlp_record(&key, &[0; 12]) else { unreachable!() };
-    let header = |total| {
-        Record::SplitHeader(SplitHeader {
+    // Of 32 zeros, the first 12 in the header record: class, offset and length of each part.
+    let posted = |offset, length| (Class::Posted, offset, length);
+    let right = [posted(12, 8), posted(20, 12)];
+    let wrong = [
+        ("too little", vec![posted(12, 8)]),
+        ("too much", vec![posted(12, 8), posted(20, 8), posted(28, 8)]),
+        ("an overlap and as large a gap", vec![posted(12, 8), posted(16, 12)]),
+        ("a gap and as large an overlap", vec![posted(16, 12), posted(24, 8)]),
+        ("an overlap with the header record", vec![posted(8, 12), posted(20, 8)]),
+        ("the wrong order", vec![posted(20, 12), posted(12, 8)]),
+        ("another class", vec![posted(12, 8), (Class::Completion, 20, 12)]),
+    ];
+    let send = |parts: &[(Class, u16, usize)]| {
+        let (pair, key) = Pair::bound();
+        let address = RecordAddress::from_host(&key);
+        let Record::Tlp(TlpRecord { traits, .. }) = tlp_record(&key, &[0; 12]) else {
+            unreachable!()
+        };
+        let mut records = vec![Record::SplitHeader(SplitHeader {
             address,
             traits,
-            total,
-            parts: 1,
-            crc: 0,
+            total: 32,
+            parts: parts.len() as u16,
+            crc: crc::tlp(&[0; 32]),
             bytes: &[0; 12],
-        })
+        })];
+        for (i, &(class, offset, length)) in parts.iter().enumerate() {
+            let (part, bytes) = (i as u16 + 1, &[0; 32][..length]);
+            records.push(Record::SplitData(SplitData { address, class, part, offset, bytes }));
+        }
+        let frame = forged(&pair, &records, next_sequence(&pair), None);
+        (pair, frame)
     };
-    let data = Record::SplitData(SplitData {
-        address,
-        class: Class::Posted,
-        part: 1,
-        offset: 12,
-        bytes: &[0; 8],
-    });
-    let frame = forged(&pair, &[header(32), data], next_sequence(&pair), None);
-    assert_eq!(violation_of(&mut pair, &frame), Violation::Split);
+    let (mut pair, frame) = send(&right);
+    pair.hand_over(1, &frame).unwrap();
+    assert_eq!(pair.counter(1, "tlps_received"), 1);
+    for (what, parts) in wrong {
+        let (mut pair, frame) = send(&parts);
+        assert_eq!(violation_of(&mut pair, &frame), Violation::Split, "{what}");
+    }
 }
 
 #[test]
