@@ -64,6 +64,14 @@ impl TlpQueue {
         Some(length)
     }
 
+    /// Forgets the oldest TLP, if there is one.
+    pub fn drop_front(&mut self) {
+        if self.count > 0 {
+            self.head = (self.head + 1) % self.lengths.len();
+            self.count -= 1;
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.count = 0;

@@ -127,6 +127,10 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
 fn sideband() -> impl Strategy<Value = Sideband> {
     prop::sample::select(vec![
         Sideband::HotReset,
+        Sideband::PerstAssert,
+        Sideband::PerstDeassert,
+        Sideband::PowerOff,
+        Sideband::PowerOn,
         Sideband::LinkDisable,
         Sideband::LinkEnable,
         Sideband::LinkDown,
@@ -301,6 +305,61 @@ impl Liar {
     }
 }
 
+/// The device lent to a host that is a liar.
+fn lent_to_a_liar() -> (World, Liar) {
+    let mut world = World::new();
+    world.insert();
+    world.cut = true;
+    let mut liar = Liar::new(true);
+    assert_eq!(world.ask_box(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
+    let binding = slot_binding(key(1));
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    liar.open(&mut world);
+    (world, liar)
+}
+
+#[test]
+fn a_flush_answers_what_the_device_asked_and_does_not_reset_it() {
+    for record in [Sideband::Flush, Sideband::PowerOff] {
+        let (mut world, mut liar) = lent_to_a_liar();
+        let (resets, now) = (world.device.resets, world.now);
+        world.device.out.push_back(emit(&Repr::new(mem_read(bdf(0, 0), 9, 0x1000, 4))));
+        world.turn();
+        world.device.received.clear();
+        liar.say(&mut world, &Lie::Sideband(record));
+        let answer = Packet::new_checked(&world.device.received[0][..]).unwrap();
+        assert_eq!((answer.status(), answer.tag().get()), (CplStatus::UnsupportedRequest, 9));
+        assert_eq!((world.device.resets, world.now), (resets, now));
+    }
+}
+
+#[test]
+fn perst_ends_with_the_binding_of_the_host_that_holds_it() {
+    let (mut world, mut liar) = lent_to_a_liar();
+    liar.say(&mut world, &Lie::Sideband(Sideband::PerstAssert));
+    assert!(world.device.perst);
+    let released = world.ask_box(Request::UnbindSlot(key(1)));
+    assert_eq!(released, Ok(Reply::Slot(SlotState::Free)));
+    assert!(!world.device.perst);
+}
+
+#[test]
+fn records_that_mean_nothing_to_a_box_are_counted() {
+    let (mut world, mut liar) = lent_to_a_liar();
+    let nothing = [
+        Sideband::PerstDeassert,
+        Sideband::LinkUp { speed: 3, width: 16 },
+        Sideband::PowerOn,
+        Sideband::DeviceReady,
+        Sideband::Unknown { code: 200, argument: 0 },
+    ];
+    for record in nothing {
+        liar.say(&mut world, &Lie::Sideband(record));
+    }
+    assert_eq!(world.counter("box: sideband records that mean nothing here"), 5);
+    assert_eq!(world.device.resets, 1, "as it was put in");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
@@ -359,14 +418,7 @@ proptest! {
     fn a_host_that_says_anything_leaves_a_device_that_can_be_lent_again(
         lies in vec(lie(), 1..60),
     ) {
-        let mut world = World::new();
-        world.insert();
-        world.cut = true;
-        let mut liar = Liar::new(true);
-        prop_assert_eq!(world.ask_box(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
-        let binding = slot_binding(key(1));
-        prop_assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
-        liar.open(&mut world);
+        let (mut world, mut liar) = lent_to_a_liar();
         // Requests of the device for the liar to answer wrongly.
         for tag in 0..8 {
             let read = mem_read(bdf(0, 0), tag, 0x1000, 4);

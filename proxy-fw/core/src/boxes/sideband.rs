@@ -51,7 +51,10 @@ impl BoxRole {
             self.end_requests(now, slot, function);
             return;
         }
-        self.slots[slot].signal(signal);
+        // A device in PERST# is in reset already, and it is that which has to end.
+        if !self.slots[slot].perst {
+            self.slots[slot].signal(signal);
+        }
         self.slots[slot].perst |= signal == SlotSignal::Perst { asserted: true };
         for function in functions {
             if self.slots[slot].target(function).is_some() {

@@ -1,5 +1,6 @@
 //! TLPs from the root complex towards devices.
 
+use super::ports::Target;
 use super::{HostRequest, HostRole, ROOT_RESERVE};
 use crate::control::Event;
 use crate::limits::TLP_BUFFER;
@@ -46,21 +47,14 @@ impl HostRole {
         let verdict = self.switch.handle_downstream(now, tlp, &mut self.to_root);
         let result = match verdict {
             Verdict::Forward(port) => self.send_to_device(now, port, tlp, None),
-            Verdict::Broadcast => self.broadcast(now, tlp),
+            Verdict::Broadcast => {
+                self.broadcast(now, tlp);
+                Ok(())
+            }
             _ => Ok(()),
         };
         self.process_switch_events(now);
         result
-    }
-
-    /// Sends a message to every bound port. A port without room misses it only if the others
-    /// have it already; broadcasts are hints (unlock, power management) that are repeated.
-    fn broadcast(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), Backpressure> {
-        for index in 0..self.ports.len() {
-            let port = PortId::new(index as u8).expect("at most 32 ports");
-            let _ = self.send_to_device(now, port, tlp, None);
-        }
-        Ok(())
     }
 
     /// Queues a TLP for the device behind a port. A request is the root complex's, or that of the
@@ -84,6 +78,13 @@ impl HostRole {
         }
     }
 
+    /// Whether a TLP for the device behind a port can be sent now.
+    pub(super) fn has_room(&mut self, port: PortId, target: Target, class: Class) -> bool {
+        // What the box has to be told first may not be passed by it.
+        !self.ports[port.get() as usize].pending.is_some()
+            && self.node.link(target.peer).can_send(target.channel, class)
+    }
+
     fn send_posted(
         &mut self,
         now: Instant,
@@ -91,8 +92,7 @@ impl HostRole {
         packet: Packet<&mut [u8]>,
     ) -> Result<(), Backpressure> {
         let Some(target) = self.ports[port.get() as usize].target(None) else { return Ok(()) };
-        let link = self.node.link(target.peer);
-        if !link.can_send(target.channel, Class::Posted) {
+        if !self.has_room(port, target, Class::Posted) {
             return Err(Backpressure);
         }
         let meta = TlpMeta {
@@ -101,6 +101,7 @@ impl HostRole {
             relaxed: packet.attributes().relaxed_ordering,
             stamp: None,
         };
+        let link = self.node.link(target.peer);
         link.send_tlp(now, target.channel, meta, packet.as_bytes()).map_err(|_| Backpressure)
     }
 
@@ -121,10 +122,10 @@ impl HostRole {
             self.refuse(now, &request);
             return Ok(());
         };
-        let link = self.node.link(target.peer);
-        if !entry.requests.has_room() || !link.can_send(target.channel, Class::NonPosted) {
+        if !entry.requests.has_room() || !self.has_room(port, target, Class::NonPosted) {
             return Err(Backpressure);
         }
+        let entry = &mut self.ports[port.get() as usize];
         let deadline = now + self.completion_bound;
         let outstanding = entry.requests.insert(deadline, request).expect("has room");
         let stamp = self.node.stamps.sample().then(|| {
@@ -175,9 +176,10 @@ impl HostRole {
             self.counters.late_from_root += 1;
             return Ok(());
         };
-        if !self.node.link(target.peer).can_send(target.channel, Class::Completion) {
+        if !self.has_room(port, target, Class::Completion) {
             return Err(Backpressure);
         }
+        let entry = &mut self.ports[port.get() as usize];
         let Ok(progress) = request.info.accept(&packet) else {
             self.counters.unexpected_from_root += 1;
             return Ok(());

@@ -10,6 +10,7 @@
 mod control;
 mod downstream;
 mod peers;
+mod pending;
 mod ports;
 mod upstream;
 
@@ -27,8 +28,8 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use core::time::Duration;
 use peers::Held;
+use pending::{Pending, Wanted};
 use ports::Port;
-use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef, PortId};
 use tlp_codec::tlp::{CplStatus, Packet};
 
@@ -101,6 +102,8 @@ struct HostCounters {
     peer_requests: u64,
     peer_requester: u64,
     peer_gone: u64,
+    broadcasts_lost: u64,
+    sideband_ignored: u64,
 }
 
 /// The host role of a proxy.
@@ -112,6 +115,8 @@ pub struct HostRole {
     bounce: TlpQueue,
     scratch: Option<Box<[u8; TLP_BUFFER]>>,
     turn: usize,
+    /// The ports whose box has still to be told something, by bit.
+    with_pending: u32,
     completion_bound: Duration,
     counters: HostCounters,
 }
@@ -137,6 +142,7 @@ impl HostRole {
             requests: Table::new(HOST_OUTSTANDING),
             upstream: Table::new(DEVICE_OUTSTANDING),
             held: Held::new(),
+            pending: Pending::new(),
         };
         Ok(Self {
             node: Node::new(config.incarnation, true, config.peers, config.link),
@@ -146,6 +152,7 @@ impl HostRole {
             bounce: TlpQueue::new(ROOT_RESERVE),
             scratch: Some(Box::new([0; TLP_BUFFER])),
             turn: 0,
+            with_pending: 0,
             completion_bound: config.completion_bound,
             counters: HostCounters::default(),
         })
@@ -160,12 +167,16 @@ impl HostRole {
     /// everything below is reset, too.
     pub fn handle_reset(&mut self, now: Instant, kind: ResetKind) {
         self.switch.handle_reset(kind);
+        let wanted = match kind {
+            ResetKind::Hot => Wanted::HotReset,
+            ResetKind::Fundamental => Wanted::Perst,
+        };
         for index in 0..self.ports.len() {
             // Nobody waits for these any more; devices that asked each other are told.
             let requests = &mut self.ports[index].requests;
             while requests.pop_where(AfterExpiry::Free, |r| r.asker.is_none()).is_some() {}
             let port = PortId::new(index as u8).expect("at most 32 ports");
-            self.send_sideband(now, port, Sideband::HotReset);
+            self.tell_box(now, port, wanted);
         }
         self.process_switch_events(now);
         self.to_root.clear();
@@ -208,6 +219,8 @@ impl HostRole {
                 c.peer_requester,
             ),
             ("host: TLPs between devices whose target went away", c.peer_gone),
+            ("host: broadcast messages lost to a device without room", c.broadcasts_lost),
+            ("host: sideband records that mean nothing here", c.sideband_ignored),
         ];
         own.into_iter().chain(self.switch.counters()).chain(self.node.counters())
     }
@@ -265,6 +278,7 @@ impl Role for HostRole {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
+        self.send_all_pending(now);
         self.node.poll_transmit(now, buf)
     }
 

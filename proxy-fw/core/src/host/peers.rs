@@ -147,7 +147,7 @@ impl HostRole {
         }
         let entry = &self.ports[to.get() as usize];
         let link_has_room = match entry.target(None) {
-            Some(target) => self.node.link(target.peer).can_send(target.channel, Class::NonPosted),
+            Some(target) => self.has_room(to, target, Class::NonPosted),
             None => true,
         };
         let room_for_tag = self.ports[origin.port.get() as usize].upstream.has_room();

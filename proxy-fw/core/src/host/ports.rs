@@ -1,6 +1,7 @@
 //! The downstream ports: what they are bound to, plugging and unplugging.
 
 use super::peers::Held;
+use super::pending::{Pending, Wanted};
 use super::{DeviceRequest, HostRequest, HostRole};
 use crate::control::{
     BindingFailure, ControlError, Event, OperationId, PortBinding, PortState, Removal,
@@ -30,6 +31,8 @@ pub(super) struct Port {
     pub(super) upstream: Table<DeviceRequest>,
     /// TLPs for another port's device that had no room there.
     pub(super) held: Held,
+    /// What its box has still to be told.
+    pub(super) pending: Pending,
 }
 
 /// What a port is bound to.
@@ -277,6 +280,7 @@ impl HostRole {
     /// answered too late now: its tags stay out of use until then.
     fn close_channels(&mut self, index: usize) {
         let entry = &mut self.ports[index];
+        entry.pending.clear();
         while entry.upstream.pop_where(AfterExpiry::Quarantine, |_| true).is_some() {}
         let Some(bound) = &mut entry.binding else { return };
         for (_, channel) in core::mem::take(&mut bound.channels) {
@@ -328,6 +332,8 @@ impl HostRole {
                     self.fail_ports(now, BindingFailure::DeviceGone, |b| {
                         b.peer == peer && b.channels.iter().any(|(_, c)| *c == channel)
                     });
+                } else {
+                    self.counters.sideband_ignored += 1;
                 }
             }
         }
@@ -370,14 +376,13 @@ impl HostRole {
             match event {
                 SwitchEvent::LetGo { port, .. } => self.let_go(now, port),
                 SwitchEvent::SecondaryBusReset { port, asserted: true } => {
-                    self.send_sideband(now, port, Sideband::HotReset);
+                    self.tell_box(now, port, Wanted::HotReset);
                 }
-                SwitchEvent::LinkDisabled { port, disabled: true } => {
-                    self.send_sideband(now, port, Sideband::LinkDisable);
-                }
-                SwitchEvent::LinkDisabled { port, disabled: false } => {
-                    self.send_sideband(now, port, Sideband::LinkEnable);
-                    self.switch.set_ready(port, true);
+                SwitchEvent::LinkDisabled { port, disabled } => {
+                    self.tell_box(now, port, Wanted::Link { disabled });
+                    if !disabled {
+                        self.switch.set_ready(port, true);
+                    }
                 }
                 // What comes now reaches the device after its reset: it answers for itself.
                 SwitchEvent::SecondaryBusReset { port, asserted: false } => {
@@ -385,26 +390,6 @@ impl HostRole {
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// Tells the box about the port's reset; what is outstanding ends at this end, too.
-    pub(super) fn send_sideband(&mut self, now: Instant, port: PortId, record: Sideband) {
-        let Some(target) = self.ports[port.get() as usize].target(None) else { return };
-        // The control reserve has room for resets of every channel; a dying link needs none.
-        let _ = self.node.link(target.peer).send_sideband(now, target.channel, record);
-        if record.flushes() {
-            // The slot's other functions are reset with the first one.
-            let mut others = 1;
-            while let Some(target) = self.ports[port.get() as usize].target_of(others) {
-                let link = self.node.link(target.peer);
-                let _ = link.send_sideband(now, target.channel, Sideband::Flush);
-                others += 1;
-            }
-            let entry = &mut self.ports[port.get() as usize];
-            entry.held.clear();
-            entry.requests.expire_where(now, |_| true);
-            self.synthesise(now);
         }
     }
 

@@ -100,6 +100,8 @@ pub struct Registers {
     pub others: Vec<Vec<u8>>,
     /// Whether PERST# is held.
     pub perst: bool,
+    /// What was done to it beside TLPs.
+    pub signals: Vec<SlotSignal>,
     held: VecDeque<Vec<u8>>,
 }
 
@@ -110,6 +112,7 @@ impl Registers {
             flr: true,
             others: Vec::new(),
             perst: false,
+            signals: Vec::new(),
             memory: vec![0; 4096],
             manner: Manner::Answers,
             out: VecDeque::new(),
@@ -136,6 +139,7 @@ impl Registers {
 
     /// What a signal beside TLPs does.
     pub fn signal(&mut self, signal: SlotSignal) {
+        self.signals.push(signal);
         match signal {
             SlotSignal::HotReset => self.reset(),
             SlotSignal::Perst { asserted: true } => {
