@@ -3,7 +3,7 @@
 use proxy_core::host::HostRole;
 use proxy_core::limits::{MAX_PAYLOAD_OFFERED, TLP_BUFFER};
 use proxy_core::role::Role;
-use proxy_core::switch::ResetKind;
+use proxy_core::switch::{LINK_SPEED, LINK_WIDTH, ResetKind};
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -261,7 +261,7 @@ impl Client {
                 let [low, high] = VERSION.to_le_bytes();
                 let hello = [low, high, payload_low, payload_high, ports];
                 let greeted = send(&self.socket, kind::HELLO, &hello)
-                    .and_then(|_| send(&self.socket, kind::LINK, &[1, 5, 16]));
+                    .and_then(|_| send(&self.socket, kind::LINK, &[1, LINK_SPEED, LINK_WIDTH]));
                 self.greeted = greeted.is_ok();
                 if self.greeted { Ok(true) } else { Err(Gone::Closed) }
             }
@@ -278,12 +278,14 @@ impl Client {
                 match body.first() {
                     Some(0) => plane.role.handle_reset(now, ResetKind::Hot),
                     Some(1) => plane.role.handle_reset(now, ResetKind::Fundamental),
+                    // The switch was reset when it was asserted, and has not waited since.
                     Some(2) => {}
                     _ => return wrong("the reset is none of 0, 1, 2"),
                 }
                 Ok(true)
             }
             kind::POWER if body.is_empty() => wrong("the power record is cut short"),
+            // Devices keep their power whatever the host does.
             kind::POWER => Ok(true),
             _ => {
                 self.unknown += 1;

@@ -62,7 +62,7 @@ impl Front {
         let mut client = self.connect();
         client.send(HELLO);
         assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 2, 8], "hello");
-        assert_eq!(client.receive(), [2, 0, 0, 0, 1, 5, 16], "link up");
+        assert_eq!(client.receive(), [2, 0, 0, 0, 1, 3, 16], "link up");
         client
     }
 }
@@ -116,6 +116,45 @@ impl Client {
 #[test]
 fn the_example_of_the_documentation_holds() {
     Front::start().greeted().assert_answered();
+}
+
+#[test]
+fn the_link_record_says_what_link_status_says() {
+    let front = Front::start();
+    // Greeting it looks at the record.
+    let mut client = front.greeted();
+    let read = [0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 8, 0xf, 1, 0, 0, 0x80];
+    client.send(&read);
+    let answer = client.receive();
+    let status = u16::from_le_bytes([answer[18], answer[19]]);
+    assert_eq!((status & 0xf, status >> 4 & 0x3f), (3, 16));
+}
+
+#[test]
+fn a_second_hello_is_answered_and_changes_nothing() {
+    let front = Front::start();
+    let mut client = front.greeted();
+    client.send(WRITE_BUSES);
+    client.receive();
+    client.send(HELLO);
+    assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 2, 8]);
+    assert_eq!(client.receive(), [2, 0, 0, 0, 1, 3, 16]);
+    assert_eq!(client.buses(), [1, 2, 9, 0]);
+}
+
+#[test]
+fn released_perst_and_power_have_no_effect() {
+    let front = Front::start();
+    let mut client = front.greeted();
+    client.send(WRITE_BUSES);
+    client.receive();
+    for record in [[1, 0, 0, 0, 2], [3, 0, 0, 0, 0], [3, 0, 0, 0, 1]] {
+        client.send(&record);
+        assert_eq!(client.buses(), [1, 2, 9, 0], "{record:?}");
+    }
+    // While PERST# is asserted the switch, which was reset, answers.
+    client.send(&[1, 0, 0, 0, 1]);
+    assert_eq!(client.buses(), [0, 0, 0, 0]);
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod verdict;
 mod tests;
 
 pub use config::ResetKind;
+pub use config::express::{LINK_SPEED, LINK_WIDTH};
 pub use config::slot::Indicator;
 pub use events::SwitchEvent;
 pub use hotplug::{PLACEHOLDER_GAP, PLACEHOLDER_REMOVAL, PRESS_SETTLES, RemovalRequest};

@@ -50,8 +50,12 @@ pub(crate) const UNSUPPORTED_DETECTED: u32 = 1 << 19;
 pub(crate) const LINK_CAPABILITIES: u16 = AT + 0x0c;
 /// 8.0 GT/s on 16 lanes: what a 100 Gb/s network behind it fills, and the fastest link that needs
 /// no equalisation or margining capabilities of later generations.
-const SPEED: u32 = 3;
-const WIDTH: u32 = 16 << 4;
+const SPEED: u32 = LINK_SPEED as u32;
+const WIDTH: u32 = (LINK_WIDTH as u32) << 4;
+/// Speed of every link of the switch, as Link Status codes it.
+pub const LINK_SPEED: u8 = 3;
+/// Width of every link of the switch, in lanes.
+pub const LINK_WIDTH: u8 = 16;
 const LINK_ACTIVE_REPORTING: u32 = 1 << 20;
 const BANDWIDTH_NOTIFICATION: u32 = 1 << 21;
 const ASPM_OPTIONALITY: u32 = 1 << 22;
