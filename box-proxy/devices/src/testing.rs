@@ -403,6 +403,7 @@ impl<D: Device> Root<D> {
     /// A counter of the device.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let list = self.device.counters();
+        let name = format!("device.{name}");
         list.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("counter {name}")).1
     }
 

@@ -335,12 +335,12 @@ impl Function for Accelerator {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
-            ("jobs_started", self.stats.jobs_started),
-            ("jobs_done", self.stats.jobs_done),
-            ("jobs_failed", self.stats.jobs_failed),
-            ("bad_doorbells", self.bad_doorbells.into()),
-            ("job_bytes_read", self.stats.bytes_read),
-            ("job_bytes_written", self.stats.bytes_written),
+            ("device.jobs_started", self.stats.jobs_started),
+            ("device.jobs_done", self.stats.jobs_done),
+            ("device.jobs_failed", self.stats.jobs_failed),
+            ("device.bad_doorbells", self.bad_doorbells.into()),
+            ("device.job_bytes_read", self.stats.bytes_read),
+            ("device.job_bytes_written", self.stats.bytes_written),
         ]
     }
 }

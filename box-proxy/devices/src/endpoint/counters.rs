@@ -10,7 +10,7 @@ macro_rules! counters {
 
         impl Counters {
             pub(super) fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
+                vec![$((concat!("device.", stringify!($name)), self.$name),)*]
             }
         }
     };

@@ -91,13 +91,13 @@ impl Health {
 
     pub(super) fn counters(&self, errors: u64) -> Vec<(&'static str, u64)> {
         vec![
-            ("nvme_reads", self.reads),
-            ("nvme_writes", self.writes),
-            ("nvme_other_commands", self.other_commands),
-            ("nvme_bytes_read", self.bytes_read),
-            ("nvme_bytes_written", self.bytes_written),
-            ("nvme_media_errors", self.media_errors),
-            ("nvme_errors", errors),
+            ("device.nvme_reads", self.reads),
+            ("device.nvme_writes", self.writes),
+            ("device.nvme_other_commands", self.other_commands),
+            ("device.nvme_bytes_read", self.bytes_read),
+            ("device.nvme_bytes_written", self.bytes_written),
+            ("device.nvme_media_errors", self.media_errors),
+            ("device.nvme_errors", errors),
         ]
     }
 
