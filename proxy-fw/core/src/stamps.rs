@@ -5,6 +5,11 @@
 //! [`Stamps::mark`]: `handle_tlp(now)` then `mark(later)` gives *arrived* and *encoded*. A record
 //! on the wire carries a flag when its TLP is sampled, so that both ends stamp the same TLPs; the
 //! key joins what the two ends recorded. No two clocks are compared: each end gives differences.
+//!
+//! Non-posted requests and their completions are stamped, and posted TLPs are not: they have no
+//! round trip to split, and no entry in an outstanding table, which is what joins the halves. The
+//! link's sequence of their record could join them, under a key of another kind here and in the
+//! control messages.
 
 use crate::limits::STAMP_RING;
 use crate::time::Instant;
