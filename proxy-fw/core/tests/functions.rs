@@ -2,7 +2,7 @@
 
 mod world;
 
-use proxy_core::control::{ControlError, Reply, Request, SlotState};
+use proxy_core::control::{ControlError, PathSet, Reply, Request, SlotState, Window};
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -95,6 +95,8 @@ fn functions_without_a_reset_of_their_own_are_reset_when_the_last_one_is_back() 
         let first = world.ask_box(Request::UnbindSlot(key_of(order[0], 1)));
         assert_eq!(first, Ok(Reply::Slot(SlotState::Releasing)));
         assert_eq!(world.device.resets, resets, "the other one is lent");
+        let asked_again = world.ask_box(Request::UnbindSlot(key_of(order[0], 1)));
+        assert_eq!(asked_again, Ok(Reply::Slot(SlotState::Releasing)));
         let again = slot_binding(key_of(order[0], 2));
         assert_eq!(world.ask_box(Request::BindSlot(again)), Err(ControlError::Busy));
         let last = world.ask_box(Request::UnbindSlot(key_of(order[1], 1)));
@@ -139,4 +141,39 @@ fn a_function_that_does_not_come_back_from_the_common_reset_is_quarantined() {
     assert_eq!(last, Ok(Reply::Slot(SlotState::Quarantined)));
     world.run(Duration::from_secs(4));
     assert_eq!(states(&world), [SlotState::Quarantined; 2]);
+}
+
+#[test]
+fn a_device_that_two_hosts_share_is_reset_by_none_of_them() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, false);
+    world.insert();
+    world.introduce();
+    let other = node(9);
+    assert_eq!(world.ask_box(Request::SetPeer(peer(9, 1))), Ok(Reply::Done));
+    let mut binding = slot_binding(key_of(1, 1));
+    let window = Window::everything(other, PathSet::FIRST, binding.key.epoch);
+    (binding.host, binding.windows) = (other, [window].into_iter().collect());
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    world.bind(1);
+    world.assign_buses();
+    let resets = world.device.resets;
+    // What the function asks is answered all the same.
+    world.device.received.clear();
+    world.device.out.push_back(emit(&Repr::new(mem_read(function(0), 1, 0x2000, 1))));
+    world.turn();
+    world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+    world.config_write(bdf(2, 0), 0x3c, 0);
+    let answer = Packet::new_checked(&world.device.received[0][..]).unwrap();
+    assert_eq!((answer.status(), answer.tag().get()), (CplStatus::UnsupportedRequest, 1));
+    assert_eq!(world.device.resets, resets);
+    assert_eq!(world.counter("box: resets of a device that several hosts share"), 1);
+    // The one that is taken back waits for the other one, whose host never came.
+    let first = world.ask_box(Request::UnbindSlot(key_of(0, 1)));
+    assert_eq!(first, Ok(Reply::Slot(SlotState::Releasing)));
+    let last = world.ask_box(Request::UnbindSlot(key_of(1, 1)));
+    assert_eq!(last, Ok(Reply::Slot(SlotState::Free)));
+    world.run(Duration::from_millis(300));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+    assert_eq!(world.device.resets, resets + 1);
 }

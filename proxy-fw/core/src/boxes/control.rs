@@ -2,7 +2,7 @@
 
 use super::BoxRole;
 use super::probe::timeout_setting;
-use super::slot::{Binding, Work};
+use super::slot::{Binding, Pending, Work};
 use crate::control::{
     ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
     SlotEntry, SlotState,
@@ -120,6 +120,7 @@ impl BoxRole {
             }
             // Another epoch's binding is none of this request's business.
             Some(_) => Some(Ok(Answer::Slot(SlotState::Bound))),
+            None if entry.release == Pending::Reset => Some(Ok(Answer::Slot(entry.state))),
             None if entry.state == SlotState::Releasing => {
                 entry.release_operation = Some(id);
                 None
