@@ -480,3 +480,56 @@ fn what_is_counted_around_a_role_is_reported_with_its_own() {
     }
     assert_eq!(found, Some(42));
 }
+
+#[test]
+fn a_function_level_reset_by_the_host_frees_the_devices_tags() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x04, 0x0006);
+    let read = |address| emit(&Repr::new(mem_read(bdf(3, 0), 7, address, 1)));
+    world.device.out.push_back(read(0x2000));
+    world.turn();
+    let (old, _) = to_memory(&mut world);
+    // Initiate Function Level Reset (Device Control bit 15); the capability is at 40h.
+    world.config_write(bdf(3, 0), 0x48, 1 << 15);
+    world.run(Duration::from_secs(1));
+    world.config_write(bdf(3, 0), 0x04, 0x0006);
+    world.device.out.push_back(read(0x3000));
+    world.turn();
+    let (new, address) = to_memory(&mut world);
+    assert_eq!(address, 0x3000, "the tag is the device's to use again");
+    assert_eq!(world.counter("box: requests with a tag that is in use"), 0);
+    world.device.received.clear();
+    for (tag, data) in [(old, [1; 4]), (new, [2; 4])] {
+        answer_memory(&mut world, tag, &data);
+    }
+    let answers: Vec<_> =
+        world.device.received.iter().map(|t| Packet::new_checked(&t[..]).unwrap()).collect();
+    assert_eq!(answers.len(), 1, "what was asked for before the reset does not come");
+    assert_eq!(answers[0].payload(), [2; 4]);
+}
+
+/// The read that came up to the root complex: its tag there, and its address.
+fn to_memory(world: &mut World) -> (Tag, u64) {
+    let is_read = |tlp: &Vec<u8>| Packet::new_checked(&tlp[..]).unwrap().tlp_type() == TlpType::MRd;
+    let at = world.to_root.iter().position(is_read).expect("a read");
+    let tlp = world.to_root.remove(at).unwrap();
+    let packet = Packet::new_checked(&tlp[..]).unwrap();
+    (packet.tag(), packet.address())
+}
+
+/// The root complex answers a read of the device on bus 3.
+fn answer_memory(world: &mut World, tag: Tag, data: &[u8]) {
+    let completion = Repr::new(Kind::Completion {
+        completer: Bdf::default(),
+        requester: bdf(3, 0),
+        tag,
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: data.len() as u16,
+        lower_address: 0,
+        locked: false,
+        data,
+    });
+    world.host.handle_tlp(world.now, &emit(&completion)).unwrap();
+    world.turn();
+}

@@ -341,8 +341,7 @@ impl BoxRole {
     /// the host that it will not answer any more end (the host's end has flushed its own).
     pub(super) fn flush_function(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
-        while entry.functions[function].requests.pop_where(AfterExpiry::Free, |_| true).is_some() {}
-        entry.functions[function].tags_in_use = [0; 4];
+        entry.functions[function].forget_requests();
         let of_function =
             |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == function);
         while entry.tags.pop_where(AfterExpiry::Free, of_function).is_some() {}
@@ -353,8 +352,7 @@ impl BoxRole {
     pub(super) fn forget_outstanding(&mut self, now: Instant, slot: usize) {
         for function in &mut self.slots[slot].functions {
             if function.binding.is_none() {
-                while function.requests.pop_where(AfterExpiry::Free, |_| true).is_some() {}
-                function.tags_in_use = [0; 4];
+                function.forget_requests();
             }
         }
         self.expire(now, slot);

@@ -7,7 +7,7 @@ use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
 use crate::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, MAX_FUNCTIONS};
 use crate::link::ChannelId;
-use crate::outstanding::{RequestInfo, Table};
+use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -303,6 +303,12 @@ impl Slot {
 impl Function {
     pub(super) fn tag_in_use(&self, tag: u16) -> bool {
         self.tags_in_use[tag as usize / 64] >> (tag % 64) & 1 != 0
+    }
+
+    /// The function was reset: nothing waits for what it asked for.
+    pub(super) fn forget_requests(&mut self) {
+        while self.requests.pop_where(AfterExpiry::Free, |_| true).is_some() {}
+        self.tags_in_use = [0; 4];
     }
 
     pub(super) fn set_tag(&mut self, tag: u16, in_use: bool) {

@@ -101,6 +101,9 @@ impl BoxRole {
         };
         if self.is_function_reset(slot, function, &packet) {
             self.want_restore(now, slot, function);
+            // The function gives up what it asked for and may use the tags again at once; answers
+            // that still come find their generation over.
+            self.slots[slot].functions[function].forget_requests();
         }
         let register = (packet.tlp_type() == TlpType::CfgRd0).then(|| packet.register());
         let request = ToDevice::Host {
