@@ -111,6 +111,8 @@ fn start_log(config: &Config) -> Result<(), Failure> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
+        // A standard error that cannot be written (full disk, reader gone) is no reason to end.
+        .log_internal_errors(false)
         .with_writer(io::stderr);
     match config.log_format {
         LogFormat::Text => log.init(),

@@ -3,6 +3,7 @@
 use crate::config::Common;
 use crate::logs;
 use crate::stop::Stop;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit status for wrong settings; 1 is for everything else that fails.
@@ -28,7 +29,7 @@ pub fn run<C>(
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err((status, error)) => {
-            eprintln!("{name}: {error}");
+            let _ = writeln!(std::io::stderr(), "{name}: {error}");
             ExitCode::from(status)
         }
     }

@@ -155,3 +155,37 @@ fn files_without_permission_are_named() {
         ended.fails(2, &["secret.toml", "Permission denied"]);
     }
 }
+
+#[test]
+fn a_log_that_cannot_be_written_ends_no_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let full = Path::new("/dev/full");
+    let mut manager = program("dxpu-manager");
+    manager.current_dir(folder).args(["serve", "--store", "s.redb", "--ready-file", "ready"]);
+    manager.args(["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
+    let mut daemons = [
+        (Daemon::start(&mut manager, full), "ready"),
+        (
+            Daemon::start(&mut proxy("host-proxy", folder, &["--model-host", "h.sock"]), full),
+            "h.sock",
+        ),
+        (
+            Daemon::start(
+                &mut proxy("box-proxy", folder, &["--slot", "1=nvme,image=drive.img,size=1M"]),
+                full,
+            ),
+            "drive.img",
+        ),
+    ];
+    for (daemon, sign) in &mut daemons {
+        let sign = *sign;
+        wait_for("a sign of life", || {
+            assert!(daemon.runs(), "{sign}");
+            folder.join(sign).exists().then_some(())
+        });
+    }
+    for (daemon, sign) in daemons {
+        assert!(daemon.stop().success(), "{sign}");
+    }
+}
