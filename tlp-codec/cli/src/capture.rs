@@ -4,12 +4,14 @@ use crate::decode::Printer;
 use crate::input::{Format, Stream};
 use crate::joiner::Joiner;
 use anyhow::{Context, Result};
-use etherparse::{EtherType, SlicedPacket, TransportSlice};
+use etherparse::{EtherType, LaxSlicedPacket, TransportSlice, UdpHeader};
 use pcap_file::pcapng::Block;
 use pcap_file::{DataLink, pcap::PcapReader, pcapng::PcapNgReader};
 use serde_json::{Map, Value};
 use std::io::Write;
-use tlp_codec::fabric::{ETHERTYPE, Frame, FrameKind, Header, Record, RecordAddress, TlpTraits};
+use tlp_codec::fabric::{
+    ETHERTYPE, Frame, FrameError, FrameKind, Header, Record, RecordAddress, TlpTraits,
+};
 
 /// Prints every TLP of a capture.
 pub(crate) fn read<W: Write>(
@@ -17,7 +19,7 @@ pub(crate) fn read<W: Write>(
     stream: Stream,
     printer: &mut Printer<'_, W>,
 ) -> Result<()> {
-    let mut capture = Capture { packets: 0, frames: 0, joiner: Joiner::default(), printer };
+    let mut capture = Capture { packets: 0, cut: 0, frames: 0, joiner: Joiner::default(), printer };
     match format {
         Format::Pcap => capture.read_pcap(stream)?,
         Format::PcapNg => capture.read_pcapng(stream)?,
@@ -25,23 +27,26 @@ pub(crate) fn read<W: Write>(
     capture.finish()
 }
 
-/// What packets of a capture start with; `None` for link types that cannot carry frames.
+/// What a packet carries; `None` for link types that cannot carry frames and for what is somebody
+/// else's. Read as far as it goes, since a capture may hold only the start of a packet.
 fn frame_bytes(link: DataLink, packet: &[u8]) -> Option<Carried<'_>> {
+    // The length of the link's header, and where in it the EtherType is.
+    let behind = |header: usize, at: usize| {
+        let (head, rest) = packet.split_at_checked(header)?;
+        let ether_type = EtherType(u16::from_be_bytes([head[at], head[at + 1]]));
+        Some(LaxSlicedPacket::from_ether_type(ether_type, rest))
+    };
     let sliced = match link {
-        DataLink::ETHERNET => SlicedPacket::from_ethernet(packet),
-        DataLink::LINUX_SLL => SlicedPacket::from_linux_sll(packet),
-        DataLink::LINUX_SLL2 => {
-            let (head, rest) = packet.split_at_checked(20)?;
-            SlicedPacket::from_ether_type(EtherType(u16::from_be_bytes([head[0], head[1]])), rest)
-        }
-        DataLink::NULL | DataLink::LOOP => SlicedPacket::from_ip(packet.get(4..)?),
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => SlicedPacket::from_ip(packet),
+        DataLink::ETHERNET => LaxSlicedPacket::from_ethernet(packet).ok()?,
+        DataLink::LINUX_SLL => behind(16, 14)?,
+        DataLink::LINUX_SLL2 => behind(20, 0)?,
+        DataLink::NULL | DataLink::LOOP => LaxSlicedPacket::from_ip(packet.get(4..)?).ok()?,
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => LaxSlicedPacket::from_ip(packet).ok()?,
         _ => return None,
     };
-    // What the slicer cannot read is somebody else's traffic.
-    let sliced = sliced.ok()?;
-    if let Some(TransportSlice::Udp(udp)) = sliced.transport {
-        return Some(Carried::Udp(udp.payload()));
+    if let Some(TransportSlice::Udp(udp)) = &sliced.transport {
+        let length = usize::from(udp.length()).saturating_sub(UdpHeader::LEN);
+        return Some(Carried::Udp { payload: udp.payload(), length });
     }
     let ether = sliced.ether_payload()?;
     (ether.ether_type == EtherType(ETHERTYPE)).then_some(Carried::Ethernet(ether.payload))
@@ -52,11 +57,38 @@ enum Carried<'a> {
     /// Ours by its EtherType.
     Ethernet(&'a [u8]),
     /// Ours if it reads as a frame.
-    Udp(&'a [u8]),
+    Udp {
+        payload: &'a [u8],
+        /// How long the payload was when it was sent.
+        length: usize,
+    },
+}
+
+/// A packet as a capture holds it.
+struct Captured<'a> {
+    link: DataLink,
+    bytes: &'a [u8],
+    /// How long it was on the wire.
+    original: u32,
+}
+
+impl Captured<'_> {
+    /// What to say of a packet of which only the start is there (`tcpdump -s`).
+    fn cut(&self) -> Option<String> {
+        let (have, original) = (self.bytes.len(), self.original);
+        (have < original as usize).then(|| {
+            format!(
+                "the capture holds only {have} of the packet's {original} bytes; capture \
+                 whole packets (tcpdump -s 0)"
+            )
+        })
+    }
 }
 
 struct Capture<'a, 'b, W: Write> {
     packets: u64,
+    /// Packets of which only the start is there.
+    cut: u64,
     frames: u64,
     joiner: Joiner,
     printer: &'a mut Printer<'b, W>,
@@ -66,9 +98,14 @@ impl<W: Write> Capture<'_, '_, W> {
     fn read_pcap(&mut self, stream: Stream) -> Result<()> {
         let mut reader = PcapReader::new(stream).context("cannot read the capture")?;
         let link = reader.header().datalink;
-        while let Some(packet) = reader.next_packet() {
+        // Raw, because the crate's own packets must not have been longer than the snap length:
+        // `tcpdump -s` leaves such ones.
+        while let Some(packet) = reader.next_raw_packet() {
             match packet {
-                Ok(packet) => self.packet(link, &packet.data)?,
+                Ok(packet) => {
+                    let (bytes, original) = (&packet.data[..], packet.orig_len);
+                    self.packet(&Captured { link, bytes, original })?;
+                }
                 Err(error) => return self.cut_off(&error.to_string()),
             }
         }
@@ -79,7 +116,7 @@ impl<W: Write> Capture<'_, '_, W> {
         let mut reader = PcapNgReader::new(stream).context("cannot read the capture")?;
         let mut links = Vec::new();
         while let Some(block) = reader.next_block() {
-            let (interface, data) = match block {
+            let (interface, data, original) = match block {
                 Ok(Block::SectionHeader(_)) => {
                     links.clear();
                     continue;
@@ -88,14 +125,18 @@ impl<W: Write> Capture<'_, '_, W> {
                     links.push(interface.linktype);
                     continue;
                 }
-                Ok(Block::EnhancedPacket(packet)) => (packet.interface_id as usize, packet.data),
-                Ok(Block::Packet(packet)) => (packet.interface_id as usize, packet.data),
-                Ok(Block::SimplePacket(packet)) => (0, packet.data),
+                Ok(Block::EnhancedPacket(packet)) => {
+                    (packet.interface_id as usize, packet.data, packet.original_len)
+                }
+                Ok(Block::Packet(packet)) => {
+                    (packet.interface_id as usize, packet.data, packet.original_len)
+                }
+                Ok(Block::SimplePacket(packet)) => (0, packet.data, packet.original_len),
                 Ok(_) => continue,
                 Err(error) => return self.cut_off(&error.to_string()),
             };
             match links.get(interface) {
-                Some(&link) => self.packet(link, &data)?,
+                Some(&link) => self.packet(&Captured { link, bytes: &data, original })?,
                 None => self.cut_off(&format!("no interface {interface} is described"))?,
             }
         }
@@ -107,25 +148,34 @@ impl<W: Write> Capture<'_, '_, W> {
         self.printer.broken(&place, &format!("the capture cannot be read further: {reason}"))
     }
 
-    fn packet(&mut self, link: DataLink, packet: &[u8]) -> Result<()> {
+    fn packet(&mut self, packet: &Captured<'_>) -> Result<()> {
         self.packets += 1;
+        let cut = packet.cut();
+        self.cut += u64::from(cut.is_some());
         let place = format!("packet {}", self.packets);
-        let frame = match frame_bytes(link, packet) {
-            None => return Ok(()),
-            Some(Carried::Udp(bytes)) => match Frame::new_checked(bytes) {
-                Ok(frame) => frame,
-                Err(_) => return Ok(()),
-            },
-            Some(Carried::Ethernet(bytes)) => match Frame::new_checked(bytes) {
-                Ok(frame) => frame,
-                Err(error) => {
-                    self.frames += 1;
-                    return self.printer.broken(&place, &error.to_string());
-                }
-            },
+        let Some(carried) = frame_bytes(packet.link, packet.bytes) else { return Ok(()) };
+        let (bytes, udp_length) = match carried {
+            Carried::Ethernet(bytes) => (bytes, None),
+            Carried::Udp { payload, length } => (payload, Some(length)),
         };
+        let error = match Frame::new_checked(bytes) {
+            Ok(frame) => {
+                self.frames += 1;
+                return self.frame(&place, &frame);
+            }
+            Err(error) => error,
+        };
+        // The start of a frame in UDP is told by the two lengths, which agree.
+        let ours = match (udp_length, &error) {
+            (None, _) => true,
+            (Some(length), FrameError::CutShort { need, .. }) => cut.is_some() && *need == length,
+            (Some(_), _) => false,
+        };
+        if !ours {
+            return Ok(());
+        }
         self.frames += 1;
-        self.frame(&place, &frame)
+        self.printer.broken(&place, &cut.unwrap_or_else(|| error.to_string()))
     }
 
     fn frame(&mut self, place: &str, frame: &Frame<&[u8]>) -> Result<()> {
@@ -222,7 +272,10 @@ impl<W: Write> Capture<'_, '_, W> {
     fn finish(self) -> Result<()> {
         let place = format!("packet {}", self.packets);
         if self.frames == 0 {
-            let reason = format!("no DxPU frame in it; packets read: {}", self.packets);
+            let mut reason = format!("no DxPU frame in it; packets read: {}", self.packets);
+            if self.cut > 0 {
+                reason += &format!(", of which only the start is there: {}", self.cut);
+            }
             return self.printer.broken("capture", &reason);
         }
         for unfinished in self.joiner.unfinished() {

@@ -236,3 +236,64 @@ fn a_capture_that_ends_in_the_middle_gives_what_it_has() {
     assert_eq!(nothing.code, 1);
     assert!(nothing.err.contains("no DxPU frame in it; packets read: 1"), "{}", nothing.err);
 }
+
+/// A capture with a snap length: of the packets that are longer, the start.
+fn cut_to(snap: usize, packets: &[Vec<u8>]) -> [Vec<u8>; 2] {
+    let header =
+        PcapHeader { datalink: DataLink::ETHERNET, snaplen: snap as u32, ..PcapHeader::default() };
+    let mut old = PcapWriter::with_header(Vec::new(), header).unwrap();
+    let mut new = PcapNgWriter::new(Vec::new()).unwrap();
+    let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, snap as u32);
+    new.write_block(&interface.into_block()).unwrap();
+    for packet in packets {
+        let (data, original_len) = (&packet[..packet.len().min(snap)], packet.len() as u32);
+        let raw = PcapPacket::new(Duration::from_millis(1), original_len, data);
+        old.write_packet(&raw).unwrap();
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_millis(1),
+            original_len,
+            data: Cow::Borrowed(data),
+            options: Vec::new(),
+        };
+        new.write_block(&block.into_block()).unwrap();
+    }
+    [old.into_writer(), new.into_inner()]
+}
+
+#[test]
+fn a_packet_that_the_capture_cut_is_reported_and_the_others_go_through() {
+    let small = frame(1, &[tlp_record(&READ)]);
+    let large = frame(2, &[tlp_record(&READ); 4]);
+    let others = vec![0; 500];
+    let packets = [
+        ethernet(false, &small),
+        ethernet(false, &large),
+        udp(&small),
+        udp(&large),
+        udp(&others),
+        ethernet(true, &large),
+        ethernet(true, &small),
+    ];
+    let snap = [0, 2, 6].map(|n: usize| packets[n].len()).into_iter().max().unwrap();
+    for capture in cut_to(snap, &packets) {
+        for flags in [&["decode"][..], &["decode", "--json"]] {
+            let ran = tlp(flags, &capture);
+            assert_eq!((ran.code, ran.out.lines().count()), (1, 3), "{}", ran.err);
+            let reports: Vec<&str> = ran.err.lines().collect();
+            assert_eq!(reports.len(), 3, "{}", ran.err);
+            for (report, n) in reports.iter().zip([2, 4, 6]) {
+                let length = packets[n - 1].len();
+                let start = format!("tlp: packet {n}: the capture holds only {snap} of the ");
+                assert!(report.starts_with(&start), "{report}");
+                assert!(report.contains(&format!(" {length} bytes")), "{report}");
+            }
+        }
+    }
+    // So short that nothing tells whose they are.
+    for capture in cut_to(45, &[udp(&small), udp(&large)]) {
+        let ran = tlp(&["decode"], &capture);
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains("read: 2, of which only the start is there: 2"), "{}", ran.err);
+    }
+}
