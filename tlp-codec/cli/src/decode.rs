@@ -2,7 +2,7 @@
 
 use crate::args::Decode;
 use crate::fields::{self, Fields};
-use crate::input::{self, Source};
+use crate::input::{self, NotHex, Source};
 use crate::{Outcome, capture, text};
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -23,7 +23,10 @@ pub(crate) fn run(args: &Decode, out: &mut impl Write) -> Result<Outcome> {
             }
             match input::parse_hex(line) {
                 Ok(bytes) => printer.tlp(place, &bytes, None),
-                Err(reason) => printer.broken(place, &reason),
+                Err(reason @ NotHex::Character(_)) if !arguments.is_empty() => {
+                    printer.broken(place, &format!("{reason}, and {}", not_the_file(line)))
+                }
+                Err(reason) => printer.broken(place, &reason.to_string()),
             }
         })?,
     }
@@ -35,6 +38,18 @@ fn the_one_file(arguments: &[String]) -> Option<&Path> {
     match arguments {
         [one] if input::parse_hex(one).is_err() && Path::new(one).is_file() => Some(Path::new(one)),
         _ => None,
+    }
+}
+
+/// Why an argument that is not hex was not read as a file, and what to do.
+fn not_the_file(argument: &str) -> String {
+    let path = Path::new(argument);
+    if path.is_dir() {
+        format!("`{argument}` is a directory: name one file in it")
+    } else if path.exists() {
+        format!("`{argument}` is a file among other arguments: give it alone, or with --file")
+    } else {
+        format!("there is no file `{argument}`: give hex, or the name of a file that is there")
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where lines and captures come from.
 
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -27,20 +28,34 @@ pub(crate) type Stream = Box<dyn BufRead>;
 
 /// Opens what the command line named: arguments, a file (`-` for stdin), else stdin.
 pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> {
-    let mut stream: Stream = match file {
+    let (name, mut stream): (_, Stream) = match file {
         None if !arguments.is_empty() => return Ok(Source::Arguments(arguments.to_vec())),
         Some(path) if path != Path::new("-") => {
-            let file =
-                File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Box::new(BufReader::new(file))
+            let name = path.display().to_string();
+            let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+            (Some(name), Box::new(BufReader::new(file)))
         }
-        _ => Box::new(BufReader::new(io::stdin())),
+        _ => (None, Box::new(BufReader::new(io::stdin()))),
     };
-    let start = stream.fill_buf().context("cannot read the input")?;
-    Ok(match format(start) {
-        Some(format) => Source::Capture(format, stream),
-        None => Source::Lines(stream),
-    })
+    let start = stream
+        .fill_buf()
+        .with_context(|| format!("cannot read {}", name.as_deref().unwrap_or("the input")))?;
+    if let Some(format) = format(start) {
+        return Ok(Source::Capture(format, stream));
+    }
+    // Of stdin every line is taken for itself: what writes there may go wrong and come right again.
+    if let Some(name) = name.filter(|_| is_binary(start)) {
+        bail!("{name} is neither a capture (pcap or pcapng) nor text; see `tlp decode --help`");
+    }
+    Ok(Source::Lines(stream))
+}
+
+/// Whether a file that starts so is no text: a control character that no text has stands near its
+/// start.
+fn is_binary(start: &[u8]) -> bool {
+    const LOOKED_AT: usize = 512;
+    let text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace() || *byte == b'\x1b';
+    !start.iter().take(LOOKED_AT).all(text)
 }
 
 /// Which kind of capture file starts so, if any.
@@ -83,21 +98,45 @@ pub(crate) fn for_each_line(
     Ok(())
 }
 
+/// Why a text is not hex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotHex {
+    /// It has a character that is no digit.
+    Character(char),
+    /// The last byte has one digit only.
+    Odd,
+}
+
+impl fmt::Display for NotHex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Character(c) => write!(f, "`{}` is not hex", c.escape_debug()),
+            Self::Odd => f.write_str("an odd number of hex digits"),
+        }
+    }
+}
+
+impl From<NotHex> for String {
+    fn from(error: NotHex) -> Self {
+        error.to_string()
+    }
+}
+
 /// Reads hex: an optional `0x`, then digits with blanks, `_` or `:` between them.
-pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, NotHex> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
     let mut bytes = Vec::with_capacity(digits.len() / 2);
     let mut high = None;
     for c in digits.chars().filter(|c| !c.is_whitespace() && !matches!(c, '_' | ':')) {
-        let digit = c.to_digit(16).ok_or_else(|| format!("`{}` is not hex", c.escape_debug()))?;
+        let digit = c.to_digit(16).ok_or(NotHex::Character(c))?;
         match high.take() {
             None => high = Some(digit),
             Some(high) => bytes.push((high << 4 | digit) as u8),
         }
     }
     if high.is_some() {
-        return Err("an odd number of hex digits".into());
+        return Err(NotHex::Odd);
     }
     Ok(bytes)
 }
@@ -110,9 +149,9 @@ mod tests {
     fn hex_may_be_spaced_out() {
         assert_eq!(parse_hex("0x0a_0B: 0c"), Ok(vec![10, 11, 12]));
         assert_eq!(parse_hex(""), Ok(vec![]));
-        assert!(parse_hex("0ab").unwrap_err().contains("odd"));
-        assert!(parse_hex("0g").unwrap_err().contains("`g`"));
-        assert!(parse_hex("é").unwrap_err().contains("not hex"));
+        assert!(parse_hex("0ab").unwrap_err().to_string().contains("odd"));
+        assert!(parse_hex("0g").unwrap_err().to_string().contains("`g`"));
+        assert_eq!(parse_hex("é"), Err(NotHex::Character('é')));
     }
 
     #[test]

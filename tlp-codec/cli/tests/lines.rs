@@ -224,3 +224,49 @@ fn wrong_usage_and_unreadable_files_exit_with_2() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("tlp decode"), "{}", ran.err);
 }
+
+#[test]
+fn an_argument_that_is_neither_hex_nor_a_file_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (missing, file) = (folder.join("nosuchfile"), folder.join("tlps.txt"));
+    std::fs::write(&file, "000000010113550f00001000\n").unwrap();
+    let [folder, missing, file] = [folder, &missing, &file].map(|path| path.to_str().unwrap());
+    for (arguments, told) in [
+        (
+            &["decode", missing][..],
+            format!("argument 1: `/` is not hex, and there is no file `{missing}`"),
+        ),
+        (&["decode", folder], format!("`{folder}` is a directory")),
+        (
+            &["decode", "00", file],
+            format!("argument 2: `/` is not hex, and `{file}` is a file among"),
+        ),
+    ] {
+        let ran = tlp(arguments, b"");
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains(&told), "{told}: {}", ran.err);
+    }
+    let ran = tlp(&["decode", "--file", folder], b"");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains(&format!("cannot read {folder}")), "{}", ran.err);
+}
+
+#[test]
+fn a_binary_file_that_is_no_capture_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    std::fs::write(&path, [&b"\x7fELF\x02\x01\x01\0"[..], &b"\n\xff\0"[..].repeat(100)].concat())
+        .unwrap();
+    let path = path.to_str().unwrap();
+    for arguments in [&["decode", "--file", path][..], &["decode", path], &["encode", "-f", path]] {
+        let ran = tlp(arguments, b"");
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.lines().count()),
+            (2, "", 1),
+            "{}",
+            ran.err
+        );
+        assert!(ran.err.contains(path) && ran.err.contains("neither a capture"), "{}", ran.err);
+    }
+}
