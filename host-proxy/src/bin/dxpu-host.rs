@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use host_proxy::shell::protocol::{Command, Line};
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,12 +53,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn converse(mut stream: &UnixStream, cli: &Cli) -> std::io::Result<ExitCode> {
+fn converse(mut stream: &UnixStream, cli: &Cli) -> io::Result<ExitCode> {
     let mut request = serde_json::to_string(&cli.command)?;
     request.push('\n');
     // A proxy that refuses the connection says why without reading.
     let sent = stream.write_all(request.as_bytes());
-    let terminal = std::io::stderr().is_terminal();
+    let terminal = io::stderr().is_terminal();
     let mut shown = None;
     for line in BufReader::new(stream).lines() {
         match serde_json::from_str(&line?)? {
@@ -67,36 +67,49 @@ fn converse(mut stream: &UnixStream, cli: &Cli) -> std::io::Result<ExitCode> {
                 if shown.replace(percent) == Some(percent) {
                     continue;
                 }
-                if terminal {
-                    eprint!("\r{percent:3} %");
+                let mut err = io::stderr();
+                // A standard error that is closed is no reason to stop.
+                let _ = if terminal {
+                    write!(err, "\r{percent:3} %")
                 } else {
-                    eprintln!("{percent} %");
-                }
+                    writeln!(err, "{percent} %")
+                };
             }
             Line::Progress { .. } => {}
             Line::Result { text, value } => {
                 if terminal {
-                    eprint!("\r     \r");
+                    clear();
                 }
-                if cli.json {
-                    println!("{value}");
-                } else {
-                    println!("{}", text.trim_end());
-                }
-                return Ok(ExitCode::SUCCESS);
+                return Ok(print(&if cli.json { value.to_string() } else { text }));
             }
             Line::Error(error) => {
                 if terminal {
-                    eprint!("\r     \r");
+                    clear();
                 }
                 return Ok(fail(1, &error));
             }
         }
     }
-    sent.and(Err(std::io::ErrorKind::UnexpectedEof.into()))
+    sent.and(Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Takes the progress off the terminal's line.
+fn clear() {
+    let _ = write!(io::stderr(), "\r     \r");
+}
+
+/// Prints the result. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> ExitCode {
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            fail(1, &format!("standard output cannot be written: {error}"))
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn fail(status: u8, error: &str) -> ExitCode {
-    eprintln!("dxpu-host: {error}");
+    // Where it cannot be said either, the status says it.
+    let _ = writeln!(io::stderr(), "dxpu-host: {error}");
     ExitCode::from(status)
 }
