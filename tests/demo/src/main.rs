@@ -19,6 +19,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(
     name = "dx demo",
+    bin_name = "./dx demo",
     version,
     after_help = "Exit status: 0 passed, 1 failed, 2 wrong usage."
 )]

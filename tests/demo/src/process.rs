@@ -140,11 +140,20 @@ impl Drop for Daemon {
 
 /// Runs a command to its end; its standard output, or an error with what it said.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    watched(command, &mut |_| {})
+    watched(command, &mut |_| Said::Message)
+}
+
+/// What a line of a command's standard error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// How far it has got: nothing to repeat when it fails.
+    Progress,
+    /// Something else.
+    Message,
 }
 
 /// As [`output`]; each line of its standard error is told when it comes.
-pub(crate) fn watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Result<String> {
+pub(crate) fn watched(command: &mut Command, tell: &mut dyn FnMut(&str) -> Said) -> Result<String> {
     let Output { status, stdout, stderr } = run_watched(command, tell)?;
     if !status.success() {
         bail!("{command:?} ended with {status}: {}", String::from_utf8_lossy(&stderr).trim());
@@ -154,10 +163,10 @@ pub(crate) fn watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Resu
 
 /// Runs a command to its end, whatever its end is.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
-    run_watched(command, &mut |_| {})
+    run_watched(command, &mut |_| Said::Message)
 }
 
-fn run_watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Result<Output> {
+fn run_watched(command: &mut Command, tell: &mut dyn FnMut(&str) -> Said) -> Result<Output> {
     not_interrupted()?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{command:?} could not be run"))?;
@@ -171,9 +180,10 @@ fn run_watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Result<Outp
     let mut stderr = Vec::new();
     for line in BufReader::new(err).split(b'\n') {
         let line = line?;
-        tell(&String::from_utf8_lossy(&line));
-        stderr.extend_from_slice(&line);
-        stderr.push(b'\n');
+        if tell(&String::from_utf8_lossy(&line)) == Said::Message {
+            stderr.extend_from_slice(&line);
+            stderr.push(b'\n');
+        }
     }
     let stdout = reading.join().expect("reading does not panic")?;
     Ok(Output { status: child.wait()?, stdout, stderr })
@@ -181,16 +191,34 @@ fn run_watched(command: &mut Command, tell: &mut dyn FnMut(&str)) -> Result<Outp
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on SIGINT and SIGTERM end the demo at its next step, with everything cleaned up.
+/// From now on SIGINT, SIGTERM and SIGHUP end the demo at its next step, with everything cleaned
+/// up.
 pub(crate) fn catch_signals() -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let flag = INTERRUPTED.get_or_init(Arc::default);
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(flag))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Under nohup(1) it is to go on.
+        if signal != SIGHUP || !is_ignored(signal) {
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
+        }
     }
     Ok(())
 }
 
-/// Whether SIGINT or SIGTERM came.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with no new action, sigaction(2) only writes the present one to a place of its type.
+    let got = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: all zeros is a valid value of this structure of numbers and an optional function.
+    got == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Ends the demo at its next step, as a signal does.
+pub(crate) fn interrupt() {
+    INTERRUPTED.get_or_init(Arc::default).store(true, Ordering::Relaxed);
+}
+
+/// Whether the demo is to end early.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
@@ -229,4 +257,23 @@ pub(crate) fn wait_for<T>(
 pub(crate) fn own_folder() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     own.parent().map(Path::to_path_buf).context("this program has no folder")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_no_part_of_why_a_command_failed() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 7 % >&2; echo the drive is gone >&2; exit 3"]);
+        let mut told = Vec::new();
+        let failed = watched(&mut command, &mut |line| {
+            told.push(line.to_owned());
+            if line.ends_with('%') { Said::Progress } else { Said::Message }
+        });
+        let error = failed.unwrap_err().to_string();
+        assert!(error.ends_with("exit status: 3: the drive is gone"), "{error}");
+        assert_eq!(told, ["7 %", "the drive is gone"]);
+    }
 }

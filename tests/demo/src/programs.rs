@@ -1,6 +1,6 @@
 //! The project's own command lines, as a person would use them.
 
-use crate::process::{self, Place};
+use crate::process::{self, Place, Said};
 use crate::report::Report;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -30,7 +30,10 @@ impl Programs {
     /// As [`manager_json`](Self::manager_json), with what it says meanwhile under its step.
     pub(crate) fn manager_watched(&self, report: &Report, arguments: &[&str]) -> Result<Value> {
         let mut command = self.manager(arguments);
-        let text = process::watched(command.arg("--json"), &mut |line| report.remark(line))?;
+        let text = process::watched(command.arg("--json"), &mut |line| {
+            report.remark(line);
+            Said::Message
+        })?;
         serde_json::from_str(&text).with_context(|| format!("dxpu-manager {arguments:?}: {text}"))
     }
 
@@ -54,7 +57,14 @@ impl Programs {
     /// As [`host_json`](Self::host_json), with its progress shown.
     pub(crate) fn host_watched(&self, report: &Report, arguments: &[&str]) -> Result<Value> {
         let mut command = self.host(arguments);
-        let text = process::watched(command.arg("--progress"), &mut |line| report.progress(line))?;
+        let text = process::watched(command.arg("--progress"), &mut |line| {
+            // As dxpu-host prints how far it has got.
+            if !line.strip_suffix(" %").is_some_and(|percent| percent.parse::<u8>().is_ok()) {
+                return Said::Message;
+            }
+            report.progress(line);
+            Said::Progress
+        })?;
         serde_json::from_str(&text).with_context(|| format!("dxpu-host {arguments:?}: {text}"))
     }
 

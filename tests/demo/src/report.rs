@@ -1,8 +1,9 @@
 //! What the demo prints: a text for people as it goes, or one JSON object at the end.
 
+use crate::process;
 use serde_json::{Map, Value};
-use std::cell::Cell;
-use std::io::{IsTerminal, Write};
+use std::cell::{Cell, OnceCell};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -12,13 +13,21 @@ pub(crate) struct Report {
     start: Instant,
     /// Whether the terminal's last line is for progress, to be written over.
     progress: Cell<bool>,
+    /// Why standard output could not be written.
+    lost: OnceCell<io::Error>,
     found: Map<String, Value>,
 }
 
 impl Report {
     /// Nothing yet.
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, start: Instant::now(), progress: Cell::new(false), found: Map::new() }
+        Self {
+            json,
+            start: Instant::now(),
+            progress: Cell::new(false),
+            lost: OnceCell::new(),
+            found: Map::new(),
+        }
     }
 
     /// What is being done now. Goes to standard error when standard output is for JSON.
@@ -34,19 +43,28 @@ impl Report {
     fn say(&self, line: &str) {
         self.clear();
         if self.json {
-            eprintln!("{line}");
+            err(format_args!("{line}\n"));
         } else {
-            println!("{line}");
+            self.out(line);
         }
-        let _ = std::io::stdout().flush();
+    }
+
+    /// A line on standard output. When nobody takes it any more, the demo ends at its next step.
+    fn out(&self, line: &str) {
+        if self.lost.get().is_none()
+            && let Err(error) = writeln!(io::stdout(), "{line}")
+        {
+            let _ = self.lost.set(error);
+            process::interrupt();
+        }
     }
 
     /// How far the step has got, on a line that the next one is written over. Only a terminal
     /// shows it.
     pub(crate) fn progress(&self, how_far: &str) {
-        if std::io::stderr().is_terminal() {
+        if io::stderr().is_terminal() {
             self.clear();
-            eprint!("    {how_far}");
+            err(format_args!("    {how_far}"));
             self.progress.set(true);
         }
     }
@@ -54,7 +72,7 @@ impl Report {
     fn clear(&self) {
         if self.progress.take() {
             // Back to the line's begin, and erase it (ECMA-48, EL).
-            eprint!("\r\x1b[K");
+            err(format_args!("\r\x1b[K"));
         }
     }
 
@@ -63,7 +81,7 @@ impl Report {
         self.clear();
         if !self.json {
             for line in text.trim_end().lines() {
-                println!("    {line}");
+                self.out(&format!("    {line}"));
             }
         }
     }
@@ -84,14 +102,29 @@ impl Report {
             if let Err(error) = &result {
                 self.record("error", format!("{error:#}").into());
             }
-            println!("{}", Value::Object(self.found));
+            let found = std::mem::take(&mut self.found);
+            self.out(&Value::Object(found).to_string());
         }
         match result {
             Ok(()) if self.json => {}
-            Ok(()) => println!("demo passed in {seconds:.1} s"),
-            Err(error) if self.json => eprintln!("demo failed: {error:#}"),
-            Err(error) => println!("demo failed: {error:#}"),
+            Ok(()) => self.out(&format!("demo passed in {seconds:.1} s")),
+            Err(error) if self.json => err(format_args!("demo failed: {error:#}\n")),
+            Err(error) => self.out(&format!("demo failed: {error:#}")),
+        }
+        match self.lost.get() {
+            // Whoever reads has seen enough (`| head`): no error.
+            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Some(error) => {
+                err(format_args!("dxpu-demo: standard output cannot be written: {error}\n"));
+                return ExitCode::FAILURE;
+            }
+            None => {}
         }
         if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
+}
+
+/// Text on standard error. There is nowhere to say that it cannot be written.
+fn err(text: std::fmt::Arguments) {
+    let _ = io::stderr().write_fmt(text);
 }

@@ -8,7 +8,7 @@ use crate::programs::{Programs, field, number, text};
 use crate::report::Report;
 use crate::split::{Split, Stamp, split};
 use crate::{input, leftovers};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -50,14 +50,20 @@ pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
     };
     input::check_room(bytes, folder.path())?;
     let fabric = if cli.l2 { Fabric::ethernet()? } else { Fabric::Udp };
-    let result = start(cli, report, fabric, folder.path(), bytes).and_then(|mut running| {
+    let mut kept = false;
+    let mut result = start(cli, report, fabric, folder.path(), bytes).and_then(|mut running| {
         let result = tell(cli, report, &mut running, &file, bytes);
-        if cli.keep {
-            keep(report, running);
+        // What a terminal's interrupt ended here it also ended there.
+        if cli.keep && !process::interrupted() {
+            kept = keep(report, running);
         }
         result
     });
-    if cli.keep || result.is_err() && !process::interrupted() {
+    if process::interrupted() && result.is_err() {
+        // A command that the same signal ended says nothing new.
+        result = Err(anyhow!("interrupted"));
+    }
+    if kept || result.is_err() && !process::interrupted() {
         let folder = folder.keep();
         report.step(&format!("logs, store and image: {}", folder.display()));
     }
@@ -331,7 +337,12 @@ fn release(
     Ok(())
 }
 
-fn keep(report: &Report, mut running: Running) {
+/// Leaves it running and says how to use and stop it. Whether it does: not when nobody reads that.
+fn keep(report: &Report, mut running: Running) -> bool {
+    report.step("left running; for example:");
+    if process::interrupted() {
+        return false;
+    }
     let folder = running.programs.place.folder.clone();
     let remove = running.fabric.keep().map_or(String::new(), |remove| format!("; {remove}"));
     let mut ids = vec![running.manager.id().to_string(), running.host.id().to_string()];
@@ -344,16 +355,16 @@ fn keep(report: &Report, mut running: Running) {
     let programs = running.programs.place.programs.display().to_string();
     let enter = running.programs.namespace.as_deref();
     let enter = enter.map_or(String::new(), |space| format!("ip netns exec {space} "));
-    report.step("left running; for example:");
     report.text(&format!(
         "export PATH={programs}:$PATH DXPU_MANAGER={} DXPU_MODEL_HOST={}\n\
          {enter}dxpu-manager list\n\
          {enter}dxpu-manager allocate --host {HOST}\n\
          dxpu-host lspci\n\
-         stop it: kill {}{remove}; rm -r {}",
+         stop it: kill {}; sleep 2{remove}; rm -r {}",
         running.programs.server,
         running.programs.host_socket,
         ids.join(" "),
         folder.display(),
     ));
+    true
 }
