@@ -59,11 +59,12 @@ impl Programs {
         let mut command = self.host(arguments);
         let text = process::watched(command.arg("--progress"), &mut |line| {
             // As dxpu-host prints how far it has got.
-            if !line.strip_suffix(" %").is_some_and(|percent| percent.parse::<u8>().is_ok()) {
-                return Said::Message;
+            let percent = line.strip_suffix(" %").map(str::parse::<u8>);
+            if let Some(Ok(_)) = percent {
+                report.progress(line);
+                return Said::Progress;
             }
-            report.progress(line);
-            Said::Progress
+            Said::Message
         })?;
         serde_json::from_str(&text).with_context(|| format!("dxpu-host {arguments:?}: {text}"))
     }
