@@ -2,21 +2,13 @@
 
 use clap::Parser;
 use proxy_core::limits::MAX_SLOTS;
-use proxy_daemon::config::{Common, Said, read_file, relative_to};
+use proxy_daemon::config::{Common, PROXY_TABLE, Said, read_file, relative_to};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Lends the PCIe devices in this box to hosts across Ethernet.
-///
-/// Settings come from the file named with --config (TOML), the environment, and flags; a flag
-/// outweighs the environment, which outweighs the file.
-#[derive(Debug, Parser)]
-#[command(
-    name = "box-proxy",
-    version,
-    after_help = "\
+const SLOTS: &str = "\
 A slot is given as NUMBER=DEVICE[,KEY=VALUE]..., or in the file as a [slot.NUMBER] table:
   nvme         an NVMe 1.4 controller over an image file
                image=FILE (needed)  size=SIZE (made so large if FILE is not there)  lba=512|4096
@@ -26,8 +18,47 @@ A slot is given as NUMBER=DEVICE[,KEY=VALUE]..., or in the file as a [slot.NUMBE
 
 Example:
   box-proxy --name box-a --slot 1=nvme,image=disk.img,size=64M,model=nvme-64m --slot 2=accelerator
+";
 
-Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings."
+const SLOT_TABLES: &str = r#"# A table for each slot, 1 to 16; of a slot, only the device must be given, and an nvme's image.
+[slot.1]
+device = "nvme"
+# Found beside this file if it is not a whole path.
+image = "disk.img"
+# How large the image is made if it is not there: bytes, or with K, M, G or T.
+size = "64M"
+# Bytes of a logical block: 512 or 4096.
+lba = 512
+# What `allocate --model` finds it by; the device's name if not given.
+model = "nvme-64m"
+# Made of the box's name and the slot if not given.
+serial = 1
+
+[slot.2]
+device = "accelerator"
+# Tags of its DMA engine, 1 to 256.
+tags = 140
+# Its largest read request in bytes: a power of two, 64 to 4096.
+read = 128
+# Its memory: a power of two, 1M to 4G.
+memory = "16M"
+"#;
+
+const EXIT: &str = "Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings.";
+
+/// Lends the PCIe devices in this box to hosts across Ethernet.
+///
+/// Settings come from the file named with --config (TOML), the environment, and flags; a flag
+/// outweighs the environment, which outweighs the file.
+#[derive(Debug, Parser)]
+#[command(
+    name = "box-proxy",
+    version,
+    after_help = format!("{SLOTS}\n{EXIT}"),
+    after_long_help = format!(
+        "{SLOTS}\n\
+         Configuration file, complete:\n{PROXY_TABLE}\n{SLOT_TABLES}\n{EXIT}"
+    )
 )]
 pub struct Cli {
     /// Configuration file (TOML)
@@ -173,7 +204,7 @@ fn slot_number(text: &str) -> Result<u8, String> {
 }
 
 impl SlotSpec {
-    fn new(device: DeviceKind) -> Self {
+    pub(crate) fn new(device: DeviceKind) -> Self {
         let (model, serial, image, size, lba, tags, read, memory) = Default::default();
         Self { device, model, serial, image, size, lba, tags, read, memory }
     }
@@ -220,9 +251,18 @@ impl SlotSpec {
                 if self.image.is_none() {
                     return Err("an nvme needs image=FILE".into());
                 }
-                match self.lba {
-                    None | Some(512 | 4096) => Ok(()),
-                    Some(lba) => Err(format!("lba={lba}: 512 or 4096")),
+                let block = match self.lba.unwrap_or(512) {
+                    lba @ (512 | 4096) => u64::from(lba),
+                    lba => return Err(format!("lba={lba}: 512 or 4096")),
+                };
+                match self.size {
+                    Some(Size(size)) if size % block != 0 => Err(format!(
+                        "size={size}: a multiple of the {block} bytes of a logical block; next \
+                         to it are {} and {}",
+                        (size - size % block).max(block),
+                        size.saturating_add(block - size % block)
+                    )),
+                    _ => Ok(()),
                 }
             }
             DeviceKind::Accelerator => {
@@ -268,7 +308,13 @@ impl Cli {
             let number = slot_number(&number).map_err(|e| format!("slot.{number}: {e}"))?;
             slots.insert(number, Self::resolve(spec, self.config.as_deref()));
         }
+        let mut said = BTreeSet::new();
         for NumberedSlot(number, spec) in self.slots {
+            if !said.insert(number) {
+                return Err(format!(
+                    "slot {number}: given twice with --slot; a slot has one device"
+                ));
+            }
             slots.insert(number, spec);
         }
         for (number, spec) in &slots {
@@ -290,6 +336,7 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proxy_daemon::config::file_in_help;
 
     fn parse(args: &[&str]) -> Result<Config, String> {
         Cli::try_parse_from([&["box-proxy"], args].concat()).map_err(|e| e.to_string())?.check()
@@ -327,6 +374,9 @@ mod tests {
             ("1=gpu", "\"gpu\""),
             ("1=nvme", "image=FILE"),
             ("1=nvme,image=a,lba=100", "512 or 4096"),
+            ("1=nvme,image=a,size=1000", "are 512 and 1024"),
+            ("1=nvme,image=a,size=100", "of the 512 bytes"),
+            ("1=nvme,image=a,size=6K,lba=4096", "are 4096 and 8192"),
             ("1=nvme,image=a,tags=3", "accelerators"),
             ("1=nvme,image=a,size=4X", "K, M, G or T"),
             ("1=accelerator,read=100", "power of two"),
@@ -336,7 +386,32 @@ mod tests {
             let error = parse(&["--slot", slot]).unwrap_err();
             assert!(error.contains(named), "{slot}: {error}");
         }
+        let twice = ["--slot", "1=accelerator", "--slot", "1=nvme,image=a"];
+        assert!(parse(&twice).unwrap_err().contains("slot 1: given twice"));
+        assert!(parse(&["--name", "a b", "--slot", "1=accelerator"]).unwrap_err().contains("a b"));
         assert!(parse(&[]).unwrap_err().contains("--slot"));
         assert!(parse(&["--config", "/nowhere"]).unwrap_err().contains("/nowhere"));
+    }
+
+    #[test]
+    fn the_file_that_help_shows_is_complete_and_can_be_read() {
+        let help = <Cli as clap::CommandFactory>::command().render_long_help().to_string();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("box.toml");
+        std::fs::write(&path, file_in_help(&help)).unwrap();
+        let file: File = read_file(Some(&path)).unwrap();
+        assert!(file.proxy.is_complete(), "{:?}", file.proxy);
+        let [nvme, accelerator] = [&file.slot["1"], &file.slot["2"]];
+        assert_eq!((nvme.device, accelerator.device), (DeviceKind::Nvme, DeviceKind::Accelerator));
+        assert!(nvme.image.is_some() && nvme.size.is_some() && nvme.lba.is_some());
+        assert!(nvme.model.is_some() && nvme.serial.is_some());
+        assert!(accelerator.tags.is_some() && accelerator.read.is_some());
+        assert!(accelerator.memory.is_some());
+        let config = parse(&["--config", path.to_str().unwrap()]).unwrap();
+        assert_eq!(config.slots.len(), 2);
+
+        std::fs::write(&path, "name = \"b\"").unwrap();
+        let error = parse(&["--config", path.to_str().unwrap()]).unwrap_err();
+        assert!(error.contains("name") && error.contains("--help"), "{error}");
     }
 }

@@ -15,9 +15,10 @@ use proxy_daemon::config::path_address;
 use proxy_daemon::control::ControlHandle;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
+use std::fs::File;
 use std::path::Path;
 use tlp_codec::ids::SlotId;
-use tracing::info;
+use tracing::{info, warn};
 
 /// Runs until told to stop.
 ///
@@ -144,9 +145,42 @@ fn open_image(path: &Path, spec: &SlotSpec) -> Result<FileImage, String> {
         let size = spec.size.ok_or_else(|| {
             format!("image {name} is not there; give size=SIZE to have it made, or another file")
         })?;
-        std::fs::File::create_new(path)
-            .and_then(|file| file.set_len(size.0))
-            .map_err(|e| format!("image {name} could not be made: {e}"))?;
+        let not_made = |e: std::io::Error| format!("image {name} could not be made: {e}");
+        let file = File::create_new(path).map_err(not_made)?;
+        file.set_len(size.0).map_err(|e| {
+            remove_new(path);
+            format!("{}; size={} may be more than its file system takes", not_made(e), size.0)
+        })?;
     }
     FileImage::open(path, false).map_err(|e| e.to_string())
+}
+
+/// Removes an image that was just made, which would be in the next start's way.
+fn remove_new(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        warn!(%error, "image {} was made and cannot be used: remove it", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Size;
+
+    #[test]
+    fn an_image_that_cannot_be_made_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        let spec = |size| SlotSpec { size: Some(Size(size)), ..SlotSpec::new(DeviceKind::Nvme) };
+        // More than a file's offset can say, whatever the file system.
+        let error = open_image(&path, &spec(1 << 63)).map(|_| ()).unwrap_err();
+        assert!(error.contains("disk.img") && error.contains("size="), "{error}");
+        assert!(!path.exists());
+        assert!(open_image(&path, &spec(1 << 20)).is_ok());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
+        // One that was there stays, whatever is wrong with it.
+        std::fs::write(&path, "").unwrap();
+        assert!(open_image(&path, &spec(1 << 20)).is_err());
+        assert!(path.exists());
+    }
 }

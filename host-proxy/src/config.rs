@@ -3,11 +3,38 @@
 use clap::Parser;
 use proxy_core::limits::MAX_PORTS;
 use proxy_core::switch::Placeholder;
-use proxy_daemon::config::{Common, Said, read_file};
+use proxy_daemon::config::{Common, PROXY_TABLE, Said, read_file};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+const ROOT: &str = "\
+The host itself is one of:
+  --model-host SOCKET  a model of a host in this process, which acts as an operating system would;
+                       dxpu-host talks to it through SOCKET
+  --tlp-socket SOCKET  any other root complex, which connects to SOCKET (docs/tlp-socket.md)
+
+Example:
+  host-proxy --name host-1 --model-host /run/dxpu/host-1.sock
+";
+
+const HOST_TABLE: &str = r#"[host]
+# Downstream ports of the virtual switch, 1 to 32.
+ports = 8
+# Room held at boot for devices to come: "PORT=MEMORY[,PREFETCHABLE]".
+placeholders = ["0=16M,1G", "1=16M"]
+# The host is a model of one; dxpu-host talks to it through this socket.
+model-host = "/run/dxpu/host-1.sock"
+# Its memory in MiB.
+model-memory-mib = 64
+# How long it waits after the attention button, in milliseconds.
+model-button-ms = 5000
+# Or, in place of model-host, another root complex connects to this socket.
+# tlp-socket = "/run/dxpu/tlp.sock"
+"#;
+
+const EXIT: &str = "Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings.";
 
 /// Makes PCIe devices in boxes elsewhere appear behind a switch of this host.
 ///
@@ -17,16 +44,11 @@ use std::time::Duration;
 #[command(
     name = "host-proxy",
     version,
-    after_help = "\
-The host itself is one of:
-  --model-host SOCKET  a model of a host in this process, which acts as an operating system would;
-                       dxpu-host talks to it through SOCKET
-  --tlp-socket SOCKET  any other root complex, which connects to SOCKET (docs/tlp-socket.md)
-
-Example:
-  host-proxy --name host-1 --model-host /run/dxpu/host-1.sock
-
-Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings."
+    after_help = format!("{ROOT}\n{EXIT}"),
+    after_long_help = format!(
+        "{ROOT}\n\
+         Configuration file, complete:\n{PROXY_TABLE}\n{HOST_TABLE}\n{EXIT}"
+    )
 )]
 pub struct Cli {
     /// Configuration file (TOML)
@@ -202,6 +224,7 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proxy_daemon::config::file_in_help;
 
     fn parse(args: &[&str]) -> Result<Config, String> {
         Cli::try_parse_from([&["host-proxy"], args].concat()).map_err(|e| e.to_string())?.check()
@@ -236,5 +259,27 @@ mod tests {
         assert!(parse(&["--model-host", "a", "--fabric", "x"]).unwrap_err().contains("udp:"));
         let error = parse(&["--model-host", "a", "--model-memory-mib", "1"]).unwrap_err();
         assert!(error.contains("16 to 65536"));
+    }
+
+    #[test]
+    fn the_file_that_help_shows_is_complete_and_can_be_read() {
+        let help = <Cli as clap::CommandFactory>::command().render_long_help().to_string();
+        let text = file_in_help(&help);
+        // The other root complex stands there behind a `#`.
+        let other = text.replace("\nmodel-host", "\n# model-host");
+        let other = other.replace("\n# tlp-socket", "\ntlp-socket");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let file: File = read_file(Some(&path)).unwrap();
+            (file, parse(&["--config", path.to_str().unwrap()]).unwrap())
+        };
+        let (file, config) = read(text);
+        assert!(file.proxy.is_complete(), "{:?}", file.proxy);
+        assert!(file.host.ports.is_some() && file.host.placeholders.len() == 2);
+        assert!(file.host.model_memory_mib.is_some() && file.host.model_button_ms.is_some());
+        assert!(matches!(config.front, Front::Model { .. }));
+        assert!(matches!(read(&other).1.front, Front::Socket(_)));
     }
 }

@@ -43,7 +43,7 @@ pub struct Said {
 /// The same, complete and checked.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// Name of this proxy, at most 64 bytes.
+    /// Name of this proxy: 1 to 64 letters, digits, `.`, `_` and `-`, a letter or digit first.
     pub name: String,
     /// Where the manager takes proxies.
     pub manager: String,
@@ -77,6 +77,20 @@ impl Said {
         }
     }
 
+    /// Whether everything was said that can be: what the file in the help is checked for.
+    pub fn is_complete(&self) -> bool {
+        // All by name, so that a new setting is not forgotten here.
+        let Self { name, manager, fabric, advertise, mtu, spin_us, log, log_format } = self;
+        name.is_some()
+            && manager.is_some()
+            && fabric.is_some()
+            && advertise.is_some()
+            && mtu.is_some()
+            && spin_us.is_some()
+            && log.is_some()
+            && log_format.is_some()
+    }
+
     /// Completes and checks.
     ///
     /// # Errors
@@ -84,8 +98,12 @@ impl Said {
     /// A text that names the setting, what is wrong with it and what is allowed.
     pub fn check(self) -> Result<Common, String> {
         let name = self.name.unwrap_or_else(host_name);
-        if name.is_empty() || name.len() > proxy_core::control::MAX_NAME {
-            return Err(format!("name {name:?}: 1 to {} bytes", proxy_core::control::MAX_NAME));
+        if !is_name(&name) {
+            return Err(format!(
+                "name {name:?}: 1 to {} letters, digits, '.', '_' and '-', a letter or digit \
+                 first; give another with --name",
+                proxy_core::control::MAX_NAME
+            ));
         }
         let limits = proxy_core::limits::MIN_FRAME..=proxy_core::limits::MAX_FRAME;
         if let Some(mtu) = self.mtu.filter(|mtu| !limits.contains(mtu)) {
@@ -109,6 +127,15 @@ impl Said {
             log_format: self.log_format.unwrap_or_default(),
         })
     }
+}
+
+/// Whether the manager takes this as a proxy's name. It refuses others, and would only say so once
+/// the proxy is connected.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    name.len() <= proxy_core::control::MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(plain)
 }
 
 fn host_name() -> String {
@@ -237,7 +264,41 @@ pub fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Result<T
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("configuration file {name}: {e}; check --config"))?;
-    toml::from_str(&text).map_err(|e| format!("configuration file {name}: {e}"))
+    toml::from_str(&text)
+        .map_err(|e| format!("configuration file {name}: {e}\n--help shows a complete file"))
+}
+
+/// The `[proxy]` table of a configuration file, complete, as both daemons' help shows it.
+pub const PROXY_TABLE: &str = r#"[proxy]
+# Unique in the fabric; the machine's host name if it is not given.
+name = "rack-1"
+# Where the manager takes proxies.
+manager = "127.0.0.1:7781"
+# Where frames travel: "udp:ADDRESS:PORT" or "eth:INTERFACE[.VLAN]".
+fabric = "udp:0.0.0.0:7790"
+# Where other proxies reach this one, if not at the address bound (udp only).
+advertise = "192.0.2.1:7790"
+# Largest frame in bytes; what the interface takes, at most 9000, if not given.
+mtu = 1500
+# How long the data plane spins before it sleeps, in microseconds.
+spin-us = 50
+# A level, or target=level pairs.
+log = "info"
+# "text" or "json".
+log-format = "text"
+"#;
+
+/// The configuration file that a daemon's long help shows: the text between the line
+/// `Configuration file ...:` and the line `Exit status...`. Daemons check with it that what they
+/// show can be read.
+///
+/// # Panics
+///
+/// When the help has no such lines.
+pub fn file_in_help(help: &str) -> &str {
+    let (_, behind) = help.split_once("\nConfiguration file").expect("help shows a file");
+    let (_, file) = behind.split_once(":\n").expect("its title is a line");
+    file.split_once("\nExit status").expect("the exit status stands behind it").0
 }
 
 /// A path as given, relative to the folder of the file that names it.
@@ -275,5 +336,18 @@ mod tests {
             assert!(said.check().unwrap_err().contains(manager));
         }
         assert!(Said { mtu: Some(20), ..Said::default() }.check().unwrap_err().contains("mtu 20"));
+    }
+
+    #[test]
+    fn names_are_those_that_the_manager_takes() {
+        for good in ["box1", "0", "rack-3.host_2", &"x".repeat(64)] {
+            let said = Said { name: Some(good.into()), ..Said::default() };
+            assert_eq!(said.check().unwrap().name, good);
+        }
+        for bad in ["", "-x", ".", "a/b", "a b", "ä", &"x".repeat(65)] {
+            let error = Said { name: Some(bad.into()), ..Said::default() }.check().unwrap_err();
+            assert!(error.contains(&format!("{bad:?}")), "{error}");
+            assert!(error.contains("letter or digit first"), "{error}");
+        }
     }
 }
