@@ -88,7 +88,7 @@ macro_rules! rules {
 
 rules! {
     /// The bytes end before the header does, or behind a prefix.
-    HeaderCutShort, MalformedTlp, "PCIe 5.0 section 2.2.10",
+    HeaderCutShort, MalformedTlp, "PCIe 5.0 section 2.2.1",
         "the header is not all there";
     /// Fmt and Type are not a combination that table 2-3 lists (\[PEB383\], \[A10\]).
     ReservedType, MalformedTlp, "PCIe 5.0 section 2.2.1",
@@ -198,7 +198,43 @@ pub struct RuleError {
     pub found: u64,
 }
 
+/// What [`RuleError::found`] is a number of.
+enum Found {
+    Bytes,
+    DataBytes,
+    Doublewords,
+    Prefixes,
+    Field(&'static str),
+}
+
 impl Rule {
+    const fn found_in(self) -> Found {
+        match self {
+            Self::HeaderCutShort | Self::LengthMismatch => Found::Bytes,
+            Self::PayloadAboveMax
+            | Self::DeferrableWriteTooLong
+            | Self::MessageData
+            | Self::Poisoned => Found::DataBytes,
+            Self::RequestLengthNotOne | Self::AtomicLength => Found::Doublewords,
+            Self::TooManyPrefixes => Found::Prefixes,
+            Self::LocalPrefixBehindEndToEnd => Found::Field("its place, counted from 0,"),
+            Self::ReservedType => Found::Field("the byte of Fmt and Type"),
+            Self::FirstEnablesEmpty | Self::FirstEnablesGap => Found::Field("first_be"),
+            Self::LastEnablesEmpty | Self::LastEnablesOfOneDw | Self::LastEnablesGap => {
+                Found::Field("last_be")
+            }
+            Self::Crosses4K | Self::AtomicAlignment => Found::Field("the address"),
+            Self::RequestTrafficClass | Self::MessageTrafficClass => Found::Field("TC"),
+            Self::RequestAttributes => Found::Field("Attr"),
+            Self::RequestAddressType => Found::Field("AT"),
+            Self::MessageRouting => Found::Field("the routing"),
+            Self::UnknownMessage => Found::Field("the code"),
+            Self::CompletionByteCount => Found::Field("the byte count"),
+            Self::ReadCompletionBoundary => Found::Field("the end"),
+            Self::Ecrc => Found::Field("the digest"),
+        }
+    }
+
     /// That rule, broken by that value.
     pub const fn broken_by(self, found: u64) -> RuleError {
         RuleError { rule: self, found }
@@ -221,8 +257,41 @@ impl fmt::Display for Rule {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rule, found) = (self.rule, self.found);
-        write!(f, "{}: found {found:#x} ({})", rule.description(), rule.section())
+        write!(f, "{}: ", rule.description())?;
+        match rule.found_in() {
+            Found::Bytes => write!(f, "{found} bytes in all")?,
+            Found::DataBytes => write!(f, "{found} bytes of data")?,
+            Found::Doublewords => write!(f, "{found} DW")?,
+            Found::Prefixes => write!(f, "{found} of them")?,
+            Found::Field(field) => write!(f, "{field} is {found:#x}")?,
+        }
+        write!(f, " ({})", rule.section())
     }
 }
 
 impl core::error::Error for RuleError {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn an_error_says_what_its_value_is_of() {
+        assert_eq!(
+            Rule::HeaderCutShort.broken_by(13).to_string(),
+            "the header is not all there: 13 bytes in all (PCIe 5.0 section 2.2.1)"
+        );
+        assert_eq!(
+            Rule::LastEnablesOfOneDw.broken_by(0xd).to_string(),
+            "the last byte enables are not 0000b in a request of one doubleword: last_be is 0xd \
+             (PCIe 5.0 section 2.2.5)"
+        );
+        for &rule in Rule::ALL {
+            let text = rule.broken_by(0x5b).to_string();
+            assert!(text.contains("0x5b") || text.contains("91 "), "{text}");
+        }
+    }
+}
