@@ -256,11 +256,12 @@ impl SlotSpec {
                     lba => return Err(format!("lba={lba}: 512 or 4096")),
                 };
                 match self.size {
+                    Some(Size(size)) if size < block => {
+                        Err(format!("size={size}: at least {block}, a logical block"))
+                    }
                     Some(Size(size)) if size % block != 0 => Err(format!(
-                        "size={size}: a multiple of the {block} bytes of a logical block; next \
-                         to it are {} and {}",
-                        (size - size % block).max(block),
-                        size.saturating_add(block - size % block)
+                        "size={size}: a multiple of the {block} bytes of a logical block, such as {}",
+                        size - size % block
                     )),
                     _ => Ok(()),
                 }
@@ -374,9 +375,9 @@ mod tests {
             ("1=gpu", "\"gpu\""),
             ("1=nvme", "image=FILE"),
             ("1=nvme,image=a,lba=100", "512 or 4096"),
-            ("1=nvme,image=a,size=1000", "are 512 and 1024"),
-            ("1=nvme,image=a,size=100", "of the 512 bytes"),
-            ("1=nvme,image=a,size=6K,lba=4096", "are 4096 and 8192"),
+            ("1=nvme,image=a,size=1000", "512 bytes of a logical block, such as 512"),
+            ("1=nvme,image=a,size=100", "at least 512"),
+            ("1=nvme,image=a,size=6K,lba=4096", "such as 4096"),
             ("1=nvme,image=a,tags=3", "accelerators"),
             ("1=nvme,image=a,size=4X", "K, M, G or T"),
             ("1=accelerator,read=100", "power of two"),
