@@ -533,3 +533,18 @@ fn answer_memory(world: &mut World, tag: Tag, data: &[u8]) {
     world.host.handle_tlp(world.now, &emit(&completion)).unwrap();
     world.turn();
 }
+
+#[test]
+fn a_release_leaves_the_device_the_id_that_its_completions_come_to() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x04, 0x0006);
+    world.device.received.clear();
+    world.ask_host(force(1)).unwrap();
+    world.run(Duration::from_secs(3));
+    let requests = world.device.received.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap());
+    let ids: Vec<_> = requests
+        .filter(|packet| packet.tlp_type() == TlpType::CfgWr0)
+        .map(|packet| packet.destination())
+        .collect();
+    assert!(ids.len() >= 2 && ids.iter().all(|id| *id == bdf(3, 0)), "{ids:?}");
+}

@@ -100,6 +100,16 @@ impl Access {
         }
     }
 
+    /// The function that the request to be sent is for.
+    pub(super) fn function(&self) -> Option<u8> {
+        match self.state {
+            State::ToSend(Want::Read { function, .. } | Want::Write { function, .. }) => {
+                Some(function)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a request waits for a tag and for room.
     pub(super) fn is_to_send(&self) -> bool {
         matches!(self.state, State::ToSend(_))
@@ -116,10 +126,10 @@ impl Access {
     }
 
     /// Sends the request under this tag. The queue has room.
-    pub(super) fn send(&mut self, now: Instant, tag: u16, queue: &mut TlpQueue) {
+    pub(super) fn send(&mut self, now: Instant, tag: u16, id: Bdf, queue: &mut TlpQueue) {
         let State::ToSend(want) = self.state else { return };
         let mut buf = [0; TLP_BUFFER];
-        let length = encode(want, tag, &mut buf);
+        let length = encode(want, tag, id, &mut buf);
         let pushed = queue.push(&buf[..length]);
         assert!(pushed, "the caller saw room");
         self.state = State::Waiting { want, tag, until: now + ANSWER_BOUND };
@@ -160,30 +170,34 @@ impl Access {
     }
 }
 
-/// Writes a type 0 configuration request of the proxy (routing ID 00:00.0) to device 0 on bus 1.
-fn encode(want: Want, tag: u16, buf: &mut [u8]) -> usize {
+/// The ID of a function: as its host last wrote to it, or device 0 on bus 1.
+pub(super) fn id_of(function: u8, written: Option<Bdf>) -> Bdf {
+    let function = Function::new(function).expect("8 functions are looked at");
+    let own = || (Bus::new(1).expect("1"), Device::new(0).expect("0"));
+    let (bus, device) = written.map_or_else(own, |id| (id.bus(), id.device()));
+    Bdf::new(bus, device, function)
+}
+
+/// Writes a type 0 configuration request of the proxy (routing ID 00:00.0) to the function `id`.
+fn encode(want: Want, tag: u16, id: Bdf, buf: &mut [u8]) -> usize {
     let tag = Tag::new(tag).expect("device-side tags have 8 bits");
-    let destination = |function: u8| {
-        let function = Function::new(function).expect("8 functions are looked at");
-        Bdf::new(Bus::new(1).expect("1"), Device::new(0).expect("0"), function)
-    };
     let data;
     let kind = match want {
-        Want::Read { function, register } => Kind::ConfigRead {
+        Want::Read { register, .. } => Kind::ConfigRead {
             type1: false,
             requester: Bdf::default(),
             tag,
-            destination: destination(function),
+            destination: id,
             register,
             first_be: 0xf,
         },
-        Want::Write { function, register, value, enables } => {
+        Want::Write { register, value, enables, .. } => {
             data = value.to_le_bytes();
             Kind::ConfigWrite {
                 type1: false,
                 requester: Bdf::default(),
                 tag,
-                destination: destination(function),
+                destination: id,
                 register,
                 first_be: enables,
                 data: &data,

@@ -1,6 +1,6 @@
 //! Taking a function back: Bus Master off, drain, reset, readiness test; quarantine if any fails.
 
-use super::config::{Access, Got, Want};
+use super::config::{Access, Got, Want, id_of};
 use super::probe::timeout_setting;
 use super::slot::{Pending, Restore, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
@@ -155,8 +155,14 @@ impl BoxRole {
             return;
         }
         let deadline = now + self.config.completion_bound;
+        // A function takes its bus and device number from each write (PCIe 5.0 section 2.2.9), and
+        // knows completions by them: under other numbers than its host's it would not know those
+        // of what it has outstanding.
+        let number = slot.access.function().unwrap_or_default();
+        let lent = slot.functions.iter().find(|f| f.number.get() == u16::from(number));
+        let id = id_of(number, lent.and_then(|f| f.id));
         if let Some(tag) = slot.tags.insert(deadline, ToDevice::Own) {
-            slot.access.send(now, tag.index, &mut slot.egress);
+            slot.access.send(now, tag.index, id, &mut slot.egress);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::queue::TlpQueue;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
-use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef, SlotFunction, SlotId};
+use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef, SlotFunction, SlotId};
 
 /// TLPs of the proxy's own that wait for a slot's device. A TLP that makes the proxy answer waits
 /// in front of it when there is no room.
@@ -69,6 +69,8 @@ pub(super) struct Function {
     pub(super) state: SlotState,
     pub(super) facts: Facts,
     pub(super) highest_epoch: u32,
+    /// The ID that its host last wrote to it under.
+    pub(super) id: Option<Bdf>,
     pub(super) binding: Option<Binding>,
     /// Requests of the device; the index goes on the wire.
     pub(super) requests: Table<FromDevice>,
@@ -205,6 +207,7 @@ impl Slot {
             state: SlotState::Free,
             facts,
             highest_epoch: self.past_epoch,
+            id: None,
             binding: None,
             requests,
             tags_in_use: [0; 4],

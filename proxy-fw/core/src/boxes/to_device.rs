@@ -99,6 +99,9 @@ impl BoxRole {
             self.counters.malformed_from_host += 1;
             return false;
         };
+        if packet.tlp_type() == TlpType::CfgWr0 {
+            self.slots[slot].functions[function].id = Some(packet.destination());
+        }
         if self.is_function_reset(slot, function, &packet) {
             self.want_restore(now, slot, function);
             // The function gives up what it asked for and may use the tags again at once; answers
