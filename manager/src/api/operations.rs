@@ -4,6 +4,7 @@ use super::App;
 use super::extract::{Params, Segments, parse};
 use super::problem::ProblemBody;
 use super::views::List;
+use crate::operations::obstacle;
 use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
@@ -34,7 +35,9 @@ pub(super) async fn list(
 ) -> Json<List<OperationRecord>> {
     let tables = manager.records.snapshot();
     let wanted = |o: &&OperationRecord| !params.running || !o.state.is_final();
-    Json(tables.operations().values().rev().filter(wanted).cloned().collect())
+    let explained =
+        |o: &OperationRecord| obstacle::explained(o.clone(), &tables, &manager.registry);
+    Json(tables.operations().values().rev().filter(wanted).map(explained).collect())
 }
 
 /// How to wait for an operation.
@@ -64,12 +67,13 @@ pub(super) async fn show(
     if wait > MAX_WAIT_MS {
         return Err(Problem::invalid("wait_ms", format!("at most {MAX_WAIT_MS}")));
     }
-    let find = || {
+    let find = || -> Result<OperationRecord, Problem> {
         let tables = manager.records.snapshot();
-        tables.operations().get(&id).cloned().ok_or_else(|| {
+        let operation = tables.operations().get(&id).cloned().ok_or_else(|| {
             let detail = format!("there is no operation {id}, or it is no longer kept");
             Problem::new(ProblemCode::NoSuchOperation, detail)
-        })
+        })?;
+        Ok(obstacle::explained(operation, &tables, &manager.registry))
     };
     let enough = |operation: &OperationRecord| {
         let past = operation.steps.iter().filter(|s| s.state != crate::types::StepState::Pending);

@@ -116,7 +116,7 @@ fn wait(client: &Client, operation: OperationRecord) -> Result<OperationRecord, 
         steps: vec![StepState::Pending; operation.steps.len()],
         rolling_back: false,
         warnings: 0,
-        waiting: false,
+        waiting: None,
         since: Instant::now(),
     };
     let ended = client.wait(operation.id, |operation| told.tell(operation))?;
@@ -131,8 +131,8 @@ struct Told {
     steps: Vec<StepState>,
     rolling_back: bool,
     warnings: usize,
-    /// Whether it was said what is waited for, and why that may take.
-    waiting: bool,
+    /// What was said last of what is waited for, and why that may take.
+    waiting: Option<String>,
     since: Instant,
 }
 
@@ -153,12 +153,14 @@ impl Told {
         let steps = operation.steps.iter().map(|step| step.state).collect();
         let news = std::mem::replace(&mut self.steps, steps) != self.steps;
         if !news && let Some((step, why)) = waits_for(operation) {
-            let (step, seconds) =
-                (format!("{} {}", step.name, step.target), self.since.elapsed().as_secs());
-            if std::mem::replace(&mut self.waiting, true) {
+            let step = format!("{} {}", step.name, step.target);
+            let all = format!("{step}{why}");
+            if self.waiting.as_ref() == Some(&all) {
+                let seconds = self.since.elapsed().as_secs();
                 eprintln!("{id}: waiting for {step}, {seconds} s so far");
             } else {
-                eprintln!("{id}: waiting for {step}{why}");
+                eprintln!("{id}: waiting for {all}");
+                self.waiting = Some(all);
             }
         }
         for warning in operation.warnings.iter().skip(self.warnings) {
@@ -169,20 +171,25 @@ impl Told {
 }
 
 /// The step that an operation waits for and what that may take; nothing if it has ended.
-fn waits_for(operation: &OperationRecord) -> Option<(&Step, &'static str)> {
+fn waits_for(operation: &OperationRecord) -> Option<(&Step, String)> {
     if operation.state.is_final() {
         return None;
     }
     let mut pending = operation.steps.iter().filter(|step| step.state == StepState::Pending);
     let step = pending.next()?;
     let asked = matches!(operation.what, OperationKind::Release { force: false, .. });
-    let why = match step.name {
-        StepName::UnbindPort if asked => {
+    let why = match (step.name, &step.detail) {
+        (StepName::UnbindPort, Some(away)) if asked => {
+            format!(" ({away}; it goes on when that is back, --force does not wait)")
+        }
+        (_, Some(away)) => format!(" ({away}; it goes on when that is back)"),
+        (StepName::UnbindPort, None) if asked => {
             " (its operating system was asked by the attention button and leaves a person 5 s to \
              think again; --force does not ask)"
+                .to_owned()
         }
-        StepName::Enumerate => " (its operating system enables the device)",
-        _ => "",
+        (StepName::Enumerate, None) => " (its operating system enables the device)".to_owned(),
+        _ => String::new(),
     };
     Some((step, why))
 }
@@ -219,6 +226,10 @@ mod tests {
         assert_eq!(waits_for(&release(true, [Pending, Pending])).unwrap().1, "");
         assert_eq!(waits_for(&release(false, [Done, Pending])).unwrap().0.target, "box-a/1");
         assert_eq!(waits_for(&release(false, [Done, Done])), None);
+        let mut away = release(false, [Pending, Pending]);
+        away.steps[0].detail = Some("host-1 has not been connected since noon".into());
+        let (_, why) = waits_for(&away).unwrap();
+        assert!(why.contains("since noon") && !why.contains("attention button"), "{why}");
         let ended =
             OperationRecord { state: OperationState::Failed, ..release(false, [Pending, Pending]) };
         assert_eq!(waits_for(&ended), None);

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::planner::Liveness;
-use crate::types::NodeName;
+use crate::types::{NodeName, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 use tlp_codec::ids::PortId;
@@ -11,6 +11,9 @@ use tlp_codec::ids::PortId;
 #[derive(Default)]
 pub struct Registry {
     sessions: RwLock<HashMap<NodeName, Arc<Session>>>,
+    /// When each that was connected since the manager started left last. No larger than the
+    /// records' list of proxies.
+    left: RwLock<HashMap<NodeName, Timestamp>>,
 }
 
 impl Registry {
@@ -51,8 +54,23 @@ impl Registry {
     pub fn leave(&self, session: &Arc<Session>) {
         let mut sessions = self.sessions.write().expect("no one panics while holding it");
         if sessions.get(session.name()).is_some_and(|there| Arc::ptr_eq(there, session)) {
+            let mut left = self.left.write().expect("no one panics while holding it");
+            left.insert(session.name().clone(), Timestamp::now());
             sessions.remove(session.name());
         }
+    }
+
+    /// That a proxy is away and since when, for a person; nothing if it is connected.
+    pub fn absence(&self, name: &NodeName) -> Option<String> {
+        if self.get(name).is_some() {
+            return None;
+        }
+        let left = self.left.read().expect("no one panics while holding it");
+        let since = match left.get(name) {
+            Some(since) => since.to_string(),
+            None => "the manager started".to_owned(),
+        };
+        Some(format!("{name} has not been connected since {since}"))
     }
 }
 

@@ -2,7 +2,9 @@
 //! happened; it changes binding, operation and events together, and does nothing when it comes too
 //! late to matter.
 
+use super::obstacle;
 use super::request::{join, release_steps};
+use crate::control::Registry;
 use crate::records::Txn;
 use crate::types::{
     BindingId, BindingRecord, Desired, DeviceState, EventKind, EventRecord, FunctionEpoch,
@@ -237,12 +239,12 @@ pub fn supersede(txn: &mut Txn, id: OperationId) {
 }
 
 /// Ends an operation that has had its time.
-pub fn expire(txn: &mut Txn, id: OperationId) {
+pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
     let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
     else {
         return;
     };
-    let open = pending(txn, &operation);
+    let open = pending(txn, registry, &operation);
     match (&operation.what, operation.state) {
         (OperationKind::Allocate { .. }, OperationState::Running) => {
             let detail = format!("not bound in time: {open}");
@@ -254,10 +256,8 @@ pub fn expire(txn: &mut Txn, id: OperationId) {
             end(txn, operation, OperationState::Failed);
         }
         _ => {
-            let detail = format!(
-                "not released in time: {open}. It goes on by itself; --force takes a device from a \
-                 host that does not answer"
-            );
+            let advice = obstacle::advice(txn, registry, &operation);
+            let detail = format!("not released in time: {open}. {advice}");
             operation.error = Some(Problem::new(ProblemCode::OperationTimeout, detail));
             end(txn, operation, OperationState::Failed);
         }
@@ -293,13 +293,14 @@ fn running(txn: &Txn, id: OperationId) -> Option<OperationRecord> {
 }
 
 /// What is still to be done, for a person.
-fn pending(txn: &Txn, operation: &OperationRecord) -> String {
+fn pending(txn: &Txn, registry: &Registry, operation: &OperationRecord) -> String {
     let mut list = Vec::new();
     for step in operation.steps.iter().filter(|s| s.state == StepState::Pending) {
-        let trouble = txn.bindings().get(&step.binding).and_then(|b| b.trouble.as_deref());
+        let trouble = || txn.bindings().get(&step.binding).and_then(|b| b.trouble.clone());
         let mut text = format!("{} {}", step.name, step.target);
-        if let Some(trouble) = trouble {
-            text = format!("{text} ({trouble})");
+        // Who is away cannot have the trouble that it had before.
+        if let Some(why) = obstacle::of_step(txn, registry, step).or_else(trouble) {
+            text = format!("{text} ({why})");
         }
         list.push(text);
     }

@@ -68,7 +68,7 @@ async fn look(
         if only_enumeration {
             progress::not_enumerated(txn, id);
         } else {
-            progress::expire(txn, id);
+            progress::expire(txn, &manager.registry, id);
         }
     });
     if let Err(problem) = ended.await {

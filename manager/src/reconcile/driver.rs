@@ -229,7 +229,13 @@ async fn unbind_port(
             ask(&at_host, body(Removal::Force), manager.settings.unbind_bound).await
         }
     };
+    // A host proxy of a later life never had it: that it is empty is no one's doing.
+    let restarted =
+        binding.host_incarnation.is_some_and(|had| had != at_host.identity().incarnation);
     let how = match asked? {
+        Reply::Removed { .. } if restarted => {
+            "it was not there any more, because the host proxy restarted"
+        }
         Reply::Removed { orderly: true } => "the operating system let it go",
         Reply::Removed { orderly: false } => "taken by force",
         Reply::Done => "it was not there",

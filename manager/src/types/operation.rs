@@ -123,7 +123,7 @@ pub struct Step {
     pub target: String,
     /// Where it stands.
     pub state: StepState,
-    /// What is to say about it.
+    /// What is to say about it; while it is pending, which proxy it waits for that is away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// When its state last changed.

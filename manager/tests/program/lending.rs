@@ -1,6 +1,6 @@
 //! Lending and taking back, against proxies that pretend.
 
-use crate::common::fake::{Fake, Script, boxed, host};
+use crate::common::fake::{Fake, Script, Spec, boxed, host};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{
     BindingFailure, ControlError, Event, LinkDownReason, PortState, Removal, Reply, Request,
@@ -445,10 +445,13 @@ fn a_host_that_is_away_is_waited_for_or_forced() {
     manager.wait_event("node-disconnected", "host1");
     let output = manager.cli(&["--json", "release", "alloc-1", "--within-ms", "1"]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("waiting for unbind-port host1 port 0 (its operating system"), "{said}");
+    let away = "unbind-port host1 port 0 (host1 has not been connected since 20";
+    assert!(said.contains(&format!("waiting for {away}")), "{said}");
     let problem: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     assert_eq!((output.status.code(), &problem["code"]), (Some(7), &json!("operation-timeout")));
-    assert!(problem["detail"].as_str().unwrap().contains("unbind-port host1 port 0"), "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(away), "{detail}");
+    assert!(detail.contains("when host1 is back; --force does not wait"), "{detail}");
     assert!(at_box.bound(1).is_some(), "not before the host let go");
     manager.text(&["release", "alloc-1", "--force"]);
     assert!(at_box.bound(1).is_none());
@@ -460,14 +463,33 @@ fn a_host_that_is_away_is_waited_for_or_forced() {
 }
 
 #[test]
+fn a_host_that_restarted_during_a_release_did_not_let_go() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (spec, state) = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    state.lock().unwrap().ports.clear();
+    let later = Spec { incarnation: spec.incarnation + 1, ..spec };
+    let _host = Fake::insist(manager.control, later, state);
+    manager.wait_event("withdrawn", "it was not there any more, because the host proxy restarted");
+    manager.wait_slot("box1/1", "free");
+}
+
+#[test]
 fn a_release_that_ran_out_of_time_still_happens() {
     let manager = Manager::with_timing(&[("operation_ms", 500)]);
     let (_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     let again = at_box.leave();
     manager.wait_event("node-disconnected", "box1");
-    let (code, _) = manager.failure(&["release", "alloc-1", "--within-ms", "1"]);
-    assert_eq!(code, 7);
+    let output = manager.cli(&["release", "alloc-1", "--within-ms", "1"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    let away = "unbind-slot box1/1 (box1 has not been connected since 20";
+    let last = said.lines().last().unwrap();
+    assert!(last.contains(away) && last.contains("when box1 is back; only a box"), "{last}");
     assert_eq!(manager.get("/v1/slots")["items"][0]["status"], "releasing");
     let at_box = Fake::insist(manager.control, again.0, again.1);
     manager.wait_slot("box1/1", "free");
