@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use proxy_core::control::{Reply, Request, StampEntry};
 use proxy_core::stamps::Sampling;
+use proxy_core::stamps::StampedTlp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -97,6 +98,18 @@ pub(super) async fn counters(
     Ok(Json(Counters { name, role, counters }))
 }
 
+/// What a stamped TLP is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StampedKind {
+    /// A non-posted request.
+    Request,
+    /// A completion.
+    Completion,
+    /// A posted request.
+    Posted,
+}
+
 /// One sampled TLP's stage stamps at one proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StampView {
@@ -108,14 +121,16 @@ pub struct StampView {
     pub function: u16,
     /// Epoch of the binding, `generation.counter`.
     pub epoch: String,
-    /// Index of the outstanding entry.
-    pub index: u16,
-    /// Generation of the outstanding entry.
-    pub generation: u16,
-    /// Whether the host asked, not the device.
+    /// Whether the request, posted or not, came from the host and not from the device.
     pub from_host: bool,
-    /// Whether this is the completion.
-    pub completion: bool,
+    /// What it is.
+    pub kind: StampedKind,
+    /// Index of the outstanding entry; null of posted requests.
+    pub index: Option<u16>,
+    /// Generation of the outstanding entry; null of posted requests.
+    pub generation: Option<u16>,
+    /// The link's sequence of a posted request's record; null of others, and before it is sent.
+    pub sequence: Option<u32>,
     /// Nanoseconds by the proxy's own clock at the end of each stage: arrived, encoded, sent,
     /// received, decoded, delivered; null where the stage is not here.
     #[schema(min_items = 6, max_items = 6)]
@@ -136,15 +151,21 @@ pub struct Stamps {
 }
 
 fn stamp(entry: StampEntry) -> StampView {
+    let (kind, outstanding, sequence) = match entry.tlp {
+        StampedTlp::Request(outstanding) => (StampedKind::Request, Some(outstanding), None),
+        StampedTlp::Completion(outstanding) => (StampedKind::Completion, Some(outstanding), None),
+        StampedTlp::Posted(sequence) => (StampedKind::Posted, None, sequence),
+    };
     StampView {
         peer: entry.peer.get(),
         slot: entry.binding.slot.get(),
         function: entry.binding.function.get(),
         epoch: entry.binding.epoch.to_string(),
-        index: entry.index,
-        generation: entry.generation,
         from_host: entry.from_host,
-        completion: entry.completion,
+        kind,
+        index: outstanding.map(|entry| entry.index),
+        generation: outstanding.map(|entry| entry.generation),
+        sequence,
         at: entry.at.to_vec(),
     }
 }

@@ -2,7 +2,7 @@
 //! added beside them.
 
 pub use super::events::EventPage;
-pub use super::proxies::{Counters, Stamps};
+pub use super::proxies::{Counters, StampedKind, Stamps};
 pub use super::tables::{AllTables, BoxTable, HostTable, Range};
 
 use crate::control::Session;

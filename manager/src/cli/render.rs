@@ -2,7 +2,7 @@
 
 use crate::api::views::{
     AllTables, AllocationView, BindingView, BoxTable, BoxView, Counters, HostTable, HostView, List,
-    NodeView, Range, SlotView, Stamps,
+    NodeView, Range, SlotView, StampedKind, Stamps,
 };
 use crate::types::{EventRecord, OperationRecord};
 use comfy_table::{Table, TableStyle};
@@ -335,8 +335,9 @@ pub(super) fn stamps(stamps: &Stamps) -> String {
         "SLOT",
         "FUNCTION",
         "EPOCH",
-        "INDEX",
-        "FROM",
+        "ENTRY",
+        "SEQUENCE",
+        "ASKED BY",
         "KIND",
         "ARRIVED",
         "ENCODED",
@@ -354,9 +355,18 @@ pub(super) fn stamps(stamps: &Stamps) -> String {
                 stamp.slot.to_string(),
                 stamp.function.to_string(),
                 stamp.epoch.clone(),
-                format!("{}.{}", stamp.index, stamp.generation),
+                match (stamp.index, stamp.generation) {
+                    (Some(index), Some(generation)) => format!("{index}.{generation}"),
+                    _ => "-".to_owned(),
+                },
+                or_dash(stamp.sequence),
                 if stamp.from_host { "host" } else { "device" }.to_owned(),
-                if stamp.completion { "completion" } else { "request" }.to_owned(),
+                match stamp.kind {
+                    StampedKind::Request => "request",
+                    StampedKind::Completion => "completion",
+                    StampedKind::Posted => "posted",
+                }
+                .to_owned(),
                 at(0),
                 at(1),
                 at(2),

@@ -90,7 +90,13 @@ fn tables_counters_and_stamps_come_from_the_proxies() {
         proxy_core::control::Request::SetSampling(proxy_core::stamps::Sampling::OneIn(16));
     assert!(at_host.with(|s| s.log.contains(&sampling)));
     let stamps = manager.json(&["stamps", "host1"]);
-    assert_eq!(stamps["stamps"][0]["at"], json!([1, 2, 3, null, null, null]));
+    let (asked, posted) = (&stamps["stamps"][0], &stamps["stamps"][1]);
+    assert_eq!(asked["at"], json!([1, 2, 3, null, null, null]));
+    assert_eq!((&asked["kind"], &asked["index"]), (&json!("request"), &json!(5)));
+    assert_eq!((&posted["kind"], &posted["index"]), (&json!("posted"), &json!(null)));
+    assert_eq!((&posted["sequence"], &asked["sequence"]), (&json!(77), &json!(null)));
+    let shown = manager.text(&["stamps", "host1"]);
+    assert!(shown.contains("5.6") && shown.contains("77") && shown.contains("posted"), "{shown}");
     assert_eq!(manager.failure(&["stamps", "host1", "--sampling", "some"]).0, 2);
     assert_eq!(manager.failure(&["stamps", "host1", "--sampling", "0"]).0, 2);
     assert_eq!(manager.failure(&["tables", "--host", "box1"]).0, 2);

@@ -9,7 +9,7 @@ use crate::link::{
     BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
 };
 use crate::role::Outgoing;
-use crate::stamps::Stamps;
+use crate::stamps::{StampId, StampKey, StampedTlp, Stamps};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
@@ -21,6 +21,23 @@ use tlp_codec::tlp::{Class, Packet, Repr};
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) link: Link,
+}
+
+/// Where the TLPs of a binding go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Index of the peer.
+    pub(crate) peer: usize,
+    pub(crate) node: NodeId,
+    pub(crate) channel: ChannelId,
+    pub(crate) key: BindingKey,
+}
+
+impl Target {
+    /// What joins the stamps of a TLP that goes there.
+    pub(crate) fn stamp_key(&self, from_host: bool, tlp: StampedTlp) -> StampKey {
+        StampKey { peer: self.node, binding: self.key, from_host, tlp }
+    }
 }
 
 /// An answer, small until it is sent: pages are read out then.
@@ -344,15 +361,18 @@ impl Node {
         Some(Outbound::Message(FromProxy::Event { sequence, event }))
     }
 
+    /// Stamps of a request that the PCIe side hands in now, if it is one that is to be stamped.
+    pub(crate) fn sample(&mut self, now: Instant, key: StampKey) -> Option<StampId> {
+        self.stamps.sample().then(|| self.stamps.arrived(key, now))
+    }
+
     /// A page of the stamps.
     pub(crate) fn stamps_page(&self, from: u16) -> Reply {
         let entries = self.stamps.records().map(|record| StampEntry {
             peer: record.key.peer,
             binding: record.key.binding,
-            index: record.key.outstanding.index,
-            generation: record.key.outstanding.generation,
             from_host: record.key.from_host,
-            completion: record.completion,
+            tlp: record.key.tlp,
             at: record.at.map(|at| at.map(Instant::as_nanos)),
         });
         let (entries, next) = page(entries, from);

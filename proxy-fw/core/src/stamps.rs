@@ -6,10 +6,9 @@
 //! on the wire carries a flag when its TLP is sampled, so that both ends stamp the same TLPs; the
 //! key joins what the two ends recorded. No two clocks are compared: each end gives differences.
 //!
-//! Non-posted requests and their completions are stamped, and posted TLPs are not: they have no
-//! round trip to split, and no entry in an outstanding table, which is what joins the halves. The
-//! link's sequence of their record could join them, under a key of another kind here and in the
-//! control messages.
+//! A non-posted request and its completions are joined by the request's entry in the outstanding
+//! table of the node that sent it. A posted request has no entry: the link's sequence of its
+//! record joins what the two ends recorded.
 
 use crate::limits::STAMP_RING;
 use crate::time::Instant;
@@ -43,23 +42,36 @@ pub enum Sampling {
     /// None.
     #[default]
     Off,
-    /// One non-posted request (and its completions) in so many.
+    /// One request in so many, and its completions.
     OneIn(u32),
-    /// Every non-posted request and its completions.
+    /// All.
     All,
 }
 
-/// What joins the halves of one round trip.
+/// Which of a binding's TLPs stamps are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StampedTlp {
+    /// The non-posted request with this entry in the table of the node that sent it.
+    Request(OutstandingRef),
+    /// A completion for that request.
+    Completion(OutstandingRef),
+    /// The posted request whose record, or whose first one, has this sequence of the link; `None`
+    /// as long as it is not sent.
+    Posted(Option<u32>),
+}
+
+/// What joins the stamps that the two ends took of one TLP, and those of a request with those of
+/// its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StampKey {
     /// The other end's node: two boxes may have bindings with the same key.
     pub peer: NodeId,
     /// The binding.
     pub binding: BindingKey,
-    /// The request's entry in the table of the node that sent it.
-    pub outstanding: OutstandingRef,
-    /// Whether the request came from the host (`true`) or from the device.
+    /// Whether the request, posted or not, came from the host (`true`) or from the device.
     pub from_host: bool,
+    /// Which TLP.
+    pub tlp: StampedTlp,
 }
 
 /// A handle to the stamps of a sampled TLP that is on its way through this proxy.
@@ -69,14 +81,12 @@ pub struct StampId {
     life: u16,
 }
 
-/// The stamps of one request or completion at one proxy. Three of the six are set, according to
-/// whether it was sent or received here.
+/// The stamps of one TLP at one proxy. Three of the six are set, according to whether it was sent
+/// or received here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampRecord {
     /// What it belongs to.
     pub key: StampKey,
-    /// Whether this is the completion.
-    pub completion: bool,
     /// When each [`Stage`] ended, by this proxy's clock.
     pub at: [Option<Instant>; 6],
 }
@@ -131,21 +141,41 @@ impl Stamps {
         }
     }
 
-    /// Starts the stamps of a sampled TLP whose first stage here ended at `now`.
-    pub fn start(
-        &mut self,
-        key: StampKey,
-        completion: bool,
-        stage: Stage,
-        now: Instant,
-    ) -> StampId {
+    /// Starts the stamps of a sampled TLP that the PCIe side handed to this proxy at `now`, and
+    /// that is encoded when the current call ends.
+    pub fn arrived(&mut self, key: StampKey, now: Instant) -> StampId {
+        let id = self.start(key, Stage::Arrived, now);
+        self.ends(id, Stage::Encoded);
+        id
+    }
+
+    /// Starts the stamps of a sampled TLP whose frame came in at `now`, and that is decoded when
+    /// the current call ends.
+    pub fn received(&mut self, key: StampKey, now: Instant) -> StampId {
+        let id = self.start(key, Stage::Received, now);
+        self.ends(id, Stage::Decoded);
+        id
+    }
+
+    /// Says that a TLP's record goes out for the first time, under `sequence`, in the frame that
+    /// the current call makes.
+    pub fn sent(&mut self, id: StampId, sequence: u32) {
+        if let Some(record) = self.record_mut(id)
+            && let StampedTlp::Posted(unknown) = &mut record.key.tlp
+        {
+            *unknown = Some(sequence);
+        }
+        self.ends(id, Stage::Sent);
+    }
+
+    fn start(&mut self, key: StampKey, stage: Stage, now: Instant) -> StampId {
         let slot = self.next;
         self.next = (slot + 1) % self.ring.len();
         let entry = &mut self.ring[slot];
         entry.0 = entry.0.wrapping_add(1);
         let mut at = [None; 6];
         at[stage as usize] = Some(now);
-        entry.1 = Some(StampRecord { key, completion, at });
+        entry.1 = Some(StampRecord { key, at });
         StampId { slot: slot as u16, life: entry.0 }
     }
 
@@ -164,13 +194,16 @@ impl Stamps {
     /// Gives every stage that ended since the last mark the time `now`.
     pub fn mark(&mut self, now: Instant) {
         for (id, stage) in core::mem::take(&mut self.pending) {
-            let (life, record) = &mut self.ring[id.slot as usize];
-            if *life == id.life
-                && let Some(record) = record
-            {
+            if let Some(record) = self.record_mut(id) {
                 record.at[stage as usize] = Some(now);
             }
         }
+    }
+
+    /// The record of a handle, as long as no other TLP has its place in the ring.
+    fn record_mut(&mut self, id: StampId) -> Option<&mut StampRecord> {
+        let (life, record) = &mut self.ring[id.slot as usize];
+        record.as_mut().filter(|_| *life == id.life)
     }
 
     /// The stamps that are there, oldest first.
@@ -203,17 +236,20 @@ mod tests {
                 function: SlotFunction::ZERO,
                 epoch: Epoch::new(0, 1).unwrap(),
             },
-            outstanding: OutstandingRef { index, generation: 0 },
             from_host: true,
+            tlp: StampedTlp::Request(OutstandingRef { index, generation: 0 }),
         }
+    }
+
+    fn posted(sequence: Option<u32>) -> StampKey {
+        StampKey { tlp: StampedTlp::Posted(sequence), ..key(0) }
     }
 
     #[test]
     fn a_stage_gets_the_time_of_the_next_mark() {
         let mut stamps = Stamps::new();
-        let id = stamps.start(key(7), false, Stage::Arrived, Instant::from_nanos(10));
         assert!(!stamps.wants_mark());
-        stamps.ends(id, Stage::Encoded);
+        stamps.arrived(key(7), Instant::from_nanos(10));
         assert!(stamps.wants_mark());
         stamps.mark(Instant::from_nanos(25));
         let record = stamps.records().next().unwrap();
@@ -225,14 +261,27 @@ mod tests {
     #[test]
     fn an_overwritten_entry_is_not_stamped_for_its_predecessor() {
         let mut stamps = Stamps::new();
-        let old = stamps.start(key(0), false, Stage::Arrived, Instant::ZERO);
-        for index in 0..STAMP_RING as u16 {
-            stamps.start(key(index), false, Stage::Arrived, Instant::ZERO);
+        let old = stamps.arrived(posted(None), Instant::ZERO);
+        for _ in 0..STAMP_RING {
+            stamps.arrived(posted(None), Instant::ZERO);
         }
-        stamps.ends(old, Stage::Sent);
+        stamps.mark(Instant::from_nanos(1));
+        stamps.sent(old, 5);
         stamps.mark(Instant::from_nanos(99));
-        assert!(stamps.records().all(|r| r.at[2].is_none()));
+        assert!(stamps.records().all(|r| r.at[2].is_none() && r.key == posted(None)));
         assert_eq!(stamps.records().count(), STAMP_RING);
+    }
+
+    #[test]
+    fn a_posted_request_is_known_by_the_sequence_of_its_record() {
+        let mut stamps = Stamps::new();
+        let id = stamps.arrived(posted(None), Instant::ZERO);
+        stamps.mark(Instant::from_nanos(1));
+        stamps.sent(id, u32::MAX);
+        stamps.mark(Instant::from_nanos(2));
+        let record = stamps.records().next().unwrap();
+        assert_eq!(record.key, posted(Some(u32::MAX)));
+        assert_eq!(record.at[2], Some(Instant::from_nanos(2)));
     }
 
     #[test]

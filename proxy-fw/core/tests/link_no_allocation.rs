@@ -2,7 +2,7 @@
 //! that comes after it in the same storage.
 
 use proxy_core::link::{ClassSet, Ends, Link, LinkConfig, LinkState, TlpMeta};
-use proxy_core::stamps::{Sampling, Stage, StampKey, Stamps};
+use proxy_core::stamps::{Sampling, StampKey, StampedTlp, Stamps};
 use proxy_core::time::Instant;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,8 +109,9 @@ fn nothing_is_allocated_after_construction() {
             for class in Class::ALL {
                 let outstanding = OutstandingRef { index: round as u16, generation: 0 };
                 let peer = end.link.peer();
-                let stamp_key = StampKey { binding, peer, outstanding, from_host: true };
-                let stamp = end.stamps.start(stamp_key, false, Stage::Arrived, now);
+                let tlp = StampedTlp::Request(outstanding);
+                let stamp_key = StampKey { binding, peer, from_host: true, tlp };
+                let stamp = end.stamps.arrived(stamp_key, now);
                 let meta = TlpMeta {
                     class,
                     outstanding: Some(outstanding),

@@ -4,9 +4,10 @@ mod world;
 
 use proxy_core::control::{
     ControlError, Event, FromProxy, LinkDownReason, PortState, Removal, Reply, Request, SlotState,
-    Term,
+    StampEntry, Term,
 };
 use proxy_core::role::Role;
+use proxy_core::stamps::{Sampling, StampedTlp};
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -326,7 +327,6 @@ fn malformed_tlps_are_counted_and_harmless() {
 
 #[test]
 fn stamps_of_both_ends_join_into_round_trips() {
-    use proxy_core::stamps::Sampling;
     let mut world = World::bound();
     world.ask_host(Request::SetSampling(Sampling::All)).unwrap();
     for _ in 0..3 {
@@ -341,11 +341,63 @@ fn stamps_of_both_ends_join_into_round_trips() {
         panic!()
     };
     assert_eq!((host.len(), boxes.len()), (6, 6));
-    for asked in host.iter().filter(|s| !s.completion) {
-        let same = |s: &&proxy_core::control::StampEntry| {
-            (s.binding, s.index, s.generation) == (asked.binding, asked.index, asked.generation)
-        };
+    for asked in host.iter().filter(|s| matches!(s.tlp, StampedTlp::Request(_))) {
+        let same = |s: &&StampEntry| (s.binding, entry_of(s)) == (asked.binding, entry_of(asked));
         assert_eq!(boxes.iter().filter(same).count(), 2);
+    }
+}
+
+/// What joins the stamps of a request with those of its completions.
+fn entry_of(stamp: &StampEntry) -> Option<OutstandingRef> {
+    match stamp.tlp {
+        StampedTlp::Request(entry) | StampedTlp::Completion(entry) => Some(entry),
+        StampedTlp::Posted(_) => None,
+    }
+}
+
+#[test]
+fn posted_requests_are_stamped_at_both_ends_whoever_sends_them() {
+    let mut world = World::bound();
+    world.ask_host(Request::SetSampling(Sampling::All)).unwrap();
+    world.ask_box(Request::SetSampling(Sampling::OneIn(2))).unwrap();
+    world.mem_write(WINDOW + 0x20, &[7; 64]);
+    for at in [0x1000, 0x2000, 0x3000, 0x4000] {
+        world.device.out.push_back(emit(&Repr::new(mem_write(bdf(3, 0), at, &[9; 64]))));
+    }
+    let off = Kind::Message {
+        routing: MsgRouting::Broadcast,
+        code: MsgCode::PmeTurnOff,
+        requester: Bdf::default(),
+        tag: Tag::new(0).unwrap(),
+        fields: [0; 8],
+        data: &[],
+    };
+    world.host.handle_tlp(world.now, &emit(&Repr::new(off))).unwrap();
+    world.run(Duration::from_millis(10));
+    let stamps = |answer| match answer {
+        Ok(Reply::Stamps { entries, .. }) => entries,
+        other => panic!("{other:?}"),
+    };
+    let host = stamps(world.ask_host(Request::ReadStamps { from: 0 }));
+    let boxes = stamps(world.ask_box(Request::ReadStamps { from: 0 }));
+    let posted = |side: &[StampEntry], from_host: bool, stages: [bool; 6]| -> Vec<StampedTlp> {
+        let wanted = side.iter().filter(|s| s.from_host == from_host);
+        let posted = wanted.filter(|s| matches!(s.tlp, StampedTlp::Posted(Some(_))));
+        posted
+            .map(|stamp| {
+                assert_eq!(stamp.at.map(|at| at.is_some()), stages, "{stamp:?}");
+                stamp.tlp
+            })
+            .collect()
+    };
+    let (sent, received) =
+        ([true, true, true, false, false, false], [false, false, false, true, true, true]);
+    for (from_host, sender, receiver, count) in
+        [(true, &host, &boxes, 2), (false, &boxes, &host, 2)]
+    {
+        let there = posted(sender, from_host, sent);
+        assert_eq!(there, posted(receiver, from_host, received));
+        assert_eq!(there.len(), count);
     }
 }
 

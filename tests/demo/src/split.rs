@@ -23,16 +23,25 @@ pub(crate) struct Stamp {
     slot: u64,
     function: u64,
     epoch: String,
-    index: u64,
-    generation: u64,
     from_host: bool,
-    completion: bool,
+    kind: Kind,
+    index: Option<u64>,
+    generation: Option<u64>,
     at: [Option<u64>; 6],
 }
 
+/// What a stamped TLP is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Request,
+    Completion,
+    Posted,
+}
+
 impl Stamp {
-    fn key(&self) -> Key {
-        (self.slot, self.function, self.epoch.clone(), self.index, self.generation)
+    fn key(&self) -> Option<Key> {
+        Some((self.slot, self.function, self.epoch.clone(), self.index?, self.generation?))
     }
 }
 
@@ -55,12 +64,12 @@ pub(crate) struct Split {
 
 /// Joins the stamps of the two proxies for requests of the host.
 pub(crate) fn split(host: &[Stamp], boxes: &[Stamp]) -> Split {
-    let index = |stamps: &[Stamp], completion: bool| -> HashMap<Key, [Option<u64>; 6]> {
-        let wanted = stamps.iter().filter(|s| s.from_host && s.completion == completion);
-        wanted.map(|s| (s.key(), s.at)).collect()
+    let index = |stamps: &[Stamp], kind: Kind| -> HashMap<Key, [Option<u64>; 6]> {
+        let wanted = stamps.iter().filter(|s| s.from_host && s.kind == kind);
+        wanted.filter_map(|s| Some((s.key()?, s.at))).collect()
     };
-    let (ask, answer) = (index(host, false), index(host, true));
-    let (asked, answered) = (index(boxes, false), index(boxes, true));
+    let (ask, answer) = (index(host, Kind::Request), index(host, Kind::Completion));
+    let (asked, answered) = (index(boxes, Kind::Request), index(boxes, Kind::Completion));
     let mut parts: [Vec<u64>; 5] = Default::default();
     for (key, ask) in &ask {
         let trip = || {
@@ -96,20 +105,31 @@ fn median(mut values: Vec<u64>) -> u64 {
 mod tests {
     use super::*;
 
-    fn stamp(completion: bool, at: [u64; 6]) -> Stamp {
+    fn stamp(kind: Kind, at: [u64; 6]) -> Stamp {
         let at = at.map(|t| (t > 0).then_some(t));
         let (slot, function, epoch) = (1, 0, "0.1".into());
-        Stamp { slot, function, epoch, index: 3, generation: 9, from_host: true, completion, at }
+        Stamp {
+            slot,
+            function,
+            epoch,
+            from_host: true,
+            kind,
+            index: Some(3),
+            generation: Some(9),
+            at,
+        }
     }
 
     #[test]
     fn the_parts_add_up_whatever_the_two_clocks_say() {
         // Host: out 30, away 1000, in 20. Box, on another clock: in 40, device 500, out 60.
-        let host =
-            [stamp(false, [100, 110, 130, 0, 0, 0]), stamp(true, [0, 0, 0, 1130, 1140, 1150])];
+        let host = [
+            stamp(Kind::Request, [100, 110, 130, 0, 0, 0]),
+            stamp(Kind::Completion, [0, 0, 0, 1130, 1140, 1150]),
+        ];
         let boxes = [
-            stamp(false, [0, 0, 0, 77_000, 77_010, 77_040]),
-            stamp(true, [77_540, 77_550, 77_600, 0, 0, 0]),
+            stamp(Kind::Request, [0, 0, 0, 77_000, 77_010, 77_040]),
+            stamp(Kind::Completion, [77_540, 77_550, 77_600, 0, 0, 0]),
         ];
         let split = split(&host, &boxes);
         assert_eq!(split.samples, 1);
@@ -122,7 +142,7 @@ mod tests {
 
     #[test]
     fn halves_without_their_other_half_do_not_count() {
-        let host = [stamp(false, [100, 110, 130, 0, 0, 0])];
+        let host = [stamp(Kind::Request, [100, 110, 130, 0, 0, 0])];
         assert_eq!(split(&host, &[]).samples, 0);
     }
 }

@@ -2,12 +2,15 @@
 //! ones do rarely. It keeps tables as a real one does, so that a test can look at what reached it.
 
 use proxy_core::control::*;
+use proxy_core::stamps::StampedTlp;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tlp_codec::ids::{Bdf, BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{
+    Bdf, BindingKey, Epoch, NodeId, OutstandingRef, PortId, SlotFunction, SlotId,
+};
 
 /// What to do instead of obeying.
 #[derive(Clone, Debug)]
@@ -344,13 +347,12 @@ impl Server {
                 let stamp = StampEntry {
                     peer: NodeId::new(2).unwrap(),
                     binding: key,
-                    index: 5,
-                    generation: 6,
                     from_host: true,
-                    completion: false,
+                    tlp: StampedTlp::Request(OutstandingRef { index: 5, generation: 6 }),
                     at,
                 };
-                Ok(Reply::Stamps { entries: [stamp].into_iter().collect(), next: None })
+                let posted = StampEntry { tlp: StampedTlp::Posted(Some(77)), ..stamp.clone() };
+                Ok(Reply::Stamps { entries: [stamp, posted].into_iter().collect(), next: None })
             }
             Request::BindPort(binding) if host => bind_port(state, binding),
             Request::UnbindPort { port, box_node, slot, epoch, mode } if host => {

@@ -1,14 +1,15 @@
 //! TLPs from a device towards its host.
 
 use super::BoxRole;
-use super::slot::{FromDevice, Target, ToDevice};
+use super::slot::{FromDevice, ToDevice};
 use super::windows::{self, Mapped};
 use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
+use crate::node::Target;
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::role::Backpressure;
-use crate::stamps::{Stage, StampId, StampKey};
+use crate::stamps::{StampId, StampedTlp};
 use crate::time::Instant;
 use tlp_codec::ids::{Bdf, OutstandingRef, SlotId};
 use tlp_codec::tlp::{AddressType, Class, CplStatus, Packet, Repr, TlpType};
@@ -129,12 +130,8 @@ impl BoxRole {
         if let Some(register) = register {
             self.show(slot, function, register, &mut packet);
         }
-        let stamp = sampled.then(|| {
-            let key = StampKey { peer: target.node, binding: key, outstanding, from_host: true };
-            let id = self.node.stamps.start(key, true, Stage::Arrived, now);
-            self.node.stamps.ends(id, Stage::Encoded);
-            id
-        });
+        let stamped = StampedTlp::Completion(outstanding);
+        let stamp = sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
         self.send(now, target, Class::Completion, Some(outstanding), stamp, &packet);
         let tags = &mut self.slots[slot].tags;
         match progress {
@@ -207,7 +204,9 @@ impl BoxRole {
         }
         let function = function.expect("a way to the host is a function's");
         if class == Class::Posted {
-            self.send(now, target, class, None, None, &packet);
+            let key = target.stamp_key(false, StampedTlp::Posted(None));
+            let stamp = self.node.sample(now, key);
+            self.send(now, target, class, None, stamp, &packet);
             return Ok(());
         }
         let info = RequestInfo::of(&packet).expect("the class is non-posted");
@@ -224,13 +223,8 @@ impl BoxRole {
             return Err(Backpressure);
         };
         entry.set_tag(tag, true);
-        let stamp = self.node.stamps.sample().then(|| {
-            let key =
-                StampKey { peer: target.node, binding: target.key, outstanding, from_host: false };
-            let id = self.node.stamps.start(key, false, Stage::Arrived, now);
-            self.node.stamps.ends(id, Stage::Encoded);
-            id
-        });
+        let key = target.stamp_key(false, StampedTlp::Request(outstanding));
+        let stamp = self.node.sample(now, key);
         self.send(now, target, class, Some(outstanding), stamp, &packet);
         Ok(())
     }
@@ -305,7 +299,9 @@ impl BoxRole {
             self.slots[slot].tags.pop_expired(now, AfterExpiry::Quarantine)
         {
             self.counters.device_silent += 1;
-            let ToDevice::Host { function, key, outstanding, info, .. } = request else { continue };
+            let ToDevice::Host { function, key, outstanding, info, sampled, .. } = request else {
+                continue;
+            };
             let Some(target) = self.slots[slot].target(function).filter(|t| t.key == key) else {
                 continue;
             };
@@ -314,8 +310,11 @@ impl BoxRole {
                 .completion(PORT, CplStatus::UnsupportedRequest, &mut buf)
                 .expect("a completion without data has three doublewords");
             let packet = Packet::new_checked(&mut buf[..length]).expect("just built");
+            let stamped = StampedTlp::Completion(outstanding);
+            let stamp =
+                sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
             // Without room the host's own bound ends the request a moment later.
-            self.send(now, target, Class::Completion, Some(outstanding), None, &packet);
+            self.send(now, target, Class::Completion, Some(outstanding), stamp, &packet);
         }
     }
 }

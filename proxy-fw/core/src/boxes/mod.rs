@@ -23,7 +23,7 @@ use crate::control::{
 };
 use crate::limits::{COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, SYNTHESISED_COMPLETION};
 use crate::link::{LinkConfig, LinkEvent};
-use crate::node::Node;
+use crate::node::{Node, Target};
 use crate::role::{Outgoing, Role};
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -243,7 +243,7 @@ impl BoxRole {
         }
     }
 
-    fn find(&self, which: impl Fn(&slot::Target) -> bool) -> Option<(usize, usize)> {
+    fn find(&self, which: impl Fn(&Target) -> bool) -> Option<(usize, usize)> {
         (0..self.slots.len()).find_map(|s| {
             let slot = &self.slots[s];
             let wanted = |f: &usize| slot.target(*f).is_some_and(|t| which(&t));
@@ -255,7 +255,7 @@ impl BoxRole {
         &mut self,
         now: Instant,
         reason: BindingFailure,
-        which: impl Fn(&slot::Target) -> bool,
+        which: impl Fn(&Target) -> bool,
     ) {
         while let Some((slot, function)) = self.find(&which) {
             self.fail_function(now, slot, function, reason);

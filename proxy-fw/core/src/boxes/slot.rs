@@ -7,12 +7,13 @@ use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
 use crate::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, MAX_FUNCTIONS};
 use crate::link::ChannelId;
+use crate::node::Target;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
-use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef, SlotFunction, SlotId};
+use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
 
 /// TLPs of the proxy's own that wait for a slot's device. A TLP that makes the proxy answer waits
 /// in front of it when there is no room.
@@ -141,15 +142,6 @@ pub(super) enum ToDevice {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FromDevice {
     pub(super) info: RequestInfo,
-}
-
-/// Where a function's TLPs go.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) peer: usize,
-    pub(super) node: NodeId,
-    pub(super) channel: ChannelId,
-    pub(super) key: BindingKey,
 }
 
 impl Slot {

@@ -1,9 +1,9 @@
 //! TLPs from hosts towards a device.
 
 use super::BoxRole;
-use super::slot::{Target, ToDevice};
+use super::slot::ToDevice;
 use crate::link::ClassSet;
-use crate::node::is_as_said;
+use crate::node::{Target, is_as_said};
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampId};

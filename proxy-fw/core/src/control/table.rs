@@ -2,6 +2,7 @@
 
 use super::{Name, PathSet, Window};
 use crate::limits::{MAX_FUNCTIONS, MAX_WINDOWS};
+use crate::stamps::StampedTlp;
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 use tlp_codec::ids::{Bdf, BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
@@ -132,14 +133,10 @@ pub struct StampEntry {
     pub peer: NodeId,
     /// What joins the halves, with the nodes at both ends.
     pub binding: BindingKey,
-    /// Index of the outstanding entry.
-    pub index: u16,
-    /// Generation of the outstanding entry.
-    pub generation: u16,
-    /// Whether the host asked.
+    /// Whether the request, posted or not, came from the host.
     pub from_host: bool,
-    /// Whether this is the completion.
-    pub completion: bool,
+    /// Which TLP of the binding.
+    pub tlp: StampedTlp,
     /// One time for each [`crate::stamps::Stage`].
     pub at: [Option<u64>; 6],
 }

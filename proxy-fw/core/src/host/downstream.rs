@@ -1,14 +1,14 @@
 //! TLPs from the root complex towards devices.
 
-use super::ports::Target;
 use super::{HostRequest, HostRole, ROOT_RESERVE};
 use crate::control::Event;
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
+use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::role::Backpressure;
-use crate::stamps::{Stage, StampKey};
+use crate::stamps::StampedTlp;
 use crate::switch::DownstreamVerdict as Verdict;
 use crate::time::Instant;
 use tlp_codec::ids::PortId;
@@ -99,7 +99,7 @@ impl HostRole {
             class: Class::Posted,
             outstanding: None,
             relaxed: packet.attributes().relaxed_ordering,
-            stamp: None,
+            stamp: self.node.sample(now, target.stamp_key(true, StampedTlp::Posted(None))),
         };
         let link = self.node.link(target.peer);
         link.send_tlp(now, target.channel, meta, packet.as_bytes()).map_err(|_| Backpressure)
@@ -128,18 +128,12 @@ impl HostRole {
         let entry = &mut self.ports[port.get() as usize];
         let deadline = now + self.completion_bound;
         let outstanding = entry.requests.insert(deadline, request).expect("has room");
-        let stamp = self.node.stamps.sample().then(|| {
-            let key =
-                StampKey { peer: target.node, binding: target.key, outstanding, from_host: true };
-            let id = self.node.stamps.start(key, false, Stage::Arrived, now);
-            self.node.stamps.ends(id, Stage::Encoded);
-            id
-        });
+        let stamped = StampedTlp::Request(outstanding);
         let meta = TlpMeta {
             class: Class::NonPosted,
             outstanding: Some(outstanding),
             relaxed: packet.attributes().relaxed_ordering,
-            stamp,
+            stamp: self.node.sample(now, target.stamp_key(true, stamped)),
         };
         let link = self.node.link(target.peer);
         if link.send_tlp(now, target.channel, meta, packet.as_bytes()).is_err() {
@@ -185,17 +179,10 @@ impl HostRole {
             return Ok(());
         };
         rewrite(&mut packet, |packet| packet.set_tag(request.info.tag));
-        let stamp = request.sampled.then(|| {
-            let key = StampKey {
-                peer: target.node,
-                binding: target.key,
-                outstanding: request.outstanding,
-                from_host: false,
-            };
-            let id = self.node.stamps.start(key, true, Stage::Arrived, now);
-            self.node.stamps.ends(id, Stage::Encoded);
-            id
-        });
+        let stamped = StampedTlp::Completion(request.outstanding);
+        let stamp = request
+            .sampled
+            .then(|| self.node.stamps.arrived(target.stamp_key(false, stamped), now));
         let meta = TlpMeta {
             class: Class::Completion,
             outstanding: Some(request.outstanding),

@@ -7,6 +7,7 @@
 use super::HostRole;
 use crate::link::{SendError, TlpMeta};
 use crate::queue::TlpQueue;
+use crate::stamps::StampedTlp;
 use crate::time::Instant;
 use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::PortId;
@@ -169,9 +170,14 @@ impl HostRole {
             let packet = Packet::new_checked(tlp).expect("checked when it came in");
             let relaxed = packet.attributes().relaxed_ordering;
             let Some(target) = entry.target(None) else { break };
-            let link = self.node.link(target.peer);
             let class = Class::Posted;
-            let meta = TlpMeta { class, outstanding: None, relaxed, stamp: None };
+            let stamp = if self.node.link(target.peer).can_send(target.channel, class) {
+                self.node.sample(now, target.stamp_key(true, StampedTlp::Posted(None)))
+            } else {
+                None
+            };
+            let link = self.node.link(target.peer);
+            let meta = TlpMeta { class, outstanding: None, relaxed, stamp };
             if link.send_tlp(now, target.channel, meta, tlp) == Err(SendError::Full) {
                 return;
             }

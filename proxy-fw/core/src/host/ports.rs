@@ -8,7 +8,7 @@ use crate::control::{
 };
 use crate::limits::MAX_FUNCTIONS;
 use crate::link::{ChannelId, LinkEvent, LinkState};
-use crate::node::Answer;
+use crate::node::{Answer, Target};
 use crate::outstanding::{AfterExpiry, Table};
 use crate::switch::{RemovalRequest, SwitchEvent};
 use crate::time::Instant;
@@ -50,15 +50,6 @@ pub(super) struct Removing {
     operation: Option<OperationId>,
     deadline: Instant,
     next_press: Option<Instant>,
-}
-
-/// Where a TLP for a port goes.
-#[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) peer: usize,
-    pub(super) node: NodeId,
-    pub(super) channel: ChannelId,
-    pub(super) key: BindingKey,
 }
 
 impl Port {

@@ -6,7 +6,7 @@ use crate::link::TlpMeta;
 use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
-use crate::stamps::Stage;
+use crate::stamps::{Stage, StampedTlp};
 use crate::switch::UpstreamVerdict as Verdict;
 use crate::time::Instant;
 use tlp_codec::ids::{BindingKey, OutstandingRef, PortId, Tag};
@@ -215,12 +215,12 @@ impl HostRole {
             else {
                 continue;
             };
-            let meta = TlpMeta {
-                class: Class::Completion,
-                outstanding: origin.outstanding,
-                relaxed: false,
-                stamp: None,
-            };
+            let outstanding = origin.outstanding;
+            let stamp = outstanding.filter(|_| origin.sampled).map(|entry| {
+                let key = target.stamp_key(false, StampedTlp::Completion(entry));
+                self.node.stamps.arrived(key, now)
+            });
+            let meta = TlpMeta { class: Class::Completion, outstanding, relaxed: false, stamp };
             // Room was checked before the request was taken; a dying link ends it at the box.
             let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, &buf[..length]);
         }

@@ -7,7 +7,7 @@ use super::slab::BufferId;
 use super::types::{ChannelId, Violation};
 use super::{Fault, Link};
 use crate::limits::{LINK_WINDOW, TLP_BUFFER};
-use crate::stamps::{Stage, StampKey, Stamps};
+use crate::stamps::{StampKey, StampedTlp, Stamps};
 use crate::time::Instant;
 use tlp_codec::fabric::{
     Credits, Record, RecordAddress, SplitData, SplitHeader, TlpRecord, TlpTraits,
@@ -27,7 +27,7 @@ impl Link {
         if self.faulty(Fault::IgnoreDuplicates)
             && before(sequence, next)
             && let Record::Tlp(again) = record
-            && let Arrived::Tlp(buffer) = self.store_tlp(now, again, stamps)?
+            && let Arrived::Tlp(buffer) = self.store_tlp(now, sequence, again, stamps)?
         {
             self.deliver(buffer);
             return Ok(());
@@ -43,7 +43,7 @@ impl Link {
         }
         let arrived = match record {
             Record::Nop => Arrived::Void,
-            Record::Tlp(r) => self.store_tlp(now, r, stamps)?,
+            Record::Tlp(r) => self.store_tlp(now, sequence, r, stamps)?,
             Record::SplitHeader(r) => self.store_split_header(now, sequence, r, stamps)?,
             Record::SplitData(r) => self.store_split_data(sequence, r)?,
             Record::Sideband(address, sideband) => match self.open_binding(address) {
@@ -102,6 +102,7 @@ impl Link {
     fn store_tlp(
         &mut self,
         now: Instant,
+        sequence: u32,
         record: &TlpRecord<'_>,
         stamps: &mut Stamps,
     ) -> Result<Arrived, Violation> {
@@ -117,7 +118,7 @@ impl Link {
         }
         let buffer = self.take_buffer(channel, record.traits, record.tlp.len());
         self.inbox.slab.bytes_mut(buffer).copy_from_slice(record.tlp);
-        self.start_stamps(now, buffer, stamps);
+        self.start_stamps(now, sequence, buffer, stamps);
         Ok(Arrived::Tlp(buffer))
     }
 
@@ -127,19 +128,23 @@ impl Link {
         self.inbox.slab.take(length, stored).expect("credit is never promised beyond the pool")
     }
 
-    fn start_stamps(&mut self, now: Instant, buffer: BufferId, stamps: &mut Stamps) {
+    fn start_stamps(&mut self, now: Instant, sequence: u32, buffer: BufferId, stamps: &mut Stamps) {
         let stored = self.inbox.slab.meta_mut(buffer);
-        let (true, Some(outstanding)) = (stored.traits.sampled, stored.traits.outstanding) else {
+        let TlpTraits { class, sampled, outstanding, .. } = stored.traits;
+        if !sampled {
             return;
-        };
+        }
         let Some(binding) = self.channels.get(stored.channel).and_then(|c| c.key) else { return };
-        let completion = stored.traits.class == Class::Completion;
+        let tlp = match (class, outstanding) {
+            (Class::Posted, _) => StampedTlp::Posted(Some(sequence)),
+            (Class::NonPosted, Some(entry)) => StampedTlp::Request(entry),
+            (Class::Completion, Some(entry)) => StampedTlp::Completion(entry),
+            (_, None) => return,
+        };
         // A completion comes from where the request went to.
-        let from_host = completion == self.local_is_host;
-        let key = StampKey { binding, peer: self.peer, outstanding, from_host };
-        let stamp = stamps.start(key, completion, Stage::Received, now);
-        stamps.ends(stamp, Stage::Decoded);
-        stored.stamp = Some(stamp);
+        let from_host = (class == Class::Completion) == self.local_is_host;
+        stored.stamp =
+            Some(stamps.received(StampKey { binding, peer: self.peer, from_host, tlp }, now));
     }
 
     fn store_credits(&mut self, record: &Credits) -> Arrived {
@@ -187,7 +192,7 @@ impl Link {
         stored.crc = record.crc;
         slab.set_length(buffer, total);
         slab.bytes_mut(buffer)[..record.bytes.len()].copy_from_slice(record.bytes);
-        self.start_stamps(now, buffer, stamps);
+        self.start_stamps(now, sequence, buffer, stamps);
         let length = record.bytes.len() as u16;
         Ok(Arrived::SplitHeader { buffer, parts: record.parts, length })
     }

@@ -5,7 +5,7 @@ use super::send::Splitting;
 use super::slab::BufferId;
 use super::types::{ChannelId, Transmit};
 use super::{Link, path_id};
-use crate::stamps::{Stage, Stamps};
+use crate::stamps::Stamps;
 use crate::time::Instant;
 use tlp_codec::fabric::{
     CREDIT_RECORD, Credits, FrameKind, FrameWriter, Full, Header, MAX_OVERHEAD, NOP_RECORD,
@@ -217,7 +217,7 @@ impl Link {
             let meta = self.out.slab.meta_mut(buffer);
             meta.records = 1;
             if let Some(stamp) = meta.stamp.take() {
-                stamps.ends(stamp, Stage::Sent);
+                stamps.sent(stamp, self.flight.next());
             }
             self.counters.tlps_sent += 1;
             if !split {

@@ -613,6 +613,8 @@ impl World {
                 busy = true;
                 self.host_messages.push(message);
             }
+            self.host.mark(self.now);
+            self.boxes.mark(self.now);
             if !busy {
                 return;
             }

@@ -4,7 +4,7 @@ use super::pair::*;
 use crate::control::{BindingFailure, LinkDownReason};
 use crate::limits::*;
 use crate::link::*;
-use crate::stamps::{Sampling, Stage};
+use crate::stamps::{Sampling, Stage, StampKey, StampedTlp};
 use core::time::Duration;
 use std::vec::Vec;
 use tlp_codec::fabric::{DeviceState, Frame, Record, Sideband};
@@ -454,9 +454,9 @@ fn sampled_tlps_are_stamped_at_both_ends() {
     pair.stamps[0].set_sampling(Sampling::All);
     let outstanding = OutstandingRef { index: 5, generation: 6 };
     let channel = pair.ends[0].channel_of(&key).unwrap();
-    let stamp_key =
-        crate::stamps::StampKey { binding: key, peer: node(1), outstanding, from_host: true };
-    let stamp = pair.stamps[0].start(stamp_key, false, Stage::Arrived, pair.now);
+    let tlp = StampedTlp::Request(outstanding);
+    let stamp_key = StampKey { binding: key, peer: node(1), from_host: true, tlp };
+    let stamp = pair.stamps[0].arrived(stamp_key, pair.now);
     let meta = TlpMeta {
         class: NonPosted,
         outstanding: Some(outstanding),
@@ -469,10 +469,7 @@ fn sampled_tlps_are_stamped_at_both_ends() {
     let sent = *pair.stamps[0].records().next().unwrap();
     assert!(sent.at[Stage::Sent as usize].is_some());
     let came = *pair.stamps[1].records().next().unwrap();
-    assert_eq!(
-        (came.key.outstanding, came.key.from_host, came.completion),
-        (outstanding, true, false)
-    );
+    assert_eq!((came.key.tlp, came.key.from_host), (tlp, true));
     assert!(came.at[Stage::Received as usize].is_some());
     pair.stamps[1].mark(pair.now);
     let came = *pair.stamps[1].records().next().unwrap();
@@ -492,7 +489,36 @@ fn sampled_tlps_are_stamped_at_both_ends() {
     pair.ends[1].send_tlp(now, channel, answer, &[2; 12]).unwrap();
     pair.run_for(MS);
     let back = pair.stamps[0].records().last().unwrap();
-    assert!(back.completion && back.key.from_host);
+    assert_eq!((back.key.tlp, back.key.from_host), (StampedTlp::Completion(outstanding), true));
+}
+
+/// Which record a posted request was is known by its sequence, also when it is split, and when
+/// its first frame is lost.
+#[test]
+fn the_stamps_of_posted_tlps_join_by_the_sequence_of_their_record() {
+    for length in [16, 528] {
+        let config = LinkConfig { max_frame: 512, ..Default::default() };
+        let (mut pair, key) = Pair::bound_with(config);
+        pair.stamps[0].set_sampling(Sampling::All);
+        for lost in [false, true, false] {
+            pair.network.cut = lost;
+            assert!(pair.send(0, key, Posted, false, length));
+            pair.run_for(MS);
+            pair.network.cut = false;
+            pair.drain_for(Duration::from_secs(1)).unwrap();
+        }
+        let joined = |end: usize| -> Vec<_> {
+            let keys = pair.stamps[end].records().map(|record| record.key);
+            keys.map(|key| (key.binding, key.from_host, key.tlp)).collect()
+        };
+        assert_eq!(joined(0), joined(1));
+        assert_eq!(joined(0).len(), 3);
+        assert!(joined(0).iter().all(|(.., tlp)| matches!(tlp, StampedTlp::Posted(Some(_)))));
+        let second = |end: usize, stage: Stage| {
+            pair.stamps[end].records().nth(1).and_then(|r| r.at[stage as usize]).unwrap()
+        };
+        assert!(second(1, Stage::Received) > second(0, Stage::Sent) + MS, "it was sent again");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::network::{Network, Rng, Trouble};
 use super::oracle::Oracle;
 use crate::limits::MAX_FRAME;
 use crate::link::*;
-use crate::stamps::Stamps;
+use crate::stamps::{StampKey, StampedTlp, Stamps};
 use core::time::Duration;
 use std::string::String;
 use std::vec;
@@ -72,7 +72,11 @@ impl Pair {
 
     /// A quiet network, links up.
     pub(super) fn up() -> Self {
-        let mut pair = Self::new(1, Trouble::default(), LinkConfig::default());
+        Self::up_with(LinkConfig::default())
+    }
+
+    fn up_with(config: LinkConfig) -> Self {
+        let mut pair = Self::new(1, Trouble::default(), config);
         pair.run_for(Duration::from_millis(1));
         assert!(pair.both_up());
         pair
@@ -80,7 +84,11 @@ impl Pair {
 
     /// As [`Pair::up`], with one binding open at both ends.
     pub(super) fn bound() -> (Self, BindingKey) {
-        let mut pair = Self::up();
+        Self::bound_with(LinkConfig::default())
+    }
+
+    pub(super) fn bound_with(config: LinkConfig) -> (Self, BindingKey) {
+        let mut pair = Self::up_with(config);
         let key = key(3, 1);
         for end in [1, 0] {
             pair.ends[end].open_channel(key).unwrap();
@@ -206,7 +214,13 @@ impl Pair {
         let bytes = self.tlp_bytes(key, end, length);
         let outstanding = (class != Class::Posted)
             .then_some(OutstandingRef { index: bytes[8].into(), generation: 1 });
-        let meta = TlpMeta { class, outstanding, relaxed, stamp: None };
+        let tlp = outstanding.map_or(StampedTlp::Posted(None), StampedTlp::Request);
+        let peer = self.ends[end].peer();
+        let stamp = self.stamps[end].sample().then(|| {
+            let key = StampKey { peer, binding: key, from_host: end == 0, tlp };
+            self.stamps[end].arrived(key, self.now)
+        });
+        let meta = TlpMeta { class, outstanding, relaxed, stamp };
         self.ends[end].send_tlp(self.now, channel, meta, &bytes).unwrap();
         self.oracle.sent((key, end), class, relaxed, &bytes);
         true
