@@ -2,13 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// The workspace's root folder.
+/// The workspace's root folder: that of the checkout that cargo runs this program for, which is
+/// not always the one it was built in (a folder that was moved, a target folder that is shared).
 pub(crate) fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().and_then(Path::parent).expect("xtask lives two folders below the root")
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR");
+        let here = here.map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        here.ancestors().nth(2).expect("xtask lives two folders below the root").into()
+    })
 }
 
 /// Where cargo puts what it builds.
