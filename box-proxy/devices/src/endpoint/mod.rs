@@ -96,6 +96,8 @@ pub struct Endpoint<F: Function> {
     port: Port,
     function: F,
     link: LinkState,
+    /// PERST# is asserted, with power or without.
+    perst: bool,
     /// Until then configuration requests are answered with retry status.
     ready_at: Duration,
     /// The same, until the function is done with its reset.
@@ -113,6 +115,7 @@ impl<F: Function> Endpoint<F> {
             port: Port::new(layout),
             function,
             link: LinkState::Up,
+            perst: false,
             ready_at: Duration::ZERO,
             resetting: false,
         }
@@ -184,13 +187,16 @@ impl<F: Function> Device for Endpoint<F> {
 
     fn handle_reset(&mut self, now: Duration, kind: ResetKind) {
         self.port.counters.conventional_resets += 1;
+        if let ResetKind::Perst { asserted } = kind {
+            self.perst = asserted;
+        }
         let (link, depth, reset) = match (kind, self.link) {
             (ResetKind::Power { on: false }, _) => {
                 (LinkState::Off, Depth::Fundamental, FunctionReset::Power)
             }
             (ResetKind::Power { on: true }, LinkState::Off) => {
                 // Everything was forgotten when it went.
-                self.link = LinkState::Up;
+                self.link = if self.perst { LinkState::InReset } else { LinkState::Up };
                 self.ready_at = now + self.port.layout.ready_after;
                 return;
             }

@@ -457,6 +457,21 @@ fn conventional_resets_forget_everything() {
     assert_eq!(r.config_read(VENDOR_ID), 0x0001_1b36);
 }
 
+/// PERST# is a wire: power that goes and comes does not release it.
+#[test]
+fn a_device_that_gets_power_under_perst_stays_in_reset() {
+    let mut r = root();
+    r.device.handle_reset(r.now, ResetKind::Power { on: false });
+    r.device.handle_reset(r.now, ResetKind::Perst { asserted: true });
+    r.device.handle_reset(r.now, ResetKind::Power { on: true });
+    let before = r.counter("dropped_in_reset");
+    r.post(0, &[0; 4]);
+    assert_eq!(r.counter("dropped_in_reset"), before + 1);
+    r.device.handle_reset(r.now, ResetKind::Perst { asserted: false });
+    r.now += Duration::from_secs(1);
+    assert_eq!(r.config_read(VENDOR_ID), 0x0001_1b36);
+}
+
 #[test]
 fn each_way_that_a_read_can_fail_has_its_error() {
     use DmaError::*;
