@@ -119,6 +119,8 @@ fn examples() -> Vec<(&'static str, Vec<u8>)> {
     sacks.push(SackRange { offset: 2, length: 3 }).unwrap();
     let ack = Ack { next: 10, path: PathId::ZERO, packet: 4, delay_us: 25, ce: 0, sacks };
     let acknowledging = Header { ack: Some(ack), ..header(FrameKind::Data, false) };
+    let probing =
+        Header { path: PathId::new(1).unwrap(), packet: 7, ..header(FrameKind::Probe, true) };
     let write: Vec<u8> = (0..20).collect();
     let traits =
         TlpTraits { class: Class::Posted, relaxed: false, sampled: false, outstanding: None };
@@ -156,6 +158,7 @@ fn examples() -> Vec<(&'static str, Vec<u8>)> {
                 &Close { reason: CloseReason::Removed }.emit(),
             ),
         ),
+        ("probe", body_frame(&probing, &[0; 4])),
         ("record nop", record(&Record::Nop)),
         ("record tlp", record(&tlp(&READ, Class::NonPosted, true))),
         ("record split header", record(&Record::SplitHeader(split))),
@@ -200,6 +203,7 @@ fn every_example_reads_back() {
             match frame.kind() {
                 FrameKind::Open => drop(frame.open().unwrap()),
                 FrameKind::Close => drop(frame.close().unwrap()),
+                FrameKind::Probe => assert!(frame.body().iter().all(|&b| b == 0), "{name}"),
                 FrameKind::Data => assert!(frame.records().all(|r| r.is_ok()), "{name}"),
             }
         }

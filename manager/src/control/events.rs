@@ -22,6 +22,17 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
             let detail = format!("{name}: link to {} is up", called(manager, peer));
             manager.event_soon(EventRecord::new(EventKind::LinkUp, detail).node(name));
         }
+        Event::PathLost { peer, path } => {
+            let detail = format!(
+                "{name}: what it sends to {} by path {path} does not arrive; the other paths carry it",
+                called(manager, peer)
+            );
+            manager.event_soon(EventRecord::new(EventKind::PathLost, detail).node(name));
+        }
+        Event::PathFound { peer, path } => {
+            let detail = format!("{name}: path {path} to {} carries frames", called(manager, peer));
+            manager.event_soon(EventRecord::new(EventKind::PathFound, detail).node(name));
+        }
         Event::LinkDown { peer, reason } => link_down(manager, session, peer, reason).await,
         Event::BindingFailed { peer, key, reason } => {
             binding_failed(manager, session, peer, key, reason).await;

@@ -47,6 +47,10 @@ event_kinds! {
     LinkUp = "link-up",
     /// A link between two proxies went down.
     LinkDown = "link-down",
+    /// What a proxy sends by one path of a link does not arrive.
+    PathLost = "path-lost",
+    /// What a proxy sends by a path arrives, or does again.
+    PathFound = "path-found",
     /// A downstream port changed its state.
     PortChanged = "port-changed",
     /// Slots were chosen and recorded for a host.

@@ -3,6 +3,7 @@
 //! What happens when one is reached is said here, beside it.
 
 use core::time::Duration;
+use tlp_codec::fabric::{MAX_OVERHEAD, TLP_OVERHEAD};
 
 /// Downstream ports of a host proxy's virtual switch. Binding to a further one is refused.
 pub const MAX_PORTS: usize = 32;
@@ -19,7 +20,16 @@ pub const MAX_PEERS: usize = 32;
 /// Bindings (slot, function, epoch) on one link. A further one is refused.
 pub const MAX_CHANNELS: usize = 32;
 
-/// Paths between two nodes. One is used so far; header and state are ready for this many.
+/// Closed bindings of one link that the peer was not told of yet, with those that are open and may
+/// be closed next. When there are so many, opening a further one is refused.
+pub const UNBIND_QUEUE: usize = 2 * MAX_CHANNELS;
+
+/// Functions of a box that are ever lent on one link: what a box has. Opening a binding of a
+/// further one is refused.
+pub const LINK_FUNCTIONS: usize = MAX_SLOTS * MAX_FUNCTIONS;
+
+/// Paths between two nodes. A link uses as many as both ends have; configuration with more is
+/// refused.
 pub const MAX_PATHS: usize = 8;
 
 /// DMA windows of one slot's function. A bind with more is refused.
@@ -96,6 +106,10 @@ pub const MAX_FRAME: usize = 9000;
 /// Smallest MTU that is usable: a frame with one unsplit header record and some data.
 pub const MIN_FRAME: usize = 512;
 
+/// Frames of at most so many bytes are sent on a path that larger ones seem not to get through
+/// (BASE_PLPMTU of RFC 8899). Every record that is not split fits into one.
+pub const SAFE_FRAME: usize = 1200;
+
 /// Sampled TLPs whose stage stamps are kept. The oldest is overwritten.
 pub const STAMP_RING: usize = 4096;
 
@@ -128,6 +142,8 @@ pub const LINK_ACK_DELAY: Duration = Duration::from_micros(100);
 pub const LINK_CREDIT_DELAY: Duration = Duration::from_millis(1);
 /// Silence after which a peer with open bindings is asked for a sign of life.
 pub const LINK_KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// How often it is tried whether a path that frames were made smaller for carries large ones.
+pub const LINK_RAISE: Duration = Duration::from_secs(1);
 /// Longest pause between two tries to open a link.
 pub const LINK_OPEN_RETRY: Duration = Duration::from_millis(250);
 /// When an outstanding request is completed with Unsupported Request by the proxy itself.
@@ -141,6 +157,7 @@ const _: () = {
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
     assert!(MAX_PORTS <= OPERATIONS, "an operation at each port");
     assert!(MIN_FRAME < MAX_FRAME);
+    assert!(TLP_BUFFER + MAX_OVERHEAD + TLP_OVERHEAD <= SAFE_FRAME, "no record is too large");
     assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
     assert!(HOST_RESERVED < HOST_OUTSTANDING, "devices can ask each other");
     assert!(

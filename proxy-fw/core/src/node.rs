@@ -1,8 +1,8 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
 use crate::control::{
-    ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, Peer,
-    Reply, Request, SlotState, StampEntry, Term,
+    ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, PathSet,
+    Peer, Reply, Request, SlotState, StampEntry, Term,
 };
 use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
@@ -208,7 +208,7 @@ impl Node {
         request: &Request,
     ) -> Option<Result<Answer, ControlError>> {
         Some(match request {
-            Request::SetPeer(peer) => self.set_peer(peer),
+            Request::SetPeer(peer) => self.set_peer(now, peer),
             Request::RemovePeer(node) => {
                 if let Some(index) = self.peer_index(*node) {
                     self.link(index).close(now, LinkDownReason::Removed);
@@ -239,7 +239,7 @@ impl Node {
         }
     }
 
-    fn set_peer(&mut self, peer: &Peer) -> Result<Answer, ControlError> {
+    fn set_peer(&mut self, now: Instant, peer: &Peer) -> Result<Answer, ControlError> {
         let local = self.id.expect("requests come after Welcome, which numbers the node");
         if peer.node == local {
             return Err(ControlError::UnknownPeer(peer.node));
@@ -250,6 +250,7 @@ impl Node {
             && !matches!(link.state(), LinkState::Down(_))
         {
             *before = peer.clone();
+            link.set_peer_paths(now, peer.paths.len());
             return Ok(Answer::Done);
         }
         let free = || self.peers.iter().position(Option::is_none);
@@ -262,6 +263,7 @@ impl Node {
             peer: peer.node,
             peer_incarnation: Some(peer.incarnation),
             local_is_host: self.is_host,
+            peer_paths: peer.paths.len(),
         };
         self.end_link(index);
         let storage = self.storages.pop().expect("each place without a peer has storage");
@@ -282,15 +284,19 @@ impl Node {
         &mut self,
         peer: usize,
         key: BindingKey,
+        paths: PathSet,
     ) -> Result<ChannelId, ControlError> {
         let node = self.peer_node(peer).expect("an index is used while its peer is known");
-        self.link(peer).open_channel(key).map_err(|error| match error {
+        let link = self.link(peer);
+        let channel = link.open_channel(key).map_err(|error| match error {
             ChannelError::LinkDown => ControlError::LinkDown(node),
             ChannelError::WasClosed => ControlError::StaleEpoch(key.epoch),
             ChannelError::AlreadyOpen => ControlError::InUse(key.epoch),
             ChannelError::NotASlot => ControlError::NoSuchSlot(key.slot),
             ChannelError::Full => ControlError::Limit(Limit::Channels),
-        })
+        })?;
+        link.set_paths(channel, paths);
+        Ok(channel)
     }
 
     /// As [`Role::peer_paths`](crate::role::Role::peer_paths).

@@ -6,7 +6,7 @@ use proxy_core::stamps::Sampling;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, PathId, PortId, SlotFunction, SlotId};
 
 const DOCUMENT: &str = include_str!("../docs/control.md");
 
@@ -260,6 +260,8 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Event::Port { port, state: PortState::Empty },
         Event::DeviceConfigured { port },
         Event::Slot { slot, function, state: SlotState::Empty },
+        Event::PathLost { peer, path: PathId::new(1).unwrap() },
+        Event::PathFound { peer, path: PathId::new(1).unwrap() },
     ];
     check_numbers(table("Event"), &events);
 }

@@ -58,6 +58,7 @@ fn again(end: End, local: u16, life: u32) -> End {
         peer: end.link.peer(),
         peer_incarnation: None,
         local_is_host: local == 1,
+        peer_paths: 1,
     };
     End { link: Link::with_storage(ends, config(), end.link.into_storage()), stamps: end.stamps }
 }

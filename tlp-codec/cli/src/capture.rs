@@ -183,6 +183,7 @@ impl<W: Write> Capture<'_, '_, W> {
         if header.kind != FrameKind::Data {
             let what = match header.kind {
                 FrameKind::Open => "open",
+                FrameKind::Probe => "probe",
                 _ => "close",
             };
             return self.printer.record(what, self.place_of(&header, header.sequence));

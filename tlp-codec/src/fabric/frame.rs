@@ -45,6 +45,8 @@ pub enum FrameKind {
     Data = 2,
     /// Ends a link; body is [`Close`].
     Close = 3,
+    /// Asks whether a path carries frames of this length; the body is any number of zero bytes.
+    Probe = 4,
 }
 
 /// A run of records that were received and stored beyond the cumulative acknowledgement.
@@ -205,7 +207,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         if u16_at(b, field::KEY) != 0 {
             return Err(FrameError::Key(u16_at(b, field::KEY)));
         }
-        if !(1..=3).contains(&b[field::KIND]) {
+        if !(1..=4).contains(&b[field::KIND]) {
             return Err(FrameError::Kind(b[field::KIND]));
         }
         for at in [field::SOURCE, field::DESTINATION] {
@@ -255,6 +257,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         match self.bytes.as_ref()[field::KIND] {
             1 => FrameKind::Open,
             3 => FrameKind::Close,
+            4 => FrameKind::Probe,
             _ => FrameKind::Data,
         }
     }
@@ -425,6 +428,14 @@ impl<'a> FrameWriter<'a> {
         place.copy_from_slice(bytes);
         self.at += bytes.len();
         Ok(())
+    }
+
+    /// Adds zero bytes until the finished frame is `length` bytes long, or as long as the buffer.
+    #[inline]
+    pub fn pad(&mut self, length: usize) {
+        let end = length.min(self.buffer.len()).saturating_sub(FRAME_CRC).max(self.at);
+        self.buffer[self.at..end].fill(0);
+        self.at = end;
     }
 
     /// Writes length and CRC and gives the frame's length.

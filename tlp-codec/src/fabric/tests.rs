@@ -267,7 +267,7 @@ fn each_thing_that_is_wrong_has_its_reason() {
     };
     assert_eq!(broken(0, 2), FrameError::Version(2));
     assert_eq!(broken(1, 0), FrameError::Kind(0));
-    assert_eq!(broken(1, 4), FrameError::Kind(4));
+    assert_eq!(broken(1, 5), FrameError::Kind(5));
     assert_eq!(broken(2, 51), FrameError::Length(51));
     assert_eq!(broken(4, 0), FrameError::Node(0));
     assert_eq!(broken(20, 8), FrameError::Path(8));

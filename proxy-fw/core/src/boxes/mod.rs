@@ -228,6 +228,12 @@ impl BoxRole {
                     self.node.event_for(node, |peer| Event::LinkDown { peer, reason });
                     self.fail_where(now, BindingFailure::LinkDown, |t| t.peer == peer);
                 }
+                LinkEvent::PathLost(path) => {
+                    self.node.event_for(node, |peer| Event::PathLost { peer, path });
+                }
+                LinkEvent::PathFound(path) => {
+                    self.node.event_for(node, |peer| Event::PathFound { peer, path });
+                }
                 LinkEvent::ChannelFailed { key, reason, .. } => {
                     self.fail_where(now, reason, |t| t.peer == peer && t.key == key);
                 }

@@ -2,7 +2,7 @@
 
 use super::{PortState, SlotState};
 use serde::{Deserialize, Serialize};
-use tlp_codec::ids::{BindingKey, NodeId, PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{BindingKey, NodeId, PathId, PortId, SlotFunction, SlotId};
 
 /// What happens by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,20 @@ pub enum Event {
         function: SlotFunction,
         /// To what.
         state: SlotState,
+    },
+    /// What this proxy sends by one path of a link does not arrive; the other paths carry it.
+    PathLost {
+        /// To this node.
+        peer: NodeId,
+        /// By this path.
+        path: PathId,
+    },
+    /// What this proxy sends by a path arrives, or does again.
+    PathFound {
+        /// To this node.
+        peer: NodeId,
+        /// By this path.
+        path: PathId,
     },
 }
 

@@ -99,6 +99,8 @@ pub struct PathSet(pub u8);
 impl PathSet {
     /// Only the first path.
     pub const FIRST: PathSet = PathSet(1);
+    /// All that there are.
+    pub const ALL: PathSet = PathSet(u8::MAX);
 
     /// Whether a path is in the set.
     pub const fn contains(self, path: PathId) -> bool {

@@ -138,7 +138,7 @@ impl HostRole {
         let mut channels = Vec::new();
         for &(function, epoch) in &request.functions {
             let key = BindingKey { slot: request.slot, function, epoch };
-            match self.node.open_channel(peer, key) {
+            match self.node.open_channel(peer, key, request.path_set) {
                 Ok(channel) => {
                     let _ = channels.push((key, channel));
                 }
@@ -302,6 +302,12 @@ impl HostRole {
                 LinkEvent::Down(reason) => {
                     self.node.event_for(node, |peer| Event::LinkDown { peer, reason });
                     self.fail_ports(now, BindingFailure::LinkDown, |b| b.peer == peer);
+                }
+                LinkEvent::PathLost(path) => {
+                    self.node.event_for(node, |peer| Event::PathLost { peer, path });
+                }
+                LinkEvent::PathFound(path) => {
+                    self.node.event_for(node, |peer| Event::PathFound { peer, path });
                 }
                 LinkEvent::ChannelFailed { key, reason, .. } => {
                     self.fail_ports(now, reason, |b| {

@@ -1,6 +1,6 @@
 //! What the peer received: acknowledgements taken in, losses found, timeouts.
 
-use super::flight::{Entry, Fate};
+use super::flight::Fate;
 use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
@@ -28,7 +28,7 @@ impl Link {
         let delay = Duration::from_micros(ack.delay_us.into());
         let news = self.paths[path].acknowledged(ack.packet, delay, now);
         self.paths[path].echo(ack.ce, now);
-        let mut progress = false;
+        let mut progress = 0_u8;
         while before(self.flight.oldest(), ack.next) {
             progress |= self.acknowledge(self.flight.oldest());
             self.flight.retire();
@@ -41,11 +41,14 @@ impl Link {
                 }
             }
         }
-        if progress {
-            self.backoff = 0;
-            self.restart_timeout(now);
+        while progress != 0 {
+            let path = &mut self.paths[progress.trailing_zeros() as usize];
+            progress &= progress - 1;
+            path.backoff = 0;
+            path.restart_timeout(now, &self.config);
         }
         if news {
+            self.path_heard(now, path, ack.packet);
             // A full list says nothing of what lies behind it.
             let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
             self.find_losses(now, path, judged);
@@ -53,9 +56,10 @@ impl Link {
         Ok(())
     }
 
-    /// Marks one record as received. Whether that is news.
-    fn acknowledge(&mut self, sequence: u32) -> bool {
-        let Some(entry) = self.flight.acknowledge(sequence) else { return false };
+    /// Marks one record as received. The bit of the path that it was under way on, if that is
+    /// news.
+    fn acknowledge(&mut self, sequence: u32) -> u8 {
+        let Some(entry) = self.flight.acknowledge(sequence) else { return 0 };
         if entry.fate == Fate::Flying {
             let path = &mut self.paths[entry.path as usize];
             let (bytes, in_flight) = (u64::from(entry.bytes), path.in_flight);
@@ -64,7 +68,7 @@ impl Link {
             path.congestion.acknowledged(bytes, in_flight, delayed);
         }
         self.record_done(entry.what);
-        true
+        1 << entry.path
     }
 
     /// Judges what was sent on `path`, before sequence `end`, by the largest packet number that
@@ -107,15 +111,25 @@ impl Link {
         }
     }
 
-    /// Starts the retransmission timer over, or stops it when nothing is in flight.
-    pub(super) fn restart_timeout(&mut self, now: Instant) {
-        self.timeout_at = self.flight.oldest_entry().map(|entry| now + self.timeout_of(entry));
+    /// Everything under way on a path is lost.
+    pub(super) fn lose_path(&mut self, path: usize) {
+        for sequence in self.flight.sequences() {
+            if usize::from(self.flight.entry(sequence).path) == path {
+                self.lose(sequence);
+            }
+        }
     }
 
-    fn timeout_of(&self, entry: &Entry) -> Duration {
-        let rtt = &self.paths[entry.path as usize].rtt;
-        let config = &self.config;
-        rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff)
+    /// What the frame carried that has been under way on a path for longest is lost.
+    pub(super) fn lose_oldest_frame(&mut self, path: usize) {
+        let mut oldest = None;
+        for sequence in self.flight.sequences() {
+            let entry = self.flight.entry(sequence);
+            let here = usize::from(entry.path) == path && entry.fate == Fate::Flying;
+            if here && *oldest.get_or_insert(entry.packet) == entry.packet {
+                self.lose(sequence);
+            }
+        }
     }
 
     /// When the oldest record has waited too long. It must have been sent twice, and the second
@@ -127,7 +141,7 @@ impl Link {
         Some(second_chance.max(entry.first_sent + self.config.give_up))
     }
 
-    /// The retransmission timer or the bound of the link.
+    /// The retransmission timers or the bound of the link.
     pub(super) fn handle_flight_timeout(&mut self, now: Instant) {
         if self.state != LinkState::Up {
             return;
@@ -136,21 +150,15 @@ impl Link {
             self.go_down(LinkDownReason::GaveUp, Some(CloseReason::GaveUp));
             return;
         }
-        if self.timeout_at.is_none_or(|at| now < at) {
-            return;
-        }
-        self.counters.timeouts += 1;
-        self.backoff += 1;
-        self.out.probe = true;
-        if let Some(&Entry { path, packet, .. }) = self.flight.oldest_entry() {
-            self.paths[path as usize].congestion.timed_out(now);
-            for sequence in self.flight.sequences() {
-                let entry = self.flight.entry(sequence);
-                if (entry.path, entry.packet) == (path, packet) {
-                    self.lose(sequence);
+        for path in 0..self.path_count {
+            let entry = &mut self.paths[path];
+            if entry.timeout_at.is_some_and(|at| at <= now) {
+                // What was under way may have been lost by other signs.
+                entry.timeout_at = None;
+                if entry.in_flight > 0 {
+                    self.path_timed_out(now, path);
                 }
             }
         }
-        self.restart_timeout(now);
     }
 }

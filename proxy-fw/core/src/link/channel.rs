@@ -4,12 +4,12 @@ use super::credit::{Account, Shared};
 use super::sequence::{before, later};
 use super::slab::{Fifo, Slab};
 use super::types::{ChannelError, ChannelId};
-use crate::control::BindingFailure;
-use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS, SIDEBAND_QUEUE};
+use crate::control::{BindingFailure, PathSet};
+use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS, LINK_FUNCTIONS, SIDEBAND_QUEUE};
 use alloc::boxed::Box;
-use heapless::Deque;
+use heapless::{Deque, Vec};
 use tlp_codec::fabric::Sideband;
-use tlp_codec::ids::BindingKey;
+use tlp_codec::ids::{BindingKey, Epoch, SlotFunction, SlotId};
 use tlp_codec::tlp::Class;
 
 /// Whether a place holds a binding.
@@ -51,6 +51,8 @@ pub(super) struct Channel {
     pub(super) phase: Phase,
     /// Tells one binding of this place from the next.
     pub(super) life: u16,
+    /// The paths that its TLPs take as long as one of them is usable.
+    pub(super) paths: PathSet,
     /// The peer has told its limits.
     pub(super) peer_open: bool,
     /// By class.
@@ -67,8 +69,6 @@ pub(super) struct Channel {
     pub(super) stored: [Fifo; 3],
     /// Ordinal of the first sideband record that was not polled: what came behind it waits.
     pub(super) gate: Option<u64>,
-    /// A closed binding that the peer is to be told of.
-    pub(super) unbind: Option<BindingKey>,
 }
 
 impl Channel {
@@ -78,6 +78,7 @@ impl Channel {
             key: None,
             phase: Phase::Free,
             life: 0,
+            paths: PathSet::ALL,
             peer_open: false,
             outgoing: Default::default(),
             sideband: Deque::new(),
@@ -87,7 +88,6 @@ impl Channel {
             sideband_account: Account::new(SIDEBAND_QUEUE as u32, SIDEBAND_QUEUE as u32),
             stored: Default::default(),
             gate: None,
-            unbind: None,
         }
     }
 
@@ -146,6 +146,8 @@ pub(super) struct Channels {
     recent: usize,
     /// What receivers share.
     pub(super) shared: Shared,
+    /// Of every function that was lent on this link, the last epoch that is over.
+    over: Vec<(SlotId, SlotFunction, Option<Epoch>), LINK_FUNCTIONS>,
 }
 
 impl Channels {
@@ -155,12 +157,14 @@ impl Channels {
             cursor: 0,
             recent: 0,
             shared: Shared::new(shared),
+            over: Vec::new(),
         }
     }
 
     /// The same places, all free and with nothing remembered.
     pub(super) fn cleared(mut self) -> Self {
         self.list.fill_with(Channel::free);
+        self.over.clear();
         Self { shared: self.shared.cleared(), cursor: 0, recent: 0, ..self }
     }
 
@@ -185,11 +189,15 @@ impl Channels {
             .map(|n| (self.cursor + n) % count)
             .find(|&n| self.list[n].phase == Phase::Free)
             .ok_or(ChannelError::Full)?;
+        if !self.over.iter().any(|(s, f, _)| (*s, *f) == (key.slot, key.function)) {
+            let first = (key.slot, key.function, None);
+            self.over.push(first).map_err(|_| ChannelError::Full)?;
+        }
         self.cursor = index + 1;
         self.shared.open += 1;
         let place = &mut self.list[index];
-        let (life, unbind) = (place.life.wrapping_add(1), place.unbind);
-        *place = Channel { key: Some(key), phase: Phase::Open, life, unbind, ..Channel::free() };
+        let life = place.life.wrapping_add(1);
+        *place = Channel { key: Some(key), phase: Phase::Open, life, ..Channel::free() };
         Ok(ChannelId { index: index as u8, life })
     }
 
@@ -197,7 +205,9 @@ impl Channels {
     pub(super) fn close(&mut self, id: ChannelId) {
         let Some(place) = self.get_mut(id) else { return };
         place.phase = Phase::Free;
+        let key = place.key.expect("what is open has a name");
         self.shared.open -= 1;
+        self.end_epoch(&key);
         let place = &mut self.list[id.index as usize];
         for account in &mut place.accounts {
             account.close(&mut self.shared);
@@ -229,14 +239,25 @@ impl Channels {
         })
     }
 
-    /// Whether this binding, or a later one of the same function, was here and is closed.
+    /// Whether this binding was closed, or a later one of the same function was opened.
     pub(super) fn was_closed(&self, key: &BindingKey) -> bool {
-        self.list.iter().any(|c| {
-            c.key.is_some_and(|k| {
-                (k.slot, k.function) == (key.slot, key.function)
-                    && (k.epoch > key.epoch || k.epoch == key.epoch && c.phase == Phase::Free)
-            })
-        })
+        let later = |k: &BindingKey| {
+            (k.slot, k.function) == (key.slot, key.function) && k.epoch > key.epoch
+        };
+        self.last_over(key).is_some_and(|epoch| epoch >= key.epoch)
+            || self.list.iter().any(|c| c.key.as_ref().is_some_and(later))
+    }
+
+    /// The last epoch of a binding's function that is over.
+    fn last_over(&self, key: &BindingKey) -> Option<Epoch> {
+        let found = self.over.iter().find(|(s, f, _)| (*s, *f) == (key.slot, key.function));
+        found.and_then(|(.., epoch)| *epoch)
+    }
+
+    fn end_epoch(&mut self, key: &BindingKey) {
+        let found = self.over.iter_mut().find(|(s, f, _)| (*s, *f) == (key.slot, key.function));
+        let (.., epoch) = found.expect("it was noted when the binding was opened");
+        *epoch = Some(key.epoch).max(*epoch);
     }
 
     /// The binding that `id` means, if it is still the one in that place.
@@ -264,14 +285,6 @@ impl Channels {
     /// The place itself, whatever is in it.
     pub(super) fn place(&mut self, index: usize) -> &mut Channel {
         &mut self.list[index]
-    }
-
-    /// The place that last held `key`, which is closed.
-    pub(super) fn closed_place(&mut self, key: &BindingKey) -> Option<(usize, &mut Channel)> {
-        self.list
-            .iter_mut()
-            .enumerate()
-            .find(|(_, c)| c.phase == Phase::Free && c.key.as_ref() == Some(key))
     }
 
     /// How many places there are.

@@ -33,6 +33,11 @@ impl Congestion {
         }
     }
 
+    /// The window in bytes.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Whether another frame may be sent while so many bytes are under way.
     pub(super) fn allows(&self, in_flight: u64) -> bool {
         in_flight < self.window

@@ -70,6 +70,14 @@ counters! {
     frames_sent,
     /// Frames that were taken.
     frames_received,
+    /// Frames that asked whether a path carries anything.
+    probes_sent,
+    /// Times that a path was found not to carry what was sent on it.
+    paths_lost,
+    /// Times that a path was found to carry frames, again or for the first time.
+    paths_found,
+    /// Times that frames were made smaller because nothing came back.
+    frames_shrunk,
     /// TLPs put into frames for the first time.
     tlps_sent,
     /// TLPs received and stored.
@@ -124,8 +132,8 @@ counters! {
     /// Stored TLPs that a reset, a failure or the end of their binding dropped before they were
     /// drained.
     flushed_received,
-    /// Notices that a binding was closed which a newer one displaced.
-    unbinds_displaced,
+    /// Records that were not taken because what they ask for has no room now.
+    records_no_room,
     /// TLPs and sideband records that were refused because a queue was full.
     refused_full,
     /// TLPs that were refused because they are none, or too large.

@@ -11,8 +11,10 @@ use crate::limits::{LINK_WINDOW, MIN_FRAME, TLP_BUFFER};
 use crate::time::Instant;
 use core::time::Duration;
 use tlp_codec::fabric::{
-    Close, CloseReason, FRAME_CRC, FrameKind, FrameWriter, HEADER, Header, Open, VERSION,
+    Close, CloseReason, FRAME_CRC, FrameError, FrameKind, FrameWriter, HEADER, Header, Open,
+    VERSION,
 };
+use tlp_codec::ids::PathId;
 
 /// One life of a link's other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ struct Answer {
     asks: bool,
     /// The token that `to` asked with, or 0 not to prove anything.
     echo: u64,
+    /// The path that `to` asked by.
+    path: PathId,
 }
 
 /// The state of opening and closing.
@@ -55,11 +59,14 @@ pub(super) struct Handshake {
     pub(super) peer: Option<Life>,
     retry_at: Instant,
     retry: Duration,
+    /// The path of the next try.
+    retry_path: usize,
     answer: Option<Answer>,
     /// The token that another life of the peer has to echo before it is believed.
     challenge: Option<u64>,
     goodbye: Option<CloseReason>,
-    goodbye_due: bool,
+    /// Paths by which it is still to be said, as bits.
+    goodbye_due: u8,
     goodbye_at: Instant,
 }
 
@@ -71,10 +78,11 @@ impl Handshake {
             peer: None,
             retry_at: Instant::ZERO,
             retry: config.initial_rtt,
+            retry_path: 0,
             answer: None,
             challenge: None,
             goodbye: None,
-            goodbye_due: false,
+            goodbye_due: 0,
             goodbye_at: Instant::ZERO,
         }
     }
@@ -122,9 +130,9 @@ impl Link {
         let open = Open { echo, ..*open };
         match self.state {
             LinkState::Down(_) => Err(FrameDropped::LinkDown),
-            LinkState::Opening => self.open_while_opening(now, life, &open),
+            LinkState::Opening => self.open_while_opening(now, life, header.path, &open),
             LinkState::Up => {
-                self.open_while_up(now, life, &open);
+                self.open_while_up(now, life, header.path, &open);
                 Ok(())
             }
         }
@@ -134,8 +142,12 @@ impl Link {
         &mut self,
         now: Instant,
         life: Life,
+        path: PathId,
         open: &Open,
     ) -> Result<(), FrameDropped> {
+        if usize::from(path.get()) >= self.path_count {
+            return Err(FrameDropped::Malformed(FrameError::Path(path.get())));
+        }
         if self.told_incarnation.is_some_and(|i| i != life.incarnation) {
             return Err(FrameDropped::OtherIncarnation);
         }
@@ -146,9 +158,11 @@ impl Link {
             self.state = LinkState::Up;
             self.up_event = true;
             self.last_heard = now;
+            self.begin_paths(now, path.get().into());
         }
         if open.token != 0 {
-            self.handshake.answer = Some(Answer { to: life, asks: !proven, echo: open.token });
+            let answer = Answer { to: life, asks: !proven, echo: open.token, path };
+            self.handshake.answer = Some(answer);
         }
         Ok(())
     }
@@ -169,11 +183,12 @@ impl Link {
         Ok(PeerLimits { frame, window, tlp })
     }
 
-    fn open_while_up(&mut self, now: Instant, life: Life, open: &Open) {
+    fn open_while_up(&mut self, now: Instant, life: Life, path: PathId, open: &Open) {
         let known = self.handshake.peer == Some(life);
         if known {
             if open.token != 0 {
-                self.handshake.answer = Some(Answer { to: life, asks: false, echo: open.token });
+                let answer = Answer { to: life, asks: false, echo: open.token, path };
+                self.handshake.answer = Some(answer);
             }
         } else if self.handshake.challenge.is_some_and(|token| token == open.echo) {
             let same = self.handshake.peer.is_some_and(|p| p.incarnation == life.incarnation);
@@ -184,7 +199,7 @@ impl Link {
             // No echo: the new life must not take this end, which is about to go, for its peer.
             let token = self.handshake.new_token(now);
             self.handshake.challenge = Some(token);
-            self.handshake.answer = Some(Answer { to: life, asks: true, echo: 0 });
+            self.handshake.answer = Some(Answer { to: life, asks: true, echo: 0, path });
         }
     }
 
@@ -221,20 +236,29 @@ impl Link {
         self.down_event = true;
         self.handshake.answer = None;
         self.handshake.goodbye = goodbye;
-        self.handshake.goodbye_due = goodbye.is_some() && self.handshake.peer.is_some();
+        if goodbye.is_some() && self.handshake.peer.is_some() {
+            self.say_goodbye();
+        }
     }
 
     /// A peer that still sends has not heard the goodbye: it is said again, now and then.
     pub(super) fn say_goodbye_again(&mut self, now: Instant) {
         let again = self.handshake.goodbye.is_some()
             && now >= self.handshake.goodbye_at + self.config.min_rto;
-        self.handshake.goodbye_due |= again;
+        if again {
+            self.say_goodbye();
+        }
+    }
+
+    /// Says goodbye by every path: which of them the peer hears of is not known.
+    fn say_goodbye(&mut self) {
+        self.handshake.goodbye_due = ((1_u16 << self.path_count) - 1) as u8;
     }
 
     /// Writes an open or close frame if one is due.
     pub(super) fn poll_handshake(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         self.handshake.start(now);
-        if self.handshake.goodbye_due {
+        if self.handshake.goodbye_due != 0 {
             return self.send_goodbye(now, buffer);
         }
         if matches!(self.state, LinkState::Down(_)) {
@@ -246,13 +270,17 @@ impl Link {
                 _ if answer.asks => self.handshake.new_token(now),
                 _ => 0,
             };
-            return self.send_open(now, buffer, Some(answer.to.incarnation), token, answer.echo);
+            let path = answer.path.get().into();
+            let to = Some(answer.to.incarnation);
+            return self.send_open(now, buffer, path, to, token, answer.echo);
         }
         if self.state == LinkState::Opening && now >= self.handshake.retry_at {
             self.handshake.retry_at = now + self.handshake.retry;
             self.handshake.retry = (self.handshake.retry * 2).min(self.config.max_open_retry);
             let token = self.handshake.new_token(now);
-            return self.send_open(now, buffer, self.told_incarnation, token, 0);
+            let path = self.handshake.retry_path % self.path_count;
+            self.handshake.retry_path = path + 1;
+            return self.send_open(now, buffer, path, self.told_incarnation, token, 0);
         }
         None
     }
@@ -261,6 +289,7 @@ impl Link {
         &mut self,
         now: Instant,
         buffer: &mut [u8],
+        path: usize,
         to: Option<u32>,
         token: u64,
         echo: u64,
@@ -275,43 +304,53 @@ impl Link {
             token,
             echo,
         };
-        self.send_handshake(now, buffer, FrameKind::Open, to, 0, &body.emit())
+        let header = self.handshake_header(FrameKind::Open, path, to, 0);
+        self.send_handshake(now, buffer, &header, &body.emit())
     }
 
     fn send_goodbye(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        self.handshake.goodbye_due = false;
+        let path = self.handshake.goodbye_due.trailing_zeros() as usize;
+        self.handshake.goodbye_due &= self.handshake.goodbye_due - 1;
         self.handshake.goodbye_at = now;
         let (reason, peer) = (self.handshake.goodbye?, self.handshake.peer?);
         let body = Close { reason }.emit();
         let to = Some(peer.incarnation);
-        self.send_handshake(now, buffer, FrameKind::Close, to, peer.session, &body)
+        let header = self.handshake_header(FrameKind::Close, path, to, peer.session);
+        self.send_handshake(now, buffer, &header, &body)
+    }
+
+    fn handshake_header(
+        &self,
+        kind: FrameKind,
+        path: usize,
+        destination_incarnation: Option<u32>,
+        session: u32,
+    ) -> Header {
+        Header {
+            kind,
+            destination: self.peer,
+            source: self.local,
+            source_incarnation: self.local_incarnation,
+            destination_incarnation,
+            session,
+            path: path_id(path),
+            packet: self.paths[path].next_packet,
+            sequence: self.flight.next(),
+            ack: None,
+        }
     }
 
     fn send_handshake(
         &mut self,
         now: Instant,
         buffer: &mut [u8],
-        kind: FrameKind,
-        to: Option<u32>,
-        session: u32,
+        header: &Header,
         body: &[u8],
     ) -> Option<Transmit> {
-        let path = &mut self.paths[0];
-        let header = Header {
-            kind,
-            destination: self.peer,
-            source: self.local,
-            source_incarnation: self.local_incarnation,
-            destination_incarnation: to,
-            session,
-            path: path_id(0),
-            packet: path.depart(now),
-            sequence: self.flight.next(),
-            ack: None,
-        };
         assert!(buffer.len() >= HEADER + Open::LEN + FRAME_CRC, "the caller's buffer is a frame's");
-        let mut writer = FrameWriter::new(buffer, &header).ok()?;
+        let mut writer = FrameWriter::new(buffer, header).ok()?;
         writer.body(body).ok()?;
+        self.paths[usize::from(header.path.get())].depart(now);
         self.counters.frames_sent += 1;
         Some(Transmit { path: header.path, len: writer.finish() })
     }

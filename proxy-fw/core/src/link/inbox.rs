@@ -4,7 +4,6 @@ use super::slab::{BufferId, Slab};
 use super::types::ChannelId;
 use crate::limits::{LINK_WINDOW, MAX_CHANNELS, SIDEBAND_QUEUE};
 use crate::stamps::StampId;
-use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -85,12 +84,8 @@ pub(super) struct Inbox {
     pub(super) sidebands: VecDeque<(u64, ChannelId, Sideband)>,
     /// Places with stored TLPs.
     pub(super) tlps: u64,
-    /// An acknowledgement is to be sent with the next frame, and at once.
-    pub(super) ack_now: bool,
-    /// An acknowledgement is to be sent at this time at the latest.
-    pub(super) ack_at: Option<Instant>,
-    /// Frames with records since the last acknowledgement.
-    pub(super) unacknowledged: u32,
+    /// The frame that is being taken has a record that came before.
+    pub(super) repeated: bool,
 }
 
 impl Inbox {
@@ -122,9 +117,7 @@ impl Inbox {
             ordinal: 0,
             sidebands,
             tlps: 0,
-            ack_now: false,
-            ack_at: None,
-            unacknowledged: 0,
+            repeated: false,
         }
     }
 
@@ -163,12 +156,5 @@ impl Inbox {
             offset += run + 1;
         }
         sacks
-    }
-
-    /// An acknowledgement was sent.
-    pub(super) fn acknowledged(&mut self) {
-        self.ack_now = false;
-        self.ack_at = None;
-        self.unacknowledged = 0;
     }
 }

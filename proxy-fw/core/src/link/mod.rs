@@ -17,6 +17,7 @@
 //! | `flight` | records that are sent and not acknowledged |
 //! | `acknowledge` | acknowledgements taken in, losses, timeouts |
 //! | `path` | packet numbers, round-trip time (`rtt`) and congestion window of one path |
+//! | `paths` | which path carries the next frame, and which of them carry anything |
 //! | `receive` | frames checked, acknowledgements made |
 //! | `inbox` | what came and is not drained |
 //! | `store` | records stored under their sequence, once |
@@ -43,6 +44,7 @@ mod flight;
 mod handshake;
 mod inbox;
 mod path;
+mod paths;
 mod receive;
 mod rtt;
 mod send;
@@ -64,8 +66,8 @@ pub use types::{
     RxHandle, SendError, TlpMeta, Transmit, Violation,
 };
 
-use crate::control::{BindingFailure, LinkDownReason};
-use crate::limits::{LINK_WINDOW, MAX_FRAME, MIN_FRAME, TLP_BUFFER};
+use crate::control::{BindingFailure, LinkDownReason, PathSet};
+use crate::limits::{LINK_WINDOW, MAX_FRAME, MAX_PATHS, MIN_FRAME, TLP_BUFFER, UNBIND_QUEUE};
 use crate::stamps::Stamps;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -100,6 +102,8 @@ pub struct Ends {
     pub peer_incarnation: Option<u32>,
     /// Whether this end is the host's.
     pub local_is_host: bool,
+    /// How many ways onto the network the peer has, as the manager told.
+    pub peer_paths: usize,
 }
 
 /// One node's end of the link to one peer.
@@ -118,14 +122,17 @@ pub struct Link {
     state: LinkState,
     handshake: Handshake,
     peer_limits: PeerLimits,
+    /// All that there could be; those in use come first.
     paths: Box<[Path]>,
+    path_count: usize,
+    /// For each path the bindings that may use it now, as bits.
+    reach: [u64; MAX_PATHS],
+    /// Paths that were lost or found, not polled yet.
+    path_changes: u8,
     channels: Channels,
     flight: Flight,
     out: Outbox,
     inbox: Inbox,
-    /// Retransmission timer, and timeouts in a row.
-    timeout_at: Option<Instant>,
-    backoff: u32,
     /// When credits that came back and were not told are told.
     credit_at: Option<Instant>,
     /// When a frame of this link last came.
@@ -140,8 +147,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link from `local` to `peer`, with storage of its own. `peer_incarnation` is the peer's
-    /// life as the manager told it; without it, any life that proves to be alive is taken.
+    /// A link from `local` to `peer`, which has as many paths, with storage of its own.
+    /// `peer_incarnation` is the peer's life as the manager told it; without it, any life that
+    /// proves to be alive is taken.
     ///
     /// # Panics
     ///
@@ -154,7 +162,9 @@ impl Link {
         local_is_host: bool,
         config: LinkConfig,
     ) -> Self {
-        let ends = Ends { local, local_incarnation, peer, peer_incarnation, local_is_host };
+        let peer_paths = config.paths;
+        let ends =
+            Ends { local, local_incarnation, peer, peer_incarnation, local_is_host, peer_paths };
         Self::with_storage(ends, config, LinkStorage::new(&config))
     }
 
@@ -166,7 +176,9 @@ impl Link {
     pub fn with_storage(ends: Ends, config: LinkConfig, storage: LinkStorage) -> Self {
         assert!((MIN_FRAME..=MAX_FRAME).contains(&config.max_frame), "frame size out of bounds");
         assert!(config.ack_delay < config.min_rto, "an acknowledgement held back is no loss");
-        let Ends { local, local_incarnation, peer, peer_incarnation, local_is_host } = ends;
+        assert!((1..=MAX_PATHS).contains(&config.paths), "paths out of bounds");
+        let Ends { local, local_incarnation, peer, peer_incarnation, local_is_host, peer_paths } =
+            ends;
         let LinkStorage { paths, channels, flight, out, inbox, counters, bad_frames } =
             storage.cleared(&config);
         let peer_limits =
@@ -181,12 +193,13 @@ impl Link {
             handshake: Handshake::new(&config),
             peer_limits,
             paths,
+            path_count: config.paths.min(peer_paths).max(1),
+            reach: [0; MAX_PATHS],
+            path_changes: 0,
             channels,
             flight,
             out,
             inbox,
-            timeout_at: None,
-            backoff: 0,
             credit_at: None,
             last_heard: Instant::ZERO,
             up_event: false,
@@ -224,17 +237,30 @@ impl Link {
     pub fn open_channel(&mut self, key: BindingKey) -> Result<ChannelId, ChannelError> {
         let opened = if matches!(self.state, LinkState::Down(_)) {
             Err(ChannelError::LinkDown)
+        } else if self.out.unbinds.len() + self.channels.shared.open as usize >= UNBIND_QUEUE {
+            // Each that is open may be closed before the peer hears of those that were.
+            Err(ChannelError::Full)
         } else {
             self.channels.open(key)
         };
         match opened {
             Ok(id) => {
                 self.out.credits |= 1 << id.index;
+                self.find_reach();
                 self.failures &= !(1 << id.index);
             }
             Err(_) => self.counters.refused_channel += 1,
         }
         opened
+    }
+
+    /// Names the paths that a binding's TLPs take as long as one of them is usable: all, if
+    /// nothing is said. What is sent again takes any.
+    pub fn set_paths(&mut self, channel: ChannelId, paths: PathSet) {
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.paths = paths;
+            self.find_reach();
+        }
     }
 
     /// Closes a binding: what is queued or stored for it is dropped, the peer is told, and what
@@ -246,11 +272,8 @@ impl Link {
         self.abandon_received(channel);
         self.channels.close(channel);
         let bit = 1 << channel.index;
-        let place = self.channels.place(channel.index as usize);
-        if place.unbind.replace(key).is_some() {
-            self.counters.unbinds_displaced += 1;
-        }
-        self.out.unbinds |= bit;
+        let kept = self.out.unbinds.push_back(key);
+        assert!(kept.is_ok(), "there was room for it when the binding was opened");
         self.out.tlps &= !bit;
         self.out.sidebands &= !bit;
         self.out.credits &= !bit;
@@ -305,6 +328,13 @@ impl Link {
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         if core::mem::take(&mut self.up_event) {
             return Some(LinkEvent::Up);
+        }
+        if self.path_changes != 0 {
+            let index = self.path_changes.trailing_zeros() as usize;
+            self.path_changes &= self.path_changes - 1;
+            let found = self.paths[index].is_good();
+            let event = if found { LinkEvent::PathFound } else { LinkEvent::PathLost };
+            return Some(event(path_id(index)));
         }
         while self.failures != 0 {
             let index = self.failures.trailing_zeros() as usize;

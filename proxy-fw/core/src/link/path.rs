@@ -4,6 +4,7 @@ use super::congestion::Congestion;
 use super::rtt::Rtt;
 use super::sequence::before;
 use super::types::LinkConfig;
+use crate::limits::ACK_EVERY;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -14,6 +15,22 @@ const REMEMBERED: usize = 64;
 
 /// No packet, at no time.
 const NEVER: (u32, Instant) = (u32::MAX, Instant::ZERO);
+
+/// What this end thinks of a path, towards the peer. The peer judges the other direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// What goes in comes out. With a time: since then a probe waits for its answer.
+    Good { asked: Option<Instant> },
+    /// Nothing of it was seen to come out, or not for a retransmission timeout.
+    Suspect {
+        /// The first packet that, acknowledged, proves that it carries frames again.
+        since: u32,
+        /// How long until the next probe.
+        pause: Duration,
+        /// Probes that were sent in vain.
+        tries: u32,
+    },
+}
 
 /// The state of one path.
 #[derive(Debug)]
@@ -26,6 +43,14 @@ pub(super) struct Path {
     pub(super) largest_acked: Option<u32>,
     /// Largest packet number received, and when.
     pub(super) received: Option<(u32, Instant)>,
+    /// A packet was missing or late, and since then a record is missing.
+    gap: bool,
+    /// Frames with records since the last acknowledgement that spoke of this path.
+    unacknowledged: u32,
+    /// An acknowledgement that speaks of this path is to be sent at once.
+    pub(super) ack_now: bool,
+    /// As `ack_now`, at this time at the latest.
+    pub(super) ack_at: Option<Instant>,
     /// Frames received with Congestion Experienced.
     pub(super) marked: u16,
     /// The peer's count of the same, as last told.
@@ -36,6 +61,19 @@ pub(super) struct Path {
     pub(super) rtt: Rtt,
     /// Congestion window.
     pub(super) congestion: Congestion,
+    /// Retransmission timer, and timeouts in a row.
+    pub(super) timeout_at: Option<Instant>,
+    pub(super) backoff: u32,
+    pub(super) health: Health,
+    /// When the next probe is due; nothing on a link's only path.
+    pub(super) probe_at: Option<Instant>,
+    /// A probe of so many bytes is to be sent.
+    pub(super) probe: Option<usize>,
+    /// Largest frame that is sent on it, in bytes.
+    pub(super) frame: usize,
+    /// When it is tried whether larger frames pass again, and the packet that tries it.
+    pub(super) raise_at: Option<Instant>,
+    pub(super) raise: Option<u32>,
 }
 
 impl Path {
@@ -57,12 +95,29 @@ impl Path {
             sent_at,
             largest_acked: None,
             received: None,
+            gap: false,
+            unacknowledged: 0,
+            ack_now: false,
+            ack_at: None,
             marked: 0,
             marks_told: 0,
             in_flight: 0,
             rtt: Rtt::new(config.initial_rtt),
             congestion: Congestion::new(config.max_frame),
+            timeout_at: None,
+            backoff: 0,
+            health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0 },
+            probe_at: None,
+            probe: None,
+            frame: config.max_frame,
+            raise_at: None,
+            raise: None,
         }
+    }
+
+    /// Whether what is sent on it arrives, as far as is known.
+    pub(super) fn is_good(&self) -> bool {
+        matches!(self.health, Health::Good { .. })
     }
 
     /// Numbers a frame that leaves now.
@@ -75,9 +130,27 @@ impl Path {
 
     /// A frame with this number came.
     pub(super) fn arrive(&mut self, packet: u32, now: Instant) {
-        if self.received.is_none_or(|(largest, _)| before(largest, packet)) {
+        let expected = self.received.map(|(largest, _)| largest.wrapping_add(1));
+        self.gap |= expected != Some(packet);
+        if expected.is_none_or(|expected| !before(packet, expected)) {
             self.received = Some((packet, now));
         }
+    }
+
+    /// A frame with records came. The acknowledgement waits a little, unless the peer should know
+    /// at once: something is `missing` and this path may have lost it, or came `again`.
+    pub(super) fn want_ack(&mut self, now: Instant, delay: Duration, missing: bool, again: bool) {
+        self.gap &= missing;
+        self.unacknowledged += 1;
+        self.ack_now |= self.gap || again || self.unacknowledged >= ACK_EVERY;
+        self.ack_at.get_or_insert(now + delay);
+    }
+
+    /// An acknowledgement that speaks of this path was sent.
+    pub(super) fn acknowledgement_sent(&mut self) {
+        self.ack_now = false;
+        self.ack_at = None;
+        self.unacknowledged = 0;
     }
 
     /// The peer received `packet` and said so `delay` later. Whether that is news.
@@ -102,5 +175,23 @@ impl Path {
             let sent = Instant::from_nanos(now.as_nanos().saturating_sub(round_trip));
             self.congestion.congested(now, sent);
         }
+    }
+
+    /// The retransmission timeout.
+    pub(super) fn timeout(&self, config: &LinkConfig) -> Duration {
+        self.rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff)
+    }
+
+    /// Starts the retransmission timer over, or stops it when nothing is under way here.
+    pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig) {
+        self.timeout_at = (self.in_flight > 0).then(|| now + self.timeout(config));
+    }
+
+    /// How long a frame that leaves now is expected to be under way, in nanoseconds: half a round
+    /// trip, and what is before it at the rate of a window in each round trip.
+    pub(super) fn expected_delay(&self) -> u64 {
+        let round_trip = self.rtt.smoothed().as_nanos() as u64;
+        let window = self.congestion.window().max(1);
+        round_trip / 2 + round_trip.saturating_mul(self.in_flight) / window
     }
 }

@@ -1,9 +1,9 @@
 //! From the peer: frames checked, and acknowledged.
 
+use super::path::Path;
 use super::types::{FrameDropped, LinkState, Violation};
 use super::{Fault, Link, path_id};
 use crate::control::LinkDownReason;
-use crate::limits::ACK_EVERY;
 use crate::stamps::Stamps;
 use crate::time::Instant;
 use tlp_codec::fabric::{Ack, CloseReason, Frame, FrameError, FrameKind, Header, Sacks};
@@ -83,7 +83,7 @@ impl Link {
                 frame.close().map_err(FrameDropped::Malformed)?;
                 self.handle_close(&header)
             }
-            FrameKind::Data => self.take_data(now, &header, frame, stamps),
+            FrameKind::Data | FrameKind::Probe => self.take_data(now, &header, frame, stamps),
         }
     }
 
@@ -103,13 +103,18 @@ impl Link {
                 return Err(FrameDropped::LinkDown);
             }
         }
-        let Some(path) = self.paths.get_mut(header.path.get() as usize) else {
+        let path = usize::from(header.path.get());
+        if path >= self.path_count {
             return Err(FrameDropped::Malformed(FrameError::Path(header.path.get())));
-        };
-        path.arrive(header.packet, now);
+        }
+        self.paths[path].arrive(header.packet, now);
         self.last_heard = now;
         if let Some(ack) = &header.ack {
             self.handle_ack(now, ack).map_err(|v| self.violation(v))?;
+        }
+        if header.kind == FrameKind::Probe {
+            self.paths[path].ack_now = true;
+            return Ok(());
         }
         let mut sequence = header.sequence;
         for record in frame.records() {
@@ -121,7 +126,9 @@ impl Link {
             return Ok(());
         }
         self.take_in_order().map_err(|v| self.violation(v))?;
-        self.want_ack(now);
+        let again = core::mem::take(&mut self.inbox.repeated);
+        let missing = self.inbox.end != self.inbox.next;
+        self.paths[path].want_ack(now, self.config.ack_delay, missing, again);
         Ok(())
     }
 
@@ -131,25 +138,46 @@ impl Link {
         FrameDropped::Violation(violation)
     }
 
-    /// A frame with records came; with a gap in the sequence, or many frames, at once.
-    fn want_ack(&mut self, now: Instant) {
-        let inbox = &mut self.inbox;
-        inbox.unacknowledged += 1;
-        inbox.ack_now |= inbox.end != inbox.next || inbox.unacknowledged >= ACK_EVERY;
-        inbox.ack_at.get_or_insert(now + self.config.ack_delay);
+    /// Whether an acknowledgement is to be sent at once.
+    pub(super) fn is_ack_due(&self) -> bool {
+        self.paths().iter().any(|path| path.ack_now)
+    }
+
+    /// The path that the next acknowledgement speaks of: one that must be spoken of now, or the
+    /// one that waits for longest, or the one that a frame came by last.
+    fn path_to_acknowledge(&self) -> Option<usize> {
+        if self.path_count == 1 {
+            return Some(0);
+        }
+        let key = |path: &Path| {
+            let waits = path.ack_at.unwrap_or(Instant::FAR_FUTURE);
+            let came = path.received.map_or(Instant::ZERO, |(_, at)| at);
+            (!path.ack_now, waits, core::cmp::Reverse(came))
+        };
+        let spoken = |path: &usize| self.paths[*path].received.is_some();
+        (0..self.path_count).filter(spoken).min_by_key(|&path| key(&self.paths[path]))
+    }
+
+    /// A frame with the acknowledgement of [`acknowledgement`](Self::acknowledgement) left.
+    pub(super) fn acknowledgement_left(&mut self) {
+        if let Some(path) = self.path_to_acknowledge() {
+            self.paths[path].acknowledgement_sent();
+        }
     }
 
     /// The acknowledgement for a frame that leaves now.
     pub(super) fn acknowledgement(&self, now: Instant) -> Option<Ack> {
-        let (packet, came_at) = self.paths[0].received?;
+        let told = self.path_to_acknowledge()?;
+        let path = &self.paths[told];
+        let (packet, came_at) = path.received?;
         let delay = now.saturating_since(came_at).as_micros();
         let early = self.faulty(Fault::AcknowledgeEarly);
         Some(Ack {
             next: if early { self.inbox.end } else { self.inbox.next },
-            path: path_id(0),
+            path: path_id(told),
             packet,
             delay_us: u16::try_from(delay).unwrap_or(u16::MAX),
-            ce: self.paths[0].marked,
+            ce: path.marked,
             sacks: if early { Sacks::default() } else { self.inbox.sacks() },
         })
     }

@@ -5,9 +5,10 @@ use super::flight::{Fate, Sent};
 use super::slab::{BufferId, Slab};
 use super::types::{ChannelId, LinkState, SendError, TlpMeta};
 use super::{Link, MIN_TLP};
-use crate::limits::{GUARANTEED_SEND, SEND_QUEUES, TLP_BUFFER};
+use crate::limits::{GUARANTEED_SEND, SEND_QUEUES, TLP_BUFFER, UNBIND_QUEUE};
 use crate::stamps::StampId;
 use crate::time::Instant;
+use heapless::Deque;
 use tlp_codec::crc;
 use tlp_codec::fabric::{Sideband, TlpTraits};
 use tlp_codec::ids::BindingKey;
@@ -54,12 +55,12 @@ pub(super) struct Outbox {
     pub(super) credits: u64,
     /// Bindings with limits that the peer does not know and that can wait a little.
     pub(super) behind: u64,
-    /// Places with a closed binding that the peer is to be told of.
-    pub(super) unbinds: u64,
+    /// Closed bindings that the peer is to be told of.
+    pub(super) unbinds: Deque<BindingKey, UNBIND_QUEUE>,
     /// A record is wanted for a sign of life.
     pub(super) nop: bool,
-    /// A timeout lets one frame out whatever the congestion window says.
-    pub(super) probe: bool,
+    /// A timeout lets one frame out on this path whatever the congestion window says.
+    pub(super) probe: Option<u8>,
     /// The place whose turn is next.
     pub(super) cursor: u32,
 }
@@ -87,16 +88,17 @@ impl Outbox {
             sidebands: 0,
             credits: 0,
             behind: 0,
-            unbinds: 0,
+            unbinds: Deque::new(),
             nop: false,
-            probe: false,
+            probe: None,
             cursor: 0,
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        let masks = self.tlps | self.sidebands | self.credits | self.unbinds;
-        masks == 0 && self.splitting.is_none() && !self.nop
+    /// Whether there may be something to send for a path that a set of bindings may use.
+    pub(super) fn has_work(&self, reach: u64) -> bool {
+        let masks = self.tlps & reach | self.sidebands | self.credits;
+        masks != 0 || self.splitting.is_some() || self.nop || !self.unbinds.is_empty()
     }
 
     /// Takes a place out of a set, the one whose turn it is.

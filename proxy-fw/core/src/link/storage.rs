@@ -7,12 +7,8 @@ use super::inbox::Inbox;
 use super::path::Path;
 use super::send::Outbox;
 use super::types::LinkConfig;
-use crate::limits::{GUARANTEED_CREDITS, LINK_WINDOW, MAX_CHANNELS};
+use crate::limits::{GUARANTEED_CREDITS, LINK_WINDOW, MAX_CHANNELS, MAX_PATHS};
 use alloc::boxed::Box;
-
-/// Paths that are used between two nodes so far. Header and state are there for
-/// [`crate::limits::MAX_PATHS`].
-const PATHS: usize = 1;
 
 /// What one link needs, allocated once; links that follow each other use the same. The counts of
 /// all of them stay with it.
@@ -38,7 +34,7 @@ impl LinkStorage {
         let guaranteed: u32 = GUARANTEED_CREDITS.iter().sum();
         let buffers = config.channels * guaranteed as usize + config.shared_receive;
         Self {
-            paths: (0..PATHS).map(|_| Path::new(config)).collect(),
+            paths: (0..MAX_PATHS).map(|_| Path::new(config)).collect(),
             channels: Channels::new(config.channels, config.shared_receive),
             flight: Flight::new(LINK_WINDOW),
             out: Outbox::new(config.channels, config.shared_send),

@@ -6,7 +6,7 @@ use super::sequence::before;
 use super::slab::BufferId;
 use super::types::{ChannelId, Violation};
 use super::{Fault, Link};
-use crate::limits::{LINK_WINDOW, TLP_BUFFER};
+use crate::limits::{LINK_WINDOW, TLP_BUFFER, UNBIND_QUEUE};
 use crate::stamps::{StampKey, StampedTlp, Stamps};
 use crate::time::Instant;
 use tlp_codec::fabric::{
@@ -34,7 +34,7 @@ impl Link {
         }
         if before(sequence, next) || self.is_stored(sequence) {
             self.counters.records_duplicate += 1;
-            self.inbox.ack_now = true;
+            self.inbox.repeated = true;
             return Ok(());
         }
         if sequence.wrapping_sub(next) >= LINK_WINDOW as u32 {
@@ -62,6 +62,10 @@ impl Link {
                 None => Arrived::Void,
             },
         };
+        if let Arrived::Missing = arrived {
+            // It is not acknowledged, and comes again.
+            return Ok(());
+        }
         let before_it = core::mem::replace(self.inbox.slot(sequence), arrived);
         if let (Arrived::HeaderMissing(buffer), false) =
             (before_it, matches!(arrived, Arrived::SplitHeader { .. }))
@@ -153,10 +157,13 @@ impl Link {
             return Arrived::Credits { channel, announce, tlps, sideband };
         }
         let key = record.address.binding(!self.local_is_host);
-        if announce && let Some((index, place)) = self.channels.closed_place(&key) {
+        if announce && self.channels.was_closed(&key) {
             // The peer has just opened what is over here.
-            place.unbind = Some(key);
-            self.out.unbinds |= 1 << index;
+            if self.out.unbinds.len() + self.channels.shared.open as usize >= UNBIND_QUEUE {
+                self.counters.records_no_room += 1;
+                return Arrived::Missing;
+            }
+            let _ = self.out.unbinds.push_back(key);
         }
         Arrived::Void
     }

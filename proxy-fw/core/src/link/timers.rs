@@ -12,11 +12,12 @@ impl Link {
             LinkState::Opening => Some(self.handshake.retry_at()),
             LinkState::Down(_) => None,
             LinkState::Up => [
-                self.timeout_at,
+                self.paths().iter().filter_map(|path| path.timeout_at).min(),
+                self.paths().iter().filter_map(|path| path.ack_at).min(),
                 self.give_up_at(),
-                self.inbox.ack_at,
                 self.credit_at,
                 self.keep_alive_at(),
+                self.probe_timeout(),
             ]
             .into_iter()
             .flatten()
@@ -30,9 +31,10 @@ impl Link {
             return;
         }
         self.handle_flight_timeout(now);
-        if self.inbox.ack_at.is_some_and(|at| at <= now) {
-            self.inbox.ack_now = true;
+        for path in &mut self.paths[..self.path_count] {
+            path.ack_now |= path.ack_at.is_some_and(|at| at <= now);
         }
+        self.handle_probe_timeout(now);
         if self.credit_at.is_some_and(|at| at <= now) {
             self.out.credits |= core::mem::take(&mut self.out.behind);
             self.credit_at = None;

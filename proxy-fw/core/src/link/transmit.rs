@@ -30,38 +30,60 @@ impl Link {
         if self.out.behind != 0 {
             self.credit_at.get_or_insert(now + self.config.credit_delay);
         }
-        let path = 0;
-        let open = self.out.probe || {
-            let path = &self.paths[path];
-            path.congestion.allows(path.in_flight)
-        };
-        let resend = if open { self.flight.first_lost() } else { None };
-        let fresh = open && !self.out.is_idle() && !self.flight.is_full(self.peer_limits.window);
-        let ack_now = self.inbox.ack_now;
-        if resend.is_none() && !fresh && !ack_now {
+        if let Some(probe) = self.poll_probe(now, buffer) {
+            return Some(probe);
+        }
+        let resend = self.flight.first_lost();
+        let fresh = !self.flight.is_full(self.peer_limits.window);
+        let mut tried = 0_u8;
+        while (resend.is_some() || fresh && self.out.has_work(u64::MAX))
+            && let Some(path) = self.path_for_records(tried)
+        {
+            tried |= 1 << path;
+            let has_work = resend.is_some() || self.out.has_work(self.reach[path]);
+            if has_work
+                && let Some(sent) = self.write_frame(now, path, resend, true, buffer, stamps)
+            {
+                return Some(sent);
+            }
+        }
+        if !self.is_ack_due() {
             return None;
         }
-        let size = self.peer_limits.frame;
-        assert!(buffer.len() >= size, "the caller's buffer takes the largest frame");
-        let header = self.data_header(now, path, resend);
+        self.write_frame(now, self.path_for_word(), None, false, buffer, stamps)
+    }
+
+    /// Writes a data frame for a path: with records, or with an acknowledgement alone.
+    fn write_frame(
+        &mut self,
+        now: Instant,
+        path: usize,
+        resend: Option<u32>,
+        records: bool,
+        buffer: &mut [u8],
+        stamps: &mut Stamps,
+    ) -> Option<Transmit> {
+        assert!(buffer.len() >= self.peer_limits.frame, "it takes the largest frame");
+        let header = self.header(now, path, resend.unwrap_or(self.flight.next()));
+        let size = self.paths[path].frame;
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
         let mut end = header.sequence;
         if resend.is_some() {
             end = self.write_lost(now, path, header.packet, end, &mut writer);
         }
-        if open && end == self.flight.next() {
+        if records && end == self.flight.next() {
             end = self.write_new(now, path, header.packet, &mut writer, stamps);
         }
         let records = end.wrapping_sub(header.sequence);
-        if records == 0 && !ack_now {
+        if records == 0 && !self.is_ack_due() {
             return None;
         }
-        self.paths[path].depart(now);
-        self.departed(now, records);
+        self.departed(now, path, records);
         Some(Transmit { path: header.path, len: writer.finish() })
     }
 
-    fn data_header(&self, now: Instant, path: usize, resend: Option<u32>) -> Header {
+    /// The header of a data frame that leaves now.
+    pub(super) fn header(&self, now: Instant, path: usize, sequence: u32) -> Header {
         let life = self.handshake.peer.expect("an open link knows its peer");
         Header {
             kind: FrameKind::Data,
@@ -72,15 +94,16 @@ impl Link {
             session: life.session,
             path: path_id(path),
             packet: self.paths[path].next_packet,
-            sequence: resend.unwrap_or(self.flight.next()),
+            sequence,
             ack: self.acknowledgement(now),
         }
     }
 
     /// A data frame with so many records, and all acknowledgements that were due, leaves.
-    fn departed(&mut self, now: Instant, records: u32) {
+    fn departed(&mut self, now: Instant, path: usize, records: u32) {
         self.counters.frames_sent += 1;
-        self.inbox.acknowledged();
+        self.acknowledgement_left();
+        self.paths[path].depart(now);
         if self.out.behind == 0 {
             self.credit_at = None;
         }
@@ -88,9 +111,9 @@ impl Link {
             self.counters.acks_sent += 1;
             return;
         }
-        self.out.probe = false;
-        if self.timeout_at.is_none() {
-            self.restart_timeout(now);
+        self.out.probe = None;
+        if self.paths[path].timeout_at.is_none() {
+            self.paths[path].restart_timeout(now, &self.config);
         }
     }
 
@@ -129,7 +152,7 @@ impl Link {
         stamps: &mut Stamps,
     ) -> u32 {
         while !self.flight.is_full(self.peer_limits.window) {
-            let Some(what) = self.next_record(writer.remaining(), stamps) else { break };
+            let Some(what) = self.next_record(path, writer.remaining(), stamps) else { break };
             let before = writer.remaining();
             self.write(what, writer).expect("chosen to fit");
             let bytes = before - writer.remaining();
@@ -150,7 +173,7 @@ impl Link {
 
     /// Chooses the next new record that fits into `room` and takes it out of its queue, with its
     /// credit. The rest of a split TLP comes before everything, control before TLPs.
-    fn next_record(&mut self, room: usize, stamps: &mut Stamps) -> Option<Sent> {
+    fn next_record(&mut self, path: usize, room: usize, stamps: &mut Stamps) -> Option<Sent> {
         if let Some(splitting) = self.out.splitting {
             return self.next_part(splitting, room);
         }
@@ -163,16 +186,12 @@ impl Link {
             self.out.nop = false;
             return Some(Sent::Nop);
         }
-        self.next_tlp(room, stamps)
+        self.next_tlp(self.reach[path], room, stamps)
     }
 
     fn next_control(&mut self) -> Option<Sent> {
-        while self.out.unbinds != 0 {
-            let index = self.out.unbinds.trailing_zeros() as usize;
-            self.out.unbinds &= self.out.unbinds - 1;
-            if let Some(key) = self.channels.place(index).unbind.take() {
-                return Some(Sent::Unbind(key));
-            }
+        if let Some(key) = self.out.unbinds.pop_front() {
+            return Some(Sent::Unbind(key));
         }
         while self.out.sidebands != 0 {
             let index = self.out.sidebands.trailing_zeros() as usize;
@@ -194,8 +213,9 @@ impl Link {
         None
     }
 
-    fn next_tlp(&mut self, room: usize, stamps: &mut Stamps) -> Option<Sent> {
-        while let Some(index) = self.out.turn(self.out.tlps) {
+    /// The next TLP of the bindings in a set.
+    fn next_tlp(&mut self, set: u64, room: usize, stamps: &mut Stamps) -> Option<Sent> {
+        while let Some(index) = self.out.turn(self.out.tlps & set) {
             let place = self.channels.place(index);
             let Some(class) = place.sendable(&self.out.slab) else {
                 self.out.tlps &= !(1 << index);

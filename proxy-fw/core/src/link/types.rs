@@ -31,6 +31,9 @@ pub struct LinkConfig {
     pub keep_alive: Duration,
     /// Longest pause between two tries to open; the first is `initial_rtt` long.
     pub max_open_retry: Duration,
+    /// Ways that this node has onto the network, 1 to [`limits::MAX_PATHS`]. A link has as many
+    /// paths as both its ends have.
+    pub paths: usize,
     /// Bindings at a time, at most [`limits::MAX_CHANNELS`].
     pub channels: usize,
     /// TLP buffers that a receiver lends beyond each binding's guarantee.
@@ -51,6 +54,7 @@ impl Default for LinkConfig {
             credit_delay: limits::LINK_CREDIT_DELAY,
             keep_alive: limits::LINK_KEEP_ALIVE,
             max_open_retry: limits::LINK_OPEN_RETRY,
+            paths: 1,
             channels: limits::MAX_CHANNELS,
             shared_receive: limits::SHARED_RECEIVE,
             shared_send: limits::SHARED_SEND,
@@ -270,6 +274,10 @@ pub enum LinkEvent {
     Up,
     /// The link is down for good: everything on it is over.
     Down(LinkDownReason),
+    /// What this end sends by a path does not arrive: the others carry it.
+    PathLost(PathId),
+    /// What this end sends by a path arrives, or does again.
+    PathFound(PathId),
     /// One binding is over; the link goes on.
     ChannelFailed {
         /// Which.

@@ -1,10 +1,10 @@
 //! Everything at once on a bad network, from many seeds; and then, when the network is good again,
 //! everything must have arrived.
 
-use super::network::Trouble;
+use super::network::{Route, Trouble};
 use super::pair::*;
 use crate::control::BindingFailure;
-use crate::limits::{MIN_FRAME, TLP_BUFFER};
+use crate::limits::{MAX_FRAME, MIN_FRAME, TLP_BUFFER};
 use crate::link::faults::Fault;
 use crate::link::*;
 use core::time::Duration;
@@ -50,6 +50,9 @@ impl Scenario {
             self.end_failed(&mut pair, &mut slots)?;
         }
         pair.network.trouble = Trouble::default();
+        for route in &mut pair.network.routes {
+            (route.cut, route.mtu) = ([false; 2], MAX_FRAME);
+        }
         for index in 0..SLOTS {
             for end in 0..2 {
                 self.open(&mut pair, &mut slots, index, end);
@@ -98,10 +101,23 @@ impl Scenario {
                 let most = pair.rng.below(40) as usize;
                 pair.drain(end, ready, most)?;
             }
-            80.. => self.open(pair, slots, index, end),
+            80..98 => self.open(pair, slots, index, end),
+            98.. => self.meddle(pair),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Changes a path. The first one goes on as it is, so that the link does not give up.
+    fn meddle(&self, pair: &mut Pair) {
+        let path = 1 + pair.rng.below(7) as usize;
+        if path >= self.config.paths {
+            return;
+        }
+        let cut = [pair.rng.chance(300), pair.rng.chance(300)];
+        let delay = Duration::from_micros(pair.rng.below(1000));
+        let mtu = if pair.rng.chance(200) { 1300 } else { MAX_FRAME };
+        pair.network.routes[path] = Route { delay, cut, mtu };
     }
 
     /// Opens the next binding of a slot at one end, once the last one is closed at both.
@@ -187,7 +203,15 @@ fn little_memory() {
         shared_send: 10,
         ..LinkConfig::default()
     };
-    seeds(40, |seed| Scenario { config, ..Scenario::new(seed, Trouble::HEAVY) });
+    seeds(400, |seed| Scenario { config, ..Scenario::new(seed, Trouble::HEAVY) });
+}
+
+#[test]
+fn everything_at_once_on_several_paths() {
+    for paths in [2, 3, 8] {
+        let config = LinkConfig { paths, ..LinkConfig::default() };
+        seeds(60, |seed| Scenario { config, ..Scenario::new(seed, Trouble::HEAVY) });
+    }
 }
 
 #[test]
@@ -196,6 +220,10 @@ fn everything_at_once_from_many_seeds() {
     let config = LinkConfig { max_frame: MIN_FRAME, ..LinkConfig::default() };
     seeds(30_000, |seed| Scenario::new(1000 + seed, Trouble::HEAVY));
     seeds(30_000, |seed| Scenario { config, ..Scenario::new(50_000 + seed, Trouble::HEAVY) });
+    let config = LinkConfig { paths: 3, ..LinkConfig::default() };
+    seeds(30_000, |seed| Scenario { config, ..Scenario::new(90_000 + seed, Trouble::HEAVY) });
+    let config = LinkConfig { channels: SLOTS, shared_receive: 10, shared_send: 10, ..config };
+    seeds(30_000, |seed| Scenario { config, ..Scenario::new(130_000 + seed, Trouble::HEAVY) });
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod chaos;
 mod network;
 mod oracle;
 mod pair;
+mod paths;
 mod planted;

@@ -1,10 +1,12 @@
 //! The network between the two ends.
 
+use crate::limits::{MAX_FRAME, MAX_PATHS};
 use crate::time::Instant;
 use core::time::Duration;
 use std::vec::Vec;
 use tlp_codec::crc;
 use tlp_codec::fabric::{FRAME_CRC, Frame, Record};
+use tlp_codec::ids::PathId;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and every seed gives another sequence.
 #[derive(Clone)]
@@ -47,6 +49,16 @@ impl Trouble {
         Trouble { loss: 100, duplication: 100, damage: 50, lies: 0, jitter_us: 500 };
 }
 
+/// One path between the ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) delay: Duration,
+    /// Nothing gets through to this end.
+    pub(super) cut: [bool; 2],
+    /// Longer frames get lost.
+    pub(super) mtu: usize,
+}
+
 struct InTransit {
     at: Instant,
     order: u64,
@@ -56,9 +68,11 @@ struct InTransit {
 
 pub(super) struct Network {
     pub(super) trouble: Trouble,
-    pub(super) delay: Duration,
+    pub(super) routes: [Route; MAX_PATHS],
     pub(super) cut: bool,
     pub(super) delivered: u64,
+    /// Frames that were sent by each path.
+    pub(super) carried: [u64; MAX_PATHS],
     transit: Vec<InTransit>,
     order: u64,
 }
@@ -66,12 +80,29 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(trouble: Trouble) -> Self {
         let delay = Duration::from_micros(20);
-        Self { trouble, delay, cut: false, delivered: 0, transit: Vec::new(), order: 0 }
+        Self {
+            trouble,
+            routes: [Route { delay, cut: [false; 2], mtu: MAX_FRAME }; MAX_PATHS],
+            cut: false,
+            delivered: 0,
+            carried: [0; MAX_PATHS],
+            transit: Vec::new(),
+            order: 0,
+        }
     }
 
-    pub(super) fn send(&mut self, rng: &mut Rng, now: Instant, to: usize, frame: &[u8]) {
+    pub(super) fn send(
+        &mut self,
+        rng: &mut Rng,
+        now: Instant,
+        path: PathId,
+        to: usize,
+        frame: &[u8],
+    ) {
         let Trouble { loss, duplication, damage, lies, jitter_us } = self.trouble;
-        if self.cut || rng.chance(loss) {
+        let route = self.routes[usize::from(path.get())];
+        self.carried[usize::from(path.get())] += 1;
+        if self.cut || route.cut[to] || frame.len() > route.mtu || rng.chance(loss) {
             return;
         }
         for _ in 0..1 + u64::from(rng.chance(duplication)) {
@@ -84,7 +115,7 @@ impl Network {
                 lie(&mut bytes);
             }
             let jitter = if jitter_us == 0 { 0 } else { rng.below(jitter_us) };
-            let at = now + self.delay + Duration::from_micros(jitter);
+            let at = now + route.delay + Duration::from_micros(jitter);
             self.order += 1;
             self.transit.push(InTransit { at, order: self.order, to, bytes });
         }

@@ -75,7 +75,7 @@ impl Pair {
         Self::up_with(LinkConfig::default())
     }
 
-    fn up_with(config: LinkConfig) -> Self {
+    pub(super) fn up_with(config: LinkConfig) -> Self {
         let mut pair = Self::new(1, Trouble::default(), config);
         pair.run_for(Duration::from_millis(1));
         assert!(pair.both_up());
@@ -108,7 +108,7 @@ impl Pair {
                 self.ends[end].poll_transmit(self.now, &mut self.buffer, &mut self.stamps[end])
             {
                 let frame = &self.buffer[..transmit.len];
-                self.network.send(&mut self.rng, self.now, 1 - end, frame);
+                self.network.send(&mut self.rng, self.now, transmit.path, 1 - end, frame);
             }
             self.stamps[end].mark(self.now);
             while let Some(event) = self.ends[end].poll_event() {

@@ -1,0 +1,266 @@
+//! Several paths: which of them carries the next frame, and which of them carry anything.
+//!
+//! A path is *good* as long as what is sent on it is acknowledged. When a retransmission timeout
+//! or a probe runs out on it, it is *suspect*: what was under way on it goes by the others, and
+//! only probes are sent until one of them is acknowledged. Each end judges its own direction. When
+//! no path is good, all are used.
+
+use super::path::{Health, Path};
+use super::sequence::before;
+use super::types::{LinkState, Transmit};
+use super::{Link, path_id};
+use crate::control::PathSet;
+use crate::limits::{LINK_RAISE, MAX_PATHS, SAFE_FRAME};
+use crate::time::Instant;
+use tlp_codec::fabric::{FrameKind, FrameWriter, Header};
+use tlp_codec::ids::PathId;
+
+/// Probes, or retransmission timeouts, in a row after which only frames of [`SAFE_FRAME`] bytes
+/// are tried (RFC 8899, section 4.3, has three for what it calls a black hole).
+const BLACK_HOLE: u32 = 2;
+
+impl Link {
+    /// The paths between the two nodes.
+    pub(super) fn paths(&self) -> &[Path] {
+        &self.paths[..self.path_count]
+    }
+
+    /// How many paths the peer has, from now on. The link uses as many as both ends have; what is
+    /// under way on one that is no more is sent again.
+    pub fn set_peer_paths(&mut self, now: Instant, count: usize) {
+        let count = count.min(self.config.paths).clamp(1, MAX_PATHS);
+        let before = core::mem::replace(&mut self.path_count, count);
+        for path in count..before {
+            self.lose_path(path);
+            self.paths[path].timeout_at = None;
+        }
+        if self.state == LinkState::Up {
+            for path in before..count {
+                self.paths[path].frame = self.peer_limits.frame;
+                self.suspect(now, path);
+            }
+        }
+        self.find_reach();
+    }
+
+    /// Whether a path carries what this end sends, as far as it knows.
+    pub fn is_path_good(&self, path: PathId) -> bool {
+        self.paths().get(path.get() as usize).is_some_and(Path::is_good)
+    }
+
+    /// The good paths, as bits.
+    fn good(&self) -> u8 {
+        let good = |(index, path): (usize, &Path)| u8::from(path.is_good()) << index;
+        self.paths().iter().enumerate().map(good).fold(0, |all, one| all | one)
+    }
+
+    /// The paths that records may take: the good ones, or else all.
+    fn usable(&self) -> u8 {
+        let all = (1_u16 << self.path_count) as u8;
+        match self.good() {
+            0 => all.wrapping_sub(1),
+            good => good,
+        }
+    }
+
+    /// The link is up: the path that the proof came by works, the others are tried at once.
+    pub(super) fn begin_paths(&mut self, now: Instant, proven: usize) {
+        for path in 0..self.path_count {
+            self.paths[path].frame = self.peer_limits.frame;
+            if path == proven {
+                self.paths[path].health = Health::Good { asked: None };
+                self.probe_later(now, path);
+            } else {
+                self.suspect(now, path);
+            }
+        }
+        self.path_changes = 0;
+        self.find_reach();
+    }
+
+    /// Works out which bindings may send on which path: those that name it, and those none of
+    /// whose paths is usable.
+    pub(super) fn find_reach(&mut self) {
+        let usable = self.usable();
+        self.reach = [0; MAX_PATHS];
+        for index in 0..self.channels.count() {
+            let PathSet(wanted) = self.channels.place(index).paths;
+            let set = if wanted & usable == 0 { usable } else { wanted & usable };
+            for (path, reach) in self.reach.iter_mut().enumerate() {
+                *reach |= u64::from(set >> path & 1) << index;
+            }
+        }
+    }
+
+    /// The path by which a frame is expected to arrive first, of those in `set`.
+    fn soonest(&self, set: u8) -> Option<usize> {
+        let inside = (0..self.path_count).filter(|path| set >> path & 1 != 0);
+        inside.min_by_key(|&path| self.paths[path].expected_delay())
+    }
+
+    /// The path for a frame without records.
+    pub(super) fn path_for_word(&self) -> usize {
+        if self.path_count == 1 {
+            return 0;
+        }
+        self.soonest(self.usable()).expect("some path is usable")
+    }
+
+    /// The path for the next frame with records, not one of `tried`: one whose congestion window
+    /// is open, or that a timeout lets one frame through.
+    pub(super) fn path_for_records(&self, tried: u8) -> Option<usize> {
+        let open = |path: usize| {
+            let Path { congestion, in_flight, .. } = &self.paths[path];
+            self.out.probe == Some(path as u8) || congestion.allows(*in_flight)
+        };
+        if self.path_count == 1 {
+            return (tried == 0 && open(0)).then_some(0);
+        }
+        let allowed = self.usable() | self.out.probe.map_or(0, |path| 1 << path);
+        let mut set = allowed & !tried;
+        for path in 0..self.path_count {
+            if set >> path & 1 != 0 && !open(path) {
+                set &= !(1 << path);
+            }
+        }
+        self.soonest(set)
+    }
+
+    /// Nothing comes back from a path.
+    fn suspect(&mut self, now: Instant, path: usize) {
+        if self.path_count == 1 {
+            return;
+        }
+        let pause = self.config.min_rto;
+        let entry = &mut self.paths[path];
+        if entry.is_good() {
+            self.path_changes |= 1 << path;
+            self.counters.paths_lost += 1;
+        }
+        entry.health = Health::Suspect { since: entry.next_packet, pause, tries: 0 };
+        entry.probe_at = Some(now);
+        self.find_reach();
+    }
+
+    /// News of a path: the peer received `packet`.
+    pub(super) fn path_heard(&mut self, now: Instant, path: usize, packet: u32) {
+        let entry = &mut self.paths[path];
+        entry.backoff = 0;
+        if entry.raise == Some(packet) {
+            entry.frame = self.peer_limits.frame;
+            (entry.raise, entry.raise_at) = (None, None);
+        }
+        match entry.health {
+            Health::Suspect { since, .. } if before(packet, since) => return,
+            Health::Suspect { .. } => {
+                entry.health = Health::Good { asked: None };
+                self.path_changes |= 1 << path;
+                self.counters.paths_found += 1;
+                self.find_reach();
+            }
+            Health::Good { .. } => entry.health = Health::Good { asked: None },
+        }
+        self.probe_later(now, path);
+    }
+
+    fn probe_later(&mut self, now: Instant, path: usize) {
+        if self.path_count > 1 {
+            self.paths[path].probe_at = Some(now + self.config.keep_alive);
+        }
+    }
+
+    /// A retransmission timeout has run out on a path.
+    pub(super) fn path_timed_out(&mut self, now: Instant, path: usize) {
+        self.counters.timeouts += 1;
+        let entry = &mut self.paths[path];
+        entry.backoff += 1;
+        entry.congestion.timed_out(now);
+        if entry.backoff >= BLACK_HOLE {
+            self.shrink_frames(now, path);
+        }
+        if self.good() & !(1 << path) != 0 {
+            self.lose_path(path);
+        } else {
+            self.lose_oldest_frame(path);
+            let next = (path + 1) % self.path_count;
+            self.out.probe = Some(next as u8);
+        }
+        self.suspect(now, path);
+        self.paths[path].restart_timeout(now, &self.config);
+    }
+
+    /// Large frames may be what the path does not carry any more.
+    fn shrink_frames(&mut self, now: Instant, path: usize) {
+        let entry = &mut self.paths[path];
+        if entry.frame > SAFE_FRAME {
+            entry.frame = SAFE_FRAME;
+            entry.raise_at = Some(now + LINK_RAISE);
+            self.counters.frames_shrunk += 1;
+        }
+    }
+
+    /// When a probe is wanted next.
+    pub(super) fn probe_timeout(&self) -> Option<Instant> {
+        let in_use = self.channels.shared.open > 0;
+        let probes = self.paths().iter().filter_map(|path| path.probe_at).min();
+        let raises = self.paths().iter().filter_map(|path| path.raise_at).min();
+        [probes, raises].into_iter().flatten().min().filter(|_| in_use)
+    }
+
+    /// Decides which probes are to be sent.
+    pub(super) fn handle_probe_timeout(&mut self, now: Instant) {
+        if self.probe_timeout().is_none_or(|at| now < at) {
+            return;
+        }
+        for path in 0..self.path_count {
+            let wanted = self.peer_limits.frame;
+            let entry = &mut self.paths[path];
+            if entry.raise_at.is_some_and(|at| at <= now) {
+                entry.raise_at = Some(now + LINK_RAISE);
+                entry.probe = Some(wanted);
+            }
+            if entry.probe_at.is_some_and(|at| at <= now) {
+                self.probe(now, path);
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Instant, path: usize) {
+        let entry = &mut self.paths[path];
+        match &mut entry.health {
+            Health::Good { asked: Some(_) } => return self.suspect(now, path),
+            Health::Good { asked } => {
+                *asked = Some(now);
+                entry.probe_at = Some(now + entry.timeout(&self.config));
+            }
+            Health::Suspect { pause, tries, .. } => {
+                *tries += 1;
+                entry.probe_at = Some(now + *pause);
+                *pause = (*pause * 2).min(self.config.max_open_retry);
+                if *tries > BLACK_HOLE {
+                    self.shrink_frames(now, path);
+                }
+            }
+        }
+        let entry = &mut self.paths[path];
+        entry.probe = entry.probe.max(Some(entry.frame));
+    }
+
+    /// Writes a probe if one is due.
+    pub(super) fn poll_probe(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let path = self.paths().iter().position(|path| path.probe.is_some())?;
+        let length = self.paths[path].probe.take()?;
+        let header =
+            Header { kind: FrameKind::Probe, ..self.header(now, path, self.flight.next()) };
+        let mut writer = FrameWriter::new(buffer, &header).ok()?;
+        writer.pad(length);
+        let entry = &mut self.paths[path];
+        if length > entry.frame {
+            entry.raise = Some(header.packet);
+        }
+        entry.depart(now);
+        self.counters.probes_sent += 1;
+        self.acknowledgement_left();
+        Some(Transmit { path: path_id(path), len: writer.finish() })
+    }
+}

@@ -1,0 +1,272 @@
+//! Several paths: spreading, death, return.
+
+use super::network::Trouble;
+use super::pair::*;
+use crate::control::PathSet;
+use crate::limits::LINK_RAISE;
+use crate::link::*;
+use core::time::Duration;
+use std::vec::Vec;
+use tlp_codec::ids::BindingKey;
+use tlp_codec::tlp::Class::{self, Completion, Posted};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn paths(count: usize) -> LinkConfig {
+    LinkConfig { paths: count, ..LinkConfig::default() }
+}
+
+/// Two links with two paths between, both found, and one binding.
+fn two() -> (Pair, BindingKey) {
+    let (mut pair, key) = Pair::bound_with(paths(2));
+    pair.run_for(MS);
+    assert!(
+        pair.ends.iter().all(|end| end.is_path_good(path_id(0)) && end.is_path_good(path_id(1)))
+    );
+    (pair, key)
+}
+
+/// Sends some TLPs every so often, as there is room, and drains them; the longest time for which
+/// nothing came.
+fn traffic(pair: &mut Pair, key: BindingKey, rounds: usize) -> Duration {
+    bursts(pair, key, rounds, 4)
+}
+
+/// As [`traffic`], of so many TLPs of two classes at a time.
+fn bursts(pair: &mut Pair, key: BindingKey, rounds: usize, most: usize) -> Duration {
+    let (mut longest, mut last) = (Duration::ZERO, pair.now);
+    for _ in 0..rounds {
+        for class in [Posted, Completion] {
+            let _ = (0..most).take_while(|_| pair.send(0, key, class, false, 540)).count();
+        }
+        pair.run_for(Duration::from_micros(100));
+        if pair.drain(1, ClassSet::ALL, usize::MAX).unwrap() > 0 {
+            longest = longest.max(pair.now.saturating_since(last));
+            last = pair.now;
+        }
+    }
+    longest
+}
+
+/// Everything that was sent has come.
+fn settle(pair: &mut Pair) {
+    pair.drain_for(Duration::from_secs(2)).unwrap();
+    assert!(pair.both_up());
+    assert_eq!(pair.oracle.missing(), 0);
+}
+
+fn cut(pair: &mut Pair, path: usize, ends: [bool; 2]) {
+    pair.network.routes[path].cut = ends;
+}
+
+fn events(pair: &Pair, end: usize) -> Vec<LinkEvent> {
+    let of_paths = |e: &&LinkEvent| matches!(e, LinkEvent::PathLost(_) | LinkEvent::PathFound(_));
+    pair.events[end].iter().filter(of_paths).copied().collect()
+}
+
+#[test]
+fn load_is_spread_over_paths_that_are_alike() {
+    let (mut pair, key) = two();
+    bursts(&mut pair, key, 20, 400);
+    settle(&mut pair);
+    let [first, second, ..] = pair.network.carried;
+    assert!(first.min(second) * 3 > first.max(second), "{first} and {second} frames");
+    assert_eq!(pair.counter(0, "records_retransmitted"), 0);
+}
+
+#[test]
+fn a_lone_tlp_takes_the_quicker_path() {
+    let (mut pair, key) = Pair::bound_with(paths(2));
+    pair.network.routes[0].delay = MS;
+    // Time for the probes of a few keep-alives.
+    for _ in 0..8 {
+        pair.send(0, key, Posted, false, 16);
+        pair.drain_for(Duration::from_secs(1)).unwrap();
+    }
+    let before = pair.network.carried;
+    for _ in 0..10 {
+        pair.send(0, key, Posted, false, 16);
+        pair.drain_for(10 * MS).unwrap();
+    }
+    assert!(pair.network.carried[0] <= before[0] + 4, "probes and their answers");
+    assert!(pair.network.carried[1] >= before[1] + 10);
+}
+
+/// Records overtake each other all the time, and nothing is taken for lost.
+#[test]
+fn paths_of_different_length_lose_nothing() {
+    let (mut pair, key) = two();
+    pair.network.routes[1].delay = Duration::from_micros(600);
+    bursts(&mut pair, key, 20, 400);
+    settle(&mut pair);
+    assert!(pair.network.carried[1] > 20, "{:?}", pair.network.carried);
+    assert_eq!(pair.counter(0, "records_retransmitted"), 0);
+    assert_eq!(pair.counter(0, "paths_lost"), 0);
+}
+
+#[test]
+fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
+    for dead in 0..2 {
+        let (mut pair, key) = two();
+        traffic(&mut pair, key, 50);
+        cut(&mut pair, dead, [true; 2]);
+        let pause = traffic(&mut pair, key, 500);
+        assert!(pause < 10 * MS, "{pause:?}");
+        settle(&mut pair);
+        let lost = LinkEvent::PathLost(path_id(dead));
+        assert!(events(&pair, 0).contains(&lost));
+        let carried = pair.network.carried[dead];
+        traffic(&mut pair, key, 100);
+        assert!(pair.network.carried[dead] - carried < 10, "only probes");
+    }
+}
+
+#[test]
+fn a_path_that_returns_is_used_again() {
+    let (mut pair, key) = two();
+    cut(&mut pair, 1, [true; 2]);
+    traffic(&mut pair, key, 300);
+    assert!(!pair.ends[0].is_path_good(path_id(1)));
+    cut(&mut pair, 1, [false; 2]);
+    // The longest pause between two probes, and a little.
+    pair.drain_for(Duration::from_millis(300)).unwrap();
+    let (one, found) = (path_id(1), LinkEvent::PathFound(path_id(1)));
+    assert!(pair.ends.iter().all(|end| end.is_path_good(one)));
+    assert_eq!(events(&pair, 0)[events(&pair, 0).len() - 2..], [LinkEvent::PathLost(one), found]);
+    let before = pair.network.carried[1];
+    bursts(&mut pair, key, 20, 400);
+    assert!(pair.network.carried[1] > before + 50);
+    settle(&mut pair);
+}
+
+/// Each end judges what it sends: the other direction goes on.
+#[test]
+fn a_path_may_be_dead_in_one_direction_only() {
+    let (mut pair, key) = two();
+    cut(&mut pair, 1, [false, true]);
+    traffic(&mut pair, key, 200);
+    pair.drain_for(Duration::from_secs(2)).unwrap();
+    assert!(!pair.ends[0].is_path_good(path_id(1)));
+    assert!(pair.ends[1].is_path_good(path_id(1)));
+    settle(&mut pair);
+}
+
+/// Nobody sends, and the death of a path is noticed all the same.
+#[test]
+fn an_idle_path_is_looked_after() {
+    let (mut pair, _) = two();
+    cut(&mut pair, 0, [true; 2]);
+    pair.run_for(Duration::from_secs(1));
+    assert!(pair.ends.iter().all(|end| !end.is_path_good(path_id(0))));
+    cut(&mut pair, 0, [false; 2]);
+    pair.run_for(Duration::from_secs(1));
+    assert!(pair.ends.iter().all(|end| end.is_path_good(path_id(0))));
+    assert!(pair.both_up());
+}
+
+#[test]
+fn a_link_whose_paths_are_all_away_for_a_while_goes_on() {
+    let (mut pair, key) = two();
+    traffic(&mut pair, key, 20);
+    for path in 0..2 {
+        cut(&mut pair, path, [true; 2]);
+    }
+    traffic(&mut pair, key, 3000);
+    cut(&mut pair, 1, [false; 2]);
+    traffic(&mut pair, key, 100);
+    settle(&mut pair);
+    assert!(!pair.ends[0].is_path_good(path_id(0)));
+}
+
+#[test]
+fn a_link_opens_by_any_path_that_works() {
+    for only in 0..3 {
+        let mut pair = Pair::new(9, Trouble::default(), paths(3));
+        for path in 0..3 {
+            cut(&mut pair, path, [path != only; 2]);
+        }
+        pair.run_for(Duration::from_millis(200));
+        assert!(pair.both_up(), "by path {only}");
+    }
+}
+
+#[test]
+fn a_binding_keeps_to_its_paths_as_long_as_one_of_them_works() {
+    let (mut pair, key) = two();
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    pair.ends[0].set_paths(channel, PathSet(0b10));
+    let before = pair.network.carried;
+    for _ in 0..100 {
+        pair.send(0, key, Posted, false, 500);
+        pair.drain_for(MS).unwrap();
+    }
+    assert!(pair.network.carried[1] >= before[1] + 100);
+    let strayed = pair.network.carried[0] - before[0];
+    cut(&mut pair, 1, [true; 2]);
+    for _ in 0..100 {
+        pair.send(0, key, Posted, false, 500);
+        pair.drain_for(MS).unwrap();
+    }
+    settle(&mut pair);
+    assert!(pair.network.carried[0] - before[0] > strayed + 90);
+}
+
+/// A frame of jumbo size gets through no more, a small one does (RFC 8899 calls it a black hole).
+#[test]
+fn frames_shrink_to_what_a_path_carries_and_grow_again() {
+    for count in 1..3 {
+        let (mut pair, key) = Pair::bound_with(paths(count));
+        traffic(&mut pair, key, 20);
+        for path in 0..count {
+            pair.network.routes[path].mtu = 1500;
+        }
+        bursts(&mut pair, key, 20, 400);
+        settle(&mut pair);
+        assert!(pair.counter(0, "frames_shrunk") >= 1);
+        assert!(pair.ends[0].paths().iter().all(|path| path.frame <= 1500));
+        for path in 0..count {
+            pair.network.routes[path].mtu = MAX_FRAME;
+        }
+        pair.drain_for(LINK_RAISE * 2).unwrap();
+        assert!(pair.ends[0].paths().iter().all(|path| path.frame == MAX_FRAME));
+    }
+}
+
+#[test]
+fn a_peer_may_get_and_lose_a_path() {
+    let (mut pair, key) = Pair::bound_with(paths(2));
+    let now = pair.now;
+    pair.ends.iter_mut().for_each(|end| end.set_peer_paths(now, 1));
+    traffic(&mut pair, key, 50);
+    let before = pair.network.carried[1];
+    traffic(&mut pair, key, 50);
+    assert_eq!(pair.network.carried[1], before);
+    let now = pair.now;
+    pair.ends.iter_mut().for_each(|end| end.set_peer_paths(now, 2));
+    bursts(&mut pair, key, 20, 400);
+    assert!(pair.network.carried[1] > before + 20);
+    settle(&mut pair);
+}
+
+#[test]
+fn a_goodbye_is_said_by_every_path() {
+    let (mut pair, _) = two();
+    cut(&mut pair, 0, [true; 2]);
+    let now = pair.now;
+    pair.ends[0].close(now, LinkDownReason::Removed);
+    pair.run_for(MS);
+    assert_eq!(pair.ends[1].state(), LinkState::Down(LinkDownReason::PeerClosed));
+}
+
+/// What each end reads in one frame of the other's says nothing of another path.
+#[test]
+fn a_frame_on_a_path_that_this_end_does_not_have_is_dropped() {
+    let (mut pair, key) = two();
+    let now = pair.now;
+    pair.ends[1].set_peer_paths(now, 1);
+    pair.ends[0].set_paths(pair.ends[0].channel_of(&key).unwrap(), PathSet(0b10));
+    pair.send(0, key, Class::Posted, false, 16);
+    settle(&mut pair);
+    assert!(pair.counter(1, "dropped_path") > 0);
+    assert!(!pair.ends[0].is_path_good(path_id(1)));
+}
