@@ -14,14 +14,14 @@ dxpu.prefs.crc = Pref.bool("Check CRCs", true, "Compute the CRCs of frames, TLPs
 local VERSION, ETHERTYPE = 1, 0x88b5
 local HEADER, FRAME_CRC, SACK, MAX_SACKS = 48, 4, 4, 8
 local RECORD_HEADER, TLP_OVERHEAD, MIN_TLP = 16, 20, 12
-local OPEN, DATA, CLOSE = 1, 2, 3
+local OPEN, DATA, CLOSE, PROBE = 1, 2, 3, 4
 local NOP, TLP, SPLIT_HEADER, SPLIT_DATA, SIDEBAND, CREDITS, UNBIND = 0, 1, 2, 3, 4, 5, 6
 local MAX_PREFIXES, MAX_NODE, MAX_PATH = 5, 0xfffe, 7
 
 -- ---------------------------------------------------------------------------------------------
 -- Names
 
-local KINDS = { [OPEN] = "Open", [DATA] = "Data", [CLOSE] = "Close" }
+local KINDS = { [OPEN] = "Open", [DATA] = "Data", [CLOSE] = "Close", [PROBE] = "Probe" }
 local REASONS = {
     [1] = "removed", [2] = "gave up waiting for an acknowledgement", [3] = "protocol broken",
     [4] = "no version in common", [5] = "peer restarted",
@@ -1336,7 +1336,12 @@ local function dissect_body(tvb, pinfo, tree, header, have)
     elseif header.kind == CLOSE then
         return info_of(header, { dissect_close(tvb, tree, at, stop, there) })
     end
-    local texts = at < there and dissect_records(tvb, pinfo, tree, header, at, stop, there) or {}
+    local texts = {}
+    if header.kind == PROBE then
+        texts = { format("Probe of path %d with %d bytes", header.path, header.length) }
+    elseif at < there then
+        texts = dissect_records(tvb, pinfo, tree, header, at, stop, there)
+    end
     local info = info_of(header, texts)
     if header.has_ack then
         info = info .. format(", ack %d", header.ack)

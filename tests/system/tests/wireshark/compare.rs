@@ -57,6 +57,9 @@ pub(crate) fn compare(frames: &[Captured], shown: &[Shown], decoded: &Decoded) -
                 let reason = frame.close().unwrap().reason.byte();
                 assert_eq!(numbers(tree, "dxpu.close.reason"), [u64::from(reason)], "{place}");
             }
+            FrameKind::Probe => {
+                assert!(tree.get("dxpu.record.kind").is_none(), "{place}: a probe has no records");
+            }
             FrameKind::Data => {
                 compared += compare_records(&place, shown.number, &frame, tree, decoded);
             }
