@@ -11,8 +11,8 @@ use proxy_core::control::{Hello, Name, RoleKind, Term};
 use proxy_core::link::LinkConfig;
 use proxy_core::role::Role;
 use proxy_daemon::clock::incarnation;
-use proxy_daemon::config::path_address;
 use proxy_daemon::control::ControlHandle;
+use proxy_daemon::fabric::Fabric;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
 use std::fs::File;
@@ -27,12 +27,12 @@ use tracing::{info, warn};
 /// A text for a person: what could not be opened or broke, and what to do.
 pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let common = &config.common;
-    let port =
-        common.fabric.open(common.mtu).map_err(|e| format!("fabric {}: {e}", common.fabric))?;
-    let mtu = port.mtu().min(proxy_core::limits::MAX_FRAME);
+    let fabric = Fabric::open(common)?;
+    let mtu = fabric.mtu;
     let highest = config.slots.keys().copied().max().unwrap_or(1);
     let life = incarnation();
-    let link = LinkConfig { max_frame: mtu, ..LinkConfig::default() };
+    let paths = fabric.ports.len();
+    let link = LinkConfig { max_frame: mtu, paths, ..LinkConfig::default() };
     let role = BoxRole::new(&BoxConfig {
         incarnation: life,
         slots: highest.into(),
@@ -45,21 +45,20 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
         let device = open(&common.name, number, spec).map_err(|e| format!("slot {number}: {e}"))?;
         seats.push((Seat::new(slot, device), name(spec.model())));
     }
-    let local = common.advertise.map_or_else(|| port.local_address(), proxy_net::Address::Udp);
-    info!(fabric = %local, mtu, slots = highest, "box proxy {} is up", common.name);
+    info!(%fabric, mtu, slots = highest, "box proxy {} is up", common.name);
     let hello = Hello {
         version: proxy_core::control::CONTROL_VERSION,
         name: name(&common.name),
         role: RoleKind::Box { slots: highest },
         incarnation: life,
         node: None,
-        paths: [path_address(&local)].into_iter().collect(),
+        paths: fabric.paths(),
         mtu: mtu as u16,
         term: Term(0),
     };
     let control = ControlHandle::dial(common.manager.clone(), hello)
         .map_err(|e| format!("thread for the manager's connection: {e}"))?;
-    let mut plane = Plane::new(role, port, control, common.spin);
+    let mut plane = Plane::new(role, fabric.ports, control, common.spin);
     let mut running = Vec::new();
     for (seat, model) in seats {
         let now = plane.now();
@@ -67,7 +66,7 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
         running.push(seat);
     }
     while !stop.requested() {
-        turn(&mut plane, &mut running).map_err(|e| format!("fabric {}: {e}", common.fabric))?;
+        turn(&mut plane, &mut running).map_err(|error| format!("fabric: {error}"))?;
     }
     info!("stopped");
     Ok(())

@@ -7,8 +7,8 @@ use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::link::LinkConfig;
 use proxy_core::switch::SwitchConfig;
 use proxy_daemon::clock::incarnation;
-use proxy_daemon::config::path_address;
 use proxy_daemon::control::ControlHandle;
+use proxy_daemon::fabric::Fabric;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
 use tracing::info;
@@ -20,9 +20,8 @@ use tracing::info;
 /// A text for a person: what could not be opened or broke, and what to do.
 pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let common = &config.common;
-    let port =
-        common.fabric.open(common.mtu).map_err(|e| format!("fabric {}: {e}", common.fabric))?;
-    let mtu = port.mtu().min(proxy_core::limits::MAX_FRAME);
+    let fabric = Fabric::open(common)?;
+    let mtu = fabric.mtu;
     let life = incarnation();
     let role = HostRole::new(&HostConfig {
         incarnation: life,
@@ -31,26 +30,25 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
             placeholders: config.placeholders,
             ..SwitchConfig::default()
         },
-        link: LinkConfig { max_frame: mtu, ..LinkConfig::default() },
+        link: LinkConfig { max_frame: mtu, paths: fabric.ports.len(), ..LinkConfig::default() },
         ..HostConfig::default()
     })
     .map_err(|e| e.to_string())?;
-    let local = common.advertise.map_or_else(|| port.local_address(), proxy_net::Address::Udp);
     let hello = Hello {
         version: proxy_core::control::CONTROL_VERSION,
         name: Name::try_from(common.name.as_str()).expect("checked with the settings"),
         role: RoleKind::Host { ports: config.ports },
         incarnation: life,
         node: None,
-        paths: [path_address(&local)].into_iter().collect(),
+        paths: fabric.paths(),
         mtu: mtu as u16,
         term: Term(0),
     };
     let front = front::open(&config.front)?;
-    info!(fabric = %local, mtu, ports = config.ports, "host proxy {} is up", common.name);
+    info!(%fabric, mtu, ports = config.ports, "host proxy {} is up", common.name);
     let control = ControlHandle::dial(common.manager.clone(), hello)
         .map_err(|e| format!("thread for the manager's connection: {e}"))?;
-    let plane = Plane::new(role, port, control, common.spin);
+    let plane = Plane::new(role, fabric.ports, control, common.spin);
     let result = front.run(plane, stop);
     info!("stopped");
     result

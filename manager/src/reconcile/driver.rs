@@ -165,6 +165,11 @@ async fn introduce(session: &Arc<Session>, peer: &Session, bound: Duration) -> R
     set.map_err(|error| Failure { session: session.clone(), error })
 }
 
+/// The paths between two proxies: as many as both have.
+fn common_paths(at_box: &Session, at_host: &Session) -> PathSet {
+    PathSet::first(at_box.identity().paths.len().min(at_host.identity().paths.len()))
+}
+
 async fn bind_slot(
     manager: &Manager,
     binding: &BindingRecord,
@@ -176,10 +181,11 @@ async fn bind_slot(
     introduce(&at_box, at_host, bound).await?;
     introduce(at_host, &at_box, bound).await?;
     let host = at_host.identity().node;
+    let path_set = common_paths(&at_box, at_host);
     for key in binding.keys() {
-        let everything = Window::everything(host, PathSet::FIRST, key.epoch);
+        let everything = Window::everything(host, path_set, key.epoch);
         let windows = [everything].into_iter().collect();
-        let body = SlotBinding { key, host, path_set: PathSet::FIRST, windows };
+        let body = SlotBinding { key, host, path_set, windows };
         done(&at_box, ask(&at_box, Request::BindSlot(body), bound).await?)?;
     }
     let incarnation = at_box.identity().incarnation;
@@ -200,7 +206,7 @@ async fn bind_port(
         box_node: at_box.identity().node,
         slot: binding.slot.slot(),
         functions: binding.functions.iter().map(|f| (f.function, f.epoch)).collect(),
-        path_set: PathSet::FIRST,
+        path_set: common_paths(at_box, &at_host),
     };
     done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;
     let incarnation = at_host.identity().incarnation;

@@ -1,13 +1,11 @@
 //! What a daemon is told: a TOML file, the environment, flags, in rising order of weight.
 
+use crate::fabric::{self, FabricSpec};
 use crate::logs::LogFormat;
-use proxy_net::{Address, Port, RawOptions, RawPort, UdpOptions, UdpPort};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 /// The part of the configuration that both daemons have, as said: what is not said is `None`.
@@ -20,12 +18,16 @@ pub struct Said {
     /// Where the manager takes proxies [default: 127.0.0.1:7781]
     #[arg(long, env = "DXPU_MANAGER_ADDRESS", value_name = "HOST:PORT")]
     pub manager: Option<String>,
-    /// Where frames travel: udp:ADDRESS:PORT or eth:INTERFACE[.VLAN] [default: udp:127.0.0.1:0]
-    #[arg(long, env = "DXPU_FABRIC", value_name = "SPEC")]
-    pub fabric: Option<FabricSpec>,
-    /// Address that other proxies reach this one at, if it is not the one bound (udp only)
-    #[arg(long, env = "DXPU_ADVERTISE", value_name = "ADDRESS:PORT")]
-    pub advertise: Option<SocketAddr>,
+    /// Where frames travel: udp:ADDRESS:PORT or eth:INTERFACE[.VLAN]; several, for as many paths,
+    /// with commas between them or in several options [default: udp:127.0.0.1:0]
+    #[arg(long, env = "DXPU_FABRIC", value_name = "SPEC", value_delimiter = ',')]
+    #[serde(default, deserialize_with = "fabric::one_or_many")]
+    pub fabric: Option<Vec<FabricSpec>>,
+    /// Address that other proxies reach this one at, if it is not the one bound (udp only); one
+    /// for each port
+    #[arg(long, env = "DXPU_ADVERTISE", value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    #[serde(default, deserialize_with = "fabric::one_or_many")]
+    pub advertise: Option<Vec<SocketAddr>>,
     /// Largest frame in bytes [default: what the interface takes, at most 9000]
     #[arg(long, env = "DXPU_MTU", value_name = "BYTES")]
     pub mtu: Option<usize>,
@@ -47,10 +49,10 @@ pub struct Common {
     pub name: String,
     /// Where the manager takes proxies.
     pub manager: String,
-    /// Where frames travel.
-    pub fabric: FabricSpec,
-    /// Address told to others, if not the one bound.
-    pub advertise: Option<SocketAddr>,
+    /// Where frames travel: a port for each path.
+    pub fabric: Vec<FabricSpec>,
+    /// Addresses told to others, one for each port, if not those that are bound.
+    pub advertise: Vec<SocketAddr>,
     /// Largest frame in bytes; what the interface takes if nothing is said.
     pub mtu: Option<usize>,
     /// How long the data plane spins.
@@ -116,11 +118,15 @@ impl Said {
         if port.unwrap_or(0) == 0 {
             return Err(format!("manager {manager:?}: a host and a port, such as manager-1:7781"));
         }
+        let loopback = || vec![FabricSpec::Udp(([127, 0, 0, 1], 0).into())];
+        let fabric = self.fabric.unwrap_or_else(loopback);
+        let advertise = self.advertise.unwrap_or_default();
+        fabric::check(&fabric, &advertise)?;
         Ok(Common {
             name,
             manager,
-            fabric: self.fabric.unwrap_or(FabricSpec::Udp(([127, 0, 0, 1], 0).into())),
-            advertise: self.advertise,
+            fabric,
+            advertise,
             mtu: self.mtu,
             spin: Duration::from_micros(self.spin_us.unwrap_or(50)),
             log: self.log.unwrap_or_else(|| "info".into()),
@@ -146,114 +152,6 @@ fn host_name() -> String {
     }
 }
 
-/// Where frames travel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FabricSpec {
-    /// UDP, bound to this address.
-    Udp(SocketAddr),
-    /// Raw Ethernet on this interface, with an 802.1Q tag or without.
-    Ethernet {
-        /// The interface's name.
-        interface: String,
-        /// VLAN, 1 to 4094.
-        vlan: Option<u16>,
-    },
-}
-
-impl FromStr for FabricSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("fabric {text:?}: {why}");
-        match text.split_once(':') {
-            Some(("udp", address)) => address
-                .parse()
-                .map(Self::Udp)
-                .map_err(|_| wrong("after udp: an address and port, such as udp:0.0.0.0:7790")),
-            Some(("eth", interface)) => {
-                let (interface, vlan) = match interface.rsplit_once('.') {
-                    Some((name, vlan)) => match vlan.parse() {
-                        Ok(vlan @ 1..=4094) => (name, Some(vlan)),
-                        _ => return Err(wrong("the VLAN after the dot is 1 to 4094")),
-                    },
-                    None => (interface, None),
-                };
-                if interface.is_empty() {
-                    return Err(wrong(
-                        "after eth: an interface, such as eth:enp3s0 or eth:enp3s0.100",
-                    ));
-                }
-                Ok(Self::Ethernet { interface: interface.into(), vlan })
-            }
-            _ => Err(wrong("udp:ADDRESS:PORT or eth:INTERFACE[.VLAN]")),
-        }
-    }
-}
-
-impl fmt::Display for FabricSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Udp(address) => write!(f, "udp:{address}"),
-            Self::Ethernet { interface, vlan: None } => write!(f, "eth:{interface}"),
-            Self::Ethernet { interface, vlan: Some(vlan) } => write!(f, "eth:{interface}.{vlan}"),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for FabricSpec {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl FabricSpec {
-    /// Opens the port that frames travel through.
-    ///
-    /// # Errors
-    ///
-    /// What the network said, with what to do about it.
-    pub fn open(&self, frame_size: Option<usize>) -> Result<Box<dyn Port>, proxy_net::NetError> {
-        Ok(match self {
-            Self::Udp(bind) => Box::new(UdpPort::open(&UdpOptions { bind: *bind, frame_size })?),
-            Self::Ethernet { interface, vlan } => {
-                let interface = interface.clone();
-                Box::new(RawPort::open(&RawOptions {
-                    vlan: *vlan,
-                    frame_size,
-                    ..RawOptions::new(interface)
-                })?)
-            }
-        })
-    }
-}
-
-/// How an address is told to the manager.
-pub fn path_address(address: &Address) -> proxy_core::control::PathAddress {
-    use proxy_core::control::PathAddress;
-    match *address {
-        Address::Ethernet { mac, vlan } => PathAddress::Ethernet { mac, vlan },
-        Address::Udp(SocketAddr::V4(a)) => {
-            PathAddress::Udp4 { ip: a.ip().octets(), port: a.port() }
-        }
-        Address::Udp(SocketAddr::V6(a)) => {
-            PathAddress::Udp6 { ip: a.ip().octets(), port: a.port() }
-        }
-        // In-memory ports exist in tests alone; their number travels as a port on no address.
-        Address::Memory(number) => PathAddress::Udp4 { ip: [0; 4], port: number },
-    }
-}
-
-/// How an address that the manager told is used.
-pub fn net_address(address: &proxy_core::control::PathAddress) -> Address {
-    use proxy_core::control::PathAddress;
-    match *address {
-        PathAddress::Ethernet { mac, vlan } => Address::Ethernet { mac, vlan },
-        PathAddress::Udp4 { ip: [0, 0, 0, 0], port } => Address::Memory(port),
-        PathAddress::Udp4 { ip, port } => Address::Udp((ip, port).into()),
-        PathAddress::Udp6 { ip, port } => Address::Udp((ip, port).into()),
-    }
-}
-
 /// Reads a TOML file into `T`, or its default when no file was named.
 ///
 /// # Errors
@@ -274,10 +172,10 @@ pub const PROXY_TABLE: &str = r#"[proxy]
 name = "rack-1"
 # Where the manager takes proxies.
 manager = "127.0.0.1:7781"
-# Where frames travel: "udp:ADDRESS:PORT" or "eth:INTERFACE[.VLAN]".
-fabric = "udp:0.0.0.0:7790"
-# Where other proxies reach this one, if not at the address bound (udp only).
-advertise = "192.0.2.1:7790"
+# Where frames travel: "udp:ADDRESS:PORT" or "eth:INTERFACE[.VLAN]"; a list makes several paths.
+fabric = ["udp:0.0.0.0:7790", "udp:0.0.0.0:7791"]
+# Where other proxies reach this one, if not at the addresses bound (udp only); one for each port.
+advertise = ["192.0.2.1:7790", "198.51.100.1:7791"]
 # Largest frame in bytes; what the interface takes, at most 9000, if not given.
 mtu = 1500
 # How long the data plane spins before it sleeps, in microseconds.
@@ -312,17 +210,6 @@ pub fn relative_to(file: Option<&Path>, path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fabrics_read_back_as_written() {
-        for text in ["udp:127.0.0.1:7790", "udp:[::1]:7790", "eth:veth0", "eth:enp3s0.100"] {
-            assert_eq!(text.parse::<FabricSpec>().unwrap().to_string(), text);
-        }
-        for text in ["", "udp:", "udp:localhost", "eth:", "eth:x.0", "eth:x.4095", "ib:0"] {
-            let error = text.parse::<FabricSpec>().unwrap_err();
-            assert!(error.contains(text), "{error}");
-        }
-    }
 
     #[test]
     fn flags_outweigh_the_file() {

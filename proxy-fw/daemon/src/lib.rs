@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod fabric;
 pub mod logs;
 pub mod plane;
 pub mod program;

@@ -2,12 +2,12 @@
 //! turned by one thread.
 
 use crate::clock::Clock;
-use crate::config::net_address;
 use crate::control::{ControlHandle, Inbound};
+use crate::fabric::net_address;
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::role::{Outgoing, Role};
 use proxy_core::time::Instant;
-use proxy_net::{NetError, Port, Sent};
+use proxy_net::{Counters, NetError, Port, Sent};
 use std::time::Duration;
 use tracing::{debug, warn};
 
@@ -29,7 +29,8 @@ pub struct Plane<R: Role> {
     /// The time as last read. Reading the clock is a good part of a turn that finds nothing, so
     /// such a turn reads it once.
     latest: Instant,
-    port: Box<dyn Port>,
+    /// One for each path; nothing where one is broken for good.
+    ports: Vec<Option<Box<dyn Port>>>,
     control: ControlHandle,
     frame: Box<[u8; MAX_FRAME]>,
     /// A frame that the port had no room for.
@@ -46,12 +47,12 @@ pub struct Plane<R: Role> {
 
 impl<R: Role> Plane<R> {
     /// Puts the parts together.
-    pub fn new(role: R, port: Box<dyn Port>, control: ControlHandle, spin: Duration) -> Self {
+    pub fn new(role: R, ports: Vec<Box<dyn Port>>, control: ControlHandle, spin: Duration) -> Self {
         Self {
             role,
             clock: Clock::default(),
             latest: Instant::ZERO,
-            port,
+            ports: ports.into_iter().map(Some).collect(),
             control,
             frame: Box::new([0; MAX_FRAME]),
             unsent: None,
@@ -92,16 +93,21 @@ impl<R: Role> Plane<R> {
     ///
     /// # Errors
     ///
-    /// When the port is broken for good.
+    /// When the last port is broken for good.
     pub fn receive(&mut self) -> Result<bool, NetError> {
-        let (role, clock, latest) = (&mut self.role, &self.clock, &mut self.latest);
-        let frames = self.port.receive(&mut |_, frame| {
-            *latest = clock.now();
-            role.handle_frame(*latest, frame);
-            if role.wants_mark() {
-                role.mark(clock.now());
-            }
-        })?;
+        let mut frames = 0;
+        for index in 0..self.ports.len() {
+            let (role, clock, latest) = (&mut self.role, &self.clock, &mut self.latest);
+            let Some(port) = &mut self.ports[index] else { continue };
+            let received = port.receive(&mut |_, frame| {
+                *latest = clock.now();
+                role.handle_frame(*latest, frame);
+                if role.wants_mark() {
+                    role.mark(clock.now());
+                }
+            });
+            frames += received.or_else(|error| self.broken(index, error).map(|()| 0))?;
+        }
         let now = if frames == 0 { self.now() } else { self.latest };
         let control = self.receive_control(now);
         let timer = self.role.poll_timeout().is_some_and(|at| at <= now);
@@ -111,6 +117,16 @@ impl<R: Role> Plane<R> {
         let busy = frames > 0 || control || timer;
         self.note(busy);
         Ok(busy)
+    }
+
+    /// A port is broken for good: the paths of the others carry its frames.
+    fn broken(&mut self, index: usize, error: NetError) -> Result<(), NetError> {
+        self.ports[index] = None;
+        if self.ports.iter().all(Option::is_none) {
+            return Err(error);
+        }
+        warn!("path {index} is gone until this proxy is started again: {error}");
+        Ok(())
     }
 
     /// What was done ends an idle spell at once: whoever turns the plane may have no reason to
@@ -150,7 +166,7 @@ impl<R: Role> Plane<R> {
     ///
     /// # Errors
     ///
-    /// When the port is broken for good.
+    /// When the last port is broken for good.
     pub fn transmit(&mut self) -> Result<bool, NetError> {
         let mut any = false;
         for _ in 0..SEND_BATCH {
@@ -177,7 +193,7 @@ impl<R: Role> Plane<R> {
             }
         }
         if any {
-            self.port.flush()?;
+            self.flush()?;
         }
         if self.role.is_asked_for_counters() {
             let mut around = self.counters();
@@ -198,6 +214,14 @@ impl<R: Role> Plane<R> {
         Ok(any)
     }
 
+    fn flush(&mut self) -> Result<(), NetError> {
+        for index in 0..self.ports.len() {
+            let Some(port) = &mut self.ports[index] else { continue };
+            port.flush().or_else(|error| self.broken(index, error))?;
+        }
+        Ok(())
+    }
+
     /// Whether the port took the frame, or nobody can.
     fn send(&mut self, outgoing: Outgoing) -> Result<bool, NetError> {
         let path = outgoing.path.get() as usize;
@@ -205,7 +229,11 @@ impl<R: Role> Plane<R> {
             self.frames_unroutable += 1;
             return Ok(true);
         };
-        match self.port.send(&address, &self.frame[..outgoing.len]) {
+        let Some(Some(port)) = self.ports.get_mut(path) else {
+            self.frames_unroutable += 1;
+            return Ok(true);
+        };
+        match port.send(&address, &self.frame[..outgoing.len]) {
             Ok(Sent::Queued) => Ok(true),
             Ok(Sent::Full) => Ok(false),
             Err(error @ (NetError::WrongAddress { .. } | NetError::TooLong { .. })) => {
@@ -214,7 +242,7 @@ impl<R: Role> Plane<R> {
                 debug!("a frame was not sent: {error}");
                 Ok(true)
             }
-            Err(error) => Err(error),
+            Err(error) => self.broken(path, error).map(|()| true),
         }
     }
 
@@ -224,7 +252,7 @@ impl<R: Role> Plane<R> {
     ///
     /// # Errors
     ///
-    /// When the port is broken for good.
+    /// When the last port is broken for good.
     pub fn rest(&mut self, busy: bool, timer: Option<Duration>) -> Result<(), NetError> {
         self.note(busy);
         if busy {
@@ -239,7 +267,8 @@ impl<R: Role> Plane<R> {
         let timer = timer.map(|at| Instant::from_nanos(at.as_nanos() as u64));
         let next = timer.into_iter().chain(self.role.poll_timeout()).min();
         let until = next.map_or(LONGEST_SLEEP, |at| at.saturating_since(now));
-        self.port.wait(until.min(LONGEST_SLEEP))
+        let ports = self.ports.iter_mut().flatten();
+        proxy_net::wait_any(ports, until.min(LONGEST_SLEEP))
     }
 
     /// To be called with what the devices counted when [`Role::is_asked_for_counters`]; equal
@@ -248,19 +277,23 @@ impl<R: Role> Plane<R> {
         self.devices = counters;
     }
 
-    /// Counters of the plane itself and of its port.
+    /// Counters of the plane itself, and of its ports together.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let port = self.port.counters();
+        let of_ports = |count: fn(&Counters) -> u64| -> u64 {
+            self.ports.iter().flatten().map(|port| count(&port.counters())).sum()
+        };
+        let broken = self.ports.iter().filter(|port| port.is_none()).count();
         vec![
             ("plane: frames to a node without an address", self.frames_unroutable),
             ("plane: frames that the port did not take", self.frames_refused),
             ("plane: messages to a manager that is away", self.messages_unsent),
-            ("port: frames sent", port.sent_frames),
-            ("port: frames that had to wait for room", port.send_full),
-            ("port: frames that the network refused", port.send_refused),
-            ("port: frames received", port.received_frames),
-            ("port: frames thrown away as invalid", port.receive_invalid),
-            ("port: frames lost for lack of room", port.receive_dropped),
+            ("plane: ports that are broken for good", broken as u64),
+            ("port: frames sent", of_ports(|port| port.sent_frames)),
+            ("port: frames that had to wait for room", of_ports(|port| port.send_full)),
+            ("port: frames that the network refused", of_ports(|port| port.send_refused)),
+            ("port: frames received", of_ports(|port| port.received_frames)),
+            ("port: frames thrown away as invalid", of_ports(|port| port.receive_invalid)),
+            ("port: frames lost for lack of room", of_ports(|port| port.receive_dropped)),
         ]
     }
 }
@@ -285,7 +318,7 @@ mod tests {
         let (port, other) = MemoryPort::pair(MAX_FRAME, 8);
         let (control, ..) = ControlHandle::pair();
         let role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
-        (Plane::new(role, Box::new(port), control, Duration::from_secs(3600)), other)
+        (Plane::new(role, vec![Box::new(port)], control, Duration::from_secs(3600)), other)
     }
 
     #[test]
@@ -294,7 +327,7 @@ mod tests {
         assert!(!plane.receive().unwrap());
         plane.rest(false, None).unwrap();
         assert!(plane.idle_since.is_some());
-        let to = plane.port.local_address();
+        let to = plane.ports[0].as_ref().unwrap().local_address();
         assert_eq!(other.send(&to, &[0; 64]).unwrap(), Sent::Queued);
         other.flush().unwrap();
         assert!(plane.receive().unwrap());

@@ -10,7 +10,7 @@
 //!
 //! Both socket ports move up to [`BATCH`] frames with one system call. A sleep until the next
 //! frame costs about 20 µs to wake from, so a data plane first spins on [`Port::receive`] and
-//! calls [`Port::wait`] (or polls [`Port::raw_fd`]) only when spinning found nothing.
+//! calls [`Port::wait`] (or [`wait_any`]) only when spinning found nothing.
 
 mod address;
 mod batch;
@@ -26,7 +26,7 @@ mod udp;
 pub use address::{Address, ParseAddressError};
 pub use error::NetError;
 pub use memory::{MemoryPort, MemorySwitch};
-pub use port::{Counters, Port, Sent};
+pub use port::{Counters, Port, Sent, wait_any};
 pub use raw::{RawOptions, RawPort};
 pub use udp::{UdpOptions, UdpPort};
 

@@ -1,7 +1,7 @@
 //! A switch in this process, for tests: no sockets, no privileges, nothing lost.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ impl Port for MemoryPort {
         Ok(())
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
+    fn interest(&self) -> Option<(BorrowedFd<'_>, bool)> {
         None
     }
 

@@ -1,9 +1,9 @@
 //! The interface that all transports have in common.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::{Address, NetError};
+use crate::{Address, NetError, sys};
 
 /// What became of a frame that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,44 @@ pub trait Port: Send {
     /// When the port is broken for good.
     fn wait(&mut self, timeout: Duration) -> Result<(), NetError>;
 
-    /// The descriptor to poll for input when several ports are waited for at once. None for
-    /// [`MemoryPort`](crate::MemoryPort), which has no descriptor.
-    fn raw_fd(&self) -> Option<RawFd>;
+    /// What to poll when several ports are waited for at once: the descriptor, for input, and
+    /// whether also for room to send. None for [`MemoryPort`](crate::MemoryPort), which has no
+    /// descriptor.
+    fn interest(&self) -> Option<(BorrowedFd<'_>, bool)>;
 
     /// What it has done so far.
     fn counters(&self) -> Counters;
+}
+
+/// Sleeps until one of several ports has something to receive, or room for what it holds back, or
+/// the time is over.
+///
+/// # Errors
+///
+/// When the system refuses to wait.
+pub fn wait_any<'a>(
+    ports: impl Iterator<Item = &'a mut Box<dyn Port>>,
+    timeout: Duration,
+) -> Result<(), NetError> {
+    let mut ports: Vec<_> = ports.collect();
+    match &mut ports[..] {
+        [] => std::thread::sleep(timeout),
+        [port] => return port.wait(timeout),
+        ports => {
+            let interests: Option<Vec<_>> = ports.iter().map(|port| port.interest()).collect();
+            if let Some(interests) = interests {
+                return sys::wait_any(&interests, timeout).map_err(|source| NetError::System {
+                    what: "waiting",
+                    port: format!("{} ports", interests.len()),
+                    source,
+                });
+            }
+            // Ports in memory have nothing to poll.
+            let share = timeout / ports.len() as u32;
+            for port in ports {
+                port.wait(share)?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Raw Ethernet: an `AF_PACKET` socket bound to one interface and one EtherType.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use pnet::packet::ethernet::{EtherType, EtherTypes, EthernetPacket, MutableEthernetPacket};
@@ -201,8 +201,8 @@ impl Port for RawPort {
             .map_err(|source| self.broken("waiting", source))
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
-        Some(self.socket.as_raw_fd())
+    fn interest(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        Some((self.socket.as_fd(), !self.outgoing.is_empty()))
     }
 
     fn counters(&self) -> Counters {

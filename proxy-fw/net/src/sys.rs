@@ -78,14 +78,27 @@ pub(crate) fn receive_drops(fd: BorrowedFd<'_>) -> u64 {
 
 /// Sleeps until the descriptor is readable (or writable, when asked for) or the time is over.
 pub(crate) fn wait(fd: BorrowedFd<'_>, writable: bool, timeout: Duration) -> io::Result<()> {
-    let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    wait_any(&[(fd, writable)], timeout)
+}
+
+/// Descriptors that are waited for at once. More is an error.
+const MOST_WAITED_FOR: usize = 16;
+
+/// As [`wait`], for the first of several.
+pub(crate) fn wait_any(fds: &[(BorrowedFd<'_>, bool)], timeout: Duration) -> io::Result<()> {
+    let mut polls = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST_WAITED_FOR];
+    let polls = polls.get_mut(..fds.len()).ok_or(io::ErrorKind::InvalidInput)?;
+    for (poll, (fd, writable)) in polls.iter_mut().zip(fds) {
+        poll.fd = fd.as_raw_fd();
+        poll.events = if *writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+    }
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
     };
-    // SAFETY: one pollfd and one timespec that live through the call; no signal mask.
-    let ready = unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) };
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: `count` pollfds and one timespec that live through the call; no signal mask.
+    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), count, &timeout, std::ptr::null()) };
     if ready >= 0 {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::batch::{ReceiveBatch, SendBatch};
@@ -143,8 +143,8 @@ impl Port for UdpPort {
             .map_err(|source| system("waiting", self.local, source))
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
-        Some(self.socket.as_raw_fd())
+    fn interest(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        Some((self.socket.as_fd(), !self.outgoing.is_empty()))
     }
 
     fn counters(&self) -> Counters {

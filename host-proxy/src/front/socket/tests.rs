@@ -43,7 +43,7 @@ impl Front {
         let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
         let (control, ..) = ControlHandle::pair();
         let role = HostRole::new(&HostConfig::default()).unwrap();
-        let plane = Plane::new(role, Box::new(port), control, Duration::ZERO);
+        let plane = Plane::new(role, vec![Box::new(port)], control, Duration::ZERO);
         let stop = Stop::default();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || front.run(plane, &stopped));

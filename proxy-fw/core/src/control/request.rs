@@ -99,6 +99,11 @@ pub struct PathSet(pub u8);
 impl PathSet {
     /// Only the first path.
     pub const FIRST: PathSet = PathSet(1);
+    /// The first so many.
+    pub const fn first(count: usize) -> Self {
+        Self(if count >= 8 { u8::MAX } else { (1 << count) - 1 })
+    }
+
     /// All that there are.
     pub const ALL: PathSet = PathSet(u8::MAX);
 

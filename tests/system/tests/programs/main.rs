@@ -6,4 +6,5 @@ mod garbage;
 mod harness;
 mod kills;
 mod memory;
+mod paths;
 mod refusals;

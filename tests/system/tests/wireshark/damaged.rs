@@ -83,7 +83,7 @@ fn is_dropped(bytes: &[u8]) -> bool {
     match frame.kind() {
         FrameKind::Open => frame.open().is_err(),
         FrameKind::Close => frame.close().is_err(),
-        FrameKind::Data => false,
+        FrameKind::Data | FrameKind::Probe => false,
     }
 }
 

@@ -1,0 +1,253 @@
+//! The ports of a proxy: where frames travel, one port for each path.
+
+use crate::config::Common;
+use proxy_core::control::PathAddress;
+use proxy_core::limits::{MAX_FRAME, MAX_PATHS};
+use proxy_net::{Address, NetError, Port, RawOptions, RawPort, UdpOptions, UdpPort};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// The open ports of a proxy. Path *n* to a peer begins at the *n*-th and ends at the *n*-th of
+/// the peer's.
+pub struct Fabric {
+    /// The ports, 1 to [`MAX_PATHS`].
+    pub ports: Vec<Box<dyn Port>>,
+    /// Where others reach each of them.
+    pub addresses: Vec<Address>,
+    /// Largest frame in bytes that all of them carry.
+    pub mtu: usize,
+}
+
+impl Fabric {
+    /// Opens the ports that the configuration names.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the port, what the network said, and what to do about it.
+    pub fn open(common: &Common) -> Result<Self, String> {
+        let open = |spec: &FabricSpec| {
+            spec.open(common.mtu).map_err(|error| format!("fabric {spec}: {error}"))
+        };
+        let ports: Vec<_> = common.fabric.iter().map(open).collect::<Result<_, _>>()?;
+        let told = |index: usize| common.advertise.get(index).copied().map(Address::Udp);
+        let addresses = ports.iter().enumerate();
+        let addresses = addresses.map(|(n, p)| told(n).unwrap_or_else(|| p.local_address()));
+        let mtu = ports.iter().map(|port| port.mtu()).min().unwrap_or(MAX_FRAME);
+        Ok(Self { addresses: addresses.collect(), mtu: mtu.min(MAX_FRAME), ports })
+    }
+
+    /// The addresses as they are told to the manager.
+    pub fn paths<T: FromIterator<PathAddress>>(&self) -> T {
+        self.addresses.iter().map(path_address).collect()
+    }
+}
+
+/// Where frames travel, for a log.
+impl fmt::Display for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, address) in self.addresses.iter().enumerate() {
+            write!(f, "{}{address}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Where one port takes frames to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricSpec {
+    /// UDP, bound to this address.
+    Udp(SocketAddr),
+    /// Raw Ethernet on this interface, with an 802.1Q tag or without.
+    Ethernet {
+        /// The interface's name.
+        interface: String,
+        /// VLAN, 1 to 4094.
+        vlan: Option<u16>,
+    },
+}
+
+impl FabricSpec {
+    /// Whether it means the same port as one of others. Any free UDP port is another each time.
+    fn is_any_of(&self, others: &[Self]) -> bool {
+        !matches!(self, Self::Udp(address) if address.port() == 0) && others.contains(self)
+    }
+}
+
+impl FromStr for FabricSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("fabric {text:?}: {why}");
+        match text.split_once(':') {
+            Some(("udp", address)) => address
+                .parse()
+                .map(Self::Udp)
+                .map_err(|_| wrong("after udp: an address and port, such as udp:0.0.0.0:7790")),
+            Some(("eth", interface)) => {
+                let (interface, vlan) = match interface.rsplit_once('.') {
+                    Some((name, vlan)) => match vlan.parse() {
+                        Ok(vlan @ 1..=4094) => (name, Some(vlan)),
+                        _ => return Err(wrong("the VLAN after the dot is 1 to 4094")),
+                    },
+                    None => (interface, None),
+                };
+                if interface.is_empty() {
+                    return Err(wrong(
+                        "after eth: an interface, such as eth:enp3s0 or eth:enp3s0.100",
+                    ));
+                }
+                Ok(Self::Ethernet { interface: interface.into(), vlan })
+            }
+            _ => Err(wrong("udp:ADDRESS:PORT or eth:INTERFACE[.VLAN]")),
+        }
+    }
+}
+
+impl fmt::Display for FabricSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => write!(f, "udp:{address}"),
+            Self::Ethernet { interface, vlan: None } => write!(f, "eth:{interface}"),
+            Self::Ethernet { interface, vlan: Some(vlan) } => write!(f, "eth:{interface}.{vlan}"),
+        }
+    }
+}
+
+impl FabricSpec {
+    /// Opens the port that frames travel through.
+    ///
+    /// # Errors
+    ///
+    /// What the network said, with what to do about it.
+    pub fn open(&self, frame_size: Option<usize>) -> Result<Box<dyn Port>, NetError> {
+        Ok(match self {
+            Self::Udp(bind) => Box::new(UdpPort::open(&UdpOptions { bind: *bind, frame_size })?),
+            Self::Ethernet { interface, vlan } => {
+                let interface = interface.clone();
+                Box::new(RawPort::open(&RawOptions {
+                    vlan: *vlan,
+                    frame_size,
+                    ..RawOptions::new(interface)
+                })?)
+            }
+        })
+    }
+}
+
+/// How an address is told to the manager.
+pub fn path_address(address: &Address) -> PathAddress {
+    match *address {
+        Address::Ethernet { mac, vlan } => PathAddress::Ethernet { mac, vlan },
+        Address::Udp(SocketAddr::V4(a)) => {
+            PathAddress::Udp4 { ip: a.ip().octets(), port: a.port() }
+        }
+        Address::Udp(SocketAddr::V6(a)) => {
+            PathAddress::Udp6 { ip: a.ip().octets(), port: a.port() }
+        }
+        // In-memory ports exist in tests alone; their number travels as a port on no address.
+        Address::Memory(number) => PathAddress::Udp4 { ip: [0; 4], port: number },
+    }
+}
+
+/// How an address that the manager told is used.
+pub fn net_address(address: &PathAddress) -> Address {
+    match *address {
+        PathAddress::Ethernet { mac, vlan } => Address::Ethernet { mac, vlan },
+        PathAddress::Udp4 { ip: [0, 0, 0, 0], port } => Address::Memory(port),
+        PathAddress::Udp4 { ip, port } => Address::Udp((ip, port).into()),
+        PathAddress::Udp6 { ip, port } => Address::Udp((ip, port).into()),
+    }
+}
+
+/// As many ports as there may be paths, and as many advertised addresses as ports, or none.
+///
+/// # Errors
+///
+/// A text that says which setting is wrong, and what is allowed.
+pub fn check(fabric: &[FabricSpec], advertise: &[SocketAddr]) -> Result<(), String> {
+    if fabric.is_empty() || fabric.len() > MAX_PATHS {
+        return Err(format!("fabric: {} ports named; 1 to {MAX_PATHS} are possible", fabric.len()));
+    }
+    if let Some(twice) = fabric.iter().enumerate().find(|(n, spec)| spec.is_any_of(&fabric[..*n])) {
+        return Err(format!("fabric {}: named twice; each path has a port of its own", twice.1));
+    }
+    if !advertise.is_empty() && advertise.len() != fabric.len() {
+        return Err(format!(
+            "advertise: {} addresses for {} ports; name one for each of them, or none",
+            advertise.len(),
+            fabric.len()
+        ));
+    }
+    Ok(())
+}
+
+/// In a configuration file: one text, or a list of them.
+///
+/// # Errors
+///
+/// What is wrong with one of them.
+pub fn one_or_many<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    struct Texts<T>(PhantomData<T>);
+
+    impl<'de, T: FromStr<Err: fmt::Display>> Visitor<'de> for Texts<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text or a list of texts")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+            Ok(vec![text.parse().map_err(E::custom)?])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(text) = list.next_element::<String>()? {
+                all.push(text.parse().map_err(de::Error::custom)?);
+            }
+            Ok(all)
+        }
+    }
+
+    deserializer.deserialize_any(Texts(PhantomData)).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fabrics_read_back_as_written() {
+        for text in ["udp:127.0.0.1:7790", "udp:[::1]:7790", "eth:veth0", "eth:enp3s0.100"] {
+            assert_eq!(text.parse::<FabricSpec>().unwrap().to_string(), text);
+        }
+        for text in ["", "udp:", "udp:localhost", "eth:", "eth:x.0", "eth:x.4095", "ib:0"] {
+            let error = text.parse::<FabricSpec>().unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_for_each_path_and_an_address_for_each_port() {
+        let ports = |texts: &[&str]| -> Vec<FabricSpec> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let address = "192.0.2.1:7790".parse().unwrap();
+        assert!(check(&ports(&["eth:a", "eth:b"]), &[]).is_ok());
+        assert!(check(&ports(&["udp:127.0.0.1:0", "udp:127.0.0.1:0"]), &[address; 2]).is_ok());
+        assert!(check(&[], &[]).unwrap_err().contains("0 ports"));
+        assert!(
+            check(&ports(&["eth:a", "eth:a"]), &[]).unwrap_err().contains("eth:a: named twice")
+        );
+        assert!(check(&ports(&["eth:a"; 9]), &[]).unwrap_err().contains("9 ports"));
+        let error = check(&ports(&["eth:a", "eth:b"]), &[address]).unwrap_err();
+        assert!(error.contains("1 addresses for 2 ports"), "{error}");
+    }
+}

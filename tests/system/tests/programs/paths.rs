@@ -1,0 +1,127 @@
+//! Two paths between a host and a box, of which one or the other stops carrying frames.
+
+use crate::harness::{Daemon, NVME, Pool, program, wait_event, wait_for};
+use serde_json::Value;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Stands between a proxy and everybody that sends to it, and lets frames through or not.
+struct Relay {
+    socket: UdpSocket,
+    to: SocketAddr,
+    carries: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Relay {
+    /// A relay, and the address behind it: one of this machine that no other test uses, so the
+    /// port is free there.
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a bound");
+        let port = socket.local_addr().expect("an address").port();
+        let to = SocketAddr::from(([127, 0, 0, 3], port));
+        Self { socket, to, carries: AtomicBool::new(true), stop: AtomicBool::new(false) }
+    }
+
+    fn public(&self) -> SocketAddr {
+        self.socket.local_addr().expect("an address")
+    }
+
+    fn run(&self) {
+        let mut buffer = [0; 9000];
+        while !self.stop.load(Ordering::Relaxed) {
+            let Ok((length, _)) = self.socket.recv_from(&mut buffer) else { continue };
+            if self.carries.load(Ordering::Relaxed) {
+                // The proxy behind may not be there yet.
+                let _ = self.socket.send_to(&buffer[..length], self.to);
+            }
+        }
+    }
+}
+
+/// A path that carries nothing, both ways.
+fn cut(relays: &[Relay; 4], path: usize, cut: bool) {
+    for end in 0..2 {
+        relays[end * 2 + path].carries.store(!cut, Ordering::Relaxed);
+    }
+}
+
+fn proxy(pool: &Pool, kind: &str, name: &str, ports: &[Relay], more: &[&str]) -> Daemon {
+    let list = |each: fn(&Relay) -> String| ports.iter().map(each).collect::<Vec<_>>().join(",");
+    let mut command = program(kind);
+    command.args(["--name", name, "--manager", &pool.control]);
+    command.args(["--fabric", &list(|relay| format!("udp:{}", relay.to))]);
+    command.args(["--advertise", &list(|relay| relay.public().to_string())]).args(more);
+    Daemon::start(&mut command, &pool.path(&format!("{name}.log")))
+}
+
+/// How often the manager was told something of a proxy's path.
+fn told(pool: &Pool, kind: &str, node: &str, path: &str) -> usize {
+    let events = pool.manager(&["events", "--limit", "1000", "--json"]).stdout;
+    let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let about = |event: &Value| {
+        event["kind"] == kind
+            && event["node"] == node
+            && event["detail"].as_str().is_some_and(|detail| detail.contains(path))
+    };
+    events.filter(about).count()
+}
+
+#[test]
+fn a_device_goes_on_by_the_path_that_is_left() {
+    let pool = Pool::new();
+    let relays: [Relay; 4] = std::array::from_fn(|_| Relay::new());
+    std::thread::scope(|scope| {
+        for relay in &relays {
+            scope.spawn(|| relay.run());
+        }
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            lose_each_path(&pool, &relays);
+        }));
+        for relay in &relays {
+            relay.stop.store(true, Ordering::Relaxed);
+        }
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn lose_each_path(pool: &Pool, relays: &[Relay; 4]) {
+    let socket = pool.argument("host-1.sock");
+    let host = ["--model-host", &socket, "--ports", "2", "--model-button-ms", "100"];
+    let _host = proxy(pool, "host-proxy", "host-1", &relays[..2], &host);
+    let drive = pool.drive(1, "drive.img");
+    let _box = proxy(pool, "box-proxy", "box-a", &relays[2..], &["--slot", &drive]);
+    pool.wait_ready(2);
+    pool.allocate("host-1", "box-a/1");
+    let drive = pool.find("host-1", NVME, 1).remove(0);
+    let table = pool.manager_json(&["tables"]);
+    assert_eq!(table.pointer("/hosts/0/entries/0/paths"), Some(&serde_json::json!([0, 1])), "{table}");
+
+    for (turn, path) in [(1, 1), (1, 0), (2, 1)] {
+        let name = format!("path {path}");
+        wait_for("both ends to find the path", || {
+            let found = ["host-1", "box-a"].iter().all(|node| {
+                let back = told(pool, "path-found", node, &name);
+                back > 0 && back >= told(pool, "path-lost", node, &name)
+                    || path == 0 && turn == 1 && told(pool, "path-lost", node, &name) == 0
+            });
+            found.then_some(())
+        });
+        cut(relays, path, true);
+        pool.round_trip("host-1", &drive, 1 << 20);
+        wait_event(pool, "path-lost", "box-a");
+        wait_for("both ends to lose the path", || {
+            let lost =
+                ["host-1", "box-a"].iter().all(|n| told(pool, "path-lost", n, &name) >= turn);
+            lost.then_some(())
+        });
+        pool.round_trip("host-1", &drive, 1 << 20);
+        cut(relays, path, false);
+    }
+    for node in ["host-1", "box-a"] {
+        assert_eq!(told(pool, "link-down", node, ""), 0);
+        assert!(pool.counter(node, "link.paths_lost") >= 3, "{node}");
+    }
+}
