@@ -1,0 +1,301 @@
+//! The DMA engine of the model device: commands that a driver writes, transfers, and the
+//! interrupts that come after them.
+
+use super::{Device, Mark};
+use crate::oracle::completion::Completed;
+use crate::oracle::{Verdict, Violation};
+use crate::pattern;
+use std::collections::VecDeque;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
+
+/// Bytes of a command, as the driver writes it at [`super::COMMANDS`].
+pub(crate) const COMMAND: usize = 40;
+
+/// Requests of one transfer that are outstanding at a time.
+const READS: usize = 8;
+
+/// Transfers that go on at a time; further ones wait in order.
+const TRANSFERS: usize = 4;
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Write the pattern of the seed to host memory.
+    Write,
+    /// Read host memory and find the pattern of the seed there.
+    Read,
+    /// Add 1 to a counter in host memory, so many times.
+    Add,
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) job: Job,
+    /// Data may pass what was written before it.
+    pub(crate) relaxed: bool,
+    pub(crate) address: u64,
+    /// Bytes, or how many times.
+    pub(crate) length: u32,
+    pub(crate) seed: u64,
+    /// Where and what the interrupt is.
+    pub(crate) interrupt: (u64, u32),
+}
+
+impl Command {
+    pub(crate) fn emit(&self) -> [u8; COMMAND] {
+        let mut bytes = [0; COMMAND];
+        bytes[0] = self.job as u8;
+        bytes[1] = self.relaxed.into();
+        bytes[4..8].copy_from_slice(&self.length.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.address.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.seed.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.interrupt.0.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.interrupt.1.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8; COMMAND]) -> Option<Self> {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let job = match bytes[0] {
+            0 => Job::Write,
+            1 => Job::Read,
+            2 => Job::Add,
+            _ => return None,
+        };
+        Some(Self {
+            job,
+            relaxed: bytes[1] != 0,
+            address: word(8),
+            length: (word(0) >> 32) as u32,
+            seed: word(16),
+            interrupt: (word(24), word(32) as u32),
+        })
+    }
+}
+
+/// A transfer that goes on.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    number: u64,
+    command: Command,
+    /// Bytes or additions that were asked for, and that are done.
+    asked: u32,
+    done: u32,
+    outstanding: usize,
+}
+
+/// What one of the device's own requests is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    transfer: u64,
+    at: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Engine {
+    waiting: VecDeque<Command>,
+    transfers: Vec<Transfer>,
+    begun: u64,
+}
+
+impl Engine {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.transfers.is_empty()
+    }
+}
+
+impl Device {
+    /// The driver wrote a command.
+    pub(super) fn command(&mut self, bytes: &[u8]) {
+        if let Some(command) = bytes.first_chunk().and_then(Command::parse) {
+            self.engine.waiting.push_back(command);
+        }
+    }
+
+    /// Goes on with what it was told to do.
+    pub(crate) fn work(&mut self) {
+        if self.engine.is_idle() || !self.config.masters() {
+            return;
+        }
+        while self.engine.transfers.len() < TRANSFERS
+            && let Some(command) = self.engine.waiting.pop_front()
+        {
+            self.engine.begun += 1;
+            let number = self.engine.begun;
+            let transfer = Transfer { number, command, asked: 0, done: 0, outstanding: 0 };
+            self.engine.transfers.push(transfer);
+        }
+        let mut at = 0;
+        while at < self.engine.transfers.len() {
+            let mut transfer = self.engine.transfers[at];
+            self.go_on(&mut transfer);
+            self.engine.transfers[at] = transfer;
+            if transfer.done >= transfer.command.length {
+                self.interrupt(transfer.command);
+                self.engine.transfers.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        self.config.set_pending(self.requests.live() > 0);
+    }
+
+    fn go_on(&mut self, transfer: &mut Transfer) {
+        match transfer.command.job {
+            Job::Write => self.write_all(transfer),
+            Job::Read => {
+                while transfer.asked < transfer.command.length && transfer.outstanding < READS {
+                    self.read_next(transfer);
+                }
+            }
+            Job::Add => {
+                if transfer.outstanding == 0 && transfer.asked < transfer.command.length {
+                    self.add(transfer);
+                }
+            }
+        }
+    }
+
+    /// Length of the next piece: no further than its size, and not across 4 KB.
+    fn piece(transfer: &Transfer, most: usize) -> (u64, usize) {
+        let address = transfer.command.address + u64::from(transfer.asked);
+        let left = (transfer.command.length - transfer.asked) as usize;
+        // A piece that does not begin at a doubleword takes one more of them.
+        let room = most - (address & 3) as usize;
+        (address, left.min(room).min(4096 - (address & 4095) as usize))
+    }
+
+    fn write_all(&mut self, transfer: &mut Transfer) {
+        let mut data = [0; 512];
+        while transfer.asked < transfer.command.length {
+            let (address, length) = Self::piece(transfer, self.config.max_payload());
+            let (enables, dwords) = ByteEnables::for_range(address, length);
+            let front = (address & 3) as usize;
+            let bytes = &mut data[..usize::from(dwords) * 4];
+            pattern::fill(
+                transfer.command.seed,
+                transfer.asked as usize,
+                &mut bytes[front..front + length],
+            );
+            let kind = Kind::MemWrite {
+                requester: Bdf::from_bits(self.id),
+                tag: Tag::new(0).expect("a tag"),
+                address: address & !3,
+                enables,
+                hint: None,
+                data: bytes,
+            };
+            let mut repr = Repr::new(kind);
+            repr.attributes.relaxed_ordering = transfer.command.relaxed;
+            self.out.push(&repr, Mark::Own);
+            transfer.asked += length as u32;
+            transfer.done += length as u32;
+        }
+    }
+
+    fn read_next(&mut self, transfer: &mut Transfer) {
+        // Its tag is chosen when its proxy takes it.
+        let tag = Tag::new(0).expect("a tag");
+        let (address, length) = Self::piece(transfer, self.config.max_read());
+        let (enables, length_dw) = ByteEnables::for_range(address, length);
+        let kind = Kind::MemRead {
+            requester: Bdf::from_bits(self.id),
+            tag,
+            address: address & !3,
+            length_dw,
+            enables,
+            hint: None,
+            locked: false,
+        };
+        let mut repr = Repr::new(kind);
+        repr.attributes.relaxed_ordering = transfer.command.relaxed;
+        let part = Part { transfer: transfer.number, at: transfer.asked };
+        self.out.push(&repr, Mark::Asks(part));
+        transfer.asked += length as u32;
+        transfer.outstanding += 1;
+    }
+
+    fn add(&mut self, transfer: &mut Transfer) {
+        let tag = Tag::new(0).expect("a tag");
+        let kind = Kind::Atomic {
+            op: AtomicOp::FetchAdd,
+            requester: Bdf::from_bits(self.id),
+            tag,
+            address: transfer.command.address,
+            hint: None,
+            data: &1_u64.to_le_bytes(),
+        };
+        let part = Part { transfer: transfer.number, at: transfer.asked };
+        self.out.push(&Repr::new(kind), Mark::Asks(part));
+        transfer.asked += 1;
+        transfer.outstanding += 1;
+    }
+
+    /// The interrupt, which may not pass the data: a posted write without relaxed ordering.
+    fn interrupt(&mut self, command: Command) {
+        let (address, message) = command.interrupt;
+        let kind = Kind::MemWrite {
+            requester: Bdf::from_bits(self.id),
+            tag: Tag::new(0).expect("a tag"),
+            address,
+            enables: ByteEnables::all(1),
+            hint: None,
+            data: &message.to_le_bytes(),
+        };
+        self.out.push(&Repr::new(kind), Mark::Own);
+    }
+
+    /// An answer to one of its own requests. What it holds must be what the driver put there.
+    pub(super) fn answered(
+        &mut self,
+        done: &Completed<(Part, Option<usize>)>,
+        payload: &[u8],
+    ) -> Verdict {
+        let Part { transfer, at } = done.asked.purpose.0;
+        let place = self.engine.transfers.iter().position(|t| t.number == transfer);
+        let Some(place) = place else { return Ok(()) };
+        let command = self.engine.transfers[place].command;
+        if done.status != CplStatus::Success {
+            // The transfer ends here; its driver hears nothing of it.
+            self.engine.transfers.remove(place);
+            self.failed_transfers += 1;
+            return Ok(());
+        }
+        let going = &mut self.engine.transfers[place];
+        match command.job {
+            Job::Read => {
+                // The last doubleword may hold bytes that were not asked for.
+                let asked = done.bytes.expect("a read");
+                let data = &payload[done.skip..][..asked];
+                let from = at as usize + done.offset;
+                if let Some(wrong) = pattern::differs(command.seed, from, data) {
+                    let what = format!(
+                        "a device read wrong data: byte {} of {} from {:#x}, seed {:#x}",
+                        from + wrong,
+                        command.length,
+                        command.address,
+                        command.seed
+                    );
+                    return Err(Violation::new(3, what));
+                }
+                going.done += data.len() as u32;
+            }
+            Job::Add => {
+                let old = u64::from_le_bytes(payload.try_into().expect("eight were asked for"));
+                if old != command.seed + u64::from(at) {
+                    let what = format!(
+                        "a device's FetchAdd number {at} found {old}, not {}",
+                        command.seed + u64::from(at)
+                    );
+                    return Err(Violation::new(3, what));
+                }
+                going.done += 1;
+            }
+            Job::Write => {}
+        }
+        going.outstanding -= usize::from(done.last);
+        Ok(())
+    }
+}

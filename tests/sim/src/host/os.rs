@@ -1,0 +1,473 @@
+//! The operating system: it numbers buses, sets windows, serves hot-plug interrupts and lets go of
+//! devices, in the way of Linux's pciehp, one configuration access after the other for each port.
+
+use super::driver::{Burst, Driver, Question};
+use super::memory::{self, Memory, Place};
+use super::{Asker, Purpose, device_id, port_id, window};
+use crate::device::ID;
+use crate::egress::Egress;
+use crate::oracle::completion::Completed;
+use crate::oracle::{Verdict, Violation};
+use crate::profile::Profile;
+use proxy_core::time::Instant;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{CplStatus, Kind, Packet, Repr};
+
+const UPSTREAM: Bdf = Bdf::from_bits(1 << 8);
+/// How long it waits before it asks a device again that said "later".
+const RETRY: Duration = Duration::from_millis(10);
+/// How often it asks.
+const RETRIES: u32 = 500;
+
+const COMMAND: u16 = 0x04;
+const BUSES: u16 = 0x18;
+const MEMORY_WINDOW: u16 = 0x20;
+const MSI: u16 = 0x50;
+const DEVICE_CONTROL: u16 = 0x78;
+const SLOT: u16 = 0x88;
+/// Of the model device.
+const DEVICE_BAR: u16 = 0x10;
+const DEVICE_DEVICE_CONTROL: u16 = 0x48;
+
+/// Button, presence, link state and hot-plug interrupt.
+const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
+const BUTTON: u32 = 1 << 16;
+const PRESENCE_CHANGED: u32 = 1 << 19;
+const PRESENT: u32 = 1 << 22;
+const LINK_CHANGED: u32 = 1 << 24;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Light {
+    On = 0b01,
+    Blink = 0b10,
+    Off = 0b11,
+}
+
+/// What follows an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Nothing,
+    /// Slot Status is here.
+    Status,
+    /// The device's ID is here.
+    Found,
+    /// The device is enabled.
+    Enabled,
+    /// The indicator is off: the device may go.
+    LetGo,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    at: Bdf,
+    register: u16,
+    /// `None`: a read.
+    write: Option<(u32, u8)>,
+    then: Then,
+}
+
+/// Where a port's device stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Empty,
+    Enumerating,
+    Ready,
+    /// The button was pressed; the indicator blinks.
+    Blinking,
+    LettingGo,
+}
+
+struct OsPort {
+    stage: Stage,
+    script: VecDeque<Access>,
+    busy: bool,
+    /// An interrupt came while the slot's status was being read.
+    again: bool,
+    retries: u32,
+    /// The device became ready, and nobody was told.
+    settled: bool,
+    /// Counts up with each stage, so that a timer of an earlier one is known.
+    turn: u32,
+    driver: Option<Driver>,
+}
+
+/// A wait that the operating system asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alarm {
+    pub(crate) port: usize,
+    turn: u32,
+}
+
+/// The operating system of one host.
+pub(crate) struct Os {
+    ports: Vec<OsPort>,
+    pub(crate) memory: Memory,
+    /// Alarms to be set.
+    pub(crate) alarms: Vec<(Instant, Alarm)>,
+    /// Ports whose binding is not what it was: their devices may lose something.
+    pub(crate) unsettled: Vec<usize>,
+    blink: Duration,
+    /// Operations that ended well, of drivers that are gone.
+    done: u64,
+    /// Devices that were found and made ready, and let go in order.
+    pub(crate) readied: u64,
+    pub(crate) let_go: u64,
+    /// TLPs of devices that go nowhere.
+    pub(crate) strays: u64,
+    pub(crate) messages: u64,
+}
+
+impl Os {
+    pub(crate) fn new(ports: usize, profile: &Profile) -> Self {
+        let port = || OsPort {
+            stage: Stage::Empty,
+            script: VecDeque::new(),
+            busy: false,
+            again: false,
+            retries: 0,
+            settled: false,
+            turn: 0,
+            driver: None,
+        };
+        Self {
+            ports: (0..ports).map(|_| port()).collect(),
+            memory: Memory::new(ports),
+            alarms: Vec::new(),
+            unsettled: Vec::new(),
+            blink: Duration::from_millis(profile.time.blink_ms),
+            done: 0,
+            readied: 0,
+            let_go: 0,
+            strays: 0,
+            messages: 0,
+        }
+    }
+
+    /// It starts: everything that it knew is gone. The first port's script sets up the switch.
+    pub(crate) fn boot(&mut self) {
+        for port in 0..self.ports.len() {
+            self.drop_driver(port);
+            let entry = &mut self.ports[port];
+            entry.stage = Stage::Empty;
+            entry.script.clear();
+            (entry.busy, entry.again) = (false, false);
+            entry.turn += 1;
+        }
+        let last = self.ports.len() as u32 - 1;
+        let windows = |first: usize, last: usize| {
+            (window(first) >> 16 & 0xfff0) as u32 | (window(last) & 0xfff0_0000) as u32
+        };
+        let mut writes = vec![
+            (UPSTREAM, BUSES, (3 + last) << 16 | 2 << 8 | 1, 0xf),
+            (UPSTREAM, MEMORY_WINDOW, windows(0, last as usize), 0xf),
+            (UPSTREAM, DEVICE_CONTROL, 2 << 5 | 2 << 12 | 1 << 4, 0b0011),
+            (UPSTREAM, COMMAND, 6, 0b0011),
+        ];
+        for port in 0..self.ports.len() {
+            let (at, bus) = (port_id(port), 3 + port as u32);
+            writes.extend([
+                (at, BUSES, bus << 16 | bus << 8 | 2, 0xf),
+                (at, MEMORY_WINDOW, windows(port, port), 0xf),
+                (at, DEVICE_CONTROL, 2 << 5 | 2 << 12 | 1 << 4, 0b0011),
+                (at, COMMAND, 6, 0b0011),
+                (at, MSI + 4, memory::INTERRUPTS as u32, 0xf),
+                (at, MSI + 8, 0, 0xf),
+                (at, MSI + 12, port as u32, 0xf),
+                (at, MSI, 1 << 16, 0b1100),
+                (at, SLOT, SLOT_ENABLES | (Light::Off as u32) << 8, 0b0011),
+            ]);
+        }
+        for (at, register, value, enables) in writes {
+            self.write(0, at, register, value, enables, Then::Nothing);
+        }
+        // When all is set up: what is there already?
+        for port in 0..self.ports.len() {
+            self.ports[port].again = true;
+        }
+    }
+
+    fn write(&mut self, port: usize, at: Bdf, register: u16, value: u32, enables: u8, then: Then) {
+        let access = Access { at, register, write: Some((value, enables)), then };
+        self.ports[port].script.push_back(access);
+    }
+
+    fn read(&mut self, port: usize, at: Bdf, register: u16, then: Then) {
+        self.ports[port].script.push_back(Access { at, register, write: None, then });
+    }
+
+    fn light(&mut self, port: usize, light: Light, then: Then) {
+        let value = SLOT_ENABLES | (light as u32) << 8;
+        self.write(port, port_id(port), SLOT, value, 0b0011, then);
+    }
+
+    fn drop_driver(&mut self, port: usize) {
+        if let Some(driver) = self.ports[port].driver.take() {
+            self.done += driver.done;
+        }
+        self.ports[port].settled = false;
+        self.unsettled.push(port);
+    }
+
+    fn go(&mut self, port: usize, stage: Stage) {
+        self.ports[port].stage = stage;
+        self.ports[port].turn += 1;
+    }
+
+    pub(crate) fn stage(&self, port: usize) -> Stage {
+        self.ports[port].stage
+    }
+
+    pub(crate) fn is_ready(&self, port: usize) -> bool {
+        self.ports[port].stage == Stage::Ready
+    }
+
+    pub(crate) fn driver(&self, port: usize) -> Option<&Driver> {
+        self.ports[port].driver.as_ref()
+    }
+
+    /// Whether the device behind a port has become ready since the last call.
+    pub(crate) fn take_settled(&mut self, port: usize) -> bool {
+        std::mem::take(&mut self.ports[port].settled)
+    }
+
+    /// Operations that ended well.
+    pub(crate) fn done(&self) -> u64 {
+        self.done + self.ports.iter().flat_map(|p| &p.driver).map(|d| d.done).sum::<u64>()
+    }
+
+    /// What the device behind a port answers means nothing from now on.
+    pub(crate) fn distrust(&mut self, port: usize) {
+        if let Some(driver) = &mut self.ports[port].driver {
+            driver.distrust();
+        }
+    }
+
+    /// Work for the device behind a port, if one is ready there.
+    pub(crate) fn begin(&mut self, port: usize, burst: Burst) -> bool {
+        let driver = self.ports[port].driver.as_mut();
+        driver.map(|driver| driver.begin(burst)).is_some()
+    }
+
+    /// Goes on: scripts, then drivers.
+    pub(crate) fn work(&mut self, out: &mut Egress<Purpose>, profile: &Profile) {
+        let booting =
+            !self.ports[0].script.is_empty() && self.ports[0].script[0].at.bus().get() < 3;
+        for port in 0..self.ports.len() {
+            let entry = &mut self.ports[port];
+            if entry.again && !entry.busy && entry.script.is_empty() && !booting {
+                entry.again = false;
+                self.read(port, port_id(port), SLOT, Then::Status);
+            }
+            let entry = &mut self.ports[port];
+            if !entry.busy
+                && let Some(access) = entry.script.pop_front()
+            {
+                entry.busy = true;
+                emit_access(port, access, out);
+            }
+            if let Some(driver) = &mut entry.driver {
+                driver.work(&mut self.memory, out, &profile.work);
+            }
+        }
+    }
+
+    /// A configuration access ended.
+    pub(crate) fn accessed(
+        &mut self,
+        now: Instant,
+        port: usize,
+        then: Then,
+        done: &Completed<Asker>,
+        payload: &[u8],
+    ) {
+        self.ports[port].busy = false;
+        let value = payload.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
+        let good = done.status == CplStatus::Success;
+        match then {
+            Then::Nothing => {}
+            Then::Status if good => self.status(now, port, value),
+            Then::Status => {}
+            Then::Found if good && value == ID => self.configure(port),
+            Then::Found => self.not_yet(now, port),
+            Then::Enabled if good => self.ready(port),
+            Then::Enabled => self.gone(port),
+            Then::LetGo => {
+                self.let_go += 1;
+                self.go(port, Stage::Empty);
+            }
+        }
+    }
+
+    /// The device said "later", or nothing that makes sense.
+    fn not_yet(&mut self, now: Instant, port: usize) {
+        let entry = &mut self.ports[port];
+        if entry.stage != Stage::Enumerating || entry.retries >= RETRIES {
+            return;
+        }
+        entry.retries += 1;
+        entry.turn += 1;
+        let turn = entry.turn;
+        self.alarms.push((now + RETRY, Alarm { port, turn }));
+    }
+
+    fn status(&mut self, now: Instant, port: usize, value: u32) {
+        let changed = value & (BUTTON | PRESENCE_CHANGED | LINK_CHANGED);
+        if changed != 0 {
+            self.write(port, port_id(port), SLOT, changed, 0b1100, Then::Nothing);
+            // What happened meanwhile has set the bits again, without an interrupt.
+            self.ports[port].again = true;
+        }
+        let present = value & PRESENT != 0;
+        let moved = changed & (PRESENCE_CHANGED | LINK_CHANGED) != 0;
+        if self.stage(port) != Stage::Empty && (moved || !present) {
+            self.gone(port);
+        }
+        match self.stage(port) {
+            Stage::Empty if present => {
+                self.ports[port].retries = 0;
+                self.go(port, Stage::Enumerating);
+                self.light(port, Light::Blink, Then::Nothing);
+                self.read(port, device_id(port), 0, Then::Found);
+            }
+            Stage::Ready if changed & BUTTON != 0 => {
+                self.go(port, Stage::Blinking);
+                self.light(port, Light::Blink, Then::Nothing);
+                let turn = self.ports[port].turn;
+                self.alarms.push((now + self.blink, Alarm { port, turn }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Time is over.
+    pub(crate) fn alarm(&mut self, alarm: Alarm) {
+        let Alarm { port, turn } = alarm;
+        if self.ports[port].turn != turn {
+            return;
+        }
+        match self.stage(port) {
+            Stage::Enumerating => self.read(port, device_id(port), 0, Then::Found),
+            Stage::Blinking => {
+                self.drop_driver(port);
+                self.go(port, Stage::LettingGo);
+                self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
+                self.light(port, Light::Off, Then::LetGo);
+            }
+            _ => {}
+        }
+    }
+
+    fn configure(&mut self, port: usize) {
+        if self.stage(port) != Stage::Enumerating {
+            return;
+        }
+        let at = device_id(port);
+        self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Nothing);
+        let control = 2 << 5 | 2 << 12 | 1 << 4;
+        self.write(port, at, DEVICE_DEVICE_CONTROL, control, 0b0011, Then::Nothing);
+        self.light(port, Light::On, Then::Nothing);
+        self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
+    }
+
+    fn ready(&mut self, port: usize) {
+        if self.stage(port) == Stage::Enumerating {
+            self.go(port, Stage::Ready);
+            self.readied += 1;
+            self.ports[port].settled = true;
+            let driver = Driver::new(port, device_id(port), &mut self.memory);
+            self.ports[port].driver = Some(driver);
+        }
+    }
+
+    /// The device is not there any more.
+    fn gone(&mut self, port: usize) {
+        self.drop_driver(port);
+        self.go(port, Stage::Empty);
+        // What was planned for it is of no use; its slot is dark again.
+        self.ports[port].script.retain(|access| access.at == port_id(port));
+        self.light(port, Light::Off, Then::Nothing);
+        self.ports[port].again = true;
+    }
+
+    /// A driver's question was answered; the driver may be gone.
+    pub(crate) fn answered(
+        &mut self,
+        port: usize,
+        question: Question,
+        done: &Completed<Asker>,
+        payload: &[u8],
+    ) -> Verdict {
+        match &mut self.ports[port].driver {
+            Some(driver) => driver.answered(question, done, payload),
+            None => Ok(()),
+        }
+    }
+
+    /// A write from below. Whether it came from the device behind that port, `None`: from the
+    /// switch itself.
+    pub(crate) fn written(&mut self, packet: &Packet<&[u8]>, from: Option<usize>) -> Verdict {
+        let (address, data) = (packet.address(), packet.payload());
+        match (self.memory.place(address), from) {
+            (Place::Interrupt { device: None }, None) => {
+                let port = data.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)) as usize;
+                if let Some(entry) = self.ports.get_mut(port) {
+                    entry.again = true;
+                }
+                Ok(())
+            }
+            (Place::Interrupt { device: Some(device) }, Some(from)) if device == from => {
+                let buffer = (address >> 2 & 0x3ff) as usize;
+                let message = data.first_chunk().map_or(u32::MAX, |w| u32::from_le_bytes(*w));
+                let Some(driver) = &mut self.ports[from].driver else { return Ok(()) };
+                driver.interrupt(buffer, message, &mut self.memory)
+            }
+            (Place::Interrupt { .. }, _) => {
+                Err(Violation::new(2, format!("an interrupt at {address:#x} of {from:?}'s device")))
+            }
+            (_, None) => Err(Violation::new(2, format!("the switch wrote to {address:#x}"))),
+            (_, Some(from)) => match self.memory.reach(from, address, data.len())? {
+                Some(bytes) => {
+                    let enables = packet.byte_enables();
+                    let (first, last) = (usize::from(enables.first_offset()), data.len());
+                    let count = usize::from(enables.byte_count(packet.length_dw()));
+                    let range = first..(first + count).min(last);
+                    bytes[range.clone()].copy_from_slice(&data[range]);
+                    Ok(())
+                }
+                None => {
+                    self.strays += 1;
+                    Ok(())
+                }
+            },
+        }
+    }
+}
+
+fn emit_access(port: usize, access: Access, out: &mut Egress<Purpose>) {
+    let Access { at, register, write, then } = access;
+    let (requester, tag) = (super::HOST_ID, Tag::new(0).expect("a tag"));
+    let type1 = at.bus().get() != 1;
+    let data = write.unwrap_or_default().0.to_le_bytes();
+    let kind = match write {
+        None => {
+            Kind::ConfigRead { type1, requester, tag, destination: at, register, first_be: 0xf }
+        }
+        Some((_, first_be)) => {
+            let destination = at;
+            Kind::ConfigWrite {
+                type1,
+                requester,
+                tag,
+                destination,
+                register,
+                first_be,
+                data: &data,
+            }
+        }
+    };
+    // Beyond the ports' own bus is the device.
+    let device = at.bus().get() > 2;
+    out.push(&Repr::new(kind), Purpose::Access { port, device, then });
+}

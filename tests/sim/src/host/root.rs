@@ -1,0 +1,113 @@
+//! The root complex: what devices ask of host memory.
+
+use super::memory::Memory;
+use super::{HOST_ID, Purpose};
+use crate::device::Device;
+use crate::egress::Egress;
+use crate::oracle::Verdict;
+use crate::random::Random;
+use tlp_codec::tlp::{AtomicOp, CplStatus, Kind, Packet, Repr, TlpType};
+
+/// Read Completion Boundary.
+const BOUNDARY: usize = 64;
+/// Largest payload of a completion.
+const PAYLOAD: usize = 512;
+
+/// Answers a non-posted request of the device behind a port. Whether there was something at its
+/// address.
+pub(crate) fn answer(
+    packet: &Packet<&[u8]>,
+    port: usize,
+    memory: &mut Memory,
+    out: &mut Egress<Purpose>,
+    random: &mut Random,
+) -> Verdict<bool> {
+    let length = usize::from(packet.length_dw()) * 4;
+    let refuse = |out: &mut Egress<Purpose>| {
+        out.push(
+            &completion(packet, CplStatus::UnsupportedRequest, 4, 0, &[]),
+            Purpose::Answer { port },
+        );
+    };
+    match packet.tlp_type() {
+        TlpType::MRd => {
+            let Some(bytes) = memory.reach(port, packet.address(), length)? else {
+                refuse(out);
+                return Ok(false);
+            };
+            read(packet, port, bytes, out, random);
+        }
+        TlpType::FetchAdd => {
+            let operand = packet.payload();
+            let Some(bytes) = memory.reach(port, packet.address(), operand.len())? else {
+                refuse(out);
+                return Ok(false);
+            };
+            let old = Device::fetch_add(bytes, AtomicOp::FetchAdd, operand);
+            let count = old.len() as u16;
+            out.push(
+                &completion(packet, CplStatus::Success, count, 0, &old),
+                Purpose::Answer { port },
+            );
+        }
+        _ => refuse(out),
+    }
+    Ok(true)
+}
+
+/// A read in one or several completions, cut at boundaries of its own choice (PCIe 5.0 section
+/// 2.3.1.1).
+fn read(
+    packet: &Packet<&[u8]>,
+    port: usize,
+    bytes: &[u8],
+    out: &mut Egress<Purpose>,
+    random: &mut Random,
+) {
+    let enables = packet.byte_enables();
+    let mut left = enables.byte_count(packet.length_dw());
+    let mut lower = enables.lower_address(packet.address());
+    let mut at = 0;
+    while left > 0 {
+        let address = packet.address() as usize + at;
+        let skip = usize::from(lower & 3);
+        let whole = (usize::from(left) + skip).div_ceil(4) * 4;
+        let most = PAYLOAD - address % BOUNDARY;
+        let length = if whole <= most && !random.chance(200_000) {
+            whole
+        } else {
+            let boundaries = (most / BOUNDARY).max(1) as u64;
+            let cut = random.between(1, boundaries) as usize * BOUNDARY - address % BOUNDARY;
+            cut.min(whole)
+        };
+        let data = &bytes[at..at + length];
+        let repr = completion(packet, CplStatus::Success, left, lower, data);
+        out.push(&repr, Purpose::Answer { port });
+        let given = (length - skip).min(left.into()) as u16;
+        left -= given;
+        at += length;
+        lower = (packet.address() as usize + at) as u8 & 0x7f;
+    }
+}
+
+fn completion<'a>(
+    asked: &Packet<&[u8]>,
+    status: CplStatus,
+    byte_count: u16,
+    lower_address: u8,
+    data: &'a [u8],
+) -> Repr<'a> {
+    let mut repr = Repr::new(Kind::Completion {
+        completer: HOST_ID,
+        requester: asked.requester(),
+        tag: asked.tag(),
+        status,
+        bcm: false,
+        byte_count,
+        lower_address,
+        locked: false,
+        data,
+    });
+    repr.attributes = asked.attributes();
+    repr
+}

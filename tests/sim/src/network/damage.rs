@@ -1,0 +1,37 @@
+//! What a network does to the bytes of a frame.
+
+use crate::random::Random;
+use tlp_codec::crc;
+use tlp_codec::fabric::{FRAME_CRC, Frame, Record};
+
+/// Flips one to four bits: a damaged frame whose Ethernet FCS happens to be right, or was made so
+/// by a switch whose memory flipped them before the FCS was computed anew.
+pub(super) fn flip(bytes: &mut [u8], random: &mut Random) {
+    for _ in 0..random.between(1, 4) {
+        let bit = random.below(bytes.len() as u64 * 8) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// Changes a byte of one TLP in a frame and makes the frame's own CRC right again: memory that
+/// lies between the link and the wire. Whether there was a TLP.
+pub(super) fn lie(bytes: &mut [u8], random: &mut Random) -> bool {
+    let Ok(frame) = Frame::new_checked(&*bytes) else { return false };
+    let covered = frame.frame_len() - FRAME_CRC;
+    let tlps: Vec<usize> = frame
+        .records()
+        .filter_map(|record| match record {
+            Ok(Record::Tlp(record)) => Some(record.tlp.as_ptr() as usize - bytes.as_ptr() as usize),
+            _ => None,
+        })
+        .collect();
+    if tlps.is_empty() {
+        return false;
+    }
+    // Within the first twelve bytes, which every TLP has.
+    let at = tlps[random.below(tlps.len() as u64) as usize] + random.below(12) as usize;
+    bytes[at] ^= 1 << random.below(8);
+    let crc = crc::frame(&bytes[..covered]);
+    bytes[covered..covered + FRAME_CRC].copy_from_slice(&crc.to_le_bytes());
+    true
+}

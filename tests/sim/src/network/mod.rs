@@ -1,0 +1,253 @@
+//! Switches with ports, queues, rates and delays, and frames on their way through them.
+//!
+//! Path `p` of every node is a plane of its own: the node's p-th network port leads to a switch of
+//! plane `p`, and nothing leads from one plane to another. A plane is one switch, or two of them
+//! (hosts at one, boxes at the other) with a cable between.
+
+mod damage;
+mod port;
+
+use crate::profile::{Fabric, Trouble};
+use port::{Fate, Port};
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// A frame on its way.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// Its receiver, by index.
+    pub(crate) to: usize,
+    path: u8,
+    pub(crate) bytes: Vec<u8>,
+    /// The ports that it still has to pass, last one first.
+    hops: [u16; 3],
+    left: u8,
+    /// How often its plane's switches had been rebooted when it set out.
+    reboots: u32,
+}
+
+/// What comes of moving a frame on.
+#[derive(Debug)]
+pub(crate) enum Moved {
+    /// It comes to the next place then; under these numbers (a doubled one has two).
+    Goes([Option<(Instant, u32)>; 2]),
+    /// It is at its receiver.
+    Arrived(InFlight),
+    /// It is lost.
+    Lost(InFlight, &'static str),
+}
+
+/// What a fault concerns: some of the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Cables {
+    /// What one node sends on one path.
+    From { node: usize, path: u8 },
+    /// What one node gets on one path.
+    To { node: usize, path: u8 },
+    /// Both directions of one node's path.
+    Of { node: usize, path: u8 },
+    /// Every cable of a plane.
+    Plane { path: u8 },
+}
+
+/// The network.
+pub(crate) struct Network {
+    nodes: usize,
+    hosts: usize,
+    paths: usize,
+    tiers: usize,
+    ports: Vec<Port>,
+    reboots: Vec<u32>,
+    flights: Vec<Option<InFlight>>,
+    free: Vec<u32>,
+    spare: Vec<Vec<u8>>,
+    /// Frames that set out, came, and were lost.
+    pub(crate) sent: u64,
+    pub(crate) arrived: u64,
+    pub(crate) lost: u64,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64, fabric: &Fabric, always: Trouble) -> Self {
+        let (nodes, paths) = (fabric.hosts + fabric.boxes, fabric.paths);
+        // From each node, to each node, and the two directions between a plane's switches.
+        let count = nodes * paths * 2 + paths * 2;
+        let ports = (0..count).map(|index| Port::new(seed, index, fabric.cable, always)).collect();
+        Self {
+            nodes,
+            hosts: fabric.hosts,
+            paths,
+            tiers: fabric.tiers,
+            ports,
+            reboots: vec![0; paths],
+            flights: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            sent: 0,
+            arrived: 0,
+            lost: 0,
+        }
+    }
+
+    fn from_node(&self, node: usize, path: usize) -> usize {
+        node * self.paths + path
+    }
+
+    fn to_node(&self, node: usize, path: usize) -> usize {
+        (self.nodes + node) * self.paths + path
+    }
+
+    fn between(&self, path: usize, from_hosts: bool) -> usize {
+        self.nodes * self.paths * 2 + path * 2 + usize::from(from_hosts)
+    }
+
+    /// Frames on their way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
+    /// A node sends a frame by one of its paths. `None`: it has no such path.
+    pub(crate) fn send(&mut self, from: usize, to: usize, path: u8, frame: &[u8]) -> Option<u32> {
+        let plane = path as usize;
+        if plane >= self.paths || to >= self.nodes {
+            return None;
+        }
+        let crosses = self.tiers == 2 && (from < self.hosts) != (to < self.hosts);
+        let mut hops = [self.to_node(to, plane) as u16, 0, 0];
+        let mut left = 1;
+        if crosses {
+            hops[left] = self.between(plane, from < self.hosts) as u16;
+            left += 1;
+        }
+        hops[left] = self.from_node(from, plane) as u16;
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(frame);
+        self.sent += 1;
+        let reboots = self.reboots[plane];
+        let left = left as u8 + 1;
+        Some(self.keep(InFlight { to, path, bytes, hops, left, reboots }))
+    }
+
+    fn keep(&mut self, flight: InFlight) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.flights[number as usize] = Some(flight);
+                number
+            }
+            None => {
+                self.flights.push(Some(flight));
+                self.flights.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A frame is at its next place.
+    pub(crate) fn step(&mut self, now: Instant, number: u32) -> Moved {
+        let flight = self.flights[number as usize].as_mut().expect("a frame moves once at a time");
+        if flight.reboots != self.reboots[flight.path as usize] {
+            return self.lose(number, "the switch was rebooted");
+        }
+        if flight.left == 0 {
+            self.arrived += 1;
+            return Moved::Arrived(self.take(number));
+        }
+        flight.left -= 1;
+        let port = &mut self.ports[flight.hops[flight.left as usize] as usize];
+        match port.enter(now, &mut flight.bytes) {
+            Fate::Lost(why) => self.lose(number, why),
+            Fate::Comes(at, None) => Moved::Goes([Some((at, number)), None]),
+            Fate::Comes(at, Some(again)) => {
+                let bytes = flight.bytes.clone();
+                let copy = InFlight { bytes, ..*flight };
+                Moved::Goes([Some((at, number)), Some((again, self.keep(copy)))])
+            }
+        }
+    }
+
+    fn take(&mut self, number: u32) -> InFlight {
+        self.free.push(number);
+        self.flights[number as usize].take().expect("it is on its way")
+    }
+
+    fn lose(&mut self, number: u32, why: &'static str) -> Moved {
+        self.lost += 1;
+        Moved::Lost(self.take(number), why)
+    }
+
+    /// A frame is used up.
+    pub(crate) fn recycle(&mut self, flight: InFlight) {
+        if self.spare.len() < 64 {
+            self.spare.push(flight.bytes);
+        }
+    }
+
+    fn ports_of(&self, cables: Cables) -> Vec<usize> {
+        match cables {
+            Cables::From { node, path } => vec![self.from_node(node, path.into())],
+            Cables::To { node, path } => vec![self.to_node(node, path.into())],
+            Cables::Of { node, path } => {
+                vec![self.from_node(node, path.into()), self.to_node(node, path.into())]
+            }
+            Cables::Plane { path } => {
+                let plane = usize::from(path);
+                let mut all: Vec<usize> = (0..self.nodes)
+                    .flat_map(|n| [self.from_node(n, plane), self.to_node(n, plane)])
+                    .collect();
+                all.extend([self.between(plane, false), self.between(plane, true)]);
+                all
+            }
+        }
+    }
+
+    fn each(&mut self, cables: Cables, act: impl Fn(&mut Port)) {
+        for port in self.ports_of(cables) {
+            act(&mut self.ports[port]);
+        }
+    }
+
+    pub(crate) fn storm(&mut self, cables: Cables, id: u32, trouble: Trouble) {
+        self.each(cables, |port| port.storm(id, trouble));
+    }
+
+    pub(crate) fn shrink(&mut self, cables: Cables, id: u32, mtu: usize) {
+        self.each(cables, |port| port.shrink(id, mtu));
+    }
+
+    pub(crate) fn spike(&mut self, cables: Cables, id: u32, delay: Duration) {
+        self.each(cables, |port| port.spike(id, delay));
+    }
+
+    pub(crate) fn pause(&mut self, cables: Cables, until: Instant) {
+        self.each(cables, |port| port.pause(until));
+    }
+
+    /// The cables are cut.
+    pub(crate) fn cut(&mut self, cables: Cables) {
+        self.each(cables, |port| port.down += 1);
+    }
+
+    /// They are whole again.
+    pub(crate) fn mend(&mut self, cables: Cables) {
+        self.each(cables, |port| port.down = port.down.saturating_sub(1));
+    }
+
+    /// A fault of [`Network::storm`], [`Network::shrink`] or [`Network::spike`] is over.
+    pub(crate) fn end(&mut self, cables: Cables, id: u32) {
+        self.each(cables, |port| port.end(id));
+    }
+
+    /// The switches of a plane are rebooted: what is in them is gone.
+    pub(crate) fn reboot(&mut self, path: u8) {
+        self.reboots[path as usize] += 1;
+    }
+
+    /// From now on the network loses nothing by itself.
+    pub(crate) fn heal(&mut self) {
+        self.ports.iter_mut().for_each(Port::heal);
+    }
+}
+
+#[cfg(test)]
+mod tests;

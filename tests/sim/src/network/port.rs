@@ -1,0 +1,157 @@
+//! One direction of one cable, with the queue of the port in front of it and all that goes wrong
+//! with it.
+
+use super::damage;
+use crate::profile::{Cable, Trouble};
+use crate::random::{Drawer, Random};
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// Preamble, Ethernet header, frame check sequence and gap: bytes on the cable beside the frame.
+const OVERHEAD: usize = 8 + 14 + 4 + 12;
+/// What Ethernet pads a payload to.
+const SHORTEST: usize = 46;
+
+/// What becomes of a frame that enters a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It comes to the other end then; and once more, if it is doubled.
+    Comes(Instant, Option<Instant>),
+    /// It is lost, for this reason.
+    Lost(&'static str),
+}
+
+/// A port and its cable.
+#[derive(Debug)]
+pub(super) struct Port {
+    cable: Cable,
+    busy_until: Instant,
+    /// Nothing leaves before then (a pause frame, a stalled switch).
+    paused_until: Instant,
+    /// What is wrong with it now, in addition to what always is.
+    storms: Vec<(u32, Trouble)>,
+    always: Trouble,
+    /// How many faults hold it down.
+    pub(super) down: u32,
+    /// Smaller frames only, one entry for each fault.
+    shrunk: Vec<(u32, usize)>,
+    /// Frames take so much longer.
+    spikes: Vec<(u32, Duration)>,
+    in_burst: bool,
+    random: Random,
+}
+
+impl Port {
+    pub(super) fn new(seed: u64, index: usize, cable: Cable, always: Trouble) -> Self {
+        Self {
+            cable,
+            busy_until: Instant::ZERO,
+            paused_until: Instant::ZERO,
+            storms: Vec::new(),
+            always,
+            down: 0,
+            shrunk: Vec::new(),
+            spikes: Vec::new(),
+            in_burst: false,
+            random: Random::stream(seed, Drawer::Port, index as u64),
+        }
+    }
+
+    /// Everything that is wrong by itself ends; the faults of the schedule end by themselves.
+    pub(super) fn heal(&mut self) {
+        self.always = Trouble::default();
+        self.in_burst = false;
+    }
+
+    pub(super) fn storm(&mut self, id: u32, trouble: Trouble) {
+        self.storms.push((id, trouble));
+    }
+
+    pub(super) fn shrink(&mut self, id: u32, mtu: usize) {
+        self.shrunk.push((id, mtu));
+    }
+
+    pub(super) fn spike(&mut self, id: u32, delay: Duration) {
+        self.spikes.push((id, delay));
+    }
+
+    pub(super) fn pause(&mut self, until: Instant) {
+        self.paused_until = self.paused_until.max(until);
+    }
+
+    /// A fault is over.
+    pub(super) fn end(&mut self, id: u32) {
+        self.storms.retain(|s| s.0 != id);
+        self.shrunk.retain(|s| s.0 != id);
+        self.spikes.retain(|s| s.0 != id);
+        self.in_burst &= !self.storms.is_empty();
+    }
+
+    fn lost(&mut self, trouble: &Trouble) -> bool {
+        if self.in_burst {
+            self.in_burst = !self.random.chance(trouble.burst_end_ppm.max(1));
+            return true;
+        }
+        self.in_burst = self.random.chance(trouble.burst_ppm);
+        self.in_burst || self.random.chance(trouble.loss_ppm)
+    }
+
+    /// A bit error somewhere in the frame, at the cable's rate: most are caught by the FCS.
+    fn damaged(&mut self, trouble: &Trouble, length: usize) -> bool {
+        // Errors of 10^-12 a bit, times bits: a chance in 10^12, drawn in one go.
+        let in_ten_to_12 = trouble.bit_errors_e12.saturating_mul(length as u64 * 8);
+        in_ten_to_12 > 0 && self.random.below(1_000_000_000_000) < in_ten_to_12
+    }
+
+    /// A frame enters at `now`.
+    pub(super) fn enter(&mut self, now: Instant, frame: &mut [u8]) -> Fate {
+        if self.down > 0 {
+            return Fate::Lost("the cable is cut");
+        }
+        let mtu = self.shrunk.iter().map(|s| s.1).min().unwrap_or(self.cable.mtu);
+        if frame.len() > mtu {
+            return Fate::Lost("larger than the MTU");
+        }
+        let start = self.busy_until.max(now).max(self.paused_until);
+        let waits = start.saturating_since(now).as_nanos() as u64;
+        if waits.saturating_mul(self.cable.rate_mbps) / 8_000 > self.cable.queue_kb * 1024 {
+            return Fate::Lost("the queue is full");
+        }
+        let bits = (frame.len().max(SHORTEST) + OVERHEAD) as u64 * 8;
+        self.busy_until = start + Duration::from_nanos(bits * 1_000 / self.cable.rate_mbps);
+        let mut comes = self.busy_until + Duration::from_nanos(self.cable.delay_ns);
+        for spike in &self.spikes {
+            comes = comes + spike.1;
+        }
+        let mut again = None;
+        for source in 0..=self.storms.len() {
+            let trouble = match source {
+                0 => self.always,
+                n => self.storms[n - 1].1,
+            };
+            if trouble == Trouble::default() {
+                continue;
+            }
+            if self.lost(&trouble) {
+                return Fate::Lost("lost on the cable");
+            }
+            if self.damaged(&trouble, frame.len()) {
+                if !self.random.chance(trouble.escapes_ppm) {
+                    return Fate::Lost("damaged, and the FCS says so");
+                }
+                damage::flip(frame, &mut self.random);
+            }
+            if self.random.chance(trouble.lies_ppm) {
+                damage::lie(frame, &mut self.random);
+            }
+            if self.random.chance(trouble.late_ppm) {
+                comes = comes + Duration::from_micros(self.random.below(trouble.late_us.max(1)));
+            }
+            if self.random.chance(trouble.twice_ppm) {
+                let later = self.random.below(trouble.late_us.max(1));
+                again = Some(comes + Duration::from_micros(later));
+            }
+        }
+        Fate::Comes(comes, again)
+    }
+}

@@ -1,0 +1,92 @@
+//! The network by itself.
+
+use super::*;
+use crate::profile::Profile;
+
+fn fabric(tiers: usize) -> Fabric {
+    Fabric { hosts: 2, boxes: 2, paths: 2, tiers, ..Profile::calm().fabric }
+}
+
+/// Sends frames at once and says when each came, in order of arrival.
+fn send(network: &mut Network, count: usize, length: usize) -> Vec<Instant> {
+    let mut agenda = crate::clock::Agenda::new();
+    for number in 0..count {
+        let frame = vec![number as u8; length];
+        let flight = network.send(0, 2, 1, &frame).unwrap();
+        agenda.plan(agenda.now(), flight);
+    }
+    let mut came = Vec::new();
+    while let Some(flight) = agenda.pop(Instant::FAR_FUTURE) {
+        match network.step(agenda.now(), flight) {
+            Moved::Goes(next) => {
+                next.into_iter().flatten().for_each(|(at, number)| agenda.plan(at, number));
+            }
+            Moved::Arrived(flight) => {
+                came.push(agenda.now());
+                network.recycle(flight);
+            }
+            Moved::Lost(flight, _) => network.recycle(flight),
+        }
+    }
+    assert_eq!(network.in_flight(), 0);
+    came
+}
+
+#[test]
+fn frames_come_one_after_the_other_at_the_rate_of_the_cable() {
+    for tiers in [1, 2] {
+        let fabric = fabric(tiers);
+        let mut network = Network::new(1, &fabric, Trouble::default());
+        let came = send(&mut network, 10, 1000);
+        assert_eq!(came.len(), 10);
+        let gap = (1000 + 38) * 8 * 1000 / fabric.cable.rate_mbps;
+        for pair in came.windows(2) {
+            assert_eq!(pair[1].saturating_since(pair[0]).as_nanos() as u64, gap);
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_drops_the_rest() {
+    let mut fabric = fabric(1);
+    fabric.cable.queue_kb = 8;
+    let mut network = Network::new(1, &fabric, Trouble::default());
+    let came = send(&mut network, 100, 1000).len();
+    assert!((8..=10).contains(&came), "{came} frames came");
+    assert_eq!(network.lost, 100 - came as u64);
+}
+
+#[test]
+fn each_trouble_does_what_it_is_called() {
+    let count = |trouble: Trouble| {
+        let mut network = Network::new(3, &fabric(1), trouble);
+        send(&mut network, 400, 200).len()
+    };
+    let half = 500_000;
+    assert!((50..150).contains(&count(Trouble { loss_ppm: half, ..Trouble::default() })));
+    let bursts = Trouble { burst_ppm: 50_000, burst_end_ppm: 200_000, ..Trouble::default() };
+    assert!((100..390).contains(&count(bursts)));
+    let twice = Trouble { twice_ppm: half, late_us: 5, ..Trouble::default() };
+    assert!(count(twice) > 700, "two hops, each of which doubles half of what comes");
+    let errors = Trouble { bit_errors_e12: 100_000_000, ..Trouble::default() };
+    assert!((200..380).contains(&count(errors)));
+    let escaped = Trouble { escapes_ppm: 1_000_000, ..errors };
+    assert_eq!(count(escaped), 400, "damaged ones come, too");
+}
+
+#[test]
+fn what_is_cut_is_mended_and_a_reboot_loses_what_is_under_way() {
+    let mut network = Network::new(1, &fabric(2), Trouble::default());
+    let cables = Cables::Of { node: 2, path: 1 };
+    network.cut(cables);
+    assert!(send(&mut network, 5, 100).is_empty());
+    network.mend(cables);
+    assert_eq!(send(&mut network, 5, 100).len(), 5);
+    let under_way = network.send(0, 2, 1, &[0; 64]).unwrap();
+    network.reboot(1);
+    assert!(matches!(network.step(Instant::ZERO, under_way), Moved::Lost(..)));
+    network.shrink(Cables::Plane { path: 1 }, 1, 500);
+    assert!(send(&mut network, 5, 501).is_empty());
+    network.end(Cables::Plane { path: 1 }, 1);
+    assert_eq!(send(&mut network, 5, 501).len(), 5);
+}

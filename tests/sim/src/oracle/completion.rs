@@ -1,0 +1,197 @@
+//! Requests that wait for their completions, by tag, at whoever asked.
+
+use super::{Verdict, Violation};
+use proxy_core::time::Instant;
+use std::time::Duration;
+use tlp_codec::tlp::{CplStatus, Packet, TlpType};
+
+/// What a request's completions have to look like (PCIe 5.0 section 2.3.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owed {
+    /// So many bytes, in one or several completions, the next one from this address on.
+    Bytes { left: u16, lower: u8 },
+    /// So many bytes in one completion.
+    Data(u16),
+    /// A completion without data.
+    Nothing,
+}
+
+/// A request that is outstanding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<T> {
+    /// Its number in this run.
+    pub(crate) request: u64,
+    /// What it is for.
+    pub(crate) purpose: T,
+    /// When the proxy took it.
+    pub(crate) since: Instant,
+    configuration: bool,
+    owed: Owed,
+    /// The data so far.
+    got: u16,
+}
+
+/// What a completion did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completed<T> {
+    pub(crate) asked: Asked<T>,
+    pub(crate) status: CplStatus,
+    /// Where in the request's data its data belongs, and how many bytes of the payload's front
+    /// are not part of it.
+    pub(crate) offset: usize,
+    pub(crate) skip: usize,
+    /// How many bytes of a read it holds.
+    pub(crate) bytes: Option<usize>,
+    pub(crate) last: bool,
+}
+
+/// The requests of one requester.
+pub(crate) struct Requests<T> {
+    by_tag: Vec<Option<Asked<T>>>,
+    next: usize,
+    live: usize,
+    /// When the oldest one may have begun; never late.
+    oldest: Instant,
+}
+
+impl<T: Copy> Requests<T> {
+    pub(crate) fn new() -> Self {
+        Self { by_tag: vec![None; 256], next: 0, live: 0, oldest: Instant::FAR_FUTURE }
+    }
+
+    /// A tag that is free. Tags come round as late as can be, so that a completion that comes
+    /// twice finds nobody.
+    pub(crate) fn free_tag(&mut self) -> Option<u16> {
+        if self.live >= self.by_tag.len() {
+            return None;
+        }
+        let count = self.by_tag.len();
+        let tag =
+            (0..count).map(|n| (self.next + n) % count).find(|t| self.by_tag[*t].is_none())?;
+        self.next = (tag + 1) % count;
+        Some(tag as u16)
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// A request was handed over.
+    pub(crate) fn ask(&mut self, now: Instant, tlp: &[u8], request: u64, purpose: T) {
+        let packet = Packet::new_checked(tlp).expect("own TLPs are sound");
+        let kind = packet.tlp_type();
+        let owed = match kind {
+            TlpType::MRd => {
+                let enables = packet.byte_enables();
+                let left = enables.byte_count(packet.length_dw());
+                Owed::Bytes { left, lower: enables.lower_address(packet.address()) }
+            }
+            TlpType::FetchAdd | TlpType::Swap => Owed::Data(packet.payload_len() as u16),
+            TlpType::Cas => Owed::Data(packet.payload_len() as u16 / 2),
+            TlpType::CfgRd0 | TlpType::CfgRd1 => Owed::Data(4),
+            _ => Owed::Nothing,
+        };
+        let configuration =
+            matches!(kind, TlpType::CfgRd0 | TlpType::CfgRd1 | TlpType::CfgWr0 | TlpType::CfgWr1);
+        let place = &mut self.by_tag[packet.tag().get() as usize];
+        debug_assert!(place.is_none(), "a tag is used once at a time");
+        *place = Some(Asked { request, purpose, since: now, configuration, owed, got: 0 });
+        self.live += 1;
+        self.oldest = self.oldest.min(now);
+    }
+
+    /// The request that a completion says it is for.
+    pub(crate) fn of(&self, tlp: &[u8]) -> Verdict<Asked<T>> {
+        let tag =
+            Packet::new_checked(tlp).map_err(|e| Violation::new(1, e.to_string()))?.tag().get();
+        let asked = self.by_tag.get(tag as usize).copied().flatten();
+        asked.ok_or_else(|| {
+            Violation::new(
+                3,
+                format!(
+                    "a completion for tag {tag:#x}, which nothing waits under: twice or crossed"
+                ),
+            )
+        })
+    }
+
+    /// A completion came.
+    pub(crate) fn complete(&mut self, tlp: &[u8]) -> Verdict<Completed<T>> {
+        let asked = self.of(tlp)?;
+        let packet = Packet::new_checked(tlp).expect("looked at just now");
+        let status = packet.status();
+        let wrong = |what: &str| {
+            Err(Violation::new(3, format!("{what} (request {}, {:?})", asked.request, asked.owed)))
+        };
+        let (mut offset, mut skip, mut bytes, mut last) = (0, 0, None, true);
+        let mut owed = asked.owed;
+        match (status, asked.owed) {
+            (CplStatus::Success, Owed::Bytes { left, lower }) => {
+                if packet.byte_count() != left || packet.lower_address() != lower {
+                    return wrong("a completion of other bytes than the next ones that are owed");
+                }
+                skip = usize::from(lower & 3);
+                let room = packet.payload_len().saturating_sub(skip).min(left.into()) as u16;
+                if room == 0 {
+                    return wrong("a completion of a read without data");
+                }
+                offset = usize::from(asked.got);
+                bytes = Some(usize::from(room));
+                last = room == left;
+                owed =
+                    Owed::Bytes { left: left - room, lower: lower.wrapping_add(room as u8) & 0x7f };
+            }
+            (CplStatus::Success, Owed::Data(length))
+                if packet.payload_len() != usize::from(length) =>
+            {
+                return wrong("a completion with another amount of data than was asked for");
+            }
+            (CplStatus::Success, Owed::Nothing) if packet.has_data() => {
+                return wrong("a completion with data that nobody asked for");
+            }
+            (CplStatus::ConfigRetry, _) if !asked.configuration => {
+                return wrong("retry status for what is no configuration request");
+            }
+            (CplStatus::Success, _) => {}
+            _ if packet.has_data() => return wrong("data without success"),
+            _ => {}
+        }
+        let place = &mut self.by_tag[packet.tag().get() as usize];
+        if last {
+            *place = None;
+            self.live -= 1;
+        } else if let (Some(there), Owed::Bytes { left, .. }) = (place, owed) {
+            let Owed::Bytes { left: before, .. } = there.owed else {
+                unreachable!("a read stays one")
+            };
+            there.got += before - left;
+            there.owed = owed;
+        }
+        Ok(Completed { asked, status, offset, skip, bytes, last })
+    }
+
+    /// Whether something waits for longer than it may.
+    pub(crate) fn check(&mut self, now: Instant, bound: Duration) -> Verdict {
+        if self.live == 0 || now.saturating_since(self.oldest) <= bound {
+            return Ok(());
+        }
+        let oldest = self.by_tag.iter().flatten().min_by_key(|asked| asked.since);
+        let Some(oldest) = oldest else { return Ok(()) };
+        self.oldest = oldest.since;
+        if now.saturating_since(oldest.since) <= bound {
+            return Ok(());
+        }
+        let age = now.saturating_since(oldest.since);
+        Err(Violation::new(3, format!("request {} waits since {age:?}", oldest.request)))
+    }
+
+    /// Nobody waits for anything any more.
+    pub(crate) fn forget(&mut self) {
+        self.by_tag.fill(None);
+        self.live = 0;
+        self.oldest = Instant::FAR_FUTURE;
+    }
+}
+
+#[cfg(test)]
+mod tests;

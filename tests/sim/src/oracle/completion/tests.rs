@@ -1,0 +1,90 @@
+//! Requests and their completions.
+
+use super::*;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{ByteEnables, Kind, Repr};
+
+fn emit(kind: Kind<'_>) -> Vec<u8> {
+    let repr = Repr::new(kind);
+    let mut bytes = vec![0; repr.buffer_len()];
+    let length = repr.emit(&mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+fn ask(requests: &mut Requests<()>, address: u64, bytes: usize) -> u16 {
+    let tag = requests.free_tag().unwrap();
+    let (enables, length_dw) = ByteEnables::for_range(address, bytes);
+    let read = emit(Kind::MemRead {
+        requester: Bdf::from_bits(8),
+        tag: Tag::new(tag).unwrap(),
+        address: address & !3,
+        length_dw,
+        enables,
+        hint: None,
+        locked: false,
+    });
+    requests.ask(Instant::ZERO, &read, 1, ());
+    tag
+}
+
+fn answer(tag: u16, byte_count: u16, lower_address: u8, data: &[u8], status: CplStatus) -> Vec<u8> {
+    emit(Kind::Completion {
+        completer: Bdf::from_bits(0),
+        requester: Bdf::from_bits(8),
+        tag: Tag::new(tag).unwrap(),
+        status,
+        bcm: false,
+        byte_count,
+        lower_address,
+        locked: false,
+        data,
+    })
+}
+
+#[test]
+fn a_read_in_pieces_of_odd_bytes() {
+    let mut requests = Requests::new();
+    let tag = ask(&mut requests, 0x1003, 70);
+    let first = answer(tag, 70, 3, &[0; 64], CplStatus::Success);
+    let done = requests.complete(&first).unwrap();
+    assert_eq!((done.offset, done.skip, done.last), (0, 3, false));
+    assert!(requests.complete(&first).is_err(), "the same piece again");
+    let second = answer(tag, 9, 0x40, &[0; 12], CplStatus::Success);
+    let done = requests.complete(&second).unwrap();
+    assert_eq!((done.offset, done.skip, done.last), (61, 0, true));
+    assert_eq!(requests.complete(&second).unwrap_err().promise, 3);
+    assert_eq!(requests.live(), 0);
+}
+
+#[test]
+fn what_does_not_fit_is_found() {
+    let mut requests = Requests::new();
+    let tag = ask(&mut requests, 0x1000, 8);
+    assert!(requests.complete(&answer(tag, 12, 0, &[0; 8], CplStatus::Success)).is_err());
+    assert!(requests.complete(&answer(tag, 8, 4, &[0; 8], CplStatus::Success)).is_err());
+    assert!(requests.complete(&answer(tag, 8, 0, &[], CplStatus::ConfigRetry)).is_err());
+    assert!(
+        requests.complete(&answer(tag, 8, 0, &[], CplStatus::UnsupportedRequest)).unwrap().last
+    );
+}
+
+#[test]
+fn what_waits_too_long_is_found() {
+    let mut requests = Requests::new();
+    ask(&mut requests, 0x1000, 8);
+    let bound = Duration::from_secs(2);
+    assert!(requests.check(Instant::from_nanos(2_000_000_000), bound).is_ok());
+    assert!(requests.check(Instant::from_nanos(2_000_000_001), bound).is_err());
+}
+
+#[test]
+fn tags_come_round_late() {
+    let mut requests = Requests::new();
+    let first = ask(&mut requests, 0, 4);
+    requests.complete(&answer(first, 4, 0, &[0; 4], CplStatus::Success)).unwrap();
+    assert!((0..255).all(|_| ask(&mut requests, 0, 4) != first));
+    assert_eq!(requests.free_tag(), Some(first));
+    ask(&mut requests, 0, 4);
+    assert_eq!(requests.free_tag(), None);
+}

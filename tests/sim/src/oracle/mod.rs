@@ -1,0 +1,34 @@
+//! What must hold, written without a look at how the proxies do it.
+//!
+//! | file | promise |
+//! |---|---|
+//! | `order` | 1: at most once, undamaged, in an order that the base specification allows |
+//! | `binding` | 2 and 4: nothing crosses from one binding to another; who is bound to whom |
+//! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
+//! | `bounds` | 5: nothing grows |
+//!
+//! What a read may return is checked where it was asked for: by the model of the driver
+//! (`host::driver`) and by the model of the device (`device::engine`).
+
+pub(crate) mod binding;
+pub(crate) mod bounds;
+pub(crate) mod completion;
+pub(crate) mod order;
+
+/// Promises broken, in words. The number is that of `DESIGN.md`, "Promises"; 0 is liveness.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Violation {
+    /// Which promise.
+    pub promise: u8,
+    /// What happened.
+    pub what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(promise: u8, what: impl Into<String>) -> Self {
+        Self { promise, what: what.into() }
+    }
+}
+
+/// What an oracle says.
+pub(crate) type Verdict<T = ()> = Result<T, Violation>;

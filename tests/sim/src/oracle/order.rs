@@ -1,0 +1,237 @@
+//! The TLPs of one binding in one direction, against the ordering table of the base specification
+//! (PCIe 5.0 section 2.4.1, table 2-40).
+//!
+//! A TLP is known by a digest of what no proxy may change: everything but requester and completer
+//! ID and tag, and for completions the request that they answer. Two TLPs that are alike in all of
+//! that are taken for each other, which is the reading that forgives most.
+
+use super::{Verdict, Violation};
+use crate::random::mix;
+use proxy_core::time::Instant;
+use std::collections::VecDeque;
+use tlp_codec::tlp::{Class, CplStatus, Packet};
+
+/// What the table looks at, and the digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) class: Class,
+    pub(crate) digest: u64,
+    /// Attributes RO and IDO.
+    relaxed: bool,
+    by_id: bool,
+    /// The requester's, or of a completion the completer's ID.
+    id: u16,
+    /// A completion without data: of an I/O or configuration write, or without success.
+    bare: bool,
+    /// An I/O, configuration or atomic request with data ("NPR with Data").
+    with_data: bool,
+}
+
+impl Seen {
+    /// Looks at a TLP; `None` for what is none.
+    pub(crate) fn of(tlp: &[u8]) -> Option<Self> {
+        let packet = Packet::new_checked(tlp).ok()?;
+        let class = packet.class()?;
+        let attributes = packet.attributes();
+        let completion = class == Class::Completion;
+        let id = if completion { packet.completer() } else { packet.requester() };
+        Some(Self {
+            class,
+            digest: digest(tlp, completion),
+            relaxed: attributes.relaxed_ordering,
+            by_id: attributes.id_based_ordering,
+            id: id.bits(),
+            bare: completion && !packet.has_data(),
+            with_data: class == Class::NonPosted && packet.has_data(),
+        })
+    }
+
+    /// Whether this one may pass a posted request that was sent before it: the column "Posted
+    /// Request" of the table, row by row.
+    fn may_pass_posted(&self, posted: &Seen) -> bool {
+        // IDO: only where the IDs differ.
+        let by_id = self.by_id && self.id != posted.id;
+        match self.class {
+            // A2a, A2b.
+            Class::Posted => self.relaxed || by_id,
+            // C2a, C2b: non-posted requests with data; B2a, B2b: read requests.
+            Class::NonPosted => by_id || self.with_data && self.relaxed,
+            // D2a, D2b: completions of I/O and configuration writes may.
+            Class::Completion => self.relaxed || by_id || self.bare,
+        }
+    }
+}
+
+fn digest(tlp: &[u8], completion: bool) -> u64 {
+    let word =
+        |at: usize| u64::from(u32::from_le_bytes([tlp[at], tlp[at + 1], tlp[at + 2], tlp[at + 3]]));
+    // Types 4 and 5 are configuration requests of type 0 and 1: a bridge makes one of the other.
+    let kind = word(0) & !u64::from(u8::from(!completion && tlp[0] & 0x1e == 0x04));
+    let mut hash = mix(kind | (tlp.len() as u64) << 32);
+    let mut fold =
+        |value: u64| hash = (hash ^ value).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(31);
+    let rest = if completion {
+        // Status, byte count and lower address; neither IDs nor tag.
+        fold(u64::from(tlp[6]) | u64::from(tlp[7]) << 8 | u64::from(tlp[11]) << 16);
+        &tlp[12..]
+    } else {
+        fold(u64::from(tlp[7]));
+        &tlp[8..]
+    };
+    let mut chunks = rest.chunks_exact(8);
+    for chunk in &mut chunks {
+        fold(u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
+    }
+    if !chunks.remainder().is_empty() {
+        let mut last = [0; 8];
+        last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+        fold(u64::from_le_bytes(last));
+    }
+    mix(hash)
+}
+
+/// A TLP that was sent and has not come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    number: u64,
+    seen: Seen,
+    /// The request that it is, or that it answers; 0 of posted ones.
+    pub(crate) request: u64,
+    /// It may be lost on purpose: dropped by a rule, or ended with what it belongs to.
+    optional: bool,
+    at: Instant,
+}
+
+/// One binding's TLPs in one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    under_way: [VecDeque<Sent>; 3],
+    sent: u64,
+    /// TLPs that came.
+    pub(crate) delivered: u64,
+    closed: bool,
+}
+
+impl Flow {
+    /// A proxy took a TLP in.
+    pub(crate) fn send(&mut self, at: Instant, seen: Seen, request: u64, optional: bool) {
+        self.sent += 1;
+        let sent = Sent { number: self.sent, seen, request, optional, at };
+        self.under_way[seen.class as usize].push_back(sent);
+    }
+
+    /// A proxy gave a TLP out at the other end; for a completion, of this request.
+    pub(crate) fn deliver(&mut self, seen: Seen, request: Option<u64>) -> Verdict<Sent> {
+        let queue = &self.under_way[seen.class as usize];
+        let alike = |sent: &Sent| {
+            sent.seen.digest == seen.digest && request.is_none_or(|request| request == sent.request)
+        };
+        // Of two that are alike, one that may not be lost is meant before one that may.
+        let owed = queue.iter().position(|sent| alike(sent) && !sent.optional);
+        let Some(at) = owed.or_else(|| queue.iter().position(alike)) else {
+            let class = seen.class;
+            let what =
+                format!("a {class:?} TLP came that is not under way: never sent so, or twice");
+            return Err(Violation::new(1, what));
+        };
+        let sent = queue[at];
+        if self.closed {
+            return Err(Violation::new(
+                2,
+                format!("a {:?} TLP came after its binding", seen.class),
+            ));
+        }
+        self.check_same_class(at, &sent)?;
+        if seen.class != Class::Posted {
+            self.check_posted(self.under_way[0].len(), &sent)?;
+        }
+        self.under_way[seen.class as usize].remove(at);
+        self.delivered += 1;
+        Ok(sent)
+    }
+
+    /// Within a class: posted ones by the table's A2, completions of one request by D5b.
+    fn check_same_class(&mut self, at: usize, sent: &Sent) -> Verdict {
+        match sent.seen.class {
+            Class::Posted => self.check_posted(at, sent),
+            // B3, C3: they may pass each other.
+            Class::NonPosted => Ok(()),
+            Class::Completion => {
+                let earlier = self.under_way[2].iter().take(at);
+                match earlier.filter(|e| !e.optional && e.request == sent.request).count() {
+                    0 => Ok(()),
+                    _ => Err(Violation::new(1, "completions of one request changed places")),
+                }
+            }
+        }
+    }
+
+    /// No posted TLP that is still under way and was sent before may have been passed, if the
+    /// table does not allow it. One that may be lost is lost from here on.
+    fn check_posted(&mut self, among: usize, sent: &Sent) -> Verdict {
+        let mut at = 0;
+        for _ in 0..among {
+            let posted = &self.under_way[0][at];
+            if posted.number >= sent.number {
+                break;
+            }
+            if sent.seen.may_pass_posted(&posted.seen) {
+                at += 1;
+                continue;
+            }
+            if !posted.optional {
+                let what = format!(
+                    "a {:?} TLP came before a posted one, number {} of its flow, that was sent before it (or \
+                     that one is lost)",
+                    sent.seen.class, posted.number
+                );
+                return Err(Violation::new(1, what));
+            }
+            if sent.seen.class == Class::Posted {
+                // The caller's index counts from the front.
+                at += 1;
+                continue;
+            }
+            self.under_way[0].remove(at);
+        }
+        Ok(())
+    }
+
+    /// What is under way may come or not.
+    pub(crate) fn relax(&mut self) {
+        self.under_way.iter_mut().flatten().for_each(|sent| sent.optional = true);
+    }
+
+    /// Nothing may come any more.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// How many TLPs of a class are under way that may not be lost.
+    pub(crate) fn held(&self, class: Class) -> usize {
+        self.under_way[class as usize].iter().filter(|sent| !sent.optional).count()
+    }
+
+    /// Whether there is such a TLP under way; if it is said so, for this request.
+    pub(crate) fn knows(&self, seen: &Seen, request: Option<u64>) -> bool {
+        let alike = |sent: &Sent| {
+            sent.seen.digest == seen.digest && request.is_none_or(|request| request == sent.request)
+        };
+        self.under_way[seen.class as usize].iter().any(alike)
+    }
+
+    /// TLPs under way that may not be lost, and since when the oldest is.
+    pub(crate) fn owed(&self) -> (usize, Option<Instant>) {
+        let owed = || self.under_way.iter().flatten().filter(|sent| !sent.optional);
+        (owed().count(), owed().map(|sent| sent.at).min())
+    }
+}
+
+/// Whether a completion is what a proxy itself says for a request: Unsupported Request and no data.
+pub(crate) fn is_made_up(tlp: &[u8]) -> bool {
+    Packet::new_checked(tlp)
+        .is_ok_and(|p| p.status() == CplStatus::UnsupportedRequest && !p.has_data())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The table, row by row.
+
+use super::*;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{ByteEnables, Kind, Repr};
+
+const AT: Instant = Instant::ZERO;
+
+fn seen(kind: Kind<'_>, relaxed: bool, by_id: bool) -> Seen {
+    let mut repr = Repr::new(kind);
+    repr.attributes.relaxed_ordering = relaxed;
+    repr.attributes.id_based_ordering = by_id;
+    let mut bytes = vec![0; repr.buffer_len()];
+    let length = repr.emit(&mut bytes).unwrap();
+    Seen::of(&bytes[..length]).unwrap()
+}
+
+fn tag(n: u16) -> Tag {
+    Tag::new(n).unwrap()
+}
+
+fn posted(requester: u16, address: u64, relaxed: bool, by_id: bool) -> Seen {
+    let enables = ByteEnables::all(1);
+    let requester = Bdf::from_bits(requester);
+    let kind = Kind::MemWrite {
+        requester,
+        tag: tag(0),
+        address,
+        enables,
+        hint: None,
+        data: &[1, 2, 3, 4],
+    };
+    seen(kind, relaxed, by_id)
+}
+
+fn read(requester: u16, address: u64, relaxed: bool, by_id: bool) -> Seen {
+    let requester = Bdf::from_bits(requester);
+    let enables = ByteEnables::all(1);
+    let (hint, locked) = (None, false);
+    let kind =
+        Kind::MemRead { requester, tag: tag(1), address, length_dw: 1, enables, hint, locked };
+    seen(kind, relaxed, by_id)
+}
+
+fn completion(completer: u16, data: &[u8], relaxed: bool, by_id: bool) -> Seen {
+    let kind = Kind::Completion {
+        completer: Bdf::from_bits(completer),
+        requester: Bdf::from_bits(9),
+        tag: tag(3),
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: 4,
+        lower_address: 0,
+        locked: false,
+        data,
+    };
+    seen(kind, relaxed, by_id)
+}
+
+/// Sends both, delivers the second one.
+fn passes(first: Seen, second: Seen) -> bool {
+    let mut flow = Flow::default();
+    flow.send(AT, first, 1, false);
+    flow.send(AT, second, 2, false);
+    flow.deliver(second, None).is_ok()
+}
+
+#[test]
+fn column_posted() {
+    let before = posted(1, 0x1000, false, false);
+    // Row A: posted.
+    assert!(!passes(before, posted(1, 0x2000, false, false)));
+    assert!(passes(before, posted(1, 0x2000, true, false)));
+    assert!(!passes(before, posted(1, 0x2000, false, true)), "the same requester");
+    assert!(passes(before, posted(2, 0x2000, false, true)));
+    // Row B: read requests. Relaxed ordering does not help them.
+    assert!(!passes(before, read(1, 0x2000, false, false)));
+    assert!(!passes(before, read(1, 0x2000, true, false)));
+    assert!(passes(before, read(2, 0x2000, false, true)));
+    // Row D: completions.
+    assert!(!passes(before, completion(1, &[0; 4], false, false)));
+    assert!(passes(before, completion(1, &[0; 4], true, false)));
+    assert!(!passes(before, completion(1, &[0; 4], false, true)));
+    assert!(passes(before, completion(2, &[0; 4], false, true)));
+    assert!(passes(before, completion(1, &[], false, false)), "a configuration write's");
+}
+
+#[test]
+fn the_other_columns() {
+    for first in [read(1, 0x1000, false, false), completion(1, &[9; 4], false, false)] {
+        assert!(passes(first, posted(1, 0x2000, false, false)));
+        assert!(passes(first, read(1, 0x2000, false, false)));
+        assert!(passes(first, completion(1, &[0; 4], false, false)), "of another request");
+    }
+    let mut flow = Flow::default();
+    flow.send(AT, completion(1, &[1; 4], false, false), 7, false);
+    flow.send(AT, completion(1, &[2; 4], false, false), 7, false);
+    assert!(flow.deliver(completion(1, &[2; 4], false, false), Some(7)).is_err(), "D5b");
+}
+
+#[test]
+fn twice_never_and_damaged() {
+    let one = posted(1, 0x1000, false, false);
+    let mut flow = Flow::default();
+    assert!(flow.deliver(one, None).is_err(), "never sent");
+    flow.send(AT, one, 0, false);
+    assert!(flow.deliver(posted(1, 0x1004, false, false), None).is_err(), "damaged");
+    assert!(flow.deliver(one, None).is_ok());
+    assert!(flow.deliver(one, None).is_err(), "twice");
+}
+
+#[test]
+fn ids_and_tags_are_nobodys_business_but_addresses_are() {
+    let as_sent = posted(1, 0x1000, false, false);
+    let mut flow = Flow::default();
+    flow.send(AT, as_sent, 0, false);
+    assert!(flow.deliver(posted(77, 0x1000, false, false), None).is_ok());
+    assert_ne!(as_sent.digest, posted(1, 0x1000, true, false).digest, "attributes count");
+}
+
+#[test]
+fn what_may_be_lost_may_be_passed_and_what_is_over_may_not_come() {
+    let (one, two) = (posted(1, 0x1000, false, false), posted(1, 0x2000, false, false));
+    let mut flow = Flow::default();
+    flow.send(AT, one, 0, false);
+    assert_eq!(flow.owed().0, 1);
+    flow.relax();
+    flow.send(AT, two, 0, false);
+    assert!(flow.deliver(two, None).is_ok());
+    flow.close();
+    flow.send(AT, two, 0, true);
+    assert_eq!(flow.deliver(two, None).unwrap_err().promise, 2);
+}

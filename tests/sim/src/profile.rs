@@ -1,0 +1,328 @@
+//! What kind of fabric a run is of, what goes on in it and what goes wrong: a TOML file.
+
+use anyhow::{Context, Result, bail, ensure};
+use proxy_core::limits::{MAX_FRAME, MAX_PEERS, MAX_PORTS, MAX_SLOTS, MIN_FRAME};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Everything that one run is made from, beside its seed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// For a person: what it is for.
+    pub about: String,
+    /// The fabric.
+    pub(crate) fabric: Fabric,
+    /// What goes wrong by itself, with every frame, until the faults stop.
+    #[serde(default)]
+    pub(crate) always: Trouble,
+    /// What hosts and devices do.
+    pub(crate) work: Work,
+    /// How long it all takes.
+    pub(crate) time: Time,
+    /// What goes wrong by schedule.
+    #[serde(default, rename = "fault")]
+    pub(crate) faults: Vec<FaultKind>,
+}
+
+/// Who is there and what joins them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fabric {
+    pub(crate) hosts: usize,
+    pub(crate) boxes: usize,
+    /// Of each box.
+    pub(crate) slots: usize,
+    /// Planes of the network.
+    #[serde(default = "one")]
+    pub(crate) paths: usize,
+    /// Switches on the way in each plane, 1 or 2.
+    #[serde(default = "one")]
+    pub(crate) tiers: usize,
+    /// Every cable.
+    #[serde(default)]
+    pub(crate) cable: Cable,
+    /// Largest frame of the proxies, bytes.
+    #[serde(default = "largest_frame")]
+    pub(crate) frame: usize,
+    /// TLP buffers that a link lends beyond its guarantees, each way.
+    #[serde(default = "shared_buffers")]
+    pub(crate) shared_buffers: usize,
+    /// The control messages take so long, microseconds, from and to.
+    #[serde(default = "control_delay")]
+    pub(crate) control_us: [u64; 2],
+}
+
+const fn one() -> usize {
+    1
+}
+
+const fn largest_frame() -> usize {
+    MAX_FRAME
+}
+
+const fn shared_buffers() -> usize {
+    256
+}
+
+const fn control_delay() -> [u64; 2] {
+    [50, 400]
+}
+
+/// One direction of a cable and the queue in front of it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Cable {
+    pub(crate) rate_mbps: u64,
+    pub(crate) delay_ns: u64,
+    pub(crate) queue_kb: u64,
+    /// Largest frame, bytes.
+    pub(crate) mtu: usize,
+}
+
+impl Default for Cable {
+    fn default() -> Self {
+        Self { rate_mbps: 25_000, delay_ns: 800, queue_kb: 1024, mtu: MAX_FRAME }
+    }
+}
+
+/// What goes wrong with frames, each by its chance in a million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Trouble {
+    pub(crate) loss_ppm: u32,
+    /// A burst begins; while it lasts everything is lost.
+    pub(crate) burst_ppm: u32,
+    /// The burst ends with this frame.
+    pub(crate) burst_end_ppm: u32,
+    pub(crate) twice_ppm: u32,
+    /// It is overtaken by others.
+    pub(crate) late_ppm: u32,
+    /// How late at most, microseconds; of a double, too.
+    pub(crate) late_us: u64,
+    /// Bit errors for each 10^12 bits.
+    pub(crate) bit_errors_e12: u64,
+    /// Of those, how many the Ethernet FCS does not find.
+    pub(crate) escapes_ppm: u32,
+    /// A TLP is changed and the frame's CRC made right again: memory that lies.
+    pub(crate) lies_ppm: u32,
+}
+
+/// How often each kind of work comes, by weight.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Work {
+    /// Bursts of work in a run, from and to.
+    pub(crate) bursts: [u64; 2],
+    /// Operations in a burst, from and to.
+    pub(crate) operations: [u64; 2],
+    #[serde(default)]
+    pub(crate) registers: u32,
+    #[serde(default)]
+    pub(crate) doorbells: u32,
+    #[serde(default)]
+    pub(crate) atomics: u32,
+    #[serde(default)]
+    pub(crate) dma_writes: u32,
+    #[serde(default)]
+    pub(crate) dma_reads: u32,
+    #[serde(default)]
+    pub(crate) dma_atomics: u32,
+    /// Reads of configuration space.
+    #[serde(default)]
+    pub(crate) configuration: u32,
+    /// Bytes of one DMA, from and to; at most 4096.
+    #[serde(default = "dma_bytes")]
+    pub(crate) bytes: [u64; 2],
+}
+
+const fn dma_bytes() -> [u64; 2] {
+    [1, 4096]
+}
+
+/// Milliseconds of virtual time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Time {
+    /// Work and faults are spread over this time, which begins when everything was lent once.
+    pub(crate) busy_ms: u64,
+    /// When the faults have stopped, everything is right again within this.
+    pub(crate) settle_ms: u64,
+    /// How long an operating system lets the power indicator blink before it lets go.
+    #[serde(default = "blink")]
+    pub(crate) blink_ms: u64,
+}
+
+const fn blink() -> u64 {
+    50
+}
+
+/// One kind of fault and how often it comes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultKind {
+    pub(crate) kind: Kind,
+    /// How often in a run, from and to.
+    pub(crate) count: [u64; 2],
+    /// How long each lasts, milliseconds, from and to.
+    #[serde(default)]
+    pub(crate) for_ms: [u64; 2],
+    /// Of a storm.
+    #[serde(default)]
+    pub(crate) trouble: Trouble,
+    /// Of an MTU that shrinks, bytes.
+    #[serde(default)]
+    pub(crate) mtu: usize,
+}
+
+/// What can go wrong by schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// A cable has [`Trouble`].
+    Storm,
+    /// Frames of a cable take a millisecond or more longer.
+    DelaySpike,
+    /// Nothing leaves a port for a while.
+    Pause,
+    /// A node is cut off in one direction, on every path.
+    OneWay,
+    /// A node is cut off on every path.
+    Partition,
+    /// One path of a node dies, and returns.
+    PathDeath,
+    /// A plane takes smaller frames only.
+    MtuShrink,
+    /// The switches of a plane are rebooted.
+    SwitchReboot,
+    /// A host's proxy dies and comes back without its tables.
+    HostProxyCrash,
+    /// A box's proxy dies and comes back without its tables.
+    BoxProxyCrash,
+    /// A proxy stands still and goes on, with its tables.
+    Freeze,
+    /// A host's root complex is reset without a word.
+    HostReboot,
+    /// A device is pulled out of its slot, and put back.
+    DevicePulled,
+    /// A device answers nothing.
+    DeviceHangs,
+    /// A device answers late.
+    DeviceLate,
+    /// A device answers twice.
+    DeviceTwice,
+    /// A device answers with a wrong tag.
+    DeviceWrong,
+    /// A device writes without being asked to.
+    DeviceFloods,
+    /// A device strays: it writes where it has no business.
+    DeviceStrays,
+    /// The control connection of a proxy is lost.
+    ControlLost,
+    /// A binding is released in order, and made again.
+    Release,
+    /// A binding is released by force, and made again.
+    ForcedRelease,
+}
+
+macro_rules! built_in {
+    ($($name:literal),+ $(,)?) => {
+        /// The profiles that are built in, by name.
+        pub const BUILT_IN: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../profiles/", $name, ".toml")))),+];
+    };
+}
+
+built_in!["calm", "lossy", "nodes", "devices", "storm", "bench"];
+
+impl Profile {
+    /// The profile of that name, or the one in that file.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it is not right.
+    pub fn find(name: &str) -> Result<Self> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+            return Self::parse(text).with_context(|| format!("profile {name:?}"));
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            let known: Vec<&str> = BUILT_IN.iter().map(|p| p.0).collect();
+            bail!("there is no profile {name:?}; name a TOML file or one of {}", known.join(", "));
+        }
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("the profile {name} cannot be read"))?;
+        Self::parse(&text).with_context(|| format!("the profile {name} is not right"))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let profile: Self = toml::from_str(text)?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Nothing goes wrong.
+    #[cfg(test)]
+    pub(crate) fn calm() -> Self {
+        Self::find("calm").expect("it is built in")
+    }
+
+    /// With another number of nodes: half of them hosts, at least one of each kind.
+    pub fn with_nodes(mut self, nodes: usize) -> Result<Self> {
+        ensure!(nodes >= 2, "a fabric has at least 2 nodes, a host and a box");
+        self.fabric.hosts = nodes / 2;
+        self.fabric.boxes = nodes - nodes / 2;
+        self.check()?;
+        Ok(self)
+    }
+
+    fn check(&self) -> Result<()> {
+        let fabric = &self.fabric;
+        ensure!(fabric.hosts >= 1 && fabric.hosts <= MAX_PEERS, "1 to {MAX_PEERS} hosts");
+        ensure!(fabric.boxes >= 1 && fabric.boxes <= MAX_PEERS, "1 to {MAX_PEERS} boxes");
+        ensure!(fabric.slots >= 1 && fabric.slots <= MAX_SLOTS, "1 to {MAX_SLOTS} slots");
+        let ports = (fabric.boxes * fabric.slots).div_ceil(fabric.hosts);
+        ensure!(ports <= MAX_PORTS, "a host would need {ports} ports; there are {MAX_PORTS}");
+        ensure!((1..=8).contains(&fabric.paths), "1 to 8 paths");
+        ensure!((1..=2).contains(&fabric.tiers), "1 or 2 tiers");
+        let frames = MIN_FRAME..=MAX_FRAME;
+        ensure!(frames.contains(&fabric.frame), "frames of {MIN_FRAME} to {MAX_FRAME} bytes");
+        ensure!(fabric.cable.mtu >= fabric.frame, "the cables take the proxies' frames");
+        ensure!(fabric.cable.rate_mbps > 0, "a cable has a rate");
+        ensure!(self.work.bytes[1] <= 4096 && self.work.bytes[0] > 0, "a DMA of 1 to 4096 bytes");
+        for fault in &self.faults {
+            let shrinks = fault.kind == Kind::MtuShrink;
+            ensure!(!shrinks || fault.mtu > 0, "an MTU that shrinks needs `mtu`");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_profile_reads() {
+        for (name, _) in BUILT_IN {
+            Profile::find(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_profile_that_is_not_there_is_named_with_those_that_are() {
+        let error = Profile::find("nowhere").unwrap_err().to_string();
+        assert!(error.contains("nowhere") && error.contains("calm"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let calm = BUILT_IN[0].1;
+        let error = |from: &str, to: &str| {
+            assert!(calm.contains(from));
+            Profile::parse(&calm.replace(from, to)).unwrap_err().to_string()
+        };
+        assert!(error("hosts = 2", "hosts = 0").contains("hosts"));
+        assert!(error("hosts = 2", "hosts = 2\nlegs = 3").contains("legs"));
+    }
+}

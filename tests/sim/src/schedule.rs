@@ -1,0 +1,198 @@
+//! What happens when, beside what everybody does by themselves: a list, made from seed and
+//! profile before the run begins, that can be written down, shortened and played again.
+
+use crate::host::driver::Task;
+use crate::network::Cables;
+use crate::profile::{Kind, Profile, Trouble};
+use crate::random::{Drawer, Random};
+use serde::{Deserialize, Serialize};
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// Its name: what it draws comes from a stream of this number, whatever else is in the list.
+    pub(crate) id: u32,
+    /// Microseconds after everything was lent for the first time.
+    pub(crate) at_us: u64,
+    /// How long it lasts, microseconds.
+    pub(crate) for_us: u64,
+    pub(crate) act: Act,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Act {
+    /// A driver gets work.
+    Work {
+        host: usize,
+        port: usize,
+        task: Task,
+        operations: u64,
+    },
+    Storm {
+        cables: Cables,
+        trouble: Trouble,
+    },
+    DelaySpike {
+        cables: Cables,
+        delay_us: u64,
+    },
+    Pause {
+        cables: Cables,
+    },
+    /// A node is cut off: what it sends, what it gets, or both.
+    CutOff {
+        node: usize,
+        sends: bool,
+        gets: bool,
+    },
+    PathDeath {
+        node: usize,
+        path: u8,
+    },
+    MtuShrink {
+        path: u8,
+        mtu: usize,
+    },
+    SwitchReboot {
+        path: u8,
+    },
+    ProxyCrash {
+        node: usize,
+    },
+    Freeze {
+        node: usize,
+    },
+    HostReboot {
+        host: usize,
+    },
+    DevicePulled {
+        at_box: usize,
+        slot: usize,
+    },
+    Manner {
+        at_box: usize,
+        slot: usize,
+        manner: Bad,
+    },
+    Flood {
+        at_box: usize,
+        slot: usize,
+        strays: bool,
+    },
+    ControlLost {
+        node: usize,
+    },
+    Release {
+        at_box: usize,
+        slot: usize,
+        force: bool,
+    },
+}
+
+/// Bad manners of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Bad {
+    Hangs,
+    Late { by_us: u64 },
+    Twice,
+    WrongTag,
+}
+
+impl Act {
+    /// Whether it is work and not a fault.
+    pub(crate) fn is_work(&self) -> bool {
+        matches!(self, Self::Work { .. })
+    }
+}
+
+/// The list of a seed, in the order of time.
+pub(crate) fn make(seed: u64, profile: &Profile) -> Vec<Entry> {
+    let mut random = Random::stream(seed, Drawer::Schedule, 0);
+    let mut list = Vec::new();
+    let busy_us = profile.time.busy_ms * 1000;
+    let work = &profile.work;
+    for _ in 0..random.between(work.bursts[0], work.bursts[1]) {
+        let Some(task) = random.weighted(&Task::weighed(work)) else { break };
+        let host = random.below(profile.fabric.hosts as u64) as usize;
+        let port = random.below(64) as usize;
+        let operations = random.between(work.operations[0], work.operations[1]);
+        let act = Act::Work { host, port, task, operations };
+        list.push(Entry { id: list.len() as u32, at_us: random.below(busy_us), for_us: 0, act });
+    }
+    for (number, fault) in profile.faults.iter().enumerate() {
+        // Each kind draws from a stream of its own, so that one more of a kind moves no other.
+        let mut random = Random::stream(seed, Drawer::Schedule, number as u64 + 1);
+        for _ in 0..random.between(fault.count[0], fault.count[1]) {
+            let act = draw(fault, profile, &mut random);
+            let at_us = random.below(busy_us);
+            let for_us = random.between(fault.for_ms[0] * 1000, fault.for_ms[1] * 1000);
+            let for_us = for_us.min(busy_us - at_us);
+            list.push(Entry { id: list.len() as u32, at_us, for_us, act });
+        }
+    }
+    list.sort_by_key(|entry| (entry.at_us, entry.id));
+    list
+}
+
+fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Random) -> Act {
+    let fabric = &profile.fabric;
+    let below = |n: usize, random: &mut Random| random.below(n as u64) as usize;
+    let node = below(fabric.hosts + fabric.boxes, random);
+    let path = below(fabric.paths, random) as u8;
+    let host = below(fabric.hosts, random);
+    let (at_box, slot) = (below(fabric.boxes, random), below(fabric.slots, random));
+    let cables = match random.below(4) {
+        0 => Cables::From { node, path },
+        1 => Cables::To { node, path },
+        2 => Cables::Of { node, path },
+        _ => Cables::Plane { path },
+    };
+    let manner = |manner| Act::Manner { at_box, slot, manner };
+    match fault.kind {
+        Kind::Storm => Act::Storm { cables, trouble: fault.trouble },
+        Kind::DelaySpike => Act::DelaySpike { cables, delay_us: random.between(500, 60_000) },
+        Kind::Pause => Act::Pause { cables },
+        Kind::OneWay => {
+            let sends = random.chance(500_000);
+            Act::CutOff { node, sends, gets: !sends }
+        }
+        Kind::Partition => Act::CutOff { node, sends: true, gets: true },
+        Kind::PathDeath => Act::PathDeath { node, path },
+        Kind::MtuShrink => Act::MtuShrink { path, mtu: fault.mtu },
+        Kind::SwitchReboot => Act::SwitchReboot { path },
+        Kind::HostProxyCrash => Act::ProxyCrash { node: host },
+        Kind::BoxProxyCrash => Act::ProxyCrash { node: fabric.hosts + at_box },
+        Kind::Freeze => Act::Freeze { node },
+        Kind::HostReboot => Act::HostReboot { host },
+        Kind::DevicePulled => Act::DevicePulled { at_box, slot },
+        Kind::DeviceHangs => manner(Bad::Hangs),
+        Kind::DeviceLate => manner(Bad::Late { by_us: random.between(10, 3_000_000) }),
+        Kind::DeviceTwice => manner(Bad::Twice),
+        Kind::DeviceWrong => manner(Bad::WrongTag),
+        Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },
+        Kind::DeviceStrays => Act::Flood { at_box, slot, strays: true },
+        Kind::ControlLost => Act::ControlLost { node },
+        Kind::Release => Act::Release { at_box, slot, force: false },
+        Kind::ForcedRelease => Act::Release { at_box, slot, force: true },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_of_its_seed_and_reads_as_it_is_written() {
+        let profile = Profile::find("storm").unwrap();
+        let list = make(5, &profile);
+        assert_eq!(list, make(5, &profile));
+        assert_ne!(list, make(6, &profile));
+        assert!(list.iter().any(|e| !e.act.is_work()) && list.iter().any(|e| e.act.is_work()));
+        let text = serde_json::to_string(&list).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), list);
+        assert!(list.iter().all(|e| e.at_us + e.for_us <= profile.time.busy_ms * 1000));
+    }
+}

@@ -1,0 +1,280 @@
+//! A box in the world: its proxy, its devices, and the oracles between them.
+
+use super::{World, link_config};
+use crate::device::{Device, Manner, Mark};
+use crate::director::slot_id;
+use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::{Verdict, Violation};
+use crate::profile::Profile;
+use crate::trace::What;
+use proxy_core::boxes::{BoxConfig, BoxRole};
+use proxy_core::link::ClassSet;
+use proxy_core::time::Instant;
+use std::convert::Infallible;
+use tlp_codec::ids::Tag;
+use tlp_codec::tlp::{Class, Packet, TlpType};
+
+/// TLPs of a device that wait before it takes no further requests.
+const WAITING: usize = 64;
+
+/// A slot.
+pub(crate) struct SlotNode {
+    pub(crate) device: Device,
+    /// Whether the device is in it.
+    pub(crate) present: bool,
+    pub(crate) binding: Option<usize>,
+    /// The binding and the request behind each tag that the device was asked under.
+    asked: Vec<Option<(usize, u64)>>,
+    /// When the device has something to say by itself, if that is planned.
+    pub(super) wakes: Option<Instant>,
+}
+
+/// A box.
+pub(crate) struct BoxNode {
+    pub(crate) role: Option<BoxRole>,
+    pub(crate) slots: Vec<SlotNode>,
+}
+
+impl SlotNode {
+    fn new(serial: u64) -> Self {
+        let device = Device::new(serial);
+        let asked = vec![None; 256];
+        Self { device, present: true, binding: None, asked, wakes: None }
+    }
+
+    /// The device was reset, pulled, or is another one.
+    pub(super) fn forget(&mut self) {
+        self.asked.fill(None);
+    }
+}
+
+impl BoxNode {
+    pub(super) fn new(index: usize, profile: &Profile) -> Self {
+        let slot = |slot| SlotNode::new((index as u64 + 1) << 32 | slot as u64 + 1);
+        Self { role: None, slots: (0..profile.fabric.slots).map(slot).collect() }
+    }
+
+    /// A proxy without tables: it resets every slot before it serves.
+    pub(super) fn start(&mut self, now: Instant, incarnation: u32, profile: &Profile) {
+        let config = BoxConfig {
+            incarnation,
+            slots: self.slots.len(),
+            link: link_config(profile, self.slots.len()),
+            peers: profile.fabric.hosts,
+            ..BoxConfig::default()
+        };
+        let mut role = BoxRole::new(&config);
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            slot.binding = None;
+            slot.forget();
+            if slot.present {
+                role.device_inserted(now, slot_id(index), model());
+            }
+        }
+        self.role = Some(role);
+    }
+}
+
+pub(super) fn model() -> proxy_core::control::Name {
+    "model".try_into().expect("a short name")
+}
+
+impl World {
+    /// Whether anything happened.
+    pub(super) fn pump_box(&mut self, index: usize) -> Verdict<bool> {
+        let mut busy = false;
+        for slot in 0..self.boxes[index].slots.len() {
+            if self.boxes[index].slots[slot].present && self.boxes[index].role.is_some() {
+                busy |= self.to_device(index, slot)?;
+                busy |= self.from_device(index, slot);
+                self.plan_device(index, slot);
+            }
+        }
+        Ok(busy)
+    }
+
+    fn plan_device(&mut self, at_box: usize, slot: usize) {
+        let entry = &mut self.boxes[at_box].slots[slot];
+        if let Some(at) = entry.device.next_at()
+            && entry.wakes.is_none_or(|planned| at < planned)
+        {
+            entry.wakes = Some(at);
+            self.agenda.plan(at, super::Event::Device { at_box, slot });
+        }
+    }
+
+    fn node_of_box(&self, index: usize) -> u16 {
+        (self.hosts.len() + index) as u16 + 1
+    }
+
+    /// The device forgets everything.
+    pub(super) fn device_was_reset(&mut self, index: usize, slot: usize) {
+        let entry = &mut self.boxes[index].slots[slot];
+        entry.forget();
+        if let Some(binding) = entry.binding {
+            self.bindings.get(binding).unsettle();
+        }
+    }
+
+    fn to_device(&mut self, index: usize, slot: usize) -> Verdict<bool> {
+        let mut any = false;
+        let (now, node) = (self.now(), self.node_of_box(index));
+        let mut tlp = std::mem::take(&mut self.tlp);
+        let result = loop {
+            let BoxNode { role, slots } = &mut self.boxes[index];
+            let (Some(role), entry) = (role, &mut slots[slot]) else { break Ok(any) };
+            if let Some(signal) = role.poll_signal(slot_id(slot)) {
+                any = true;
+                self.trace.say(now, node, format!("slot {} {signal:?}", slot + 1));
+                if entry.device.signal(signal) {
+                    self.device_was_reset(index, slot);
+                }
+                continue;
+            }
+            let mut room = ClassSet::ALL;
+            if entry.device.out.len() > WAITING {
+                room = room.without(Class::NonPosted);
+            }
+            let Some(length) = role.poll_tlp(now, slot_id(slot), room, &mut tlp) else {
+                break Ok(any);
+            };
+            any = true;
+            if let Err(violation) = self.at_device(index, slot, &tlp[..length]) {
+                break Err(violation);
+            }
+        };
+        self.tlp = tlp;
+        result
+    }
+
+    /// A TLP comes to a device.
+    fn at_device(&mut self, index: usize, slot: usize, tlp: &[u8]) -> Verdict {
+        let (now, node) = (self.now(), self.node_of_box(index));
+        self.trace.note(now, node, What::TlpOut, tlp);
+        let Some(seen) = Seen::of(tlp) else {
+            return Err(Violation::new(1, "a device got what is no TLP"));
+        };
+        let packet = Packet::new_checked(tlp).expect("looked at just now");
+        let entry = &mut self.boxes[index].slots[slot];
+        let tag = packet.tag().get() as usize & 0xff;
+        match seen.class {
+            Class::Completion => {
+                let asked = entry.device.requests.of(tlp)?;
+                if let Some(binding) = asked.purpose.1 {
+                    let binding = self.bindings.get(binding);
+                    if binding.down.knows(&seen, Some(asked.request)) {
+                        binding.down.deliver(seen, Some(asked.request))?;
+                    } else if !binding.is_sound() && binding.down.knows(&seen, None) {
+                        // Of two requests that were alike, one may have been lost.
+                        binding.down.deliver(seen, None)?;
+                    } else if !is_made_up(tlp) || binding.is_sound() {
+                        let what = format!(
+                            "request {} of a device got an answer that its host did not give",
+                            asked.request
+                        );
+                        return Err(Violation::new(3, what));
+                    }
+                }
+            }
+            // What the proxy asks on its own account is about configuration space.
+            _ if packet.requester().bits() == 0 => {
+                if !matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0) {
+                    return Err(Violation::new(2, "a device got a request of nobody"));
+                }
+                entry.asked[tag] = None;
+            }
+            _ => {
+                let Some(binding) = entry.binding else {
+                    return Err(Violation::new(2, "a device that is not lent got a TLP of a host"));
+                };
+                let sent = self.bindings.get(binding).down.deliver(seen, None)?;
+                if seen.class == Class::NonPosted {
+                    entry.asked[tag] = Some((binding, sent.request));
+                }
+            }
+        }
+        if entry.device.handle(now, tlp)? {
+            // What it had answered is on its way; the rest is forgotten.
+            if let Some(binding) = entry.binding {
+                self.bindings.get(binding).unsettle();
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the proxy what a device has to say.
+    fn from_device(&mut self, index: usize, slot: usize) -> bool {
+        let node = self.node_of_box(index);
+        let Self { boxes, bindings, agenda, trace, requests: numbers, .. } = self;
+        let BoxNode { role, slots } = &mut boxes[index];
+        let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
+        let SlotNode { device, binding, asked, .. } = entry;
+        let (now, bound) = (agenda.now(), *binding);
+        let Device { out, requests, .. } = device;
+        let taken = out.offer(|waiting| {
+            if let Mark::Asks(_) = waiting.mark {
+                let Some(tag) = requests.free_tag() else { return Ok(false) };
+                let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
+                packet.set_tag(Tag::new(tag).expect("8 bits"));
+            }
+            if role.handle_tlp(now, slot_id(slot), &waiting.bytes).is_err() {
+                return Ok::<bool, Infallible>(false);
+            }
+            trace.note(now, node, What::TlpIn, &waiting.bytes);
+            let packet = Packet::new_checked(&waiting.bytes[..]).expect("own TLP");
+            let seen = Seen::of(&waiting.bytes).expect("own TLP");
+            match waiting.mark {
+                Mark::Own => {
+                    if let Some(binding) = bound {
+                        bindings.get(binding).sent_up(now, seen, 0, false);
+                    }
+                }
+                Mark::Asks(part) => {
+                    *numbers += 1;
+                    requests.ask(now, &waiting.bytes, *numbers, (part, bound));
+                    if let Some(binding) = bound {
+                        bindings.get(binding).sent_up(now, seen, *numbers, false);
+                    }
+                }
+                Mark::Answers => {
+                    let tag = packet.tag().get() as usize & 0xff;
+                    // Every answer of the device is whole.
+                    if let Some((binding, request)) = asked[tag].take() {
+                        let other = bound != Some(binding);
+                        bindings.get(binding).sent_up(now, seen, request, other);
+                    }
+                }
+                Mark::Rogue => {
+                    if let Some(binding) = bound.filter(|_| seen.class == Class::Posted) {
+                        let binding = bindings.get(binding);
+                        binding.rogue = true;
+                        binding.sent_up(now, seen, 0, true);
+                    }
+                }
+            }
+            Ok(true)
+        });
+        let taken = taken.unwrap_or_default();
+        if taken {
+            device.work();
+        }
+        taken
+    }
+
+    /// A device's manners change; what it does from here on excuses a loss.
+    pub(super) fn set_manner(&mut self, index: usize, slot: usize, manner: Manner) {
+        let entry = &mut self.boxes[index].slots[slot];
+        entry.device.manner = manner;
+        let Some(index) = entry.binding else { return };
+        let binding = self.bindings.get(index);
+        binding.end();
+        if matches!(manner, Manner::Twice | Manner::WrongTag) {
+            // An answer too many may fit the next request under its tag: PCIe cannot tell.
+            binding.rogue = true;
+            let host = &mut self.hosts[binding.host];
+            if let Some(port) = host.ports.iter().position(|bound| *bound == Some(index)) {
+                host.os.distrust(port);
+            }
+        }
+    }
+}

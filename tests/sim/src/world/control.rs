@@ -1,0 +1,367 @@
+//! Proxies come to life and talk with the manager.
+
+use super::{Event, World};
+use crate::director::node_id;
+use crate::oracle::{Verdict, Violation};
+use crate::random::{Drawer, Random};
+use crate::trace::What;
+use proxy_core::control::{
+    Event as Said, FromProxy, OperationId, PortState, Reply, Request, SlotState, Term,
+};
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// How often the manager looks at what is to be done.
+const TURN: Duration = Duration::from_millis(1);
+/// How long a proxy takes to connect again.
+const RECONNECT: Duration = Duration::from_millis(5);
+
+/// A message on its way, one way or the other.
+enum Letter {
+    ToProxy {
+        node: usize,
+        connection: u32,
+        id: OperationId,
+        term: Term,
+        request: Request,
+    },
+    ToManager {
+        node: usize,
+        connection: u32,
+        message: FromProxy,
+    },
+    /// The connection was made: this life is there.
+    Hello {
+        node: usize,
+        connection: u32,
+        incarnation: u32,
+    },
+}
+
+/// Control messages on their way. Each connection keeps its order.
+pub(super) struct Post {
+    random: Random,
+    letters: Vec<Option<Letter>>,
+    free: Vec<u32>,
+    /// Of each node: the number of its connection, and when its last message arrives, to and fro.
+    connections: Vec<u32>,
+    last: Vec<[Instant; 2]>,
+    /// Binds that a proxy was asked for and has not answered.
+    asked: Vec<(usize, OperationId, Request)>,
+}
+
+impl Post {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            random: Random::stream(seed, Drawer::Manager, 0),
+            letters: Vec::new(),
+            free: Vec::new(),
+            connections: Vec::new(),
+            last: Vec::new(),
+            asked: Vec::new(),
+        }
+    }
+
+    fn know(&mut self, node: usize) {
+        if self.connections.len() <= node {
+            self.connections.resize(node + 1, 0);
+            self.last.resize(node + 1, [Instant::ZERO; 2]);
+        }
+    }
+
+    fn put(&mut self, letter: Letter) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.letters[number as usize] = Some(letter);
+                number
+            }
+            None => {
+                self.letters.push(Some(letter));
+                self.letters.len() as u32 - 1
+            }
+        }
+    }
+}
+
+impl World {
+    fn send_letter(&mut self, node: usize, back: bool, letter: Letter) {
+        let [low, high] = self.profile.fabric.control_us;
+        let delay = Duration::from_micros(self.post.random.between(low, high));
+        let last = &mut self.post.last[node][usize::from(back)];
+        let at = (self.agenda.now() + delay).max(*last + Duration::from_nanos(1));
+        *last = at;
+        let number = self.post.put(letter);
+        self.agenda.plan(at, Event::Message(number));
+    }
+
+    /// A proxy comes to life, for the first time or again.
+    pub(super) fn start(&mut self, node: usize) -> Verdict {
+        let now = self.now();
+        self.post.know(node);
+        let life = &mut self.lives[node];
+        life.incarnation += 1;
+        let incarnation = life.incarnation * 16 + node as u32 + 1;
+        self.trace.say(now, node as u16 + 1, format!("proxy starts, incarnation {incarnation}"));
+        match self.hosts.len() {
+            hosts if node < hosts => self.hosts[node].start(incarnation, &self.profile),
+            hosts => self.boxes[node - hosts].start(now, incarnation, &self.profile),
+        }
+        self.role(node).expect("it has just started").set_node(node_id(node));
+        self.connect(node)?;
+        self.pump(node)
+    }
+
+    /// A proxy dies. What it had is gone; what is outstanding above it ends.
+    pub(super) fn crash(&mut self, node: usize) -> Verdict {
+        let now = self.now();
+        self.trace.say(now, node as u16 + 1, "proxy dies".into());
+        self.disconnect(node);
+        self.lives[node].timer = None;
+        let hosts = self.hosts.len();
+        if node < hosts {
+            let host = &mut self.hosts[node];
+            host.role = None;
+            host.requests.forget();
+            host.out.clear();
+            host.ports.fill(None);
+            host.os.boot();
+        } else {
+            let at_box = node - hosts;
+            self.boxes[at_box].role = None;
+            for slot in &mut self.boxes[at_box].slots {
+                slot.binding = None;
+                slot.forget();
+                slot.device.reset();
+            }
+        }
+        for binding in self.bindings.all_mut() {
+            if binding.host == node || hosts + binding.at_box == node {
+                binding.end();
+            }
+        }
+        Ok(())
+    }
+
+    /// A proxy that is not connected dials the manager.
+    pub(super) fn connect(&mut self, node: usize) -> Verdict {
+        if self.lives[node].connected || self.role(node).is_none() {
+            return Ok(());
+        }
+        self.lives[node].connected = true;
+        self.post.connections[node] += 1;
+        let connection = self.post.connections[node];
+        self.role(node).expect("it is alive").control_reconnected();
+        let incarnation = self.lives[node].incarnation * 16 + node as u32 + 1;
+        self.send_letter(node, true, Letter::Hello { node, connection, incarnation });
+        Ok(())
+    }
+
+    /// The control connection ends; what is on it is lost.
+    pub(super) fn disconnect(&mut self, node: usize) {
+        self.lives[node].connected = false;
+        self.post.connections[node] += 1;
+        self.post.asked.retain(|asked| asked.0 != node);
+    }
+
+    /// As [`World::disconnect`], and it is made again a little later.
+    pub(super) fn lose_control(&mut self, node: usize) {
+        self.disconnect(node);
+        self.agenda.plan(self.now() + RECONNECT, Event::Connect(node));
+    }
+
+    /// A letter arrives.
+    pub(super) fn message(&mut self, number: u32) -> Verdict {
+        let now = self.now();
+        let letter = self.post.letters[number as usize].take().expect("it arrives once");
+        self.post.free.push(number);
+        match letter {
+            Letter::Hello { node, connection, incarnation } => {
+                if self.post.connections[node] == connection {
+                    self.director.connected(node, incarnation);
+                }
+                Ok(())
+            }
+            Letter::ToManager { node, connection, message } => {
+                if self.post.connections[node] == connection {
+                    self.director.told(now, node, &message);
+                }
+                Ok(())
+            }
+            Letter::ToProxy { node, connection, id, term, request } => {
+                if self.post.connections[node] != connection {
+                    return Ok(());
+                }
+                if let Some(thaws) = self.lives[node].frozen {
+                    // It reads when it goes on.
+                    let letter = Letter::ToProxy { node, connection, id, term, request };
+                    let number = self.post.put(letter);
+                    self.agenda.plan(thaws + Duration::from_nanos(1), Event::Message(number));
+                    return Ok(());
+                }
+                self.ask(node, id, term, request)
+            }
+        }
+    }
+
+    /// A proxy is asked for something.
+    fn ask(&mut self, node: usize, id: OperationId, term: Term, request: Request) -> Verdict {
+        let now = self.now();
+        self.trace.control(now, node as u16 + 1, What::Asked, format!("{id:?} {request:?}"));
+        self.ends_binding(node, &request);
+        if let Some(role) = self.role(node) {
+            role.handle_control(now, id, term, &request);
+            if matches!(request, Request::BindSlot(_) | Request::BindPort(_)) {
+                self.post.asked.push((node, id, request));
+            }
+        }
+        self.pump(node)
+    }
+
+    /// What a request ends by itself: from here on losses are excused.
+    fn ends_binding(&mut self, node: usize, request: &Request) {
+        let hosts = self.hosts.len();
+        for binding in self.bindings.all_mut() {
+            let ended = match request {
+                Request::UnbindSlot(key) => {
+                    hosts + binding.at_box == node
+                        && binding.slot + 1 == usize::from(key.slot.get())
+                        && binding.epoch == key.epoch.bits()
+                }
+                Request::UnbindPort { box_node, slot, epoch, mode, .. } => {
+                    *mode == proxy_core::control::Removal::Force
+                        && binding.host == node
+                        && node_id(hosts + binding.at_box) == *box_node
+                        && binding.slot + 1 == usize::from(slot.get())
+                        && binding.epoch == epoch.bits()
+                }
+                // The link to the peer's earlier life goes down.
+                Request::SetPeer(_) | Request::RemovePeer(_) => false,
+                _ => false,
+            };
+            if ended {
+                binding.end();
+            }
+        }
+    }
+
+    /// Takes what a proxy has to tell, and keeps the books of who is bound to whom.
+    pub(super) fn listen(&mut self, node: usize) -> Verdict {
+        let now = self.now();
+        while let Some(message) = self.role(node).and_then(|role| role.poll_control()) {
+            self.trace.control(now, node as u16 + 1, What::Told, format!("{message:?}"));
+            match &message {
+                FromProxy::Response { id, result } => {
+                    let at = self.post.asked.iter().position(|a| (a.0, a.1) == (node, *id));
+                    if let Some(at) = at {
+                        let (_, _, request) = self.post.asked.remove(at);
+                        if *result == Ok(Reply::Done) {
+                            self.bound(node, &request)?;
+                        }
+                    }
+                }
+                FromProxy::Event { event, .. } => self.happened(node, event),
+                FromProxy::Hello(_) | FromProxy::Pong => {}
+            }
+            if self.lives[node].connected {
+                let connection = self.post.connections[node];
+                self.send_letter(node, true, Letter::ToManager { node, connection, message });
+            }
+        }
+        Ok(())
+    }
+
+    /// A proxy said yes to a binding.
+    fn bound(&mut self, node: usize, request: &Request) -> Verdict {
+        let hosts = self.hosts.len();
+        match request {
+            Request::BindSlot(binding) => {
+                let (at_box, slot) = (node - hosts, usize::from(binding.key.slot.get()) - 1);
+                let host = usize::from(binding.host.get()) - 1;
+                let epoch = binding.key.epoch.bits();
+                let index = self.bindings.find(host, at_box, slot, epoch)?;
+                let before = self.boxes[at_box].slots[slot].binding.replace(index);
+                self.replaced(before, index)
+            }
+            Request::BindPort(binding) => {
+                let at_box = usize::from(binding.box_node.get()) - 1 - hosts;
+                let slot = usize::from(binding.slot.get()) - 1;
+                let Some((_, epoch)) = binding.functions.first() else { return Ok(()) };
+                let index = self.bindings.find(node, at_box, slot, epoch.bits())?;
+                let port = usize::from(binding.port.get());
+                let before = self.hosts[node].ports[port].replace(index);
+                self.replaced(before, index)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The binding before this one is over for good: nothing of it may come any more.
+    fn replaced(&mut self, before: Option<usize>, now: usize) -> Verdict {
+        if let Some(before) = before.filter(|before| *before != now) {
+            let before = self.bindings.get(before);
+            before.end();
+            before.down.close();
+            before.up.close();
+        }
+        Ok(())
+    }
+
+    /// A proxy tells that something happened by itself.
+    fn happened(&mut self, node: usize, event: &Said) {
+        let hosts = self.hosts.len();
+        let of_peer = |peer: usize, node: usize, host: usize, at_box: usize| {
+            (node == host && peer == hosts + at_box) || (node == hosts + at_box && peer == host)
+        };
+        for binding in self.bindings.all_mut() {
+            let (host, at_box) = (binding.host, binding.at_box);
+            let ended = match event {
+                Said::LinkDown { peer, .. } => {
+                    of_peer(usize::from(peer.get()) - 1, node, host, at_box)
+                }
+                Said::BindingFailed { peer, key, .. } => {
+                    of_peer(usize::from(peer.get()) - 1, node, host, at_box)
+                        && usize::from(key.slot.get()) == binding.slot + 1
+                        && key.epoch.bits() == binding.epoch
+                }
+                _ => false,
+            };
+            if ended {
+                binding.end();
+            }
+        }
+        match event {
+            Said::Port { port, state: PortState::Empty | PortState::Failed } if node < hosts => {
+                if let Some(index) = self.hosts[node].ports[usize::from(port.get())] {
+                    self.bindings.get(index).end();
+                }
+            }
+            Said::Slot { slot, state, .. } if node >= hosts && *state != SlotState::Bound => {
+                let slot = usize::from(slot.get()) - 1;
+                if let Some(index) = self.boxes[node - hosts].slots[slot].binding {
+                    self.bindings.get(index).end();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The manager goes on with what it has to do.
+    pub(super) fn manager_turn(&mut self) -> Verdict {
+        let now = self.now();
+        for (node, id, term, request) in self.director.orders(now) {
+            let connection = self.post.connections[node];
+            let letter = Letter::ToProxy { node, connection, id, term, request };
+            self.send_letter(node, false, letter);
+        }
+        if self.began.is_none() && self.is_quiet() {
+            self.begin_schedule();
+        }
+        self.agenda.plan(now + TURN, Event::Manager);
+        Ok(())
+    }
+
+    /// A promise that can be seen only from outside of all nodes.
+    pub(super) fn broken(promise: u8, what: String) -> Verdict {
+        Err(Violation::new(promise, what))
+    }
+}

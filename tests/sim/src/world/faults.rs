@@ -1,0 +1,210 @@
+//! The schedule happens.
+
+use super::{Event, World};
+use crate::device::Manner;
+use crate::director::slot_id;
+use crate::host::driver::Burst;
+use crate::host::memory::{self, Memory};
+use crate::network::Cables;
+use crate::oracle::Verdict;
+use crate::random::{Drawer, Random};
+use crate::schedule::{Act, Bad};
+use std::time::Duration;
+
+/// Writes of a device that floods, at a time.
+const FLOOD: usize = 400;
+/// Where nobody has memory.
+const NOWHERE: u64 = 0x7000_0000;
+
+impl World {
+    /// Everything was lent: the schedule begins.
+    pub(super) fn begin_schedule(&mut self) {
+        let now = self.now();
+        self.began = Some(now);
+        self.trace.say(now, 0, "everything is lent; work and faults begin".into());
+        for index in 0..self.schedule.len() {
+            let entry = self.schedule[index];
+            let at = now + Duration::from_micros(entry.at_us);
+            self.agenda.plan(at, Event::Begin(index));
+            self.agenda.plan(at + Duration::from_micros(entry.for_us), Event::End(index));
+        }
+    }
+
+    /// An entry begins.
+    pub(super) fn begin(&mut self, index: usize) -> Verdict {
+        let entry = self.schedule[index];
+        let now = self.now();
+        let until = now + Duration::from_micros(entry.for_us);
+        if !entry.act.is_work() {
+            self.trace.say(now, 0, format!("fault {} begins: {:?}", entry.id, entry.act));
+        }
+        match entry.act {
+            Act::Work { host, port, task, operations } => {
+                let random = Random::stream(self.seed, Drawer::Burst, entry.id.into());
+                let burst = Burst { task, left: operations, random };
+                let node = &mut self.hosts[host];
+                let ready: Vec<usize> =
+                    (0..node.ports.len()).filter(|p| node.os.is_ready(*p)).collect();
+                if !ready.is_empty() {
+                    node.os.begin(ready[port % ready.len()], burst);
+                }
+                self.pump(host)
+            }
+            Act::Storm { cables, trouble } => {
+                self.network.storm(cables, entry.id, trouble);
+                Ok(())
+            }
+            Act::DelaySpike { cables, delay_us } => {
+                self.network.spike(cables, entry.id, Duration::from_micros(delay_us));
+                Ok(())
+            }
+            Act::Pause { cables } => {
+                self.network.pause(cables, until);
+                Ok(())
+            }
+            Act::CutOff { node, sends, gets } => {
+                self.cut_off(node, sends, gets, true);
+                Ok(())
+            }
+            Act::PathDeath { node, path } => {
+                self.network.cut(Cables::Of { node, path });
+                Ok(())
+            }
+            Act::MtuShrink { path, mtu } => {
+                self.network.shrink(Cables::Plane { path }, entry.id, mtu);
+                Ok(())
+            }
+            Act::SwitchReboot { path } => {
+                self.network.reboot(path);
+                self.network.cut(Cables::Plane { path });
+                Ok(())
+            }
+            Act::ProxyCrash { node } => {
+                if self.role(node).is_none() {
+                    return Ok(());
+                }
+                self.crash(node)?;
+                self.agenda.plan(until.max(now + Duration::from_millis(1)), Event::Start(node));
+                Ok(())
+            }
+            Act::Freeze { node } => {
+                let life = &mut self.lives[node];
+                life.frozen = Some(life.frozen.map_or(until, |before| before.max(until)));
+                self.agenda.plan(until, Event::Thaw(node));
+                Ok(())
+            }
+            Act::HostReboot { host } => {
+                self.hosts[host].reboot(now);
+                self.pump(host)
+            }
+            Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),
+            Act::Manner { at_box, slot, manner } => {
+                let manner = match manner {
+                    Bad::Hangs => Manner::Hangs,
+                    Bad::Late { by_us } => Manner::Late(Duration::from_micros(by_us)),
+                    Bad::Twice => Manner::Twice,
+                    Bad::WrongTag => Manner::WrongTag,
+                };
+                self.set_manner(at_box, slot, manner);
+                Ok(())
+            }
+            Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
+            Act::ControlLost { node } => {
+                if self.role(node).is_some() {
+                    self.lose_control(node);
+                }
+                Ok(())
+            }
+            Act::Release { at_box, slot, force } => {
+                self.director.release(at_box, slot, force);
+                Ok(())
+            }
+        }
+    }
+
+    /// An entry ends.
+    pub(super) fn end(&mut self, index: usize) -> Verdict {
+        let entry = self.schedule[index];
+        match entry.act {
+            Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } => {
+                self.network.end(cables, entry.id);
+            }
+            Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, false),
+            Act::PathDeath { node, path } => self.network.mend(Cables::Of { node, path }),
+            Act::MtuShrink { path, .. } => self.network.end(Cables::Plane { path }, entry.id),
+            Act::SwitchReboot { path } => self.network.mend(Cables::Plane { path }),
+            Act::DevicePulled { at_box, slot } => return self.put_back(at_box, slot),
+            Act::Manner { at_box, slot, .. } => self.set_manner(at_box, slot, Manner::Good),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn cut_off(&mut self, node: usize, sends: bool, gets: bool, cut: bool) {
+        for path in 0..self.profile.fabric.paths as u8 {
+            let both = [(sends, Cables::From { node, path }), (gets, Cables::To { node, path })];
+            for (_, cables) in both.into_iter().filter(|b| b.0) {
+                if cut { self.network.cut(cables) } else { self.network.mend(cables) }
+            }
+        }
+    }
+
+    fn pull(&mut self, at_box: usize, slot: usize) -> Verdict {
+        let now = self.now();
+        let node = &mut self.boxes[at_box];
+        let entry = &mut node.slots[slot];
+        if !std::mem::take(&mut entry.present) {
+            return Ok(());
+        }
+        entry.device.reset();
+        entry.forget();
+        if let Some(role) = &mut node.role {
+            role.device_removed(now, slot_id(slot));
+        }
+        if let Some(binding) = entry.binding.take() {
+            self.bindings.get(binding).end();
+        }
+        self.pump(self.hosts.len() + at_box)
+    }
+
+    fn put_back(&mut self, at_box: usize, slot: usize) -> Verdict {
+        let now = self.now();
+        let node = &mut self.boxes[at_box];
+        let entry = &mut node.slots[slot];
+        if std::mem::replace(&mut entry.present, true) {
+            return Ok(());
+        }
+        if let Some(role) = &mut node.role {
+            role.device_inserted(now, slot_id(slot), super::boxes::model());
+        }
+        self.pump(self.hosts.len() + at_box)
+    }
+
+    fn flood(&mut self, at_box: usize, slot: usize, strays: bool) -> Verdict {
+        let entry = &mut self.boxes[at_box].slots[slot];
+        let Some(index) = entry.binding else { return Ok(()) };
+        let host = self.bindings.get(index).host;
+        let port = self.hosts[host].ports.iter().position(|bound| *bound == Some(index));
+        let Some(port) = port else { return Ok(()) };
+        let address = if strays { NOWHERE } else { Memory::address(port, false, memory::FLOODED) };
+        entry.device.flood(address, FLOOD);
+        self.pump(self.hosts.len() + at_box)
+    }
+
+    /// A proxy that stood still goes on: its timers first, then what came meanwhile.
+    pub(super) fn thaw(&mut self, node: usize) -> Verdict {
+        let now = self.now();
+        if self.lives[node].frozen.is_none_or(|until| until > now) {
+            return Ok(());
+        }
+        self.lives[node].frozen = None;
+        self.lives[node].timer = None;
+        self.pump(node)?;
+        for number in std::mem::take(&mut self.lives[node].backlog) {
+            if let Some(flight) = self.held[number as usize].take() {
+                self.arrived(flight)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! A host in the world: its proxy, its root complex, and the oracles between the two.
+
+use super::{World, link_config};
+use crate::egress::Egress;
+use crate::host::os::Os;
+use crate::host::{Asker, Purpose, root};
+use crate::oracle::binding::Binding;
+use crate::oracle::completion::Requests;
+use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::{Verdict, Violation};
+use crate::profile::Profile;
+use crate::random::{Drawer, Random};
+use crate::trace::What;
+use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::switch::{ResetKind, SwitchConfig};
+use std::convert::Infallible;
+use tlp_codec::ids::Tag;
+use tlp_codec::tlp::{Class, Packet, TlpType};
+
+/// A host.
+pub(crate) struct HostNode {
+    /// Its proxy; nothing while that is dead.
+    pub(crate) role: Option<HostRole>,
+    pub(crate) os: Os,
+    pub(crate) out: Egress<Purpose>,
+    pub(crate) requests: Requests<Asker>,
+    /// The binding of each port.
+    pub(crate) ports: Vec<Option<usize>>,
+    random: Random,
+}
+
+impl HostNode {
+    pub(super) fn new(seed: u64, index: usize, ports: usize, profile: &Profile) -> Self {
+        Self {
+            role: None,
+            os: Os::new(ports, profile),
+            out: Egress::new(),
+            requests: Requests::new(),
+            ports: vec![None; ports],
+            random: Random::stream(seed, Drawer::Root, index as u64),
+        }
+    }
+
+    /// A proxy without tables.
+    pub(super) fn start(&mut self, incarnation: u32, profile: &Profile) {
+        let switch = SwitchConfig { ports: self.ports.len() as u8, ..SwitchConfig::default() };
+        let config = HostConfig {
+            incarnation,
+            switch,
+            link: link_config(profile, self.ports.len()),
+            peers: profile.fabric.boxes,
+            ..HostConfig::default()
+        };
+        self.role = Some(HostRole::new(&config).expect("a switch that can be made"));
+        self.boot();
+    }
+
+    /// The root complex begins anew: nothing is outstanding, and the operating system starts.
+    pub(super) fn boot(&mut self) {
+        self.out.clear();
+        self.requests.forget();
+        self.os.boot();
+    }
+
+    /// Reset from the root complex, without a word to anybody.
+    pub(super) fn reboot(&mut self, now: proxy_core::time::Instant) {
+        if let Some(role) = &mut self.role {
+            role.handle_reset(now, ResetKind::Fundamental);
+        }
+        self.boot();
+    }
+}
+
+/// What the root complex's proxy did with a completion.
+fn came_back(binding: &mut Binding, tlp: &[u8], seen: Seen, request: u64) -> Verdict {
+    if binding.up.knows(&seen, Some(request)) {
+        return binding.up.deliver(seen, Some(request)).map(|_| ());
+    }
+    // Of two requests that were alike, one may have been lost: the answer names the other one.
+    if !binding.is_sound() && binding.up.knows(&seen, None) {
+        return binding.up.deliver(seen, None).map(|_| ());
+    }
+    let bare = Packet::new_checked(tlp).is_ok_and(|packet| !packet.has_data());
+    if (bare || binding.rogue) && !binding.is_sound() {
+        return Ok(());
+    }
+    let what = if is_made_up(tlp) {
+        "was answered with Unsupported Request by a proxy, without a cause"
+    } else {
+        "got an answer that its device did not give, or got twice"
+    };
+    Err(Violation::new(3, format!("request {request} of a host {what}")))
+}
+
+impl World {
+    /// Whether anything happened.
+    pub(super) fn pump_host(&mut self, index: usize) -> Verdict<bool> {
+        if self.hosts[index].role.is_none() {
+            return Ok(false);
+        }
+        let mut busy = self.to_proxy(index);
+        busy |= self.from_proxy(index)?;
+        self.settle_ports(index);
+        let now = self.now();
+        for (at, alarm) in std::mem::take(&mut self.hosts[index].os.alarms) {
+            self.agenda.plan(at.max(now), super::Event::Alarm { host: index, alarm });
+        }
+        Ok(busy)
+    }
+
+    /// Hands the proxy what the root complex has for it.
+    fn to_proxy(&mut self, index: usize) -> bool {
+        let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
+        let HostNode { role, os, out, requests, ports, .. } = &mut hosts[index];
+        let Some(role) = role else { return false };
+        let now = agenda.now();
+        os.work(out, profile);
+        let taken = out.offer(|waiting| {
+            if waiting.class == Class::NonPosted {
+                let Some(tag) = requests.free_tag() else { return Ok(false) };
+                let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
+                packet.set_tag(Tag::new(tag).expect("8 bits"));
+            }
+            if role.handle_tlp(now, &waiting.bytes).is_err() {
+                return Ok::<bool, Infallible>(false);
+            }
+            trace.note(now, index as u16 + 1, What::TlpIn, &waiting.bytes);
+            let binding = waiting.mark.device().and_then(|port| ports[port]);
+            let mut request = 0;
+            if waiting.class == Class::NonPosted {
+                *numbers += 1;
+                request = *numbers;
+                requests.ask(now, &waiting.bytes, request, (waiting.mark, binding));
+            }
+            let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
+            if let Purpose::Answer { .. } = waiting.mark {
+                let packet = Packet::new_checked(&waiting.bytes[..]).expect("own TLP");
+                request = binding.asked_root[packet.tag().get() as usize & 0xff];
+            }
+            let seen = Seen::of(&waiting.bytes).expect("own TLP");
+            binding.sent_down(now, seen, request);
+            Ok(true)
+        });
+        taken.unwrap_or_default()
+    }
+
+    /// Takes what the proxy has for the root complex.
+    fn from_proxy(&mut self, index: usize) -> Verdict<bool> {
+        let mut any = false;
+        let mut tlp = std::mem::take(&mut self.tlp);
+        let result = loop {
+            let now = self.now();
+            let Some(role) = &mut self.hosts[index].role else { break Ok(any) };
+            let Some(length) = role.poll_tlp(now, &mut tlp) else { break Ok(any) };
+            any = true;
+            if let Err(violation) = self.to_root(index, &tlp[..length]) {
+                break Err(violation);
+            }
+        };
+        self.tlp = tlp;
+        result
+    }
+
+    fn to_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
+        let Self { hosts, bindings, agenda, trace, .. } = self;
+        let HostNode { os, out, requests, ports, random, .. } = &mut hosts[index];
+        let now = agenda.now();
+        trace.note(now, index as u16 + 1, What::TlpOut, tlp);
+        let Some(seen) = Seen::of(tlp) else {
+            return Err(Violation::new(1, "a root complex got what is no TLP"));
+        };
+        let packet = Packet::new_checked(tlp).expect("looked at just now");
+        if seen.class == Class::Completion {
+            let asked = requests.of(tlp)?;
+            if let Some(binding) = asked.purpose.1 {
+                came_back(bindings.get(binding), tlp, seen, asked.request)?;
+            }
+            let done = requests.complete(tlp)?;
+            let payload = packet.payload();
+            return match done.asked.purpose.0 {
+                Purpose::Driver { port, question } => os.answered(port, question, &done, payload),
+                Purpose::Access { port, then, .. } => {
+                    os.accessed(now, port, then, &done, payload);
+                    Ok(())
+                }
+                Purpose::Posted { .. } | Purpose::Answer { .. } => Ok(()),
+            };
+        }
+        if matches!(packet.tlp_type(), TlpType::Msg(_) | TlpType::MsgD(_)) {
+            os.messages += 1;
+            return Ok(());
+        }
+        let port = usize::from(packet.requester().bus().get()).checked_sub(3);
+        let Some(port) = port else { return os.written(&packet, None) };
+        let Some(binding) = ports.get(port).copied().flatten() else {
+            let what =
+                format!("a TLP of a device came from port {port}, to which nothing is bound");
+            return Err(Violation::new(2, what));
+        };
+        let binding = bindings.get(binding);
+        let sent = binding.up.deliver(seen, None)?;
+        let strays = os.strays;
+        if seen.class == Class::Posted {
+            os.written(&packet, Some(port))?;
+        } else {
+            binding.asked_root[packet.tag().get() as usize & 0xff] = sent.request;
+            let there = root::answer(&packet, port, &mut os.memory, out, random)?;
+            os.strays += u64::from(!there);
+        }
+        if os.strays > strays && !binding.rogue {
+            let what = format!(
+                "a device was let through to {:#x}, which nobody gave it",
+                packet.address()
+            );
+            return Err(Violation::new(2, what));
+        }
+        Ok(())
+    }
+
+    /// What the operating system did with its devices, for the bindings behind them.
+    fn settle_ports(&mut self, index: usize) {
+        let Self { hosts, bindings, .. } = self;
+        let HostNode { os, ports, .. } = &mut hosts[index];
+        for port in std::mem::take(&mut os.unsettled) {
+            if let Some(binding) = ports[port] {
+                bindings.get(binding).unsettle();
+            }
+        }
+        for (port, binding) in ports.iter().enumerate() {
+            if let Some(binding) = binding
+                && os.take_settled(port)
+            {
+                bindings.get(*binding).settle();
+            }
+        }
+    }
+}

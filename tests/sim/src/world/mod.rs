@@ -1,0 +1,376 @@
+//! Everything at once: nodes, network, manager and oracles under one clock.
+
+mod boxes;
+mod control;
+mod faults;
+mod hosts;
+mod settle;
+
+use crate::clock::Agenda;
+use crate::director::Director;
+use crate::host::os::Alarm;
+use crate::network::{Moved, Network};
+use crate::oracle::binding::Bindings;
+use crate::oracle::{Verdict, Violation, bounds};
+use crate::profile::Profile;
+use crate::schedule::Entry;
+use crate::trace::{Trace, What};
+use boxes::BoxNode;
+use control::Post;
+use hosts::HostNode;
+use proxy_core::limits::{MAX_FRAME, SYNTHESISED_COMPLETION};
+use proxy_core::link::LinkConfig;
+use proxy_core::role::Role;
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// How often what is seen only by looking is looked at.
+const CHECK: Duration = Duration::from_millis(50);
+/// What a proxy is given beyond its bound: it acts when it is called.
+const GRACE: Duration = Duration::from_millis(20);
+/// Frames that wait at a proxy that stands still.
+const BACKLOG: usize = 512;
+
+/// Something that will happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A frame comes to its next place.
+    Frame(u32),
+    /// A timer of a node's role.
+    Timer(usize),
+    /// An entry of the schedule begins, or ends.
+    Begin(usize),
+    End(usize),
+    /// An operating system wanted to be woken.
+    Alarm {
+        host: usize,
+        alarm: Alarm,
+    },
+    /// A device has something to say.
+    Device {
+        at_box: usize,
+        slot: usize,
+    },
+    /// A control message is where it was sent.
+    Message(u32),
+    /// The manager's turn.
+    Manager,
+    /// Everything is looked at.
+    Check,
+    /// A proxy is there (again).
+    Start(usize),
+    /// A proxy that stood still goes on.
+    Thaw(usize),
+    /// A proxy connects to the manager (again).
+    Connect(usize),
+}
+
+/// What every node has.
+#[derive(Default)]
+pub(crate) struct Life {
+    incarnation: u32,
+    /// Until when it stands still.
+    frozen: Option<Instant>,
+    /// Frames that came meanwhile.
+    backlog: Vec<u32>,
+    /// When its timer is planned.
+    timer: Option<Instant>,
+    connected: bool,
+}
+
+/// The fabric.
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) profile: Profile,
+    pub(crate) agenda: Agenda<Event>,
+    pub(crate) trace: Trace,
+    network: Network,
+    hosts: Vec<HostNode>,
+    boxes: Vec<BoxNode>,
+    lives: Vec<Life>,
+    bindings: Bindings,
+    director: Director,
+    post: Post,
+    schedule: Vec<Entry>,
+    /// When the schedule began; it does when everything was lent once.
+    began: Option<Instant>,
+    requests: u64,
+    frame: Vec<u8>,
+    tlp: Vec<u8>,
+    held: Vec<Option<crate::network::InFlight>>,
+    /// What a request may take.
+    bound: Duration,
+    /// Events that happened.
+    pub(crate) steps: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, profile: &Profile, schedule: Vec<Entry>) -> Self {
+        let fabric = &profile.fabric;
+        let lendings = lendings(profile);
+        let ports = lendings.iter().map(|l| l.1 + 1).max().unwrap_or(1);
+        let nodes = fabric.hosts + fabric.boxes;
+        let freezes =
+            schedule.iter().filter(|e| matches!(e.act, crate::schedule::Act::Freeze { .. }));
+        let frozen: u64 = freezes.map(|e| e.for_us).sum();
+        let mut world = Self {
+            seed,
+            profile: profile.clone(),
+            agenda: Agenda::new(),
+            trace: Trace::new(),
+            network: Network::new(seed, fabric, profile.always),
+            hosts: (0..fabric.hosts).map(|n| HostNode::new(seed, n, ports, profile)).collect(),
+            boxes: (0..fabric.boxes).map(|n| BoxNode::new(n, profile)).collect(),
+            lives: (0..nodes).map(|_| Life::default()).collect(),
+            bindings: Bindings::default(),
+            director: Director::new(
+                fabric.hosts,
+                fabric.boxes,
+                lendings.into_iter(),
+                fabric.paths,
+                fabric.frame,
+            ),
+            post: Post::new(seed),
+            schedule,
+            began: None,
+            requests: 0,
+            frame: vec![0; MAX_FRAME],
+            tlp: vec![0; MAX_FRAME],
+            held: Vec::new(),
+            bound: SYNTHESISED_COMPLETION + GRACE + Duration::from_micros(frozen),
+            steps: 0,
+        };
+        for node in 0..nodes {
+            world.agenda.plan(world.agenda.now(), Event::Start(node));
+        }
+        world.agenda.plan(world.agenda.now(), Event::Check);
+        world.agenda.plan(world.agenda.now(), Event::Manager);
+        world
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.agenda.now()
+    }
+
+    /// TLPs that were given out at the other end of the fabric.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.bindings.delivered()
+    }
+
+    /// Operations of drivers that ended well.
+    pub(crate) fn done(&self) -> u64 {
+        self.hosts.iter().map(|host| host.os.done()).sum()
+    }
+
+    /// Frames that were sent and lost.
+    pub(crate) fn frames(&self) -> (u64, u64) {
+        (self.network.sent, self.network.lost)
+    }
+
+    /// Bindings that there were.
+    pub(crate) fn binding_count(&self) -> usize {
+        self.bindings.all().len()
+    }
+
+    /// Lets the next thing happen. `false`: nothing more until then.
+    pub(crate) fn step(&mut self, until: Instant) -> Verdict<bool> {
+        let Some(event) = self.agenda.pop(until) else {
+            self.agenda.jump(until);
+            return Ok(false);
+        };
+        self.steps += 1;
+        match event {
+            Event::Frame(number) => self.frame(number)?,
+            Event::Timer(node) => {
+                let now = self.now();
+                if self.lives[node].timer == Some(now) {
+                    self.lives[node].timer = None;
+                    self.pump(node)?;
+                }
+            }
+            Event::Begin(index) => self.begin(index)?,
+            Event::End(index) => self.end(index)?,
+            Event::Alarm { host, alarm } => {
+                self.hosts[host].os.alarm(alarm);
+                self.pump(host)?;
+            }
+            Event::Device { at_box, slot } => {
+                let now = self.now();
+                self.boxes[at_box].slots[slot].wakes = None;
+                self.boxes[at_box].slots[slot].device.wake(now);
+                self.pump(self.hosts.len() + at_box)?;
+            }
+            Event::Message(number) => self.message(number)?,
+            Event::Manager => self.manager_turn()?,
+            Event::Check => {
+                self.check()?;
+                self.agenda.plan(self.now() + CHECK, Event::Check);
+            }
+            Event::Start(node) => self.start(node)?,
+            Event::Thaw(node) => self.thaw(node)?,
+            Event::Connect(node) => self.connect(node)?,
+        }
+        Ok(true)
+    }
+
+    fn frame(&mut self, number: u32) -> Verdict {
+        match self.network.step(self.agenda.now(), number) {
+            Moved::Goes(next) => {
+                for (at, number) in next.into_iter().flatten() {
+                    self.agenda.plan(at, Event::Frame(number));
+                }
+                Ok(())
+            }
+            Moved::Lost(flight, why) => {
+                let node = flight.to as u16 + 1;
+                self.trace.lost(self.agenda.now(), node, why, &flight.bytes);
+                self.network.recycle(flight);
+                Ok(())
+            }
+            Moved::Arrived(flight) => {
+                let life = &mut self.lives[flight.to];
+                if life.frozen.is_some() {
+                    if life.backlog.len() < BACKLOG {
+                        life.backlog.push(self.held.len() as u32);
+                        self.held.push(Some(flight));
+                    }
+                    return Ok(());
+                }
+                self.arrived(flight)
+            }
+        }
+    }
+
+    fn arrived(&mut self, flight: crate::network::InFlight) -> Verdict {
+        let (now, to) = (self.agenda.now(), flight.to);
+        self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
+        if let Some(role) = self.role(to) {
+            role.handle_frame(now, &flight.bytes);
+        }
+        self.network.recycle(flight);
+        self.pump(to)
+    }
+
+    fn role(&mut self, node: usize) -> Option<&mut dyn Role> {
+        let hosts = self.hosts.len();
+        if node < hosts {
+            self.hosts[node].role.as_mut().map(|role| role as &mut dyn Role)
+        } else {
+            self.boxes[node - hosts].role.as_mut().map(|role| role as &mut dyn Role)
+        }
+    }
+
+    /// Lets a node do everything that it can do now.
+    pub(crate) fn pump(&mut self, node: usize) -> Verdict {
+        if self.lives[node].frozen.is_some() {
+            return Ok(());
+        }
+        let now = self.now();
+        let due = self.role(node).and_then(|role| role.poll_timeout()).is_some_and(|at| at <= now);
+        if due && let Some(role) = self.role(node) {
+            role.handle_timeout(now);
+        }
+        loop {
+            self.listen(node)?;
+            let hosts = self.hosts.len();
+            let busy =
+                if node < hosts { self.pump_host(node)? } else { self.pump_box(node - hosts)? };
+            if !(busy | self.transmit(node)) {
+                break;
+            }
+        }
+        self.plan_timer(node);
+        Ok(())
+    }
+
+    /// Hands the network what a node has to send.
+    fn transmit(&mut self, node: usize) -> bool {
+        let Self { hosts, boxes, network, agenda, trace, frame, .. } = self;
+        let now = agenda.now();
+        let role: Option<&mut dyn Role> = match hosts.get_mut(node) {
+            Some(host) => host.role.as_mut().map(|role| role as &mut dyn Role),
+            None => boxes[node - hosts.len()].role.as_mut().map(|role| role as &mut dyn Role),
+        };
+        let Some(role) = role else { return false };
+        let mut any = false;
+        while let Some(out) = role.poll_transmit(now, frame) {
+            any = true;
+            let (bytes, path) = (&frame[..out.len], out.path.get());
+            let to = out.peer.get();
+            trace.note(now, node as u16 + 1, What::FrameSent, bytes);
+            trace.capture(now, node as u16 + 1, to, path, bytes);
+            if let Some(number) = network.send(node, usize::from(to) - 1, path, bytes) {
+                agenda.plan(now, Event::Frame(number));
+            }
+        }
+        any
+    }
+
+    fn plan_timer(&mut self, node: usize) {
+        let now = self.now();
+        let Some(at) = self.role(node).and_then(|role| role.poll_timeout()) else { return };
+        // A timer that is due already moves the clock a little: nothing stands still.
+        let at = at.max(now + Duration::from_nanos(100));
+        let life = &mut self.lives[node];
+        if at < Instant::FAR_FUTURE
+            && life.timer.is_none_or(|planned| at < planned || planned <= now)
+        {
+            life.timer = Some(at);
+            self.agenda.plan(at, Event::Timer(node));
+        }
+    }
+
+    /// What is seen only by looking.
+    fn check(&mut self) -> Verdict {
+        let now = self.now();
+        for host in &mut self.hosts {
+            host.requests.check(now, self.bound)?;
+        }
+        for slot in self.boxes.iter_mut().flat_map(|b| &mut b.slots) {
+            slot.device.requests.check(now, self.bound)?;
+        }
+        for binding in self.bindings.all() {
+            bounds::check(binding)?;
+        }
+        bounds::check_frames(self.network.in_flight(), self.hosts.len() * self.boxes.len())?;
+        self.check_tables()
+    }
+
+    /// A slot's function is bound to one host, and no two hosts show it under one epoch.
+    fn check_tables(&mut self) -> Verdict {
+        let mut seen = std::collections::BTreeMap::new();
+        for (index, host) in self.hosts.iter().enumerate() {
+            let Some(role) = &host.role else { continue };
+            for port in role.switch().port_ids() {
+                let entry = role.mapping_entry(port);
+                for (function, epoch) in &entry.functions {
+                    let name = (entry.box_node, entry.slot, function.get(), epoch.bits());
+                    if let Some(other) = seen.insert(name, index) {
+                        let what = format!("{name:?} is bound to hosts {other} and {index}");
+                        return Err(Violation::new(4, what));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which slot is for which port: host, port, box, slot. Round the hosts.
+fn lendings(profile: &Profile) -> Vec<(usize, usize, usize, usize)> {
+    let fabric = &profile.fabric;
+    let slots = (0..fabric.boxes * fabric.slots).map(|n| (n / fabric.slots, n % fabric.slots));
+    let lend = |(n, (at_box, slot))| (n % fabric.hosts, n / fabric.hosts, at_box, slot);
+    slots.enumerate().map(lend).collect()
+}
+
+/// The links of a fabric's proxies.
+fn link_config(profile: &Profile, channels: usize) -> LinkConfig {
+    LinkConfig {
+        max_frame: profile.fabric.frame,
+        channels: channels.clamp(1, proxy_core::limits::MAX_CHANNELS),
+        shared_receive: profile.fabric.shared_buffers,
+        shared_send: profile.fabric.shared_buffers,
+        ..LinkConfig::default()
+    }
+}

@@ -1,0 +1,109 @@
+//! When the faults have stopped, everything is right again within a bound.
+
+use super::World;
+use crate::oracle::Verdict;
+use std::time::Duration;
+
+/// The first lending takes no longer than this.
+const BEGINS: Duration = Duration::from_secs(20);
+/// Between two looks whether all is quiet.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl World {
+    /// Whether everything is lent, used and at rest.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.director.is_settled()
+            && self.hosts.iter().all(|host| {
+                host.role.is_some()
+                    && host.out.len() == 0
+                    && host.requests.live() == 0
+                    && (0..host.ports.len()).all(|port| {
+                        host.ports[port].is_none()
+                            || host.os.driver(port).is_some_and(|driver| driver.is_idle())
+                    })
+            })
+            && self.bindings.all().iter().all(|binding| {
+                !binding.is_sound() || binding.up.owed().0 == 0 && binding.down.owed().0 == 0
+            })
+    }
+
+    /// Runs until everything that was planned has happened and everything is at rest.
+    ///
+    /// # Errors
+    ///
+    /// The first promise that is broken.
+    pub(crate) fn run(&mut self) -> Verdict {
+        let start = self.now();
+        while self.began.is_none() {
+            let until = self.now() + LOOK;
+            while self.step(until)? {}
+            if self.now().saturating_since(start) > BEGINS {
+                return World::broken(
+                    0,
+                    format!("nothing works from the start: {}", self.restless()),
+                );
+            }
+        }
+        let began = self.began.expect("it has begun");
+        let faults_end = began + Duration::from_millis(self.profile.time.busy_ms);
+        while self.step(faults_end)? {}
+        self.network.heal();
+        self.trace.say(faults_end, 0, "the faults have stopped".into());
+        let deadline = faults_end + Duration::from_millis(self.profile.time.settle_ms);
+        while !self.is_quiet() {
+            if self.now() >= deadline {
+                return World::broken(0, format!("not at rest: {}", self.restless()));
+            }
+            let until = self.now() + LOOK;
+            while self.step(until)? {}
+        }
+        self.check()
+    }
+
+    /// What is not at rest, for a person.
+    fn restless(&self) -> String {
+        let mut text = Vec::new();
+        if !self.director.is_settled() {
+            text.push(format!("not lent: {}", self.director.unsettled()));
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            if host.role.is_none() {
+                text.push(format!("host {index} has no proxy"));
+            }
+            if host.out.len() + host.requests.live() > 0 {
+                let (waits, asked) = (host.out.len(), host.requests.live());
+                text.push(format!(
+                    "host {index}: {waits} TLPs wait, {asked} requests are outstanding"
+                ));
+            }
+            for port in (0..host.ports.len()).filter(|p| host.ports[*p].is_some()) {
+                match host.os.driver(port) {
+                    None => {
+                        let stage = host.os.stage(port);
+                        text.push(format!("host {index} port {port}: {stage:?}"));
+                    }
+                    Some(driver) if !driver.is_idle() => {
+                        text.push(format!("host {index} port {port}: {}", driver.leftover()));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        for binding in self.bindings.all().iter().filter(|b| b.is_sound()) {
+            let (up, down) = (binding.up.owed(), binding.down.owed());
+            if up.0 + down.0 > 0 {
+                text.push(format!(
+                    "box {} slot {} epoch {:#x}: {} TLPs to the device and {} from it never came \
+                     (the oldest from {:?})",
+                    binding.at_box,
+                    binding.slot,
+                    binding.epoch,
+                    down.0,
+                    up.0,
+                    up.1.or(down.1)
+                ));
+            }
+        }
+        text.join("; ")
+    }
+}
