@@ -250,8 +250,9 @@ impl Link {
         }
     }
 
-    /// Ends a closing binding's TLPs: those that wait are dropped, and what is in flight becomes
-    /// nothing, under its sequence.
+    /// Ends a closing binding's TLPs: those that wait are dropped, and each record that is in flight
+    /// becomes an unbind record under its sequence. Becoming nothing would not do: if it was lost,
+    /// the peer would go on with what was sent behind it, such as an interrupt without its data.
     pub(super) fn abandon_sent(&mut self, channel: ChannelId) {
         self.drop_unsent(channel);
         if let Some(s) = self.out.splitting
@@ -272,8 +273,9 @@ impl Link {
             else {
                 continue;
             };
-            if self.out.slab.meta(buffer).channel == channel {
-                let what = core::mem::replace(&mut entry.what, Sent::Nop);
+            let meta = self.out.slab.meta(buffer);
+            if meta.channel == channel {
+                let what = core::mem::replace(&mut entry.what, Sent::Unbind(meta.key));
                 self.record_done(what);
             }
         }

@@ -587,3 +587,22 @@ fn frames_never_exceed_what_the_peer_takes() {
     let first = Frame::new_checked(&frames[0]).unwrap();
     assert!(first.records().all(|r| matches!(r, Ok(Record::Tlp(_)))));
 }
+
+/// Found by the simulator: a device was pulled while a data write was lost and the interrupt behind
+/// it was stored at the host, which then got the interrupt without the data.
+#[test]
+fn what_was_sent_behind_a_lost_tlp_does_not_come_when_the_binding_is_closed() {
+    let (mut pair, key) = Pair::bound();
+    pair.send(1, key, Posted, false, 64);
+    drop(pair.frames_from(1));
+    pair.send(1, key, Posted, false, 16);
+    pair.run_for(MS);
+    assert_eq!(pair.drain(0, ClassSet::ALL, usize::MAX), Ok(0), "it waits for the lost one");
+    pair.close(1, key);
+    pair.run_for(300 * MS);
+    assert_eq!(pair.drain(0, ClassSet::ALL, usize::MAX), Ok(0));
+    let reason = BindingFailure::PeerUnbound;
+    let failed = |event: &LinkEvent| matches!(event, LinkEvent::ChannelFailed { reason: r, .. } if *r == reason);
+    assert!(pair.events[0].iter().any(failed), "{:?}", pair.events[0]);
+    assert!(pair.both_up());
+}
