@@ -72,6 +72,18 @@ impl TlpQueue {
         }
     }
 
+    /// Forgets what `wanted` does not want.
+    pub fn retain(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) {
+        let mut buf = [0; TLP_BUFFER];
+        for _ in 0..self.count {
+            let length = self.pop(&mut buf).expect("counted");
+            if wanted(&buf[..length]) {
+                let pushed = self.push(&buf[..length]);
+                assert!(pushed, "it was in the queue just now");
+            }
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.count = 0;
@@ -102,5 +114,18 @@ mod tests {
         assert_eq!(queue.pop(&mut buf), Some(2));
         assert_eq!(queue.pop(&mut buf), None);
         assert!(!queue.push(&[0; TLP_BUFFER + 1]));
+    }
+
+    #[test]
+    fn keeps_what_is_wanted_in_its_order() {
+        let mut queue = TlpQueue::new(3);
+        for tlp in [[1], [2], [3]] {
+            assert!(queue.push(&tlp));
+        }
+        queue.retain(|tlp| tlp != [2]);
+        let mut buf = [0; TLP_BUFFER];
+        assert_eq!((queue.pop(&mut buf), buf[0]), (Some(1), 1));
+        assert_eq!((queue.pop(&mut buf), buf[0]), (Some(1), 3));
+        assert!(queue.is_empty());
     }
 }

@@ -2,10 +2,13 @@
 
 mod world;
 
+use proxy_core::boxes::SlotSignal;
 use proxy_core::control::{
-    ControlError, Event, FromProxy, LinkDownReason, PortState, Removal, Reply, Request, SlotState,
-    StampEntry, Term,
+    ControlError, Event, FromProxy, LinkDownReason, OperationId, PortState, Removal, Reply,
+    Request, SlotState, StampEntry, Term,
 };
+use proxy_core::limits::TLP_BUFFER;
+use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::stamps::{Sampling, StampedTlp};
 use std::time::Duration;
@@ -599,4 +602,35 @@ fn a_release_leaves_the_device_the_id_that_its_completions_come_to() {
         .map(|packet| packet.destination())
         .collect();
     assert!(ids.len() >= 2 && ids.iter().all(|id| *id == bdf(3, 0)), "{ids:?}");
+}
+
+/// Found by the simulator: a device got answers to what it had asked before its reset.
+#[test]
+fn answers_that_a_device_has_not_taken_do_not_come_after_its_reset() {
+    let mut world = World::bound();
+    let unbind = Request::UnbindSlot(key(1));
+    world.boxes.handle_control(world.now, OperationId(900), Term(1), &unbind);
+    world.boxes.handle_timeout(world.now);
+    let mut tlp = [0; TLP_BUFFER];
+    let length = world.boxes.poll_tlp(world.now, slot(1), ClassSet::ALL, &mut tlp).unwrap();
+    let write = Packet::new_checked(&tlp[..length]).unwrap();
+    assert_eq!(write.tlp_type(), TlpType::CfgWr0, "Bus Master off");
+    let refused = emit(&Repr::new(Kind::Completion {
+        completer: bdf(3, 0),
+        requester: write.requester(),
+        tag: write.tag(),
+        status: CplStatus::UnsupportedRequest,
+        bcm: false,
+        byte_count: 4,
+        lower_address: 0,
+        locked: false,
+        data: &[],
+    }));
+    // Nobody has the device any more: its read is answered by its proxy.
+    let read = emit(&Repr::new(mem_read(bdf(3, 0), 7, 0x1000, 1)));
+    world.boxes.handle_tlp(world.now, slot(1), &read).unwrap();
+    // It does not take the write, and so is reset by other means.
+    world.boxes.handle_tlp(world.now, slot(1), &refused).unwrap();
+    assert_eq!(world.boxes.poll_signal(slot(1)), Some(SlotSignal::HotReset));
+    assert_eq!(world.boxes.poll_tlp(world.now, slot(1), ClassSet::ALL, &mut tlp), None);
 }

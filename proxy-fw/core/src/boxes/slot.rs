@@ -14,6 +14,7 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
 use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
+use tlp_codec::tlp::{Class, Packet};
 
 /// TLPs of the proxy's own that wait for a slot's device. A TLP that makes the proxy answer waits
 /// in front of it when there is no room.
@@ -210,7 +211,15 @@ impl Slot {
         self.functions.push(function).is_ok()
     }
 
+    /// Wants something done to the device beside TLPs. A reset ends what the device asked for:
+    /// answers that it has not taken must not come after it.
     pub(super) fn signal(&mut self, signal: SlotSignal) {
+        if signal != (SlotSignal::Perst { asserted: false }) {
+            let answer = |tlp: &[u8]| {
+                Packet::new_checked(tlp).is_ok_and(|p| p.class() == Some(Class::Completion))
+            };
+            self.egress.retain(|tlp| !answer(tlp));
+        }
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
             return;
