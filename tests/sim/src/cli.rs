@@ -269,7 +269,7 @@ impl Seeds {
 
     fn replay(&self, name: &str, seed: u64) -> String {
         let nodes = self.nodes.map(|n| format!(" --nodes {n}")).unwrap_or_default();
-        let what = format!("./dx xtask sim --seeds {seed} --profile {name}{nodes}");
+        let what = format!("./dx sim --seeds {seed} --profile {name}{nodes}");
         format!("{what} --trace {name}-{seed}.txt --pcap {name}-{seed}.pcap")
     }
 

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn things_happen_in_the_order_of_their_times_and_then_of_planning() {
-        let at = |n| Instant::from_nanos(2_000_000 + n);
+        let at = |n: u64| Instant::from_nanos(2_000_000 + n);
         let mut agenda = Agenda::new();
         for (time, event) in [(5, 'd'), (1, 'a'), (3, 'b'), (3, 'c')] {
             agenda.plan(at(time), event);

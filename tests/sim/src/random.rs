@@ -39,7 +39,7 @@ impl Random {
 
     /// Below `n`, which is not 0.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
     /// From `low` to `high`, both included.

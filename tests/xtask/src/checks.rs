@@ -38,6 +38,15 @@ pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The simulator, optimised, and what it is given.
+pub(crate) fn sim(arguments: &[String]) -> Result<ExitCode> {
+    run(&mut cargo(&["build", "--quiet", "--release", "--package", "sim"]))?;
+    let sim = crate::tools::target_dir().join("release").join("dxpu-sim");
+    let status = status(std::process::Command::new(sim).args(arguments))?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
 /// The daemons, optimised, and then the demo that starts them.
 pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
     run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--exclude", "xtask"]))?;

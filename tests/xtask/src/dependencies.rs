@@ -58,6 +58,7 @@ const ROOMS: &[Room] = &[
     ),
     program("manager", &["tlp-codec", "proxy-core"]),
     tests("demo"),
+    tests("sim"),
     tests("system-tests"),
     tests("xtask"),
 ];

@@ -57,6 +57,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The simulator of a whole fabric: `cargo xtask sim --help` says what it takes.
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What `dxpu-sim` gets.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Builds the daemons and runs the demo: `./dx demo --help` says what it takes.
     #[command(disable_help_flag = true)]
     Demo {
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         Command::Judges => report.step("independent judge", judges::run),
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
         Command::Bench { arguments } => return plain(checks::bench(&arguments)),
+        Command::Sim { arguments } => return plain(checks::sim(&arguments)),
         Command::Demo { arguments } => return plain(checks::demo(&arguments)),
     };
     report.finish()

@@ -90,11 +90,11 @@ impl Network {
         }
     }
 
-    fn from_node(&self, node: usize, path: usize) -> usize {
+    fn leaving(&self, node: usize, path: usize) -> usize {
         node * self.paths + path
     }
 
-    fn to_node(&self, node: usize, path: usize) -> usize {
+    fn reaching(&self, node: usize, path: usize) -> usize {
         (self.nodes + node) * self.paths + path
     }
 
@@ -114,13 +114,13 @@ impl Network {
             return None;
         }
         let crosses = self.tiers == 2 && (from < self.hosts) != (to < self.hosts);
-        let mut hops = [self.to_node(to, plane) as u16, 0, 0];
+        let mut hops = [self.reaching(to, plane) as u16, 0, 0];
         let mut left = 1;
         if crosses {
             hops[left] = self.between(plane, from < self.hosts) as u16;
             left += 1;
         }
-        hops[left] = self.from_node(from, plane) as u16;
+        hops[left] = self.leaving(from, plane) as u16;
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(frame);
@@ -185,15 +185,15 @@ impl Network {
 
     fn ports_of(&self, cables: Cables) -> Vec<usize> {
         match cables {
-            Cables::From { node, path } => vec![self.from_node(node, path.into())],
-            Cables::To { node, path } => vec![self.to_node(node, path.into())],
+            Cables::From { node, path } => vec![self.leaving(node, path.into())],
+            Cables::To { node, path } => vec![self.reaching(node, path.into())],
             Cables::Of { node, path } => {
-                vec![self.from_node(node, path.into()), self.to_node(node, path.into())]
+                vec![self.leaving(node, path.into()), self.reaching(node, path.into())]
             }
             Cables::Plane { path } => {
                 let plane = usize::from(path);
                 let mut all: Vec<usize> = (0..self.nodes)
-                    .flat_map(|n| [self.from_node(n, plane), self.to_node(n, plane)])
+                    .flat_map(|n| [self.leaving(n, plane), self.reaching(n, plane)])
                     .collect();
                 all.extend([self.between(plane, false), self.between(plane, true)]);
                 all

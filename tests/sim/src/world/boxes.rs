@@ -50,7 +50,7 @@ impl SlotNode {
 
 impl BoxNode {
     pub(super) fn new(index: usize, profile: &Profile) -> Self {
-        let slot = |slot| SlotNode::new((index as u64 + 1) << 32 | slot as u64 + 1);
+        let slot = |slot| SlotNode::new(((index as u64 + 1) << 32) | (slot as u64 + 1));
         Self { role: None, slots: (0..profile.fabric.slots).map(slot).collect() }
     }
 
@@ -85,8 +85,8 @@ impl World {
         let mut busy = false;
         for slot in 0..self.boxes[index].slots.len() {
             if self.boxes[index].slots[slot].present && self.boxes[index].role.is_some() {
-                busy |= self.to_device(index, slot)?;
-                busy |= self.from_device(index, slot);
+                busy |= self.serve_device(index, slot)?;
+                busy |= self.hear_device(index, slot);
                 self.plan_device(index, slot);
             }
         }
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    fn to_device(&mut self, index: usize, slot: usize) -> Verdict<bool> {
+    fn serve_device(&mut self, index: usize, slot: usize) -> Verdict<bool> {
         let mut any = false;
         let (now, node) = (self.now(), self.node_of_box(index));
         let mut tlp = std::mem::take(&mut self.tlp);
@@ -203,7 +203,7 @@ impl World {
     }
 
     /// Hands the proxy what a device has to say.
-    fn from_device(&mut self, index: usize, slot: usize) -> bool {
+    fn hear_device(&mut self, index: usize, slot: usize) -> bool {
         let node = self.node_of_box(index);
         let Self { boxes, bindings, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];

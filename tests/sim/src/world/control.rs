@@ -17,6 +17,7 @@ const TURN: Duration = Duration::from_millis(1);
 const RECONNECT: Duration = Duration::from_millis(5);
 
 /// A message on its way, one way or the other.
+#[allow(clippy::large_enum_variant)] // few are on their way at a time
 enum Letter {
     ToProxy {
         node: usize,

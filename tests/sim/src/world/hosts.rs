@@ -98,8 +98,8 @@ impl World {
         if self.hosts[index].role.is_none() {
             return Ok(false);
         }
-        let mut busy = self.to_proxy(index);
-        busy |= self.from_proxy(index)?;
+        let mut busy = self.tell_proxy(index);
+        busy |= self.hear_proxy(index)?;
         self.settle_ports(index);
         let now = self.now();
         for (at, alarm) in std::mem::take(&mut self.hosts[index].os.alarms) {
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Hands the proxy what the root complex has for it.
-    fn to_proxy(&mut self, index: usize) -> bool {
+    fn tell_proxy(&mut self, index: usize) -> bool {
         let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
         let HostNode { role, os, out, requests, ports, .. } = &mut hosts[index];
         let Some(role) = role else { return false };
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Takes what the proxy has for the root complex.
-    fn from_proxy(&mut self, index: usize) -> Verdict<bool> {
+    fn hear_proxy(&mut self, index: usize) -> Verdict<bool> {
         let mut any = false;
         let mut tlp = std::mem::take(&mut self.tlp);
         let result = loop {
@@ -153,7 +153,7 @@ impl World {
             let Some(role) = &mut self.hosts[index].role else { break Ok(any) };
             let Some(length) = role.poll_tlp(now, &mut tlp) else { break Ok(any) };
             any = true;
-            if let Err(violation) = self.to_root(index, &tlp[..length]) {
+            if let Err(violation) = self.at_root(index, &tlp[..length]) {
                 break Err(violation);
             }
         };
@@ -161,7 +161,7 @@ impl World {
         result
     }
 
-    fn to_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
+    fn at_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
         let Self { hosts, bindings, agenda, trace, .. } = self;
         let HostNode { os, out, requests, ports, random, .. } = &mut hosts[index];
         let now = agenda.now();
