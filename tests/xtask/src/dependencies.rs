@@ -59,6 +59,7 @@ const ROOMS: &[Room] = &[
     program("manager", &["tlp-codec", "proxy-core"]),
     tests("demo"),
     tests("sim"),
+    tests("fuzz-targets"),
     tests("system-tests"),
     tests("xtask"),
 ];

@@ -5,6 +5,7 @@
 mod bare_metal;
 mod checks;
 mod dependencies;
+mod fuzz;
 mod judges;
 mod report;
 mod sections;
@@ -51,6 +52,17 @@ enum Command {
     },
     /// The host proxy judged by a root complex that is not ours: cocotbext-pcie's, in a simulator.
     Judges,
+    /// The fuzzer (nightly Rust and cargo-fuzz) over the targets of tests/fuzz.
+    Fuzz {
+        /// Which targets; all of them, one after the other, when none is named.
+        targets: Vec<String>,
+        /// How long each of them runs.
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+        minutes: u64,
+        /// Add the inputs that reach something new to the corpora in the tree.
+        #[arg(long)]
+        keep: bool,
+    },
     /// The benchmarks, each beside its floor.
     Bench {
         /// What `cargo bench` gets instead of --workspace, such as: -p tlp-codec
@@ -82,7 +94,9 @@ fn main() -> ExitCode {
             report.step("clippy", checks::clippy);
             report.step("documentation", checks::docs);
             report.step("bare-metal riscv32imac", bare_metal::build);
-            tests(&mut report, &[], false) && report.step("independent judge", judges::run)
+            tests(&mut report, &[], false)
+                && report.step("independent judge", judges::run)
+                && report.step("fuzzer, a short run", fuzz::smoke)
         }
         Command::Fmt => report.step("source layout", checks::fmt),
         Command::Clippy => report.step("clippy", checks::clippy),
@@ -91,6 +105,10 @@ fn main() -> ExitCode {
         Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
         Command::Judges => report.step("independent judge", judges::run),
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
+        Command::Fuzz { targets, minutes, keep } => {
+            let wanted = fuzz::Wanted { targets: &targets, minutes, keep };
+            report.step("fuzzer", || fuzz::run(&wanted))
+        }
         Command::Bench { arguments } => return plain(checks::bench(&arguments)),
         Command::Sim { arguments } => return plain(checks::sim(&arguments)),
         Command::Demo { arguments } => return plain(checks::demo(&arguments)),

@@ -1,0 +1,72 @@
+//! Writes seeds into the corpora: the vectors, the examples of `wire.md`, and what the proxies'
+//! own code makes. What is there already stays: `cargo run -p fuzz-targets --example seeds`.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn unhex(digits: &str) -> Vec<u8> {
+    let pairs = (0..digits.len() / 2).map(|n| &digits[2 * n..2 * n + 2]);
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("hex digits")).collect()
+}
+
+fn read(path: &str) -> String {
+    let path: PathBuf = here().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The TLPs of the vectors, right ones and broken ones.
+fn vectors() -> Vec<Vec<u8>> {
+    let mut tlps = Vec::new();
+    for file in ["cocotbext", "captures", "hand", "broken"] {
+        let text = read(&format!("../vectors/{file}.json"));
+        let vectors: Vec<Value> = serde_json::from_str(&text).expect("vectors are JSON");
+        tlps.extend(vectors.iter().filter_map(|vector| vector["hex"].as_str()).map(unhex));
+    }
+    tlps
+}
+
+/// The hex blocks of a document, without the comments: what follows a semicolon or two blanks.
+fn examples(document: &str) -> Vec<Vec<u8>> {
+    let text = read(document);
+    let mut lines = text.lines();
+    let mut examples = Vec::new();
+    while let Some(line) = lines.next() {
+        if !line.starts_with("```hex") {
+            continue;
+        }
+        let block = lines.by_ref().take_while(|line| *line != "```");
+        let digits: String = block
+            .flat_map(|line| line.split(';').next().unwrap_or("").split("  ").take(1))
+            .flat_map(str::split_whitespace)
+            .collect();
+        examples.push(unhex(&digits));
+    }
+    examples
+}
+
+/// Writes a seed under a name that its bytes decide.
+fn seed(target: &str, bytes: &[u8]) {
+    let folder = here().join("corpus").join(target);
+    std::fs::create_dir_all(&folder).expect("the corpus can be written");
+    let name = format!("seed-{:08x}", tlp_codec::crc::tlp(bytes));
+    std::fs::write(folder.join(name), bytes).expect("the corpus can be written");
+}
+
+fn main() {
+    for tlp in vectors() {
+        seed("tlp", &tlp);
+    }
+    for example in examples("../../tlp-codec/docs/wire.md") {
+        seed("frame", &[&[0], &example[..]].concat());
+        seed("frame", &[&[3], &example[..]].concat());
+    }
+    for example in examples("../../proxy-fw/core/docs/control.md") {
+        for which in 0..5 {
+            seed("control", &[&[which], &example[..]].concat());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the fuzzer runs: for each target a function of any bytes that must not panic.
+//!
+//! `libfuzzer/` has a program for each (cargo-fuzz, nightly Rust); `corpus/` what it found worth
+//! keeping, which `tests/corpus.rs` replays with any Rust. `cargo xtask fuzz` runs them.
+
+#![forbid(unsafe_code)]
+
+mod input;
+
+pub mod control;
+pub mod frame;
+pub mod nvme;
+pub mod switch;
+pub mod tlp;
+
+/// A function that takes any bytes and panics where a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// Every target with its name, which its program and its corpus have, too.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("control", control::run),
+    ("frame", frame::run),
+    ("nvme", nvme::run),
+    ("switch", switch::run),
+    ("tlp", tlp::run),
+];
