@@ -13,7 +13,7 @@ A slot is given as NUMBER=DEVICE[,KEY=VALUE]..., or in the file as a [slot.NUMBE
   nvme         an NVMe 1.4 controller over an image file
                image=FILE (needed)  size=SIZE (made so large if FILE is not there)  lba=512|4096
   accelerator  a DMA engine for measurements
-               tags=1..256 [140]  read=64..4096 [128]  memory=SIZE [16M]
+               tags=1..256 [140]  read=64..4096 [128]  memory=SIZE [2M]
   both         model=NAME (what `allocate --model` finds it by)  serial=NUMBER
 
 Example:
@@ -41,7 +41,7 @@ tags = 140
 # Its largest read request in bytes: a power of two, 64 to 4096.
 read = 128
 # Its memory: a power of two, 1M to 4G.
-memory = "16M"
+memory = "2M"
 "#;
 
 const EXIT: &str = "Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings.";
@@ -277,7 +277,7 @@ impl SlotSpec {
                 if !(64..=4096).contains(&read) || !read.is_power_of_two() {
                     return Err("read: a power of two from 64 to 4096".into());
                 }
-                let memory = self.memory.map_or(16 << 20, |m| m.0);
+                let memory = self.memory.map_or(2 << 20, |m| m.0);
                 if !memory.is_power_of_two() || !(1 << 20..=1 << 32).contains(&memory) {
                     return Err("memory: a power of two from 1M to 4G".into());
                 }

@@ -51,6 +51,26 @@ enum Gone {
     Wrong(String),
 }
 
+/// What went nowhere at this socket, for the proxy's counters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    discarded: u64,
+    unknown: u64,
+    wrong: u64,
+    refused: u64,
+}
+
+impl Counts {
+    fn list(self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("socket: TLPs for a root complex that is not there", self.discarded),
+            ("socket: records of an unknown kind", self.unknown),
+            ("socket: root complexes disconnected for a wrong record", self.wrong),
+            ("socket: root complexes refused: one is connected", self.refused),
+        ]
+    }
+}
+
 struct Client {
     socket: Socket,
     greeted: bool,
@@ -94,6 +114,7 @@ impl SocketFront {
         // One that connected while a client is there. It is judged only after that one was read to
         // its end: a root complex that reconnects is not in its own way.
         let mut newcomer: Option<Socket> = None;
+        let mut counts = Counts::default();
         while !stop.requested() {
             let mut busy = plane.receive().map_err(|e| e.to_string())?;
             if let Some(connected) = &mut client {
@@ -101,24 +122,31 @@ impl SocketFront {
                     Ok(moved) => busy |= moved,
                     Err(gone) => {
                         connected.leave(&gone);
+                        counts.wrong += u64::from(matches!(gone, Gone::Wrong(_)));
+                        counts.unknown += connected.unknown;
                         client = None;
                         let now = plane.now();
                         plane.role.handle_reset(now, ResetKind::Fundamental);
                     }
                 }
             } else {
-                discard(&mut plane);
+                counts.discarded += discard(&mut plane);
             }
             match (&client, newcomer.take()) {
                 (None, Some(socket)) => client = self.welcome(socket),
                 (Some(there), Some(socket)) if there.drained => {
                     refuse(&socket, "another root complex is connected");
+                    counts.refused += 1;
                 }
                 (_, waiting) => newcomer = waiting,
             }
             if newcomer.is_none() {
                 newcomer = self.listener.accept().ok().map(|(socket, _)| socket);
                 busy |= newcomer.is_some();
+            }
+            if plane.role.is_asked_for_counters() {
+                let unknown = counts.unknown + client.as_ref().map_or(0, |client| client.unknown);
+                plane.set_device_counters(Counts { unknown, ..counts }.list());
             }
             busy |= plane.transmit().map_err(|e| e.to_string())?;
             plane.rest(busy, None).map_err(|e| e.to_string())?;
@@ -173,15 +201,11 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
     }
 }
 
-/// TLPs for a root complex that is not there go nowhere.
-fn discard(plane: &mut Plane<HostRole>) {
+/// TLPs for a root complex that is not there go nowhere. How many there were.
+fn discard(plane: &mut Plane<HostRole>) -> u64 {
     let mut buf = [0; TLP_BUFFER];
     let now = plane.now();
-    for _ in 0..BATCH {
-        if plane.role.poll_tlp(now, &mut buf).is_none() {
-            return;
-        }
-    }
+    (0..BATCH).take_while(|_| plane.role.poll_tlp(now, &mut buf).is_some()).count() as u64
 }
 
 fn send(socket: &Socket, kind: u8, body: &[u8]) -> std::io::Result<usize> {

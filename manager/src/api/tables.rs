@@ -158,6 +158,17 @@ pub struct AllTables {
     pub hosts: Vec<HostTable>,
     /// Boxes' slot tables.
     pub boxes: Vec<BoxTable>,
+    /// Proxies whose table could not be read.
+    pub silent: Vec<SilentProxy>,
+}
+
+/// A proxy that is connected and did not say what its table is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SilentProxy {
+    /// The proxy.
+    pub name: NodeName,
+    /// Why its table is not known.
+    pub reason: String,
 }
 
 /// A proxy that is connected, or why not.
@@ -267,11 +278,16 @@ pub(super) async fn all(State(manager): State<App>) -> Result<Json<AllTables>, P
     let mut sessions: Vec<_> =
         manager.registry.all().into_iter().filter(|session| session.is_ready()).collect();
     sessions.sort_by(|a, b| a.name().cmp(b.name()));
-    let mut all = AllTables { hosts: Vec::new(), boxes: Vec::new() };
+    let mut all = AllTables { hosts: Vec::new(), boxes: Vec::new(), silent: Vec::new() };
     for session in sessions {
-        match session.identity().role {
-            Role::Host => all.hosts.push(read_host(&manager, &session).await?),
-            Role::Box => all.boxes.push(read_box(&manager, &session).await?),
+        let read = match session.identity().role {
+            Role::Host => read_host(&manager, &session).await.map(|table| all.hosts.push(table)),
+            Role::Box => read_box(&manager, &session).await.map(|table| all.boxes.push(table)),
+        };
+        if let Err(problem) = read {
+            // One that does not answer hides none of the others.
+            let name = session.name().clone();
+            all.silent.push(SilentProxy { name, reason: problem.to_string() });
         }
     }
     Ok(Json(all))

@@ -260,7 +260,8 @@ pub struct Events {
 pub struct Stamps {
     /// The proxy
     pub node: NodeName,
-    /// Set the sampling instead of reading: off, all, or N for one in N
+    /// Set the sampling instead of reading: off, all, or N for one in N. The stamps that are there
+    /// are thrown away
     #[arg(long, value_name = "off|all|N")]
     pub sampling: Option<String>,
 }

@@ -319,7 +319,8 @@ pub(super) fn box_table(found: &BoxTable) -> String {
 pub(super) fn tables(all: &AllTables) -> String {
     let hosts = all.hosts.iter().map(host_table);
     let boxes = all.boxes.iter().map(box_table);
-    hosts.chain(boxes).collect::<Vec<_>>().join("\n\n")
+    let silent = all.silent.iter().map(|proxy| format!("{}: {}", proxy.name, proxy.reason));
+    hosts.chain(boxes).chain(silent).collect::<Vec<_>>().join("\n\n")
 }
 
 /// A proxy's counters.
@@ -330,6 +331,9 @@ pub(super) fn counters(counters: &Counters) -> String {
 
 /// A proxy's stage stamps.
 pub(super) fn stamps(stamps: &Stamps) -> String {
+    if stamps.stamps.is_empty() {
+        return format!("no stamps: sample TLPs with `stamps {} --sampling all`", stamps.name);
+    }
     let heading = [
         "PEER",
         "SLOT",
@@ -339,12 +343,12 @@ pub(super) fn stamps(stamps: &Stamps) -> String {
         "SEQUENCE",
         "ASKED BY",
         "KIND",
-        "ARRIVED",
-        "ENCODED",
-        "SENT",
-        "RECEIVED",
-        "DECODED",
-        "DELIVERED",
+        "ARRIVED (NS)",
+        "ENCODED (NS)",
+        "SENT (NS)",
+        "RECEIVED (NS)",
+        "DECODED (NS)",
+        "DELIVERED (NS)",
     ];
     table(
         heading,

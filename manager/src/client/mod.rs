@@ -42,6 +42,9 @@ pub enum ClientError {
     Problem(#[from] Problem),
 }
 
+/// How long a manager may take to answer: longer than any answer that it is asked to wait with.
+const ANSWER_BOUND: Duration = Duration::from_secs(60);
+
 /// A manager at an address.
 pub struct Client {
     server: String,
@@ -54,6 +57,7 @@ impl Client {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
+            .timeout_recv_response(Some(ANSWER_BOUND))
             // A manager is reached directly.
             .proxy(None)
             .build()

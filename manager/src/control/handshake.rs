@@ -7,6 +7,7 @@ use crate::types::{EventKind, EventRecord, NodeName, NodeRecord, Problem, Role};
 use proxy_core::control::{CONTROL_VERSION, Hello, RoleKind};
 use proxy_core::limits::{MAX_PORTS, MIN_FRAME};
 use std::net::SocketAddr;
+use tlp_codec::ids::NodeId;
 
 /// Checks what a proxy says of itself and gives it its node number. The number is in the store
 /// before this returns.
@@ -40,7 +41,7 @@ pub async fn admit(
             // One that the records do not know is from before they were restored.
             txn.learn_node_id(node);
         }
-        Ok(enter(txn, &name, role, size))
+        Ok(enter(txn, &name, role, size, claimed))
     });
     let record = entered.await.map_err(|problem: Problem| problem.to_string())??;
     Ok(Identity {
@@ -83,10 +84,35 @@ fn check(hello: &Hello) -> Result<(NodeName, Role, u8), String> {
     Ok((name, role, size))
 }
 
-/// Enters it in the records. Says why not for a person.
-fn enter(txn: &mut Txn, name: &NodeName, role: Role, size: u8) -> Result<NodeRecord, String> {
+/// Enters it in the records. Says why not for a person. A proxy that has a number in this life keeps
+/// it, if the records do not know better: they are new, or older than the proxy.
+fn enter(
+    txn: &mut Txn,
+    name: &NodeName,
+    role: Role,
+    size: u8,
+    claimed: Option<NodeId>,
+) -> Result<NodeRecord, String> {
     let now = txn.now();
+    let owner = claimed.and_then(|node| txn.nodes().values().find(|known| known.node == node));
+    if let (Some(node), Some(owner)) = (claimed, owner)
+        && owner.name != *name
+    {
+        return Err(format!(
+            "{name} is node {node} in this life, and the records have {} under that number: they \
+             are not those that numbered it. Restart {name}, or this manager on the store that it \
+             had",
+            owner.name
+        ));
+    }
     if let Some(known) = txn.nodes().get(name) {
+        if let Some(node) = claimed.filter(|&node| node != known.node) {
+            return Err(format!(
+                "{name} is node {node} in this life and {} in the records: they are not those \
+                 that numbered it. Restart {name}, or this manager on the store that it had",
+                known.node
+            ));
+        }
         if known.role != role {
             return Err(format!(
                 "{name} is known as a {}, and its name cannot become a {role}'s; give the {role} \
@@ -98,7 +124,8 @@ fn enter(txn: &mut Txn, name: &NodeName, role: Role, size: u8) -> Result<NodeRec
         txn.put_node(record.clone());
         return Ok(record);
     }
-    let node = txn.new_node_id().ok_or("all node numbers have been given out")?;
+    let free = || txn.new_node_id().ok_or("all node numbers have been given out");
+    let node = claimed.map_or_else(free, Ok)?;
     let record =
         NodeRecord { name: name.clone(), node, role, size, first_seen: now, last_connected: now };
     txn.put_node(record.clone());

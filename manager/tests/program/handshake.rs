@@ -30,13 +30,30 @@ fn node_numbers_stay_with_names() {
 }
 
 #[test]
-fn a_number_from_an_earlier_store_is_not_given_to_another() {
+fn a_proxy_that_an_earlier_store_numbered_keeps_its_number() {
     let manager = Manager::start();
     let spec = boxed("box1", 1);
     let state = fresh(&spec, "nvme");
     state.lock().unwrap().node = Some(NodeId::new(7).unwrap());
     let box1 = Fake::insist(manager.control, spec, state);
-    assert_eq!(box1.welcome.node, NodeId::new(8).unwrap(), "7 may be another one's by now");
+    assert_eq!(box1.welcome.node, NodeId::new(7).unwrap());
+    let next = Fake::join(manager.control, host("host1", 1), "").welcome.node;
+    assert!(next > box1.welcome.node, "7 is given to nobody else");
+}
+
+#[test]
+fn a_number_that_is_anothers_by_now_is_refused_with_what_to_do() {
+    let manager = Manager::start();
+    let first = Fake::join(manager.control, boxed("box1", 1), "nvme").welcome.node;
+    for (name, claimed) in [("box2", first), ("box1", NodeId::new(9).unwrap())] {
+        let mut spec = boxed(name, 1);
+        spec.incarnation = 78;
+        let state = fresh(&spec, "nvme");
+        state.lock().unwrap().node = Some(claimed);
+        let reason = refusal(Fake::connect(manager.control, spec, state));
+        assert!(reason.contains(name) && reason.contains("Restart"), "{reason}");
+        manager.wait_event("node-refused", name);
+    }
 }
 
 #[test]

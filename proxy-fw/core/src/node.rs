@@ -4,7 +4,9 @@ use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, PathSet,
     Peer, Reply, Request, SlotState, StampEntry, Term,
 };
-use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
+use crate::limits::{
+    ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS, TLP_BUFFER,
+};
 use crate::link::{
     BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
 };
@@ -15,7 +17,7 @@ use alloc::boxed::Box;
 use heapless::{Deque, Vec};
 use tlp_codec::fabric::Frame;
 use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef};
-use tlp_codec::tlp::{Class, Packet, Repr};
+use tlp_codec::tlp::{Class, Packet, Repr, Rule, RuleError};
 
 /// A link and whom it leads to, made when the manager introduces the peer.
 pub(crate) struct PeerLink {
@@ -75,6 +77,7 @@ pub(crate) struct Node {
     /// Of every place without a peer.
     storages: alloc::vec::Vec<LinkStorage>,
     pub(crate) stamps: Stamps,
+    pub(crate) malformed: Malformed,
     term: Term,
     answers: Deque<(OperationId, Result<Answer, ControlError>), { ANSWER_QUEUE + OPERATIONS }>,
     events: Deque<(u64, Event), EVENT_QUEUE>,
@@ -103,6 +106,7 @@ impl Node {
             peers: core::iter::repeat_with(|| None).take(peers).collect(),
             storages: (0..peers).map(|_| LinkStorage::new(&link_config)).collect(),
             stamps: Stamps::new(),
+            malformed: Malformed::new(),
             term: Term(0),
             answers: Deque::new(),
             events: Deque::new(),
@@ -391,10 +395,12 @@ impl Node {
             ("frames dropped: from an unknown node", self.frames_from_strangers),
             ("events dropped: queue full", self.events_dropped),
             ("requests of the manager not begun: answers wait", self.requests_refused),
+            ("stamps not taken: too many stages at once", self.stamps.lost()),
         ];
         let around = self.surroundings.iter().copied();
         own.into_iter()
             .chain(around)
+            .chain(self.malformed.counters())
             .chain(self.bad_frames.iter())
             .chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
             .chain(self.storages.iter().flat_map(LinkStorage::counters))
@@ -442,12 +448,60 @@ pub(crate) fn counters_page<I: Iterator<Item = (&'static str, u64)>>(
     Reply::Counters { entries, next }
 }
 
-/// Whether a TLP from the wire is sound, of the class that its record said, and has an
-/// outstanding entry just where there must be one.
-pub(crate) fn is_as_said(tlp: &[u8], class: Class, outstanding: Option<OutstandingRef>) -> bool {
-    Packet::new_checked(tlp).is_ok_and(|packet| {
-        packet.class() == Some(class)
-            && outstanding.is_some() == (class != Class::Posted)
-            && Repr::parse(&packet).is_ok()
-    })
+/// TLPs that were not taken, by what is wrong with them.
+pub(crate) struct Malformed {
+    by_rule: [u64; Rule::COUNT],
+    too_long: u64,
+    not_as_said: u64,
+}
+
+impl Malformed {
+    const fn new() -> Self {
+        Self { by_rule: [0; Rule::COUNT], too_long: 0, not_as_said: 0 }
+    }
+
+    /// Whether a TLP fits a buffer and keeps the rules of the specification. If not it is counted.
+    pub(crate) fn is_sound(&mut self, tlp: &[u8]) -> bool {
+        if tlp.len() > TLP_BUFFER {
+            self.too_long += 1;
+            return false;
+        }
+        let parsed = match Packet::new_checked(tlp) {
+            Ok(packet) => Repr::parse(&packet).map(|_| ()),
+            Err(error) => Err(error.into()),
+        };
+        match parsed {
+            Ok(()) => true,
+            Err(error) => {
+                let error: RuleError = error;
+                self.by_rule[error.rule as usize] += 1;
+                false
+            }
+        }
+    }
+
+    /// Whether a TLP from the wire is sound, of the class that its record said, and has an
+    /// outstanding entry just where there must be one.
+    pub(crate) fn is_as_said(
+        &mut self,
+        tlp: &[u8],
+        class: Class,
+        outstanding: Option<OutstandingRef>,
+    ) -> bool {
+        if !self.is_sound(tlp) {
+            return false;
+        }
+        let said = Packet::new_checked(tlp).is_ok_and(|packet| packet.class() == Some(class))
+            && outstanding.is_some() == (class != Class::Posted);
+        self.not_as_said += u64::from(!said);
+        said
+    }
+
+    fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let by_rule = Rule::ALL.iter().map(|&rule| (rule.counter(), self.by_rule[rule as usize]));
+        by_rule.chain([
+            ("malformed.TooLong", self.too_long),
+            ("malformed.NotAsItsRecordSays", self.not_as_said),
+        ])
+    }
 }

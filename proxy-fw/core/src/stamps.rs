@@ -68,7 +68,8 @@ pub struct StampKey {
     pub peer: NodeId,
     /// The binding.
     pub binding: BindingKey,
-    /// Whether the request, posted or not, came from the host (`true`) or from the device.
+    /// Whether the request, posted or not, came from the host's end of the link (`true`: the
+    /// host's, or that of another device of the same host) or from the device.
     pub from_host: bool,
     /// Which TLP.
     pub tlp: StampedTlp,
@@ -100,6 +101,7 @@ pub struct Stamps {
     ring: Box<[(u16, Option<StampRecord>)]>,
     next: usize,
     pending: heapless::Vec<(StampId, Stage), PENDING>,
+    lost: u64,
 }
 
 impl Default for Stamps {
@@ -117,6 +119,7 @@ impl Stamps {
             ring: vec![(0, None); STAMP_RING].into_boxed_slice(),
             next: 0,
             pending: heapless::Vec::new(),
+            lost: 0,
         }
     }
 
@@ -180,10 +183,15 @@ impl Stamps {
     }
 
     /// Says that `stage` of a TLP ends with the current call; the next [`Stamps::mark`] gives it
-    /// its time. More than 64 in one call are not stamped.
+    /// its time. More than 64 in one call are not stamped, and counted: a full list loses a
+    /// stamp, never a TLP.
     pub fn ends(&mut self, id: StampId, stage: Stage) {
-        // A full list loses a stamp, never a TLP.
-        let _ = self.pending.push((id, stage));
+        self.lost += u64::from(self.pending.push((id, stage)).is_err());
+    }
+
+    /// Stages that were not stamped because too many ended in one call.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Whether [`Stamps::mark`] has anything to do: lets the caller not read its clock.

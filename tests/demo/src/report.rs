@@ -109,7 +109,14 @@ impl Report {
             Ok(()) if self.json => {}
             Ok(()) => self.out(&format!("demo passed in {seconds:.1} s")),
             Err(error) if self.json => err(format_args!("demo failed: {error:#}\n")),
-            Err(error) => self.out(&format!("demo failed: {error:#}")),
+            Err(error) => {
+                let error = format!("{error:#}");
+                let (what, why) = error.split_once('\n').unwrap_or((&error, ""));
+                if !why.is_empty() {
+                    self.out(why);
+                }
+                self.out(&format!("demo failed after {seconds:.1} s: {what}"));
+            }
         }
         match self.lost.get() {
             // Whoever reads has seen enough (`| head`): no error.

@@ -14,12 +14,21 @@ mod stage {
     pub(super) const DELIVERED: usize = 5;
 }
 
-/// What names one round trip: the binding's slot, function and epoch, index and generation.
+/// What names one round trip between two nodes: the binding's slot, function and epoch, index and
+/// generation.
 type Key = (u64, u64, String, u64, u64);
+
+/// The stamps of one proxy, as the manager passes them on.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Stamps {
+    node: u64,
+    stamps: Vec<Stamp>,
+}
 
 /// One stamp of one proxy, as the manager passes it on.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Stamp {
+struct Stamp {
+    peer: u64,
     slot: u64,
     function: u64,
     epoch: String,
@@ -63,13 +72,17 @@ pub(crate) struct Split {
 }
 
 /// Joins the stamps of the two proxies for requests of the host.
-pub(crate) fn split(host: &[Stamp], boxes: &[Stamp]) -> Split {
-    let index = |stamps: &[Stamp], kind: Kind| -> HashMap<Key, [Option<u64>; 6]> {
-        let wanted = stamps.iter().filter(|s| s.from_host && s.kind == kind);
+pub(crate) fn split(host: &Stamps, at_box: &Stamps) -> Split {
+    // Two boxes may have bindings of the same name, and so may two hosts.
+    let index = |of: &Stamps, with: &Stamps, kind: Kind| -> HashMap<Key, [Option<u64>; 6]> {
+        let wanted = |s: &&Stamp| s.from_host && s.kind == kind && s.peer == with.node;
+        let wanted = of.stamps.iter().filter(wanted);
         wanted.filter_map(|s| Some((s.key()?, s.at))).collect()
     };
-    let (ask, answer) = (index(host, Kind::Request), index(host, Kind::Completion));
-    let (asked, answered) = (index(boxes, Kind::Request), index(boxes, Kind::Completion));
+    let ask = index(host, at_box, Kind::Request);
+    let answer = index(host, at_box, Kind::Completion);
+    let asked = index(at_box, host, Kind::Request);
+    let answered = index(at_box, host, Kind::Completion);
     let mut parts: [Vec<u64>; 5] = Default::default();
     for (key, ask) in &ask {
         let trip = || {
@@ -105,33 +118,30 @@ fn median(mut values: Vec<u64>) -> u64 {
 mod tests {
     use super::*;
 
-    fn stamp(kind: Kind, at: [u64; 6]) -> Stamp {
+    fn stamp(peer: u64, kind: Kind, at: [u64; 6]) -> Stamp {
         let at = at.map(|t| (t > 0).then_some(t));
         let (slot, function, epoch) = (1, 0, "0.1".into());
-        Stamp {
-            slot,
-            function,
-            epoch,
-            from_host: true,
-            kind,
-            index: Some(3),
-            generation: Some(9),
-            at,
-        }
+        let (index, generation) = (Some(3), Some(9));
+        Stamp { peer, slot, function, epoch, from_host: true, kind, index, generation, at }
     }
 
     #[test]
     fn the_parts_add_up_whatever_the_two_clocks_say() {
-        // Host: out 30, away 1000, in 20. Box, on another clock: in 40, device 500, out 60.
-        let host = [
-            stamp(Kind::Request, [100, 110, 130, 0, 0, 0]),
-            stamp(Kind::Completion, [0, 0, 0, 1130, 1140, 1150]),
+        // Host: out 30, away 1000, in 20. Box, on another clock: in 40, device 500, out 60. The
+        // host has stamps with another box, too, whose binding has the same name.
+        let of_host = vec![
+            stamp(2, Kind::Request, [100, 110, 130, 0, 0, 0]),
+            stamp(2, Kind::Completion, [0, 0, 0, 1130, 1140, 1150]),
+            stamp(3, Kind::Request, [200, 210, 230, 0, 0, 0]),
+            stamp(3, Kind::Completion, [0, 0, 0, 9130, 9140, 9150]),
         ];
-        let boxes = [
-            stamp(Kind::Request, [0, 0, 0, 77_000, 77_010, 77_040]),
-            stamp(Kind::Completion, [77_540, 77_550, 77_600, 0, 0, 0]),
+        let of_box = vec![
+            stamp(1, Kind::Request, [0, 0, 0, 77_000, 77_010, 77_040]),
+            stamp(1, Kind::Completion, [77_540, 77_550, 77_600, 0, 0, 0]),
         ];
-        let split = split(&host, &boxes);
+        let (host, at_box) =
+            (Stamps { node: 1, stamps: of_host }, Stamps { node: 2, stamps: of_box });
+        let split = split(&host, &at_box);
         assert_eq!(split.samples, 1);
         assert_eq!(split.total_ns, 1050);
         assert_eq!(split.original_ns, 500);
@@ -142,7 +152,8 @@ mod tests {
 
     #[test]
     fn halves_without_their_other_half_do_not_count() {
-        let host = [stamp(Kind::Request, [100, 110, 130, 0, 0, 0])];
-        assert_eq!(split(&host, &[]).samples, 0);
+        let stamps = vec![stamp(2, Kind::Request, [100, 110, 130, 0, 0, 0])];
+        let (host, at_box) = (Stamps { node: 1, stamps }, Stamps { node: 2, stamps: vec![] });
+        assert_eq!(split(&host, &at_box).samples, 0);
     }
 }

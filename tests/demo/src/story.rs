@@ -4,9 +4,9 @@ use crate::Cli;
 use crate::bandwidth::bandwidth;
 use crate::fabric::Fabric;
 use crate::process::{self, Daemon, Place, wait_for};
-use crate::programs::{Programs, field, number, text};
+use crate::programs::{Programs, number, text};
 use crate::report::Report;
-use crate::split::{Split, Stamp, split};
+use crate::split::{Split, Stamps, split};
 use crate::{input, leftovers};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
@@ -271,9 +271,8 @@ fn round_trip(
     }
     let reads = cli.reads.to_string();
     let latency = programs.host_json(&["latency", &devices.accelerator, "--reads", &reads])?;
-    let stamps = |node| -> Result<Vec<Stamp>> {
-        let answer = programs.manager_json(&["stamps", node])?;
-        Ok(serde_json::from_value(field(&answer, "/stamps")?.clone())?)
+    let stamps = |node| -> Result<Stamps> {
+        Ok(serde_json::from_value(programs.manager_json(&["stamps", node])?)?)
     };
     let parts = split(&stamps(HOST)?, &stamps(ACCELERATOR_BOX)?);
     for node in [HOST, ACCELERATOR_BOX] {

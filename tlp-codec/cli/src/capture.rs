@@ -10,7 +10,7 @@ use pcap_file::{DataLink, pcap::PcapReader, pcapng::PcapNgReader};
 use serde_json::{Map, Value};
 use std::io::Write;
 use tlp_codec::fabric::{
-    ETHERTYPE, Frame, FrameError, FrameKind, Header, Record, RecordAddress, TlpTraits,
+    ETHERTYPE, Frame, FrameError, FrameKind, Header, Record, RecordAddress, TlpTraits, VERSION,
 };
 
 /// Prints every TLP of a capture.
@@ -50,6 +50,14 @@ fn frame_bytes(link: DataLink, packet: &[u8]) -> Option<Carried<'_>> {
     }
     let ether = sliced.ether_payload()?;
     (ether.ether_type == EtherType(ETHERTYPE)).then_some(Carried::Ethernet(ether.payload))
+}
+
+/// Whether bytes begin as a frame of this version, of a known kind, that says to be as long as
+/// they are.
+fn begins_as_frame(bytes: &[u8]) -> bool {
+    let [version, kind, low, high, ..] = *bytes else { return false };
+    let length = usize::from(u16::from_le_bytes([low, high]));
+    version == VERSION && (1..=4).contains(&kind) && length == bytes.len()
 }
 
 /// Bytes that may be a frame, and in what.
@@ -169,6 +177,19 @@ impl<W: Write> Capture<'_, '_, W> {
         let ours = match (udp_length, &error) {
             (None, _) => true,
             (Some(length), FrameError::CutShort { need, .. }) => cut.is_some() && *need == length,
+            // Or by its version, length and kind, where only the CRC does not fit.
+            (Some(length), FrameError::Crc { .. }) => {
+                length == bytes.len() && begins_as_frame(bytes)
+            }
+            // These are found behind a right CRC.
+            (
+                Some(_),
+                FrameError::Key(_)
+                | FrameError::Kind(_)
+                | FrameError::Node(_)
+                | FrameError::Path(_)
+                | FrameError::Sacks,
+            ) => true,
             (Some(_), _) => false,
         };
         if !ours {

@@ -224,6 +224,19 @@ fn broken_frames_and_tlps_are_reported_by_packet() {
     }
 }
 
+/// In UDP anything may be somebody else's, but not what begins as a frame does.
+#[test]
+fn a_frame_with_a_wrong_crc_is_told_in_udp_too() {
+    let mut damaged = frame(10, &[tlp_record(&READ)]);
+    let last = damaged.len() - 8;
+    damaged[last] ^= 1;
+    for packet in [udp(&damaged), ethernet(false, &damaged)] {
+        let ran = tlp(&["decode"], &pcap(&[packet]));
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+        assert!(ran.err.contains("CRC"), "{}", ran.err);
+    }
+}
+
 #[test]
 fn a_capture_that_ends_in_the_middle_gives_what_it_has() {
     let good = ethernet(false, &frame(1, &[tlp_record(&READ)]));

@@ -78,6 +78,11 @@ macro_rules! rules {
                 match self { $(Self::$name => $what,)* }
             }
 
+            /// The name of a counter of TLPs that broke it.
+            pub const fn counter(self) -> &'static str {
+                match self { $(Self::$name => concat!("malformed.", stringify!($name)),)* }
+            }
+
             /// The variant's name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }

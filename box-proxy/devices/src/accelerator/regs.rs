@@ -14,7 +14,7 @@ pub const REGISTER_BAR_SIZE: u64 = 0x4000;
 /// BAR with device memory.
 pub const MEMORY_BAR: usize = 2;
 /// Device memory in bytes where nothing else is configured.
-pub const DEFAULT_MEMORY_SIZE: u64 = 16 << 20;
+pub const DEFAULT_MEMORY_SIZE: u64 = 2 << 20;
 
 /// Job slots.
 pub const SLOTS: usize = 4;

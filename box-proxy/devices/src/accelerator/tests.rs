@@ -81,7 +81,7 @@ fn the_registers_say_what_it_is() {
     assert_eq!(b.root.read32(b.regs + regs::VERSION), 0x1_0000);
     assert_eq!(b.root.read32(b.regs + regs::CAPABILITIES), 140 << 16 | 8 << 8 | 4);
     assert_eq!(b.root.read32(b.regs + regs::PAYLOAD), 128 << 16 | 256);
-    assert_eq!(b.root.read64(b.regs + regs::MEMORY_SIZE), 16 << 20);
+    assert_eq!(b.root.read64(b.regs + regs::MEMORY_SIZE), 2 << 20);
     b.root.write32(b.regs + regs::SCRATCH, 0x1234_5678);
     assert_eq!(b.root.read(b.regs + regs::SCRATCH + 1, 2).unwrap(), [0x56, 0x34]);
 }

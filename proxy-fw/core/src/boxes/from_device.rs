@@ -3,7 +3,6 @@
 use super::BoxRole;
 use super::slot::{FromDevice, ToDevice};
 use super::windows::{self, Mapped};
-use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
@@ -12,7 +11,7 @@ use crate::role::Backpressure;
 use crate::stamps::{StampId, StampedTlp};
 use crate::time::Instant;
 use tlp_codec::ids::{Bdf, OutstandingRef, SlotId};
-use tlp_codec::tlp::{AddressType, Class, CplStatus, Packet, Repr, TlpType};
+use tlp_codec::tlp::{AddressType, Class, CplStatus, Packet, TlpType};
 
 /// The proxy's own routing ID towards its devices: the port above them.
 pub(super) const PORT: Bdf = Bdf::from_bits(0);
@@ -69,9 +68,7 @@ impl BoxRole {
         tlp: &[u8],
     ) -> Result<(), Backpressure> {
         let index = self.slot_index(slot).expect("a slot of this box");
-        let sound = tlp.len() <= TLP_BUFFER
-            && Packet::new_checked(tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok());
-        if !sound {
+        if !self.node.malformed.is_sound(tlp) {
             self.counters.malformed_from_device += 1;
             return Ok(());
         }

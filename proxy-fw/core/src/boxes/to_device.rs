@@ -3,7 +3,7 @@
 use super::BoxRole;
 use super::slot::ToDevice;
 use crate::link::ClassSet;
-use crate::node::{Target, is_as_said};
+use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampId};
@@ -62,7 +62,7 @@ impl BoxRole {
             let (handle, class, stamp) = (received.handle, received.class, received.stamp);
             let outstanding = received.outstanding;
             link.release_received(handle);
-            if !is_as_said(&buf[..length], class, outstanding) {
+            if !self.node.malformed.is_as_said(&buf[..length], class, outstanding) {
                 self.counters.malformed_from_host += 1;
                 continue;
             }

@@ -2,7 +2,6 @@
 
 use super::{HostRequest, HostRole, ROOT_RESERVE};
 use crate::control::Event;
-use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -12,7 +11,7 @@ use crate::stamps::StampedTlp;
 use crate::switch::DownstreamVerdict as Verdict;
 use crate::time::Instant;
 use tlp_codec::ids::PortId;
-use tlp_codec::tlp::{Class, Packet, Repr, TlpType};
+use tlp_codec::tlp::{Class, Packet, TlpType};
 
 impl HostRole {
     /// Takes a TLP from the root complex. What is malformed is counted and gone.
@@ -22,9 +21,7 @@ impl HostRole {
     /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
     /// and TLPs of its class behind it wait.
     pub fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
-        let sound = tlp.len() <= TLP_BUFFER
-            && Packet::new_checked(tlp).is_ok_and(|packet| Repr::parse(&packet).is_ok());
-        if !sound {
+        if !self.node.malformed.is_sound(tlp) {
             self.counters.malformed_from_root += 1;
             self.switch.report_malformed(None, tlp, &mut self.to_root);
             return Ok(());

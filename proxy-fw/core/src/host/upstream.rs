@@ -3,7 +3,6 @@
 use super::{DeviceRequest, HostRequest, HostRole, ROOT_RESERVE};
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
-use crate::node::is_as_said;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampedTlp};
@@ -74,7 +73,7 @@ impl HostRole {
                 let key = target.key;
                 let sampled = stamp.is_some();
                 let origin = Origin { port, key, function, outstanding, sampled };
-                if !is_as_said(&buf[..length], class, outstanding) {
+                if !self.node.malformed.is_as_said(&buf[..length], class, outstanding) {
                     self.counters.malformed_from_device += 1;
                     let bytes = &buf[..length];
                     self.switch.report_malformed(Some(port), bytes, &mut self.to_root);

@@ -112,6 +112,18 @@ counters! {
     dropped_link_down,
     /// Frames that broke the protocol and took the link down.
     violations,
+    /// Of these: bytes that are no record.
+    violations_record,
+    /// Of these: an acknowledgement of what was never sent.
+    violations_acknowledgement,
+    /// Of these: a record without credit.
+    violations_credit,
+    /// Of these: a TLP that is larger than this end takes.
+    violations_tlp_too_long,
+    /// Of these: parts of a split TLP that do not make one.
+    violations_split,
+    /// Of these: limits in an open frame that cannot work.
+    violations_open,
     /// Records that had come before.
     records_duplicate,
     /// Records further ahead than can be stored.

@@ -135,6 +135,15 @@ impl Link {
     /// The peer broke the protocol.
     pub(super) fn violation(&mut self, violation: Violation) -> FrameDropped {
         self.go_down(LinkDownReason::Protocol, Some(CloseReason::Protocol));
+        let counters = &mut self.counters;
+        *match violation {
+            Violation::Record(_) => &mut counters.violations_record,
+            Violation::Acknowledgement => &mut counters.violations_acknowledgement,
+            Violation::Credit => &mut counters.violations_credit,
+            Violation::TlpTooLong => &mut counters.violations_tlp_too_long,
+            Violation::Split => &mut counters.violations_split,
+            Violation::Open => &mut counters.violations_open,
+        } += 1;
         FrameDropped::Violation(violation)
     }
 

@@ -3,7 +3,7 @@
 use super::config::header;
 use super::port::Occupant;
 use super::sink::TlpSink;
-use super::verdict::{Cause, DownstreamVerdict as Verdict, PortError};
+use super::verdict::{Cause, Counted, DownstreamVerdict as Verdict, PortError};
 use super::{Refusal, VirtualSwitch, Who};
 use crate::time::Instant;
 use tlp_codec::ids::PortId;
@@ -122,9 +122,17 @@ impl VirtualSwitch {
         Err(who.refuses(if placeholder { Cause::NoFunction } else { Cause::LinkDown }))
     }
 
+    /// Counts a completion that passes and does not say success.
+    pub(super) fn count_unsuccessful(&mut self, packet: &Packet<&mut [u8]>) {
+        if packet.status() != CplStatus::Success {
+            self.counters.count(Counted::Unsuccessful);
+        }
+    }
+
     fn route_completion(&mut self, packet: &Packet<&mut [u8]>) -> Result<Verdict, Refusal> {
         let port = self.port_of_bus(packet.requester().bus().get());
         let port = port.ok_or(Who::Upstream.refuses(Cause::UnexpectedCompletion))?;
+        self.count_unsuccessful(packet);
         if let Some(bit) = received_abort(packet.status()) {
             self.upstream.config.set(header::COMMAND, bit);
             self.port_mut(port).bridge.config.set(header::COMMAND, bit);
@@ -135,6 +143,7 @@ impl VirtualSwitch {
     /// A poisoned TLP is passed on; the port that it came in by takes note (PCIe 5.0 sections
     /// 2.7.2.2 and 7.5.1.1.4).
     fn poisoned_downstream(&mut self, packet: &Packet<&mut [u8]>) {
+        self.counters.count(Counted::PoisonedPassed);
         let completion = packet.class() == Some(tlp_codec::tlp::Class::Completion);
         let config = &mut self.upstream.config;
         config.set(header::COMMAND, header::DETECTED_PARITY);

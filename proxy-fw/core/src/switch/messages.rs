@@ -69,7 +69,7 @@ impl VirtualSwitch {
                 let bus = packet.destination().bus().get();
                 match self.port_of_bus(bus) {
                     Some(port) => self.leave_by(port, packet),
-                    None if is_ignored(code) => Ok(DownstreamVerdict::Consumed),
+                    None if is_ignored(code) => Err(Who::Upstream.refuses(Cause::IgnoredMessage)),
                     None => unsupported,
                 }
             }
@@ -91,7 +91,7 @@ impl VirtualSwitch {
             MsgRouting::Local | MsgRouting::Reserved6 | MsgRouting::Reserved7
                 if is_ignored(code) =>
             {
-                Ok(DownstreamVerdict::Consumed)
+                Err(Who::Upstream.refuses(Cause::IgnoredMessage))
             }
             _ => unsupported,
         }
@@ -126,7 +126,7 @@ impl VirtualSwitch {
             MsgRouting::Local | MsgRouting::Reserved6 | MsgRouting::Reserved7
                 if is_ignored(code) =>
             {
-                Ok(UpstreamVerdict::Consumed)
+                Err(who.refuses(Cause::IgnoredMessage))
             }
             _ => unsupported,
         }

@@ -4,7 +4,7 @@
 use super::config::{access_control as acs, header};
 use super::downstream::{Space, received_abort};
 use super::sink::TlpSink;
-use super::verdict::{Cause, DownstreamVerdict, PortError, UpstreamVerdict as Verdict};
+use super::verdict::{Cause, Counted, DownstreamVerdict, PortError, UpstreamVerdict as Verdict};
 use super::{Refusal, VirtualSwitch, Who};
 use crate::time::Instant;
 use tlp_codec::ids::PortId;
@@ -161,6 +161,7 @@ impl VirtualSwitch {
         port: PortId,
         packet: &Packet<&mut [u8]>,
     ) -> Result<Verdict, Refusal> {
+        self.count_unsuccessful(packet);
         let aborted = received_abort(packet.status());
         if let Some(bit) = aborted {
             self.port_mut(port).bridge.config.set(header::IO, bit);
@@ -208,6 +209,7 @@ impl VirtualSwitch {
 
     /// As `poisoned_downstream`, for the port's other side.
     fn poisoned_upstream(&mut self, port: PortId, packet: &Packet<&mut [u8]>) {
+        self.counters.count(Counted::PoisonedPassed);
         let completion = packet.class() == Some(Class::Completion);
         let bridge = &mut self.port_mut(port).bridge;
         bridge.config.set(header::IO, header::DETECTED_PARITY);

@@ -114,6 +114,9 @@ causes! {
     UnsupportedType = "switch.unsupported_type",
     /// A message that the switch does not take.
     UnsupportedMessage = "switch.unsupported_message",
+    /// A message that nobody takes and that the specification lets vanish: vendor-defined of type
+    /// 1, and the hot-plug messages of PCIe 1.0.
+    IgnoredMessage = "switch.ignored_message",
     /// An error message that no enable bit lets pass.
     ErrorMessageMasked = "switch.error_message_masked",
     /// More data than Max_Payload_Size allows.
@@ -133,7 +136,7 @@ impl Cause {
         match self {
             Self::NotReady => (CplStatus::ConfigRetry, None),
             // Not the requester's fault: the link went away (PCIe 5.0 section 2.9.1).
-            Self::LinkDown | Self::ErrorMessageMasked => (unsupported, None),
+            Self::LinkDown | Self::ErrorMessageMasked | Self::IgnoredMessage => (unsupported, None),
             // PCIe 5.0 section 6.12.4.
             Self::SourceValidation | Self::Translation => {
                 (CplStatus::CompleterAbort, Some(E::AcsViolation))
@@ -180,6 +183,10 @@ counted! {
     PowerEvent = "switch.power_events",
     /// Attention button presses.
     ButtonPress = "switch.button_presses",
+    /// TLPs that were poisoned and went on.
+    PoisonedPassed = "switch.poisoned_passed",
+    /// Completions that went on with another status than success.
+    Unsuccessful = "switch.unsuccessful_completions",
     /// Completions that found no room: the caller broke the rule that there is some.
     CompletionLost = "switch.completions_lost",
 }

@@ -106,12 +106,12 @@ pub(super) const CASES: &[Case] = &[
     Case {
         cause: "no memory there in the host",
         run: |world| answered_by_host(world, CplStatus::UnsupportedRequest),
-        counters: &[],
+        counters: &["switch.unsuccessful_completions"],
     },
     Case {
         cause: "aborted: the host cannot do it",
         run: |world| answered_by_host(world, CplStatus::CompleterAbort),
-        counters: &[],
+        counters: &["switch.unsuccessful_completions"],
     },
     Case {
         cause: "request is poisoned",
@@ -124,7 +124,7 @@ pub(super) const CASES: &[Case] = &[
             let tlp = world.to_root.iter().find(passed).unwrap();
             Seen::Passed { poisoned: Packet::new_checked(&tlp[..]).unwrap().is_poisoned() }
         },
-        counters: &[],
+        counters: &["switch.poisoned_passed"],
     },
     Case {
         cause: "request is malformed",
@@ -174,7 +174,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         cause: "vendor-defined message of type 1 that nobody takes",
         run: |world| send(world, &message(MsgCode::VendorDefined1)),
-        counters: &[],
+        counters: &["switch.ignored_message"],
     },
     Case {
         cause: "tag that is in use, or above 255",

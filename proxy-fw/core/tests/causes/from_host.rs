@@ -110,7 +110,7 @@ pub(super) const CASES: &[Case] = &[
             world.device.manner = Manner::Refuses(CplStatus::UnsupportedRequest);
             Seen::Statuses(vec![configuration, world.mem_read(FIRST_WINDOW, 1).0])
         },
-        counters: &[],
+        counters: &["switch.unsuccessful_completions"],
     },
     Case {
         cause: "timeout: no completion within the synthesised completion time",
@@ -123,12 +123,12 @@ pub(super) const CASES: &[Case] = &[
     Case {
         cause: "device answers UR",
         run: |world| refused_by_device(world, CplStatus::UnsupportedRequest),
-        counters: &[],
+        counters: &["switch.unsuccessful_completions"],
     },
     Case {
         cause: "aborted: device answers CA",
         run: |world| refused_by_device(world, CplStatus::CompleterAbort),
-        counters: &[],
+        counters: &["switch.unsuccessful_completions"],
     },
     Case {
         cause: "device answers CRS to what is no configuration request",
@@ -144,7 +144,7 @@ pub(super) const CASES: &[Case] = &[
             let tlp = world.request(&read, tag);
             Seen::Passed { poisoned: Packet::new_checked(&tlp[..]).unwrap().is_poisoned() }
         },
-        counters: &[],
+        counters: &["switch.poisoned_passed"],
     },
     Case {
         cause: "device's completion does not fit its request (byte count, data or none)",
@@ -169,7 +169,7 @@ pub(super) const CASES: &[Case] = &[
             let tlp = world.device.received.pop().unwrap();
             Seen::Passed { poisoned: Packet::new_checked(&tlp[..]).unwrap().is_poisoned() }
         },
-        counters: &[],
+        counters: &["switch.poisoned_passed"],
     },
     Case {
         cause: "request is malformed",

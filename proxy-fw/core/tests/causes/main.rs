@@ -94,6 +94,7 @@ fn check_line(line: &Line, case: &Case) {
     let seen = (case.run)(&mut world);
     let after = counters(&world);
     check_completion(line, &seen);
+    assert!(!case.counters.is_empty(), "{}: nothing counts it", line.cause);
     for name in case.counters {
         let rise = |c: &BTreeMap<_, _>| *c.get(name).unwrap_or_else(|| panic!("counter {name}"));
         assert!(rise(&after) > rise(&before), "{}: {name} does not rise", line.cause);

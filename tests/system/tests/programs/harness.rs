@@ -266,10 +266,15 @@ impl Pool {
 
     /// Starts a host proxy with a model host.
     pub(crate) fn host(&self, name: &str) -> Daemon {
+        self.host_with_ports(name, 4)
+    }
+
+    /// As [`Pool::host`], with so many ports.
+    pub(crate) fn host_with_ports(&self, name: &str, ports: u8) -> Daemon {
         let mut command = program("host-proxy");
         command.args(["--name", name, "--manager", &self.control, "--fabric", "udp:127.0.0.1:0"]);
         command.arg("--model-host").arg(self.path(&format!("{name}.sock")));
-        command.args(["--ports", "4", "--model-button-ms", "100"]);
+        command.args(["--ports", &ports.to_string(), "--model-button-ms", "100"]);
         self.start(&mut command, name)
     }
 

@@ -11,22 +11,20 @@ fn a_full_box_stays_under_its_bound_and_does_not_grow() {
     let slots: Vec<String> =
         drives.chain((9..=16).map(|slot| format!("{slot}=accelerator"))).collect();
     let boxed = pool.boxed("box-a", &slots);
-    let _host = pool.host("host-1");
+    let _host = pool.host_with_ports("host-1", 16);
     pool.wait_ready(2);
     let start = boxed.resident();
     assert!(start < 64 * MIB, "{start} bytes resident after the start");
 
-    for slot in ["box-a/1", "box-a/2", "box-a/9", "box-a/10"] {
-        pool.allocate("host-1", slot);
-    }
-    let drives = pool.find("host-1", NVME, 2);
-    let accelerators = pool.find("host-1", ACCELERATOR, 2);
+    pool.manager_json(&["allocate", "--host", "host-1", "--count", "16"]);
+    let drives = pool.find("host-1", NVME, 8);
+    let accelerators = pool.find("host-1", ACCELERATOR, 8);
     let traffic = || {
         for drive in &drives {
-            pool.round_trip("host-1", drive, 2 << 20);
+            pool.round_trip("host-1", drive, 1 << 20);
         }
         for accelerator in &accelerators {
-            pool.host_json("host-1", &["bandwidth", accelerator, "--bytes", "1048576"]);
+            pool.host_json("host-1", &["bandwidth", accelerator, "--bytes", "4194304"]);
         }
         boxed.resident()
     };

@@ -97,7 +97,11 @@ fn lose_each_path(pool: &Pool, relays: &[Relay; 4]) {
     pool.allocate("host-1", "box-a/1");
     let drive = pool.find("host-1", NVME, 1).remove(0);
     let table = pool.manager_json(&["tables"]);
-    assert_eq!(table.pointer("/hosts/0/entries/0/paths"), Some(&serde_json::json!([0, 1])), "{table}");
+    assert_eq!(
+        table.pointer("/hosts/0/entries/0/paths"),
+        Some(&serde_json::json!([0, 1])),
+        "{table}"
+    );
 
     for (turn, path) in [(1, 1), (1, 0), (2, 1)] {
         let name = format!("path {path}");

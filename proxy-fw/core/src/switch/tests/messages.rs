@@ -33,7 +33,8 @@ fn by_id_both_ways() {
     let mut to_peer = by_id(device(0), code, device(1));
     assert_eq!(host.up(0, &mut to_peer), UpstreamVerdict::ToPort(port(1)));
     // To the switch itself: type 1 is ignored, type 0 is not supported.
-    assert_eq!(host.down(&mut by_id(ROOT, code, UPSTREAM)), DownstreamVerdict::Consumed);
+    let ignored = DownstreamVerdict::Discarded(Cause::IgnoredMessage);
+    assert_eq!(host.down(&mut by_id(ROOT, code, UPSTREAM)), ignored);
     let unsupported = DownstreamVerdict::Discarded(Cause::UnsupportedMessage);
     let mut type_0 = by_id(ROOT, MsgCode::VendorDefined0, Host::id(0));
     assert_eq!(host.down(&mut type_0), unsupported);
@@ -128,9 +129,9 @@ fn what_the_switch_does_not_offer_is_unsupported_and_old_hot_plug_messages_are_i
         assert_eq!(host.up(0, &mut tlp), unsupported, "{code:?}");
     }
     let mut old = message_of(device(0), MsgCode::AttentionButtonPressed, MsgRouting::Local);
-    assert_eq!(host.up(0, &mut old), UpstreamVerdict::Consumed);
+    assert_eq!(host.up(0, &mut old), UpstreamVerdict::Discarded(Cause::IgnoredMessage));
     let mut old = message_of(ROOT, MsgCode::PowerIndicatorOn, MsgRouting::Local);
-    assert_eq!(host.down(&mut old), DownstreamVerdict::Consumed);
+    assert_eq!(host.down(&mut old), DownstreamVerdict::Discarded(Cause::IgnoredMessage));
     // Page requests and invalidations belong to translation, which was not granted.
     let mut page = message_of(device(0), MsgCode::PageRequest, MsgRouting::ToRootComplex);
     let refused = UpstreamVerdict::Discarded(Cause::NotGranted);
