@@ -56,7 +56,45 @@ fn seed(target: &str, bytes: &[u8]) {
     std::fs::write(folder.join(name), bytes).expect("the corpus can be written");
 }
 
+/// Captures of frames: what is before a frame in Ethernet, in a file of one packet.
+fn captures(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let capture = |frame: &Vec<u8>| {
+        let mut file = Vec::new();
+        for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+            file.extend(word.to_le_bytes());
+        }
+        let length = 14 + frame.len() as u32;
+        for word in [0, 0, length, length] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
+        file.extend(frame);
+        file
+    };
+    frames.iter().map(capture).collect()
+}
+
+/// What the `tlp` command prints of a TLP, and the hex.
+fn lines(tlp: &[u8]) -> Vec<Vec<u8>> {
+    let hex: String = tlp.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut lines = vec![[&[0], hex.as_bytes()].concat(), [&[2], hex.as_bytes()].concat()];
+    for json in [false, true] {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let input = std::io::Cursor::new(hex.clone().into_bytes());
+        if tlp_cli::decode(input, json, false, &mut out, &mut err).is_ok() && !out.is_empty() {
+            lines.push([&[1], &out[..]].concat());
+        }
+    }
+    lines
+}
+
 fn main() {
+    for tlp in vectors() {
+        lines(&tlp).iter().for_each(|line| seed("cli", line));
+    }
+    for capture in captures(&examples("../../tlp-codec/docs/wire.md")) {
+        seed("cli", &[&[6], &capture[..]].concat());
+    }
     for tlp in vectors() {
         seed("tlp", &tlp);
     }

@@ -6,9 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod input;
+mod pair;
 
+pub mod cli;
 pub mod control;
 pub mod frame;
+pub mod link;
+pub mod link_bytes;
 pub mod nvme;
 pub mod switch;
 pub mod tlp;
@@ -18,8 +22,11 @@ pub type Target = fn(&[u8]);
 
 /// Every target with its name, which its program and its corpus have, too.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("cli", cli::run),
     ("control", control::run),
     ("frame", frame::run),
+    ("link", link::run),
+    ("link_bytes", link_bytes::run),
     ("nvme", nvme::run),
     ("switch", switch::run),
     ("tlp", tlp::run),

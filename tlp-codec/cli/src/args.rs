@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// still go through.
 #[derive(Debug, Parser)]
 #[command(name = "tlp", version, after_help = EXIT_CODES)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -10,11 +10,15 @@ use std::io::Write;
 use std::path::Path;
 
 /// Prints every TLP, reports what cannot be read.
-pub(crate) fn run(args: &Decode, out: &mut impl Write) -> Result<Outcome> {
-    let file = args.file.as_deref().or(the_one_file(&args.tlps));
-    let arguments = if file.is_some() { &[][..] } else { &args.tlps };
-    let mut printer = Printer { json: args.json, all: args.all, outcome: Outcome::Clean, out };
-    match input::open(arguments, file)? {
+pub(crate) fn run(
+    args: &Decode,
+    source: Source,
+    out: &mut impl Write,
+    err: &mut dyn Write,
+) -> Result<Outcome> {
+    let (arguments, _) = named(args);
+    let mut printer = Printer { json: args.json, all: args.all, outcome: Outcome::Clean, out, err };
+    match source {
         Source::Capture(format, stream) => capture::read(format, stream, &mut printer)?,
         lines => input::for_each_line(lines, |place, line| {
             let line = text::without_comment(line);
@@ -31,6 +35,12 @@ pub(crate) fn run(args: &Decode, out: &mut impl Write) -> Result<Outcome> {
         })?,
     }
     Ok(printer.outcome)
+}
+
+/// The TLPs that the command line names, or the file.
+pub(crate) fn named(args: &Decode) -> (&[String], Option<&Path>) {
+    let file = args.file.as_deref().or(the_one_file(&args.tlps));
+    (if file.is_some() { &[][..] } else { &args.tlps }, file)
 }
 
 /// The file that the arguments are, if they are one that is not hex.
@@ -59,6 +69,7 @@ pub(crate) struct Printer<'a, W: Write> {
     all: bool,
     outcome: Outcome,
     out: &'a mut W,
+    err: &'a mut dyn Write,
 }
 
 impl<W: Write> Printer<'_, W> {
@@ -94,7 +105,7 @@ impl<W: Write> Printer<'_, W> {
     /// Reports something that cannot be read.
     pub(crate) fn broken(&mut self, place: &str, reason: &str) -> Result<()> {
         self.out.flush()?;
-        eprintln!("tlp: {place}: {reason}");
+        writeln!(self.err, "tlp: {place}: {reason}")?;
         self.outcome = Outcome::SomeBroken;
         Ok(())
     }

@@ -1,14 +1,13 @@
 //! `tlp encode`.
 
-use crate::args::Encode;
+use crate::input::Source;
 use crate::text::{self, Line};
 use crate::{Outcome, builder, fields, input};
 use anyhow::Result;
 use std::io::Write;
 
 /// Writes every line's TLP as hex, reports the lines that cannot be.
-pub(crate) fn run(args: &Encode, out: &mut impl Write) -> Result<Outcome> {
-    let source = input::open(&args.lines, args.file.as_deref())?;
+pub(crate) fn run(source: Source, out: &mut impl Write, err: &mut dyn Write) -> Result<Outcome> {
     let mut outcome = Outcome::Clean;
     input::for_each_line(source, |place, line| {
         match encode(line) {
@@ -16,7 +15,7 @@ pub(crate) fn run(args: &Encode, out: &mut impl Write) -> Result<Outcome> {
             Ok(Some(bytes)) => writeln!(out, "{}", fields::hex(&bytes))?,
             Err(reason) => {
                 out.flush()?;
-                eprintln!("tlp: {place}: {reason}");
+                writeln!(err, "tlp: {place}: {reason}")?;
                 outcome = Outcome::SomeBroken;
             }
         }

@@ -28,7 +28,7 @@ pub(crate) type Stream = Box<dyn BufRead>;
 
 /// Opens what the command line named: arguments, a file (`-` for stdin), else stdin.
 pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> {
-    let (name, mut stream): (_, Stream) = match file {
+    let (name, stream): (_, Stream) = match file {
         None if !arguments.is_empty() => return Ok(Source::Arguments(arguments.to_vec())),
         Some(path) if path != Path::new("-") => {
             let name = path.display().to_string();
@@ -37,6 +37,11 @@ pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> 
         }
         _ => (None, Box::new(BufReader::new(io::stdin()))),
     };
+    of_stream(stream, name)
+}
+
+/// What a stream is by its first bytes; `name` is that of a file.
+pub(crate) fn of_stream(mut stream: Stream, name: Option<String>) -> Result<Source> {
     let start = stream
         .fill_buf()
         .with_context(|| format!("cannot read {}", name.as_deref().unwrap_or("the input")))?;
