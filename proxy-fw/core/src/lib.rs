@@ -20,10 +20,14 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, feature = "std", feature = "canaries"))]
 extern crate std;
 
 pub mod boxes;
+#[cfg(feature = "canaries")]
+pub mod canaries;
+#[cfg(not(feature = "canaries"))]
+mod canaries;
 pub mod control;
 pub mod host;
 pub mod limits;

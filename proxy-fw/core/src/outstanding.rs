@@ -1,5 +1,6 @@
 //! Outstanding non-posted requests: who asked, what is still owed, and until when.
 
+use crate::canaries::{Canary, planted};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -122,6 +123,9 @@ impl RequestInfo {
         }
         if room == 0 {
             return Err(Mismatch);
+        }
+        if planted(Canary::EndSplitEarly) {
+            return Ok(Progress::Final);
         }
         self.remaining -= room as u16;
         self.lower_address = self.lower_address.wrapping_add(room as u8) & 0x7f;
@@ -301,7 +305,7 @@ impl<T: Copy> Table<T> {
 
     /// Takes out one entry whose time is over at `now`.
     pub fn pop_expired(&mut self, now: Instant, after: AfterExpiry) -> Option<(OutstandingRef, T)> {
-        if self.live == 0 || now < self.earliest {
+        if self.live == 0 || now < self.earliest || planted(Canary::DropCompletionTimer) {
             return None;
         }
         let mut earliest = Instant::FAR_FUTURE;
@@ -343,6 +347,7 @@ impl<T: Copy> Table<T> {
 
     fn give_up(&mut self, reference: OutstandingRef, after: AfterExpiry) {
         self.live -= 1;
+        let after = if planted(Canary::ReuseQuarantinedTag) { AfterExpiry::Free } else { after };
         match after {
             AfterExpiry::Free => self.put_back(reference.index),
             AfterExpiry::Quarantine => {

@@ -131,9 +131,23 @@ pub(crate) struct Work {
     /// Reads of configuration space.
     #[serde(default)]
     pub(crate) configuration: u32,
+    /// How often a device stops taking some classes for a while, in a million TLPs.
+    #[serde(default = "stalls")]
+    pub(crate) stalls_ppm: u32,
+    /// How long, microseconds at most.
+    #[serde(default = "stall_us")]
+    pub(crate) stall_us: u64,
     /// Bytes of one DMA, from and to; at most 4096.
     #[serde(default = "dma_bytes")]
     pub(crate) bytes: [u64; 2],
+}
+
+const fn stalls() -> u32 {
+    10_000
+}
+
+const fn stall_us() -> u64 {
+    30
 }
 
 const fn dma_bytes() -> [u64; 2] {
@@ -170,9 +184,16 @@ pub(crate) struct FaultKind {
     /// Of a storm.
     #[serde(default)]
     pub(crate) trouble: Trouble,
+    /// How late a device answers, milliseconds, from and to.
+    #[serde(default = "late")]
+    pub(crate) late_ms: [u64; 2],
     /// Of an MTU that shrinks, bytes.
     #[serde(default)]
     pub(crate) mtu: usize,
+}
+
+const fn late() -> [u64; 2] {
+    [0, 3_000]
 }
 
 /// What can go wrong by schedule.
@@ -233,7 +254,7 @@ macro_rules! built_in {
     };
 }
 
-built_in!["calm", "lossy", "nodes", "devices", "storm", "bench"];
+built_in!["calm", "lossy", "nodes", "devices", "release", "slow", "memory", "storm", "bench"];
 
 impl Profile {
     /// The profile of that name, or the one in that file.

@@ -21,6 +21,7 @@ pub(crate) enum Drawer {
     Port,
     Burst,
     Root,
+    Stall,
     Manager,
 }
 

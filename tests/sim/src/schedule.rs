@@ -169,7 +169,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::HostReboot => Act::HostReboot { host },
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
         Kind::DeviceHangs => manner(Bad::Hangs),
-        Kind::DeviceLate => manner(Bad::Late { by_us: random.between(10, 3_000_000) }),
+        Kind::DeviceLate => {
+            let [low, high] = fault.late_ms;
+            manner(Bad::Late { by_us: random.between(low * 1000 + 10, high * 1000) })
+        }
         Kind::DeviceTwice => manner(Bad::Twice),
         Kind::DeviceWrong => manner(Bad::WrongTag),
         Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },

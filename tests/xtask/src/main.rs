@@ -9,6 +9,7 @@ mod fuzz;
 mod judges;
 mod report;
 mod sections;
+mod simulator;
 mod test_output;
 mod tests_run;
 mod tools;
@@ -97,6 +98,8 @@ fn main() -> ExitCode {
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
                 && report.step("fuzzer, a short run", fuzz::smoke)
+                && report.step("simulator: seeds", simulator::seeds)
+                && report.step("simulator: planted mistakes", simulator::canaries)
         }
         Command::Fmt => report.step("source layout", checks::fmt),
         Command::Clippy => report.step("clippy", checks::clippy),

@@ -1,6 +1,7 @@
 //! TLPs from devices towards the root complex.
 
 use super::{DeviceRequest, HostRequest, HostRole, ROOT_RESERVE};
+use crate::canaries::{Canary, planted};
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
 use crate::outstanding::{Progress, RequestInfo};
@@ -108,7 +109,9 @@ impl HostRole {
         let mut packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
         rewrite(&mut packet, |packet| {
             packet.set_requester(request.info.requester);
-            packet.set_tag(request.info.tag);
+            if !planted(Canary::ForgetTag) {
+                packet.set_tag(request.info.tag);
+            }
         });
         match self.ask_switch(now, origin, tlp) {
             Verdict::ToRoot => {
@@ -150,6 +153,7 @@ impl HostRole {
         let packet = Packet::new_checked(tlp).expect("checked by the caller");
         let over =
             self.request_of(origin).is_some_and(|r| r.info.accept(&packet) == Ok(Progress::Final));
+        let over = over && !planted(Canary::CompleteTwice);
         if let Some(reference) = origin.outstanding.filter(|_| over) {
             self.ports[origin.port.get() as usize].requests.remove(reference);
         }

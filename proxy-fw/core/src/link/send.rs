@@ -1,6 +1,7 @@
 //! Towards the peer: what waits to be sent, and what holds a send buffer.
 
 use super::channel::Phase;
+use super::faults::Fault;
 use super::flight::{Fate, Sent};
 use super::slab::{BufferId, Slab};
 use super::types::{ChannelId, LinkState, SendError, TlpMeta};
@@ -263,6 +264,7 @@ impl Link {
                 self.free_sent(s.buffer);
             }
         }
+        let nothing = self.faulty(Fault::NothingForClosed);
         for sequence in self.flight.sequences() {
             let entry = self.flight.entry_mut(sequence);
             if entry.fate == Fate::Acknowledged {
@@ -275,7 +277,8 @@ impl Link {
             };
             let meta = self.out.slab.meta(buffer);
             if meta.channel == channel {
-                let what = core::mem::replace(&mut entry.what, Sent::Unbind(meta.key));
+                let instead = if nothing { Sent::Nop } else { Sent::Unbind(meta.key) };
+                let what = core::mem::replace(&mut entry.what, instead);
                 self.record_done(what);
             }
         }

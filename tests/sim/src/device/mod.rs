@@ -216,14 +216,14 @@ impl Device {
         false
     }
 
-    /// The function forgets everything but what has been answered already.
+    /// The function forgets everything but the answers that it has sent already; what it would have
+    /// answered late it does not answer any more.
     fn function_reset(&mut self) {
         let mut out = Egress::new();
         std::mem::swap(&mut out, &mut self.out);
-        let late = std::mem::take(&mut self.late);
         self.reset();
         out.retain(|waiting| matches!(waiting.mark, Mark::Answers));
-        (self.out, self.late) = (out, late);
+        self.out = out;
     }
 
     fn answer(&mut self, now: Instant, asked: &Packet<&[u8]>, status: CplStatus, data: &[u8]) {

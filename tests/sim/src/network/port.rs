@@ -113,7 +113,8 @@ impl Port {
             return Fate::Lost("larger than the MTU");
         }
         let start = self.busy_until.max(now).max(self.paused_until);
-        let waits = start.saturating_since(now).as_nanos() as u64;
+        // What is in front of it; a pause by itself fills no queue.
+        let waits = start.saturating_since(now.max(self.paused_until)).as_nanos() as u64;
         if waits.saturating_mul(self.cable.rate_mbps) / 8_000 > self.cable.queue_kb * 1024 {
             return Fate::Lost("the queue is full");
         }

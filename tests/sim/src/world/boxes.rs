@@ -5,12 +5,14 @@ use crate::device::{Device, Manner, Mark};
 use crate::director::slot_id;
 use crate::oracle::order::{Seen, is_made_up};
 use crate::oracle::{Verdict, Violation};
-use crate::profile::Profile;
+use crate::profile::{Profile, Work};
+use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::convert::Infallible;
+use std::time::Duration;
 use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
@@ -25,6 +27,9 @@ pub(crate) struct SlotNode {
     pub(crate) binding: Option<usize>,
     /// The binding and the request behind each tag that the device was asked under.
     asked: Vec<Option<(usize, u64)>>,
+    /// The classes that the device takes, until then.
+    stalled: Option<(Instant, ClassSet)>,
+    random: Random,
     /// When the device has something to say by itself, if that is planned.
     pub(super) wakes: Option<Instant>,
 }
@@ -36,10 +41,30 @@ pub(crate) struct BoxNode {
 }
 
 impl SlotNode {
-    fn new(serial: u64) -> Self {
+    fn new(seed: u64, serial: u64) -> Self {
+        let random = Random::stream(seed, Drawer::Stall, serial);
         let device = Device::new(serial);
         let asked = vec![None; 256];
-        Self { device, present: true, binding: None, asked, wakes: None }
+        Self { device, present: true, binding: None, asked, stalled: None, random, wakes: None }
+    }
+
+    /// What the device takes now. Now and then it takes no non-posted requests for a while, or no
+    /// posted ones and so nothing that may not pass them; it always takes completions.
+    fn room(&mut self, now: Instant, work: &Work) -> ClassSet {
+        if let Some((until, room)) = self.stalled {
+            if now < until {
+                return room;
+            }
+            self.stalled = None;
+        }
+        if self.random.chance(work.stalls_ppm) {
+            let class = if self.random.chance(500_000) { Class::Posted } else { Class::NonPosted };
+            let until = now + Duration::from_micros(self.random.between(1, work.stall_us));
+            let room = ClassSet::ALL.without(class);
+            self.stalled = Some((until, room));
+            return room;
+        }
+        ClassSet::ALL
     }
 
     /// The device was reset, pulled, or is another one.
@@ -49,8 +74,8 @@ impl SlotNode {
 }
 
 impl BoxNode {
-    pub(super) fn new(index: usize, profile: &Profile) -> Self {
-        let slot = |slot| SlotNode::new(((index as u64 + 1) << 32) | (slot as u64 + 1));
+    pub(super) fn new(seed: u64, index: usize, profile: &Profile) -> Self {
+        let slot = |slot| SlotNode::new(seed, ((index as u64 + 1) << 32) | (slot as u64 + 1));
         Self { role: None, slots: (0..profile.fabric.slots).map(slot).collect() }
     }
 
@@ -95,7 +120,8 @@ impl World {
 
     fn plan_device(&mut self, at_box: usize, slot: usize) {
         let entry = &mut self.boxes[at_box].slots[slot];
-        if let Some(at) = entry.device.next_at()
+        let stalled = entry.stalled.map(|stalled| stalled.0);
+        if let Some(at) = [entry.device.next_at(), stalled].into_iter().flatten().min()
             && entry.wakes.is_none_or(|planned| at < planned)
         {
             entry.wakes = Some(at);
@@ -131,7 +157,7 @@ impl World {
                 }
                 continue;
             }
-            let mut room = ClassSet::ALL;
+            let mut room = entry.room(now, &self.profile.work);
             if entry.device.out.len() > WAITING {
                 room = room.without(Class::NonPosted);
             }

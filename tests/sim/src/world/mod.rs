@@ -120,7 +120,7 @@ impl World {
             trace: Trace::new(),
             network: Network::new(seed, fabric, profile.always),
             hosts: (0..fabric.hosts).map(|n| HostNode::new(seed, n, ports, profile)).collect(),
-            boxes: (0..fabric.boxes).map(|n| BoxNode::new(n, profile)).collect(),
+            boxes: (0..fabric.boxes).map(|n| BoxNode::new(seed, n, profile)).collect(),
             lives: (0..nodes).map(|_| Life::default()).collect(),
             bindings: Bindings::default(),
             director: Director::new(

@@ -1,0 +1,85 @@
+//! Mistakes that can be planted, one at a time, to see that the simulator finds them: a watch that
+//! never barks may be asleep. Without the feature `canaries`, which nothing but the simulator's
+//! own test turns on, none of this is compiled in.
+
+/// A mistake that an implementation could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "canaries"), allow(dead_code, unreachable_pub))]
+pub enum Canary {
+    /// Link: non-posted TLPs and completions pass posted ones.
+    IgnoreOrder,
+    /// Link: records of another epoch are taken for the binding that is open.
+    IgnoreEpoch,
+    /// Link: records are taken again when they come again.
+    IgnoreDuplicates,
+    /// Link: records are acknowledged that were not stored.
+    AcknowledgeEarly,
+    /// Link: a drained TLP's credit does not come back.
+    ForgetCredit,
+    /// Link: a lost record is not sent again.
+    ForgetLoss,
+    /// Link: a TLP's own CRC is not looked at.
+    IgnoreTlpCrc,
+    /// Link: a record of a closed binding becomes nothing, and what is behind it is taken.
+    NothingForClosed,
+    /// Outstanding requests do not run out.
+    DropCompletionTimer,
+    /// A tag that was given up on is used again at once.
+    ReuseQuarantinedTag,
+    /// The first of several completions of a read ends it.
+    EndSplitEarly,
+    /// Host: a request is not over when its last completion came.
+    CompleteTwice,
+    /// Host: a posted TLP is dropped where there is no room for it.
+    DropWhenFull,
+    /// Host: a completion does not get its requester's tag back.
+    ForgetTag,
+    /// Box: a device goes to its next host as its last one left it.
+    SkipReset,
+}
+
+impl Canary {
+    /// Every one.
+    #[cfg(feature = "canaries")]
+    pub const ALL: [Canary; 15] = [
+        Self::IgnoreOrder,
+        Self::IgnoreEpoch,
+        Self::IgnoreDuplicates,
+        Self::AcknowledgeEarly,
+        Self::ForgetCredit,
+        Self::ForgetLoss,
+        Self::IgnoreTlpCrc,
+        Self::NothingForClosed,
+        Self::DropCompletionTimer,
+        Self::ReuseQuarantinedTag,
+        Self::EndSplitEarly,
+        Self::CompleteTwice,
+        Self::DropWhenFull,
+        Self::ForgetTag,
+        Self::SkipReset,
+    ];
+}
+
+#[cfg(feature = "canaries")]
+std::thread_local! {
+    static PLANTED: core::cell::Cell<Option<Canary>> = const { core::cell::Cell::new(None) };
+}
+
+/// Plants a mistake in everything that this thread runs from now on, or takes it out.
+#[cfg(feature = "canaries")]
+pub fn plant(canary: Option<Canary>) {
+    PLANTED.set(canary);
+}
+
+/// Whether this mistake is planted here.
+#[cfg(feature = "canaries")]
+pub(crate) fn planted(canary: Canary) -> bool {
+    PLANTED.get() == Some(canary)
+}
+
+/// Whether this mistake is planted here: none is.
+#[cfg(not(feature = "canaries"))]
+#[inline(always)]
+pub(crate) const fn planted(_: Canary) -> bool {
+    false
+}

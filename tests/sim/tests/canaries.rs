@@ -1,0 +1,50 @@
+//! Every mistake that can be planted in the proxies is found within a stated number of seeds, and
+//! the same seeds find nothing where there is none.
+
+use proxy_core::canaries::{Canary, plant};
+use sim::profile::Profile;
+use sim::run::{Run, keep_panics};
+
+/// The profile that finds a mistake, and within how many seeds.
+const fn found_by(canary: Canary) -> (&'static str, u64) {
+    match canary {
+        Canary::IgnoreOrder => ("calm", 4),
+        Canary::IgnoreEpoch => ("release", 200),
+        Canary::IgnoreDuplicates => ("lossy", 4),
+        Canary::AcknowledgeEarly => ("lossy", 4),
+        Canary::ForgetCredit => ("calm", 4),
+        Canary::ForgetLoss => ("lossy", 4),
+        Canary::IgnoreTlpCrc => ("memory", 10),
+        Canary::NothingForClosed => ("release", 400),
+        Canary::DropCompletionTimer => ("devices", 10),
+        Canary::ReuseQuarantinedTag => ("slow", 30),
+        Canary::EndSplitEarly => ("calm", 4),
+        Canary::CompleteTwice => ("calm", 4),
+        Canary::DropWhenFull => ("lossy", 10),
+        Canary::ForgetTag => ("calm", 4),
+        Canary::SkipReset => ("nodes", 10),
+    }
+}
+
+#[test]
+fn every_canary_is_heard() {
+    keep_panics();
+    let mut deaf = Vec::new();
+    for canary in Canary::ALL {
+        let (name, seeds) = found_by(canary);
+        let profile = Profile::find(name).expect("it is built in");
+        plant(Some(canary));
+        let found =
+            (0..seeds).find_map(|seed| Some((seed, Run::new(seed, &profile).go().violation?)));
+        plant(None);
+        match found {
+            None => deaf.push(format!("{canary:?}: not found by {seeds} seeds of {name}")),
+            Some((seed, violation)) => {
+                println!("{canary:?}: seed {seed} of {name}: {}", violation.what);
+                let right = Run::new(seed, &profile).go().violation;
+                assert_eq!(right, None, "seed {seed} of {name} without {canary:?}");
+            }
+        }
+    }
+    assert!(deaf.is_empty(), "{deaf:#?}");
+}
