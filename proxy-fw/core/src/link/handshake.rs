@@ -62,7 +62,9 @@ pub(super) struct Handshake {
     /// The path of the next try.
     retry_path: usize,
     answer: Option<Answer>,
-    /// The token that another life of the peer has to echo before it is believed.
+    /// The first of the tokens of which another life of the peer has to echo one before it is
+    /// believed: all that were made since the link was up. Any of them, because the other life may
+    /// have asked again before it had the answer.
     challenge: Option<u64>,
     goodbye: Option<CloseReason>,
     /// Paths by which it is still to be said, as bits.
@@ -109,6 +111,10 @@ impl Handshake {
 
     fn is_ours(&self, echo: u64) -> bool {
         self.tokens.is_some_and(|(first, last)| (first..=last).contains(&echo))
+    }
+
+    fn is_challenge(&self, echo: u64) -> bool {
+        self.challenge.is_some_and(|first| first <= echo) && self.is_ours(echo)
     }
 }
 
@@ -190,7 +196,7 @@ impl Link {
                 let answer = Answer { to: life, asks: false, echo: open.token, path };
                 self.handshake.answer = Some(answer);
             }
-        } else if self.handshake.challenge.is_some_and(|token| token == open.echo) {
+        } else if self.handshake.is_challenge(open.echo) {
             let same = self.handshake.peer.is_some_and(|p| p.incarnation == life.incarnation);
             let reason =
                 if same { LinkDownReason::PeerClosed } else { LinkDownReason::PeerRestarted };
@@ -198,7 +204,7 @@ impl Link {
         } else {
             // No echo: the new life must not take this end, which is about to go, for its peer.
             let token = self.handshake.new_token(now);
-            self.handshake.challenge = Some(token);
+            self.handshake.challenge.get_or_insert(token);
             self.handshake.answer = Some(Answer { to: life, asks: true, echo: 0, path });
         }
     }
@@ -265,8 +271,8 @@ impl Link {
             return None;
         }
         if let Some(answer) = self.handshake.answer.take() {
-            let token = match self.handshake.challenge {
-                Some(challenge) if answer.asks && self.state == LinkState::Up => challenge,
+            let token = match (self.handshake.challenge, self.handshake.tokens) {
+                (Some(_), Some((_, last))) if answer.asks => last,
                 _ if answer.asks => self.handshake.new_token(now),
                 _ => 0,
             };

@@ -411,6 +411,31 @@ fn a_restarted_peer_is_noticed_at_once() {
     assert!(pair.both_up());
 }
 
+/// It asks again while the first answer is under way, so that what it echoes is never the token
+/// that was made last.
+#[test]
+fn a_restarted_peer_that_asked_twice_is_noticed_all_the_same() {
+    let (mut pair, _) = Pair::bound();
+    pair.ends[1] = link(1, 201, LinkConfig::default());
+    let mut asked = pair.frames_from(1);
+    pair.now = pair.now + LINK_OPEN_RETRY;
+    asked.extend(pair.frames_from(1));
+    assert_eq!(asked.len(), 2);
+    let mut answers = Vec::new();
+    for frame in asked {
+        pair.hand_over(0, &frame).unwrap();
+        answers.extend(pair.frames_from(0));
+    }
+    assert_eq!(answers.len(), 2);
+    for frame in answers {
+        pair.hand_over(1, &frame).unwrap();
+        pair.flush();
+        pair.now = pair.now + Duration::from_micros(10);
+    }
+    pair.run_for(10 * MS);
+    assert_eq!(pair.ends[0].state(), LinkState::Down(LinkDownReason::PeerRestarted));
+}
+
 #[test]
 fn a_new_link_between_the_same_lives_replaces_the_old() {
     let (mut pair, key) = Pair::bound();
