@@ -7,7 +7,9 @@ use super::views::{AllocationView, BindingView, List};
 use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget};
 use crate::planner::PlanRequest;
-use crate::types::{AllocationId, BindingId, NodeName, OperationRecord, Problem, ProblemCode};
+use crate::types::{
+    AllocationId, BindingId, LinkUse, NodeName, OperationRecord, Problem, ProblemCode,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -46,6 +48,9 @@ pub struct AllocateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 256)]
     pub reason: Option<String>,
+    /// How the devices are to use the links.
+    #[serde(default, skip_serializing_if = "LinkUse::is_default")]
+    pub link: LinkUse,
 }
 
 fn one() -> u32 {
@@ -61,6 +66,7 @@ impl AllocateBody {
         if self.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
             return Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")));
         }
+        self.link.check().map_err(|(field, why)| Problem::invalid(field, why))?;
         Ok(PlanRequest {
             host: parse::<NodeName>("host", &self.host)?,
             count: self.count,
@@ -99,9 +105,10 @@ pub(super) async fn allocate(
     let request = body.check()?;
     let key = client_key(&headers, &body)?;
     let live = &manager.registry;
-    let changed = manager
-        .records
-        .change(|txn| operations::allocate(txn, live, &request, body.reason.clone(), key));
+    let changed = manager.records.change(|txn| {
+        let (reason, link) = (body.reason.clone(), body.link.clone());
+        operations::allocate(txn, live, &request, reason, link, key)
+    });
     changed.await.map(accepted)
 }
 

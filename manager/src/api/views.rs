@@ -10,7 +10,8 @@ use crate::planner::SlotStatus;
 use crate::records::Tables;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, DeviceRecord, DeviceState,
-    NodeName, NodeRecord, OperationId, Owner, PciIdentity, Phase, Role, SlotAddress, Timestamp,
+    LinkUse, NodeName, NodeRecord, OperationId, Owner, PciIdentity, Phase, Role, SlotAddress,
+    Timestamp,
 };
 use proxy_core::control::PathAddress;
 use serde::{Deserialize, Serialize};
@@ -314,6 +315,9 @@ pub struct AllocationView {
     pub reason: Option<String>,
     /// When.
     pub since: Timestamp,
+    /// How its devices use the links.
+    #[serde(default, skip_serializing_if = "LinkUse::is_default")]
+    pub link: LinkUse,
     /// What it lends.
     pub bindings: Vec<BindingView>,
 }
@@ -327,6 +331,7 @@ impl AllocationView {
             host: allocation.host.clone(),
             reason: allocation.reason.clone(),
             since: allocation.since,
+            link: allocation.link.clone(),
             bindings: bindings.map(|binding| BindingView::new(tables, binding)).collect(),
         }
     }

@@ -181,6 +181,18 @@ pub struct Allocate {
     /// Only this slot of the box
     #[arg(long, requires = "box_name", value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub slot: Option<u8>,
+    /// Paths to use as long as one of them works, with commas between them [default: all]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
+    pub paths: Vec<u8>,
+    /// How much each device gets of a link that several want: 2 is twice as much as 1
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub weight: u8,
+    /// Bytes a second, each way, that each device is not to exceed; k, M and G are allowed
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub limit: Option<u64>,
+    /// Bytes a second, each way, that each device has before all others
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub guarantee: Option<u64>,
     /// Why, for other people
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -191,6 +203,18 @@ pub struct Allocate {
     /// How to wait
     #[command(flatten)]
     pub waiting: Waiting,
+}
+
+/// A rate such as `250M`: bytes a second, in powers of 1000.
+fn rate(text: &str) -> Result<u64, String> {
+    let (number, factor) = match text.strip_suffix(['k', 'K', 'M', 'G']) {
+        Some(number) if text.ends_with('G') => (number, 1_000_000_000),
+        Some(number) if text.ends_with('M') => (number, 1_000_000),
+        Some(number) => (number, 1000),
+        None => (text, 1),
+    };
+    let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    rate.filter(|&rate| rate > 0).ok_or_else(|| "a number of bytes a second, such as 250M".into())
 }
 
 /// Of `release`.

@@ -6,8 +6,8 @@ use crate::api::AllocateBody;
 use crate::api::views::{AllocationView, List, SlotView};
 use crate::client::{Client, ClientError};
 use crate::types::{
-    AllocationId, BindingId, OperationKind, OperationRecord, OperationState, Problem, ProblemCode,
-    SlotAddress, Step, StepName, StepState,
+    AllocationId, BindingId, LinkUse, OperationKind, OperationRecord, OperationState, Problem,
+    ProblemCode, SlotAddress, Step, StepName, StepState,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,12 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
         box_name: args.box_name.map(String::from),
         slot: args.slot,
         reason: args.reason,
+        link: LinkUse {
+            paths: args.paths,
+            weight: args.weight,
+            limit: args.limit,
+            guarantee: args.guarantee,
+        },
     };
     let key = key(&args.waiting, 0);
     let operation = ask(client, &body, &key, Duration::from_millis(args.wait_ms))?;

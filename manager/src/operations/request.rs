@@ -5,8 +5,8 @@ use crate::planner::{self, Liveness, Placement, PlanRequest, PoolView};
 use crate::records::Txn;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
-    FunctionAddress, FunctionEpoch, OperationId, OperationKind, OperationRecord, OperationState,
-    Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
+    FunctionAddress, FunctionEpoch, LinkUse, OperationId, OperationKind, OperationRecord,
+    OperationState, Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
 };
 use std::collections::BTreeSet;
 
@@ -78,6 +78,7 @@ pub fn allocate(
     live: &impl Liveness,
     request: &PlanRequest,
     reason: Option<String>,
+    link: LinkUse,
     key: Option<ClientKey>,
 ) -> Result<OperationRecord, Problem> {
     if let Some(there) = repeated(txn, key.as_ref())? {
@@ -88,7 +89,8 @@ pub fn allocate(
     let operation = txn.new_operation_id();
     let now = txn.now();
     let host = request.host.clone();
-    txn.put_allocation(AllocationRecord { id: allocation, host: host.clone(), reason, since: now });
+    let id = allocation;
+    txn.put_allocation(AllocationRecord { id, host: host.clone(), reason, since: now, link });
     let mut steps = Vec::new();
     for place in &plan {
         let binding = reserve(txn, place, request, allocation, operation)?;

@@ -8,9 +8,9 @@ use super::action::{self, Action, Ends};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::operations::progress;
-use crate::types::{BindingId, BindingRecord, Desired, DeviceState, Problem, ProblemCode};
+use crate::types::{BindingId, BindingRecord, Desired, DeviceState, LinkUse, Problem, ProblemCode};
 use proxy_core::control::{
-    ControlError, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
+    ControlError, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -165,9 +165,15 @@ async fn introduce(session: &Arc<Session>, peer: &Session, bound: Duration) -> R
     set.map_err(|error| Failure { session: session.clone(), error })
 }
 
-/// The paths between two proxies: as many as both have.
-fn common_paths(at_box: &Session, at_host: &Session) -> PathSet {
-    PathSet::first(at_box.identity().paths.len().min(at_host.identity().paths.len()))
+/// How many paths there are between two proxies: as many as both have.
+fn common_paths(at_box: &Session, at_host: &Session) -> usize {
+    at_box.identity().paths.len().min(at_host.identity().paths.len())
+}
+
+/// What is wished of the link for a binding.
+fn link_use(manager: &Manager, binding: &BindingRecord) -> LinkUse {
+    let tables = manager.records.snapshot();
+    tables.allocations().get(&binding.allocation).map(|a| a.link.clone()).unwrap_or_default()
 }
 
 async fn bind_slot(
@@ -181,11 +187,12 @@ async fn bind_slot(
     introduce(&at_box, at_host, bound).await?;
     introduce(at_host, &at_box, bound).await?;
     let host = at_host.identity().node;
-    let path_set = common_paths(&at_box, at_host);
+    let link = link_use(manager, binding);
+    let path_set = link.path_set(common_paths(&at_box, at_host));
     for key in binding.keys() {
         let everything = Window::everything(host, path_set, key.epoch);
         let windows = [everything].into_iter().collect();
-        let body = SlotBinding { key, host, path_set, windows };
+        let body = SlotBinding { key, host, path_set, share: link.share(), windows };
         done(&at_box, ask(&at_box, Request::BindSlot(body), bound).await?)?;
     }
     let incarnation = at_box.identity().incarnation;
@@ -201,12 +208,14 @@ async fn bind_port(
     let bound = manager.settings.request_bound;
     let _peering = at_box.peering.read().await;
     introduce(&at_host, at_box, bound).await?;
+    let link = link_use(manager, binding);
     let body = PortBinding {
         port: binding.port,
         box_node: at_box.identity().node,
         slot: binding.slot.slot(),
         functions: binding.functions.iter().map(|f| (f.function, f.epoch)).collect(),
-        path_set: common_paths(at_box, &at_host),
+        path_set: link.path_set(common_paths(at_box, &at_host)),
+        share: link.share(),
     };
     done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;
     let incarnation = at_host.identity().incarnation;

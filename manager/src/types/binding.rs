@@ -2,6 +2,7 @@
 
 use super::device::FunctionAddress;
 use super::ids::{AllocationId, BindingId, OperationId};
+use super::link_use::LinkUse;
 use super::names::{NodeName, SlotAddress, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -183,6 +184,9 @@ pub struct AllocationRecord {
     pub reason: Option<String>,
     /// When.
     pub since: Timestamp,
+    /// How its devices use the links.
+    #[serde(default)]
+    pub link: LinkUse,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod binding;
 pub mod device;
 pub mod event;
 pub mod ids;
+pub mod link_use;
 pub mod names;
 pub mod node;
 pub mod operation;
@@ -17,6 +18,7 @@ pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Phase
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
 pub use event::{EventKind, EventRecord};
 pub use ids::{AllocationId, BindingId, OperationId};
+pub use link_use::LinkUse;
 pub use names::{NodeName, SlotAddress, Timestamp};
 pub use node::{NodeRecord, Role};
 pub use operation::{OperationKind, OperationRecord, OperationState, Step, StepName, StepState};

@@ -2,7 +2,7 @@
 
 use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, PathSet,
-    Peer, Reply, Request, SlotState, StampEntry, Term,
+    Peer, Reply, Request, Share, SlotState, StampEntry, Term,
 };
 use crate::limits::{
     ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS, TLP_BUFFER,
@@ -289,6 +289,7 @@ impl Node {
         peer: usize,
         key: BindingKey,
         paths: PathSet,
+        share: Share,
     ) -> Result<ChannelId, ControlError> {
         let node = self.peer_node(peer).expect("an index is used while its peer is known");
         let link = self.link(peer);
@@ -300,6 +301,7 @@ impl Node {
             ChannelError::Full => ControlError::Limit(Limit::Channels),
         })?;
         link.set_paths(channel, paths);
+        link.set_share(channel, share);
         Ok(channel)
     }
 

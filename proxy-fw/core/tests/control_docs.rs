@@ -66,13 +66,20 @@ fn hello() -> Hello {
 fn bind_slot() -> SlotBinding {
     let windows = [Window::everything(node(5), PathSet::FIRST, epoch(0, 1))];
     let windows = windows.into_iter().collect();
-    SlotBinding { key: key(), host: node(5), path_set: PathSet::FIRST, windows }
+    SlotBinding { key: key(), host: node(5), path_set: PathSet::FIRST, share: Share::EVEN, windows }
 }
 
 fn bind_port() -> PortBinding {
     let functions = [(SlotFunction::ZERO, epoch(0, 1))].into_iter().collect();
     let (port, slot) = (port(0), slot(1));
-    PortBinding { port, box_node: node(2), slot, functions, path_set: PathSet::FIRST }
+    PortBinding {
+        port,
+        box_node: node(2),
+        slot,
+        functions,
+        path_set: PathSet::FIRST,
+        share: Share::EVEN,
+    }
 }
 
 fn request(id: u64, body: Request) -> ToProxy {

@@ -3,7 +3,7 @@
 
 use proxy_core::control::{
     ControlError, Event, FromProxy, OperationId, PathAddress, PathSet, Peer, PortBinding,
-    PortState, Removal, Reply, Request, SlotBinding, SlotState, Term, Window,
+    PortState, Removal, Reply, Request, Share, SlotBinding, SlotState, Term, Window,
 };
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl Director {
             let (node, request) = match lending.step {
                 Step::PeerAtBox => (at_box, self.peer(lending.host)),
                 Step::PeerAtHost => (lending.host, self.peer(at_box)),
-                Step::BindSlot => (at_box, Some(Self::bind_slot(lending))),
+                Step::BindSlot => (at_box, Some(self.bind_slot(lending))),
                 Step::BindPort => (lending.host, Some(self.bind_port(lending))),
                 Step::UnbindPort(mode) => (lending.host, Some(self.unbind_port(lending, mode))),
                 Step::UnbindSlot => (at_box, Some(Request::UnbindSlot(key(lending)))),
@@ -180,11 +180,17 @@ impl Director {
         PathSet(((1_u16 << self.paths) - 1) as u8)
     }
 
-    fn bind_slot(lending: &Lending) -> Request {
+    fn bind_slot(&self, lending: &Lending) -> Request {
         let (key, host) = (key(lending), node_id(lending.host));
-        let everything = Window::everything(host, PathSet::FIRST, key.epoch);
+        let everything = Window::everything(host, self.paths(), key.epoch);
         let windows = [everything].into_iter().collect();
-        Request::BindSlot(SlotBinding { key, host, path_set: PathSet::FIRST, windows })
+        Request::BindSlot(SlotBinding {
+            key,
+            host,
+            path_set: self.paths(),
+            share: Share::EVEN,
+            windows,
+        })
     }
 
     fn bind_port(&self, lending: &Lending) -> Request {
@@ -195,6 +201,7 @@ impl Director {
             slot: key.slot,
             functions: [(key.function, key.epoch)].into_iter().collect(),
             path_set: self.paths(),
+            share: Share::EVEN,
         })
     }
 

@@ -91,7 +91,7 @@ impl BoxRole {
         }
         let peer =
             self.node.peer_index(request.host).ok_or(ControlError::UnknownPeer(request.host))?;
-        let channel = self.node.open_channel(peer, key, request.path_set)?;
+        let channel = self.node.open_channel(peer, key, request.path_set, request.share)?;
         let entry = &mut self.slots[slot].functions[function];
         entry.highest_epoch = key.epoch.bits();
         entry.binding = Some(Binding { request: request.clone(), peer, channel });

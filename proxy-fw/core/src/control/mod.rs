@@ -17,7 +17,9 @@ mod table;
 pub use error::{ControlError, Limit};
 pub use event::{BindingFailure, Event, LinkDownReason};
 pub use framing::{DecodeError, Decoded, decode, encode};
-pub use request::{PathSet, Peer, PortBinding, Removal, Reply, Request, SlotBinding, Window};
+pub use request::{
+    PathSet, Peer, PortBinding, Removal, Reply, Request, Share, SlotBinding, Window,
+};
 pub use table::{
     InventoryEntry, MappingEntry, PortState, SlotEntry, SlotState, StampEntry, WindowRange,
 };

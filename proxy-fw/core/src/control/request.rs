@@ -92,6 +92,23 @@ pub struct Peer {
     pub mtu: u16,
 }
 
+/// What a binding's TLPs may take of a link beside those of other bindings, in the direction in
+/// which the proxy that gets this sends. Rates are of records: a TLP and 20 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// How much it gets of what all want: 2 is twice as much as 1. 0 is taken like 1.
+    pub weight: u8,
+    /// Bytes a second that it is not to exceed; 0: none.
+    pub limit: u64,
+    /// Bytes a second that it has before all others; 0: none.
+    pub guarantee: u64,
+}
+
+impl Share {
+    /// As much as each of the others, no more said.
+    pub const EVEN: Share = Share { weight: 1, limit: 0, guarantee: 0 };
+}
+
 /// The paths a binding may use: bit n is path n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathSet(pub u8);
@@ -150,6 +167,8 @@ pub struct SlotBinding {
     pub host: NodeId,
     /// By which paths.
     pub path_set: PathSet,
+    /// What the device's TLPs may take of the link.
+    pub share: Share,
     /// What the device's DMA reaches.
     pub windows: Vec<Window, MAX_WINDOWS>,
 }
@@ -167,6 +186,8 @@ pub struct PortBinding {
     pub functions: Vec<(SlotFunction, Epoch), MAX_FUNCTIONS>,
     /// By which paths.
     pub path_set: PathSet,
+    /// What the TLPs for the device may take of the link.
+    pub share: Share,
 }
 
 /// Answers.

@@ -138,7 +138,7 @@ impl HostRole {
         let mut channels = Vec::new();
         for &(function, epoch) in &request.functions {
             let key = BindingKey { slot: request.slot, function, epoch };
-            match self.node.open_channel(peer, key, request.path_set) {
+            match self.node.open_channel(peer, key, request.path_set, request.share) {
                 Ok(channel) => {
                     let _ = channels.push((key, channel));
                 }

@@ -2,9 +2,10 @@
 
 use super::credit::{Account, Shared};
 use super::sequence::{before, later};
+use super::share::Turn;
 use super::slab::{Fifo, Slab};
 use super::types::{ChannelError, ChannelId};
-use crate::control::{BindingFailure, PathSet};
+use crate::control::{BindingFailure, PathSet, Share};
 use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS, LINK_FUNCTIONS, SIDEBAND_QUEUE};
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
@@ -53,6 +54,8 @@ pub(super) struct Channel {
     pub(super) life: u16,
     /// The paths that its TLPs take as long as one of them is usable.
     pub(super) paths: PathSet,
+    /// What it may send beside the others.
+    pub(super) turn: Turn,
     /// The peer has told its limits.
     pub(super) peer_open: bool,
     /// By class.
@@ -79,6 +82,7 @@ impl Channel {
             phase: Phase::Free,
             life: 0,
             paths: PathSet::ALL,
+            turn: Turn::new(Share::EVEN),
             peer_open: false,
             outgoing: Default::default(),
             sideband: Deque::new(),

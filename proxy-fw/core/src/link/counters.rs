@@ -84,6 +84,8 @@ counters! {
     tlps_received,
     /// TLPs that were split because a frame is smaller.
     tlps_split,
+    /// Times that a binding with something to send had reached its limit.
+    sends_limited,
     /// Sideband records sent.
     sideband_sent,
     /// Sideband records received.

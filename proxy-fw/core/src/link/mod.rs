@@ -14,6 +14,7 @@
 //! | `slab` | TLP buffers |
 //! | `send` | what waits to be sent |
 //! | `transmit` | which record is next, and frames |
+//! | `share` | which binding's TLP is next |
 //! | `flight` | records that are sent and not acknowledged |
 //! | `acknowledge` | acknowledgements taken in, losses, timeouts |
 //! | `path` | packet numbers, round-trip time (`rtt`) and congestion window of one path |
@@ -49,6 +50,7 @@ mod receive;
 mod rtt;
 mod send;
 mod sequence;
+mod share;
 mod slab;
 mod storage;
 mod store;
@@ -66,7 +68,7 @@ pub use types::{
     RxHandle, SendError, TlpMeta, Transmit, Violation,
 };
 
-use crate::control::{BindingFailure, LinkDownReason, PathSet};
+use crate::control::{BindingFailure, LinkDownReason, PathSet, Share};
 use crate::limits::{LINK_WINDOW, MAX_FRAME, MAX_PATHS, MIN_FRAME, TLP_BUFFER, UNBIND_QUEUE};
 use crate::stamps::Stamps;
 use crate::time::Instant;
@@ -79,8 +81,8 @@ use flight::Flight;
 use handshake::{Handshake, PeerLimits};
 use inbox::Inbox;
 use path::Path;
-
 use send::Outbox;
+use share::Turn;
 use tlp_codec::fabric::{CloseReason, MIN_TLP};
 use tlp_codec::ids::{BindingKey, NodeId, PathId};
 
@@ -135,6 +137,8 @@ pub struct Link {
     inbox: Inbox,
     /// When credits that came back and were not told are told.
     credit_at: Option<Instant>,
+    /// When a binding that has reached its limit may send again.
+    share_at: Option<Instant>,
     /// When a frame of this link last came.
     last_heard: Instant,
     up_event: bool,
@@ -201,6 +205,7 @@ impl Link {
             out,
             inbox,
             credit_at: None,
+            share_at: None,
             last_heard: Instant::ZERO,
             up_event: false,
             down_event: false,
@@ -263,6 +268,18 @@ impl Link {
         }
     }
 
+    /// Says what a binding may send beside the others: as much as each of them, if nothing is
+    /// said.
+    pub fn set_share(&mut self, channel: ChannelId, share: Share) {
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.turn = Turn::new(share);
+            let bit = 1 << channel.index;
+            self.out.guaranteed &= !bit;
+            self.out.guaranteed |= if share.guarantee > 0 { bit } else { 0 };
+            self.out.tlps |= bit;
+        }
+    }
+
     /// Closes a binding: what is queued or stored for it is dropped, the peer is told, and what
     /// still comes for it is acknowledged, counted as stale and dropped. Nothing happens when it
     /// is closed already.
@@ -276,6 +293,8 @@ impl Link {
         assert!(kept.is_ok(), "there was room for it when the binding was opened");
         self.out.tlps &= !bit;
         self.out.sidebands &= !bit;
+        self.out.guaranteed &= !bit;
+        self.out.limited &= !bit;
         self.out.credits &= !bit;
         self.out.behind &= !bit;
         self.failures &= !bit;

@@ -62,8 +62,14 @@ pub(super) struct Outbox {
     pub(super) nop: bool,
     /// A timeout lets one frame out on this path whatever the congestion window says.
     pub(super) probe: Option<u8>,
-    /// The place whose turn is next.
+    /// The place whose turn is next, or goes on.
     pub(super) cursor: u32,
+    /// The place whose turn has begun.
+    pub(super) served: Option<u8>,
+    /// Bindings with a guaranteed rate.
+    pub(super) guaranteed: u64,
+    /// Bindings that may have a TLP to send and have reached their limit.
+    pub(super) limited: u64,
 }
 
 impl Outbox {
@@ -93,6 +99,9 @@ impl Outbox {
             nop: false,
             probe: None,
             cursor: 0,
+            served: None,
+            guaranteed: 0,
+            limited: 0,
         }
     }
 
@@ -102,14 +111,9 @@ impl Outbox {
         masks != 0 || self.splitting.is_some() || self.nop || !self.unbinds.is_empty()
     }
 
-    /// Takes a place out of a set, the one whose turn it is.
-    pub(super) fn turn(&mut self, set: u64) -> Option<usize> {
-        if set == 0 {
-            return None;
-        }
-        let index = (set.rotate_right(self.cursor).trailing_zeros() + self.cursor) % 64;
-        self.cursor = (index + 1) % 64;
-        Some(index as usize)
+    /// The place of a set, which is not empty, that comes first from the cursor on.
+    pub(super) fn at_cursor(&self, set: u64) -> usize {
+        ((set.rotate_right(self.cursor).trailing_zeros() + self.cursor) % 64) as usize
     }
 }
 

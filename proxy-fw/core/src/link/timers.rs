@@ -16,6 +16,7 @@ impl Link {
                 self.paths().iter().filter_map(|path| path.ack_at).min(),
                 self.give_up_at(),
                 self.credit_at,
+                self.share_at,
                 self.keep_alive_at(),
                 self.probe_timeout(),
             ]
@@ -35,6 +36,7 @@ impl Link {
             path.ack_now |= path.ack_at.is_some_and(|at| at <= now);
         }
         self.handle_probe_timeout(now);
+        self.handle_share_timeout(now);
         if self.credit_at.is_some_and(|at| at <= now) {
             self.out.credits |= core::mem::take(&mut self.out.behind);
             self.credit_at = None;

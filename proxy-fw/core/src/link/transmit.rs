@@ -10,12 +10,12 @@ use crate::time::Instant;
 use tlp_codec::fabric::{
     CREDIT_RECORD, Credits, FrameKind, FrameWriter, Full, Header, MAX_OVERHEAD, NOP_RECORD,
     RECORD_HEADER, Record, RecordAddress, SPLIT_DATA, SPLIT_HEADER, SplitData, SplitHeader,
-    TLP_OVERHEAD, TlpRecord,
+    TlpRecord,
 };
 use tlp_codec::ids::BindingKey;
 
 /// TLP bytes in the header record and in each data record of a split TLP.
-fn split_sizes(frame: usize) -> (usize, usize) {
+pub(super) fn split_sizes(frame: usize) -> (usize, usize) {
     let room = frame - MAX_OVERHEAD;
     ((room - SPLIT_HEADER) & !3, (room - SPLIT_DATA) & !3)
 }
@@ -152,7 +152,7 @@ impl Link {
         stamps: &mut Stamps,
     ) -> u32 {
         while !self.flight.is_full(self.peer_limits.window) {
-            let Some(what) = self.next_record(path, writer.remaining(), stamps) else { break };
+            let Some(what) = self.next_record(now, path, writer.remaining(), stamps) else { break };
             let before = writer.remaining();
             self.write(what, writer).expect("chosen to fit");
             let bytes = before - writer.remaining();
@@ -173,7 +173,13 @@ impl Link {
 
     /// Chooses the next new record that fits into `room` and takes it out of its queue, with its
     /// credit. The rest of a split TLP comes before everything, control before TLPs.
-    fn next_record(&mut self, path: usize, room: usize, stamps: &mut Stamps) -> Option<Sent> {
+    fn next_record(
+        &mut self,
+        now: Instant,
+        path: usize,
+        room: usize,
+        stamps: &mut Stamps,
+    ) -> Option<Sent> {
         if let Some(splitting) = self.out.splitting {
             return self.next_part(splitting, room);
         }
@@ -186,7 +192,7 @@ impl Link {
             self.out.nop = false;
             return Some(Sent::Nop);
         }
-        self.next_tlp(self.reach[path], room, stamps)
+        self.next_tlp(now, self.reach[path], room, stamps)
     }
 
     fn next_control(&mut self) -> Option<Sent> {
@@ -213,46 +219,8 @@ impl Link {
         None
     }
 
-    /// The next TLP of the bindings in a set.
-    fn next_tlp(&mut self, set: u64, room: usize, stamps: &mut Stamps) -> Option<Sent> {
-        while let Some(index) = self.out.turn(self.out.tlps & set) {
-            let place = self.channels.place(index);
-            let Some(class) = place.sendable(&self.out.slab) else {
-                self.out.tlps &= !(1 << index);
-                continue;
-            };
-            let outgoing = &mut place.outgoing[class as usize];
-            let buffer = outgoing.queue.front().expect("a sendable class has a first TLP");
-            let length = self.out.slab.bytes(buffer).len();
-            let split = TLP_OVERHEAD + length > self.peer_limits.frame - MAX_OVERHEAD;
-            let (first, _) = split_sizes(self.peer_limits.frame);
-            let need = if split { SPLIT_HEADER + first } else { TLP_OVERHEAD + length };
-            if need > room {
-                // It is first in the next frame.
-                self.out.cursor = index as u32;
-                return None;
-            }
-            outgoing.queue.pop(&mut self.out.slab);
-            outgoing.used = outgoing.used.wrapping_add(1);
-            let meta = self.out.slab.meta_mut(buffer);
-            meta.records = 1;
-            if let Some(stamp) = meta.stamp.take() {
-                stamps.sent(stamp, self.flight.next());
-            }
-            self.counters.tlps_sent += 1;
-            if !split {
-                return Some(Sent::Tlp(buffer));
-            }
-            self.counters.tlps_split += 1;
-            let parts = self.parts(buffer);
-            self.out.splitting = Some(Splitting { buffer, next_part: 1, parts });
-            return Some(Sent::SplitHeader(buffer));
-        }
-        None
-    }
-
     /// Data records of a TLP that is split.
-    fn parts(&self, buffer: BufferId) -> u16 {
+    pub(super) fn parts(&self, buffer: BufferId) -> u16 {
         let (first, rest) = split_sizes(self.peer_limits.frame);
         (self.out.slab.bytes(buffer).len() - first).div_ceil(rest) as u16
     }

@@ -5,8 +5,8 @@
 
 use proxy_core::boxes::{BoxConfig, BoxRole, SlotSignal};
 use proxy_core::control::{
-    FromProxy, OperationId, PathSet, Peer, PortBinding, Removal, Reply, Request, SlotBinding,
-    SlotState, Term, Window,
+    FromProxy, OperationId, PathSet, Peer, PortBinding, Removal, Reply, Request, Share,
+    SlotBinding, SlotState, Term, Window,
 };
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
@@ -786,6 +786,7 @@ pub fn slot_binding(key: BindingKey) -> SlotBinding {
         key,
         host: node(HOST),
         path_set: PathSet::FIRST,
+        share: Share::EVEN,
         windows: [window].into_iter().collect(),
     }
 }
@@ -797,6 +798,7 @@ pub fn port_binding(key: BindingKey) -> PortBinding {
         slot: key.slot,
         functions: [(key.function, key.epoch)].into_iter().collect(),
         path_set: PathSet::FIRST,
+        share: Share::EVEN,
     }
 }
 

@@ -94,6 +94,19 @@ fn lose_each_path(pool: &Pool, relays: &[Relay; 4]) {
     let drive = pool.drive(1, "drive.img");
     let _box = proxy(pool, "box-proxy", "box-a", &relays[2..], &["--slot", &drive]);
     pool.wait_ready(2);
+    let wish = ["--paths", "1", "--weight", "3", "--limit", "400M", "--guarantee", "1M"];
+    let lend = ["allocate", "--host", "host-1", "--box", "box-a", "--slot", "1"];
+    let lent = pool.manager_json(&[&lend[..], &wish[..]].concat());
+    let used = serde_json::json!({
+        "paths": [1], "weight": 3, "limit": 400_000_000, "guarantee": 1_000_000
+    });
+    assert_eq!(lent["link"], used, "{lent}");
+    let ends = ["/hosts/0/entries/0/paths", "/boxes/0/entries/0/paths"];
+    let table = pool.manager_json(&["tables"]);
+    for end in ends {
+        assert_eq!(table.pointer(end), Some(&serde_json::json!([1])), "{table}");
+    }
+    pool.manager_json(&["release", "--force", "box-a/1"]);
     pool.allocate("host-1", "box-a/1");
     let drive = pool.find("host-1", NVME, 1).remove(0);
     let table = pool.manager_json(&["tables"]);

@@ -9,3 +9,4 @@ mod oracle;
 mod pair;
 mod paths;
 mod planted;
+mod shares;

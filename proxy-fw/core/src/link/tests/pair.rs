@@ -128,6 +128,13 @@ impl Pair {
         frames
     }
 
+    /// The next frame that one end would send now, taken off the network.
+    pub(super) fn one_frame(&mut self, end: usize) -> Option<Vec<u8>> {
+        let transmit =
+            self.ends[end].poll_transmit(self.now, &mut self.buffer, &mut self.stamps[end])?;
+        Some(self.buffer[..transmit.len].to_vec())
+    }
+
     pub(super) fn hand_over(&mut self, end: usize, frame: &[u8]) -> Result<(), FrameDropped> {
         self.ends[end].handle_frame(self.now, frame, &mut self.stamps[end])
     }

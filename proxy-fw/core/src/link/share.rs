@@ -1,0 +1,233 @@
+//! Which binding's TLP is next: shares by weight, guaranteed rates, limited rates.
+//!
+//! Bindings take turns. In each turn a binding may send as many bytes as its weight says, and what
+//! it sends beyond that it lacks in its next one (deficit round robin, Shreedhar and Varghese,
+//! 1996, with the deficit spent behind instead of saved before, so that no length has to be known
+//! in advance). One that is below its guaranteed rate goes before all turns; one that has reached
+//! its limit waits.
+
+use super::Link;
+use super::flight::Sent;
+use super::send::Splitting;
+use super::transmit::split_sizes;
+use crate::control::Share;
+use crate::limits::TLP_BUFFER;
+use crate::stamps::Stamps;
+use crate::time::Instant;
+use core::time::Duration;
+use tlp_codec::fabric::{MAX_OVERHEAD, SPLIT_HEADER, TLP_OVERHEAD};
+
+/// Bytes of one turn for each unit of weight: the longest TLP's record, so that each turn sends
+/// something.
+const QUANTUM: i64 = (TLP_BUFFER + TLP_OVERHEAD) as i64;
+
+/// How long a binding that did not send may save up what its rate allows.
+const BURST: Duration = Duration::from_millis(1);
+
+/// Bytes that may be sent at a certain rate. What is sent at once beyond it is owed.
+#[derive(Clone, Debug)]
+struct Bucket {
+    /// Bytes a second; 0: there is no such rate.
+    rate: u64,
+    /// Bytes, times 10^9.
+    level: i128,
+    filled_at: Instant,
+}
+
+const SECOND: i128 = 1_000_000_000;
+
+impl Bucket {
+    const fn new(rate: u64) -> Self {
+        Self { rate, level: 0, filled_at: Instant::ZERO }
+    }
+
+    /// Whether something may be sent now.
+    fn has_some(&mut self, now: Instant) -> bool {
+        let rate = i128::from(self.rate);
+        let most = (rate * BURST.as_nanos() as i128).max(QUANTUM as i128 * SECOND);
+        let passed = now.saturating_since(self.filled_at).as_nanos() as i128;
+        self.level = self.level.saturating_add(rate.saturating_mul(passed)).min(most);
+        self.filled_at = now;
+        self.level > 0
+    }
+
+    fn take(&mut self, bytes: i64) {
+        if self.rate > 0 {
+            self.level -= i128::from(bytes) * SECOND;
+        }
+    }
+
+    /// When something may be sent again.
+    fn refilled_at(&self) -> Instant {
+        let nanos = (1 - self.level).max(1) / i128::from(self.rate.max(1)) + 1;
+        self.filled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// What a binding may send, and has sent.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    weight: i64,
+    /// What is left of its turn, in bytes.
+    left: i64,
+    limit: Bucket,
+    guarantee: Bucket,
+}
+
+impl Turn {
+    pub(super) const fn new(share: Share) -> Self {
+        Self {
+            weight: if share.weight == 0 { 1 } else { share.weight as i64 },
+            left: 0,
+            limit: Bucket::new(share.limit),
+            guarantee: Bucket::new(share.guarantee),
+        }
+    }
+}
+
+impl Link {
+    /// The place whose TLP is to be sent next, of those in `set` that may have one.
+    fn whose_turn(&mut self, now: Instant, set: u64) -> Option<usize> {
+        let mut guaranteed = self.out.tlps & set & self.out.guaranteed;
+        while guaranteed != 0 {
+            let index = self.out.at_cursor(guaranteed);
+            if !self.is_limited(now, index)
+                && self.channels.place(index).turn.guarantee.has_some(now)
+            {
+                return Some(index);
+            }
+            guaranteed &= !(1 << index);
+        }
+        while self.out.tlps & set != 0 {
+            let index = self.out.at_cursor(self.out.tlps & set);
+            if self.is_limited(now, index) {
+                continue;
+            }
+            let turn = &mut self.channels.place(index).turn;
+            if self.out.served != Some(index as u8) {
+                self.out.served = Some(index as u8);
+                turn.left += turn.weight * QUANTUM;
+            }
+            if turn.left > 0 {
+                return Some(index);
+            }
+            self.end_turn(index);
+        }
+        None
+    }
+
+    /// Whether a binding has reached its limit. It waits then, whatever its turn.
+    fn is_limited(&mut self, now: Instant, index: usize) -> bool {
+        let limit = &mut self.channels.place(index).turn.limit;
+        if limit.rate == 0 || limit.has_some(now) {
+            return false;
+        }
+        let at = limit.refilled_at();
+        self.share_at = Some(self.share_at.map_or(at, |earlier| earlier.min(at)));
+        self.out.tlps &= !(1 << index);
+        self.out.limited |= 1 << index;
+        self.counters.sends_limited += 1;
+        self.end_turn(index);
+        true
+    }
+
+    fn end_turn(&mut self, index: usize) {
+        if self.out.served == Some(index as u8) {
+            self.out.served = None;
+            self.out.cursor = (index as u32 + 1) % 64;
+        }
+    }
+
+    /// A binding has nothing that it may send now.
+    fn leave_turn(&mut self, index: usize) {
+        self.out.tlps &= !(1 << index);
+        let turn = &mut self.channels.place(index).turn;
+        turn.left = turn.left.min(0);
+        self.end_turn(index);
+    }
+
+    /// Bindings that had reached their limit may send again.
+    pub(super) fn handle_share_timeout(&mut self, now: Instant) {
+        if self.share_at.is_some_and(|at| at <= now) {
+            self.share_at = None;
+            self.out.tlps |= core::mem::take(&mut self.out.limited);
+        }
+    }
+
+    /// The next TLP of the bindings in a set.
+    pub(super) fn next_tlp(
+        &mut self,
+        now: Instant,
+        set: u64,
+        room: usize,
+        stamps: &mut Stamps,
+    ) -> Option<Sent> {
+        while let Some(index) = self.whose_turn(now, set) {
+            let place = self.channels.place(index);
+            let Some(class) = place.sendable(&self.out.slab) else {
+                self.leave_turn(index);
+                continue;
+            };
+            let outgoing = &mut place.outgoing[class as usize];
+            let buffer = outgoing.queue.front().expect("a sendable class has a first TLP");
+            let length = self.out.slab.bytes(buffer).len();
+            let split = TLP_OVERHEAD + length > self.peer_limits.frame - MAX_OVERHEAD;
+            let (first, _) = split_sizes(self.peer_limits.frame);
+            let need = if split { SPLIT_HEADER + first } else { TLP_OVERHEAD + length };
+            if need > room {
+                // It is first in the next frame.
+                return None;
+            }
+            outgoing.queue.pop(&mut self.out.slab);
+            outgoing.used = outgoing.used.wrapping_add(1);
+            let bytes = (TLP_OVERHEAD + length) as i64;
+            place.turn.left -= bytes;
+            place.turn.limit.take(bytes);
+            place.turn.guarantee.take(bytes);
+            let meta = self.out.slab.meta_mut(buffer);
+            meta.records = 1;
+            if let Some(stamp) = meta.stamp.take() {
+                stamps.sent(stamp, self.flight.next());
+            }
+            self.counters.tlps_sent += 1;
+            if !split {
+                return Some(Sent::Tlp(buffer));
+            }
+            self.counters.tlps_split += 1;
+            let parts = self.parts(buffer);
+            self.out.splitting = Some(Splitting { buffer, next_part: 1, parts });
+            return Some(Sent::SplitHeader(buffer));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_gives_its_rate_and_no_more() {
+        let mut bucket = Bucket::new(1_000_000);
+        let (mut now, mut sent) = (Instant::ZERO + Duration::from_secs(5), 0);
+        let end = now + Duration::from_secs(1);
+        while now < end {
+            if bucket.has_some(now) {
+                bucket.take(500);
+                sent += 500;
+            } else {
+                let at = bucket.refilled_at();
+                assert!(at > now, "time goes on");
+                now = at;
+            }
+        }
+        assert!((1_000_000..1_003_000).contains(&sent), "{sent} bytes in a second");
+    }
+
+    #[test]
+    fn a_bucket_does_not_save_up_for_ever() {
+        let mut bucket = Bucket::new(1_000_000_000);
+        assert!(bucket.has_some(Instant::ZERO + Duration::from_secs(100)));
+        assert_eq!(bucket.level, 1_000_000 * SECOND);
+    }
+}

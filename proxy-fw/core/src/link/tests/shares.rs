@@ -1,0 +1,138 @@
+//! Bindings that want more than there is: weights, guaranteed rates, limits.
+
+use super::pair::*;
+use crate::control::Share;
+use crate::limits::TLP_BUFFER;
+use crate::link::*;
+use core::time::Duration;
+use std::vec::Vec;
+use tlp_codec::fabric::TLP_OVERHEAD;
+use tlp_codec::ids::BindingKey;
+use tlp_codec::tlp::Class;
+
+/// Bytes a second of the network in these tests: a frame of 9000 bytes each 90 us.
+const RATE: u64 = 100_000_000;
+const TURN: Duration = Duration::from_micros(90);
+
+/// As many bindings as there are shares, towards end 1.
+fn bindings(shares: &[Share]) -> (Pair, Vec<BindingKey>) {
+    let mut pair = Pair::up();
+    let keys: Vec<_> = (1..=shares.len() as u8).map(|slot| key(slot, 1)).collect();
+    for key in &keys {
+        for end in [1, 0] {
+            pair.ends[end].open_channel(*key).unwrap();
+        }
+    }
+    pair.drain_for(Duration::from_millis(5)).unwrap();
+    for (key, share) in keys.iter().zip(shares) {
+        let channel = pair.ends[0].channel_of(key).unwrap();
+        pair.ends[0].set_share(channel, *share);
+    }
+    (pair, keys)
+}
+
+/// Every binding has always something to send, of `lengths`, and one frame leaves each turn: the
+/// record bytes of each binding that came in so much time.
+fn contend(pair: &mut Pair, keys: &[BindingKey], lengths: &[usize], time: Duration) -> Vec<u64> {
+    let mut came = std::vec![0; keys.len()];
+    let until = pair.now + time;
+    while pair.now < until {
+        for (key, &length) in keys.iter().zip(lengths) {
+            while pair.send(0, *key, Class::Posted, false, length) {}
+        }
+        let now = pair.now;
+        let frame = pair.one_frame(0);
+        if let Some(frame) = frame {
+            pair.hand_over(1, &frame).unwrap();
+        }
+        for (index, key) in keys.iter().enumerate() {
+            let channel = pair.ends[1].channel_of(key).unwrap();
+            while let Some(received) = pair.ends[1].next_received(channel, ClassSet::ALL) {
+                came[index] += (received.tlp.len() + TLP_OVERHEAD) as u64;
+                let handle = received.handle;
+                pair.ends[1].release_received(handle);
+            }
+        }
+        while let Some(frame) = pair.one_frame(1) {
+            pair.hand_over(0, &frame).unwrap();
+        }
+        pair.now = now + TURN;
+        let now = pair.now;
+        pair.ends.iter_mut().for_each(|end| end.handle_timeout(now));
+    }
+    came
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn share(weight: u8, limit: u64, guarantee: u64) -> Share {
+    Share { weight, limit, guarantee }
+}
+
+/// Whether `value` is within five in a hundred of `wanted`.
+#[track_caller]
+fn about(value: u64, wanted: u64) {
+    assert!(value.abs_diff(wanted) * 20 <= wanted, "{value} is not about {wanted}");
+}
+
+#[test]
+fn bytes_are_shared_and_not_tlps() {
+    let (mut pair, keys) = bindings(&[Share::EVEN; 3]);
+    let came = contend(&mut pair, &keys, &[16, 128, TLP_BUFFER], SECOND);
+    about(came[0], came[1]);
+    about(came[0], came[2]);
+    about(came.iter().sum(), RATE);
+}
+
+#[test]
+fn a_weight_is_a_part_of_what_there_is() {
+    let (mut pair, keys) = bindings(&[share(1, 0, 0), share(2, 0, 0), share(5, 0, 0)]);
+    let came = contend(&mut pair, &keys, &[540, 540, 100], SECOND);
+    about(came[1], 2 * came[0]);
+    about(came[2], 5 * came[0]);
+}
+
+#[test]
+fn a_limit_holds_and_the_others_have_the_rest() {
+    let (mut pair, keys) = bindings(&[share(200, RATE / 10, 0), Share::EVEN]);
+    let came = contend(&mut pair, &keys, &[100, 100], SECOND);
+    about(came[0], RATE / 10);
+    about(came[1], RATE * 9 / 10);
+    assert!(pair.counter(0, "sends_limited") > 100);
+}
+
+#[test]
+fn a_limit_holds_when_nobody_else_wants_anything() {
+    let (mut pair, keys) = bindings(&[share(1, RATE / 4, 0)]);
+    about(contend(&mut pair, &keys, &[256], SECOND)[0], RATE / 4);
+}
+
+#[test]
+fn a_guarantee_comes_before_every_weight() {
+    let (mut pair, keys) = bindings(&[share(1, 0, RATE / 2), share(255, 0, 0), share(255, 0, 0)]);
+    let came = contend(&mut pair, &keys, &[300, 100, 100], SECOND);
+    assert!(came[0] >= RATE / 2 * 95 / 100, "{} of {}", came[0], RATE / 2);
+    about(came[1], came[2]);
+    about(came.iter().sum(), RATE);
+}
+
+/// It is what a binding has at least, and not more when it does not want it.
+#[test]
+fn what_is_guaranteed_and_not_used_is_the_others() {
+    let (mut pair, keys) = bindings(&[share(1, 0, RATE / 2), Share::EVEN]);
+    let came = contend(&mut pair, &keys[1..], &[100], SECOND);
+    about(came[0], RATE);
+}
+
+#[test]
+fn a_limited_binding_sends_in_time_without_other_events() {
+    let (mut pair, keys) = bindings(&[share(1, 100_000, 0)]);
+    for _ in 0..100 {
+        assert!(pair.send(0, keys[0], Class::Posted, false, 80));
+    }
+    // 10,000 bytes at 100,000 a second.
+    pair.drain_for(Duration::from_millis(80)).unwrap();
+    assert!(pair.oracle.missing() > 0);
+    pair.drain_for(Duration::from_millis(30)).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+}
