@@ -1,40 +1,25 @@
 //! A root complex at a Unix socket: `docs/tlp-socket.md`.
 
+pub mod session;
+
 use proxy_core::host::HostRole;
-use proxy_core::limits::{MAX_PAYLOAD_OFFERED, TLP_BUFFER};
+use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
-use proxy_core::switch::{LINK_SPEED, LINK_WIDTH, ResetKind};
+use proxy_core::switch::ResetKind;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
+use session::{HEADER, MAX_RECORD, Session, Taken, kind, record};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Version of the records.
-const VERSION: u16 = 1;
-
-/// Bytes in front of a record's body.
-const HEADER: usize = 4;
-
-/// Longest record. One byte more is read, so that a longer one shows.
-const MAX_RECORD: usize = HEADER + TLP_BUFFER;
-
 /// Records moved in either direction in one turn.
 const BATCH: usize = 64;
 
 /// How long a client has to say hello; one that says nothing would keep others out for good.
 const HELLO_BOUND: Duration = Duration::from_secs(30);
-
-mod kind {
-    pub(super) const TLP: u8 = 0;
-    pub(super) const RESET: u8 = 1;
-    pub(super) const LINK: u8 = 2;
-    pub(super) const POWER: u8 = 3;
-    pub(super) const HELLO: u8 = 16;
-    pub(super) const ERROR: u8 = 17;
-}
 
 /// The listening socket.
 pub struct SocketFront {
@@ -73,18 +58,18 @@ impl Counts {
 
 struct Client {
     socket: Socket,
-    greeted: bool,
+    session: Session,
     /// When a client that was not greeted yet is let go.
     hello_until: Instant,
     /// Whether the last turn read all that it had sent.
     drained: bool,
     /// A TLP of the client that the role had no room for.
     held: Option<usize>,
+    /// One byte more than a record has, so that a longer one shows.
     inbox: Box<[u8; MAX_RECORD + 1]>,
     /// A record for the client that the socket had no room for.
     unsent: Option<usize>,
     outbox: Box<[u8; MAX_RECORD]>,
-    unknown: u64,
 }
 
 impl SocketFront {
@@ -123,7 +108,7 @@ impl SocketFront {
                     Err(gone) => {
                         connected.leave(&gone);
                         counts.wrong += u64::from(matches!(gone, Gone::Wrong(_)));
-                        counts.unknown += connected.unknown;
+                        counts.unknown += connected.session.unknown();
                         client = None;
                         let now = plane.now();
                         plane.role.handle_reset(now, ResetKind::Fundamental);
@@ -145,7 +130,8 @@ impl SocketFront {
                 busy |= newcomer.is_some();
             }
             if plane.role.is_asked_for_counters() {
-                let unknown = counts.unknown + client.as_ref().map_or(0, |client| client.unknown);
+                let unknown =
+                    counts.unknown + client.as_ref().map_or(0, |client| client.session.unknown());
                 plane.set_device_counters(Counts { unknown, ..counts }.list());
             }
             busy |= plane.transmit().map_err(|e| e.to_string())?;
@@ -162,14 +148,13 @@ impl SocketFront {
         info!(socket = %self.path.display(), "a root complex connected");
         Some(Client {
             socket,
-            greeted: false,
+            session: Session::default(),
             hello_until: Instant::now() + self.hello_bound,
             drained: false,
             held: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
             unsent: None,
             outbox: Box::new([0; MAX_RECORD]),
-            unknown: 0,
         })
     }
 }
@@ -208,15 +193,9 @@ fn discard(plane: &mut Plane<HostRole>) -> u64 {
     (0..BATCH).take_while(|_| plane.role.poll_tlp(now, &mut buf).is_some()).count() as u64
 }
 
-fn send(socket: &Socket, kind: u8, body: &[u8]) -> std::io::Result<usize> {
-    let mut record = vec![kind, 0, 0, 0];
-    record.extend_from_slice(body);
-    socket.send(&record)
-}
-
 /// Says why a client is let go, as far as it still listens.
 fn refuse(mut socket: &Socket, why: &str) {
-    let _ = send(socket, kind::ERROR, why.as_bytes());
+    let _ = socket.send(&record(kind::ERROR, why.as_bytes()));
     // The kernel tells the other end of a socket that is closed with unread records only that the
     // connection was reset, and not what was sent to it.
     let _ = socket.set_nonblocking(true);
@@ -231,7 +210,7 @@ fn refuse(mut socket: &Socket, why: &str) {
 impl Client {
     fn turn(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
         let taken = self.take(plane)?;
-        if !self.greeted && Instant::now() >= self.hello_until {
+        if !self.session.is_greeted() && Instant::now() >= self.hello_until {
             return Err(Gone::Wrong("no hello came in time".into()));
         }
         let given = self.give(plane)?;
@@ -264,63 +243,28 @@ impl Client {
 
     /// Whether the record was taken.
     fn handle(&mut self, plane: &mut Plane<HostRole>, length: usize) -> Result<bool, Gone> {
-        let wrong = |why: &str| Err(Gone::Wrong(why.into()));
-        if length > MAX_RECORD {
-            return wrong("the record is too long");
-        }
-        let Some((header, body)) = self.inbox[..length].split_first_chunk::<HEADER>() else {
-            return wrong("the record is cut short");
-        };
         let now = plane.now();
-        match header[0] {
-            kind::HELLO => {
-                let Some((version, _)) = body.split_first_chunk::<2>() else {
-                    return wrong("the hello is cut short");
-                };
-                if u16::from_le_bytes(*version) != VERSION {
-                    return wrong("the version is not 1");
-                }
-                let ports = plane.role.port_count();
-                let [payload_low, payload_high] = (MAX_PAYLOAD_OFFERED as u16).to_le_bytes();
-                let [low, high] = VERSION.to_le_bytes();
-                let hello = [low, high, payload_low, payload_high, ports];
-                let greeted = send(&self.socket, kind::HELLO, &hello)
-                    .and_then(|_| send(&self.socket, kind::LINK, &[1, LINK_SPEED, LINK_WIDTH]));
-                self.greeted = greeted.is_ok();
-                if self.greeted { Ok(true) } else { Err(Gone::Closed) }
+        let taken = self.session.take(&mut plane.role, now, &self.inbox[..length]);
+        match taken.map_err(|why| Gone::Wrong(why.into()))? {
+            Taken::NoRoom => return Ok(false),
+            Taken::Done => {}
+            Taken::Tlp if plane.role.wants_mark() => {
+                let now = plane.now();
+                plane.role.mark(now);
             }
-            _ if !self.greeted => wrong("the first record must be a hello"),
-            kind::TLP => {
-                let taken = plane.role.handle_tlp(now, body).is_ok();
-                if taken && plane.role.wants_mark() {
-                    let now = plane.now();
-                    plane.role.mark(now);
+            Taken::Tlp => {}
+            Taken::Hello => {
+                for record in Session::greeting(&plane.role) {
+                    self.socket.send(&record).map_err(|_| Gone::Closed)?;
                 }
-                Ok(taken)
-            }
-            kind::RESET => {
-                match body.first() {
-                    Some(0) => plane.role.handle_reset(now, ResetKind::Hot),
-                    Some(1) => plane.role.handle_reset(now, ResetKind::Fundamental),
-                    // The switch was reset when it was asserted, and has not waited since.
-                    Some(2) => {}
-                    _ => return wrong("the reset is none of 0, 1, 2"),
-                }
-                Ok(true)
-            }
-            kind::POWER if body.is_empty() => wrong("the power record is cut short"),
-            // Devices keep their power whatever the host does.
-            kind::POWER => Ok(true),
-            _ => {
-                self.unknown += 1;
-                Ok(true)
             }
         }
+        Ok(true)
     }
 
     /// Gives TLPs to the client while the socket has room.
     fn give(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
-        if !self.greeted {
+        if !self.session.is_greeted() {
             return Ok(false);
         }
         for moved in 0..BATCH {
@@ -352,7 +296,7 @@ impl Client {
     }
 
     fn leave(&self, gone: &Gone) {
-        let unknown = self.unknown;
+        let unknown = self.session.unknown();
         match gone {
             Gone::Closed => info!(unknown, "the root complex disconnected"),
             Gone::Wrong(why) => {

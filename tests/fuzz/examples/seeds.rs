@@ -92,6 +92,11 @@ fn main() {
     for tlp in vectors() {
         lines(&tlp).iter().for_each(|line| seed("cli", line));
     }
+    for tlp in vectors() {
+        // A hello, and the TLP in a record.
+        let length = 4 + tlp.len().min(251);
+        seed("socket", &[&[0xe0, 0, length as u8, 0, 0, 0, 0], &tlp[..length - 4]].concat());
+    }
     for capture in captures(&examples("../../tlp-codec/docs/wire.md")) {
         seed("cli", &[&[6], &capture[..]].concat());
     }

@@ -14,6 +14,7 @@ pub mod frame;
 pub mod link;
 pub mod link_bytes;
 pub mod nvme;
+pub mod socket;
 pub mod switch;
 pub mod tlp;
 
@@ -28,6 +29,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("link", link::run),
     ("link_bytes", link_bytes::run),
     ("nvme", nvme::run),
+    ("socket", socket::run),
     ("switch", switch::run),
     ("tlp", tlp::run),
 ];
