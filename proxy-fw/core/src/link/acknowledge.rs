@@ -26,7 +26,7 @@ impl Link {
             return Err(Violation::Acknowledgement);
         }
         let delay = Duration::from_micros(ack.delay_us.into());
-        let news = self.paths[path].acknowledged(ack.packet, delay, now);
+        let news = self.paths[path].acknowledged(ack.packet, delay, now, self.config.initial_rtt);
         self.paths[path].echo(ack.ce, now);
         let mut progress = 0_u8;
         while before(self.flight.oldest(), ack.next) {

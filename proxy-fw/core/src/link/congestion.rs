@@ -1,8 +1,10 @@
 //! How many bytes may be under way on a path: slow start, additive increase, multiplicative
-//! decrease on loss and on Congestion Experienced (RFC 5681, RFC 3168), and no growth while the
-//! round trip says that queues are filling.
+//! decrease on loss and on Congestion Experienced (RFC 5681, RFC 3168). A round trip that is well
+//! above its smallest says that queues are filling: the window does not grow then, and shrinks by
+//! as much as the round trip is too long (Kumar et al., *Swift*, SIGCOMM 2020, section 3.2).
 
 use crate::time::Instant;
+use core::time::Duration;
 
 /// Where the window is never below: two frames, so that one loss can be noticed by the next.
 const MIN_FRAMES: u64 = 2;
@@ -67,6 +69,25 @@ impl Congestion {
         self.window = self.threshold;
     }
 
+    /// A frame that was sent at `sent` took `round_trip`, which is longer than `target`.
+    pub(super) fn delayed(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        round_trip: Duration,
+        target: Duration,
+    ) {
+        if sent < self.recovery_start || round_trip <= target {
+            return;
+        }
+        self.recovery_start = now;
+        let (trip, excess) = (round_trip.as_nanos(), (round_trip - target).as_nanos());
+        // Four fifths of the excess, half of the window at most.
+        let part = (u128::from(self.window) * excess * 4 / (trip * 5)) as u64;
+        self.window = (self.window - part.min(self.window / 2)).max(MIN_FRAMES * self.frame);
+        self.threshold = self.window;
+    }
+
     /// Nothing came back for a whole timeout.
     pub(super) fn timed_out(&mut self, now: Instant) {
         self.congested(now, now);
@@ -94,5 +115,24 @@ mod tests {
         assert!(!window.allows(2000) && window.allows(1999));
         window.acknowledged(5000, 2000, true);
         assert!(!window.allows(2000), "no growth while delayed");
+    }
+
+    #[test]
+    fn it_shrinks_by_as_much_as_the_round_trip_is_too_long() {
+        let ms = Duration::from_millis;
+        let mut window = Congestion::new(1000);
+        let at = |n| Instant::ZERO + ms(n);
+        window.delayed(at(10), at(5), ms(4), ms(4));
+        assert_eq!(window.window(), 10_000, "as long as it may be");
+        window.delayed(at(10), at(5), ms(5), ms(4));
+        assert_eq!(window.window(), 8400, "four fifths of a fifth");
+        window.delayed(at(11), at(6), ms(5), ms(4));
+        assert_eq!(window.window(), 8400, "once a round trip");
+        window.delayed(at(30), at(20), ms(400), ms(4));
+        assert_eq!(window.window(), 4200, "half at most");
+        for n in 4..20 {
+            window.delayed(at(10 * n), at(10 * n - 5), ms(400), ms(4));
+        }
+        assert_eq!(window.window(), 2000, "two frames at least");
     }
 }

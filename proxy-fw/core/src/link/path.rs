@@ -154,14 +154,22 @@ impl Path {
     }
 
     /// The peer received `packet` and said so `delay` later. Whether that is news.
-    pub(super) fn acknowledged(&mut self, packet: u32, delay: Duration, now: Instant) -> bool {
+    pub(super) fn acknowledged(
+        &mut self,
+        packet: u32,
+        delay: Duration,
+        now: Instant,
+        allowance: Duration,
+    ) -> bool {
         if self.largest_acked.is_some_and(|largest| !before(largest, packet)) {
             return false;
         }
         self.largest_acked = Some(packet);
         let (number, sent) = self.sent_at[packet as usize % REMEMBERED];
         if number == packet {
-            self.rtt.sample(now.saturating_since(sent).saturating_sub(delay));
+            self.rtt.sample(now, now.saturating_since(sent).saturating_sub(delay));
+            let target = self.rtt.target(allowance);
+            self.congestion.delayed(now, sent, self.rtt.latest(), target);
         }
         true
     }

@@ -1,6 +1,7 @@
 //! Round-trip time and retransmission timeout (RFC 6298, with the bounds of the configuration in
 //! place of its one second).
 
+use crate::time::Instant;
 use core::time::Duration;
 
 /// The estimate of one path.
@@ -8,19 +9,33 @@ use core::time::Duration;
 pub(super) struct Rtt {
     smoothed: Duration,
     variation: Duration,
+    /// The smallest of this epoch and the last one: what was once and is no more is forgotten,
+    /// since a path may become longer.
     minimum: Option<Duration>,
+    /// The smallest of this epoch, and its end.
+    epoch: Option<(Duration, Instant)>,
     latest: Duration,
 }
+
+/// How long the smallest round trip is remembered, once or twice.
+const MEMORY: Duration = Duration::from_secs(10);
 
 impl Rtt {
     /// Before any sample: section 2.1 with `initial` in place of a third of a second.
     pub(super) fn new(initial: Duration) -> Self {
-        Self { smoothed: initial, variation: initial / 2, minimum: None, latest: initial }
+        let variation = initial / 2;
+        Self { smoothed: initial, variation, minimum: None, epoch: None, latest: initial }
     }
 
     /// Takes a sample (sections 2.2 and 2.3: alpha 1/8, beta 1/4).
-    pub(super) fn sample(&mut self, sample: Duration) {
+    pub(super) fn sample(&mut self, now: Instant, sample: Duration) {
         self.latest = sample;
+        let (smallest, end) = self.epoch.unwrap_or((sample, now + MEMORY));
+        self.epoch = Some((smallest.min(sample), end));
+        if end <= now {
+            self.minimum = Some(smallest.min(sample));
+            self.epoch = Some((sample, now + MEMORY));
+        }
         let Some(minimum) = self.minimum else {
             self.minimum = Some(sample);
             self.smoothed = sample;
@@ -57,9 +72,19 @@ impl Rtt {
         self.smoothed
     }
 
+    /// The latest round trip.
+    pub(super) fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// The longest round trip at which queues are not filling.
+    pub(super) fn target(&self, allowance: Duration) -> Duration {
+        self.minimum.map_or(Duration::MAX, |min| min * 2 + allowance)
+    }
+
     /// Whether the latest round trip is so much above the smallest that queues are filling.
     pub(super) fn is_delayed(&self, allowance: Duration) -> bool {
-        self.minimum.is_some_and(|min| self.latest > min * 2 + allowance)
+        self.latest > self.target(allowance)
     }
 }
 
@@ -72,20 +97,30 @@ mod tests {
     #[test]
     fn the_first_sample_is_taken_whole_and_later_ones_smoothed() {
         let mut rtt = Rtt::new(50 * MS);
-        rtt.sample(8 * MS);
+        rtt.sample(Instant::ZERO, 8 * MS);
         assert_eq!(rtt.smoothed(), 8 * MS);
         assert_eq!(rtt.timeout(Duration::ZERO, MS, 1000 * MS, 0), 24 * MS);
-        rtt.sample(16 * MS);
+        rtt.sample(Instant::ZERO, 16 * MS);
         assert_eq!(rtt.smoothed(), 9 * MS);
     }
 
     #[test]
     fn back_off_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(MS);
-        rtt.sample(MS);
+        rtt.sample(Instant::ZERO, MS);
         let timeout = |backoff| rtt.timeout(MS, 5 * MS, 100 * MS, backoff);
         assert_eq!(timeout(0), 5 * MS);
         assert_eq!(timeout(3), 40 * MS);
         assert_eq!(timeout(30), 100 * MS);
+    }
+
+    #[test]
+    fn a_path_that_became_longer_is_not_delayed_for_ever() {
+        let mut rtt = Rtt::new(MS);
+        rtt.sample(Instant::ZERO, MS);
+        for second in 0..30 {
+            rtt.sample(Instant::ZERO + Duration::from_secs(second), 10 * MS);
+            assert_eq!(rtt.is_delayed(MS), second < 20, "after {second} s");
+        }
     }
 }
