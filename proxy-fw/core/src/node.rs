@@ -134,7 +134,12 @@ impl Node {
     }
 
     /// Gives a frame to the link that it came over.
-    pub(crate) fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Option<usize> {
+    pub(crate) fn handle_frame(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        marked: bool,
+    ) -> Option<usize> {
         let frame = match Frame::new_checked(frame) {
             Ok(frame) => frame,
             Err(error) => {
@@ -148,7 +153,10 @@ impl Node {
         };
         // The link counts what it drops.
         let PeerLink { link, .. } = self.peers[index].as_mut().expect("it was found just now");
-        let _ = link.handle_checked_frame(now, &frame, &mut self.stamps);
+        let taken = link.handle_checked_frame(now, &frame, &mut self.stamps);
+        if marked && taken.is_ok() {
+            link.handle_congestion_mark(frame.header().path);
+        }
         Some(index)
     }
 

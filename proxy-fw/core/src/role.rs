@@ -24,6 +24,10 @@ pub trait Role {
     /// A frame came in. What is wrong with it is counted.
     fn handle_frame(&mut self, now: Instant, frame: &[u8]);
 
+    /// As [`handle_frame`](Role::handle_frame), of a frame that came with Congestion Experienced
+    /// in its IP header (RFC 3168): the peer is told, and slows down.
+    fn handle_marked_frame(&mut self, now: Instant, frame: &[u8]);
+
     /// The next frame to send, written into `buf`, which holds [`crate::limits::MAX_FRAME`] bytes.
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing>;
 

@@ -99,9 +99,13 @@ impl<R: Role> Plane<R> {
         for index in 0..self.ports.len() {
             let (role, clock, latest) = (&mut self.role, &self.clock, &mut self.latest);
             let Some(port) = &mut self.ports[index] else { continue };
-            let received = port.receive(&mut |_, frame| {
+            let received = port.receive(&mut |from, frame| {
                 *latest = clock.now();
-                role.handle_frame(*latest, frame);
+                if from.congestion_experienced {
+                    role.handle_marked_frame(*latest, frame);
+                } else {
+                    role.handle_frame(*latest, frame);
+                }
                 if role.wants_mark() {
                     role.mark(clock.now());
                 }

@@ -172,20 +172,33 @@ enum Refusal {
 /// Buffers for frames that arrive.
 pub(crate) struct ReceiveBatch {
     messages: Messages,
+    /// Room for what the kernel says beside each message; none without names.
+    controls: Vec<Control>,
     /// Messages of the last call, whose headers the kernel has changed.
     used: usize,
 }
+
+/// Control messages of one datagram: room for the IP header's TOS byte or traffic class, with the
+/// alignment of their headers.
+type Control = [u64; 8];
+
+// SAFETY: the headers of `messages` point into `controls`, too, which is never resized or shared.
+unsafe impl Send for ReceiveBatch {}
 
 impl ReceiveBatch {
     /// For messages of up to `len` bytes. With `names`, each comes with its sender's address.
     pub(crate) fn new(len: usize, names: bool) -> Self {
         let mut messages = Messages::new(len);
+        let mut controls: Vec<Control> = vec![[0; 8]; if names { BATCH } else { 0 }];
         if !names {
             for header in &mut messages.headers {
                 header.msg_hdr.msg_name = std::ptr::null_mut();
             }
         }
-        Self { messages, used: BATCH }
+        for (header, control) in messages.headers.iter_mut().zip(&mut controls) {
+            header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+        }
+        Self { messages, controls, used: BATCH }
     }
 
     /// Takes what waits, up to a batch, and never blocks; zero when nothing waits.
@@ -198,10 +211,13 @@ impl ReceiveBatch {
             let named = !header.msg_hdr.msg_name.is_null();
             header.msg_hdr.msg_namelen =
                 if named { socklen::<libc::sockaddr_storage>() } else { 0 };
+            let control = if self.controls.is_empty() { 0 } else { size_of::<Control>() };
+            header.msg_hdr.msg_controllen = control as _;
         }
         self.used = 0;
-        // SAFETY: BATCH headers, each with one iovec of a slot's length and either no name or one
-        // of sockaddr_storage's size, all in the live vectors of `messages`; no timeout.
+        // SAFETY: BATCH headers, each with one iovec of a slot's length, and either no name and no
+        // control buffer or one of sockaddr_storage's and one of Control's size, all in the live
+        // vectors of `messages` and `controls`; no timeout.
         let received = unsafe {
             libc::recvmmsg(
                 fd.as_raw_fd(),
@@ -229,6 +245,36 @@ impl ReceiveBatch {
         let header = &self.messages.headers[index];
         let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
         whole.then(|| self.messages.bytes(index, header.msg_len as usize))
+    }
+
+    /// Whether a message of the last call came with Congestion Experienced in its IP header.
+    pub(crate) fn is_marked(&self, index: usize) -> bool {
+        assert!(index < self.used, "message {index} of {} was not received", self.used);
+        let header = &self.messages.headers[index].msg_hdr;
+        // SAFETY: the kernel has filled `header`, and its control buffer is alive.
+        let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
+        while !control.is_null() {
+            // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give headers that lie in the buffer whole, and
+            // those read here have at least one byte of data behind them: the TOS byte is one, and
+            // the traffic class an int whose first byte is read below, as the machine stores it.
+            let (level, kind, data) =
+                unsafe { ((*control).cmsg_level, (*control).cmsg_type, libc::CMSG_DATA(control)) };
+            let class = match (level, kind) {
+                // SAFETY: as above.
+                (libc::IPPROTO_IP, libc::IP_TOS) => Some(unsafe { i32::from(*data) }),
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    // SAFETY: as above; an int may lie anywhere.
+                    Some(unsafe { data.cast::<libc::c_int>().read_unaligned() })
+                }
+                _ => None,
+            };
+            if class.is_some_and(|class| class & 0b11 == 0b11) {
+                return true;
+            }
+            // SAFETY: `control` came from this header.
+            control = unsafe { libc::CMSG_NXTHDR(header, control) };
+        }
+        false
     }
 
     /// Who sent a message of the last call; none if that is no IP address.

@@ -20,7 +20,7 @@ const LOST_IN_A_ROW: u32 = 10;
 pub fn reflect(port: &mut dyn Port, stop: &AtomicBool) -> Result<(), NetError> {
     let mut frames: Vec<(Address, Vec<u8>)> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        port.receive(&mut |from, frame| frames.push((*from, frame.to_vec())))?;
+        port.receive(&mut |from, frame| frames.push((from.address, frame.to_vec())))?;
         if frames.is_empty() {
             std::hint::spin_loop();
             continue;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{Address, BATCH, Counters, NetError, Port, Sent};
+use crate::{Address, BATCH, Counters, NetError, Origin, Port, Sent};
 
 /// What arrived at a port and was not received yet.
 #[derive(Debug, Default)]
@@ -133,7 +133,7 @@ impl Port for MemoryPort {
         Ok(())
     }
 
-    fn receive(&mut self, sink: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, NetError> {
+    fn receive(&mut self, sink: &mut dyn FnMut(&Origin, &[u8])) -> Result<usize, NetError> {
         // Taken out first: the sink may send to this very port.
         let batch: Vec<_> = {
             let mut frames = self.inbox.frames();
@@ -143,7 +143,7 @@ impl Port for MemoryPort {
         for (from, frame) in &batch {
             self.counters.received_frames += 1;
             self.counters.received_bytes += frame.len() as u64;
-            sink(&Address::Memory(*from), frame);
+            sink(&Origin::plain(Address::Memory(*from)), frame);
         }
         Ok(batch.len())
     }
@@ -169,7 +169,9 @@ mod tests {
 
     fn received(port: &mut MemoryPort) -> Vec<(Address, Vec<u8>)> {
         let mut got = Vec::new();
-        while port.receive(&mut |from, frame| got.push((*from, frame.to_vec()))).unwrap() > 0 {}
+        while port.receive(&mut |from, frame| got.push((from.address, frame.to_vec()))).unwrap() > 0
+        {
+        }
         got
     }
 

@@ -15,6 +15,23 @@ pub enum Sent {
     Full,
 }
 
+/// Where a frame came from, and what the network said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who sent it.
+    pub address: Address,
+    /// A switch on its way marked it, as a sign that its queue is filling: Congestion Experienced
+    /// in the IP header (RFC 3168, section 5). Ethernet alone has no such mark.
+    pub congestion_experienced: bool,
+}
+
+impl Origin {
+    /// Without a mark.
+    pub fn plain(address: Address) -> Self {
+        Self { address, congestion_experienced: false }
+    }
+}
+
 /// What a port has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -66,13 +83,13 @@ pub trait Port: Send {
     /// When the port is broken for good, such as an interface that was removed.
     fn flush(&mut self) -> Result<(), NetError>;
 
-    /// Takes every frame that is waiting, up to a batch, and never blocks. `sink` gets the sender
+    /// Takes every frame that is waiting, up to a batch, and never blocks. `sink` gets the origin
     /// and the frame. Gives the number of frames that `sink` got; zero means that nothing waits.
     ///
     /// # Errors
     ///
     /// When the port is broken for good.
-    fn receive(&mut self, sink: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, NetError>;
+    fn receive(&mut self, sink: &mut dyn FnMut(&Origin, &[u8])) -> Result<usize, NetError>;
 
     /// Sleeps until something can be received (or frames left by [`flush`](Port::flush) can be
     /// sent) or the time is over.

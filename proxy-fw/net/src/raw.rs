@@ -12,7 +12,8 @@ use pnet::util::MacAddr;
 use crate::address::is_vlan;
 use crate::batch::{ReceiveBatch, SendBatch};
 use crate::{
-    Address, Counters, ETHERTYPE, MAX_FRAME, NetError, Port, SOCKET_BUFFER, Sent, interface, sys,
+    Address, Counters, ETHERTYPE, MAX_FRAME, NetError, Origin, Port, SOCKET_BUFFER, Sent,
+    interface, sys,
 };
 
 /// Destination, source, EtherType (IEEE 802.3-2018, clause 3.2).
@@ -174,7 +175,7 @@ impl Port for RawPort {
             .map_err(|source| self.broken("sending", source))
     }
 
-    fn receive(&mut self, sink: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, NetError> {
+    fn receive(&mut self, sink: &mut dyn FnMut(&Origin, &[u8])) -> Result<usize, NetError> {
         let waiting = match self.incoming.receive(self.socket.as_fd()) {
             Ok(waiting) => waiting,
             Err(source) => return self.receive_failed(source),
@@ -190,7 +191,7 @@ impl Port for RawPort {
             let frame = &ethernet.packet()[ethernet.packet_size()..];
             handed += 1;
             self.counters.received_bytes += frame.len() as u64;
-            sink(&from, frame);
+            sink(&Origin::plain(from), frame);
         }
         self.counters.received_frames += handed as u64;
         Ok(handed)

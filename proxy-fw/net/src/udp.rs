@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::batch::{ReceiveBatch, SendBatch};
-use crate::{Address, Counters, MAX_FRAME, NetError, Port, SOCKET_BUFFER, Sent, interface, sys};
+use crate::{
+    Address, Counters, MAX_FRAME, NetError, Origin, Port, SOCKET_BUFFER, Sent, interface, sys,
+};
 
 /// IPv4 (RFC 791) and UDP (RFC 768) headers, in bytes.
 const HEADERS_V4: usize = 20 + 8;
@@ -58,6 +60,7 @@ impl UdpPort {
         let local = socket.local_addr().map_err(fail("asking for the address"))?;
         sys::set_buffers(socket.as_fd(), SOCKET_BUFFER).map_err(fail("setting buffer sizes"))?;
         forbid_fragments(&socket, bind.ip()).map_err(fail("forbidding fragments"))?;
+        ask_for_marks(&socket, bind.ip()).map_err(fail("asking for congestion marks"))?;
         tracing::debug!(%local, mtu, "UDP port open");
         Ok(Self {
             socket,
@@ -116,7 +119,7 @@ impl Port for UdpPort {
             .map_err(|source| system("sending", self.local, source))
     }
 
-    fn receive(&mut self, sink: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, NetError> {
+    fn receive(&mut self, sink: &mut dyn FnMut(&Origin, &[u8])) -> Result<usize, NetError> {
         let waiting = self
             .incoming
             .receive(self.socket.as_fd())
@@ -132,7 +135,8 @@ impl Port for UdpPort {
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
             handed += 1;
             self.counters.received_bytes += frame.len() as u64;
-            sink(&Address::Udp(from), frame);
+            let congestion_experienced = self.incoming.is_marked(index);
+            sink(&Origin { address: Address::Udp(from), congestion_experienced }, frame);
         }
         self.counters.received_frames += handed as u64;
         Ok(handed)
@@ -178,6 +182,21 @@ fn forbid_fragments(socket: &UdpSocket, bind: IpAddr) -> io::Result<()> {
     }
     sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
     sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+}
+
+/// ECN-Capable Transport, codepoint ECT(0) (RFC 3168, section 5).
+const ECT_0: libc::c_int = 0b10;
+
+/// Lets switches mark what is sent instead of dropping it, and has the marks of what comes told.
+fn ask_for_marks(socket: &UdpSocket, bind: IpAddr) -> io::Result<()> {
+    let fd = socket.as_fd();
+    if bind.is_ipv6() {
+        sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, ECT_0)?;
+        sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+    }
+    // A socket on [::] carries IPv4 as well.
+    sys::set_int(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT_0)?;
+    sys::set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)
 }
 
 fn system(what: &'static str, port: SocketAddr, source: io::Error) -> NetError {

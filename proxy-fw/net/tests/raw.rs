@@ -25,7 +25,7 @@ fn receive(port: &mut dyn Port, count: usize) -> Vec<(Address, Vec<u8>)> {
     let bound = Instant::now() + Duration::from_secs(60);
     while got.len() < count && Instant::now() < bound {
         port.wait(Duration::from_secs(1)).unwrap();
-        port.receive(&mut |from, frame| got.push((*from, frame.to_vec()))).unwrap();
+        port.receive(&mut |from, frame| got.push((from.address, frame.to_vec()))).unwrap();
     }
     got
 }
@@ -154,7 +154,7 @@ fn a_port_survives_its_interface_going_down_but_not_away() {
     while got.is_empty() && Instant::now() < bound {
         send(&mut a, b.local_address(), &[2; 64]);
         b.wait(Duration::from_millis(10)).unwrap();
-        b.receive(&mut |from, frame| got.push((*from, frame.to_vec()))).unwrap();
+        b.receive(&mut |from, frame| got.push((from.address, frame.to_vec()))).unwrap();
     }
     assert_eq!(got.first(), Some(&(a.local_address(), vec![2; 64])));
 

@@ -15,7 +15,7 @@ fn receive(port: &mut dyn Port, count: usize) -> Vec<(Address, Vec<u8>)> {
     let bound = Instant::now() + Duration::from_secs(60);
     while got.len() < count && Instant::now() < bound {
         port.wait(Duration::from_secs(1)).unwrap();
-        port.receive(&mut |from, frame| got.push((*from, frame.to_vec()))).unwrap();
+        port.receive(&mut |from, frame| got.push((from.address, frame.to_vec()))).unwrap();
     }
     got
 }
@@ -148,4 +148,36 @@ fn waiting_ends_with_the_time() {
     let start = Instant::now();
     port.wait(Duration::from_millis(20)).unwrap();
     assert!(start.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
+fn a_congestion_mark_is_told() {
+    use std::os::fd::AsRawFd;
+    for (bind, level, option) in [
+        ("127.0.0.1:0", libc::IPPROTO_IP, libc::IP_TOS),
+        ("[::1]:0", libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    ] {
+        let bind: SocketAddr = bind.parse().unwrap();
+        let Ok(sender) = UdpSocket::bind(bind) else {
+            eprintln!("skipped: {bind} is not to be had");
+            continue;
+        };
+        let mut port = UdpPort::open(&UdpOptions::new(bind)).unwrap();
+        let Address::Udp(to) = port.local_address() else { unreachable!() };
+        let mut marks = Vec::new();
+        for ecn in 0..4_i32 {
+            // SAFETY: an int option of an open socket.
+            let done = unsafe {
+                let size = size_of::<i32>() as libc::socklen_t;
+                libc::setsockopt(sender.as_raw_fd(), level, option, (&raw const ecn).cast(), size)
+            };
+            assert_eq!(done, 0);
+            sender.send_to(&[0; 64], to).unwrap();
+            while marks.len() <= ecn as usize {
+                port.wait(Duration::from_secs(60)).unwrap();
+                port.receive(&mut |from, _| marks.push(from.congestion_experienced)).unwrap();
+            }
+        }
+        assert_eq!(marks, [false, false, false, true], "{bind}");
+    }
 }

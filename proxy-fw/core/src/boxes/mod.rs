@@ -304,7 +304,12 @@ impl Role for BoxRole {
     }
 
     fn handle_frame(&mut self, now: Instant, frame: &[u8]) {
-        self.node.handle_frame(now, frame);
+        self.node.handle_frame(now, frame, false);
+        self.process_link_events(now);
+    }
+
+    fn handle_marked_frame(&mut self, now: Instant, frame: &[u8]) {
+        self.node.handle_frame(now, frame, true);
         self.process_link_events(now);
     }
 
