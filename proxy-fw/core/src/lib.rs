@@ -32,6 +32,7 @@ pub mod control;
 pub mod host;
 pub mod limits;
 pub mod link;
+mod malformed;
 mod node;
 pub mod outstanding;
 pub mod queue;
