@@ -4,9 +4,7 @@ use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, PathSet,
     Peer, Reply, Request, Share, SlotState, StampEntry, Term,
 };
-use crate::limits::{
-    ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS, TLP_BUFFER,
-};
+use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
     BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
 };
