@@ -83,6 +83,11 @@ impl Port {
         self.binding.as_mut().is_some_and(|b| !core::mem::replace(&mut b.configured, true))
     }
 
+    /// Whether the operating system has enabled the device that is there.
+    pub(super) fn is_configured(&self) -> bool {
+        !self.failed && self.binding.as_ref().is_some_and(|b| b.plugged && b.configured)
+    }
+
     pub(super) fn removal_deadline(&self) -> Option<Instant> {
         let removal = self.removal.as_ref()?;
         Some(removal.next_press.map_or(removal.deadline, |at| at.min(removal.deadline)))
