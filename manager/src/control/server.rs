@@ -10,9 +10,8 @@ use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, ToProxy, W
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -29,15 +28,10 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
         match accepted {
             Ok((stream, remote)) => {
                 let manager = manager.clone();
+                // Requests are small and wait for their answers.
+                let _ = stream.set_nodelay(true);
                 connections.spawn(async move {
-                    let greeted = tokio::select! {
-                        greeted = greet(&manager, stream, remote) => greeted,
-                        () = manager.stopping() => None,
-                    };
-                    drop(permit);
-                    if let Some((session, connection)) = greeted {
-                        run(&manager, session, connection).await;
-                    }
+                    attend(&manager, stream, remote, || drop(permit)).await;
                 });
             }
             // Out of file descriptors, or the peer is gone already: others may still come.
@@ -51,21 +45,38 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
     while connections.join_next().await.is_some() {}
 }
 
-struct Connection {
-    reader: Reader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+/// Serves one connection, whatever carries it, from its Hello until it ends. `greeted` is called
+/// when it is no stranger any more, or is refused.
+pub async fn attend<S: AsyncRead + AsyncWrite>(
+    manager: &Arc<Manager>,
+    stream: S,
+    remote: SocketAddr,
+    greeted: impl FnOnce(),
+) {
+    let known = tokio::select! {
+        biased;
+        known = greet(manager, stream, remote) => known,
+        () = manager.stopping() => None,
+    };
+    greeted();
+    if let Some((session, connection)) = known {
+        run(manager, session, connection).await;
+    }
+}
+
+struct Connection<S> {
+    reader: Reader<ReadHalf<S>>,
+    writer: WriteHalf<S>,
     queue: mpsc::Receiver<ToProxy>,
 }
 
 /// Hears the Hello and answers it.
-async fn greet(
+async fn greet<S: AsyncRead + AsyncWrite>(
     manager: &Arc<Manager>,
-    stream: TcpStream,
+    stream: S,
     remote: SocketAddr,
-) -> Option<(Arc<Session>, Connection)> {
-    // Requests are small and wait for their answers.
-    let _ = stream.set_nodelay(true);
-    let (read, mut writer) = stream.into_split();
+) -> Option<(Arc<Session>, Connection<S>)> {
+    let (read, mut writer) = tokio::io::split(stream);
     let mut reader = Reader::new(read);
     let hello = match reader.next(manager.settings.hello_bound).await {
         Ok(FromProxy::Hello(hello)) => hello,
@@ -147,7 +158,7 @@ fn make_room(there: &Session, hello: &Hello) -> Result<(), String> {
 
 async fn refuse<T>(
     manager: &Arc<Manager>,
-    writer: &mut OwnedWriteHalf,
+    writer: &mut (impl AsyncWrite + Unpin),
     remote: SocketAddr,
     name: &str,
     reason: &str,
@@ -174,9 +185,14 @@ async fn refuse<T>(
 }
 
 /// Serves a connection until it ends.
-async fn run(manager: &Arc<Manager>, session: Arc<Session>, connection: Connection) {
+async fn run<S: AsyncRead + AsyncWrite>(
+    manager: &Arc<Manager>,
+    session: Arc<Session>,
+    connection: Connection<S>,
+) {
     let Connection { mut reader, mut writer, queue } = connection;
     let why = tokio::select! {
+        biased;
         error = listen(manager, &session, &mut reader) => error.to_string(),
         error = speak(manager, &mut writer, queue) => error.to_string(),
         () = heartbeat(manager, &session) => "it showed no sign of life".to_owned(),
@@ -206,7 +222,7 @@ async fn run(manager: &Arc<Manager>, session: Arc<Session>, connection: Connecti
 async fn listen(
     manager: &Arc<Manager>,
     session: &Arc<Session>,
-    reader: &mut Reader<OwnedReadHalf>,
+    reader: &mut Reader<impl AsyncRead + Unpin>,
 ) -> WireError {
     let mut next_event = None;
     loop {
@@ -236,7 +252,7 @@ async fn listen(
 /// Writes what the manager says.
 async fn speak(
     manager: &Arc<Manager>,
-    writer: &mut OwnedWriteHalf,
+    writer: &mut (impl AsyncWrite + Unpin),
     mut queue: mpsc::Receiver<ToProxy>,
 ) -> WireError {
     while let Some(message) = queue.recv().await {
@@ -252,6 +268,7 @@ async fn speak(
 async fn heartbeat(manager: &Arc<Manager>, session: &Session) {
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(manager.settings.ping_interval) => session.ping(),
             () = session.doubted.notified() => {
                 let request = proxy_core::control::Request::ReadTable { from: u16::MAX };

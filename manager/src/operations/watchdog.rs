@@ -25,6 +25,7 @@ pub async fn run(manager: Arc<Manager>) {
     let mut stages: HashMap<OperationId, Stage> = HashMap::new();
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(TICK) => {}
             () = manager.stopping() => return,
         }

@@ -32,6 +32,8 @@ pub async fn run(manager: Arc<Manager>) {
     let mut tasks: JoinSet<BindingId> = JoinSet::new();
     loop {
         tokio::select! {
+            // In this order, so that the same happens each time that the same has happened.
+            biased;
             touched = manager.records.touched() => for id in touched {
                 let signal = working.entry(id).or_insert_with(|| {
                     let signal = Arc::new(Notify::new());
@@ -238,6 +240,7 @@ async fn unbind_port(
     let box_node = the_box.expect("the box of a binding has a record").node;
     let body = |mode| Request::UnbindPort { port, box_node, slot, epoch, mode };
     let asked = tokio::select! {
+        biased;
         asked = ask(&at_host, body(mode), bound) => asked,
         // The proxy answers whoever asked last.
         () = forced(manager, binding) => {

@@ -30,6 +30,7 @@ pub async fn run(manager: &Arc<Manager>, session: &Arc<Session>) {
             connected(manager, session).await;
         }
         tokio::select! {
+            biased;
             () = session.sync.notified() => {}
             () = tokio::time::sleep(manager.settings.reconcile_interval) => {}
         }

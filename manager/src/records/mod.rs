@@ -89,6 +89,15 @@ impl Records {
         if changes.is_empty() {
             return Ok(result);
         }
+        let failed = |error: StoreError| {
+            tracing::error!("{error}");
+            Problem::new(ProblemCode::StoreFailed, error.to_string())
+        };
+        if self.store.is_in_memory() {
+            self.store.commit(&changes).map_err(failed)?;
+            self.publish(tables, touched);
+            return Ok(result);
+        }
         let records = self.clone();
         let commit = tokio::task::spawn_blocking(move || {
             let _guard = guard;
@@ -98,10 +107,7 @@ impl Records {
         });
         match commit.await {
             Ok(Ok(())) => Ok(result),
-            Ok(Err(error)) => {
-                tracing::error!("{error}");
-                Err(Problem::new(ProblemCode::StoreFailed, error.to_string()))
-            }
+            Ok(Err(error)) => Err(failed(error)),
             Err(_) => Err(Problem::new(ProblemCode::Stopping, "the manager is stopping")),
         }
     }

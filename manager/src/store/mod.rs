@@ -77,6 +77,11 @@ pub trait Store: Send + Sync {
     ///
     /// When the store cannot be written; then nothing of the batch is there.
     fn commit(&self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Whether [`Store::commit`] never waits for anything, so that it needs no thread of its own.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
 }
 
 /// Key and value of one record.
