@@ -25,6 +25,8 @@ mod device;
 mod director;
 mod egress;
 mod host;
+mod lender;
+mod manager;
 mod minimise;
 mod network;
 mod oracle;

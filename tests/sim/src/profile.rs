@@ -48,6 +48,9 @@ pub(crate) struct Fabric {
     /// TLP buffers that a link lends beyond its guarantees, each way.
     #[serde(default = "shared_buffers")]
     pub(crate) shared_buffers: usize,
+    /// Whether the manager's own code lends, and not the director.
+    #[serde(default)]
+    pub(crate) manager: bool,
     /// The control messages take so long, microseconds, from and to.
     #[serde(default = "control_delay")]
     pub(crate) control_us: [u64; 2],
@@ -240,6 +243,10 @@ pub(crate) enum Kind {
     DeviceStrays,
     /// The control connection of a proxy is lost.
     ControlLost,
+    /// The manager dies at a write of its records, and comes back.
+    ManagerCrash,
+    /// Another manager takes over, and the old one goes on for a while.
+    ManagerTakeover,
     /// A binding is released in order, and made again.
     Release,
     /// A binding is released by force, and made again.
@@ -254,7 +261,9 @@ macro_rules! built_in {
     };
 }
 
-built_in!["calm", "lossy", "nodes", "devices", "release", "slow", "memory", "storm", "bench"];
+built_in![
+    "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "storm", "bench"
+];
 
 impl Profile {
     /// The profile of that name, or the one in that file.

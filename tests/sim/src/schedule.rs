@@ -89,6 +89,12 @@ pub(crate) enum Act {
         slot: usize,
         force: bool,
     },
+    /// At its n-th write from then on, which is made or not.
+    ManagerCrash {
+        writes: u64,
+        made: bool,
+    },
+    ManagerTakeover,
 }
 
 /// Bad manners of a device.
@@ -178,6 +184,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },
         Kind::DeviceStrays => Act::Flood { at_box, slot, strays: true },
         Kind::ControlLost => Act::ControlLost { node },
+        Kind::ManagerCrash => {
+            Act::ManagerCrash { writes: random.between(1, 12), made: random.chance(500_000) }
+        }
+        Kind::ManagerTakeover => Act::ManagerTakeover,
         Kind::Release => Act::Release { at_box, slot, force: false },
         Kind::ForcedRelease => Act::Release { at_box, slot, force: true },
     }

@@ -4,10 +4,12 @@ use super::*;
 
 #[test]
 fn one_seed_gives_one_run_and_another_one_another() {
-    let profile = Profile::find("storm").unwrap();
-    let hash = |seed| Run::new(seed, &profile).go().hash;
-    assert_eq!(hash(3), hash(3));
-    assert_ne!(hash(3), hash(4));
+    for name in ["storm", "manager"] {
+        let profile = Profile::find(name).unwrap();
+        let hash = |seed| Run::new(seed, &profile).go().hash;
+        assert_eq!(hash(3), hash(3), "{name}");
+        assert_ne!(hash(3), hash(4), "{name}");
+    }
 }
 
 #[test]

@@ -101,6 +101,7 @@ impl World {
         self.post.know(node);
         let life = &mut self.lives[node];
         life.incarnation += 1;
+        life.term = 0;
         let incarnation = life.incarnation * 16 + node as u32 + 1;
         self.trace.say(now, node as u16 + 1, format!("proxy starts, incarnation {incarnation}"));
         match self.hosts.len() {
@@ -160,6 +161,7 @@ impl World {
     /// The control connection ends; what is on it is lost.
     pub(super) fn disconnect(&mut self, node: usize) {
         self.lives[node].connected = false;
+        self.lender.disconnected(node);
         self.post.connections[node] += 1;
         self.post.asked.retain(|asked| asked.0 != node);
     }
@@ -178,13 +180,14 @@ impl World {
         match letter {
             Letter::Hello { node, connection, incarnation } => {
                 if self.post.connections[node] == connection {
-                    self.director.connected(node, incarnation);
+                    let term = Term(self.lives[node].term);
+                    self.lender.connected(node, incarnation, term);
                 }
                 Ok(())
             }
             Letter::ToManager { node, connection, message } => {
                 if self.post.connections[node] == connection {
-                    self.director.told(now, node, &message);
+                    self.lender.told(now, node, &message);
                 }
                 Ok(())
             }
@@ -209,6 +212,8 @@ impl World {
         let now = self.now();
         self.trace.control(now, node as u16 + 1, What::Asked, format!("{id:?} {request:?}"));
         self.ends_binding(node, &request);
+        let life = &mut self.lives[node];
+        life.term = life.term.max(term.0);
         if let Some(role) = self.role(node) {
             role.handle_control(now, id, term, &request);
             if matches!(request, Request::BindSlot(_) | Request::BindPort(_)) {
@@ -349,10 +354,18 @@ impl World {
     /// The manager goes on with what it has to do.
     pub(super) fn manager_turn(&mut self) -> Verdict {
         let now = self.now();
-        for (node, id, term, request) in self.director.orders(now) {
+        let deaths = self.lender.manager().map_or(0, |manager| manager.crashes);
+        let orders = self.lender.orders(now);
+        if self.lender.manager().map_or(0, |manager| manager.crashes) != deaths {
+            self.trace.say(now, 0, "the manager dies".into());
+        }
+        for (node, id, term, request) in orders {
             let connection = self.post.connections[node];
             let letter = Letter::ToProxy { node, connection, id, term, request };
             self.send_letter(node, false, letter);
+        }
+        for node in self.lender.take_closed() {
+            self.lose_control(node);
         }
         if self.began.is_none() && self.is_quiet() {
             self.begin_schedule();

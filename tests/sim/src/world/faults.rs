@@ -115,8 +115,27 @@ impl World {
                 }
                 Ok(())
             }
+            Act::ManagerCrash { writes, made } => {
+                if let Some(manager) = self.lender.manager() {
+                    manager.dies_at(writes, made);
+                }
+                Ok(())
+            }
+            Act::ManagerTakeover => {
+                if let Some(manager) = self.lender.manager() {
+                    manager.taken_over(now);
+                    // One proxy after the other finds the new one.
+                    let nodes = self.lives.len() as u64;
+                    for node in 0..nodes {
+                        let after = entry.for_us * (node + 1) / (nodes + 1);
+                        let at = now + Duration::from_micros(after);
+                        self.agenda.plan(at, Event::Redial(node as usize));
+                    }
+                }
+                Ok(())
+            }
             Act::Release { at_box, slot, force } => {
-                self.director.release(at_box, slot, force);
+                self.lender.release(at_box, slot, force);
                 Ok(())
             }
         }
@@ -133,6 +152,11 @@ impl World {
             Act::PathDeath { node, path } => self.network.mend(Cables::Of { node, path }),
             Act::MtuShrink { path, .. } => self.network.end(Cables::Plane { path }, entry.id),
             Act::SwitchReboot { path } => self.network.mend(Cables::Plane { path }),
+            Act::ManagerTakeover => {
+                if let Some(manager) = self.lender.manager() {
+                    manager.end_stale();
+                }
+            }
             Act::DevicePulled { at_box, slot } => return self.put_back(at_box, slot),
             Act::Manner { at_box, slot, .. } => self.set_manner(at_box, slot, Manner::Good),
             _ => {}

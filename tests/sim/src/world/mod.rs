@@ -9,6 +9,8 @@ mod settle;
 use crate::clock::Agenda;
 use crate::director::Director;
 use crate::host::os::Alarm;
+use crate::lender::Lender;
+use crate::manager::Managed;
 use crate::network::{Moved, Network};
 use crate::oracle::binding::Bindings;
 use crate::oracle::{Verdict, Violation, bounds};
@@ -63,6 +65,8 @@ pub(crate) enum Event {
     Thaw(usize),
     /// A proxy connects to the manager (again).
     Connect(usize),
+    /// A proxy leaves its manager for the one that is in charge.
+    Redial(usize),
 }
 
 /// What every node has.
@@ -76,6 +80,8 @@ pub(crate) struct Life {
     /// When its timer is planned.
     timer: Option<Instant>,
     connected: bool,
+    /// The highest term that it was asked under.
+    term: u64,
 }
 
 /// The fabric.
@@ -89,7 +95,7 @@ pub(crate) struct World {
     boxes: Vec<BoxNode>,
     lives: Vec<Life>,
     bindings: Bindings,
-    director: Director,
+    lender: Lender,
     post: Post,
     schedule: Vec<Entry>,
     /// When the schedule began; it does when everything was lent once.
@@ -113,23 +119,28 @@ impl World {
         let freezes =
             schedule.iter().filter(|e| matches!(e.act, crate::schedule::Act::Freeze { .. }));
         let frozen: u64 = freezes.map(|e| e.for_us).sum();
+        let agenda = Agenda::new();
+        let lender = if fabric.manager {
+            let (sizes, now) = ((ports, fabric.slots), agenda.now());
+            let managed =
+                Managed::new(now, fabric.hosts, &lendings, sizes, fabric.paths, fabric.frame);
+            Lender::Manager(Box::new(managed))
+        } else {
+            let lendings = lendings.into_iter();
+            let (paths, frame) = (fabric.paths, fabric.frame);
+            Lender::Director(Director::new(fabric.hosts, fabric.boxes, lendings, paths, frame))
+        };
         let mut world = Self {
             seed,
             profile: profile.clone(),
-            agenda: Agenda::new(),
+            agenda,
             trace: Trace::new(),
             network: Network::new(seed, fabric, profile.always),
             hosts: (0..fabric.hosts).map(|n| HostNode::new(seed, n, ports, profile)).collect(),
             boxes: (0..fabric.boxes).map(|n| BoxNode::new(seed, n, profile)).collect(),
             lives: (0..nodes).map(|_| Life::default()).collect(),
             bindings: Bindings::default(),
-            director: Director::new(
-                fabric.hosts,
-                fabric.boxes,
-                lendings.into_iter(),
-                fabric.paths,
-                fabric.frame,
-            ),
+            lender,
             post: Post::new(seed),
             schedule,
             began: None,
@@ -141,7 +152,9 @@ impl World {
             steps: 0,
         };
         for node in 0..nodes {
-            world.agenda.plan(world.agenda.now(), Event::Start(node));
+            // One after the other: the manager numbers them as they come.
+            let at = world.agenda.now() + Duration::from_millis(10 * node as u64);
+            world.agenda.plan(at, Event::Start(node));
         }
         world.agenda.plan(world.agenda.now(), Event::Check);
         world.agenda.plan(world.agenda.now(), Event::Manager);
@@ -209,6 +222,11 @@ impl World {
             Event::Start(node) => self.start(node)?,
             Event::Thaw(node) => self.thaw(node)?,
             Event::Connect(node) => self.connect(node)?,
+            Event::Redial(node) => {
+                if self.role(node).is_some() {
+                    self.lose_control(node);
+                }
+            }
         }
         Ok(true)
     }

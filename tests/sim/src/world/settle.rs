@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_millis(10);
 impl World {
     /// Whether everything is lent, used and at rest.
     pub(super) fn is_quiet(&self) -> bool {
-        self.director.is_settled()
+        self.lender.is_settled()
             && self.hosts.iter().all(|host| {
                 host.role.is_some()
                     && host.out.len() == 0
@@ -57,14 +57,52 @@ impl World {
             let until = self.now() + LOOK;
             while self.step(until)? {}
         }
-        self.check()
+        self.check()?;
+        self.check_records()
+    }
+
+    /// What the manager's records say, the proxies' tables say, too, and nothing else.
+    fn check_records(&mut self) -> Verdict {
+        let Some(manager) = self.lender.manager() else { return Ok(()) };
+        let mut records = manager.records();
+        records.sort_unstable();
+        let mut at_hosts = Vec::new();
+        for (index, host) in self.hosts.iter().enumerate() {
+            let Some(role) = &host.role else { continue };
+            for entry in role.switch().port_ids().map(|port| role.mapping_entry(port)) {
+                for (_, epoch) in &entry.functions {
+                    let at_box = usize::from(entry.box_node) - 1 - self.hosts.len();
+                    at_hosts.push((index, entry.port.get(), at_box, entry.slot, epoch.bits()));
+                }
+            }
+        }
+        at_hosts.sort_unstable();
+        let mut at_boxes = Vec::new();
+        for (index, node) in self.boxes.iter().enumerate() {
+            let entries = node.role.iter().flat_map(|role| role.slot_entries());
+            for entry in entries.filter(|entry| entry.used) {
+                let host = usize::from(entry.host_node) - 1;
+                at_boxes.push((host, index, entry.slot.get(), entry.epoch));
+            }
+        }
+        at_boxes.sort_unstable();
+        let mut of_boxes: Vec<_> = records.iter().map(|r| (r.0, r.2, r.3, r.4)).collect();
+        of_boxes.sort_unstable();
+        if records == at_hosts && of_boxes == at_boxes {
+            return Ok(());
+        }
+        let what = format!(
+            "records {records:?}, hosts {at_hosts:?} (host, port, box, slot, epoch), boxes {at_boxes:?} (host, \
+             box, slot, epoch)"
+        );
+        World::broken(4, what)
     }
 
     /// What is not at rest, for a person.
     fn restless(&self) -> String {
         let mut text = Vec::new();
-        if !self.director.is_settled() {
-            text.push(format!("not lent: {}", self.director.unsettled()));
+        if !self.lender.is_settled() {
+            text.push(format!("not lent: {}", self.lender.unsettled()));
         }
         for (index, host) in self.hosts.iter().enumerate() {
             if host.role.is_none() {
