@@ -436,7 +436,14 @@ impl Managed {
                 };
                 life.runtime.spawn(async move {
                     let asked = manager.records.change(|txn| {
-                        operations::allocate(txn, &manager.registry, &request, None, None)
+                        operations::allocate(
+                            txn,
+                            &manager.registry,
+                            &request,
+                            None,
+                            manager::types::LinkUse::default(),
+                            None,
+                        )
                     });
                     let _ = asked.await;
                 });
