@@ -177,7 +177,7 @@ impl Director {
     }
 
     fn paths(&self) -> PathSet {
-        PathSet(((1_u16 << self.paths) - 1) as u8)
+        PathSet::first(self.paths)
     }
 
     fn bind_slot(&self, lending: &Lending) -> Request {

@@ -6,7 +6,7 @@
 
 use super::types::{FrameDropped, LinkConfig, LinkState, Transmit, Violation};
 use super::{Link, path_id};
-use crate::control::LinkDownReason;
+use crate::control::{LinkDownReason, PathSet};
 use crate::limits::{LINK_WINDOW, MIN_FRAME, TLP_BUFFER};
 use crate::time::Instant;
 use core::time::Duration;
@@ -258,7 +258,7 @@ impl Link {
 
     /// Says goodbye by every path: which of them the peer hears of is not known.
     fn say_goodbye(&mut self) {
-        self.handshake.goodbye_due = ((1_u16 << self.path_count) - 1) as u8;
+        self.handshake.goodbye_due = PathSet::first(self.path_count).0;
     }
 
     /// Writes an open or close frame if one is due.

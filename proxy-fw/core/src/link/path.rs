@@ -19,8 +19,8 @@ const NEVER: (u32, Instant) = (u32::MAX, Instant::ZERO);
 /// What this end thinks of a path, towards the peer. The peer judges the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// What goes in comes out. With a time: since then a probe waits for its answer.
-    Good { asked: Option<Instant> },
+    /// What goes in comes out. `asked`: a probe waits for its answer.
+    Good { asked: bool },
     /// Nothing of it was seen to come out, or not for a retransmission timeout.
     Suspect {
         /// The first packet that, acknowledged, proves that it carries frames again.

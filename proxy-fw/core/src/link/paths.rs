@@ -56,9 +56,8 @@ impl Link {
 
     /// The paths that records may take: the good ones, or else all.
     fn usable(&self) -> u8 {
-        let all = (1_u16 << self.path_count) as u8;
         match self.good() {
-            0 => all.wrapping_sub(1),
+            0 => PathSet::first(self.path_count).0,
             good => good,
         }
     }
@@ -68,7 +67,7 @@ impl Link {
         for path in 0..self.path_count {
             self.paths[path].frame = self.peer_limits.frame;
             if path == proven {
-                self.paths[path].health = Health::Good { asked: None };
+                self.paths[path].health = Health::Good { asked: false };
                 self.probe_later(now, path);
             } else {
                 self.suspect(now, path);
@@ -153,12 +152,12 @@ impl Link {
         match entry.health {
             Health::Suspect { since, .. } if before(packet, since) => return,
             Health::Suspect { .. } => {
-                entry.health = Health::Good { asked: None };
+                entry.health = Health::Good { asked: false };
                 self.path_changes |= 1 << path;
                 self.counters.paths_found += 1;
                 self.find_reach();
             }
-            Health::Good { .. } => entry.health = Health::Good { asked: None },
+            Health::Good { .. } => entry.health = Health::Good { asked: false },
         }
         self.probe_later(now, path);
     }
@@ -228,9 +227,9 @@ impl Link {
     fn probe(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
         match &mut entry.health {
-            Health::Good { asked: Some(_) } => return self.suspect(now, path),
+            Health::Good { asked: true } => return self.suspect(now, path),
             Health::Good { asked } => {
-                *asked = Some(now);
+                *asked = true;
                 entry.probe_at = Some(now + entry.timeout(&self.config));
             }
             Health::Suspect { pause, tries, .. } => {
