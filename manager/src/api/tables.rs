@@ -74,6 +74,8 @@ pub struct MappingView {
     pub functions: Vec<TableFunction>,
     /// The paths that may be used.
     pub paths: Vec<u8>,
+    /// Whether the host's operating system has enabled the device.
+    pub configured: bool,
 }
 
 /// A host's mapping table.
@@ -215,6 +217,7 @@ fn mapping(tables: &Tables, entry: MappingEntry) -> MappingView {
         slot: entry.slot,
         functions: functions.collect(),
         paths: paths(entry.path_set),
+        configured: entry.configured,
     }
 }
 

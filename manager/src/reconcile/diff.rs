@@ -1,7 +1,7 @@
 //! What a proxy's table and the records say differently.
 
 use crate::records::Tables;
-use crate::types::{BindingId, NodeName};
+use crate::types::{BindingId, NodeName, Phase};
 use proxy_core::control::{MappingEntry, PortState, SlotEntry};
 use std::collections::BTreeSet;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotId};
@@ -49,6 +49,8 @@ pub struct HostDiff {
     pub missing: Vec<BindingId>,
     /// Bindings whose port shows the link down.
     pub failed: Vec<BindingId>,
+    /// Bindings whose device the operating system has enabled, which the records do not say yet.
+    pub configured: Vec<BindingId>,
 }
 
 /// Compares a box's table with the records as they were before it was read (`before`) and as they
@@ -108,6 +110,12 @@ pub fn of_host(
             .map(|binding| binding.id)
     };
     for entry in table.iter().filter(|entry| entry.used) {
+        if entry.configured
+            && let Some(id) = is_entry(entry, after)
+            && after.bindings()[&id].phase.may_become(Phase::Configured)
+        {
+            diff.configured.push(id);
+        }
         if is_entry(entry, before).or(is_entry(entry, after)).is_none() {
             diff.stray_ports.insert(entry.port);
             if let Some((_, epoch)) = entry.functions.first()

@@ -221,7 +221,10 @@ async fn bind_port(
     };
     done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;
     let incarnation = at_host.identity().incarnation;
-    record(manager, |txn| progress::port_bound(txn, binding, incarnation)).await
+    let recorded = record(manager, |txn| progress::port_bound(txn, binding, incarnation)).await?;
+    // It may have been bound before, and the device be in use: that is told only once.
+    at_host.sync.notify_one();
+    Ok(recorded)
 }
 
 async fn unbind_port(

@@ -151,6 +151,9 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
         for id in &diff.failed {
             progress::failed(txn, *id, "the host's port shows its link down");
         }
+        for id in &diff.configured {
+            progress::configured(txn, *id, session.identity().incarnation);
+        }
         Ok(diff)
     });
     let Ok(diff) = changed.await else { return Ok(()) };

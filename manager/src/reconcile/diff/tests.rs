@@ -96,7 +96,24 @@ fn mapping(port: u8, box_node: u16, counter: u32, state: PortState) -> MappingEn
         slot: 1,
         functions: [(SlotFunction::ZERO, epoch(counter))].into_iter().collect(),
         path_set: PathSet::FIRST,
+        configured: false,
     }
+}
+
+/// Found by the simulator: a host whose port was bound already when it was asked to bind it tells
+/// of its operating system no second time.
+#[tokio::test]
+async fn a_table_says_that_the_device_is_in_use() {
+    let fixture = Fixture::new(Phase::Bound, Desired::Bound).await;
+    let now = fixture.now();
+    let in_use = MappingEntry { configured: true, ..mapping(0, 2, 5, PortState::Present) };
+    let diff = of_host(&name("host1"), &[in_use.clone()], &now, &now);
+    assert_eq!(diff.configured.len(), 1);
+    let other_epoch = MappingEntry { configured: true, ..mapping(0, 2, 4, PortState::Present) };
+    assert!(of_host(&name("host1"), &[other_epoch], &now, &now).configured.is_empty());
+    let fixture = Fixture::new(Phase::Configured, Desired::Bound).await;
+    let now = fixture.now();
+    assert!(of_host(&name("host1"), &[in_use], &now, &now).configured.is_empty(), "it is known");
 }
 
 #[tokio::test]

@@ -446,6 +446,8 @@ fn mapping_page(state: &State, role: RoleKind, from: u16) -> Reply {
             slot: bound.map_or(0, |(b, _)| b.slot.get()),
             functions: bound.map(|(b, _)| b.functions.clone()).unwrap_or_default(),
             path_set: PathSet::FIRST,
+            configured: state.enumerates
+                && bound.is_some_and(|(_, state)| *state == PortState::Present),
         }
     };
     let from = from.min(ports.into()) as u8;

@@ -71,6 +71,9 @@ pub struct MappingEntry {
     pub functions: Vec<(SlotFunction, Epoch), MAX_FUNCTIONS>,
     /// Paths.
     pub path_set: PathSet,
+    /// The operating system has enabled the device that is there: it wrote Memory Space Enable or
+    /// Bus Master Enable.
+    pub configured: bool,
 }
 
 /// One entry of the box's slot table.

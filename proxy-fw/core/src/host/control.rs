@@ -84,6 +84,7 @@ impl HostRole {
             slot: bound.map_or(0, |b| b.slot.get()),
             functions: bound.map_or(Vec::new(), |b| b.functions.clone()),
             path_set: bound.map_or(PathSet(0), |b| b.path_set),
+            configured: self.ports[port.get() as usize].is_configured(),
         }
     }
 }

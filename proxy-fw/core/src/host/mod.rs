@@ -14,7 +14,7 @@ mod pending;
 mod ports;
 mod upstream;
 
-use crate::control::{Event, FromProxy, OperationId, PathAddress, Request, Term};
+use crate::control::{FromProxy, OperationId, PathAddress, Request, Term};
 use crate::limits::{
     DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, SYNTHESISED_COMPLETION, TLP_BUFFER,
 };
@@ -297,13 +297,6 @@ impl Role for HostRole {
         self.node.forget_answers();
         for port in &mut self.ports {
             port.forget_operation();
-        }
-        // No table says this, and the manager may not have heard it: it is told again.
-        for index in 0..self.ports.len() {
-            if self.ports[index].is_configured() {
-                let port = PortId::new(index as u8).expect("at most 32 ports");
-                self.node.event(Event::DeviceConfigured { port });
-            }
         }
     }
 
