@@ -15,7 +15,8 @@ use std::time::Duration;
 /// A frame on its way.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    /// Its receiver, by index.
+    /// Its sender and its receiver, by index.
+    pub(crate) from: usize,
     pub(crate) to: usize,
     path: u8,
     pub(crate) bytes: Vec<u8>,
@@ -127,7 +128,7 @@ impl Network {
         self.sent += 1;
         let reboots = self.reboots[plane];
         let left = left as u8 + 1;
-        Some(self.keep(InFlight { to, path, bytes, hops, left, reboots }))
+        Some(self.keep(InFlight { from, to, path, bytes, hops, left, reboots }))
     }
 
     fn keep(&mut self, flight: InFlight) -> u32 {

@@ -72,7 +72,14 @@ impl HostNode {
 }
 
 /// What the root complex's proxy did with a completion.
-fn came_back(binding: &mut Binding, tlp: &[u8], seen: Seen, request: u64) -> Verdict {
+/// Its time may have run out because the network kept the two ends apart (`apart`).
+fn came_back(
+    binding: &mut Binding,
+    tlp: &[u8],
+    seen: Seen,
+    request: u64,
+    apart: impl FnOnce(&Binding) -> bool,
+) -> Verdict {
     if binding.up.knows(&seen, Some(request)) {
         return binding.up.deliver(seen, Some(request)).map(|_| ());
     }
@@ -82,6 +89,10 @@ fn came_back(binding: &mut Binding, tlp: &[u8], seen: Seen, request: u64) -> Ver
     }
     let bare = Packet::new_checked(tlp).is_ok_and(|packet| !packet.has_data());
     if (bare || binding.rogue) && !binding.is_sound() {
+        return Ok(());
+    }
+    if is_made_up(tlp) && apart(binding) {
+        binding.unsettle();
         return Ok(());
     }
     let what = if is_made_up(tlp) {
@@ -162,7 +173,8 @@ impl World {
     }
 
     fn at_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
-        let Self { hosts, bindings, agenda, trace, .. } = self;
+        let Self { hosts, bindings, agenda, trace, silences, .. } = self;
+        let boxes_from = hosts.len();
         let HostNode { os, out, requests, ports, random, .. } = &mut hosts[index];
         let now = agenda.now();
         trace.note(now, index as u16 + 1, What::TlpOut, tlp);
@@ -173,7 +185,10 @@ impl World {
         if seen.class == Class::Completion {
             let asked = requests.of(tlp)?;
             if let Some(binding) = asked.purpose.1 {
-                came_back(bindings.get(binding), tlp, seen, asked.request)?;
+                came_back(bindings.get(binding), tlp, seen, asked.request, |binding| {
+                    let at_box = boxes_from + binding.at_box;
+                    silences.explain(asked.since, now, index, at_box)
+                })?;
             }
             let done = requests.complete(tlp)?;
             let payload = packet.payload();

@@ -5,6 +5,7 @@ mod control;
 mod faults;
 mod hosts;
 mod settle;
+mod silence;
 
 use crate::clock::Agenda;
 use crate::director::Director;
@@ -24,6 +25,7 @@ use proxy_core::limits::{MAX_FRAME, SYNTHESISED_COMPLETION};
 use proxy_core::link::LinkConfig;
 use proxy_core::role::Role;
 use proxy_core::time::Instant;
+use silence::Silences;
 use std::time::Duration;
 
 /// How often what is seen only by looking is looked at.
@@ -91,6 +93,7 @@ pub(crate) struct World {
     pub(crate) agenda: Agenda<Event>,
     pub(crate) trace: Trace,
     network: Network,
+    silences: Silences,
     hosts: Vec<HostNode>,
     boxes: Vec<BoxNode>,
     lives: Vec<Life>,
@@ -136,6 +139,7 @@ impl World {
             agenda,
             trace: Trace::new(),
             network: Network::new(seed, fabric, profile.always),
+            silences: Silences::new(nodes),
             hosts: (0..fabric.hosts).map(|n| HostNode::new(seed, n, ports, profile)).collect(),
             boxes: (0..fabric.boxes).map(|n| BoxNode::new(seed, n, profile)).collect(),
             lives: (0..nodes).map(|_| Life::default()).collect(),
@@ -242,6 +246,7 @@ impl World {
             Moved::Lost(flight, why) => {
                 let node = flight.to as u16 + 1;
                 self.trace.lost(self.agenda.now(), node, why, &flight.bytes);
+                self.silences.lost(flight.from, flight.to);
                 self.network.recycle(flight);
                 Ok(())
             }
@@ -262,6 +267,7 @@ impl World {
     fn arrived(&mut self, flight: crate::network::InFlight) -> Verdict {
         let (now, to) = (self.agenda.now(), flight.to);
         self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
+        self.silences.came(now, flight.from, to);
         if let Some(role) = self.role(to) {
             role.handle_frame(now, &flight.bytes);
         }
