@@ -210,6 +210,9 @@ async fn bind_port(
     let bound = manager.settings.request_bound;
     let _peering = at_box.peering.read().await;
     introduce(&at_host, at_box, bound).await?;
+    // The host may have restarted since the slot was bound: what the box has for its earlier life
+    // fails, and the binding is made again.
+    introduce(at_box, &at_host, bound).await?;
     let link = link_use(manager, binding);
     let body = PortBinding {
         port: binding.port,

@@ -94,7 +94,7 @@ fn a_device_is_lent_and_taken_back() {
     manager.wait_slot("box1/1", "free");
     eventually("the proxies to forget each other", || {
         let host = ["SetPeer", "SetPeer", "BindPort", "UnbindPort", "RemovePeer"];
-        let boxed = ["SetPeer", "BindSlot", "UnbindSlot", "RemovePeer"];
+        let boxed = ["SetPeer", "BindSlot", "SetPeer", "UnbindSlot", "RemovePeer"];
         (asked(&at_host) == host && asked(&at_box) == boxed).then_some(())
     });
     assert!(manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty());
@@ -325,6 +325,19 @@ fn a_restarted_host_gets_its_device_again_under_a_new_epoch() {
     let new = at_box.bound(1).unwrap();
     assert!(new.epoch > old.epoch);
     assert_eq!(at_host.with(|s| s.ports[&0].0.functions[0].1), new.epoch);
+    assert_eq!(at_box.with(|s| s.peers[&at_host.welcome.node.get()].incarnation), 2);
+}
+
+/// Found by the simulator: the box went on waiting for the host's earlier life.
+#[test]
+fn a_box_is_told_of_a_host_that_restarted_between_the_two_halves() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    at_host.script(is_bind_port, [Script::Vanish]);
+    let mut command = manager.begin(&["allocate", "--host", "host1"]);
+    manager.wait_event("node-disconnected", "host1");
+    let at_host = at_host.restart(manager.control);
+    assert!(command.wait().unwrap().success(), "{}", manager.log());
     assert_eq!(at_box.with(|s| s.peers[&at_host.welcome.node.get()].incarnation), 2);
 }
 
@@ -590,7 +603,7 @@ fn proxies_that_forgot_or_know_more_are_told() {
     manager.text(&["allocate", "--host", "host1"]);
     assert_eq!(at_box.bound(1).unwrap().epoch, Epoch::new(0, 41).unwrap());
     let told = at_box.with(|s| s.log.iter().filter(|r| matches!(r, Request::SetPeer(_))).count());
-    assert_eq!(told, 4, "each time");
+    assert_eq!(told, 5, "each time, and once more with the port");
 }
 
 #[test]

@@ -107,7 +107,7 @@ async fn a_table_says_that_the_device_is_in_use() {
     let fixture = Fixture::new(Phase::Bound, Desired::Bound).await;
     let now = fixture.now();
     let in_use = MappingEntry { configured: true, ..mapping(0, 2, 5, PortState::Present) };
-    let diff = of_host(&name("host1"), &[in_use.clone()], &now, &now);
+    let diff = of_host(&name("host1"), std::slice::from_ref(&in_use), &now, &now);
     assert_eq!(diff.configured.len(), 1);
     let other_epoch = MappingEntry { configured: true, ..mapping(0, 2, 4, PortState::Present) };
     assert!(of_host(&name("host1"), &[other_epoch], &now, &now).configured.is_empty());
