@@ -79,13 +79,15 @@ pub(crate) struct Cable {
     pub(crate) rate_mbps: u64,
     pub(crate) delay_ns: u64,
     pub(crate) queue_kb: u64,
+    /// With more than so much in the queue, frames are marked as RFC 3168 says (CE); 0: never.
+    pub(crate) mark_kb: u64,
     /// Largest frame, bytes.
     pub(crate) mtu: usize,
 }
 
 impl Default for Cable {
     fn default() -> Self {
-        Self { rate_mbps: 25_000, delay_ns: 800, queue_kb: 1024, mtu: MAX_FRAME }
+        Self { rate_mbps: 25_000, delay_ns: 800, queue_kb: 1024, mark_kb: 128, mtu: MAX_FRAME }
     }
 }
 
@@ -187,7 +189,7 @@ pub(crate) struct FaultKind {
     /// Of a storm.
     #[serde(default)]
     pub(crate) trouble: Trouble,
-    /// How late a device answers, milliseconds, from and to.
+    /// How late a device answers, or the manager is heard and hears, milliseconds, from and to.
     #[serde(default = "late")]
     pub(crate) late_ms: [u64; 2],
     /// Of an MTU that shrinks, bytes.
@@ -245,6 +247,8 @@ pub(crate) enum Kind {
     ControlLost,
     /// The manager dies at a write of its records, and comes back.
     ManagerCrash,
+    /// The manager hears everything late, and is heard late.
+    ManagerSlow,
     /// Another manager takes over, and the old one goes on for a while.
     ManagerTakeover,
     /// A binding is released in order, and made again.
@@ -262,7 +266,8 @@ macro_rules! built_in {
 }
 
 built_in![
-    "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "storm", "bench"
+    "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "storm",
+    "bench"
 ];
 
 impl Profile {

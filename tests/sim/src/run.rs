@@ -30,14 +30,25 @@ pub struct Outcome {
     pub tlps: u64,
     /// Operations of drivers that ended well.
     pub operations: u64,
-    /// Frames that were sent, and lost.
-    pub frames: (u64, u64),
+    /// What became of the frames.
+    pub frames: Frames,
     /// Bindings that there were.
     pub bindings: usize,
     /// Events of the simulation.
     pub events: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
+}
+
+/// What became of the frames of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Frames {
+    /// That were sent.
+    pub sent: u64,
+    /// That were lost.
+    pub lost: u64,
+    /// That met a long queue and were marked so.
+    pub marked: u64,
 }
 
 thread_local! {

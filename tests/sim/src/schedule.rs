@@ -95,6 +95,9 @@ pub(crate) enum Act {
         made: bool,
     },
     ManagerTakeover,
+    ManagerSlow {
+        by_us: u64,
+    },
 }
 
 /// Bad manners of a device.
@@ -156,6 +159,8 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         2 => Cables::Of { node, path },
         _ => Cables::Plane { path },
     };
+    let [low, high] = fault.late_ms;
+    let late_us = |random: &mut Random| random.between(low * 1000 + 10, high * 1000);
     let manner = |manner| Act::Manner { at_box, slot, manner };
     match fault.kind {
         Kind::Storm => Act::Storm { cables, trouble: fault.trouble },
@@ -175,10 +180,7 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::HostReboot => Act::HostReboot { host },
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
         Kind::DeviceHangs => manner(Bad::Hangs),
-        Kind::DeviceLate => {
-            let [low, high] = fault.late_ms;
-            manner(Bad::Late { by_us: random.between(low * 1000 + 10, high * 1000) })
-        }
+        Kind::DeviceLate => manner(Bad::Late { by_us: late_us(random) }),
         Kind::DeviceTwice => manner(Bad::Twice),
         Kind::DeviceWrong => manner(Bad::WrongTag),
         Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },
@@ -188,6 +190,7 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
             Act::ManagerCrash { writes: random.between(1, 12), made: random.chance(500_000) }
         }
         Kind::ManagerTakeover => Act::ManagerTakeover,
+        Kind::ManagerSlow => Act::ManagerSlow { by_us: late_us(random) },
         Kind::Release => Act::Release { at_box, slot, force: false },
         Kind::ForcedRelease => Act::Release { at_box, slot, force: true },
     }

@@ -20,6 +20,8 @@ pub(crate) struct InFlight {
     pub(crate) to: usize,
     path: u8,
     pub(crate) bytes: Vec<u8>,
+    /// A switch had a long queue (Congestion Experienced).
+    pub(crate) marked: bool,
     /// The ports that it still has to pass, last one first.
     hops: [u16; 3],
     left: u8,
@@ -63,10 +65,11 @@ pub(crate) struct Network {
     flights: Vec<Option<InFlight>>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
-    /// Frames that set out, came, and were lost.
+    /// Frames that set out, came, were lost, and were marked.
     pub(crate) sent: u64,
     pub(crate) arrived: u64,
     pub(crate) lost: u64,
+    pub(crate) marked: u64,
 }
 
 impl Network {
@@ -88,6 +91,7 @@ impl Network {
             sent: 0,
             arrived: 0,
             lost: 0,
+            marked: 0,
         }
     }
 
@@ -128,7 +132,7 @@ impl Network {
         self.sent += 1;
         let reboots = self.reboots[plane];
         let left = left as u8 + 1;
-        Some(self.keep(InFlight { from, to, path, bytes, hops, left, reboots }))
+        Some(self.keep(InFlight { from, to, path, bytes, marked: false, hops, left, reboots }))
     }
 
     fn keep(&mut self, flight: InFlight) -> u32 {
@@ -156,10 +160,15 @@ impl Network {
         }
         flight.left -= 1;
         let port = &mut self.ports[flight.hops[flight.left as usize] as usize];
-        match port.enter(now, &mut flight.bytes) {
+        let fate = port.enter(now, &mut flight.bytes);
+        if let Fate::Comes { marked: true, .. } = fate {
+            self.marked += u64::from(!flight.marked);
+            flight.marked = true;
+        }
+        match fate {
             Fate::Lost(why) => self.lose(number, why),
-            Fate::Comes(at, None) => Moved::Goes([Some((at, number)), None]),
-            Fate::Comes(at, Some(again)) => {
+            Fate::Comes { at, again: None, .. } => Moved::Goes([Some((at, number)), None]),
+            Fate::Comes { at, again: Some(again), .. } => {
                 let bytes = flight.bytes.clone();
                 let copy = InFlight { bytes, ..*flight };
                 Moved::Goes([Some((at, number)), Some((again, self.keep(copy)))])

@@ -15,8 +15,9 @@ const SHORTEST: usize = 46;
 /// What becomes of a frame that enters a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It comes to the other end then; and once more, if it is doubled.
-    Comes(Instant, Option<Instant>),
+    /// It comes to the other end then; and once more, if it is doubled. Whether it was marked, for
+    /// what it found in the queue.
+    Comes { at: Instant, again: Option<Instant>, marked: bool },
     /// It is lost, for this reason.
     Lost(&'static str),
 }
@@ -115,9 +116,11 @@ impl Port {
         let start = self.busy_until.max(now).max(self.paused_until);
         // What is in front of it; a pause by itself fills no queue.
         let waits = start.saturating_since(now.max(self.paused_until)).as_nanos() as u64;
-        if waits.saturating_mul(self.cable.rate_mbps) / 8_000 > self.cable.queue_kb * 1024 {
+        let queued = waits.saturating_mul(self.cable.rate_mbps) / 8_000;
+        if queued > self.cable.queue_kb * 1024 {
             return Fate::Lost("the queue is full");
         }
+        let marked = self.cable.mark_kb > 0 && queued > self.cable.mark_kb * 1024;
         let bits = (frame.len().max(SHORTEST) + OVERHEAD) as u64 * 8;
         self.busy_until = start + Duration::from_nanos(bits * 1_000 / self.cable.rate_mbps);
         let mut comes = self.busy_until + Duration::from_nanos(self.cable.delay_ns);
@@ -153,6 +156,6 @@ impl Port {
                 again = Some(comes + Duration::from_micros(later));
             }
         }
-        Fate::Comes(comes, again)
+        Fate::Comes { at: comes, again, marked }
     }
 }

@@ -1,6 +1,9 @@
 //! Whole runs.
 
 use super::*;
+use crate::host::driver::Task;
+use crate::schedule::Act;
+use std::time::Duration;
 
 #[test]
 fn one_seed_gives_one_run_and_another_one_another() {
@@ -42,4 +45,45 @@ fn a_calm_fabric_works() {
     let outcome = Run::new(1, &Profile::calm()).go();
     assert_eq!(outcome.violation, None, "{:#?}", outcome.story);
     assert!(outcome.operations > 100 && outcome.tlps > 1000, "{outcome:?}");
+}
+
+/// Eight boxes write into one host as fast as its cable and a good part more than its queue takes.
+#[test]
+fn incast_fills_the_cable_and_not_the_queue() {
+    let profile = Profile::find("incast").unwrap();
+    let boxes = profile.fabric.boxes;
+    let (operations, bytes) = (2_000, 4096);
+    let burst = |port| {
+        let act = Act::Work { host: 0, port, task: Task::DmaWrites, operations };
+        Entry { id: port as u32, at_us: 0, for_us: 0, act }
+    };
+    let mut profile = profile;
+    (profile.work.bytes, profile.time.busy_ms) = ([bytes, bytes], 1);
+    let mut world = World::new(1, &profile, (0..boxes).map(burst).collect());
+    let whole = operations * boxes as u64;
+    let step = |world: &mut World| {
+        let until = world.now() + Duration::from_micros(100);
+        while world.step(until).expect("no promise is broken") {}
+    };
+    while world.done() == 0 {
+        step(&mut world);
+    }
+    let began = world.now();
+    let before = world.done();
+    let mut half = None;
+    while world.done() < whole {
+        step(&mut world);
+        if half.is_none() && world.done() > whole / 2 {
+            half = Some(world.done_by_port(0));
+        }
+    }
+    let took = world.now().saturating_since(began).as_secs_f64();
+    let goodput = ((whole - before) * bytes * 8) as f64 / took / 1e9;
+    let shares = half.expect("half of it was done");
+    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+    let frames = world.frames();
+    println!("{goodput:.2} Gbit/s of 10, {frames:?}, shares {shares:?}");
+    assert!(goodput > 8.5, "{goodput:.2} Gbit/s of 10");
+    assert!(frames.marked > 0 && frames.lost == 0, "{frames:?}");
+    assert!(*least * 10 > *most * 9, "shares {shares:?}");
 }

@@ -47,6 +47,8 @@ pub(super) struct Post {
     /// Of each node: the number of its connection, and when its last message arrives, to and fro.
     connections: Vec<u32>,
     last: Vec<[Instant; 2]>,
+    /// Messages take so much longer, one entry for each fault.
+    pub(super) slow: Vec<(u32, Duration)>,
     /// Binds that a proxy was asked for and has not answered.
     asked: Vec<(usize, OperationId, Request)>,
 }
@@ -59,6 +61,7 @@ impl Post {
             free: Vec::new(),
             connections: Vec::new(),
             last: Vec::new(),
+            slow: Vec::new(),
             asked: Vec::new(),
         }
     }
@@ -87,7 +90,8 @@ impl Post {
 impl World {
     fn send_letter(&mut self, node: usize, back: bool, letter: Letter) {
         let [low, high] = self.profile.fabric.control_us;
-        let delay = Duration::from_micros(self.post.random.between(low, high));
+        let slow: Duration = self.post.slow.iter().map(|slow| slow.1).sum();
+        let delay = Duration::from_micros(self.post.random.between(low, high)) + slow;
         let last = &mut self.post.last[node][usize::from(back)];
         let at = (self.agenda.now() + delay).max(*last + Duration::from_nanos(1));
         *last = at;

@@ -121,6 +121,10 @@ impl World {
                 }
                 Ok(())
             }
+            Act::ManagerSlow { by_us } => {
+                self.post.slow.push((entry.id, Duration::from_micros(by_us)));
+                Ok(())
+            }
             Act::ManagerTakeover => {
                 if let Some(manager) = self.lender.manager() {
                     manager.taken_over(now);
@@ -152,6 +156,7 @@ impl World {
             Act::PathDeath { node, path } => self.network.mend(Cables::Of { node, path }),
             Act::MtuShrink { path, .. } => self.network.end(Cables::Plane { path }, entry.id),
             Act::SwitchReboot { path } => self.network.mend(Cables::Plane { path }),
+            Act::ManagerSlow { .. } => self.post.slow.retain(|slow| slow.0 != entry.id),
             Act::ManagerTakeover => {
                 if let Some(manager) = self.lender.manager() {
                     manager.end_stale();

@@ -16,6 +16,7 @@ use crate::network::{Moved, Network};
 use crate::oracle::binding::Bindings;
 use crate::oracle::{Verdict, Violation, bounds};
 use crate::profile::Profile;
+use crate::run::Frames;
 use crate::schedule::Entry;
 use crate::trace::{Trace, What};
 use boxes::BoxNode;
@@ -179,9 +180,17 @@ impl World {
         self.hosts.iter().map(|host| host.os.done()).sum()
     }
 
-    /// Frames that were sent and lost.
-    pub(crate) fn frames(&self) -> (u64, u64) {
-        (self.network.sent, self.network.lost)
+    /// Operations that ended well, for each port of a host.
+    #[cfg(test)]
+    pub(crate) fn done_by_port(&self, host: usize) -> Vec<u64> {
+        let host = &self.hosts[host];
+        let done = |port| host.os.driver(port).map_or(0, |driver| driver.done);
+        (0..host.ports.len()).map(done).collect()
+    }
+
+    /// Frames that were sent, lost, and marked.
+    pub(crate) fn frames(&self) -> Frames {
+        Frames { sent: self.network.sent, lost: self.network.lost, marked: self.network.marked }
     }
 
     /// Bindings that there were.
@@ -269,7 +278,11 @@ impl World {
         self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
         self.silences.came(now, flight.from, to);
         if let Some(role) = self.role(to) {
-            role.handle_frame(now, &flight.bytes);
+            if flight.marked {
+                role.handle_marked_frame(now, &flight.bytes);
+            } else {
+                role.handle_frame(now, &flight.bytes);
+            }
         }
         self.network.recycle(flight);
         self.pump(to)
