@@ -31,6 +31,9 @@ pub struct Said {
     /// Largest frame in bytes [default: what the interface takes, at most 9000]
     #[arg(long, env = "DXPU_MTU", value_name = "BYTES")]
     pub mtu: Option<usize>,
+    /// Whether eth ports use packet rings, if the kernel has them [default: true]
+    #[arg(long, env = "DXPU_RINGS", value_name = "BOOL")]
+    pub rings: Option<bool>,
     /// How long the data plane spins before it sleeps, microseconds [default: 50]
     #[arg(long, env = "DXPU_SPIN_US", value_name = "US")]
     pub spin_us: Option<u64>,
@@ -55,6 +58,8 @@ pub struct Common {
     pub advertise: Vec<SocketAddr>,
     /// Largest frame in bytes; what the interface takes if nothing is said.
     pub mtu: Option<usize>,
+    /// Whether raw Ethernet uses packet rings.
+    pub rings: bool,
     /// How long the data plane spins.
     pub spin: Duration,
     /// Log filter.
@@ -73,6 +78,7 @@ impl Said {
             fabric: self.fabric.or(other.fabric),
             advertise: self.advertise.or(other.advertise),
             mtu: self.mtu.or(other.mtu),
+            rings: self.rings.or(other.rings),
             spin_us: self.spin_us.or(other.spin_us),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
@@ -82,12 +88,13 @@ impl Said {
     /// Whether everything was said that can be: what the file in the help is checked for.
     pub fn is_complete(&self) -> bool {
         // All by name, so that a new setting is not forgotten here.
-        let Self { name, manager, fabric, advertise, mtu, spin_us, log, log_format } = self;
+        let Self { name, manager, fabric, advertise, mtu, rings, spin_us, log, log_format } = self;
         name.is_some()
             && manager.is_some()
             && fabric.is_some()
             && advertise.is_some()
             && mtu.is_some()
+            && rings.is_some()
             && spin_us.is_some()
             && log.is_some()
             && log_format.is_some()
@@ -128,6 +135,7 @@ impl Said {
             fabric,
             advertise,
             mtu: self.mtu,
+            rings: self.rings.unwrap_or(true),
             spin: Duration::from_micros(self.spin_us.unwrap_or(50)),
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or_default(),
@@ -178,6 +186,8 @@ fabric = ["udp:0.0.0.0:7790", "udp:0.0.0.0:7791"]
 advertise = ["192.0.2.1:7790", "198.51.100.1:7791"]
 # Largest frame in bytes; what the interface takes, at most 9000, if not given.
 mtu = 1500
+# Whether eth ports use packet rings, if the kernel has them.
+rings = true
 # How long the data plane spins before it sleeps, in microseconds.
 spin-us = 50
 # A level, or target=level pairs.

@@ -1,8 +1,8 @@
 //! What a bare frame's round trip and a stream of frames cost on this machine, by transport.
 //!
 //! Raw Ethernet runs over a pair of connected interfaces in a network namespace of its own (root
-//! is needed), UDP over loopback and, with root, over the same pair. Both ends spin, each pinned to
-//! a processor of its own where there are two.
+//! is needed), with packet rings and with batches of one system call each; UDP over loopback. Both
+//! ends spin, each pinned to a processor of its own where there are two.
 //!
 //! `cargo bench -p proxy-net --bench ping_pong [-- ROUND_TRIPS]`
 
@@ -46,7 +46,8 @@ fn main() {
     // In a thread, which leaves for the namespace and does not come back.
     std::thread::spawn(move || match common::veth_pair(MAX_FRAME) {
         Ok(()) => {
-            report("AF_PACKET, veth", raw("va"), raw("vb"), count);
+            report("rings, veth", raw("va", true), raw("vb", true), count);
+            report("batches, veth", raw("va", false), raw("vb", false), count);
         }
         Err(reason) => common::skip(&format!("AF_PACKET over veth: {reason}")),
     })
@@ -58,8 +59,9 @@ fn udp(ip: Ipv4Addr) -> UdpPort {
     UdpPort::open(&UdpOptions::new(SocketAddr::from((ip, 0)))).expect("a UDP port on loopback")
 }
 
-fn raw(interface: &str) -> RawPort {
-    RawPort::open(&RawOptions::new(interface)).expect("a raw port on veth")
+fn raw(interface: &str, ring: bool) -> RawPort {
+    let options = RawOptions { ring, ..RawOptions::new(interface) };
+    RawPort::open(&options).expect("a raw port on veth")
 }
 
 fn report(name: &str, mut near: impl Port, mut far: impl Port, count: u32) {

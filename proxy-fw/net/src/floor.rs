@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Address, NetError, Port, Sent};
+use crate::{Address, BATCH, NetError, Port, Sent};
 
 /// How long a frame may be away before it counts as lost and the next one is sent.
 const LOST_AFTER: Duration = Duration::from_millis(100);
@@ -18,16 +18,24 @@ const LOST_IN_A_ROW: u32 = 10;
 ///
 /// When the port is broken.
 pub fn reflect(port: &mut dyn Port, stop: &AtomicBool) -> Result<(), NetError> {
-    let mut frames: Vec<(Address, Vec<u8>)> = Vec::new();
+    let mut frames = vec![(port.local_address(), Vec::with_capacity(port.mtu())); BATCH];
     while !stop.load(Ordering::Relaxed) {
-        port.receive(&mut |from, frame| frames.push((from.address, frame.to_vec())))?;
-        if frames.is_empty() {
+        let mut count = 0;
+        port.receive(&mut |from, bytes| {
+            if let Some((address, frame)) = frames.get_mut(count) {
+                *address = from.address;
+                frame.clear();
+                frame.extend_from_slice(bytes);
+                count += 1;
+            }
+        })?;
+        if count == 0 {
             std::hint::spin_loop();
             continue;
         }
-        for (from, frame) in frames.drain(..) {
+        for (from, frame) in &frames[..count] {
             // A frame without room is lost; the other end counts that.
-            let _: Sent = port.send(&from, &frame)?;
+            let _: Sent = port.send(from, frame)?;
         }
         port.flush()?;
     }

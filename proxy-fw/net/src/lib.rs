@@ -8,9 +8,11 @@
 //! - [`UdpPort`]: the same frames in UDP datagrams, where raw Ethernet is not to be had.
 //! - [`MemoryPort`]: a switch in this process, for tests.
 //!
-//! Both socket ports move up to [`BATCH`] frames with one system call. A sleep until the next
-//! frame costs about 20 µs to wake from, so a data plane first spins on [`Port::receive`] and
-//! calls [`Port::wait`] (or [`wait_any`]) only when spinning found nothing.
+//! A raw port has packet rings in memory that it shares with the kernel, where the kernel gives
+//! them: what comes is seen without a system call, and one call sends what was written. Other
+//! socket ports move up to [`BATCH`] frames with one system call. A sleep until the next frame
+//! costs about 20 µs to wake from, so a data plane first spins on [`Port::receive`] and calls
+//! [`Port::wait`] (or [`wait_any`]) only when spinning found nothing.
 
 mod address;
 mod batch;
@@ -38,6 +40,14 @@ pub const ETHERTYPE: u16 = 0x88B5;
 /// port keeps for sending. When they are all in use and the kernel takes none,
 /// [`Port::send`] answers [`Sent::Full`].
 pub const BATCH: usize = 32;
+
+/// Frames that wait in a raw port's receive ring at least. When it is full, what comes is lost and
+/// counted ([`Counters::receive_dropped`]). With [`MAX_FRAME`] it takes 9.7 MB.
+pub const RING_RECEIVE_SLOTS: usize = 1024;
+
+/// Frames that a raw port's send ring holds at least, until the interface has sent them. When it
+/// is full, [`Port::send`] answers [`Sent::Full`]. With [`MAX_FRAME`] it takes 2.5 MB.
+pub const RING_SEND_SLOTS: usize = 256;
 
 /// Largest fabric frame that a port carries, in bytes, whatever its transport would allow: the
 /// payload of a jumbo Ethernet frame.

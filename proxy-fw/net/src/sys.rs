@@ -76,6 +76,44 @@ pub(crate) fn receive_drops(fd: BorrowedFd<'_>) -> u64 {
     if done == 0 { u64::from(values[SK_MEMINFO_DROPS]) } else { 0 }
 }
 
+/// Frames that found a packet ring full since this was last asked (`PACKET_STATISTICS` starts
+/// anew each time). Zero where the kernel does not say.
+pub(crate) fn take_ring_drops(fd: BorrowedFd<'_>) -> u64 {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = socklen::<libc::tpacket_stats>();
+    // SAFETY: the kernel writes at most `length` bytes to the structure, which has that size.
+    let done = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast(),
+            &mut length,
+        )
+    };
+    if done == 0 { u64::from(stats.tp_drops) } else { 0 }
+}
+
+/// The error that the socket would report next, if there is one; it reports it once.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    let mut code: libc::c_int = 0;
+    let mut length = socklen::<libc::c_int>();
+    // SAFETY: SO_ERROR is an int, which the kernel writes to.
+    let done = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&raw mut code).cast(),
+            &mut length,
+        )
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
+}
+
 /// Sleeps until the descriptor is readable (or writable, when asked for) or the time is over.
 pub(crate) fn wait(fd: BorrowedFd<'_>, writable: bool, timeout: Duration) -> io::Result<()> {
     wait_any(&[(fd, writable)], timeout)
