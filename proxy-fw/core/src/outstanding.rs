@@ -206,9 +206,13 @@ pub enum AfterExpiry {
 
 /// A table of outstanding requests with fixed room. The index of an entry is also the tag or the
 /// wire index of the request; the generation changes with each use.
+///
+/// The index that was free for longest is used first, so that an answer that comes twice finds
+/// nobody waiting under its tag for as long as can be.
 pub struct Table<T> {
     entries: Box<[(u16, State<T>)]>,
-    free: Option<u16>,
+    /// First and last of the free indexes.
+    free: Option<(u16, u16)>,
     live: usize,
     quarantined: usize,
     earliest: Instant,
@@ -225,7 +229,7 @@ impl<T: Copy> Table<T> {
         }
         Self {
             entries: entries.into_boxed_slice(),
-            free: Some(0),
+            free: Some((0, capacity as u16 - 1)),
             live: 0,
             quarantined: 0,
             earliest: Instant::FAR_FUTURE,
@@ -254,10 +258,10 @@ impl<T: Copy> Table<T> {
 
     /// Puts a request in; `None` when the table is full.
     pub fn insert(&mut self, deadline: Instant, entry: T) -> Option<OutstandingRef> {
-        let index = self.free?;
+        let (index, last) = self.free?;
         let slot = &mut self.entries[index as usize];
         let State::Free { next } = slot.1 else { panic!("free list holds an entry in use") };
-        self.free = next;
+        self.free = next.map(|next| (next, last));
         slot.0 = slot.0.wrapping_add(1);
         slot.1 = State::Live { deadline, entry };
         self.live += 1;
@@ -294,8 +298,15 @@ impl<T: Copy> Table<T> {
     }
 
     fn put_back(&mut self, index: u16) {
-        self.entries[index as usize].1 = State::Free { next: self.free };
-        self.free = Some(index);
+        self.entries[index as usize].1 = State::Free { next: None };
+        let first = match self.free {
+            None => index,
+            Some((first, last)) => {
+                self.entries[last as usize].1 = State::Free { next: Some(index) };
+                first
+            }
+        };
+        self.free = Some((first, index));
     }
 
     /// When the next entry may run out. May be early, never late.
@@ -420,5 +431,26 @@ impl<T: Copy> Table<T> {
             }
         }
         self.quarantined = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_comes_round_as_late_as_can_be() {
+        let mut table = Table::new(3);
+        let at = Instant::FAR_FUTURE;
+        let first = table.insert(at, 'a').unwrap();
+        assert_eq!(table.remove(first), Some('a'));
+        let next: alloc::vec::Vec<u16> =
+            core::iter::from_fn(|| table.insert(at, 'b')).map(|r| r.index).collect();
+        assert_eq!(next, [1, 2, 0]);
+        assert!(!table.has_room());
+        let two = table.at_index(2).unwrap().0;
+        table.remove(two);
+        assert_eq!((table.room(), table.insert(at, 'c').unwrap().index), (1, 2));
+        assert!(!table.has_room());
     }
 }

@@ -225,9 +225,13 @@ impl Registers {
         let packet = Packet::new_checked(tlp).unwrap();
         let repr = Repr::parse(&packet).unwrap();
         let asked = packet.destination().function().get();
-        if matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0)
-            && usize::from(asked) > self.others.len()
-        {
+        let unsupported = match packet.tlp_type() {
+            TlpType::CfgRd0 | TlpType::CfgWr0 => usize::from(asked) > self.others.len(),
+            // Those are for bridges.
+            TlpType::CfgRd1 | TlpType::CfgWr1 => true,
+            _ => false,
+        };
+        if unsupported {
             let before = self.manner;
             self.manner = Manner::Refuses(CplStatus::UnsupportedRequest);
             self.complete(&packet, packet.tag(), &[], 4, 0);
