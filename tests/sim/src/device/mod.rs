@@ -143,7 +143,7 @@ impl Device {
         let packet = Packet::new_checked(tlp).expect("checked by the caller");
         match packet.class() {
             Some(Class::Completion) => {
-                let done = self.requests.complete(tlp)?;
+                let done = self.requests.complete(tlp, false)?;
                 self.answered(&done, packet.payload())?;
             }
             Some(Class::Posted) => self.write(&packet),

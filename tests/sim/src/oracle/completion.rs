@@ -115,8 +115,9 @@ impl<T: Copy> Requests<T> {
         })
     }
 
-    /// A completion came.
-    pub(crate) fn complete(&mut self, tlp: &[u8]) -> Verdict<Completed<T>> {
+    /// A completion came. Of a device that answers under wrong tags (`rogue`) it may be the answer
+    /// to another request of the same size, which only its address would tell.
+    pub(crate) fn complete(&mut self, tlp: &[u8], rogue: bool) -> Verdict<Completed<T>> {
         let asked = self.of(tlp)?;
         let packet = Packet::new_checked(tlp).expect("looked at just now");
         let status = packet.status();
@@ -127,6 +128,7 @@ impl<T: Copy> Requests<T> {
         let mut owed = asked.owed;
         match (status, asked.owed) {
             (CplStatus::Success, Owed::Bytes { left, lower }) => {
+                let lower = if rogue { packet.lower_address() } else { lower };
                 if packet.byte_count() != left || packet.lower_address() != lower {
                     return wrong("a completion of other bytes than the next ones that are owed");
                 }

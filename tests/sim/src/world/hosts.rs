@@ -184,13 +184,15 @@ impl World {
         let packet = Packet::new_checked(tlp).expect("looked at just now");
         if seen.class == Class::Completion {
             let asked = requests.of(tlp)?;
+            let mut rogue = false;
             if let Some(binding) = asked.purpose.1 {
                 came_back(bindings.get(binding), tlp, seen, asked.request, |binding| {
                     let at_box = boxes_from + binding.at_box;
                     silences.explain(asked.since, now, index, at_box)
                 })?;
+                rogue = bindings.get(binding).rogue;
             }
-            let done = requests.complete(tlp)?;
+            let done = requests.complete(tlp, rogue)?;
             let payload = packet.payload();
             return match done.asked.purpose.0 {
                 Purpose::Driver { port, question } => os.answered(port, question, &done, payload),

@@ -47,13 +47,13 @@ fn a_read_in_pieces_of_odd_bytes() {
     let mut requests = Requests::new();
     let tag = ask(&mut requests, 0x1003, 70);
     let first = answer(tag, 70, 3, &[0; 64], CplStatus::Success);
-    let done = requests.complete(&first).unwrap();
+    let done = requests.complete(&first, false).unwrap();
     assert_eq!((done.offset, done.skip, done.last), (0, 3, false));
-    assert!(requests.complete(&first).is_err(), "the same piece again");
+    assert!(requests.complete(&first, false).is_err(), "the same piece again");
     let second = answer(tag, 9, 0x40, &[0; 12], CplStatus::Success);
-    let done = requests.complete(&second).unwrap();
+    let done = requests.complete(&second, false).unwrap();
     assert_eq!((done.offset, done.skip, done.last), (61, 0, true));
-    assert_eq!(requests.complete(&second).unwrap_err().promise, 3);
+    assert_eq!(requests.complete(&second, false).unwrap_err().promise, 3);
     assert_eq!(requests.live(), 0);
 }
 
@@ -61,11 +61,14 @@ fn a_read_in_pieces_of_odd_bytes() {
 fn what_does_not_fit_is_found() {
     let mut requests = Requests::new();
     let tag = ask(&mut requests, 0x1000, 8);
-    assert!(requests.complete(&answer(tag, 12, 0, &[0; 8], CplStatus::Success)).is_err());
-    assert!(requests.complete(&answer(tag, 8, 4, &[0; 8], CplStatus::Success)).is_err());
-    assert!(requests.complete(&answer(tag, 8, 0, &[], CplStatus::ConfigRetry)).is_err());
+    assert!(requests.complete(&answer(tag, 12, 0, &[0; 8], CplStatus::Success), false).is_err());
+    assert!(requests.complete(&answer(tag, 8, 4, &[0; 8], CplStatus::Success), false).is_err());
+    assert!(requests.complete(&answer(tag, 8, 0, &[], CplStatus::ConfigRetry), false).is_err());
     assert!(
-        requests.complete(&answer(tag, 8, 0, &[], CplStatus::UnsupportedRequest)).unwrap().last
+        requests
+            .complete(&answer(tag, 8, 0, &[], CplStatus::UnsupportedRequest), false)
+            .unwrap()
+            .last
     );
 }
 
@@ -82,7 +85,7 @@ fn what_waits_too_long_is_found() {
 fn tags_come_round_late() {
     let mut requests = Requests::new();
     let first = ask(&mut requests, 0, 4);
-    requests.complete(&answer(first, 4, 0, &[0; 4], CplStatus::Success)).unwrap();
+    requests.complete(&answer(first, 4, 0, &[0; 4], CplStatus::Success), false).unwrap();
     assert!((0..255).all(|_| ask(&mut requests, 0, 4) != first));
     assert_eq!(requests.free_tag(), Some(first));
     ask(&mut requests, 0, 4);
