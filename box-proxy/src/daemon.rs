@@ -11,6 +11,7 @@ use proxy_core::control::{Hello, Name, RoleKind, Term};
 use proxy_core::link::LinkConfig;
 use proxy_core::role::Role;
 use proxy_daemon::clock::incarnation;
+use proxy_daemon::config::Common;
 use proxy_daemon::control::ControlHandle;
 use proxy_daemon::fabric::Fabric;
 use proxy_daemon::plane::Plane;
@@ -20,31 +21,57 @@ use std::path::Path;
 use tlp_codec::ids::SlotId;
 use tracing::{info, warn};
 
-/// Runs until told to stop.
+/// A device and the slot that it is in.
+pub struct Seated {
+    /// The slot.
+    pub slot: SlotId,
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// What the manager knows it as.
+    pub model: Name,
+}
+
+/// Runs with the devices that the configuration names, until told to stop.
 ///
 /// # Errors
 ///
 /// A text for a person: what could not be opened or broke, and what to do.
 pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let common = &config.common;
+    serve(common, stop, || {
+        let seated = |(&number, spec): (&u8, &SlotSpec)| {
+            let slot = SlotId::new(number).map_err(|e| e.to_string())?;
+            let device =
+                open(&common.name, number, spec).map_err(|e| format!("slot {number}: {e}"))?;
+            Ok(Seated { slot, device, model: name(spec.model()) })
+        };
+        config.slots.iter().map(seated).collect()
+    })
+}
+
+/// Runs with some devices, which are made when the fabric is open, until told to stop.
+///
+/// # Errors
+///
+/// A text for a person: what could not be opened or broke, and what to do.
+pub fn serve(
+    common: &Common,
+    stop: &Stop,
+    devices: impl FnOnce() -> Result<Vec<Seated>, String>,
+) -> Result<(), String> {
     let fabric = Fabric::open(common)?;
     let mtu = fabric.mtu;
-    let highest = config.slots.keys().copied().max().unwrap_or(1);
     let life = incarnation();
     let paths = fabric.ports.len();
     let link = LinkConfig { max_frame: mtu, paths, ..LinkConfig::default() };
+    let devices = devices()?;
+    let highest = devices.iter().map(|seated| seated.slot.get()).max().unwrap_or(1);
     let role = BoxRole::new(&BoxConfig {
         incarnation: life,
         slots: highest.into(),
         link,
         ..BoxConfig::default()
     });
-    let mut seats = Vec::new();
-    for (&number, spec) in &config.slots {
-        let slot = SlotId::new(number).map_err(|e| e.to_string())?;
-        let device = open(&common.name, number, spec).map_err(|e| format!("slot {number}: {e}"))?;
-        seats.push((Seat::new(slot, device), name(spec.model())));
-    }
     info!(%fabric, mtu, slots = highest, "box proxy {} is up", common.name);
     let hello = Hello {
         version: proxy_core::control::CONTROL_VERSION,
@@ -60,10 +87,10 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
         .map_err(|e| format!("thread for the manager's connection: {e}"))?;
     let mut plane = Plane::new(role, fabric.ports, control, common.spin);
     let mut running = Vec::new();
-    for (seat, model) in seats {
+    for Seated { slot, device, model } in devices {
         let now = plane.now();
-        plane.role.device_inserted(now, seat.slot(), model);
-        running.push(seat);
+        plane.role.device_inserted(now, slot, model);
+        running.push(Seat::new(slot, device));
     }
     while !stop.requested() {
         turn(&mut plane, &mut running).map_err(|error| format!("fabric: {error}"))?;

@@ -1,11 +1,11 @@
 //! The bandwidth test of an accelerator, beside what Equation 1 of the DxPU paper predicts.
 
 use super::exec::{Outcome, about};
-use super::protocol::Line;
+use super::protocol::{Line, Way};
 use crate::front::model::PlanePort;
 use host_model::ModelHost;
 use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::mpsc::Sender;
 use tlp_codec::ids::Bdf;
 
@@ -37,65 +37,94 @@ fn size_by_time(bytes: u64, elapsed_ns: u64) -> u64 {
     if nearer_above { (below * 2).min(MOST) } else { below }
 }
 
-/// Tests both directions with so many bytes, or with what takes about a second.
+/// What of a test was said; the rest has defaults.
+pub(super) struct Wish {
+    pub(super) bytes: Option<u64>,
+    pub(super) only: Option<Way>,
+    pub(super) tags: Option<u16>,
+    pub(super) request: Option<u16>,
+}
+
+/// Tests both directions, or one, with so many bytes, or with what takes about a second.
 pub(super) fn bandwidth(
     host: &mut ModelHost<PlanePort>,
     bdf: Bdf,
-    bytes: Option<u64>,
+    wish: &Wish,
     reply: &Sender<Line>,
 ) -> Outcome {
     let mut test = |direction, bytes, tags| {
-        let test = BandwidthTest { direction, bytes, tags, read_request: None };
+        let test = BandwidthTest { direction, bytes, tags, read_request: wish.request };
         host.accelerator_bandwidth(bdf, &test).map_err(|e| about(bdf, &e))
     };
     let said = |done| {
         let _ = reply.send(Line::Progress { done, total: PARTS });
     };
-    let unloaded: BandwidthReport = test(Direction::HostToDevice, UNLOADED_BYTES, Some(1))?;
-    said(1);
-    let mut both = |direction, done| {
-        let bytes = match bytes {
+    let mut measure = |direction, done| {
+        let bytes = match wish.bytes {
             Some(bytes) => bytes,
             None => {
-                let mut probe: BandwidthReport = test(direction, PROBE, None)?;
+                let mut probe: BandwidthReport = test(direction, PROBE, wish.tags)?;
                 while probe.elapsed_ns < PROBE_NS && probe.bytes < MOST {
-                    probe = test(direction, probe.bytes * 4, None)?;
+                    probe = test(direction, probe.bytes * 4, wish.tags)?;
                 }
                 size_by_time(probe.bytes, probe.elapsed_ns)
             }
         };
         said(done);
-        let report = test(direction, bytes, None)?;
+        let report = test(direction, bytes, wish.tags)?;
         said(done + 1);
         Ok::<_, String>(report)
     };
-    let read = both(Direction::HostToDevice, 2)?;
-    let write = both(Direction::DeviceToHost, 4)?;
-    // Equation 1: tags x read request / round trip. Writes wait for no answer.
+    let read = match wish.only {
+        Some(Way::Write) => None,
+        _ => Some(measure(Direction::HostToDevice, 2)?),
+    };
+    let write = match wish.only {
+        Some(Way::Read) => None,
+        _ => Some(measure(Direction::DeviceToHost, 4)?),
+    };
+    let mut lines = Vec::new();
+    let mut value = json!({});
+    if let Some(read) = read {
+        let unloaded = test(Direction::HostToDevice, UNLOADED_BYTES, Some(1))?;
+        lines.extend(describe_read(&read, &unloaded, &mut value));
+        value["host_to_device"] = json!(read);
+    }
+    if let Some(write) = write {
+        lines.push(format!("device to host {:.1} MB/s", write.bytes_per_second / 1e6));
+        value["device_to_host"] = json!(write);
+    }
+    Ok((lines.join("\n"), value))
+}
+
+/// Reads beside what Equation 1 says: tags x read request / round trip. Writes wait for no answer.
+fn describe_read(
+    read: &BandwidthReport,
+    unloaded: &BandwidthReport,
+    value: &mut Value,
+) -> [String; 2] {
     let predict =
         |rtt: u64| f64::from(read.tags) * f64::from(read.request_bytes) * 1e9 / (rtt.max(1) as f64);
     let (idle, loaded) = (predict(unloaded.rtt_mean_ns), predict(read.rtt_mean_ns));
-    let text = format!(
-        "host to device {:.1} MB/s ({} tags of {} bytes, round trip {:.1} us unloaded, {:.1} us loaded)\n\
-         Equation 1 says {:.1} MB/s with the round trip unloaded, {:.1} MB/s with it loaded\n\
-         device to host {:.1} MB/s",
-        read.bytes_per_second / 1e6,
-        read.tags,
-        read.request_bytes,
-        unloaded.rtt_mean_ns as f64 / 1e3,
-        read.rtt_mean_ns as f64 / 1e3,
-        idle / 1e6,
-        loaded / 1e6,
-        write.bytes_per_second / 1e6,
-    );
-    let value = json!({
-        "host_to_device": read,
-        "device_to_host": write,
-        "unloaded_rtt_ns": unloaded.rtt_mean_ns,
-        "equation1_unloaded_bytes_per_second": idle,
-        "equation1_loaded_bytes_per_second": loaded,
-    });
-    Ok((text, value))
+    value["unloaded_rtt_ns"] = json!(unloaded.rtt_mean_ns);
+    value["equation1_unloaded_bytes_per_second"] = json!(idle);
+    value["equation1_loaded_bytes_per_second"] = json!(loaded);
+    [
+        format!(
+            "host to device {:.1} MB/s ({} tags of {} bytes, round trip {:.1} us unloaded, \
+             {:.1} us loaded)",
+            read.bytes_per_second / 1e6,
+            read.tags,
+            read.request_bytes,
+            unloaded.rtt_mean_ns as f64 / 1e3,
+            read.rtt_mean_ns as f64 / 1e3,
+        ),
+        format!(
+            "Equation 1 says {:.1} MB/s with the round trip unloaded, {:.1} MB/s with it loaded",
+            idle / 1e6,
+            loaded / 1e6,
+        ),
+    ]
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What the commands do.
 
-use super::bandwidth::bandwidth;
+use super::bandwidth::{Wish, bandwidth};
 use super::protocol::{Command, Line, MAX_READS};
 use crate::front::model::PlanePort;
 use host_model::operations::OperationError;
@@ -61,10 +61,15 @@ fn carry_out(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<
         Command::NvmeWrite { device, file, depth } => {
             nvme_write(host, bdf(device)?, file, *depth, reply)
         }
-        Command::NvmeRead { device, file, bytes, depth } => {
-            nvme_read(host, bdf(device)?, file, *bytes, *depth, reply)
+        Command::NvmeRead { device, file, bytes, depth, chunk } => {
+            let mut options = stream(*depth);
+            options.chunk = chunk.unwrap_or(options.chunk);
+            nvme_read(host, bdf(device)?, file, *bytes, options, reply)
         }
-        Command::Bandwidth { device, bytes } => bandwidth(host, bdf(device)?, *bytes, reply),
+        Command::Bandwidth { device, bytes, only, tags, request } => {
+            let wish = Wish { bytes: *bytes, only: *only, tags: *tags, request: *request };
+            bandwidth(host, bdf(device)?, &wish, reply)
+        }
         Command::Latency { device, reads } => latency(host, bdf(device)?, *reads),
         Command::Counters => counters(host),
     }
@@ -197,7 +202,7 @@ fn nvme_read(
     bdf: Bdf,
     path: &Path,
     bytes: u64,
-    depth: u16,
+    options: StreamOptions,
     reply: &Sender<Line>,
 ) -> Outcome {
     check_fits(host, bdf, bytes)?;
@@ -208,7 +213,7 @@ fn nvme_read(
     };
     let mut sink = BufWriter::with_capacity(1 << 20, file);
     let report = host
-        .nvme_read(bdf, stream(depth), bytes, &mut sink, &mut progress)
+        .nvme_read(bdf, options, bytes, &mut sink, &mut progress)
         .map_err(|e| about(bdf, &e))?;
     sink.flush().map_err(|e| format!("{name}: {e}"))?;
     Ok((said("read", &report), to_json(&report)?))

@@ -1,6 +1,6 @@
 //! The commands and their answers.
 
-use clap::{Subcommand, ValueHint};
+use clap::{Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -85,6 +85,9 @@ pub enum Command {
         /// Commands in flight
         #[arg(long, default_value_t = 16)]
         depth: u16,
+        /// Bytes of a command [default: 131072]
+        #[arg(long)]
+        chunk: Option<usize>,
     },
     /// Measure an accelerator's DMA in both directions, and check every byte
     Bandwidth {
@@ -93,6 +96,15 @@ pub enum Command {
         /// Bytes in each direction [default: what takes about a second]
         #[arg(long)]
         bytes: Option<u64>,
+        /// Only this direction
+        #[arg(long)]
+        only: Option<Way>,
+        /// Tags of its reads [default: all that it has]
+        #[arg(long)]
+        tags: Option<u16>,
+        /// Largest read request in bytes [default: as it is configured]
+        #[arg(long)]
+        request: Option<u16>,
     },
     /// Measure the round trip of a 4-byte register read
     Latency {
@@ -104,6 +116,16 @@ pub enum Command {
     },
     /// Print the model host's counters
     Counters,
+}
+
+/// Direction of a device's DMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// The device reads host memory.
+    Read,
+    /// The device writes host memory.
+    Write,
 }
 
 /// A line from the model host.
@@ -154,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_command_reads_back_as_sent() {
-        let command =
-            Command::NvmeRead { device: "03:00.0".into(), file: "a".into(), bytes: 7, depth: 2 };
+        let (device, file) = ("03:00.0".into(), "a".into());
+        let command = Command::NvmeRead { device, file, bytes: 7, depth: 2, chunk: None };
         let text = serde_json::to_string(&command).unwrap();
         assert!(text.contains("\"command\":\"nvme-read\""));
         assert_eq!(serde_json::from_str::<Command>(&text).unwrap(), command);

@@ -26,8 +26,16 @@ pub(crate) fn docs() -> Result<Done> {
     Ok(Done::default())
 }
 
-/// The benchmarks.
+/// The benchmarks: the whole path's, or those that cargo finds.
 pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
+    if let Some(("fabric", rest)) = arguments.split_first().map(|(first, rest)| (&**first, rest)) {
+        let packages = ["--package=manager", "--package=host-proxy", "--package=box-proxy"];
+        let build = ["build", "--quiet", "--release", "--bins", "--package=bench"];
+        run(&mut cargo(&[&build[..], &packages[..]].concat()))?;
+        let bench = crate::tools::target_dir().join("release").join("dxpu-bench");
+        let status = status(std::process::Command::new(bench).args(rest))?;
+        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let mut command = cargo(&["bench"]);
     if arguments.is_empty() {
         command.arg("--workspace")

@@ -57,6 +57,7 @@ const ROOMS: &[Room] = &[
         &["tlp-codec", "proxy-core", "proxy-net", "proxy-daemon", "device-models"],
     ),
     program("manager", &["tlp-codec", "proxy-core"]),
+    tests("bench"),
     tests("demo"),
     tests("sim"),
     tests("fuzz-targets"),

@@ -64,9 +64,10 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
-    /// The benchmarks, each beside its floor.
+    /// The benchmarks, each beside its floor. `bench fabric` is the whole path's.
     Bench {
-        /// What `cargo bench` gets instead of --workspace, such as: -p tlp-codec
+        /// `fabric` and what `dxpu-bench` gets, or what `cargo bench` gets instead of --workspace,
+        /// such as: -p tlp-codec
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

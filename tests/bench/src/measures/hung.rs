@@ -1,0 +1,65 @@
+use super::Bench;
+use crate::figures::{Aim, Results};
+use crate::process::number;
+use crate::system::{Function, Layout, System};
+use anyhow::Result;
+use std::time::Duration;
+
+/// Bindings in all.
+const BINDINGS: usize = 16;
+/// The throughput of the others that is aimed for while one hangs.
+const TARGET: f64 = 0.95;
+/// Register writes to the device that hangs: more than its binding has credit for waits.
+const WRITES: usize = 100;
+
+pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
+    let slots = ["accelerator"; BINDINGS];
+    let layout = Layout { slots: &slots, paths: 1, hanging: true };
+    let system = System::start(&bench.programs, &bench.network, &layout)?;
+    let devices = system.lend("accelerator", BINDINGS)?;
+    let toggle = || {
+        system.boxes.signal(libc::SIGUSR1);
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    toggle();
+    let hung = find_hung(&system, &devices)?;
+    toggle();
+    let bytes = bench.pick(16 << 20, 4 << 20_u64).to_string();
+    let others = || -> Result<f64> {
+        let mut sum = 0.0;
+        for device in devices.iter().filter(|device| device.name != hung.name) {
+            let words = ["bandwidth", &device.name, "--only", "write", "--bytes", &bytes];
+            sum += number(&system.host(&words)?, "/device_to_host/bytes_per_second")?;
+        }
+        Ok(sum / (BINDINGS - 1) as f64)
+    };
+    let (mut well, mut one_hangs) = (Vec::new(), Vec::new());
+    for _ in 0..bench.repeats {
+        well.push(others()?);
+        toggle();
+        let scratch = (hung.address + 0x18).to_string();
+        for _ in 0..WRITES {
+            system.host(&["mmio-write", &scratch, "1"])?;
+        }
+        one_hangs.push(others()?);
+        toggle();
+    }
+    let ratios: Vec<f64> = one_hangs.iter().zip(&well).map(|(hangs, well)| hangs / well).collect();
+    results.figure("DMA write of each device, all well", "MB/s", well.iter().map(|w| w / 1e6));
+    let hangs = one_hangs.iter().map(|h| h / 1e6);
+    results.figure("DMA write of each other device, one hangs", "MB/s", hangs);
+    results.aimed("throughput of the others", "", ratios, Aim::AtLeast, TARGET);
+    Ok(())
+}
+
+/// The device that does not answer: it is read until the proxy completes the request itself.
+fn find_hung(system: &System, devices: &[Function]) -> Result<Function> {
+    for device in devices {
+        let answer = system.host(&["mmio-read", &device.address.to_string()]);
+        let value = answer.ok().and_then(|value| value["value"].as_u64());
+        if value.is_none_or(|value| value == u64::from(u32::MAX)) {
+            return Ok(device.clone());
+        }
+    }
+    anyhow::bail!("every device answers")
+}

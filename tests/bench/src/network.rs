@@ -1,0 +1,134 @@
+//! Two network namespaces and the cables between them: one for each path, and one for control.
+
+use crate::process::{number, output};
+use anyhow::{Context, Result, ensure};
+use proxy_net::{RawOptions, RawPort};
+use serde_json::Value;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+/// Paths between host and box.
+pub(crate) const PATHS: usize = 2;
+/// The interfaces at the host's end, by path.
+pub(crate) const HOST: [&str; PATHS] = ["host0", "host1"];
+/// The interfaces at the box's end.
+pub(crate) const BOX: [&str; PATHS] = ["box0", "box1"];
+/// Where the manager is, at the host's end of the cable for control.
+pub(crate) const MANAGER_ADDRESS: &str = "10.214.0.1";
+const BOX_ADDRESS: &str = "10.214.0.2";
+/// The floors' EtherType, so that proxies do not get their frames: the second of the two for local
+/// experiments (IEEE 802-2014, clause 9.2).
+const BARE_ETHERTYPE: u16 = 0x88B6;
+
+/// The namespaces; gone when dropped.
+pub(crate) struct Network {
+    pub(crate) host: String,
+    pub(crate) boxes: String,
+}
+
+impl Network {
+    pub(crate) fn make() -> Result<Self> {
+        let id = std::process::id();
+        let network =
+            Self { host: format!("dxpu-bench-h{id}"), boxes: format!("dxpu-bench-b{id}") };
+        for space in [&network.host, &network.boxes] {
+            ip(&["netns", "add", space])?;
+            ip(&["-n", space, "link", "set", "lo", "up"])?;
+        }
+        for (near, far) in HOST.into_iter().zip(BOX).chain([("control", "control")]) {
+            network.connect(near, far)?;
+        }
+        let address = |ip: &str| format!("{ip}/24");
+        let (near, far) = (address(MANAGER_ADDRESS), address(BOX_ADDRESS));
+        ip(&["-n", &network.host, "address", "add", &near, "dev", "control"])?;
+        ip(&["-n", &network.boxes, "address", "add", &far, "dev", "control"])?;
+        Ok(network)
+    }
+
+    fn connect(&self, near: &str, far: &str) -> Result<()> {
+        let mut words = vec!["link", "add", near, "mtu", "9000", "netns", &self.host];
+        words.extend(["type", "veth", "peer", "name", far, "mtu", "9000", "netns", &self.boxes]);
+        ip(&words)?;
+        for (space, interface) in [(&self.host, near), (&self.boxes, far)] {
+            // No neighbour discovery between the frames that are counted.
+            ip(&["-n", space, "link", "set", interface, "addrgenmode", "none"])?;
+            ip(&["-n", space, "link", "set", interface, "up"])?;
+        }
+        Ok(())
+    }
+
+    /// Does something in one of the namespaces. What is opened there stays there.
+    pub(crate) fn within<T: Send>(
+        space: &str,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
+        let file = File::open(format!("/run/netns/{space}"))?;
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(move || {
+                // SAFETY: setns(2) takes a descriptor, which is open, and changes this thread only.
+                let done = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
+                ensure!(done == 0, "setns: {}", std::io::Error::last_os_error());
+                work()
+            });
+            worker.join().expect("work in a namespace does not panic")
+        })
+    }
+
+    /// Opens the ports for bare frames at both ends of the first path, with rings or without.
+    pub(crate) fn bare_ports(&self, ring: bool) -> Result<(RawPort, RawPort)> {
+        let open = |interface: &str| {
+            let options =
+                RawOptions { ethertype: BARE_ETHERTYPE, ring, ..RawOptions::new(interface) };
+            Ok(RawPort::open(&options)?)
+        };
+        let near = Self::within(&self.host, || open(HOST[0]))?;
+        Ok((near, Self::within(&self.boxes, || open(BOX[0]))?))
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "delete", &self.host]);
+        let _ = ip(&["netns", "delete", &self.boxes]);
+    }
+}
+
+pub(crate) fn ip(words: &[&str]) -> Result<()> {
+    output(Command::new("ip").args(words)).map(drop)
+}
+
+/// What the host's end of the first path has counted.
+#[derive(Clone, Copy)]
+pub(crate) struct Traffic {
+    pub(crate) sent: f64,
+    pub(crate) sent_bytes: f64,
+    pub(crate) received: f64,
+}
+
+impl Traffic {
+    pub(crate) fn of(network: &Network) -> Result<Self> {
+        let words = ["-n", &network.host, "-j", "-s", "link", "show", HOST[0]];
+        let links: Value = serde_json::from_str(&output(Command::new("ip").args(words))?)?;
+        let count = |name: &str| number(&links, &format!("/0/stats64/{name}"));
+        Ok(Self {
+            sent: count("tx/packets")?,
+            sent_bytes: count("tx/bytes")?,
+            received: count("rx/packets")?,
+        })
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            sent_bytes: self.sent_bytes - before.sent_bytes,
+            received: self.received - before.received,
+        }
+    }
+
+    /// Mean length of the frames sent, without their Ethernet headers, in bytes.
+    pub(crate) fn frame_length(self) -> Result<usize> {
+        let mean = (self.sent > 0.0).then(|| self.sent_bytes / self.sent);
+        Ok((mean.context("no frames were sent")? as usize).saturating_sub(14).max(8))
+    }
+}

@@ -1,0 +1,58 @@
+//! The program runs and says what it measured in the shape that others read. Speed is not judged:
+//! a debug build on a busy machine misses every target.
+
+use serde_json::Value;
+use std::process::Command;
+
+fn is_root() -> bool {
+    // SAFETY: geteuid(2) only returns a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// What the program prints with these arguments. Daemons are looked for beside it, where a build
+/// of the workspace puts them.
+fn measure(arguments: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-bench"));
+    let output = command.args(arguments).arg("--json").output().expect("the program starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    serde_json::from_str(&text).unwrap_or_else(|error| {
+        panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+#[test]
+fn a_quick_round_trip_has_the_shape_that_is_promised() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("report.html");
+    let page_name = page.display().to_string();
+    let said =
+        measure(&["--quick", "--repeats", "1", "--only", "round-trip", "--report", &page_name]);
+    assert!(said["machine"].as_str().is_some_and(|machine| machine.contains("Linux")), "{said}");
+    let measure = &said["measures"][0];
+    assert!(std::fs::read_to_string(&page).expect("a page").contains("<table>"));
+    if !is_root() {
+        assert!(measure["skipped"][0].as_str().is_some_and(|why| why.contains("root")), "{said}");
+        return;
+    }
+    assert_eq!(measure["name"], "round-trip");
+    assert_eq!(measure["failed"], Value::Null, "{said}");
+    let figures = measure["figures"].as_array().expect("figures");
+    for quantile in ["p50", "p99", "p99.9"] {
+        let name = format!("4-byte MRd, {quantile}");
+        let figure = figures.iter().find(|figure| figure["name"] == *name).expect(&name);
+        let of = |key: &str| figure[key].as_f64().expect(key);
+        assert!(of("min") > 0.0 && of("min") <= of("median") && of("median") <= of("max"));
+        assert_eq!(figure["unit"], "µs");
+    }
+    let target = &measure["targets"][0];
+    assert_eq!(target["aim"], "at-most");
+    assert_eq!(target["met"], target["got"].as_f64() <= target["wanted"].as_f64());
+}
+
+#[test]
+fn a_measure_that_does_not_exist_is_refused_with_those_that_do() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-bench"));
+    let output = command.args(["--only", "nonsense"]).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("round-trip"), "{said}");
+}
