@@ -134,8 +134,10 @@ impl Link {
         // Only who knows this life of ours can have had a token of it.
         let echo = if header.destination_incarnation.is_some() { open.echo } else { 0 };
         let open = Open { echo, ..*open };
+        let no_such_path = usize::from(header.path.get()) >= self.path_count;
         match self.state {
             LinkState::Down(_) => Err(FrameDropped::LinkDown),
+            _ if no_such_path => Err(FrameDropped::Malformed(FrameError::Path(header.path.get()))),
             LinkState::Opening => self.open_while_opening(now, life, header.path, &open),
             LinkState::Up => {
                 self.open_while_up(now, life, header.path, &open);
@@ -151,9 +153,6 @@ impl Link {
         path: PathId,
         open: &Open,
     ) -> Result<(), FrameDropped> {
-        if usize::from(path.get()) >= self.path_count {
-            return Err(FrameDropped::Malformed(FrameError::Path(path.get())));
-        }
         if self.told_incarnation.is_some_and(|i| i != life.incarnation) {
             return Err(FrameDropped::OtherIncarnation);
         }

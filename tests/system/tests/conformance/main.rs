@@ -1,0 +1,3 @@
+//! The conformance kit of the wire (`tests/conformance`): its vectors against the link.
+
+mod link;
