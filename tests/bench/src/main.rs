@@ -83,6 +83,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         say(cli, &nothing);
         all.push(nothing);
     } else {
+        let _ahead = process::Ahead::of_other_sessions();
         let own = std::env::current_exe()?;
         let beside = own.parent().context("this program is in a folder")?;
         let bench = Bench {

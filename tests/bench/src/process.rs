@@ -13,6 +13,32 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Daemons and floors come before what else runs on the machine (nice(1)).
 const PRIORITY: libc::c_int = -20;
 
+/// This program and what it starts come before other sessions, as long as it is alive. Linux shares
+/// processors among sessions first, and nice(1) counts within one only (sched(7), autogroups).
+pub(crate) struct Ahead {
+    was: Option<String>,
+}
+
+const SESSION: &str = "/proc/self/autogroup";
+
+impl Ahead {
+    /// Does nothing where the kernel has no such groups.
+    pub(crate) fn of_other_sessions() -> Self {
+        let told = std::fs::read_to_string(SESSION).unwrap_or_default();
+        let was = told.trim().rsplit_once(' ').map(|(_, nice)| nice.to_owned());
+        let _ = std::fs::write(SESSION, PRIORITY.to_string());
+        Self { was }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if let Some(was) = &self.was {
+            let _ = std::fs::write(SESSION, was);
+        }
+    }
+}
+
 /// Keeps this thread on a processor, where there is one of that number, and puts it before others.
 pub(crate) fn pin(processor: usize) {
     // SAFETY: cpu_set_t is plain data for which zeros are valid.

@@ -4,6 +4,7 @@
 
 mod bare_metal;
 mod checks;
+mod counts;
 mod dependencies;
 mod fuzz;
 mod judges;
@@ -71,6 +72,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Instructions of the hot paths, counted and compared with those in the tree.
+    Counts {
+        /// Write what was counted to the tree instead.
+        #[arg(long)]
+        record: bool,
+    },
     /// The simulator of a whole fabric: `cargo xtask sim --help` says what it takes.
     #[command(disable_help_flag = true)]
     Sim {
@@ -98,6 +105,7 @@ fn main() -> ExitCode {
             report.step("bare-metal riscv32imac", bare_metal::build);
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
+                && report.step("instruction counts", || counts::run(false))
                 && report.step("fuzzer, a short run", fuzz::smoke)
                 && report.step("simulator: seeds", simulator::seeds)
                 && report.step("simulator: planted mistakes", simulator::canaries)
@@ -107,6 +115,7 @@ fn main() -> ExitCode {
         Command::Docs => report.step("documentation", checks::docs),
         Command::Deps => report.step("dependency direction", dependencies::check),
         Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
+        Command::Counts { record } => report.step("instruction counts", || counts::run(record)),
         Command::Judges => report.step("independent judge", judges::run),
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
         Command::Fuzz { targets, minutes, keep } => {
