@@ -50,6 +50,8 @@ pub(crate) struct Director {
     /// The life of each node that is connected.
     nodes: Vec<Option<u32>>,
     hosts: usize,
+    /// Whether a slot that was released is lent to the next host.
+    roams: bool,
     paths: usize,
     frame: usize,
     next: u64,
@@ -86,7 +88,20 @@ impl Director {
             not_before: Instant::ZERO,
         };
         let nodes = vec![None; hosts + boxes];
-        Self { lendings: lendings.map(lend).collect(), nodes, hosts, paths, frame, next: 0 }
+        Self {
+            lendings: lendings.map(lend).collect(),
+            nodes,
+            hosts,
+            roams: false,
+            paths,
+            frame,
+            next: 0,
+        }
+    }
+
+    /// Whether a slot that was released goes to the next host.
+    pub(crate) fn roaming(self, roams: bool) -> Self {
+        Self { roams, ..self }
     }
 
     /// A proxy is connected, perhaps in another life.
@@ -223,7 +238,11 @@ impl Director {
                 let Some(lending) = self.lendings.get_mut(index) else { return };
                 if lending.asked.is_some_and(|(asked, _)| asked == id.0) {
                     lending.asked = None;
+                    let released = lending.step == Step::UnbindSlot;
                     answered(lending, now, result);
+                    if self.roams && released && lending.step == Step::PeerAtBox {
+                        lending.host = (lending.host + 1) % self.hosts;
+                    }
                 }
             }
             FromProxy::Event { event, .. } => self.event(node, event),

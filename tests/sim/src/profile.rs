@@ -33,6 +33,12 @@ pub(crate) struct Fabric {
     pub(crate) boxes: usize,
     /// Of each box.
     pub(crate) slots: usize,
+    /// How many of them hold NVMe drives; the others hold model devices.
+    #[serde(default)]
+    pub(crate) drives: usize,
+    /// Whether a slot that was released is lent to the next host.
+    #[serde(default)]
+    pub(crate) roams: bool,
     /// Planes of the network.
     #[serde(default = "one")]
     pub(crate) paths: usize,
@@ -136,6 +142,18 @@ pub(crate) struct Work {
     /// Reads of configuration space.
     #[serde(default)]
     pub(crate) configuration: u32,
+    /// Commands of drives.
+    #[serde(default)]
+    pub(crate) block_writes: u32,
+    #[serde(default)]
+    pub(crate) block_reads: u32,
+    #[serde(default)]
+    pub(crate) block_zeroes: u32,
+    #[serde(default)]
+    pub(crate) flushes: u32,
+    /// Blocks of one of them, from and to; at most 40 KB are taken.
+    #[serde(default = "blocks")]
+    pub(crate) blocks: [u64; 2],
     /// How often a device stops taking some classes for a while, in a million TLPs.
     #[serde(default = "stalls")]
     pub(crate) stalls_ppm: u32,
@@ -153,6 +171,10 @@ const fn stalls() -> u32 {
 
 const fn stall_us() -> u64 {
     30
+}
+
+const fn blocks() -> [u64; 2] {
+    [1, 16]
 }
 
 const fn dma_bytes() -> [u64; 2] {
@@ -266,8 +288,8 @@ macro_rules! built_in {
 }
 
 built_in![
-    "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "storm",
-    "bench"
+    "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "nvme",
+    "storm", "bench"
 ];
 
 impl Profile {
@@ -316,8 +338,11 @@ impl Profile {
         ensure!(fabric.hosts >= 1 && fabric.hosts <= MAX_PEERS, "1 to {MAX_PEERS} hosts");
         ensure!(fabric.boxes >= 1 && fabric.boxes <= MAX_PEERS, "1 to {MAX_PEERS} boxes");
         ensure!(fabric.slots >= 1 && fabric.slots <= MAX_SLOTS, "1 to {MAX_SLOTS} slots");
-        let ports = (fabric.boxes * fabric.slots).div_ceil(fabric.hosts);
+        let slots = fabric.boxes * fabric.slots;
+        let ports = if fabric.roams { slots } else { slots.div_ceil(fabric.hosts) };
         ensure!(ports <= MAX_PORTS, "a host would need {ports} ports; there are {MAX_PORTS}");
+        ensure!(fabric.drives <= fabric.slots, "no more drives than slots");
+        ensure!(!(fabric.roams && fabric.manager), "the manager's own code lends to one host");
         ensure!((1..=8).contains(&fabric.paths), "1 to 8 paths");
         ensure!((1..=2).contains(&fabric.tiers), "1 or 2 tiers");
         let frames = MIN_FRAME..=MAX_FRAME;
@@ -325,6 +350,7 @@ impl Profile {
         ensure!(fabric.cable.mtu >= fabric.frame, "the cables take the proxies' frames");
         ensure!(fabric.cable.rate_mbps > 0, "a cable has a rate");
         ensure!(self.work.bytes[1] <= 4096 && self.work.bytes[0] > 0, "a DMA of 1 to 4096 bytes");
+        ensure!(self.work.blocks[0] > 0, "a command has a block at least");
         for fault in &self.faults {
             let shrinks = fault.kind == Kind::MtuShrink;
             ensure!(!shrinks || fault.mtu > 0, "an MTU that shrinks needs `mtu`");

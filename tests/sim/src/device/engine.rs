@@ -1,7 +1,7 @@
 //! The DMA engine of the model device: commands that a driver writes, transfers, and the
 //! interrupts that come after them.
 
-use super::{Device, Mark};
+use super::{Mark, Model};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -100,13 +100,18 @@ pub(super) struct Engine {
     begun: u64,
 }
 
+impl Part {
+    /// Of a device that knows by itself what its requests are for.
+    pub(crate) const NONE: Self = Self { transfer: 0, at: 0 };
+}
+
 impl Engine {
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.transfers.is_empty()
     }
 }
 
-impl Device {
+impl Model {
     /// The driver wrote a command.
     pub(super) fn command(&mut self, bytes: &[u8]) {
         if let Some(command) = bytes.first_chunk().and_then(Command::parse) {
@@ -139,7 +144,7 @@ impl Device {
                 at += 1;
             }
         }
-        self.config.set_pending(self.requests.live() > 0);
+        self.config.set_pending(self.end.requests.live() > 0);
     }
 
     fn go_on(&mut self, transfer: &mut Transfer) {
@@ -189,7 +194,7 @@ impl Device {
             };
             let mut repr = Repr::new(kind);
             repr.attributes.relaxed_ordering = transfer.command.relaxed;
-            self.out.push(&repr, Mark::Own);
+            self.end.out.push(&repr, Mark::Own);
             transfer.asked += length as u32;
             transfer.done += length as u32;
         }
@@ -212,7 +217,7 @@ impl Device {
         let mut repr = Repr::new(kind);
         repr.attributes.relaxed_ordering = transfer.command.relaxed;
         let part = Part { transfer: transfer.number, at: transfer.asked };
-        self.out.push(&repr, Mark::Asks(part));
+        self.end.out.push(&repr, Mark::Asks(part));
         transfer.asked += length as u32;
         transfer.outstanding += 1;
     }
@@ -228,7 +233,7 @@ impl Device {
             data: &1_u64.to_le_bytes(),
         };
         let part = Part { transfer: transfer.number, at: transfer.asked };
-        self.out.push(&Repr::new(kind), Mark::Asks(part));
+        self.end.out.push(&Repr::new(kind), Mark::Asks(part));
         transfer.asked += 1;
         transfer.outstanding += 1;
     }
@@ -244,7 +249,7 @@ impl Device {
             hint: None,
             data: &message.to_le_bytes(),
         };
-        self.out.push(&Repr::new(kind), Mark::Own);
+        self.end.out.push(&Repr::new(kind), Mark::Own);
     }
 
     /// An answer to one of its own requests. What it holds must be what the driver put there.

@@ -1,37 +1,30 @@
-//! A device at the end of a slot: registers with side effects, a DMA engine, and bad manners.
+//! What is at the end of a slot: the model device with its bad manners, or an NVMe drive.
 //!
-//! | BAR offset | what |
+//! | file | what |
 //! |---|---|
-//! | 0x000 – 0x0ff | scratch registers of 4 bytes |
-//! | 0x100 | doorbell: a write counts |
-//! | 0x104 | doorbells since the last read of it; reading clears |
-//! | 0x108 | atomic counter, 8 bytes |
-//! | 0x200 | commands of the DMA engine |
+//! | `model`, `config`, `engine` | the model device: registers with side effects, a DMA engine |
+//! | `drive` | the NVMe controller of the box proxy's own device models, over memory |
 
 mod config;
+mod drive;
 mod engine;
+mod model;
 
 pub(crate) use config::ID;
+pub(crate) use drive::{CAPACITY, Drive, Medium};
 pub(crate) use engine::{Command, Job, Part};
+pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, RUNG, fetch_add};
 
 use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::oracle::completion::Requests;
-use config::{Config, Written};
-use engine::Engine;
 use proxy_core::boxes::SlotSignal;
+use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
-use std::collections::VecDeque;
 use std::time::Duration;
-use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{AtomicOp, ByteEnables, Class, CplStatus, Kind, Packet, Repr, TlpType};
 
-/// Scratch registers.
-pub(crate) const CELLS: u64 = 64;
-pub(crate) const DOORBELL: u64 = 0x100;
-pub(crate) const RUNG: u64 = 0x104;
-pub(crate) const COUNTER: u64 = 0x108;
-pub(crate) const COMMANDS: u64 = 0x200;
+/// TLPs of a device that wait before it takes no further requests.
+pub(crate) const WAITING: usize = 64;
 
 /// How a device behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,249 +43,129 @@ pub(crate) enum Manner {
 pub(crate) enum Mark {
     /// A request of its own without an answer.
     Own,
-    /// A request of its own.
+    /// A request of its own, whose tag is chosen when its proxy takes it.
     Asks(Part),
+    /// A request of its own under a tag that it chose.
+    AsksTagged,
     /// An answer, under the tag that it was asked under.
     Answers,
     /// Something that it has no business to send.
     Rogue,
 }
 
-/// The device.
-pub(crate) struct Device {
-    serial: u64,
-    config: Config,
-    cells: [u8; CELLS as usize * 4],
-    rung: u32,
-    counter: u64,
-    /// Bus, device and function, as its host last wrote to it under.
-    pub(crate) id: u16,
-    engine: Engine,
+/// What every device has: where it meets its proxy.
+pub(crate) struct End {
     pub(crate) out: Egress<Mark>,
     /// What it asked for and has no answer to, and under which binding.
     pub(crate) requests: Requests<(Part, Option<usize>)>,
-    pub(crate) manner: Manner,
-    late: VecDeque<(Instant, Class, Vec<u8>)>,
-    perst: bool,
-    /// Transfers that ended with an answer that was no success.
-    pub(crate) failed_transfers: u64,
+    manner: Manner,
+}
+
+impl End {
+    fn new() -> Self {
+        Self { out: Egress::new(), requests: Requests::new(), manner: Manner::Good }
+    }
+
+    /// Everything is forgotten that was on its way.
+    fn reset(&mut self) {
+        self.out.clear();
+        self.requests.forget();
+    }
+
+    /// A function-level reset: what was answered already still leaves.
+    fn function_reset(&mut self) {
+        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers));
+        self.requests.forget();
+    }
+}
+
+/// A device.
+pub(crate) enum Device {
+    Model(Box<Model>),
+    Drive(Box<Drive>),
 }
 
 impl Device {
-    pub(crate) fn new(serial: u64) -> Self {
-        Self {
-            serial,
-            config: Config::new(serial),
-            cells: [0; CELLS as usize * 4],
-            rung: 0,
-            counter: 0,
-            id: 0,
-            engine: Engine::default(),
-            out: Egress::new(),
-            requests: Requests::new(),
-            manner: Manner::Good,
-            late: VecDeque::new(),
-            perst: false,
-            failed_transfers: 0,
+    pub(crate) fn end(&mut self) -> &mut End {
+        match self {
+            Self::Model(model) => &mut model.end,
+            Self::Drive(drive) => &mut drive.end,
         }
     }
 
-    /// Everything in it is as after power on.
-    pub(crate) fn reset(&mut self) {
-        self.config.reset(self.serial);
-        self.cells.fill(0);
-        (self.rung, self.counter) = (0, 0);
-        self.engine = Engine::default();
-        self.out.clear();
-        self.requests.forget();
-        self.late.clear();
+    /// Everything in it is as after power on, but for what a drive stores.
+    pub(crate) fn reset(&mut self, now: Instant) {
+        match self {
+            Self::Model(model) => model.reset(),
+            Self::Drive(drive) => drive.power_cycle(now),
+        }
     }
 
     /// A signal beside TLPs. Whether it was a reset.
-    pub(crate) fn signal(&mut self, signal: SlotSignal) -> bool {
-        match signal {
-            SlotSignal::HotReset => {}
-            SlotSignal::Perst { asserted } => self.perst = asserted,
+    pub(crate) fn signal(&mut self, now: Instant, signal: SlotSignal) -> bool {
+        match self {
+            Self::Model(model) => model.signal(signal),
+            Self::Drive(drive) => drive.signal(now, signal),
         }
-        let resets = signal != SlotSignal::Perst { asserted: false };
-        if resets {
-            self.reset();
+    }
+
+    /// The classes that it has room for.
+    pub(crate) fn room(&self) -> ClassSet {
+        match self {
+            Self::Model(model) => model.room(),
+            Self::Drive(drive) => drive.room(),
         }
-        resets
     }
 
     /// When it has something to say by itself.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.late.front().map(|late| late.0)
+    pub(crate) fn next_at(&self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Model(model) => model.next_at(),
+            Self::Drive(drive) => drive.next_at(now),
+        }
     }
 
     /// Says what is due.
     pub(crate) fn wake(&mut self, now: Instant) {
-        while self.late.front().is_some_and(|late| late.0 <= now) {
-            let (_, class, bytes) = self.late.pop_front().expect("looked at just now");
-            self.out.push_bytes(class, bytes, Mark::Answers);
+        match self {
+            Self::Model(model) => model.wake(now),
+            Self::Drive(drive) => drive.wake(now),
         }
     }
 
-    /// A TLP from its proxy.
+    /// A TLP from its proxy. Whether it was reset by it.
     pub(crate) fn handle(&mut self, now: Instant, tlp: &[u8]) -> Verdict<bool> {
-        let mut was_reset = false;
-        if self.perst {
-            return Ok(false);
-        }
-        let packet = Packet::new_checked(tlp).expect("checked by the caller");
-        match packet.class() {
-            Some(Class::Completion) => {
-                let done = self.requests.complete(tlp, false)?;
-                self.answered(&done, packet.payload())?;
-            }
-            Some(Class::Posted) => self.write(&packet),
-            _ if self.manner == Manner::Hangs => {}
-            _ => was_reset = self.request(now, &packet),
-        }
-        self.work();
-        Ok(was_reset)
-    }
-
-    fn write(&mut self, packet: &Packet<&[u8]>) {
-        if packet.tlp_type() != TlpType::MWr || !self.config.decodes_memory() {
-            return;
-        }
-        let at = packet.address() & 0xfff;
-        let data = packet.payload();
-        match at {
-            DOORBELL => self.rung += 1,
-            COMMANDS => self.command(data),
-            at if at + data.len() as u64 <= CELLS * 4 => {
-                self.cells[at as usize..at as usize + data.len()].copy_from_slice(data);
-            }
-            _ => {}
+        match self {
+            Self::Model(model) => model.handle(now, tlp),
+            Self::Drive(drive) => drive.handle(now, tlp),
         }
     }
 
-    /// Whether it was reset by it.
-    fn request(&mut self, now: Instant, packet: &Packet<&[u8]>) -> bool {
-        let at = (packet.address() & 0xfff) as usize;
-        match packet.tlp_type() {
-            TlpType::CfgRd0 if packet.destination().function().get() == 0 => {
-                let value = self.config.read(packet.register().into());
-                self.answer(now, packet, CplStatus::Success, &value.to_le_bytes());
-            }
-            TlpType::CfgWr0 if packet.destination().function().get() == 0 => {
-                self.id = packet.destination().bits();
-                let enables = packet.byte_enables().first;
-                let register = packet.register().into();
-                // The completion leaves before the reset begins.
-                self.answer(now, packet, CplStatus::Success, &[]);
-                if self.config.write(register, enables, packet.payload()) == Written::FunctionReset
-                {
-                    self.function_reset();
-                    return true;
-                }
-            }
-            TlpType::MRd if self.config.decodes_memory() => {
-                let length = usize::from(packet.length_dw()) * 4;
-                let mut data = vec![0; length];
-                match at as u64 {
-                    RUNG => {
-                        data[..4].copy_from_slice(&std::mem::take(&mut self.rung).to_le_bytes())
-                    }
-                    COUNTER if length == 8 => data.copy_from_slice(&self.counter.to_le_bytes()),
-                    _ if at + length <= self.cells.len() => {
-                        data.copy_from_slice(&self.cells[at..at + length]);
-                    }
-                    _ => {}
-                }
-                self.answer(now, packet, CplStatus::Success, &data);
-            }
-            TlpType::FetchAdd if self.config.decodes_memory() && at as u64 == COUNTER => {
-                let old = self.counter.to_le_bytes();
-                let add = packet.payload().try_into().map_or(0, u64::from_le_bytes);
-                self.counter = self.counter.wrapping_add(add);
-                self.answer(now, packet, CplStatus::Success, &old);
-            }
-            _ => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),
+    /// Its proxy took something: it goes on.
+    pub(crate) fn work(&mut self, now: Instant) {
+        match self {
+            Self::Model(model) => model.work(),
+            Self::Drive(drive) => drive.work(now),
         }
-        false
     }
 
-    /// The function forgets everything but the answers that it has sent already; what it would have
-    /// answered late it does not answer any more.
-    fn function_reset(&mut self) {
-        let mut out = Egress::new();
-        std::mem::swap(&mut out, &mut self.out);
-        self.reset();
-        out.retain(|waiting| matches!(waiting.mark, Mark::Answers));
-        self.out = out;
-    }
-
-    fn answer(&mut self, now: Instant, asked: &Packet<&[u8]>, status: CplStatus, data: &[u8]) {
-        let read = asked.tlp_type() == TlpType::MRd;
-        let (byte_count, lower_address) = if read && status == CplStatus::Success {
-            let enables = asked.byte_enables();
-            (enables.byte_count(asked.length_dw()), enables.lower_address(asked.address()))
-        } else {
-            (data.len().max(4) as u16, 0)
+    /// It behaves differently from now on; whether it can. A drive answers late or not at all,
+    /// never twice and never under a wrong tag.
+    pub(crate) fn set_manner(&mut self, manner: Manner) -> bool {
+        let can = match self {
+            Self::Model(_) => true,
+            Self::Drive(_) => !matches!(manner, Manner::Twice | Manner::WrongTag),
         };
-        let tag = match self.manner {
-            Manner::WrongTag => Tag::new(asked.tag().get() ^ 0x5a).expect("8 bits"),
-            _ => asked.tag(),
-        };
-        let mut repr = Repr::new(Kind::Completion {
-            completer: Bdf::from_bits(self.id),
-            requester: asked.requester(),
-            tag,
-            status,
-            bcm: false,
-            byte_count,
-            lower_address,
-            locked: false,
-            data,
-        });
-        repr.attributes = asked.attributes();
-        match self.manner {
-            Manner::Late(by) => {
-                let mut bytes = vec![0; repr.buffer_len()];
-                let length = repr.emit(&mut bytes).expect("an answer can be written");
-                bytes.truncate(length);
-                self.late.push_back((now + by, Class::Completion, bytes));
-            }
-            Manner::Twice => {
-                self.out.push(&repr, Mark::Answers);
-                self.out.push(&repr, Mark::Rogue);
-            }
-            Manner::WrongTag => self.out.push(&repr, Mark::Rogue),
-            _ => self.out.push(&repr, Mark::Answers),
+        if can {
+            self.end().manner = manner;
         }
+        can
     }
 
-    /// Writes where it was not told to: into memory that nobody gave it, or into its own host's
-    /// at full speed.
+    /// Writes where it was not told to, if it is a device that does so.
     pub(crate) fn flood(&mut self, address: u64, count: usize) {
-        if !self.config.masters() {
-            return;
+        if let Self::Model(model) = self {
+            model.flood(address, count);
         }
-        for n in 0..count {
-            let kind = Kind::MemWrite {
-                requester: Bdf::from_bits(self.id),
-                tag: Tag::new(0).expect("a tag"),
-                address: address + (n as u64 % 64) * 64,
-                enables: ByteEnables::all(16),
-                hint: None,
-                data: &[0xee; 64],
-            };
-            self.out.push(&Repr::new(kind), Mark::Rogue);
-        }
-    }
-
-    /// Bytes of an atomic's operand, for the models of both ends.
-    pub(crate) fn fetch_add(old: &mut [u8], op: AtomicOp, operand: &[u8]) -> Vec<u8> {
-        let before = old.to_vec();
-        if op == AtomicOp::FetchAdd && old.len() == 8 && operand.len() == 8 {
-            let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight"));
-            let sum = word(old).wrapping_add(word(operand));
-            old.copy_from_slice(&sum.to_le_bytes());
-        }
-        before
     }
 }

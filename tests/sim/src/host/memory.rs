@@ -11,7 +11,7 @@ pub(crate) const STRIDE: u64 = 8192;
 pub(crate) const COUNTERS: u64 = BUFFERS * STRIDE;
 /// Where a device that floods may write.
 pub(crate) const FLOODED: u64 = COUNTERS + 4096;
-const LENGTH: u64 = FLOODED + 4096;
+pub(crate) const LENGTH: u64 = FLOODED + 4096;
 const LOW: u64 = 0x1000_0000;
 const HIGH: u64 = 0x20_0000_0000;
 const REGION: u64 = 0x10_0000;

@@ -1,23 +1,29 @@
 //! The operating system: it numbers buses, sets windows, serves hot-plug interrupts and lets go of
 //! devices, in the way of Linux's pciehp, one configuration access after the other for each port.
 
-use super::driver::{Burst, Driver, Question};
-use super::memory::{self, Memory, Place};
+mod devices;
+
+use super::driver::{Burst, Driver, Question, Task};
+use super::memory::{self, Memory};
 use super::{Asker, Purpose, device_id, port_id, window};
 use crate::device::ID;
 use crate::egress::Egress;
+use crate::oracle::Verdict;
+use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
-use crate::oracle::{Verdict, Violation};
 use crate::profile::Profile;
+use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{CplStatus, Kind, Packet, Repr};
+use tlp_codec::tlp::{CplStatus, Kind as TlpKind, Repr};
 
 const UPSTREAM: Bdf = Bdf::from_bits(1 << 8);
 /// How long it waits before it asks a device again that said "later".
 const RETRY: Duration = Duration::from_millis(10);
+/// How long a driver may take to end its work when its device is to go.
+const STOP: Duration = Duration::from_millis(500);
 /// How often it asks.
 const RETRIES: u32 = 500;
 
@@ -27,9 +33,6 @@ const MEMORY_WINDOW: u16 = 0x20;
 const MSI: u16 = 0x50;
 const DEVICE_CONTROL: u16 = 0x78;
 const SLOT: u16 = 0x88;
-/// Of the model device.
-const DEVICE_BAR: u16 = 0x10;
-const DEVICE_DEVICE_CONTROL: u16 = 0x48;
 
 /// Button, presence, link state and hot-plug interrupt.
 const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
@@ -53,6 +56,8 @@ pub(crate) enum Then {
     Status,
     /// The device's ID is here.
     Found,
+    /// The class of what is no model device is here.
+    Class,
     /// The device is enabled.
     Enabled,
     /// The indicator is off: the device may go.
@@ -76,11 +81,21 @@ pub(crate) enum Stage {
     Ready,
     /// The button was pressed; the indicator blinks.
     Blinking,
+    /// The driver ends what it has begun.
+    Stopping,
     LettingGo,
+}
+
+/// What is behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Model,
+    Drive,
 }
 
 struct OsPort {
     stage: Stage,
+    kind: Kind,
     script: VecDeque<Access>,
     busy: bool,
     /// An interrupt came while the slot's status was being read.
@@ -91,6 +106,8 @@ struct OsPort {
     /// Counts up with each stage, so that a timer of an earlier one is known.
     turn: u32,
     driver: Option<Driver>,
+    /// When the driver is to be woken, if that is planned.
+    wakes: Option<Instant>,
 }
 
 /// A wait that the operating system asked for.
@@ -98,6 +115,8 @@ struct OsPort {
 pub(crate) struct Alarm {
     pub(crate) port: usize,
     turn: u32,
+    /// It is the driver's.
+    driver: bool,
 }
 
 /// The operating system of one host.
@@ -109,6 +128,9 @@ pub(crate) struct Os {
     /// Ports whose binding is not what it was: their devices may lose something.
     pub(crate) unsettled: Vec<usize>,
     blink: Duration,
+    drives: Drives,
+    /// Drivers of drives that there were.
+    lives: u32,
     /// Operations that ended well, of drivers that are gone.
     done: u64,
     /// Devices that were found and made ready, and let go in order.
@@ -120,9 +142,10 @@ pub(crate) struct Os {
 }
 
 impl Os {
-    pub(crate) fn new(ports: usize, profile: &Profile) -> Self {
+    pub(crate) fn new(ports: usize, profile: &Profile, drives: Drives) -> Self {
         let port = || OsPort {
             stage: Stage::Empty,
+            kind: Kind::Model,
             script: VecDeque::new(),
             busy: false,
             again: false,
@@ -130,6 +153,7 @@ impl Os {
             settled: false,
             turn: 0,
             driver: None,
+            wakes: None,
         };
         Self {
             ports: (0..ports).map(|_| port()).collect(),
@@ -137,6 +161,8 @@ impl Os {
             alarms: Vec::new(),
             unsettled: Vec::new(),
             blink: Duration::from_millis(profile.time.blink_ms),
+            drives,
+            lives: 0,
             done: 0,
             readied: 0,
             let_go: 0,
@@ -204,7 +230,7 @@ impl Os {
 
     fn drop_driver(&mut self, port: usize) {
         if let Some(driver) = self.ports[port].driver.take() {
-            self.done += driver.done;
+            self.done += driver.done();
         }
         self.ports[port].settled = false;
         self.unsettled.push(port);
@@ -227,6 +253,16 @@ impl Os {
         self.ports[port].driver.as_ref()
     }
 
+    /// Whether the device behind a port does work of that kind.
+    pub(crate) fn suits(&self, port: usize, task: Task) -> bool {
+        self.driver(port).is_some_and(|driver| driver.suits(task))
+    }
+
+    /// What went wrong behind a port, and may have a cause.
+    pub(crate) fn take_failure(&mut self, port: usize) -> Option<String> {
+        self.ports[port].driver.as_mut().and_then(Driver::take_failure)
+    }
+
     /// Whether the device behind a port has become ready since the last call.
     pub(crate) fn take_settled(&mut self, port: usize) -> bool {
         std::mem::take(&mut self.ports[port].settled)
@@ -234,7 +270,7 @@ impl Os {
 
     /// Operations that ended well.
     pub(crate) fn done(&self) -> u64 {
-        self.done + self.ports.iter().flat_map(|p| &p.driver).map(|d| d.done).sum::<u64>()
+        self.done + self.ports.iter().flat_map(|p| &p.driver).map(Driver::done).sum::<u64>()
     }
 
     /// What the device behind a port answers means nothing from now on.
@@ -251,7 +287,12 @@ impl Os {
     }
 
     /// Goes on: scripts, then drivers.
-    pub(crate) fn work(&mut self, out: &mut Egress<Purpose>, profile: &Profile) {
+    pub(crate) fn work(
+        &mut self,
+        now: Instant,
+        out: &mut Egress<Purpose>,
+        profile: &Profile,
+    ) -> Verdict {
         let booting =
             !self.ports[0].script.is_empty() && self.ports[0].script[0].at.bus().get() < 3;
         for port in 0..self.ports.len() {
@@ -268,9 +309,19 @@ impl Os {
                 emit_access(port, access, out);
             }
             if let Some(driver) = &mut entry.driver {
-                driver.work(&mut self.memory, out, &profile.work);
+                driver.work(now, &mut self.memory, out, &profile.work)?;
+                if let Some(at) = driver.next_at()
+                    && entry.wakes.is_none_or(|planned| at < planned)
+                {
+                    entry.wakes = Some(at);
+                    self.alarms.push((at, Alarm { port, turn: entry.turn, driver: true }));
+                }
+                if entry.stage == Stage::Stopping && driver.has_stopped() {
+                    self.let_go(port);
+                }
             }
         }
+        Ok(())
     }
 
     /// A configuration access ended.
@@ -290,7 +341,11 @@ impl Os {
             Then::Status if good => self.status(now, port, value),
             Then::Status => {}
             Then::Found if good && value == ID => self.configure(port),
-            Then::Found => self.not_yet(now, port),
+            Then::Found if good && value == DRIVE_ID => {
+                self.read(port, device_id(port), CLASS, Then::Class);
+            }
+            Then::Class if good && value >> 8 == DRIVE_CLASS => self.configure_drive(port),
+            Then::Found | Then::Class => self.not_yet(now, port),
             Then::Enabled if good => self.ready(port),
             Then::Enabled => self.gone(port),
             Then::LetGo => {
@@ -309,7 +364,7 @@ impl Os {
         entry.retries += 1;
         entry.turn += 1;
         let turn = entry.turn;
-        self.alarms.push((now + RETRY, Alarm { port, turn }));
+        self.alarms.push((now + RETRY, Alarm { port, turn, driver: false }));
     }
 
     fn status(&mut self, now: Instant, port: usize, value: u32) {
@@ -335,49 +390,39 @@ impl Os {
                 self.go(port, Stage::Blinking);
                 self.light(port, Light::Blink, Then::Nothing);
                 let turn = self.ports[port].turn;
-                self.alarms.push((now + self.blink, Alarm { port, turn }));
+                self.alarms.push((now + self.blink, Alarm { port, turn, driver: false }));
             }
             _ => {}
         }
     }
 
+    fn let_go(&mut self, port: usize) {
+        self.drop_driver(port);
+        self.go(port, Stage::LettingGo);
+        self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
+        self.light(port, Light::Off, Then::LetGo);
+    }
+
     /// Time is over.
-    pub(crate) fn alarm(&mut self, alarm: Alarm) {
-        let Alarm { port, turn } = alarm;
+    pub(crate) fn alarm(&mut self, now: Instant, alarm: Alarm) {
+        let Alarm { port, turn, driver } = alarm;
+        if driver {
+            // It is looked after whenever anything happens.
+            self.ports[port].wakes = None;
+            return;
+        }
         if self.ports[port].turn != turn {
             return;
         }
         match self.stage(port) {
             Stage::Enumerating => self.read(port, device_id(port), 0, Then::Found),
-            Stage::Blinking => {
-                self.drop_driver(port);
-                self.go(port, Stage::LettingGo);
-                self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
-                self.light(port, Light::Off, Then::LetGo);
+            Stage::Blinking if self.ports[port].driver.as_mut().is_some_and(Driver::stop) => {
+                self.go(port, Stage::Stopping);
+                let turn = self.ports[port].turn;
+                self.alarms.push((now + STOP, Alarm { port, turn, driver: false }));
             }
+            Stage::Blinking | Stage::Stopping => self.let_go(port),
             _ => {}
-        }
-    }
-
-    fn configure(&mut self, port: usize) {
-        if self.stage(port) != Stage::Enumerating {
-            return;
-        }
-        let at = device_id(port);
-        self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Nothing);
-        let control = 2 << 5 | 2 << 12 | 1 << 4;
-        self.write(port, at, DEVICE_DEVICE_CONTROL, control, 0b0011, Then::Nothing);
-        self.light(port, Light::On, Then::Nothing);
-        self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
-    }
-
-    fn ready(&mut self, port: usize) {
-        if self.stage(port) == Stage::Enumerating {
-            self.go(port, Stage::Ready);
-            self.readied += 1;
-            self.ports[port].settled = true;
-            let driver = Driver::new(port, device_id(port), &mut self.memory);
-            self.ports[port].driver = Some(driver);
         }
     }
 
@@ -394,53 +439,15 @@ impl Os {
     /// A driver's question was answered; the driver may be gone.
     pub(crate) fn answered(
         &mut self,
+        now: Instant,
         port: usize,
         question: Question,
         done: &Completed<Asker>,
         payload: &[u8],
     ) -> Verdict {
         match &mut self.ports[port].driver {
-            Some(driver) => driver.answered(question, done, payload),
+            Some(driver) => driver.answered(now, question, done, payload),
             None => Ok(()),
-        }
-    }
-
-    /// A write from below. Whether it came from the device behind that port, `None`: from the
-    /// switch itself.
-    pub(crate) fn written(&mut self, packet: &Packet<&[u8]>, from: Option<usize>) -> Verdict {
-        let (address, data) = (packet.address(), packet.payload());
-        match (self.memory.place(address), from) {
-            (Place::Interrupt { device: None }, None) => {
-                let port = data.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)) as usize;
-                if let Some(entry) = self.ports.get_mut(port) {
-                    entry.again = true;
-                }
-                Ok(())
-            }
-            (Place::Interrupt { device: Some(device) }, Some(from)) if device == from => {
-                let buffer = (address >> 2 & 0x3ff) as usize;
-                let message = data.first_chunk().map_or(u32::MAX, |w| u32::from_le_bytes(*w));
-                let Some(driver) = &mut self.ports[from].driver else { return Ok(()) };
-                driver.interrupt(buffer, message, &mut self.memory)
-            }
-            (Place::Interrupt { .. }, _) => {
-                Err(Violation::new(2, format!("an interrupt at {address:#x} of {from:?}'s device")))
-            }
-            (_, None) => Err(Violation::new(2, format!("the switch wrote to {address:#x}"))),
-            (_, Some(from)) => match self.memory.reach(from, address, data.len())? {
-                Some(bytes) => {
-                    let enables = packet.byte_enables();
-                    let (first, last) = (usize::from(enables.first_offset()), data.len());
-                    let count = usize::from(enables.byte_count(packet.length_dw()));
-                    let range = first..(first + count).min(last);
-                    bytes[range.clone()].copy_from_slice(&data[range]);
-                    Ok(())
-                }
-                None => {
-                    self.strays += 1;
-                    Ok(())
-                }
-            },
         }
     }
 }
@@ -452,11 +459,11 @@ fn emit_access(port: usize, access: Access, out: &mut Egress<Purpose>) {
     let data = write.unwrap_or_default().0.to_le_bytes();
     let kind = match write {
         None => {
-            Kind::ConfigRead { type1, requester, tag, destination: at, register, first_be: 0xf }
+            TlpKind::ConfigRead { type1, requester, tag, destination: at, register, first_be: 0xf }
         }
         Some((_, first_be)) => {
             let destination = at;
-            Kind::ConfigWrite {
+            TlpKind::ConfigWrite {
                 type1,
                 requester,
                 tag,

@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::{HOST_ID, Purpose};
-use crate::device::Device;
+use crate::device::fetch_add;
 use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::random::Random;
@@ -43,7 +43,7 @@ pub(crate) fn answer(
                 refuse(out);
                 return Ok(false);
             };
-            let old = Device::fetch_add(bytes, AtomicOp::FetchAdd, operand);
+            let old = fetch_add(bytes, AtomicOp::FetchAdd, operand);
             let count = old.len() as u16;
             out.push(
                 &completion(packet, CplStatus::Success, count, 0, &old),

@@ -125,6 +125,13 @@ impl Binding {
         self.up.relax();
     }
 
+    /// It is over for good: nothing of it may come any more.
+    pub(crate) fn close(&mut self) {
+        self.end();
+        self.down.close();
+        self.up.close();
+    }
+
     /// A TLP of the root complex was taken in.
     pub(crate) fn sent_down(&mut self, now: Instant, seen: Seen, request: u64) {
         self.down.send(now, seen, request, !self.is_sound());

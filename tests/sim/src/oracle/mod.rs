@@ -6,11 +6,13 @@
 //! | `binding` | 2 and 4: nothing crosses from one binding to another; who is bound to whom |
 //! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
 //! | `bounds` | 5: nothing grows |
+//! | `blocks` | 1 and 3: what every block of a drive may hold, across all its users |
 //!
 //! What a read may return is checked where it was asked for: by the model of the driver
 //! (`host::driver`) and by the model of the device (`device::engine`).
 
 pub(crate) mod binding;
+pub(crate) mod blocks;
 pub(crate) mod bounds;
 pub(crate) mod completion;
 pub(crate) mod order;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn one_seed_gives_one_run_and_another_one_another() {
-    for name in ["storm", "manager"] {
+    for name in ["storm", "manager", "nvme"] {
         let profile = Profile::find(name).unwrap();
         let hash = |seed| Run::new(seed, &profile).go().hash;
         assert_eq!(hash(3), hash(3), "{name}");

@@ -1,7 +1,7 @@
 //! A box in the world: its proxy, its devices, and the oracles between them.
 
 use super::{World, link_config};
-use crate::device::{Device, Manner, Mark};
+use crate::device::{Device, Drive, End, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
 use crate::oracle::order::{Seen, is_made_up};
 use crate::oracle::{Verdict, Violation};
@@ -15,9 +15,6 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{Class, Packet, TlpType};
-
-/// TLPs of a device that wait before it takes no further requests.
-const WAITING: usize = 64;
 
 /// A slot.
 pub(crate) struct SlotNode {
@@ -41,9 +38,14 @@ pub(crate) struct BoxNode {
 }
 
 impl SlotNode {
-    fn new(seed: u64, serial: u64) -> Self {
+    fn new(seed: u64, serial: u64, drive: Option<&(String, usize, Medium)>) -> Self {
         let random = Random::stream(seed, Drawer::Stall, serial);
-        let device = Device::new(serial);
+        let device = match drive {
+            None => Device::Model(Box::new(Model::new(serial))),
+            Some((name, block, medium)) => {
+                Device::Drive(Box::new(Drive::new(serial, name, *block, medium.clone())))
+            }
+        };
         let asked = vec![None; 256];
         Self { device, present: true, binding: None, asked, stalled: None, random, wakes: None }
     }
@@ -74,8 +76,17 @@ impl SlotNode {
 }
 
 impl BoxNode {
-    pub(super) fn new(seed: u64, index: usize, profile: &Profile) -> Self {
-        let slot = |slot| SlotNode::new(seed, ((index as u64 + 1) << 32) | (slot as u64 + 1));
+    /// With drives in its first slots.
+    pub(super) fn new(
+        seed: u64,
+        index: usize,
+        profile: &Profile,
+        drives: &[(String, usize, Medium)],
+    ) -> Self {
+        let slot = |slot| {
+            let serial = ((index as u64 + 1) << 32) | (slot as u64 + 1);
+            SlotNode::new(seed, serial, drives.get(slot))
+        };
         Self { role: None, slots: (0..profile.fabric.slots).map(slot).collect() }
     }
 
@@ -119,9 +130,10 @@ impl World {
     }
 
     fn plan_device(&mut self, at_box: usize, slot: usize) {
+        let now = self.now();
         let entry = &mut self.boxes[at_box].slots[slot];
         let stalled = entry.stalled.map(|stalled| stalled.0);
-        if let Some(at) = [entry.device.next_at(), stalled].into_iter().flatten().min()
+        if let Some(at) = [entry.device.next_at(now), stalled].into_iter().flatten().min()
             && entry.wakes.is_none_or(|planned| at < planned)
         {
             entry.wakes = Some(at);
@@ -152,13 +164,13 @@ impl World {
             if let Some(signal) = role.poll_signal(slot_id(slot)) {
                 any = true;
                 self.trace.say(now, node, format!("slot {} {signal:?}", slot + 1));
-                if entry.device.signal(signal) {
+                if entry.device.signal(now, signal) {
                     self.device_was_reset(index, slot);
                 }
                 continue;
             }
             let mut room = entry.room(now, &self.profile.work);
-            if entry.device.out.len() > WAITING {
+            if !entry.device.room().contains(Class::NonPosted) {
                 room = room.without(Class::NonPosted);
             }
             let Some(length) = role.poll_tlp(now, slot_id(slot), room, &mut tlp) else {
@@ -185,7 +197,7 @@ impl World {
         let tag = packet.tag().get() as usize & 0xff;
         match seen.class {
             Class::Completion => {
-                let asked = entry.device.requests.of(tlp)?;
+                let asked = entry.device.end().requests.of(tlp)?;
                 if let Some(binding) = asked.purpose.1 {
                     let binding = self.bindings.get(binding);
                     if binding.down.knows(&seen, Some(asked.request)) {
@@ -236,7 +248,7 @@ impl World {
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
         let SlotNode { device, binding, asked, .. } = entry;
         let (now, bound) = (agenda.now(), *binding);
-        let Device { out, requests, .. } = device;
+        let End { out, requests, .. } = device.end();
         let taken = out.offer(|waiting| {
             if let Mark::Asks(_) = waiting.mark {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
@@ -262,6 +274,13 @@ impl World {
                         bindings.get(binding).sent_up(now, seen, *numbers, false);
                     }
                 }
+                Mark::AsksTagged => {
+                    *numbers += 1;
+                    requests.ask(now, &waiting.bytes, *numbers, (Part::NONE, bound));
+                    if let Some(binding) = bound {
+                        bindings.get(binding).sent_up(now, seen, *numbers, false);
+                    }
+                }
                 Mark::Answers => {
                     let tag = packet.tag().get() as usize & 0xff;
                     // Every answer of the device is whole.
@@ -282,7 +301,7 @@ impl World {
         });
         let taken = taken.unwrap_or_default();
         if taken {
-            device.work();
+            device.work(now);
         }
         taken
     }
@@ -290,7 +309,9 @@ impl World {
     /// A device's manners change; what it does from here on excuses a loss.
     pub(super) fn set_manner(&mut self, index: usize, slot: usize, manner: Manner) {
         let entry = &mut self.boxes[index].slots[slot];
-        entry.device.manner = manner;
+        if !entry.device.set_manner(manner) {
+            return;
+        }
         let Some(index) = entry.binding else { return };
         let binding = self.bindings.get(index);
         binding.end();

@@ -2,6 +2,7 @@
 
 use super::{Event, World};
 use crate::director::node_id;
+use crate::oracle::binding::Binding;
 use crate::oracle::{Verdict, Violation};
 use crate::random::{Drawer, Random};
 use crate::trace::What;
@@ -137,7 +138,7 @@ impl World {
             for slot in &mut self.boxes[at_box].slots {
                 slot.binding = None;
                 slot.forget();
-                slot.device.reset();
+                slot.device.reset(now);
             }
         }
         for binding in self.bindings.all_mut() {
@@ -305,13 +306,22 @@ impl World {
         }
     }
 
-    /// The binding before this one is over for good: nothing of it may come any more.
+    /// The binding before this one is over for good: nothing of it may come any more. So are those
+    /// of its slot to other hosts.
     fn replaced(&mut self, before: Option<usize>, now: usize) -> Verdict {
+        let Binding { host, at_box, slot, .. } = *self.bindings.get(now);
+        for other in (0..self.hosts.len()).filter(|other| *other != host) {
+            for port in 0..self.hosts[other].ports.len() {
+                let Some(index) = self.hosts[other].ports[port] else { continue };
+                let binding = self.bindings.get(index);
+                if (binding.at_box, binding.slot) == (at_box, slot) {
+                    binding.close();
+                    self.hosts[other].ports[port] = None;
+                }
+            }
+        }
         if let Some(before) = before.filter(|before| *before != now) {
-            let before = self.bindings.get(before);
-            before.end();
-            before.down.close();
-            before.up.close();
+            self.bindings.get(before).close();
         }
         Ok(())
     }

@@ -43,8 +43,9 @@ impl World {
                 let random = Random::stream(self.seed, Drawer::Burst, entry.id.into());
                 let burst = Burst { task, left: operations, random };
                 let node = &mut self.hosts[host];
-                let ready: Vec<usize> =
-                    (0..node.ports.len()).filter(|p| node.os.is_ready(*p)).collect();
+                let ready: Vec<usize> = (0..node.ports.len())
+                    .filter(|p| node.os.is_ready(*p) && node.os.suits(*p, task))
+                    .collect();
                 if !ready.is_empty() {
                     node.os.begin(ready[port % ready.len()], burst);
                 }
@@ -185,7 +186,7 @@ impl World {
         if !std::mem::take(&mut entry.present) {
             return Ok(());
         }
-        entry.device.reset();
+        entry.device.reset(now);
         entry.forget();
         if let Some(role) = &mut node.role {
             role.device_removed(now, slot_id(slot));

@@ -5,6 +5,7 @@ use crate::egress::Egress;
 use crate::host::os::Os;
 use crate::host::{Asker, Purpose, root};
 use crate::oracle::binding::Binding;
+use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
 use crate::oracle::order::{Seen, is_made_up};
 use crate::oracle::{Verdict, Violation};
@@ -30,10 +31,16 @@ pub(crate) struct HostNode {
 }
 
 impl HostNode {
-    pub(super) fn new(seed: u64, index: usize, ports: usize, profile: &Profile) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        index: usize,
+        ports: usize,
+        profile: &Profile,
+        drives: Drives,
+    ) -> Self {
         Self {
             role: None,
-            os: Os::new(ports, profile),
+            os: Os::new(ports, profile, drives),
             out: Egress::new(),
             requests: Requests::new(),
             ports: vec![None; ports],
@@ -109,9 +116,10 @@ impl World {
         if self.hosts[index].role.is_none() {
             return Ok(false);
         }
-        let mut busy = self.tell_proxy(index);
+        let mut busy = self.tell_proxy(index)?;
         busy |= self.hear_proxy(index)?;
         self.settle_ports(index);
+        self.check_failures(index)?;
         let now = self.now();
         for (at, alarm) in std::mem::take(&mut self.hosts[index].os.alarms) {
             self.agenda.plan(at.max(now), super::Event::Alarm { host: index, alarm });
@@ -120,12 +128,12 @@ impl World {
     }
 
     /// Hands the proxy what the root complex has for it.
-    fn tell_proxy(&mut self, index: usize) -> bool {
+    fn tell_proxy(&mut self, index: usize) -> Verdict<bool> {
         let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
         let HostNode { role, os, out, requests, ports, .. } = &mut hosts[index];
-        let Some(role) = role else { return false };
+        let Some(role) = role else { return Ok(false) };
         let now = agenda.now();
-        os.work(out, profile);
+        os.work(now, out, profile)?;
         let taken = out.offer(|waiting| {
             if waiting.class == Class::NonPosted {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
@@ -152,7 +160,7 @@ impl World {
             binding.sent_down(now, seen, request);
             Ok(true)
         });
-        taken.unwrap_or_default()
+        Ok(taken.unwrap_or_default())
     }
 
     /// Takes what the proxy has for the root complex.
@@ -195,7 +203,9 @@ impl World {
             let done = requests.complete(tlp, rogue)?;
             let payload = packet.payload();
             return match done.asked.purpose.0 {
-                Purpose::Driver { port, question } => os.answered(port, question, &done, payload),
+                Purpose::Driver { port, question } => {
+                    os.answered(now, port, question, &done, payload)
+                }
                 Purpose::Access { port, then, .. } => {
                     os.accessed(now, port, then, &done, payload);
                     Ok(())
@@ -230,6 +240,19 @@ impl World {
                 packet.address()
             );
             return Err(Violation::new(2, what));
+        }
+        Ok(())
+    }
+
+    /// A drive's commands succeed, unless something happened to its binding.
+    fn check_failures(&mut self, index: usize) -> Verdict {
+        let Self { hosts, bindings, .. } = self;
+        let HostNode { os, ports, .. } = &mut hosts[index];
+        for (port, binding) in ports.iter().enumerate() {
+            let Some(what) = os.take_failure(port) else { continue };
+            if binding.is_some_and(|binding| bindings.get(binding).is_sound()) {
+                return Err(Violation::new(3, format!("host {index} port {port}: {what}")));
+            }
         }
         Ok(())
     }

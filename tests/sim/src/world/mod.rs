@@ -8,14 +8,16 @@ mod settle;
 mod silence;
 
 use crate::clock::Agenda;
+use crate::device::Medium;
 use crate::director::Director;
 use crate::host::os::Alarm;
 use crate::lender::Lender;
 use crate::manager::Managed;
 use crate::network::{Moved, Network};
 use crate::oracle::binding::Bindings;
+use crate::oracle::blocks::Drives;
 use crate::oracle::{Verdict, Violation, bounds};
-use crate::profile::Profile;
+use crate::profile::{Fabric, Profile};
 use crate::run::Frames;
 use crate::schedule::Entry;
 use crate::trace::{Trace, What};
@@ -97,6 +99,7 @@ pub(crate) struct World {
     silences: Silences,
     hosts: Vec<HostNode>,
     boxes: Vec<BoxNode>,
+    drives: Drives,
     lives: Vec<Life>,
     bindings: Bindings,
     lender: Lender,
@@ -132,7 +135,15 @@ impl World {
         } else {
             let lendings = lendings.into_iter();
             let (paths, frame) = (fabric.paths, fabric.frame);
-            Lender::Director(Director::new(fabric.hosts, fabric.boxes, lendings, paths, frame))
+            let director = Director::new(fabric.hosts, fabric.boxes, lendings, paths, frame);
+            Lender::Director(director.roaming(fabric.roams))
+        };
+        let media = drives(fabric);
+        let drives = Drives::new(media.iter().cloned());
+        let host = |n| HostNode::new(seed, n, ports, profile, drives.clone());
+        let a_box = |n| {
+            let slots = n * fabric.drives..(n + 1) * fabric.drives;
+            BoxNode::new(seed, n, profile, &media[slots])
         };
         let mut world = Self {
             seed,
@@ -141,8 +152,9 @@ impl World {
             trace: Trace::new(),
             network: Network::new(seed, fabric, profile.always),
             silences: Silences::new(nodes),
-            hosts: (0..fabric.hosts).map(|n| HostNode::new(seed, n, ports, profile)).collect(),
-            boxes: (0..fabric.boxes).map(|n| BoxNode::new(seed, n, profile)).collect(),
+            hosts: (0..fabric.hosts).map(host).collect(),
+            boxes: (0..fabric.boxes).map(a_box).collect(),
+            drives,
             lives: (0..nodes).map(|_| Life::default()).collect(),
             bindings: Bindings::default(),
             lender,
@@ -184,7 +196,7 @@ impl World {
     #[cfg(test)]
     pub(crate) fn done_by_port(&self, host: usize) -> Vec<u64> {
         let host = &self.hosts[host];
-        let done = |port| host.os.driver(port).map_or(0, |driver| driver.done);
+        let done = |port| host.os.driver(port).map_or(0, |driver| driver.done());
         (0..host.ports.len()).map(done).collect()
     }
 
@@ -217,7 +229,8 @@ impl World {
             Event::Begin(index) => self.begin(index)?,
             Event::End(index) => self.end(index)?,
             Event::Alarm { host, alarm } => {
-                self.hosts[host].os.alarm(alarm);
+                let now = self.now();
+                self.hosts[host].os.alarm(now, alarm);
                 self.pump(host)?;
             }
             Event::Device { at_box, slot } => {
@@ -364,7 +377,7 @@ impl World {
             host.requests.check(now, self.bound)?;
         }
         for slot in self.boxes.iter_mut().flat_map(|b| &mut b.slots) {
-            slot.device.requests.check(now, self.bound)?;
+            slot.device.end().requests.check(now, self.bound)?;
         }
         for binding in self.bindings.all() {
             bounds::check(binding)?;
@@ -393,11 +406,23 @@ impl World {
     }
 }
 
-/// Which slot is for which port: host, port, box, slot. Round the hosts.
+/// The drives of a box's slots: serial number, bytes of a block, medium.
+fn drives(fabric: &Fabric) -> Vec<(String, usize, Medium)> {
+    let slots = (0..fabric.boxes).flat_map(|b| (0..fabric.drives).map(move |s| (b, s)));
+    let drive = |(at_box, slot): (usize, usize)| {
+        let block = if (at_box + slot) % 2 == 0 { 512 } else { 4096 };
+        (format!("SIM-B{at_box}S{slot}"), block, Medium::new())
+    };
+    slots.map(drive).collect()
+}
+
+/// Which slot is for which port: host, port, box, slot. Round the hosts; where slots roam, each has
+/// a port of every host.
 fn lendings(profile: &Profile) -> Vec<(usize, usize, usize, usize)> {
     let fabric = &profile.fabric;
+    let port = |n: usize| if fabric.roams { n } else { n / fabric.hosts };
     let slots = (0..fabric.boxes * fabric.slots).map(|n| (n / fabric.slots, n % fabric.slots));
-    let lend = |(n, (at_box, slot))| (n % fabric.hosts, n / fabric.hosts, at_box, slot);
+    let lend = |(n, (at_box, slot))| (n % fabric.hosts, port(n), at_box, slot);
     slots.enumerate().map(lend).collect()
 }
 

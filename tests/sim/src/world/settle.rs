@@ -61,7 +61,8 @@ impl World {
             let until = self.now() + LOOK;
             while self.step(until)? {}
         }
-        self.check()
+        self.check()?;
+        self.drives.check()
     }
 
     /// What the manager's records say, the proxies' tables say, too, and nothing else.
@@ -146,5 +147,46 @@ impl World {
             }
         }
         text.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::driver::Task;
+    use crate::profile::Profile;
+    use crate::schedule::{self, Act};
+
+    /// What a run says in which one bit of a drive's medium is changed from outside; from then on
+    /// nobody writes.
+    fn with_rot(at: impl FnOnce(&World) -> Option<usize>) -> Verdict {
+        let mut profile = Profile::find("nvme").unwrap();
+        profile.faults.clear();
+        let mut schedule = schedule::make(1, &profile);
+        let half = profile.time.busy_ms * 500;
+        let reads = |act| matches!(act, Act::Work { task: Task::BlockReads, .. });
+        schedule.retain(|entry| entry.at_us < half || reads(entry.act));
+        let mut world = World::new(1, &profile, schedule);
+        while world.began.is_none() {
+            let until = world.now() + LOOK;
+            while world.step(until)? {}
+        }
+        let until = world.now() + Duration::from_micros(half) + LOOK * 10;
+        while world.step(until)? {}
+        if let Some(at) = at(&world) {
+            world.drives.get(0).medium().rot(at);
+        }
+        world.run()
+    }
+
+    #[test]
+    fn a_byte_that_changes_on_a_medium_is_noticed() {
+        assert_eq!(with_rot(|_| None), Ok(()));
+        // Far from where the drivers read most, it is seen at the end at the latest.
+        let last = with_rot(|_| Some(crate::device::CAPACITY - 1)).unwrap_err();
+        assert!(last.what.contains("it may hold"), "{last:?}");
+        // Where they read all the time, one of their reads finds it.
+        let hot = with_rot(|world| world.drives.get(0).known_write()).unwrap_err();
+        assert_eq!(hot.promise, 3, "{hot:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! The driver of one device: what it asks for, and what the answers may be.
+//! The driver of a model device.
 
-use super::memory::{self, Memory};
-use super::{Asker, Purpose, window};
+use super::{Burst, Question, Task};
 use crate::device::{self, Command, Job};
 use crate::egress::Egress;
+use crate::host::memory::{self, Memory};
+use crate::host::{Asker, HOST_ID, Purpose, window};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -21,55 +22,6 @@ const OUTSTANDING: usize = 24;
 const GUARD: usize = 16;
 const GUARD_BYTE: u8 = 0xa5;
 
-/// Kinds of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Task {
-    Registers,
-    Doorbells,
-    Atomics,
-    DmaWrites,
-    DmaReads,
-    DmaAtomics,
-    Configuration,
-}
-
-impl Task {
-    /// With the weights of a profile.
-    pub(crate) fn weighed(work: &Work) -> [(Task, u32); 7] {
-        [
-            (Self::Registers, work.registers),
-            (Self::Doorbells, work.doorbells),
-            (Self::Atomics, work.atomics),
-            (Self::DmaWrites, work.dma_writes),
-            (Self::DmaReads, work.dma_reads),
-            (Self::DmaAtomics, work.dma_atomics),
-            (Self::Configuration, work.configuration),
-        ]
-    }
-}
-
-/// Some work of one kind.
-#[derive(Clone, Debug)]
-pub(crate) struct Burst {
-    pub(crate) task: Task,
-    pub(crate) left: u64,
-    pub(crate) random: Random,
-}
-
-/// What a driver asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Question {
-    /// A register, which had this version when it was asked for.
-    Cell { cell: usize, version: u32 },
-    /// How often the doorbell was rung since the last time.
-    Rung { rung: u64 },
-    /// The atomic counter.
-    Add,
-    /// Vendor and device ID.
-    Id,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     command: Command,
@@ -79,7 +31,7 @@ struct Transfer {
 }
 
 /// The driver.
-pub(crate) struct Driver {
+pub(crate) struct ModelDriver {
     port: usize,
     id: Bdf,
     versions: [u32; CELLS],
@@ -102,7 +54,7 @@ pub(crate) struct Driver {
     pub(crate) done: u64,
 }
 
-impl Driver {
+impl ModelDriver {
     pub(crate) fn new(port: usize, id: Bdf, memory: &mut Memory) -> Self {
         memory.bytes(port, false, memory::COUNTERS as usize, 8 * memory::BUFFERS as usize).fill(0);
         Self {
@@ -227,12 +179,14 @@ impl Driver {
                 });
                 true
             }
+            // It has no blocks.
+            Task::BlockWrites | Task::BlockReads | Task::BlockZeroes | Task::Flushes => true,
         }
     }
 
     fn write(&self, out: &mut Egress<Purpose>, at: u64, data: &[u8]) {
         let kind = Kind::MemWrite {
-            requester: super::HOST_ID,
+            requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
             address: window(self.port) + at,
             enables: ByteEnables::all((data.len() / 4) as u16),
@@ -263,7 +217,7 @@ impl Driver {
         kind: impl FnOnce(Bdf, Tag) -> Kind<'a>,
     ) {
         self.outstanding += 1;
-        let mut kind = kind(super::HOST_ID, Tag::new(0).expect("a tag"));
+        let mut kind = kind(HOST_ID, Tag::new(0).expect("a tag"));
         if let Kind::Atomic { address, .. } = &mut kind {
             *address = window(self.port) + device::COUNTER;
         }
@@ -428,6 +382,7 @@ impl Driver {
                     return wrong(format!("vendor and device ID read {:#x}", word()));
                 }
             }
+            Question::Drive { .. } => unreachable!("asked by drivers of drives"),
         }
         Ok(())
     }

@@ -1,0 +1,217 @@
+//! The drivers of devices: what they ask for, and what the answers may be.
+//!
+//! | file | what |
+//! |---|---|
+//! | `model` | of the model device |
+//! | `drive`, `commands`, `queue`, `pages` | of an NVMe drive: bring-up, commands, queues, memory for data |
+
+mod commands;
+mod drive;
+mod model;
+mod pages;
+mod queue;
+
+pub(crate) use drive::{DriveDriver, Register};
+pub(crate) use model::ModelDriver;
+
+use super::Asker;
+use super::Purpose;
+use super::memory::Memory;
+use crate::egress::Egress;
+use crate::oracle::Verdict;
+use crate::oracle::completion::Completed;
+use crate::profile::Work;
+use crate::random::Random;
+use proxy_core::time::Instant;
+
+/// Kinds of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Task {
+    Registers,
+    Doorbells,
+    Atomics,
+    DmaWrites,
+    DmaReads,
+    DmaAtomics,
+    Configuration,
+    /// Of drives only, as are the next ones.
+    BlockWrites,
+    BlockReads,
+    BlockZeroes,
+    Flushes,
+}
+
+impl Task {
+    /// With the weights of a profile.
+    pub(crate) fn weighed(work: &Work) -> [(Task, u32); 11] {
+        [
+            (Self::Registers, work.registers),
+            (Self::Doorbells, work.doorbells),
+            (Self::Atomics, work.atomics),
+            (Self::DmaWrites, work.dma_writes),
+            (Self::DmaReads, work.dma_reads),
+            (Self::DmaAtomics, work.dma_atomics),
+            (Self::Configuration, work.configuration),
+            (Self::BlockWrites, work.block_writes),
+            (Self::BlockReads, work.block_reads),
+            (Self::BlockZeroes, work.block_zeroes),
+            (Self::Flushes, work.flushes),
+        ]
+    }
+
+    fn is_for_drives(self) -> bool {
+        matches!(self, Self::BlockWrites | Self::BlockReads | Self::BlockZeroes | Self::Flushes)
+    }
+}
+
+/// Some work of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Burst {
+    pub(crate) task: Task,
+    pub(crate) left: u64,
+    pub(crate) random: Random,
+}
+
+/// What a driver asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Question {
+    /// A register, which had this version when it was asked for.
+    Cell { cell: usize, version: u32 },
+    /// How often the doorbell was rung since the last time.
+    Rung { rung: u64 },
+    /// The atomic counter.
+    Add,
+    /// Vendor and device ID.
+    Id,
+    /// A register of a drive's controller, and which driver asked.
+    Drive { register: Register, life: u32 },
+}
+
+/// The driver of one device.
+pub(crate) enum Driver {
+    Model(Box<ModelDriver>),
+    Drive(Box<DriveDriver>),
+}
+
+impl Driver {
+    /// Whether its device does work of that kind.
+    pub(crate) fn suits(&self, task: Task) -> bool {
+        matches!(self, Self::Drive(_)) == task.is_for_drives()
+    }
+
+    pub(crate) fn begin(&mut self, burst: Burst) {
+        match self {
+            Self::Model(driver) => driver.begin(burst),
+            Self::Drive(driver) => driver.begin(burst),
+        }
+    }
+
+    /// Goes on with its work as far as there is room.
+    pub(crate) fn work(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        out: &mut Egress<Purpose>,
+        work: &Work,
+    ) -> Verdict {
+        match self {
+            Self::Model(driver) => {
+                driver.work(memory, out, work);
+                Ok(())
+            }
+            Self::Drive(driver) => driver.work(now, memory, out, work),
+        }
+    }
+
+    /// When it wants to go on although nothing comes.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        match self {
+            Self::Model(_) => None,
+            Self::Drive(driver) => driver.next_at(),
+        }
+    }
+
+    /// An interrupt of its device, with the message that it has.
+    pub(crate) fn interrupt(&mut self, index: usize, message: u32, memory: &mut Memory) -> Verdict {
+        match self {
+            Self::Model(driver) => driver.interrupt(index, message, memory),
+            Self::Drive(driver) => driver.interrupt(index, message, memory),
+        }
+    }
+
+    /// A question was answered.
+    pub(crate) fn answered(
+        &mut self,
+        now: Instant,
+        question: Question,
+        done: &Completed<Asker>,
+        payload: &[u8],
+    ) -> Verdict {
+        match self {
+            Self::Model(driver) => driver.answered(question, done, payload),
+            Self::Drive(driver) => {
+                driver.answered(now, question, done, payload);
+                Ok(())
+            }
+        }
+    }
+
+    /// Its device is to be let go: it begins nothing more. Whether that takes a while.
+    pub(crate) fn stop(&mut self) -> bool {
+        match self {
+            Self::Model(_) => false,
+            Self::Drive(driver) => {
+                driver.stop();
+                true
+            }
+        }
+    }
+
+    /// Whether its device can be let go.
+    pub(crate) fn has_stopped(&self) -> bool {
+        match self {
+            Self::Model(_) => true,
+            Self::Drive(driver) => driver.has_stopped(),
+        }
+    }
+
+    /// What its device answers means nothing from now on.
+    pub(crate) fn distrust(&mut self) {
+        if let Self::Model(driver) = self {
+            driver.distrust();
+        }
+    }
+
+    /// What went wrong that may have a cause outside of the device.
+    pub(crate) fn take_failure(&mut self) -> Option<String> {
+        match self {
+            Self::Model(_) => None,
+            Self::Drive(driver) => driver.take_failure(),
+        }
+    }
+
+    /// Whether everything that was begun is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Self::Model(driver) => driver.is_idle(),
+            Self::Drive(driver) => driver.is_idle(),
+        }
+    }
+
+    /// What is not done, for a person.
+    pub(crate) fn leftover(&self) -> String {
+        match self {
+            Self::Model(driver) => driver.leftover(),
+            Self::Drive(driver) => driver.leftover(),
+        }
+    }
+
+    /// Operations that ended well.
+    pub(crate) fn done(&self) -> u64 {
+        match self {
+            Self::Model(driver) => driver.done,
+            Self::Drive(driver) => driver.done,
+        }
+    }
+}

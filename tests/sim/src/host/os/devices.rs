@@ -1,0 +1,120 @@
+//! The devices behind the ports: which they are, what is set in them, and what they write.
+
+use super::{COMMAND, Kind, Light, Os, Stage, Then};
+use crate::host::driver::{DriveDriver, Driver, ModelDriver};
+use crate::host::memory::Place;
+use crate::host::{device_id, window};
+use crate::oracle::{Verdict, Violation};
+use device_models::endpoint::registers;
+use device_models::nvme::regs as nvme;
+use tlp_codec::tlp::Packet;
+
+/// Of the model device.
+const DEVICE_BAR: u16 = 0x10;
+const DEVICE_DEVICE_CONTROL: u16 = 0x48;
+/// Of a drive: its ID and class; the rest is where its function has it.
+pub(super) const DRIVE_ID: u32 = (nvme::DEVICE_ID as u32) << 16 | nvme::VENDOR_ID as u32;
+pub(super) const CLASS: u16 = registers::REVISION_CLASS;
+
+/// Class code: NVM Express.
+pub(super) const DRIVE_CLASS: u32 = nvme::CLASS_CODE;
+
+impl Os {
+    pub(super) fn configure(&mut self, port: usize) {
+        if self.stage(port) != Stage::Enumerating {
+            return;
+        }
+        self.ports[port].kind = Kind::Model;
+        let at = device_id(port);
+        self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Nothing);
+        let control = 2 << 5 | 2 << 12 | 1 << 4;
+        self.write(port, at, DEVICE_DEVICE_CONTROL, control, 0b0011, Then::Nothing);
+        self.light(port, Light::On, Then::Nothing);
+        self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
+    }
+
+    /// Its BAR, payloads and reads of 512 bytes, relaxed ordering, all its tags, MSI-X.
+    pub(super) fn configure_drive(&mut self, port: usize) {
+        if self.stage(port) != Stage::Enumerating {
+            return;
+        }
+        self.ports[port].kind = Kind::Drive;
+        let at = device_id(port);
+        let control = registers::DEVICE_CONTROL_RELAXED
+            | registers::DEVICE_CONTROL_EXTENDED_TAG
+            | 2 << registers::DEVICE_CONTROL_MPS_SHIFT
+            | 2 << registers::DEVICE_CONTROL_MRRS_SHIFT;
+        let vectors = u32::from(registers::MSIX_ENABLE) << 16;
+        let writes = [
+            (registers::BAR0, window(port) as u32, 0b1111),
+            (registers::BAR0 + 4, (window(port) >> 32) as u32, 0b1111),
+            (registers::DEVICE_CONTROL, control.into(), 0b0011),
+            (registers::MSIX, vectors, 0b1100),
+        ];
+        for (register, value, enables) in writes {
+            self.write(port, at, register, value, enables, Then::Nothing);
+        }
+        self.light(port, Light::On, Then::Nothing);
+        self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
+    }
+
+    pub(super) fn ready(&mut self, port: usize) {
+        if self.stage(port) == Stage::Enumerating {
+            self.go(port, Stage::Ready);
+            self.readied += 1;
+            self.ports[port].settled = true;
+            let driver = match self.ports[port].kind {
+                Kind::Model => {
+                    let driver = ModelDriver::new(port, device_id(port), &mut self.memory);
+                    Driver::Model(Box::new(driver))
+                }
+                Kind::Drive => {
+                    self.lives += 1;
+                    let drives = self.drives.clone();
+                    let driver = DriveDriver::new(port, self.lives, drives, &mut self.memory);
+                    Driver::Drive(Box::new(driver))
+                }
+            };
+            self.ports[port].driver = Some(driver);
+        }
+    }
+
+    /// A write from below. Whether it came from the device behind that port, `None`: from the
+    /// switch itself.
+    pub(crate) fn written(&mut self, packet: &Packet<&[u8]>, from: Option<usize>) -> Verdict {
+        let (address, data) = (packet.address(), packet.payload());
+        match (self.memory.place(address), from) {
+            (Place::Interrupt { device: None }, None) => {
+                let port = data.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)) as usize;
+                if let Some(entry) = self.ports.get_mut(port) {
+                    entry.again = true;
+                }
+                Ok(())
+            }
+            (Place::Interrupt { device: Some(device) }, Some(from)) if device == from => {
+                let buffer = (address >> 2 & 0x3ff) as usize;
+                let message = data.first_chunk().map_or(u32::MAX, |w| u32::from_le_bytes(*w));
+                let Some(driver) = &mut self.ports[from].driver else { return Ok(()) };
+                driver.interrupt(buffer, message, &mut self.memory)
+            }
+            (Place::Interrupt { .. }, _) => {
+                Err(Violation::new(2, format!("an interrupt at {address:#x} of {from:?}'s device")))
+            }
+            (_, None) => Err(Violation::new(2, format!("the switch wrote to {address:#x}"))),
+            (_, Some(from)) => match self.memory.reach(from, address, data.len())? {
+                Some(bytes) => {
+                    let enables = packet.byte_enables();
+                    let (first, last) = (usize::from(enables.first_offset()), data.len());
+                    let count = usize::from(enables.byte_count(packet.length_dw()));
+                    let range = first..(first + count).min(last);
+                    bytes[range.clone()].copy_from_slice(&data[range]);
+                    Ok(())
+                }
+                None => {
+                    self.strays += 1;
+                    Ok(())
+                }
+            },
+        }
+    }
+}
