@@ -4,6 +4,7 @@
 
 mod bare_metal;
 mod checks;
+mod conformance;
 mod counts;
 mod dependencies;
 mod fuzz;
@@ -54,6 +55,8 @@ enum Command {
     },
     /// The host proxy judged by a root complex that is not ours: cocotbext-pcie's, in a simulator.
     Judges,
+    /// The conformance kit of the wire, against itself and against both daemons.
+    Conformance,
     /// The fuzzer (nightly Rust and cargo-fuzz) over the targets of tests/fuzz.
     Fuzz {
         /// Which targets; all of them, one after the other, when none is named.
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
                 && report.step("instruction counts", || counts::run(false))
+                && report.step("conformance kit", conformance::run)
                 && report.step("fuzzer, a short run", fuzz::smoke)
                 && report.step("simulator: seeds", simulator::seeds)
                 && report.step("simulator: planted mistakes", simulator::canaries)
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
         Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
         Command::Counts { record } => report.step("instruction counts", || counts::run(record)),
         Command::Judges => report.step("independent judge", judges::run),
+        Command::Conformance => report.step("conformance kit", conformance::run),
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
         Command::Fuzz { targets, minutes, keep } => {
             let wanted = fuzz::Wanted { targets: &targets, minutes, keep };

@@ -1,0 +1,81 @@
+"""The kit against its own reference implementation: right, and with each of its mistakes."""
+
+import pathlib
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from . import net
+from .control import ControlError, Manager
+from .lab import Lab
+from .reference import MISTAKES
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent
+
+
+def start(said, role, mistake="none", paths=2):
+    """A lab with the reference as what is tested, and the reference's process."""
+    manager = Manager(("127.0.0.1", 0), said.node)
+    host, port = manager.address
+    command = [sys.executable, "-B", "-m", "kit.reference.node", role, f"{host}:{port}", str(paths),
+               mistake]
+    process = subprocess.Popen(command, cwd=FOLDER)
+    try:
+        manager.wait_for_proxy(said.wait)
+    except ControlError:
+        process.kill()
+        raise
+    said.slot = 1
+    return Lab(said, [net.UdpPort("127.0.0.1") for _ in range(paths)], manager), process
+
+
+def stop(lab, process):
+    lab.manager.stream.connection.close()
+    process.kill()
+    process.wait()
+
+
+def run(said, wanted, role, mistake="none"):
+    """(case, outcome, text, seconds) of each case against a reference of its own."""
+    from .main import run_case
+    lab, process = start(said, role, mistake)
+    try:
+        for case in wanted:
+            begin = time.monotonic()
+            outcome, text = run_case(case, lab)
+            yield case, outcome, text, time.monotonic() - begin
+    finally:
+        stop(lab, process)
+
+
+def line(name, good, text=""):
+    print(f"test {name} ... {'ok' if good else 'FAILED'}", flush=True)
+    if text and not good:
+        print(f"    {text}")
+    return good
+
+
+def self_test(said, wanted):
+    """Prints a line for each check; gives the exit status."""
+    said.scratch, said.patience = True, min(said.patience, 1.5)
+    results, prefix = [], said.prefix or ""
+    for role in ("box", "host"):
+        for case, outcome, text, _ in run(said, wanted, role):
+            if outcome != "skipped":
+                results.append(line(f"{prefix}{role}.{case.name}", outcome == "passed", text))
+    by_name = {case.name: case for case in wanted}
+    mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
+    def judge(planted):
+        mistake, case = planted
+        ((_, outcome, text, _),) = run(said, [case], "box", mistake)
+        return outcome, text
+    # They mostly wait.
+    with ThreadPoolExecutor(4) as pool:
+        for (mistake, case), (outcome, text) in zip(mistakes, pool.map(judge, mistakes)):
+            results.append(line(f"{prefix}mistake.{mistake}", outcome == "FAILED",
+                                f"{case.name} does not see it: {outcome} {text or ''}"))
+    good = sum(results)
+    verdict = "ok" if good == len(results) else "FAILED"
+    print(f"test result: {verdict}. {good} passed; {len(results) - good} failed; 0 ignored")
+    return 0 if good == len(results) else 1
