@@ -1,6 +1,7 @@
 //! One proxy's connection: requests and their answers.
 
 use super::{MAX_PAGES, OUTGOING_QUEUE};
+use crate::recorder::tap::Tap;
 use crate::types::{NodeName, Problem, ProblemCode, Role, Timestamp};
 use proxy_core::control::{
     ControlError, OperationId, PathAddress, Peer, Reply, Request, Term, ToProxy,
@@ -85,6 +86,8 @@ pub struct Session {
     pub peering: RwLock<()>,
     /// Wakes the loop that compares its tables with the records.
     pub sync: Notify,
+    /// What it records, and who wants to know.
+    pub tap: Tap,
     /// When set, the proxy has to show signs of life at once: somebody else claims its name.
     pub doubted: Notify,
 }
@@ -105,6 +108,7 @@ impl Session {
             stale: watch::Sender::new(None),
             peering: RwLock::new(()),
             sync: Notify::new(),
+            tap: Tap::default(),
             doubted: Notify::new(),
         };
         (session, queue)
@@ -304,5 +308,7 @@ fn kind(body: &Request) -> &'static str {
         Request::ReadCounters { .. } => "ReadCounters",
         Request::SetSampling(_) => "SetSampling",
         Request::ReadStamps { .. } => "ReadStamps",
+        Request::SetRecorder(_) => "SetRecorder",
+        Request::ReadRecorder { .. } => "ReadRecorder",
     }
 }

@@ -12,6 +12,7 @@
 //! - [`switch`]: the virtual switch: configuration space, routing, hot-plug.
 //! - [`control`]: the messages between manager and proxies.
 //! - [`stamps`]: time stamps of each stage that a TLP goes through.
+//! - [`recorder`]: what bindings do, kept for the manager while they do it.
 //! - [`limits`]: every limit, in one place.
 //!
 //! Methods are named by kind: `handle_*` takes something in, `poll_*` gives something out.
@@ -36,6 +37,7 @@ mod malformed;
 mod node;
 pub mod outstanding;
 pub mod queue;
+pub mod recorder;
 mod rewrite;
 pub mod role;
 pub mod stamps;

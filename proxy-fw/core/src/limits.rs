@@ -113,6 +113,17 @@ pub const SAFE_FRAME: usize = 1200;
 /// Sampled TLPs whose stage stamps are kept. The oldest is overwritten.
 pub const STAMP_RING: usize = 4096;
 
+/// Bindings that are recorded at a time. A list with more does not decode.
+pub const MAX_RECORDED: usize = 32;
+
+/// Bytes of entries that a recorder keeps for the manager by default. When they are full, what is
+/// new is lost and counted.
+pub const RECORDER_RING: usize = 1 << 20;
+
+/// Bytes of entries in one answer. A longer entry is lost and counted; the longest frame is
+/// shorter. No more than makes an answer as large as other answers are: all are moved alike.
+pub const RECORDER_PIECE: usize = 10 * 1024;
+
 /// Events for the manager that wait to be polled. When it is full the oldest is dropped and
 /// counted; the manager sees the gap in the sequence numbers and reads the tables.
 pub const EVENT_QUEUE: usize = 64;
@@ -157,6 +168,7 @@ const _: () = {
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
     assert!(MAX_PORTS <= OPERATIONS, "an operation at each port");
     assert!(MIN_FRAME < MAX_FRAME);
+    assert!(MAX_FRAME + 128 < RECORDER_PIECE, "a frame's entry fits an answer");
     assert!(TLP_BUFFER + MAX_OVERHEAD + TLP_OVERHEAD <= SAFE_FRAME, "no record is too large");
     assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
     assert!(HOST_RESERVED < HOST_OUTSTANDING, "devices can ask each other");

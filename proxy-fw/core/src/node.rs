@@ -2,7 +2,7 @@
 
 use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, PathSet,
-    Peer, Reply, Request, Share, SlotState, StampEntry, Term,
+    Peer, Reply, Request, Share, SlotState, Term,
 };
 use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
@@ -10,7 +10,7 @@ use crate::link::{
 };
 use crate::malformed::Malformed;
 use crate::role::Outgoing;
-use crate::stamps::{StampId, StampKey, StampedTlp, Stamps};
+use crate::stamps::{StampId, StampKey, StampRecord, StampedTlp, Stamps};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
@@ -45,8 +45,12 @@ impl Target {
 pub(crate) enum Answer {
     Done,
     Slot(SlotState),
-    Removed { orderly: bool },
+    Removed {
+        orderly: bool,
+    },
     Page(Page, u16),
+    /// What the recorder has from this position on, asked for at this time.
+    Recorder(u64, Instant),
 }
 
 /// What is read in pages.
@@ -63,6 +67,7 @@ pub(crate) enum Page {
 pub(crate) enum Outbound {
     Message(FromProxy),
     Page(OperationId, Page, u16),
+    Recorder(OperationId, u64, Instant),
 }
 
 pub(crate) struct Node {
@@ -94,6 +99,7 @@ impl Node {
         is_host: bool,
         peers: usize,
         link_config: LinkConfig,
+        recorder: usize,
     ) -> Self {
         assert!((1..=MAX_PEERS).contains(&peers), "a node has 1 to {MAX_PEERS} peers");
         Self {
@@ -103,7 +109,7 @@ impl Node {
             link_config,
             peers: core::iter::repeat_with(|| None).take(peers).collect(),
             storages: (0..peers).map(|_| LinkStorage::new(&link_config)).collect(),
-            stamps: Stamps::new(),
+            stamps: Stamps::with_recorder(recorder),
             malformed: Malformed::new(),
             term: Term(0),
             answers: Deque::new(),
@@ -149,6 +155,10 @@ impl Node {
             self.frames_from_strangers += 1;
             return None;
         };
+        if self.stamps.recorder.wants_frames() {
+            let peer = frame.source();
+            self.stamps.recorder.frame(now, peer, true, !self.is_host, &frame);
+        }
         // The link counts what it drops.
         let PeerLink { link, .. } = self.peers[index].as_mut().expect("it was found just now");
         let taken = link.handle_checked_frame(now, &frame, &mut self.stamps);
@@ -166,6 +176,10 @@ impl Node {
             let Some(PeerLink { peer, link }) = &mut self.peers[index] else { continue };
             if let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) {
                 self.turn = index + 1;
+                if self.stamps.recorder.wants_frames() {
+                    let sent = &buf[..transmit.len];
+                    self.stamps.recorder.sent_frame(now, peer.node, self.is_host, sent);
+                }
                 return Some(Outgoing { peer: peer.node, path: transmit.path, len: transmit.len });
             }
         }
@@ -235,6 +249,12 @@ impl Node {
             Request::ReadInventory { from } => Ok(Answer::Page(Page::Inventory, *from)),
             Request::ReadCounters { from } => Ok(Answer::Page(Page::Counters, *from)),
             Request::ReadStamps { from } => Ok(Answer::Page(Page::Stamps, *from)),
+            Request::SetRecorder(list) if list.is_empty() || self.stamps.recorder.has_room() => {
+                self.stamps.recorder.set(list);
+                Ok(Answer::Done)
+            }
+            Request::SetRecorder(_) => Err(ControlError::NoRecorder),
+            Request::ReadRecorder { from } => Ok(Answer::Recorder(*from, now)),
             _ => return None,
         })
     }
@@ -359,8 +379,11 @@ impl Node {
         self.sequence += 1;
     }
 
-    pub(crate) fn forget_answers(&mut self) {
+    /// Nobody waits for answers any more, and nobody reads what is recorded: whoever comes next
+    /// says what is to be.
+    pub(crate) fn forget_conversation(&mut self) {
         self.answers.clear();
+        self.stamps.recorder.stop();
     }
 
     /// The next thing for the manager: an answer, else an event.
@@ -371,6 +394,9 @@ impl Node {
                 Ok(Answer::Done) => Ok(Reply::Done),
                 Ok(Answer::Slot(state)) => Ok(Reply::Slot(state)),
                 Ok(Answer::Removed { orderly }) => Ok(Reply::Removed { orderly }),
+                Ok(Answer::Recorder(from, asked)) => {
+                    return Some(Outbound::Recorder(id, from, asked));
+                }
                 Err(error) => Err(error),
             };
             return Some(Outbound::Message(FromProxy::Response { id, result }));
@@ -381,18 +407,16 @@ impl Node {
 
     /// Stamps of a request that the PCIe side hands in now, if it is one that is to be stamped.
     pub(crate) fn sample(&mut self, now: Instant, key: StampKey) -> Option<StampId> {
-        self.stamps.sample().then(|| self.stamps.arrived(key, now))
+        let mut sampled = self.stamps.sample();
+        if self.stamps.recorder.wants_stamps() {
+            sampled |= self.stamps.recorder.sample(&key);
+        }
+        sampled.then(|| self.stamps.arrived(key, now))
     }
 
     /// A page of the stamps.
     pub(crate) fn stamps_page(&self, from: u16) -> Reply {
-        let entries = self.stamps.records().map(|record| StampEntry {
-            peer: record.key.peer,
-            binding: record.key.binding,
-            from_host: record.key.from_host,
-            tlp: record.key.tlp,
-            at: record.at.map(|at| at.map(Instant::as_nanos)),
-        });
+        let entries = self.stamps.records().map(StampRecord::entry);
         let (entries, next) = page(entries, from);
         Reply::Stamps { entries, next }
     }
@@ -404,6 +428,7 @@ impl Node {
             ("events dropped: queue full", self.events_dropped),
             ("requests of the manager not begun: answers wait", self.requests_refused),
             ("stamps not taken: too many stages at once", self.stamps.lost()),
+            ("recorder: entries lost for lack of room", self.stamps.recorder.lost()),
         ];
         let around = self.surroundings.iter().copied();
         own.into_iter()

@@ -10,11 +10,14 @@
 //! table of the node that sent it. A posted request has no entry: the link's sequence of its
 //! record joins what the two ends recorded.
 
-use crate::limits::STAMP_RING;
+use crate::control::StampEntry;
+use crate::limits::{MAX_FRAME, STAMP_RING};
+use crate::recorder::Recorder;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec;
 use serde::{Deserialize, Serialize};
+use tlp_codec::fabric::{MIN_TLP, TLP_OVERHEAD};
 use tlp_codec::ids::{BindingKey, NodeId, OutstandingRef};
 
 /// The stages, in the order in which a TLP meets them: three at the proxy that sends it, three
@@ -92,10 +95,29 @@ pub struct StampRecord {
     pub at: [Option<Instant>; 6],
 }
 
-const PENDING: usize = 64;
+impl StampRecord {
+    /// As in a message.
+    pub fn entry(&self) -> StampEntry {
+        let StampKey { peer, binding, from_host, tlp } = self.key;
+        let at = self.at.map(|at| at.map(Instant::as_nanos));
+        StampEntry { peer, binding, from_host, tlp, at }
+    }
+}
 
-/// The ring of stamps of one proxy.
+impl StampId {
+    /// As a number.
+    fn bits(self) -> u32 {
+        u32::from(self.life) << 16 | u32::from(self.slot)
+    }
+}
+
+/// As many TLPs as a frame holds: their stages end in one call.
+const PENDING: usize = MAX_FRAME / (MIN_TLP + TLP_OVERHEAD);
+
+/// The ring of stamps of one proxy, and the recorder that they go to.
 pub struct Stamps {
+    /// The flight recorder.
+    pub recorder: Recorder,
     sampling: Sampling,
     countdown: u32,
     ring: Box<[(u16, Option<StampRecord>)]>,
@@ -111,9 +133,15 @@ impl Default for Stamps {
 }
 
 impl Stamps {
-    /// An empty ring, sampling off.
+    /// An empty ring, sampling off, and no recorder.
     pub fn new() -> Self {
+        Self::with_recorder(0)
+    }
+
+    /// An empty ring, sampling off, and a recorder that keeps so many bytes.
+    pub fn with_recorder(bytes: usize) -> Self {
         Self {
+            recorder: Recorder::new(bytes),
             sampling: Sampling::Off,
             countdown: 0,
             ring: vec![(0, None); STAMP_RING].into_boxed_slice(),
@@ -160,15 +188,30 @@ impl Stamps {
         id
     }
 
-    /// Says that a TLP's record goes out for the first time, under `sequence`, in the frame that
-    /// the current call makes.
-    pub fn sent(&mut self, id: StampId, sequence: u32) {
+    /// Says that the record of the TLP `tlp` goes out for the first time, under `sequence`, in the
+    /// frame that the current call makes.
+    pub fn sent(&mut self, id: StampId, sequence: u32, tlp: &[u8]) {
         if let Some(record) = self.record_mut(id)
             && let StampedTlp::Posted(unknown) = &mut record.key.tlp
         {
             *unknown = Some(sequence);
         }
+        self.seen(id, tlp);
         self.ends(id, Stage::Sent);
+    }
+
+    /// Says that the TLP `tlp` was taken from the link, to be handed to the PCIe side if nothing
+    /// speaks against it.
+    pub fn taken(&mut self, id: StampId, tlp: &[u8]) {
+        self.seen(id, tlp);
+    }
+
+    fn seen(&mut self, id: StampId, tlp: &[u8]) {
+        if self.recorder.wants_stamps()
+            && let Some(record) = self.record_mut(id).copied()
+        {
+            self.recorder.tlp(id.bits(), &record, tlp);
+        }
     }
 
     fn start(&mut self, key: StampKey, stage: Stage, now: Instant) -> StampId {
@@ -183,8 +226,8 @@ impl Stamps {
     }
 
     /// Says that `stage` of a TLP ends with the current call; the next [`Stamps::mark`] gives it
-    /// its time. More than 64 in one call are not stamped, and counted: a full list loses a
-    /// stamp, never a TLP.
+    /// its time. More in one call than TLPs fit a frame are not stamped, and counted: a full list
+    /// loses a stamp, never a TLP.
     pub fn ends(&mut self, id: StampId, stage: Stage) {
         self.lost += u64::from(self.pending.push((id, stage)).is_err());
     }
@@ -201,11 +244,16 @@ impl Stamps {
 
     /// Gives every stage that ended since the last mark the time `now`.
     pub fn mark(&mut self, now: Instant) {
-        for (id, stage) in core::mem::take(&mut self.pending) {
-            if let Some(record) = self.record_mut(id) {
-                record.at[stage as usize] = Some(now);
+        for index in 0..self.pending.len() {
+            let (id, stage) = self.pending[index];
+            let Some(record) = self.record_mut(id) else { continue };
+            record.at[stage as usize] = Some(now);
+            if self.recorder.wants_stamps() && matches!(stage, Stage::Sent | Stage::Delivered) {
+                let record = *self.record_mut(id).expect("it was there just now");
+                self.recorder.stamps(id.bits(), &record);
             }
         }
+        self.pending.clear();
     }
 
     /// The record of a handle, as long as no other TLP has its place in the ring.
@@ -274,7 +322,7 @@ mod tests {
             stamps.arrived(posted(None), Instant::ZERO);
         }
         stamps.mark(Instant::from_nanos(1));
-        stamps.sent(old, 5);
+        stamps.sent(old, 5, &[0; 12]);
         stamps.mark(Instant::from_nanos(99));
         assert!(stamps.records().all(|r| r.at[2].is_none() && r.key == posted(None)));
         assert_eq!(stamps.records().count(), STAMP_RING);
@@ -285,7 +333,7 @@ mod tests {
         let mut stamps = Stamps::new();
         let id = stamps.arrived(posted(None), Instant::ZERO);
         stamps.mark(Instant::from_nanos(1));
-        stamps.sent(id, u32::MAX);
+        stamps.sent(id, u32::MAX, &[0; 12]);
         stamps.mark(Instant::from_nanos(2));
         let record = stamps.records().next().unwrap();
         assert_eq!(record.key, posted(Some(u32::MAX)));

@@ -2,11 +2,15 @@
 //! numbers.
 
 use proxy_core::control::*;
-use proxy_core::stamps::Sampling;
+use proxy_core::limits::{MAX_RECORDED, RECORDER_PIECE};
+use proxy_core::recorder::{Entry, Recorded};
+use proxy_core::stamps::{Sampling, StampedTlp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use tlp_codec::ids::{BindingKey, Epoch, NodeId, PathId, PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{
+    BindingKey, Epoch, NodeId, OutstandingRef, PathId, PortId, SlotFunction, SlotId,
+};
 
 const DOCUMENT: &str = include_str!("../docs/control.md");
 
@@ -124,7 +128,35 @@ fn examples_are_the_bytes() {
     let mode = Removal::Orderly { within_ms: 5000 };
     let unbind = unbind_port(mode);
     check(all, "request-unbind-port", &request(9, unbind));
+    check(all, "request-set-recorder", &request(10, Request::SetRecorder(recorded())));
+    check(all, "request-read-recorder", &request(11, Request::ReadRecorder { from: 128 }));
+    let entries = [(7, StampedTlp::Completion(OutstandingRef { index: 3, generation: 9 }))];
+    let page = page(&[5], entries.map(|(id, tlp)| Entry::Stamps { id, stamps: stamps(tlp) }));
+    check(all, "response-recorder", &response(Ok(Reply::Recorder(page))));
     assert!(examples.is_empty(), "not checked: {:?}", examples.keys());
+}
+
+fn recorded() -> heapless::Vec<Recorded, MAX_RECORDED> {
+    let recorded = Recorded { peer: node(2), binding: key(), one_in: 1, tlps: 64, frames: 0 };
+    [recorded].into_iter().collect()
+}
+
+fn stamps(tlp: StampedTlp) -> StampEntry {
+    let at = [None, None, None, Some(400), Some(500), Some(600)];
+    StampEntry { peer: node(2), binding: key(), from_host: true, tlp, at }
+}
+
+/// A page with these entries, and one that was lost.
+fn page<const N: usize>(requests: &[u64], entries: [Entry; N]) -> RecorderPage {
+    let mut bytes = heapless::Vec::new();
+    for entry in entries.into_iter().chain([Entry::Lost { entries: 1 }]) {
+        let mut buffer = [0; 128];
+        let entry = postcard::to_slice(&entry, &mut buffer).unwrap();
+        bytes.extend_from_slice(&(entry.len() as u16).to_le_bytes()).unwrap();
+        bytes.extend_from_slice(entry).unwrap();
+    }
+    let requests = requests.iter().copied().collect();
+    RecorderPage { first: 0, end: bytes.len() as u64, lost: 1, now: 1000, requests, bytes }
 }
 
 fn unbind_port(mode: Removal) -> Request {
@@ -223,6 +255,8 @@ fn requests_have_the_numbers_of_the_table() {
         Request::ReadCounters { from: 0 },
         Request::SetSampling(Sampling::Off),
         Request::ReadStamps { from: 0 },
+        Request::SetRecorder(Default::default()),
+        Request::ReadRecorder { from: 0 },
     ];
     check_numbers(table("Request"), &requests);
 }
@@ -238,6 +272,7 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Reply::Inventory { entries: Default::default(), next: None },
         Reply::Counters { entries: Default::default(), next: None },
         Reply::Stamps { entries: Default::default(), next: None },
+        Reply::Recorder(page(&[], [])),
     ];
     check_numbers(table("Reply"), &replies);
     let errors = [
@@ -256,6 +291,7 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         ControlError::Busy,
         ControlError::NotReady(slot(1)),
         ControlError::LinkDown(node(1)),
+        ControlError::NoRecorder,
     ];
     check_numbers(table("ControlError"), &errors);
     let (peer, key, function) = (node(2), key(), SlotFunction::ZERO);
@@ -271,6 +307,16 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Event::PathFound { peer, path: PathId::new(1).unwrap() },
     ];
     check_numbers(table("Event"), &events);
+    let (id, length) = (1, 12);
+    let stamps = stamps(StampedTlp::Posted(None));
+    let (at, received, binding, path) = (1, true, key, PathId::ZERO);
+    let entries = [
+        Entry::Tlp { id, length, stamps: stamps.clone() },
+        Entry::Stamps { id, stamps },
+        Entry::Frame { at, received, peer, binding, path, length },
+        Entry::Lost { entries: 1 },
+    ];
+    check_numbers(table("Entry"), &entries);
 }
 
 #[test]
@@ -347,8 +393,16 @@ fn full_pages_fit() {
     let inventory = Reply::Inventory { entries, next };
     let entries = vec![(full('c'), u64::MAX); PAGE].into_iter().collect();
     let counters = Reply::Counters { entries, next };
+    let recorder = Reply::Recorder(RecorderPage {
+        first: u64::MAX,
+        end: u64::MAX,
+        lost: u64::MAX,
+        now: u64::MAX,
+        requests: vec![u64::MAX; MAX_RECORDED].into_iter().collect(),
+        bytes: vec![u8::MAX; RECORDER_PIECE].into_iter().collect(),
+    });
     let mut buffer = vec![0; 4 + MAX_MESSAGE];
-    for reply in [slots, inventory, counters] {
+    for reply in [slots, inventory, counters, recorder] {
         let message = FromProxy::Response { id: OperationId(u64::MAX), result: Ok(reply) };
         encode(&message, &mut buffer).unwrap();
     }

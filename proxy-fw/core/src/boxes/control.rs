@@ -164,6 +164,10 @@ impl BoxRole {
         let (id, what, from) = match self.node.poll_outbound()? {
             Outbound::Message(message) => return Some(message),
             Outbound::Page(id, what, from) => (id, what, from),
+            Outbound::Recorder(id, from, asked) => {
+                let page = self.node.stamps.recorder.read(from, asked);
+                return Some(FromProxy::Response { id, result: Ok(Reply::Recorder(page)) });
+            }
         };
         let reply = match what {
             Page::Table => {

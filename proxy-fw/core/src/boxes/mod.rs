@@ -21,7 +21,9 @@ pub mod windows;
 use crate::control::{
     BindingFailure, Event, FromProxy, Name, OperationId, PathAddress, Request, SlotState, Term,
 };
-use crate::limits::{COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, SYNTHESISED_COMPLETION};
+use crate::limits::{
+    COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, RECORDER_RING, SYNTHESISED_COMPLETION,
+};
 use crate::link::{LinkConfig, LinkEvent};
 use crate::node::{Node, Target};
 use crate::role::{Outgoing, Role};
@@ -45,6 +47,8 @@ pub struct BoxConfig {
     pub peers: usize,
     /// After how long an outstanding request is completed with Unsupported Request.
     pub completion_bound: Duration,
+    /// Bytes that the flight recorder keeps; 0: there is none.
+    pub recorder: usize,
     /// Smallest completion timeout that a device is set to.
     pub completion_timeout: Duration,
     /// How long a device may take to answer after reset.
@@ -62,6 +66,7 @@ impl Default for BoxConfig {
             link: LinkConfig::default(),
             peers: 8,
             completion_bound: SYNTHESISED_COMPLETION,
+            recorder: RECORDER_RING,
             completion_timeout: COMPLETION_TIMEOUT,
             readiness_bound: Duration::from_millis(1500),
             reset_time: Duration::from_millis(100),
@@ -124,7 +129,7 @@ impl BoxRole {
         assert!(config.peers <= MAX_PEERS);
         let slot = |number: u8| Slot::new(SlotId::new(number).expect("any number is a slot"));
         Self {
-            node: Node::new(config.incarnation, false, config.peers, config.link),
+            node: Node::new(config.incarnation, false, config.peers, config.link, config.recorder),
             slots: (1..=config.slots as u8).map(slot).collect(),
             config: config.clone(),
             counters: BoxCounters::default(),
@@ -324,7 +329,7 @@ impl Role for BoxRole {
     }
 
     fn control_reconnected(&mut self) {
-        self.node.forget_answers();
+        self.node.forget_conversation();
         for slot in &mut self.slots {
             slot.forget_operations();
         }

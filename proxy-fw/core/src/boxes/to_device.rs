@@ -62,6 +62,9 @@ impl BoxRole {
             let (handle, class, stamp) = (received.handle, received.class, received.stamp);
             let outstanding = received.outstanding;
             link.release_received(handle);
+            if let Some(id) = stamp {
+                self.node.stamps.taken(id, &buf[..length]);
+            }
             if !self.node.malformed.is_as_said(&buf[..length], class, outstanding) {
                 self.counters.malformed_from_host += 1;
                 continue;

@@ -39,6 +39,8 @@ pub enum ControlError {
     /// The link to the peer is down; introduce the peer again with
     /// [`Request::SetPeer`](super::Request::SetPeer).
     LinkDown(NodeId),
+    /// The proxy has no memory for a flight recorder.
+    NoRecorder,
 }
 
 /// Which limit was reached.
@@ -78,6 +80,7 @@ impl fmt::Display for ControlError {
             Self::Busy => f.write_str("another operation is going on there"),
             Self::NotReady(s) => write!(f, "the device in slot {s} did not become ready"),
             Self::LinkDown(n) => write!(f, "the link to node {n} is down"),
+            Self::NoRecorder => f.write_str("it has no memory for a flight recorder"),
         }
     }
 }

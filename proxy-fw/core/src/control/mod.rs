@@ -21,7 +21,8 @@ pub use request::{
     PathSet, Peer, PortBinding, Removal, Reply, Request, Share, SlotBinding, Window,
 };
 pub use table::{
-    InventoryEntry, MappingEntry, PortState, SlotEntry, SlotState, StampEntry, WindowRange,
+    InventoryEntry, MappingEntry, PortState, RecorderPage, SlotEntry, SlotState, StampEntry,
+    WindowRange,
 };
 
 use crate::limits::{MAX_PATHS, MAX_PORTS};

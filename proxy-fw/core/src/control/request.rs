@@ -1,9 +1,11 @@
 //! What the manager asks for, and the answers.
 
 use super::{
-    InventoryEntry, MappingEntry, Name, PAGE, PathAddress, SlotEntry, SlotState, StampEntry,
+    InventoryEntry, MappingEntry, Name, PAGE, PathAddress, RecorderPage, SlotEntry, SlotState,
+    StampEntry,
 };
-use crate::limits::{MAX_FUNCTIONS, MAX_PATHS, MAX_WINDOWS};
+use crate::limits::{MAX_FUNCTIONS, MAX_PATHS, MAX_RECORDED, MAX_WINDOWS};
+use crate::recorder::Recorded;
 use crate::stamps::Sampling;
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,7 @@ use tlp_codec::ids::{BindingKey, Epoch, NodeId, PathId, PortId, SlotFunction, Sl
 
 /// What the manager asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)] // messages live on the stack for one call
 pub enum Request {
     /// Know this peer: its node number and where its paths end. Known already with the same
     /// content: nothing happens. With other addresses: they replace the old ones.
@@ -63,6 +66,13 @@ pub enum Request {
     ReadStamps {
         /// First entry.
         from: u16,
+    },
+    /// Record these bindings and no others, as long as this conversation lasts. None: stop.
+    SetRecorder(Vec<Recorded, MAX_RECORDED>),
+    /// Read what was recorded from this position on, and forget what is before it.
+    ReadRecorder {
+        /// A position: 0, or where a page ended.
+        from: u64,
     },
 }
 
@@ -238,4 +248,6 @@ pub enum Reply {
         /// Where the next page starts, if there is one.
         next: Option<u16>,
     },
+    /// What was recorded.
+    Recorder(RecorderPage),
 }

@@ -1,7 +1,7 @@
 //! The tables that a manager reads, entry by entry.
 
 use super::{Name, PathSet, Window};
-use crate::limits::{MAX_FUNCTIONS, MAX_WINDOWS};
+use crate::limits::{MAX_FUNCTIONS, MAX_RECORDED, MAX_WINDOWS, RECORDER_PIECE};
 use crate::stamps::StampedTlp;
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
@@ -142,4 +142,22 @@ pub struct StampEntry {
     pub tlp: StampedTlp,
     /// One time for each [`crate::stamps::Stage`].
     pub at: [Option<u64>; 6],
+}
+
+/// What a proxy recorded, as much as fits one answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecorderPage {
+    /// The position of the first byte: what was asked for, or where what is left begins.
+    pub first: u64,
+    /// The position behind everything that was recorded so far.
+    pub end: u64,
+    /// Entries that were lost for lack of room, in this life of the proxy.
+    pub lost: u64,
+    /// The time when it was asked, nanoseconds by the proxy's own clock.
+    pub now: u64,
+    /// Requests that this end sent of each binding that is recorded, in the order of the list,
+    /// since the binding came onto it.
+    pub requests: Vec<u64, MAX_RECORDED>,
+    /// Whole entries: see [`Entry`](crate::recorder::Entry).
+    pub bytes: Vec<u8, RECORDER_PIECE>,
 }

@@ -47,6 +47,10 @@ impl HostRole {
         let (id, what, from) = match self.node.poll_outbound()? {
             Outbound::Message(message) => return Some(message),
             Outbound::Page(id, what, from) => (id, what, from),
+            Outbound::Recorder(id, from, asked) => {
+                let page = self.node.stamps.recorder.read(from, asked);
+                return Some(FromProxy::Response { id, result: Ok(Reply::Recorder(page)) });
+            }
         };
         let result = match what {
             Page::Table => Ok(self.mapping_page(from)),

@@ -16,7 +16,8 @@ mod upstream;
 
 use crate::control::{FromProxy, OperationId, PathAddress, Request, Term};
 use crate::limits::{
-    DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, SYNTHESISED_COMPLETION, TLP_BUFFER,
+    DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, SYNTHESISED_COMPLETION,
+    TLP_BUFFER,
 };
 use crate::link::LinkConfig;
 use crate::node::Node;
@@ -53,6 +54,8 @@ pub struct HostConfig {
     pub peers: usize,
     /// After how long an outstanding request is completed with Unsupported Request.
     pub completion_bound: Duration,
+    /// Bytes that the flight recorder keeps; 0: there is none.
+    pub recorder: usize,
 }
 
 impl Default for HostConfig {
@@ -63,6 +66,7 @@ impl Default for HostConfig {
             link: LinkConfig::default(),
             peers: 8,
             completion_bound: SYNTHESISED_COMPLETION,
+            recorder: RECORDER_RING,
         }
     }
 }
@@ -145,7 +149,7 @@ impl HostRole {
             pending: Pending::new(),
         };
         Ok(Self {
-            node: Node::new(config.incarnation, true, config.peers, config.link),
+            node: Node::new(config.incarnation, true, config.peers, config.link, config.recorder),
             switch,
             ports: core::iter::repeat_with(port).take(ports).collect(),
             to_root: TlpQueue::new(TO_ROOT),
@@ -294,7 +298,7 @@ impl Role for HostRole {
     }
 
     fn control_reconnected(&mut self) {
-        self.node.forget_answers();
+        self.node.forget_conversation();
         for port in &mut self.ports {
             port.forget_operation();
         }

@@ -70,6 +70,9 @@ impl HostRole {
                 let (handle, class, stamp) = (received.handle, received.class, received.stamp);
                 let outstanding = received.outstanding;
                 link.release_received(handle);
+                if let Some(id) = stamp {
+                    self.node.stamps.taken(id, &buf[..length]);
+                }
                 let port = PortId::new(index as u8).expect("at most 32 ports");
                 let key = target.key;
                 let sampled = stamp.is_some();

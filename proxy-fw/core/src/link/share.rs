@@ -187,7 +187,7 @@ impl Link {
             let meta = self.out.slab.meta_mut(buffer);
             meta.records = 1;
             if let Some(stamp) = meta.stamp.take() {
-                stamps.sent(stamp, self.flight.next());
+                stamps.sent(stamp, self.flight.next(), self.out.slab.bytes(buffer));
             }
             self.counters.tlps_sent += 1;
             if !split {
