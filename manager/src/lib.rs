@@ -3,7 +3,8 @@
 //! Proxies dial in over the control protocol ([`control`]); what they report and what is wanted of
 //! them is recorded ([`types`], [`records`]) in an embedded store ([`store`]). A request goes from
 //! the REST API ([`api`]) through placement ([`planner`]) into the records ([`operations`]), and
-//! [`reconcile`] makes the proxies' tables agree with them. The command line ([`cli`]) speaks to
+//! [`reconcile`] makes the proxies' tables agree with them. What devices do while they are lent is
+//! recorded on request ([`recorder`]). The command line ([`cli`]) speaks to
 //! the API as any other [`client`] does.
 
 pub mod api;
@@ -15,6 +16,7 @@ pub mod manager;
 pub mod operations;
 pub mod planner;
 pub mod reconcile;
+pub mod recorder;
 pub mod records;
 pub mod serve;
 pub mod store;

@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::control::Registry;
+use crate::recorder::recordings::Recordings;
 use crate::records::Records;
 use crate::types::EventRecord;
 use proxy_core::control::Term;
@@ -20,6 +21,8 @@ pub struct Manager {
     pub registry: Registry,
     /// Bounds and intervals.
     pub settings: Settings,
+    /// What is recorded of bindings.
+    pub recordings: Recordings,
     term: Term,
     stop: watch::Sender<bool>,
     events: mpsc::Sender<EventRecord>,
@@ -35,7 +38,9 @@ impl Manager {
         let term = Term(records.snapshot().meta().term);
         let stop = watch::Sender::new(false);
         let registry = Registry::default();
-        (Arc::new(Self { records, registry, settings, term, stop, events }), queue)
+        let recordings = Recordings::default();
+        let manager = Self { records, registry, settings, recordings, term, stop, events };
+        (Arc::new(manager), queue)
     }
 
     /// The term of this start.

@@ -9,6 +9,7 @@ mod operations;
 mod pool;
 mod problem;
 mod proxies;
+mod recordings;
 pub mod server;
 mod tables;
 pub mod views;
@@ -16,6 +17,7 @@ pub mod views;
 pub use allocations::AllocateBody;
 pub use problem::ProblemBody;
 pub use proxies::SamplingBody;
+pub use recordings::{RecordBody, RecordingView};
 
 use crate::manager::Manager;
 use crate::types::{Problem, ProblemCode};
@@ -48,6 +50,7 @@ pub type App = Arc<Manager>;
         (name = "allocations", description = "Lending and taking back"),
         (name = "operations", description = "Requests that take time"),
         (name = "proxies", description = "What the proxies themselves say, read when asked"),
+        (name = "recorder", description = "What devices do while they are lent, recorded and looked at"),
         (name = "manager", description = "The manager itself"),
     )
 )]
@@ -80,6 +83,11 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(proxies::counters))
         .routes(routes!(proxies::stamps))
         .routes(routes!(proxies::set_sampling))
+        .routes(routes!(recordings::list, recordings::start))
+        .routes(routes!(recordings::show, recordings::forget))
+        .routes(routes!(recordings::stop))
+        .routes(routes!(recordings::file))
+        .routes(routes!(recordings::latency))
 }
 
 /// The OpenAPI description.

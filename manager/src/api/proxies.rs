@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-fn known(manager: &App, name: &str) -> Result<NodeName, Problem> {
+pub(super) fn known(manager: &App, name: &str) -> Result<NodeName, Problem> {
     let name: NodeName = parse("name", name)?;
     if !manager.records.snapshot().nodes().contains_key(&name) {
         let detail = format!("no proxy with the name {name} was ever here");

@@ -1,10 +1,12 @@
 //! What can be said on the command line.
 
 use crate::config::{LogFormat, Said};
-use crate::types::{NodeName, SlotAddress};
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use crate::recorder::recordings::Format;
+use crate::types::{BindingId, NodeName, Role, SlotAddress};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -79,6 +81,12 @@ pub enum Command {
     },
     /// Show a proxy's stage stamps, or set which TLPs it stamps
     Stamps(Stamps),
+    /// Record what a lent device does, to a file for Wireshark or ui.perfetto.dev
+    Record(Record),
+    /// List the recordings that run or were not fetched
+    Recordings,
+    /// Look at the round trips of all lent devices for a moment (`tlp live` goes on looking)
+    Latency(Latency),
     /// Try again to make a quarantined slot usable
     Recover {
         /// The slot, BOX/SLOT
@@ -288,4 +296,81 @@ pub struct Stamps {
     /// are thrown away
     #[arg(long, value_name = "off|all|N")]
     pub sampling: Option<String>,
+}
+
+/// A size such as `64M` or `64MB`: bytes, in powers of 1000.
+fn size(text: &str) -> Result<u64, String> {
+    rate(text.strip_suffix('B').unwrap_or(text))
+        .map_err(|_| "a number of bytes, such as 64MB".to_owned())
+}
+
+/// A duration such as `10s` or `1500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.is_zero() { Err("more than nothing".into()) } else { Ok(duration) }
+}
+
+/// Which proxy a recording is seen from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SeenFrom {
+    /// The host's.
+    Host,
+    /// The box's.
+    Box,
+}
+
+impl From<SeenFrom> for Role {
+    fn from(from: SeenFrom) -> Role {
+        match from {
+            SeenFrom::Host => Role::Host,
+            SeenFrom::Box => Role::Box,
+        }
+    }
+}
+
+/// Of `record`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Formats: `frames` is pcapng of the frames that carried the binding's records; \
+records of others in them are replaced by NOPs. `tlps` is pcapng of TLPs alone, with both ends' \
+stage stamps in packet comments. `perfetto` is a trace in JSON for ui.perfetto.dev. \
+tlp-codec/wireshark has the dissector for the first two."
+)]
+pub struct Record {
+    /// The binding, bind-N: `allocations` lists them
+    pub binding: BindingId,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// What is written [default: perfetto to *.json, else frames]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// How long
+    #[arg(long = "for", default_value = "10s", value_name = "TIME", value_parser = duration)]
+    pub duration: Duration,
+    /// Memory that it may take at the manager; when it is reached, the recording ends
+    #[arg(long, default_value = "64MB", value_name = "SIZE", value_parser = size)]
+    pub limit: u64,
+    /// Keep so many bytes of each TLP or frame [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub snap: Option<u16>,
+    /// The proxy that it is seen from
+    #[arg(long, value_enum, default_value_t = SeenFrom::Host)]
+    pub seen_from: SeenFrom,
+}
+
+/// Of `latency`.
+#[derive(Debug, ClapArgs)]
+pub struct Latency {
+    /// Only this host's or this box's devices
+    pub node: Option<NodeName>,
+    /// How long it is looked
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = duration)]
+    pub window: Duration,
+    /// Stamp one request in so many
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub one_in: u32,
+    /// Show so many slow requests
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub slowest: usize,
 }

@@ -81,8 +81,9 @@ fn of_problem(code: ProblemCode) -> u8 {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
         | UnsupportedMediaType | WrongRole | IdempotencyKeyReused => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
-        | NoSuchBinding | NoSuchOperation => 3,
-        SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted => 4,
+        | NoSuchBinding | NoSuchOperation | NoSuchRecording => 3,
+        SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
+        | RecordingRuns => 4,
         NothingFits => 5,
         NotConnected | Stopping => 6,
         ProxyRefused | ProxyTimeout | OperationTimeout | Superseded => 7,

@@ -3,12 +3,13 @@
 pub mod args;
 pub mod failure;
 mod operations;
+mod record;
 mod render;
 
 pub use failure::Failure;
 
-use crate::api::SamplingBody;
 use crate::api::views::{AllocationView, BindingView, BoxView, HostView, List, NodeView, SlotView};
+use crate::api::{RecordingView, SamplingBody};
 use crate::client::Client;
 use crate::config::{Config, LogFormat};
 use crate::types::{AllocationId, BindingId, OperationId, OperationRecord, Role, SlotAddress};
@@ -50,6 +51,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
             out.get(&client, &format!("/v1/nodes/{node}/counters"), render::counters)
         }
         Command::Stamps(which) => stamps(&client, &out, &which),
+        Command::Record(which) => record::record(&client, &out, which),
+        Command::Recordings => {
+            out.get::<List<RecordingView>>(&client, "/v1/recordings", render::recordings)
+        }
+        Command::Latency(which) => latency(&client, &out, &which),
         Command::Recover { slot } => {
             let path = format!("/v1/boxes/{}/slots/{}/recover", slot.box_name(), slot.slot());
             let slot: SlotView = client.post(&path, &serde_json::json!({}), None)?;
@@ -228,6 +234,16 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
             Err(error) => return Err(error.into()),
         };
     }
+}
+
+fn latency(client: &Client, out: &Output, which: &args::Latency) -> Result<(), Failure> {
+    let query = query(&[
+        ("window_ms", Some(which.window.as_millis().to_string())),
+        ("one_in", Some(which.one_in.to_string())),
+        ("slowest", Some(which.slowest.to_string())),
+        ("node", which.node.as_ref().map(ToString::to_string)),
+    ]);
+    out.get(client, &format!("/v1/latency{query}"), render::latency)
 }
 
 fn stamps(client: &Client, out: &Output, which: &args::Stamps) -> Result<(), Failure> {

@@ -133,6 +133,43 @@ impl Client {
         if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
     }
 
+    /// Deletes what is at a path; the answer has no body.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn remove(&self, path: &str) -> Result<(), ClientError> {
+        let (status, text) = self.text(self.agent.delete(self.url(path)).call())?;
+        if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
+    }
+
+    /// Gets a file.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
+        let mut response =
+            self.agent.get(self.url(path)).call().map_err(|e| self.unreachable(e))?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(MAX_ANSWER);
+        let bytes = body.read_to_vec().map_err(|e| self.unreachable(e))?;
+        match (200..300).contains(&status) {
+            true => Ok(bytes),
+            false => Err(self.problem(status, &String::from_utf8_lossy(&bytes))),
+        }
+    }
+
+    fn unreachable(&self, error: ureq::Error) -> ClientError {
+        ClientError::Unreachable {
+            server: self.server.clone(),
+            reason: match error {
+                ureq::Error::Io(error) => error.to_string(),
+                other => other.to_string(),
+            },
+        }
+    }
+
     /// Waits until an operation has ended and tells of its state whenever a step is done, and
     /// every [`WAIT_TURN`] meanwhile; for the first time after [`FIRST_TURN`].
     ///
@@ -163,17 +200,10 @@ impl Client {
         &self,
         result: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<(u16, String), ClientError> {
-        let unreachable = |error: ureq::Error| ClientError::Unreachable {
-            server: self.server.clone(),
-            reason: match error {
-                ureq::Error::Io(error) => error.to_string(),
-                other => other.to_string(),
-            },
-        };
-        let mut response = result.map_err(unreachable)?;
+        let mut response = result.map_err(|e| self.unreachable(e))?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(MAX_ANSWER);
-        Ok((status, body.read_to_string().map_err(unreachable)?))
+        Ok((status, body.read_to_string().map_err(|e| self.unreachable(e))?))
     }
 
     fn read<T: DeserializeOwned>(

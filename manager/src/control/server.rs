@@ -5,6 +5,7 @@ use super::wire::{self, Reader, WireError};
 use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
 use crate::manager::Manager;
 use crate::reconcile;
+use crate::recorder::tap;
 use crate::types::{EventKind, EventRecord};
 use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, ToProxy, Welcome};
 use std::net::SocketAddr;
@@ -197,6 +198,7 @@ async fn run<S: AsyncRead + AsyncWrite>(
         error = speak(manager, &mut writer, queue) => error.to_string(),
         () = heartbeat(manager, &session) => "it showed no sign of life".to_owned(),
         () = reconcile::sync::run(manager, &session) => "its tables cannot be read".to_owned(),
+        error = tap::run(&session, manager.settings.request_bound) => error.to_string(),
         () = session.closed() => session.close_reason().unwrap_or_default(),
         () = manager.stopping() => "the manager is stopping".to_owned(),
     };

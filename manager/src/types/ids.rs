@@ -65,6 +65,11 @@ prefixed_id!(
     OperationId, "op", "op-3"
 );
 
+prefixed_id!(
+    /// A recording: what the flight recorder has of one binding. Written `rec-N`.
+    RecordingId, "rec", "rec-1"
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;

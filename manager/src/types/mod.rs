@@ -17,7 +17,7 @@ pub mod problem;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
 pub use event::{EventKind, EventRecord};
-pub use ids::{AllocationId, BindingId, OperationId};
+pub use ids::{AllocationId, BindingId, OperationId, RecordingId};
 pub use link_use::LinkUse;
 pub use names::{NodeName, SlotAddress, Timestamp};
 pub use node::{NodeRecord, Role};

@@ -64,6 +64,10 @@ problem_codes! {
     NoSuchBinding = "no-such-binding", 404, "There is no such binding";
     /// No such operation, or no longer.
     NoSuchOperation = "no-such-operation", 404, "There is no such operation";
+    /// No such recording, or no longer.
+    NoSuchRecording = "no-such-recording", 404, "There is no such recording";
+    /// The recording has not ended.
+    RecordingRuns = "recording-runs", 409, "The recording still runs";
     /// The proxy is of the other role.
     WrongRole = "wrong-role", 400, "The proxy has the other role";
     /// The slot is lent; `owner` says to whom since when.

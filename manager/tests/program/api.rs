@@ -138,6 +138,65 @@ fn collect_parts(value: &Value, parts: &mut BTreeSet<String>) {
     }
 }
 
+/// Records a binding of pretended proxies, and looks at it.
+fn record_and_look(
+    check: &mut impl FnMut(&str, &str, &str, Option<Value>, u16) -> Value,
+    manager: &Manager,
+) {
+    let latency = check("GET", "/v1/latency", "/v1/latency?window_ms=100&slowest=3", None, 200);
+    let device = &latency["devices"][0];
+    // Out 20, away 500, back 20; of the time away 20 + 180 + 20 at the box.
+    let split = &device["from_host"];
+    let part = |name: &str| split[name].as_u64().unwrap();
+    assert_eq!((part("p50_ns"), part("p99_ns")), (540, 540), "{latency}");
+    assert_eq!((part("original_ns"), part("network_ns")), (180, 280));
+    assert_eq!((part("host_conversion_ns"), part("box_conversion_ns")), (40, 40));
+    assert!(device["host_requests_per_s"].as_f64().unwrap() > 0.0, "{latency}");
+    assert_eq!(latency["slowest"].as_array().unwrap().len(), 3);
+    assert_eq!(latency["slowest"][0]["address"], 0xfe00_0010_u64);
+    let stages = latency["slowest"][0]["stages"].as_array().unwrap();
+    let sum: u64 = stages.iter().map(|stage| stage["ns"].as_u64().unwrap()).sum();
+    assert_eq!(sum, 540, "{stages:?}");
+
+    let record = |format: &str, duration: u32| json!({"binding": "bind-1", "format": format, "duration_ms": duration});
+    let all = "/v1/recordings";
+    check("POST", all, all, Some(record("perfetto", 50)), 201);
+    let ended =
+        check("GET", "/v1/recordings/{id}", "/v1/recordings/rec-1?wait_ms=60000", None, 200);
+    assert_eq!(ended["ended"]["reason"], "time", "{ended}");
+    assert!(ended["packets"].as_u64().unwrap() >= 2, "{ended}");
+    let trace = manager.get("/v1/recordings/rec-1/file");
+    let slices = trace["traceEvents"].as_array().unwrap().iter();
+    let named = slices.filter(|slice| slice["name"] == "MRd 0xfe000010 4 B").count();
+    assert!(named > 0, "{trace}");
+
+    check("POST", all, all, Some(record("tlps", 3_600_000)), 201);
+    let file = "/v1/recordings/{id}/file";
+    check("GET", file, "/v1/recordings/rec-2/file", None, 409);
+    let stop = "/v1/recordings/{id}/stop";
+    let stopped = check("POST", stop, "/v1/recordings/rec-2/stop", None, 200);
+    assert_eq!(stopped["ended"]["reason"], "stopped", "{stopped}");
+    assert_eq!(manager.raw("GET", "/v1/recordings/rec-2/file", &[], None).0, 200);
+    let limited = Some(json!({"binding": "bind-1", "format": "tlps", "limit_bytes": 1}));
+    check("POST", all, all, limited, 201);
+    let ended =
+        check("GET", "/v1/recordings/{id}", "/v1/recordings/rec-3?wait_ms=60000", None, 200);
+    assert_eq!(ended["ended"]["reason"], "limit", "{ended}");
+    assert_eq!(check("GET", all, all, None, 200)["items"].as_array().unwrap().len(), 3);
+    check("DELETE", "/v1/recordings/{id}", "/v1/recordings/rec-1", None, 204);
+
+    check("GET", "/v1/latency", "/v1/latency?window_ms=1", None, 400);
+    check("GET", "/v1/recordings/{id}", "/v1/recordings/rec-2?wait_ms=1000000", None, 400);
+    for (field, value) in [("duration_ms", 0), ("limit_bytes", 0), ("snap", 0)] {
+        let mut body = record("frames", 10);
+        body[field] = value.into();
+        let problem = check("POST", all, all, Some(body), 400);
+        assert_eq!(problem["field"], field);
+    }
+    let nothing = Some(json!({"binding": "bind-99", "format": "frames"}));
+    check("POST", all, all, nothing, 404);
+}
+
 #[test]
 fn every_route_answers_as_described() {
     let manager = Manager::start();
@@ -197,6 +256,8 @@ fn every_route_answers_as_described() {
     let sampling = Some(json!({"mode": "all"}));
     check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 204);
 
+    record_and_look(&mut check, &manager);
+
     // Problems have their own shape everywhere.
     let in_use = Some(json!({"host": "host1", "box": "box1", "slot": 1}));
     let problem = check("POST", "/v1/allocations", "/v1/allocations", in_use, 409);
@@ -223,6 +284,11 @@ fn every_route_answers_as_described() {
         ("GET", "/v1/boxes/{name}/table", "/v1/boxes/x/table"),
         ("GET", "/v1/nodes/{name}/counters", "/v1/nodes/x/counters"),
         ("GET", "/v1/nodes/{name}/stamps", "/v1/nodes/x/stamps"),
+        ("GET", "/v1/recordings/{id}", "/v1/recordings/rec-99"),
+        ("DELETE", "/v1/recordings/{id}", "/v1/recordings/rec-99"),
+        ("POST", "/v1/recordings/{id}/stop", "/v1/recordings/rec-99/stop"),
+        ("GET", "/v1/recordings/{id}/file", "/v1/recordings/rec-99/file"),
+        ("GET", "/v1/latency", "/v1/latency?node=x"),
     ] {
         check(method, template, path, None, 404);
     }
@@ -245,7 +311,11 @@ fn every_route_answers_as_described() {
         for (method, operation) in methods.as_object().unwrap() {
             for status in operation["responses"].as_object().unwrap().keys() {
                 // The stream has a test of its own; what a list has no way to fail in needs none.
-                if path == "/v1/events/stream" || (status == "default" && path == "/v1/tables") {
+                let is_file = path.ends_with("/file") && status == "200";
+                if is_file
+                    || path == "/v1/events/stream"
+                    || (status == "default" && path == "/v1/tables")
+                {
                     continue;
                 }
                 let was_seen = seen.iter().any(|(m, p, s)| {

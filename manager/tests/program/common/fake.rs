@@ -2,6 +2,8 @@
 //! ones do rarely. It keeps tables as a real one does, so that a test can look at what reached it.
 
 use proxy_core::control::*;
+use proxy_core::limits::{MAX_RECORDED, RECORDER_PIECE};
+use proxy_core::recorder::{Entry, Recorded};
 use proxy_core::stamps::StampedTlp;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -53,6 +55,9 @@ pub struct State {
     /// Asked for each request before it is obeyed.
     pub rules: Vec<Rule>,
     pub node: Option<NodeId>,
+    /// What the manager wants recorded, and how often it asked what was.
+    pub recorded: heapless::Vec<Recorded, MAX_RECORDED>,
+    pub recorder_pages: u64,
 }
 
 /// Who it is.
@@ -104,6 +109,8 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         log: Vec::new(),
         enumerates: true,
         rules: Vec::new(),
+        recorded: heapless::Vec::new(),
+        recorder_pages: 0,
         node: None,
     }))
 }
@@ -354,6 +361,11 @@ impl Server {
                 let posted = StampEntry { tlp: StampedTlp::Posted(Some(77)), ..stamp.clone() };
                 Ok(Reply::Stamps { entries: [stamp, posted].into_iter().collect(), next: None })
             }
+            Request::SetRecorder(list) => {
+                state.recorded = list;
+                Ok(Reply::Done)
+            }
+            Request::ReadRecorder { from } => Ok(Reply::Recorder(recorder_page(state, host, from))),
             Request::BindPort(binding) if host => bind_port(state, binding),
             Request::UnbindPort { port, box_node, slot, epoch, mode } if host => {
                 let there = state.ports.get(&port.get());
@@ -374,6 +386,48 @@ impl Server {
             _ => Err(ControlError::WrongRole),
         }
     }
+}
+
+/// One read of the host from each binding that is recorded, again and again: each end's clock
+/// counts the pages.
+fn recorder_page(state: &mut State, host: bool, from: u64) -> RecorderPage {
+    state.recorder_pages += 1;
+    let time = state.recorder_pages * 1_000_000;
+    let entry = OutstandingRef { index: 1, generation: state.recorder_pages as u16 };
+    let (ask, answer) = if host {
+        ([0, 10, 20, 0, 0, 0], [0, 0, 0, 520, 530, 540])
+    } else {
+        ([0, 0, 0, 100, 110, 120], [300, 310, 320, 0, 0, 0])
+    };
+    let mut bytes = heapless::Vec::new();
+    for recorded in &state.recorded {
+        for (tlp, at) in
+            [(StampedTlp::Request(entry), ask), (StampedTlp::Completion(entry), answer)]
+        {
+            let sends = (tlp == StampedTlp::Request(entry)) == host;
+            let here = |stage: usize| (stage < 3) == sends;
+            let at = std::array::from_fn(|stage| here(stage).then(|| time + at[stage]));
+            let (peer, binding) = (recorded.peer, recorded.binding);
+            let stamps = StampEntry { peer, binding, from_host: true, tlp, at };
+            let (id, length) = (u32::from(tlp != StampedTlp::Request(entry)), 12);
+            if recorded.tlps > 0 {
+                let tlp = Entry::Tlp { id, length, stamps: stamps.clone() };
+                put(&mut bytes, &tlp, &[0, 0, 0, 1, 0, 0, 5, 0x0f, 0xfe, 0, 0, 0x10]);
+            }
+            put(&mut bytes, &Entry::Stamps { id, stamps }, &[]);
+        }
+    }
+    let requests = state.recorded.iter().map(|_| state.recorder_pages).collect();
+    let end = from + bytes.len() as u64;
+    RecorderPage { first: from, end, lost: 0, now: time + 1000, requests, bytes }
+}
+
+fn put(page: &mut heapless::Vec<u8, RECORDER_PIECE>, entry: &Entry, bytes: &[u8]) {
+    let mut buffer = [0; 128];
+    let head = postcard::to_slice(entry, &mut buffer).unwrap();
+    page.extend_from_slice(&((head.len() + bytes.len()) as u16).to_le_bytes()).unwrap();
+    page.extend_from_slice(head).unwrap();
+    page.extend_from_slice(bytes).unwrap();
 }
 
 fn slot_of(state: &mut State, slot: SlotId) -> Result<&mut Slot, ControlError> {

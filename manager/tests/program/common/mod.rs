@@ -175,7 +175,8 @@ impl Manager {
             Some(body) => agent.run(request.body(body.to_owned()).unwrap()).unwrap(),
             None => agent.run(request.body(()).unwrap()).unwrap(),
         };
-        (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+        let body = response.body_mut().read_to_vec().unwrap();
+        (response.status().as_u16(), String::from_utf8_lossy(&body).into_owned())
     }
 
     pub fn get(&self, path: &str) -> Value {

@@ -1,0 +1,116 @@
+//! `record`: starts a recording, waits for its end and writes its file.
+
+use super::args::Record;
+use super::{Failure, Output};
+use crate::api::{RecordBody, RecordingView};
+use crate::client::Client;
+use crate::recorder::recordings::{EndReason, Format};
+use crate::types::RecordingId;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long one question waits for the end of the recording.
+const TURN_MS: u32 = 500;
+
+/// Says in what format a file of this name is, unless it was said.
+fn format_of(record: &Record) -> Format {
+    let is_json = record.out.extension().is_some_and(|extension| extension == "json");
+    record.format.unwrap_or(if is_json { Format::Perfetto } else { Format::Frames })
+}
+
+/// Records.
+pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<(), Failure> {
+    // What cannot be written is known before anything is recorded.
+    let file = std::fs::File::create(&record.out).map_err(|e| not_written(&record.out, &e))?;
+    let body = RecordBody {
+        binding: record.binding,
+        format: format_of(&record),
+        seen_from: Some(record.seen_from.into()),
+        duration_ms: Some(record.duration.as_millis().try_into().unwrap_or(u32::MAX)),
+        limit_bytes: Some(record.limit),
+        snap: record.snap,
+    };
+    let result = fetch(client, out, &record, &body, file);
+    if result.is_err() {
+        // Nothing was written to it.
+        let _ = std::fs::remove_file(&record.out);
+    }
+    out.print(&result?, |view| done(view, &record.out))
+}
+
+fn fetch(
+    client: &Client,
+    out: &Output,
+    record: &Record,
+    body: &RecordBody,
+    mut file: std::fs::File,
+) -> Result<RecordingView, Failure> {
+    let mut view: RecordingView = client.post("/v1/recordings", body, None)?;
+    let id = view.id;
+    if !out.json {
+        eprintln!("dxpu-manager: {id} runs for {:?}; Ctrl-C ends it now", record.duration);
+    }
+    let interrupted = interrupted();
+    while view.ended.is_none() {
+        view = if interrupted.load(Ordering::Relaxed) {
+            client.post(&format!("/v1/recordings/{id}/stop"), &serde_json::json!({}), None)?
+        } else {
+            client.get(&format!("/v1/recordings/{id}?wait_ms={TURN_MS}"))?
+        };
+    }
+    let bytes = client.bytes(&format!("/v1/recordings/{id}/file"))?;
+    std::io::Write::write_all(&mut file, &bytes).map_err(|e| not_written(&record.out, &e))?;
+    forget(client, id);
+    Ok(view)
+}
+
+/// The file is there: the manager need not keep it. If it cannot be told, it forgets by itself.
+fn forget(client: &Client, id: RecordingId) {
+    let _ = client.remove(&format!("/v1/recordings/{id}"));
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Argument(format!("{} cannot be written: {error}", path.display()))
+}
+
+/// Set when the user wants an end.
+fn interrupted() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = flag.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Without it, Ctrl-C ends this program, and the recording ends at its time.
+        if let Ok(runtime) = runtime
+            && runtime.block_on(tokio::signal::ctrl_c()).is_ok()
+        {
+            set.store(true, Ordering::Relaxed);
+        }
+    });
+    flag
+}
+
+fn done(view: &RecordingView, path: &Path) -> String {
+    let what = if view.format == Format::Frames { "frames" } else { "TLPs" };
+    let ended = view.ended.as_ref();
+    let mut text = format!(
+        "{}: {} {what} of {} ({} lent to {}) in {}",
+        view.id,
+        view.packets,
+        view.binding,
+        view.slot,
+        view.host,
+        path.display()
+    );
+    if let Some(ended) = ended.filter(|ended| ended.reason != EndReason::Time) {
+        text.push_str(&format!("\nended early: {}", ended.detail));
+    }
+    let lost = view.lost_at_host + view.lost_at_box;
+    if lost > 0 {
+        text.push_str(&format!(
+            "\n{lost} entries were lost because a proxy had no room for them; --snap makes them \
+             smaller"
+        ));
+    }
+    text
+}

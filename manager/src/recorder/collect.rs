@@ -1,0 +1,138 @@
+//! What one reader keeps of what one proxy recorded.
+
+use super::tap::{Clock, Piece};
+use proxy_core::control::StampEntry;
+use proxy_core::recorder::{Entry, Recorded};
+use std::collections::HashMap;
+use tlp_codec::ids::{BindingKey, PathId};
+
+/// Bytes of memory that an entry takes beside those that were kept with it.
+const ENTRY: usize = 128;
+
+/// A TLP that was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptTlp {
+    /// What joins it with its stamps.
+    pub id: u32,
+    /// Bytes of the whole TLP.
+    pub length: u16,
+    /// What it is, and its stamps so far.
+    pub stamps: StampEntry,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A frame that was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptFrame {
+    /// When, by the proxy's clock, nanoseconds.
+    pub at: u64,
+    /// Whether the proxy received it.
+    pub received: bool,
+    /// The binding whose records are in it.
+    pub binding: BindingKey,
+    /// The path.
+    pub path: PathId,
+    /// Bytes of the whole frame.
+    pub length: u16,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+    /// Entries that are missing before it.
+    pub lost_before: u64,
+}
+
+/// What one proxy recorded of the bindings that somebody wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Collected {
+    wanted: Vec<Recorded>,
+    /// TLPs, in the order of recording.
+    pub tlps: Vec<KeptTlp>,
+    /// Stamps of whole TLPs, in the order of recording, by the ids of [`KeptTlp`].
+    pub stamps: Vec<(u32, StampEntry)>,
+    /// Frames, in the order of recording.
+    pub frames: Vec<KeptFrame>,
+    /// Entries that the proxy lost for lack of room. It does not know of which binding.
+    pub lost: u64,
+    /// Bytes of memory that all of it takes, about.
+    pub bytes: usize,
+    /// The clock, as exactly as is known.
+    pub clock: Option<Clock>,
+    requests: HashMap<BindingKey, (u64, u64)>,
+    lost_before: u64,
+}
+
+impl Collected {
+    /// Nothing yet of what is wanted.
+    pub fn new(wanted: Vec<Recorded>) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Takes what is wanted of a piece.
+    pub fn take(&mut self, piece: &Piece) {
+        if self.clock.is_none_or(|clock| piece.clock.doubt < clock.doubt) {
+            self.clock = Some(piece.clock);
+        }
+        for (peer, binding, count) in &piece.requests {
+            if self.wanted.iter().any(|r| r.peer == *peer && r.binding == *binding) {
+                self.requests.entry(*binding).or_insert((*count, *count)).1 = *count;
+            }
+        }
+        for (entry, bytes) in &piece.entries {
+            self.entry(entry, bytes);
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, bytes: &[u8]) {
+        let wanted = |peer, binding| {
+            self.wanted.iter().find(|r| r.peer == peer && r.binding == binding).copied()
+        };
+        let cut = |snap: u16| bytes[..bytes.len().min(snap.into())].to_vec();
+        match entry {
+            Entry::Tlp { id, length, stamps } => {
+                let Some(r) = wanted(stamps.peer, stamps.binding) else { return };
+                if r.tlps > 0 {
+                    let (bytes, stamps) = (cut(r.tlps), stamps.clone());
+                    self.bytes += ENTRY + bytes.len();
+                    self.tlps.push(KeptTlp { id: *id, length: *length, stamps, bytes });
+                }
+            }
+            Entry::Stamps { id, stamps } => {
+                let Some(r) = wanted(stamps.peer, stamps.binding) else { return };
+                if r.one_in > 0 {
+                    self.bytes += ENTRY;
+                    self.stamps.push((*id, stamps.clone()));
+                }
+            }
+            Entry::Frame { at, received, peer, binding, path, length } => {
+                let Some(r) = wanted(*peer, *binding) else { return };
+                if r.frames > 0 {
+                    let bytes = cut(r.frames);
+                    self.bytes += ENTRY + bytes.len();
+                    self.frames.push(KeptFrame {
+                        at: *at,
+                        received: *received,
+                        binding: *binding,
+                        path: *path,
+                        length: *length,
+                        bytes,
+                        lost_before: std::mem::take(&mut self.lost_before),
+                    });
+                }
+            }
+            Entry::Lost { entries } => {
+                self.lost += entries;
+                self.lost_before += entries;
+            }
+        }
+    }
+
+    /// Requests that the proxy sent of a binding between the first and the last piece.
+    pub fn requests(&self, binding: &BindingKey) -> u64 {
+        self.requests.get(binding).map_or(0, |(first, last)| last.saturating_sub(*first))
+    }
+
+    /// The date of a time of this proxy, nanoseconds since 1970-01-01T00:00:00Z.
+    pub fn date(&self, time: u64) -> u64 {
+        self.clock.map_or(time, |clock| clock.date(time))
+    }
+}

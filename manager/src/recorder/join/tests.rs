@@ -1,0 +1,123 @@
+use super::*;
+use crate::recorder::collect::KeptTlp;
+use crate::recorder::tap::Clock;
+use std::time::Duration;
+use tlp_codec::ids::{Epoch, NodeId, SlotFunction, SlotId};
+
+fn binding() -> BindingKey {
+    BindingKey {
+        slot: SlotId::new(1).unwrap(),
+        function: SlotFunction::ZERO,
+        epoch: Epoch::new(0, 1).unwrap(),
+    }
+}
+
+fn entry(index: u16, generation: u16) -> OutstandingRef {
+    OutstandingRef { index, generation }
+}
+
+/// Stamps of one TLP at one end: 0 is a stage that is not here.
+fn stamps(from_host: bool, tlp: StampedTlp, at: [u64; 6]) -> StampEntry {
+    let at = at.map(|at| (at > 0).then_some(at));
+    StampEntry { peer: NodeId::new(2).unwrap(), binding: binding(), from_host, tlp, at }
+}
+
+/// An MRd of 4 bytes at 0xfe000010.
+const READ: [u8; 12] = [0, 0, 0, 1, 0, 0, 5, 0x0f, 0xfe, 0, 0, 0x10];
+
+/// What an end recorded, whose clock shows `proxy` at the wall's 10 s.
+fn collected(proxy: u64, all: &[(bool, StampEntry)]) -> Collected {
+    let clock = Clock { proxy, wall: 10_000_000_000, doubt: Duration::ZERO };
+    let mut collected = Collected::new(Vec::new());
+    collected.clock = Some(clock);
+    for (id, (bytes, stamps)) in all.iter().enumerate() {
+        let id = id as u32;
+        if *bytes {
+            let tlp = KeptTlp { id, length: 12, stamps: stamps.clone(), bytes: READ.to_vec() };
+            collected.tlps.push(tlp);
+        }
+        collected.stamps.push((id, stamps.clone()));
+    }
+    collected
+}
+
+use StampedTlp::{Completion, Posted, Request};
+
+#[test]
+fn a_round_trip_is_put_together_whatever_the_two_clocks_say() {
+    let ask = stamps(true, Request(entry(3, 9)), [100, 110, 130, 0, 0, 0]);
+    let answer = stamps(true, Completion(entry(3, 9)), [0, 0, 0, 1130, 1140, 1150]);
+    let host = collected(0, &[(true, ask), (true, answer)]);
+    let asked = stamps(true, Request(entry(3, 9)), [0, 0, 0, 77_000, 77_010, 77_040]);
+    let answered = stamps(true, Completion(entry(3, 9)), [77_540, 77_550, 77_600, 0, 0, 0]);
+    let boxed = collected(0, &[(false, asked), (false, answered)]);
+    let trips = trips(tlps(&host, &boxed, true));
+    let [trip] = &trips[..] else { panic!("{trips:?}") };
+    let round_trip = trip.round_trip().unwrap();
+    assert_eq!((round_trip.start, round_trip.total()), (100, 1050));
+    assert_eq!(round_trip.request, Part { first: 10, second: 20 });
+    assert_eq!(round_trip.answer, Part { first: 10, second: 10 });
+    let far = round_trip.far.unwrap();
+    assert_eq!((far.request.total(), far.original, far.answer.total()), (40, 500, 60));
+    assert_eq!(round_trip.network(), Some(400));
+    assert_eq!(trip.request.describe().line(), "MRd 0xfe000010 4 B");
+    // Seen from the box, it is the same.
+    let asked = stamps(true, Request(entry(3, 9)), [0, 0, 0, 77_000, 77_010, 77_040]);
+    let answered = stamps(true, Completion(entry(3, 9)), [77_540, 77_550, 77_600, 0, 0, 0]);
+    let boxed = collected(0, &[(true, asked), (true, answered)]);
+    assert_eq!(super::trips(tlps(&host, &boxed, false))[0].round_trip(), Some(round_trip));
+}
+
+#[test]
+fn a_read_in_pieces_ends_with_the_last() {
+    let ask = stamps(false, Request(entry(0, 1)), [100, 110, 120, 0, 0, 0]);
+    let first = stamps(false, Completion(entry(0, 1)), [0, 0, 0, 200, 210, 220]);
+    let last = stamps(false, Completion(entry(0, 1)), [0, 0, 0, 300, 310, 330]);
+    let boxed = collected(0, &[(true, ask), (true, first), (true, last)]);
+    let asked = stamps(false, Request(entry(0, 1)), [0, 0, 0, 10, 20, 30]);
+    let early = stamps(false, Completion(entry(0, 1)), [35, 36, 37, 0, 0, 0]);
+    let late = stamps(false, Completion(entry(0, 1)), [50, 60, 90, 0, 0, 0]);
+    let host = collected(0, &[(true, asked), (true, early), (true, late)]);
+    for at_host in [true, false] {
+        let trips = trips(tlps(&host, &boxed, at_host));
+        assert_eq!((trips.len(), trips[0].completions.len()), (1, 2));
+        let round_trip = trips[0].round_trip().unwrap();
+        assert_eq!(round_trip.total(), 230);
+        assert_eq!(round_trip.away, 180);
+        assert_eq!(round_trip.far.unwrap().original, 20);
+    }
+}
+
+/// The same index and generation come again after 65,536 requests.
+#[test]
+fn a_name_that_is_used_again_is_told_apart_by_its_date() {
+    let second = 1_000_000_000;
+    let at = |time| [0, 0, 0, time, time + 1, time + 2];
+    let asked = |time| (false, stamps(true, Request(entry(1, 1)), at(time)));
+    // The first is of a request that the host did not record.
+    let boxed = collected(5 * second, &[asked(second), asked(4 * second)]);
+    let ask =
+        stamps(true, Request(entry(1, 1)), [9 * second, 9 * second + 1, 9 * second + 2, 0, 0, 0]);
+    let host = collected(10 * second, &[(true, ask)]);
+    let tlps = tlps(&host, &boxed, true);
+    assert_eq!(tlps[0].boxed[3], Some(4 * second));
+}
+
+#[test]
+fn what_one_end_did_not_see_has_no_far_part() {
+    let ask = stamps(true, Request(entry(3, 9)), [100, 110, 130, 0, 0, 0]);
+    let answer = stamps(true, Completion(entry(3, 9)), [0, 0, 0, 1130, 1140, 1150]);
+    let silent = stamps(true, Request(entry(4, 9)), [100, 110, 130, 0, 0, 0]);
+    let posted = stamps(true, Posted(Some(7)), [200, 210, 215, 0, 0, 0]);
+    let host = collected(0, &[(true, ask), (true, silent), (true, posted), (true, answer)]);
+    let there = stamps(true, Posted(Some(7)), [0, 0, 0, 10, 20, 50]);
+    let boxed = collected(0, &[(false, there)]);
+    let trips = trips(tlps(&host, &boxed, true));
+    assert_eq!(trips.len(), 3);
+    let round_trip = trips[0].round_trip().unwrap();
+    assert_eq!((round_trip.far, round_trip.network(), round_trip.total()), (None, None, 1050));
+    assert_eq!(trips[1].round_trip(), None);
+    let (start, sending, receiving) = trips[2].one_way().unwrap();
+    assert_eq!((start, sending.total()), (200, 15));
+    assert_eq!(receiving, Some(Part { first: 10, second: 30 }));
+}

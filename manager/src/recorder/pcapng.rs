@@ -1,0 +1,192 @@
+//! Recordings as pcapng (draft-ietf-opsawg-pcapng), which Wireshark opens.
+
+use super::collect::Collected;
+use super::join::{Times, Tlp};
+use super::network::{self, End};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::interface_statistics::{
+    InterfaceStatisticsBlock, InterfaceStatisticsOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness};
+use proxy_core::control::PathAddress;
+use proxy_core::stamps::StampedTlp;
+use std::time::Duration;
+use tlp_codec::ids::NodeId;
+
+/// The names of the stages, in the order of the times.
+pub const STAGES: [&str; 6] = ["arrived", "encoded", "sent", "received", "decoded", "delivered"];
+
+/// What a capture says of itself.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The proxy that it is seen from.
+    pub seen_from: String,
+    /// What was recorded, and why it ended, for a person.
+    pub comment: String,
+    /// Bytes that were kept of each packet.
+    pub snap: u16,
+    /// Entries that were lost.
+    pub lost: u64,
+}
+
+/// A node and where its paths end.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its number.
+    pub node: NodeId,
+    /// By path.
+    pub paths: Vec<PathAddress>,
+}
+
+/// The longest headers in front of a frame.
+const HEADERS: u32 = 64;
+
+struct Packet {
+    date: u64,
+    data: Vec<u8>,
+    length: u32,
+    received: bool,
+    lost_before: u64,
+    comment: Option<String>,
+}
+
+/// Direction of a packet in the option `epb_flags`.
+const INBOUND: u32 = 1;
+const OUTBOUND: u32 = 2;
+
+fn write(about: &About, link: DataLink, snap: u32, mut packets: Vec<Packet>) -> Vec<u8> {
+    // Frames are recorded in order; TLPs are dated by their stamps.
+    packets.sort_by_key(|packet| packet.date);
+    let section = SectionHeaderBlock {
+        endianness: Endianness::Little,
+        options: vec![
+            SectionHeaderOption::Comment(about.comment.clone().into()),
+            SectionHeaderOption::UserApplication(
+                concat!("dxpu-manager ", env!("CARGO_PKG_VERSION")).into(),
+            ),
+        ],
+        ..SectionHeaderBlock::default()
+    };
+    const MEMORY: &str = "memory takes it";
+    let mut out = PcapNgWriter::with_section_header(Vec::new(), section).expect(MEMORY);
+    let interface = InterfaceDescriptionBlock {
+        linktype: link,
+        snaplen: snap,
+        options: vec![
+            InterfaceDescriptionOption::IfName(about.seen_from.clone().into()),
+            // Nanoseconds.
+            InterfaceDescriptionOption::IfTsResol(9),
+        ],
+    };
+    out.write_pcapng_block(interface).expect(MEMORY);
+    let end = packets.last().map_or(0, |packet| packet.date);
+    for packet in packets {
+        let way = if packet.received { INBOUND } else { OUTBOUND };
+        let mut options = vec![EnhancedPacketOption::Flags(way)];
+        if packet.lost_before > 0 {
+            options.push(EnhancedPacketOption::DropCount(packet.lost_before));
+        }
+        options.extend(packet.comment.map(|text| EnhancedPacketOption::Comment(text.into())));
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(packet.date),
+            original_len: packet.length,
+            data: packet.data.into(),
+            options,
+        };
+        out.write_pcapng_block(block).expect(MEMORY);
+    }
+    let statistics = InterfaceStatisticsBlock {
+        interface_id: 0,
+        timestamp: end,
+        options: vec![InterfaceStatisticsOption::IsbIfDrop(about.lost)],
+    };
+    out.write_pcapng_block(statistics).expect(MEMORY);
+    out.into_inner()
+}
+
+/// The frames that one proxy recorded, link type Ethernet.
+pub fn frames(about: &About, seen: &Collected, here: &Node, there: &Node) -> Vec<u8> {
+    let packets = seen.frames.iter().map(|frame| {
+        let end = |node: &Node| End {
+            node: node.node,
+            address: node.paths.get(usize::from(frame.path.get())).copied(),
+        };
+        let (from, to) =
+            if frame.received { (end(there), end(here)) } else { (end(here), end(there)) };
+        let mut data = network::headers(from, to, frame.path, frame.length.into());
+        let length = (data.len() + usize::from(frame.length)) as u32;
+        data.extend_from_slice(&frame.bytes);
+        Packet {
+            date: seen.date(frame.at),
+            data,
+            length,
+            received: frame.received,
+            lost_before: frame.lost_before,
+            comment: None,
+        }
+    });
+    let snap = HEADERS + u32::from(about.snap);
+    write(about, DataLink::ETHERNET, snap, packets.collect())
+}
+
+/// TLPs alone, link type USER0, each with the stamps of both ends in a comment.
+pub fn tlps(about: &About, seen: &Collected, at_host: bool, tlps: &[Tlp<'_>]) -> Vec<u8> {
+    let packets = tlps.iter().map(|tlp| {
+        let times = if at_host { &tlp.host } else { &tlp.boxed };
+        let received = tlp.sent_by_host() != at_host;
+        // When it was on the network's side of the proxy, if that was stamped.
+        let on_network = times[if received { 3 } else { 2 }];
+        let time = on_network.or(times.iter().flatten().next().copied()).unwrap_or(0);
+        Packet {
+            date: seen.date(time),
+            data: tlp.bytes.to_vec(),
+            length: tlp.length.into(),
+            received,
+            lost_before: 0,
+            comment: Some(comment(tlp)),
+        }
+    });
+    write(about, DataLink::USER0, about.snap.into(), packets.collect())
+}
+
+/// What is known of a TLP beside its bytes: words of the form `name=value`. Times are nanoseconds,
+/// each by the clock of the proxy that is named.
+pub fn comment(tlp: &Tlp<'_>) -> String {
+    let asker = if tlp.from_host { "host" } else { "device" };
+    let what = match tlp.what {
+        StampedTlp::Request(entry) => {
+            format!("kind=request outstanding={}.{}", entry.index, entry.generation)
+        }
+        StampedTlp::Completion(entry) => {
+            format!("kind=completion outstanding={}.{}", entry.index, entry.generation)
+        }
+        StampedTlp::Posted(Some(sequence)) => format!("kind=posted sequence={sequence}"),
+        StampedTlp::Posted(None) => "kind=posted".to_owned(),
+    };
+    let binding = tlp.binding;
+    let mut text = format!(
+        "{what} asker={asker} slot={} function={} epoch={}",
+        binding.slot, binding.function, binding.epoch
+    );
+    let mut end = |name: &str, times: &Times| {
+        for (stage, time) in STAGES.iter().zip(times) {
+            if let Some(time) = time {
+                text.push_str(&format!(" {name}.{stage}={time}"));
+            }
+        }
+    };
+    if tlp.sent_by_host() {
+        end("host", &tlp.host);
+        end("box", &tlp.boxed);
+    } else {
+        end("box", &tlp.boxed);
+        end("host", &tlp.host);
+    }
+    text
+}

@@ -1,0 +1,456 @@
+//! Recordings: started by somebody, kept until they are fetched and forgotten.
+//!
+//! They are in the manager's memory and end with it. A proxy that loses its connection to the
+//! manager stops recording by itself.
+
+use super::collect::Collected;
+use super::tap::{self, Watch, WatchError};
+use super::{join, pcapng, perfetto};
+use crate::control::Session;
+use crate::manager::Manager;
+use crate::types::{
+    BindingId, BindingRecord, NodeName, Problem, ProblemCode, RecordingId, Role, SlotAddress,
+    Timestamp,
+};
+use proxy_core::recorder::Recorded;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tlp_codec::ids::NodeId;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+/// Recordings that are kept. For a further one the oldest that has ended is forgotten; if none
+/// has, it is refused.
+pub const MAX_RECORDINGS: usize = 8;
+
+/// The most memory that one may take, bytes.
+pub const MAX_LIMIT: u64 = 256 << 20;
+
+/// The longest that one may run, milliseconds.
+pub const MAX_DURATION_MS: u32 = 3_600_000;
+
+/// Bytes of a TLP that a trace needs: prefixes and header.
+const HEADER: u16 = 36;
+
+/// How long the proxies have to give what they recorded before the end.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether the binding still stands.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is made of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// pcapng of the frames that carried the binding's records, without others' records.
+    Frames,
+    /// pcapng of TLPs alone, with both ends' stage stamps in comments.
+    Tlps,
+    /// A trace in JSON for ui.perfetto.dev: a slice for each request, with its stages inside.
+    Perfetto,
+}
+
+impl Format {
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Frames | Self::Tlps => "application/octet-stream",
+            Self::Perfetto => "application/json",
+        }
+    }
+}
+
+/// What is to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The binding.
+    pub binding: BindingId,
+    /// What is made of it.
+    pub format: Format,
+    /// The proxy that it is seen from.
+    pub seen_from: Role,
+    /// How long it runs, if nothing ends it before.
+    pub duration: Duration,
+    /// Memory that it may take, bytes.
+    pub limit: u64,
+    /// Bytes that are kept of each TLP or frame.
+    pub snap: u16,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndReason {
+    /// It ran as long as it was to.
+    Time,
+    /// It has the size that it may have.
+    Limit,
+    /// Somebody stopped it.
+    Stopped,
+    /// The binding ended or failed.
+    BindingEnded,
+    /// A proxy restarted, or its connection to the manager was lost.
+    ProxyGone,
+    /// The manager is stopping.
+    ManagerStopping,
+}
+
+/// Why a recording ended, and in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ended {
+    /// Why.
+    pub reason: EndReason,
+    /// For a person.
+    pub detail: String,
+}
+
+/// How far a recording has got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// TLPs or frames.
+    pub packets: u64,
+    /// Memory that it takes, bytes.
+    pub bytes: u64,
+    /// Entries that the host proxy had no room for. It does not know of which binding.
+    pub lost_at_host: u64,
+    /// As `lost_at_host`, of the box proxy.
+    pub lost_at_box: u64,
+    /// Why it ended, once it has.
+    pub ended: Option<Ended>,
+}
+
+struct Kept {
+    host: Collected,
+    boxed: Collected,
+}
+
+/// One recording.
+pub struct Recording {
+    /// Its number.
+    pub id: RecordingId,
+    /// What is recorded.
+    pub wish: Wish,
+    /// The slot.
+    pub slot: SlotAddress,
+    /// The host.
+    pub host: NodeName,
+    /// Since when.
+    pub since: Timestamp,
+    nodes: (pcapng::Node, pcapng::Node),
+    progress: watch::Sender<Progress>,
+    stop: Notify,
+    kept: Mutex<Option<Arc<Kept>>>,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    all: BTreeMap<RecordingId, Arc<Recording>>,
+}
+
+/// Every recording there is.
+#[derive(Default)]
+pub struct Recordings {
+    state: Mutex<State>,
+}
+
+impl Recordings {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no one panics while holding it")
+    }
+
+    /// All, oldest first.
+    pub fn all(&self) -> Vec<Arc<Recording>> {
+        self.state().all.values().cloned().collect()
+    }
+
+    /// One.
+    pub fn get(&self, id: RecordingId) -> Option<Arc<Recording>> {
+        self.state().all.get(&id).cloned()
+    }
+
+    /// Stops one and forgets it; whether it was there.
+    pub fn forget(&self, id: RecordingId) -> bool {
+        let found = self.state().all.remove(&id);
+        if let Some(recording) = &found {
+            recording.stop();
+        }
+        found.is_some()
+    }
+
+    fn make_room(state: &mut State) -> Result<(), Problem> {
+        if state.all.len() < MAX_RECORDINGS {
+            return Ok(());
+        }
+        let ended = state.all.values().find(|r| r.progress().ended.is_some()).map(|r| r.id);
+        let Some(ended) = ended else {
+            let detail = format!("{MAX_RECORDINGS} recordings run already; stop one of them");
+            return Err(Problem::new(ProblemCode::LimitReached, detail));
+        };
+        state.all.remove(&ended);
+        Ok(())
+    }
+}
+
+/// The binding, and its host's and its box's proxies.
+fn ends(
+    manager: &Manager,
+    id: BindingId,
+) -> Result<(BindingRecord, Arc<Session>, Arc<Session>), Problem> {
+    let tables = manager.records.snapshot();
+    let binding = tables.bindings().get(&id).cloned().ok_or_else(|| {
+        Problem::new(ProblemCode::NoSuchBinding, format!("there is no binding {id} now"))
+    })?;
+    if !binding.phase.at_host() {
+        let detail =
+            format!("{id} is {}: what is recorded has to be plugged into its host", binding.phase);
+        return Err(Problem::new(ProblemCode::NotLent, detail));
+    }
+    let connected = |name: &NodeName| {
+        let away = || Problem::new(ProblemCode::NotConnected, format!("{name} is not connected"));
+        manager.registry.ready(name).ok_or_else(away)
+    };
+    let (host, boxed) = (connected(&binding.host)?, connected(binding.slot.box_name())?);
+    Ok((binding, host, boxed))
+}
+
+/// What one end has to record for a wish.
+fn wanted(wish: &Wish, binding: &BindingRecord, here: Role, peer: NodeId) -> Vec<Recorded> {
+    let seen_here = wish.seen_from == here;
+    let (one_in, tlps, frames) = match wish.format {
+        Format::Frames => (0, 0, if seen_here { wish.snap } else { 0 }),
+        Format::Tlps => (1, if seen_here { wish.snap } else { 0 }, 0),
+        Format::Perfetto => (1, if seen_here { wish.snap.min(HEADER) } else { 0 }, 0),
+    };
+    if one_in == 0 && frames == 0 {
+        return Vec::new();
+    }
+    binding.keys().map(|binding| Recorded { peer, binding, one_in, tlps, frames }).collect()
+}
+
+/// Why a proxy is not recorded, for whoever asked for it.
+pub fn watch_problem(error: WatchError, name: &NodeName) -> Problem {
+    match error {
+        WatchError::Request(error) => error.problem(name),
+        WatchError::Full => Problem::new(ProblemCode::LimitReached, format!("{name}: {error}")),
+    }
+}
+
+/// Starts a recording: it runs when this returns.
+///
+/// # Errors
+///
+/// When the binding or a proxy is not there, or does not record.
+pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>, Problem> {
+    let (binding, host, boxed) = ends(manager, wish.binding)?;
+    Recordings::make_room(&mut manager.recordings.state())?;
+    let node = |session: &Session| pcapng::Node {
+        node: session.identity().node,
+        paths: session.identity().paths.clone(),
+    };
+    let nodes = (node(&host), node(&boxed));
+    let bound = manager.settings.request_bound;
+    let at_host = wanted(&wish, &binding, Role::Host, nodes.1.node);
+    let at_box = wanted(&wish, &binding, Role::Box, nodes.0.node);
+    let begin = async |session: &Arc<Session>, list: &Vec<Recorded>| {
+        let watch = tap::watch(session, list.clone(), bound).await;
+        watch.map_err(|error| watch_problem(error, session.name()))
+    };
+    // The box first: what the host asks then is stamped at both ends from the beginning.
+    let box_watch = begin(&boxed, &at_box).await?;
+    let host_watch = begin(&host, &at_host).await?;
+    let recording = {
+        let mut state = manager.recordings.state();
+        Recordings::make_room(&mut state)?;
+        state.last += 1;
+        let recording = Arc::new(Recording {
+            id: RecordingId(state.last),
+            slot: binding.slot.clone(),
+            host: binding.host.clone(),
+            since: Timestamp::now(),
+            nodes,
+            progress: watch::Sender::default(),
+            stop: Notify::new(),
+            kept: Mutex::default(),
+            wish,
+        });
+        state.all.insert(recording.id, recording.clone());
+        recording
+    };
+    let run = Run {
+        recording: recording.clone(),
+        binding,
+        host: (host_watch, Collected::new(at_host)),
+        boxed: (box_watch, Collected::new(at_box)),
+    };
+    tokio::spawn(run.finish(manager.clone()));
+    Ok(recording)
+}
+
+/// A recording that runs.
+struct Run {
+    recording: Arc<Recording>,
+    binding: BindingRecord,
+    host: (Watch, Collected),
+    boxed: (Watch, Collected),
+}
+
+impl Run {
+    async fn finish(mut self, manager: Arc<Manager>) {
+        let ended = self.until_it_ends(&manager).await;
+        let now = Instant::now();
+        drain(&mut self.host, now).await;
+        drain(&mut self.boxed, now).await;
+        let Self { recording, host, boxed, .. } = self;
+        let progress = Progress { ended: Some(ended), ..recording.count(&host.1, &boxed.1) };
+        let kept = Arc::new(Kept { host: host.1, boxed: boxed.1 });
+        *recording.kept.lock().expect("no one panics while holding it") = Some(kept);
+        recording.progress.send_replace(progress);
+    }
+
+    async fn until_it_ends(&mut self, manager: &Manager) -> Ended {
+        let ended = |reason, detail: String| Ended { reason, detail };
+        let recording = self.recording.clone();
+        let time = tokio::time::sleep(recording.wish.duration);
+        tokio::pin!(time);
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            let (piece, collected, name) = tokio::select! {
+                piece = self.host.0.next() => (piece, &mut self.host.1, self.host.0.session()),
+                piece = self.boxed.0.next() => (piece, &mut self.boxed.1, self.boxed.0.session()),
+                _ = look.tick() => {
+                    if let Some(why) = self.binding_is_over(manager) {
+                        return ended(EndReason::BindingEnded, why);
+                    }
+                    continue;
+                }
+                () = &mut time => {
+                    let detail = format!("it ran {:?}", recording.wish.duration);
+                    return ended(EndReason::Time, detail);
+                }
+                () = recording.stop.notified() => {
+                    return ended(EndReason::Stopped, "it was stopped".to_owned());
+                }
+                () = manager.stopping() => {
+                    let detail = "the manager is stopping".to_owned();
+                    return ended(EndReason::ManagerStopping, detail);
+                }
+            };
+            let Some(piece) = piece else {
+                let why = name.close_reason().unwrap_or_else(|| "it does not record".to_owned());
+                let detail = format!("{} is disconnected: {why}", name.name());
+                return ended(EndReason::ProxyGone, detail);
+            };
+            collected.take(&piece);
+            let progress = recording.count(&self.host.1, &self.boxed.1);
+            let full = progress.bytes >= recording.wish.limit;
+            recording.progress.send_replace(progress);
+            if full {
+                let detail = format!("it has {} bytes, its limit", recording.wish.limit);
+                return ended(EndReason::Limit, detail);
+            }
+        }
+    }
+
+    /// Why there is nothing more to come.
+    fn binding_is_over(&self, manager: &Manager) -> Option<String> {
+        let id = self.binding.id;
+        match manager.records.snapshot().bindings().get(&id) {
+            None => Some(format!("{id} is released")),
+            Some(now) if now.functions != self.binding.functions => {
+                Some(format!("{id} was made anew, under other epochs"))
+            }
+            Some(now) if !now.phase.at_host() => {
+                let trouble = now.trouble.as_ref().map(|t| format!(": {t}")).unwrap_or_default();
+                Some(format!("{id} is {}{trouble}", now.phase))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// Takes what was recorded until a point in time.
+async fn drain((watch, collected): &mut (Watch, Collected), until: Instant) {
+    let rest = async {
+        while let Some(piece) = watch.next().await {
+            collected.take(&piece);
+            if piece.complete && piece.asked >= until {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN, rest).await;
+}
+
+impl Recording {
+    /// How far it has got.
+    pub fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    /// Ends it, if it runs.
+    pub fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Waits until it has ended, but no longer than this.
+    pub async fn ended(&self, bound: Duration) -> Progress {
+        let mut progress = self.progress.subscribe();
+        let _ = tokio::time::timeout(bound, progress.wait_for(|p| p.ended.is_some())).await;
+        self.progress()
+    }
+
+    fn count(&self, host: &Collected, boxed: &Collected) -> Progress {
+        let seen = if self.wish.seen_from == Role::Host { host } else { boxed };
+        Progress {
+            packets: (seen.tlps.len() + seen.frames.len()) as u64,
+            bytes: (host.bytes + boxed.bytes) as u64,
+            lost_at_host: host.lost,
+            lost_at_box: boxed.lost,
+            ended: None,
+        }
+    }
+
+    /// The file, once it has ended. Takes time.
+    pub fn file(&self) -> Option<Vec<u8>> {
+        let kept = self.kept.lock().expect("no one panics while holding it").clone()?;
+        let ended = self.progress().ended?;
+        let Kept { host, boxed } = &*kept;
+        let Wish { binding, format, seen_from, snap, .. } = &self.wish;
+        let comment = format!(
+            "{binding}: {} lent to {}, recorded since {}; ended because {}. Dates are by the \
+             manager's clock, to a control message's round trip; differences are the proxy's own.",
+            self.slot, self.host, self.since, ended.detail
+        );
+        let at_host = *seen_from == Role::Host;
+        let (here, there) = match at_host {
+            true => (&self.nodes.0, &self.nodes.1),
+            false => (&self.nodes.1, &self.nodes.0),
+        };
+        let seen = if at_host { host } else { boxed };
+        let name = if at_host { &self.host } else { self.slot.box_name() };
+        let about = pcapng::About {
+            seen_from: name.to_string(),
+            comment: comment.clone(),
+            snap: *snap,
+            lost: seen.lost,
+        };
+        Some(match format {
+            Format::Frames => pcapng::frames(&about, seen, here, there),
+            Format::Tlps => pcapng::tlps(&about, seen, at_host, &join::tlps(host, boxed, at_host)),
+            Format::Perfetto => {
+                let about = perfetto::About {
+                    comment,
+                    slot: self.slot.to_string(),
+                    host: self.host.to_string(),
+                    lost: (host.lost, boxed.lost),
+                };
+                let trips = join::trips(join::tlps(host, boxed, at_host));
+                perfetto::trace(&about, host, boxed, &trips)
+            }
+        })
+    }
+}

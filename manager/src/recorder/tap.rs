@@ -1,0 +1,308 @@
+//! What one proxy records, drained once and handed to everybody who wants some of it.
+
+use crate::control::{RequestError, Session};
+use proxy_core::control::{RecorderPage, Reply, Request};
+use proxy_core::limits::MAX_RECORDED;
+use proxy_core::recorder::{Entry, Recorded, entries};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tlp_codec::ids::{BindingKey, NodeId};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+/// How long a proxy that had nothing more is left alone.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Pieces that wait for one watcher. When they are so many, the proxy is not asked for more, and
+/// loses what it has no room for.
+const PIECES: usize = 64;
+
+/// Watchers of one proxy at a time.
+const WATCHERS: usize = 16;
+
+/// What a proxy answered once.
+#[derive(Debug)]
+pub struct Piece {
+    /// What was recorded.
+    pub entries: Vec<(Entry, Vec<u8>)>,
+    /// Whether it is all that there was.
+    pub complete: bool,
+    /// When it was asked for.
+    pub asked: Instant,
+    /// What the proxy's clock said.
+    pub clock: Clock,
+    /// Requests that the proxy sent of each binding that is recorded.
+    pub requests: Vec<(NodeId, BindingKey, u64)>,
+}
+
+/// What a proxy's clock said at about which time: to give its stamps a date. Nothing is computed
+/// between two proxies by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// The proxy's, nanoseconds.
+    pub proxy: u64,
+    /// The manager's, nanoseconds since 1970-01-01T00:00:00Z, in the middle of asking.
+    pub wall: u64,
+    /// How long asking took.
+    pub doubt: Duration,
+}
+
+impl Clock {
+    /// The date of one of the proxy's times, nanoseconds since 1970-01-01T00:00:00Z.
+    pub fn date(&self, time: u64) -> u64 {
+        self.wall.wrapping_add(time).wrapping_sub(self.proxy)
+    }
+}
+
+/// Why nothing can be watched.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The proxy did not do it.
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    /// Too much is watched already.
+    #[error("{MAX_RECORDED} bindings of it, or {WATCHERS} readers, are recorded already")]
+    Full,
+}
+
+struct Watcher {
+    id: u64,
+    wanted: Vec<Recorded>,
+    pieces: mpsc::Sender<Arc<Piece>>,
+    /// Tells it that the proxy records what it wants.
+    started: Option<oneshot::Sender<Result<(), RequestError>>>,
+}
+
+#[derive(Default)]
+struct State {
+    watchers: Vec<Watcher>,
+    next: u64,
+}
+
+/// One proxy's.
+#[derive(Default)]
+pub struct Tap {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+/// One of those who want to know. Dropping it ends that.
+pub struct Watch {
+    session: Arc<Session>,
+    id: u64,
+    pieces: mpsc::Receiver<Arc<Piece>>,
+}
+
+impl Watch {
+    /// The next piece; `None` when the proxy's connection ended.
+    pub async fn next(&mut self) -> Option<Arc<Piece>> {
+        tokio::select! {
+            biased;
+            piece = self.pieces.recv() => piece,
+            () = self.session.closed() => None,
+        }
+    }
+
+    /// The proxy.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let tap = &self.session.tap;
+        tap.state().watchers.retain(|watcher| watcher.id != self.id);
+        tap.changed.notify_one();
+    }
+}
+
+/// Begins to watch bindings of a proxy, and waits until it records them.
+///
+/// # Errors
+///
+/// When the proxy does not do it.
+pub async fn watch(
+    session: &Arc<Session>,
+    wanted: Vec<Recorded>,
+    bound: Duration,
+) -> Result<Watch, WatchError> {
+    let (pieces, receiver) = mpsc::channel(PIECES);
+    let (started, has_started) = oneshot::channel();
+    let watch = {
+        let mut state = session.tap.state();
+        let all = state.watchers.iter().map(|w| &w.wanted).chain([&wanted]);
+        if union(all).len() > MAX_RECORDED || state.watchers.len() >= WATCHERS {
+            return Err(WatchError::Full);
+        }
+        state.next += 1;
+        let id = state.next;
+        state.watchers.push(Watcher { id, wanted, pieces, started: Some(started) });
+        Watch { session: session.clone(), id, pieces: receiver }
+    };
+    session.tap.changed.notify_one();
+    let answer = async {
+        tokio::select! {
+            answer = has_started => answer.unwrap_or(Err(RequestError::Closed)),
+            () = session.closed() => Err(RequestError::Closed),
+        }
+    };
+    let bound = bound * 2;
+    tokio::time::timeout(bound, answer).await.unwrap_or(Err(RequestError::TimedOut(bound)))?;
+    Ok(watch)
+}
+
+/// What satisfies all.
+fn union<'a>(all: impl Iterator<Item = &'a Vec<Recorded>>) -> Vec<Recorded> {
+    let mut list: Vec<Recorded> = Vec::new();
+    for wanted in all.flatten() {
+        let same = |r: &&mut Recorded| (r.peer, r.binding) == (wanted.peer, wanted.binding);
+        let Some(there) = list.iter_mut().find(same) else {
+            list.push(*wanted);
+            continue;
+        };
+        there.one_in = match (there.one_in, wanted.one_in) {
+            (0, n) | (n, 0) => n,
+            (a, b) => a.min(b),
+        };
+        there.tlps = there.tlps.max(wanted.tlps);
+        there.frames = there.frames.max(wanted.frames);
+    }
+    list
+}
+
+impl Tap {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no one panics while holding it")
+    }
+
+    /// What is wanted now, and by whom.
+    fn wanted(&self) -> (Vec<Recorded>, Vec<u64>) {
+        let state = self.state();
+        let list = union(state.watchers.iter().map(|w| &w.wanted));
+        (list, state.watchers.iter().map(|w| w.id).collect())
+    }
+
+    /// Tells those who have not heard it yet how their wish went. Whose was refused is no watcher.
+    fn told(&self, whom: &[u64], result: &Result<(), RequestError>) {
+        let mut state = self.state();
+        for watcher in state.watchers.iter_mut().filter(|w| whom.contains(&w.id)) {
+            if let Some(started) = watcher.started.take() {
+                let _ = started.send(result.clone());
+            }
+        }
+        if result.is_err() {
+            state.watchers.retain(|w| !whom.contains(&w.id));
+        }
+    }
+
+    async fn give(&self, piece: Piece) {
+        let piece = Arc::new(piece);
+        let senders: Vec<_> = self.state().watchers.iter().map(|w| w.pieces.clone()).collect();
+        for sender in senders {
+            // Who does not listen any more is about to be taken off the list.
+            let _ = sender.send(piece.clone()).await;
+        }
+    }
+}
+
+/// Drains a proxy as long as somebody wants to know and its connection stands. Gives back why it
+/// cannot go on.
+pub async fn run(session: &Session, bound: Duration) -> RequestError {
+    let (mut set, mut position) = (Vec::new(), 0);
+    loop {
+        let (wanted, whom) = session.tap.wanted();
+        if wanted != set {
+            let list = wanted.iter().copied().collect();
+            let result = session.request_done(Request::SetRecorder(list), bound).await;
+            session.tap.told(&whom, &result);
+            match result {
+                Ok(()) => set = wanted,
+                Err(RequestError::Refused(_)) => continue,
+                Err(error) => return error,
+            }
+        } else {
+            session.tap.told(&whom, &Ok(()));
+        }
+        if set.is_empty() {
+            session.tap.changed.notified().await;
+            continue;
+        }
+        match read(session, position, &set, bound).await {
+            Ok((piece, next)) => {
+                position = next;
+                let complete = piece.complete;
+                session.tap.give(piece).await;
+                if complete {
+                    let _ = tokio::time::timeout(PAUSE, session.tap.changed.notified()).await;
+                }
+            }
+            Err(error) => return error,
+        }
+    }
+}
+
+/// One page, and where the next one is.
+async fn read(
+    session: &Session,
+    from: u64,
+    set: &[Recorded],
+    bound: Duration,
+) -> Result<(Piece, u64), RequestError> {
+    let asked = Instant::now();
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let Reply::Recorder(page) = session.request(Request::ReadRecorder { from }, bound).await?
+    else {
+        return Err(session.nonsense());
+    };
+    let doubt = asked.elapsed();
+    let RecorderPage { first, end, now: proxy, requests, bytes, .. } = page;
+    let next = first.saturating_add(bytes.len() as u64);
+    let kept: Result<Vec<_>, _> =
+        entries(&bytes).map(|e| e.map(|(entry, bytes)| (entry, bytes.to_vec()))).collect();
+    let Ok(entries) = kept else { return Err(session.nonsense()) };
+    if next > end || (next < end && bytes.is_empty()) {
+        return Err(session.nonsense());
+    }
+    let wall = (before + doubt / 2).as_nanos() as u64;
+    let counted = set.iter().zip(&requests).map(|(r, n)| (r.peer, r.binding, *n)).collect();
+    let clock = Clock { proxy, wall, doubt };
+    Ok((Piece { entries, complete: next == end, asked, clock, requests: counted }, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tlp_codec::ids::{Epoch, SlotFunction, SlotId};
+
+    fn recorded(slot: u8, one_in: u32, tlps: u16, frames: u16) -> Recorded {
+        let binding = BindingKey {
+            slot: SlotId::new(slot).unwrap(),
+            function: SlotFunction::ZERO,
+            epoch: Epoch::new(0, 1).unwrap(),
+        };
+        Recorded { peer: NodeId::new(1).unwrap(), binding, one_in, tlps, frames }
+    }
+
+    #[test]
+    fn everybody_gets_what_they_want() {
+        let frames = vec![recorded(1, 0, 0, 100)];
+        let some = vec![recorded(1, 16, 32, 0), recorded(2, 16, 32, 0)];
+        let all = vec![recorded(1, 1, 9000, 9000)];
+        assert_eq!(
+            union([&frames, &some].into_iter()),
+            [recorded(1, 16, 32, 100), recorded(2, 16, 32, 0)]
+        );
+        assert_eq!(
+            union([&some, &all, &frames].into_iter()),
+            [recorded(1, 1, 9000, 9000), recorded(2, 16, 32, 0)]
+        );
+        assert_eq!(union(std::iter::empty()), []);
+    }
+
+    #[test]
+    fn a_clock_gives_times_dates() {
+        let clock = Clock { proxy: 1000, wall: 5_000_000, doubt: Duration::ZERO };
+        assert_eq!((clock.date(1500), clock.date(0)), (5_000_500, 4_999_000));
+    }
+}
