@@ -2,11 +2,12 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Read and write PCIe transaction layer packets.
 ///
 /// `tlp decode` turns hex into one line of text (or JSON) for each TLP; `tlp encode` turns those
-/// lines back into the same hex. Lines that cannot be read are reported on stderr and the others
+/// lines back into the same hex. `tlp live` shows what a manager sees of round trips. Lines that cannot be read are reported on stderr and the others
 /// still go through.
 #[derive(Debug, Parser)]
 #[command(name = "tlp", version, after_help = EXIT_CODES)]
@@ -20,6 +21,7 @@ pub struct Args {
 pub(crate) enum Command {
     Decode(Decode),
     Encode(Encode),
+    Live(Live),
 }
 
 /// Say what TLPs mean.
@@ -65,6 +67,52 @@ pub(crate) struct Encode {
     #[arg(value_name = "LINE")]
     pub(crate) lines: Vec<String>,
 }
+
+/// Show how long round trips take now, per lent device, and which are the slowest.
+///
+/// A manager stamps requests of all lent devices for one interval after the other. The table has
+/// medians of what a round trip consists of: the device itself (original; of requests of a device,
+/// the host's memory), the network, and what both proxies take (conversion), as in Table 6 of the
+/// DxPU paper. Posted requests have no round trip and are only counted.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = LIVE_EXAMPLES)]
+pub(crate) struct Live {
+    /// The manager to ask.
+    #[arg(long, env = "DXPU_MANAGER", default_value = "http://127.0.0.1:7780", value_name = "URL")]
+    pub(crate) manager: String,
+
+    /// How long each look is: 10ms to 10s.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Duration,
+
+    /// Stamp one request in so many. Stamping all of a busy device's costs the proxies time.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) one_in: u32,
+
+    /// Show so many slow requests.
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub(crate) slowest: usize,
+
+    /// Only this host's or this box's devices.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+
+    /// Look once.
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print a JSON object for each look, one a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LIVE_EXAMPLES: &str = "\
+Examples:
+  tlp live --manager http://10.0.0.1:7780
+  tlp live --node box-a --interval 200ms --slowest 10
+  tlp live --once --json | jq '.devices[].from_host.p99_ns'
+
+Exit codes: see `tlp --help`.";
 
 const EXIT_CODES: &str = "\
 Exit codes:

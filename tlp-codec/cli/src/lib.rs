@@ -10,6 +10,7 @@ mod encode;
 mod fields;
 mod input;
 mod joiner;
+mod live;
 mod notes;
 mod taker;
 mod text;
@@ -39,6 +40,7 @@ pub fn run(args: &Args, out: &mut impl Write, err: &mut dyn Write) -> anyhow::Re
             let (arguments, file) = decode::named(args);
             decode::run(args, input::open(arguments, file)?, out, err)
         }
+        Command::Live(args) => live::run(args, out, err).map(|()| Outcome::Clean),
         Command::Encode(args) => {
             encode::run(input::open(&args.lines, args.file.as_deref())?, out, err)
         }

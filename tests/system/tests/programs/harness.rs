@@ -309,6 +309,11 @@ impl Pool {
         });
     }
 
+    /// Where the manager's REST API listens.
+    pub(crate) fn listen(&self) -> &str {
+        &self.listen
+    }
+
     /// A command to the manager.
     pub(crate) fn manager(&self, arguments: &[&str]) -> Ended {
         let server = format!("http://{}", self.listen);

@@ -7,4 +7,5 @@ mod harness;
 mod kills;
 mod memory;
 mod paths;
+mod recorder;
 mod refusals;

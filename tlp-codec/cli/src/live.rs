@@ -1,0 +1,235 @@
+//! `tlp live`: how long round trips take now, per device, and which are the slowest.
+//!
+//! The manager looks (`GET /v1/latency`); what it answers is shown here.
+
+use crate::args::Live;
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// What a manager may take to answer beyond the time for which it looks.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks again and again, or once.
+///
+/// # Errors
+///
+/// When the manager cannot be asked the first time, or says no, or the output cannot be written.
+pub(crate) fn run(args: &Live, out: &mut impl Write, err: &mut dyn Write) -> anyhow::Result<()> {
+    let agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(Duration::from_secs(5)))
+        .timeout_recv_response(Some(args.interval + PATIENCE))
+        // A manager is reached directly.
+        .proxy(None)
+        .build()
+        .new_agent();
+    let repaint = !args.once && !args.json && io::stdout().is_terminal();
+    let mut seen = false;
+    loop {
+        match ask(&agent, args) {
+            Ok(latency) => {
+                seen = true;
+                if args.json {
+                    writeln!(out, "{latency}")?;
+                } else {
+                    // Home, and erase what was there (ECMA-48, CUP and ED).
+                    let clear = if repaint { "\x1b[H\x1b[2J" } else { "" };
+                    writeln!(out, "{clear}{}", text(&latency))?;
+                }
+                out.flush()?;
+            }
+            // A manager that restarts comes back.
+            Err(error) if seen && !args.once => {
+                writeln!(err, "tlp: {error:#}")?;
+                std::thread::sleep(args.interval);
+            }
+            Err(error) => return Err(error),
+        }
+        if args.once {
+            return Ok(());
+        }
+    }
+}
+
+/// What the manager sees in one interval.
+fn ask(agent: &ureq::Agent, args: &Live) -> anyhow::Result<Value> {
+    let server = args.manager.trim_end_matches('/');
+    let server = match server.contains("://") {
+        true => server.to_owned(),
+        false => format!("http://{server}"),
+    };
+    let mut request = agent
+        .get(format!("{server}/v1/latency"))
+        .query("window_ms", args.interval.as_millis().to_string())
+        .query("one_in", args.one_in.to_string())
+        .query("slowest", args.slowest.to_string());
+    if let Some(node) = &args.node {
+        request = request.query("node", node);
+    }
+    let unreachable = || {
+        format!(
+            "the manager at {server} cannot be asked; is it running, and is --manager (or \
+                 DXPU_MANAGER) its address?"
+        )
+    };
+    let mut answer = request.call().with_context(unreachable)?;
+    let body = answer.body_mut().read_to_string().with_context(unreachable)?;
+    let value: Value = serde_json::from_str(&body)
+        .with_context(|| format!("{server} does not answer as a dxpu-manager does"))?;
+    if !answer.status().is_success() {
+        bail!("{}", value["detail"].as_str().unwrap_or("the manager says no without a reason"));
+    }
+    Ok(value)
+}
+
+fn micros(ns: &Value) -> String {
+    ns.as_u64().map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1000.0))
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().filter(|text| !text.is_empty()).unwrap_or("-")
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What was seen, for people.
+fn text(latency: &Value) -> String {
+    let mut text = format!(
+        "round trips in {} ms, one in {} stamped; medians in µs, split as in DxPU's Table 6\n\n",
+        latency["window_ms"], latency["one_in"]
+    );
+    let mut rows = vec![
+        [
+            "SLOT",
+            "HOST",
+            "MODEL",
+            "ASKED BY",
+            "REQ/S",
+            "P50",
+            "P99",
+            "ORIGINAL",
+            "NETWORK",
+            "CONVERSION",
+            "(HOST",
+            "BOX)",
+        ]
+        .map(str::to_owned),
+    ];
+    let mut lost = 0;
+    for device in items(&latency["devices"]) {
+        lost += device["lost"].as_u64().unwrap_or(0);
+        for (asker, rate, split) in [
+            ("host", "host_requests_per_s", "from_host"),
+            ("device", "device_requests_per_s", "from_device"),
+        ] {
+            let split = &device[split];
+            let parts = ["host_conversion_ns", "box_conversion_ns"].map(|p| split[p].as_u64());
+            let conversion = parts[0].zip(parts[1]).map(|(a, b)| a + b);
+            rows.push([
+                word(&device["slot"]).to_owned(),
+                word(&device["host"]).to_owned(),
+                word(&device["model"]).to_owned(),
+                asker.to_owned(),
+                format!("{:.0}", device[rate].as_f64().unwrap_or(0.0)),
+                micros(&split["p50_ns"]),
+                micros(&split["p99_ns"]),
+                micros(&split["original_ns"]),
+                micros(&split["network_ns"]),
+                micros(&conversion.into()),
+                micros(&split["host_conversion_ns"]),
+                micros(&split["box_conversion_ns"]),
+            ]);
+        }
+    }
+    text.push_str(&aligned(&rows));
+    let slowest = items(&latency["slowest"]);
+    if !slowest.is_empty() {
+        text.push_str("\nslowest requests\n");
+    }
+    for slow in slowest {
+        slow_request(&mut text, slow);
+    }
+    if lost > 0 {
+        let _ = writeln!(text, "\n{lost} entries were lost: give --one-in a larger number");
+    }
+    for missing in items(&latency["missing"]) {
+        let _ = writeln!(text, "\nnot looked at: {}", word(missing));
+    }
+    text
+}
+
+fn slow_request(text: &mut String, slow: &Value) {
+    let mut what = word(&slow["kind"]).to_owned();
+    if let Some(address) = slow["address"].as_u64() {
+        let _ = write!(what, " {address:#x}");
+    }
+    if let Some(target) = slow["target"].as_str() {
+        let _ = write!(what, " {target}");
+    }
+    if let Some(bytes) = slow["bytes"].as_u64() {
+        let _ = write!(what, " {bytes} B");
+    }
+    let (slot, asker) = (word(&slow["slot"]), word(&slow["asker"]));
+    let _ = writeln!(text, "{:>12} µs  {slot}, {asker}: {what}", micros(&slow["total_ns"]));
+    let stages = items(&slow["stages"]).iter();
+    let stages: Vec<String> =
+        stages.map(|s| format!("{} {}", word(&s["stage"]), micros(&s["ns"]))).collect();
+    let _ = writeln!(text, "{:>15}  {}", "", stages.join(" · "));
+}
+
+/// Columns as wide as what is in them; all but the first four are numbers.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if column < 4 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_look_is_a_table_and_the_slowest_requests() {
+        let split = json!({ "samples": 3, "p50_ns": 8000, "p99_ns": 9500, "original_ns": 3000,
+            "network_ns": 2000, "host_conversion_ns": 1000, "box_conversion_ns": 2000 });
+        let latency = json!({
+            "window_ms": 1000, "one_in": 4, "missing": ["bind-9: away"],
+            "devices": [{ "binding": "bind-1", "slot": "box-a/1", "host": "host-a", "model": "",
+                "host_requests_per_s": 1234.5, "device_requests_per_s": 0.0, "from_host": split,
+                "from_device": null, "lost": 7 }],
+            "slowest": [{ "slot": "box-a/1", "asker": "host", "kind": "MRd",
+                "address": 0xfe00_0010_u64, "target": null, "bytes": 4, "total_ns": 9500,
+                "stages": [{ "stage": "device", "ns": 3100 }] }],
+        });
+        let text = text(&latency);
+        let line = |start: &str| {
+            let found = text.lines().find(|line| line.trim_start().starts_with(start));
+            let words = found.unwrap_or_else(|| panic!("{start} is not in {text}"));
+            words.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("box-a/1"), "box-a/1 host-a - host 1234 8.0 9.5 3.0 2.0 3.0 1.0 2.0");
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let idle = "box-a/1 host-a - device 0 - - - - - - -";
+        assert!(text.lines().any(|line| words(line) == idle), "{text}");
+        assert_eq!(line("9.5"), "9.5 µs box-a/1, host: MRd 0xfe000010 4 B");
+        assert_eq!(line("device 3.1"), "device 3.1");
+        assert!(text.contains("one in 4 stamped") && text.contains("bind-9: away"));
+        assert!(line("7 entries").contains("--one-in"));
+    }
+}
