@@ -32,8 +32,8 @@ pub(crate) fn window(port: usize) -> u64 {
 pub(crate) enum Purpose {
     /// A write to the device behind a port.
     Posted { port: usize },
-    /// A driver's question to its device.
-    Driver { port: usize, question: Question },
+    /// A question of a port's driver, the one of that number, to its device.
+    Driver { port: usize, life: u32, question: Question },
     /// A configuration access in a port's script: to the device, or to the switch.
     Access { port: usize, device: bool, then: Then },
     /// An answer to the device behind a port.

@@ -436,18 +436,18 @@ impl Os {
         self.ports[port].again = true;
     }
 
-    /// A driver's question was answered; the driver may be gone.
+    /// A driver's question was answered; the driver may be gone, and another one there.
     pub(crate) fn answered(
         &mut self,
         now: Instant,
-        port: usize,
+        (port, life): (usize, u32),
         question: Question,
         done: &Completed<Asker>,
         payload: &[u8],
     ) -> Verdict {
         match &mut self.ports[port].driver {
-            Some(driver) => driver.answered(now, question, done, payload),
-            None => Ok(()),
+            Some(driver) if driver.life() == life => driver.answered(now, question, done, payload),
+            _ => Ok(()),
         }
     }
 }

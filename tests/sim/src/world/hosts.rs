@@ -203,8 +203,8 @@ impl World {
             let done = requests.complete(tlp, rogue)?;
             let payload = packet.payload();
             return match done.asked.purpose.0 {
-                Purpose::Driver { port, question } => {
-                    os.answered(now, port, question, &done, payload)
+                Purpose::Driver { port, life, question } => {
+                    os.answered(now, (port, life), question, &done, payload)
                 }
                 Purpose::Access { port, then, .. } => {
                     os.accessed(now, port, then, &done, payload);

@@ -91,7 +91,7 @@ pub(super) enum Job {
 pub(crate) struct DriveDriver {
     port: usize,
     /// Tells its questions from those of the driver before it.
-    life: u32,
+    pub(super) life: u32,
     pub(super) phase: Phase,
     pub(super) drives: Drives,
     /// Which drive it is, as whose owner.
@@ -276,8 +276,8 @@ impl DriveDriver {
             hint: None,
             locked: false,
         };
-        let question = Question::Drive { register, life: self.life };
-        out.push(&Repr::new(kind), Purpose::Driver { port: self.port, question });
+        let question = Question::Drive { register };
+        out.push(&Repr::new(kind), Purpose::Driver { port: self.port, life: self.life, question });
     }
 
     fn write(&self, out: &mut Egress<Purpose>, at: u64, value: u32) {
@@ -311,10 +311,10 @@ impl DriveDriver {
         done: &Completed<Asker>,
         payload: &[u8],
     ) {
-        let Question::Drive { register, life } = question else {
+        let Question::Drive { register } = question else {
             unreachable!("only drivers of model devices ask {question:?}")
         };
-        if life != self.life || self.phase != Phase::Asked {
+        if self.phase != Phase::Asked {
             return;
         }
         let mut bytes = [0xff; 8];

@@ -84,8 +84,8 @@ pub(crate) enum Question {
     Add,
     /// Vendor and device ID.
     Id,
-    /// A register of a drive's controller, and which driver asked.
-    Drive { register: Register, life: u32 },
+    /// A register of a drive's controller.
+    Drive { register: Register },
 }
 
 /// The driver of one device.
@@ -188,6 +188,14 @@ impl Driver {
         match self {
             Self::Model(_) => None,
             Self::Drive(driver) => driver.take_failure(),
+        }
+    }
+
+    /// Its number: the driver that was there before it may have left questions.
+    pub(crate) fn life(&self) -> u32 {
+        match self {
+            Self::Model(driver) => driver.life,
+            Self::Drive(driver) => driver.life,
         }
     }
 

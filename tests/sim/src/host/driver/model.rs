@@ -33,6 +33,7 @@ struct Transfer {
 /// The driver.
 pub(crate) struct ModelDriver {
     port: usize,
+    pub(super) life: u32,
     id: Bdf,
     versions: [u32; CELLS],
     rung: u64,
@@ -55,10 +56,11 @@ pub(crate) struct ModelDriver {
 }
 
 impl ModelDriver {
-    pub(crate) fn new(port: usize, id: Bdf, memory: &mut Memory) -> Self {
+    pub(crate) fn new(port: usize, life: u32, id: Bdf, memory: &mut Memory) -> Self {
         memory.bytes(port, false, memory::COUNTERS as usize, 8 * memory::BUFFERS as usize).fill(0);
         Self {
             port,
+            life,
             id,
             versions: [0; CELLS],
             rung: 0,
@@ -221,7 +223,7 @@ impl ModelDriver {
         if let Kind::Atomic { address, .. } = &mut kind {
             *address = window(self.port) + device::COUNTER;
         }
-        out.push(&Repr::new(kind), Purpose::Driver { port: self.port, question });
+        out.push(&Repr::new(kind), Purpose::Driver { port: self.port, life: self.life, question });
     }
 
     fn transfer(

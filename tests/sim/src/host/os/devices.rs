@@ -63,13 +63,14 @@ impl Os {
             self.go(port, Stage::Ready);
             self.readied += 1;
             self.ports[port].settled = true;
+            self.lives += 1;
             let driver = match self.ports[port].kind {
                 Kind::Model => {
-                    let driver = ModelDriver::new(port, device_id(port), &mut self.memory);
+                    let driver =
+                        ModelDriver::new(port, self.lives, device_id(port), &mut self.memory);
                     Driver::Model(Box::new(driver))
                 }
                 Kind::Drive => {
-                    self.lives += 1;
                     let drives = self.drives.clone();
                     let driver = DriveDriver::new(port, self.lives, drives, &mut self.memory);
                     Driver::Drive(Box::new(driver))
