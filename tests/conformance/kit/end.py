@@ -188,6 +188,10 @@ class End:
         if stranger or frame.kind != wire.OPEN and frame.session != self.session:
             # Of the link before this one: it may be late.
             return
+        if frame.kind == wire.OPEN and self.peer_open not in (None, frame.open()):
+            if frame.open().session != self.peer_open.session:
+                # Of the link behind this one, which is over.
+                return
         self.check_frame(path, frame, data)
         seen = Seen(time.monotonic(), path, frame, mark)
         self.seen.append(seen)
@@ -209,8 +213,8 @@ class End:
               f"section 2: reserved bits or bytes are not 0, or bytes lie behind the frame: {data.hex()}")
         never(frame.source != self.peer or frame.destination != self.local,
               f"section 4.1: a frame from {frame.source} to {frame.destination}")
-        never(self.peer_life is not None and frame.source_incarnation != self.peer_life,
-              f"section 4.1: its incarnation is {frame.source_incarnation:#x}, not {self.peer_life:#x}")
+        never(self.peer_life not in (None, frame.source_incarnation),
+              f"section 4.1: its incarnation is {frame.source_incarnation}, not {self.peer_life}")
         never(frame.kind != wire.OPEN and frame.destination_incarnation is None,
               f"section 10: a {wire.KINDS[frame.kind]} frame without our incarnation")
         never(frame.path != path, f"section 4.1: a frame on path {path} says path {frame.path}")

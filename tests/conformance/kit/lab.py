@@ -5,7 +5,7 @@ import struct
 import subprocess
 import time
 
-from . import wire
+from . import net, wire
 from .control import FREE, SLOT_STATES, ControlError, Refused
 from .end import PLENTY, End, Failed
 from .wire import Address, Credits, Tlp
@@ -62,9 +62,11 @@ class Lab:
     def fresh(self, bind=True, paths=None, **limits):
         """A new life of the kit's node, of which the tested one has been told. No frame was sent
         yet. With fewer `paths` than there are, the tested one is told of so many only."""
+        count = paths or self.paths
+        if not self.manager and count != self.paths:
+            raise Skip("needs a manager, who tells of fewer paths than there are")
         self.finish()
         self.incarnation += 1
-        count = paths or self.paths
         if self.manager:
             self._release()
             told = [port.path for port in self.ports[:count]]
@@ -76,6 +78,9 @@ class Lab:
             self._prepare()
         ports = self.ports[:count]
         self._drain_ports()
+        if not self.manager:
+            # Until it has ended the link before and asks for a new one.
+            net.wait(ports, self.settings.patience)
         self.end = End(ports, self.local, self.peer, self.told, self.incarnation, self.address(),
                        **limits)
         return self.end
@@ -135,7 +140,8 @@ class Lab:
 
     def finish(self):
         """Ends the link of the case before this one."""
-        if self.end is not None and self.end.up:
+        # Also where only the other end may think that there is one.
+        if self.end is not None and self.end.peer_open:
             self.end.close()
         self.end = None
 

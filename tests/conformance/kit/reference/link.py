@@ -40,7 +40,7 @@ class Link(Sender):
         super().__init__(node, peer, paths)
         self.told, self.state = told, OPENING
         self.session = int.from_bytes(os.urandom(4), "little") | 1
-        self.life, self.peer_open, self.reason = None, None, None
+        self.life, self.peer_open, self.reason, self.ended = None, None, None, None
         self.tokens, self.challenges = [], set()
         self.retry_at, self.retry, self.tries = 0.0, OPEN_RETRY_S, 0
         self.goodbye_at = 0.0
@@ -87,7 +87,7 @@ class Link(Sender):
         life = frame.source_incarnation, body.session
         if self.state == UP:
             return self.open_while_up(path, life, echo, body.token)
-        if life[0] != self.told and not self.faulty("any-incarnation"):
+        if self.told not in (None, life[0]) and not self.faulty("any-incarnation"):
             return
         right = echo in self.tokens or echo and self.faulty("any-echo")
         if right:
@@ -118,7 +118,7 @@ class Link(Sender):
 
     def go_down(self, reason):
         """The end; without a reason the peer knows already."""
-        self.state, self.reason = DOWN, reason
+        self.state, self.reason, self.ended = DOWN, reason, time.monotonic()
         if reason and self.faulty("wrong-close-reason"):
             self.reason = wire.REMOVED
         if reason:

@@ -4,6 +4,7 @@ import os
 import select
 import socket
 import sys
+import time
 
 from .. import net
 from ..control import (BIND_PORT, BIND_SLOT, CONTROL_VERSION, HELLO, PING, PONG,
@@ -142,10 +143,49 @@ class Node:
         self.binding = None
 
 
+class ByHand(Node):
+    """A proxy that no manager tells anything: its peer is set by hand, and so is its one binding."""
+
+    # How long what comes for a link that is down is still answered.
+    REST_S = 0.3
+
+    def __init__(self, role, peers):
+        self.role, self.mistake = role, None
+        self.ports = [net.UdpPort("127.0.0.1") for _ in peers]
+        for port, peer in zip(self.ports, peers):
+            port.connect(net.parse_peer(peer))
+        self.incarnation = int.from_bytes(os.urandom(4), "little") | 1
+        self.device, self.number = Device(role, self.faulty), 2
+        print(*(f"udp:127.0.0.1:{port.path[2]}" for port in self.ports), flush=True)
+        self.renew()
+
+    def renew(self):
+        """A new link, which takes any life of the peer, with the same binding."""
+        self.link = Link(self, 1, None, len(self.ports))
+        address = Address(0, SLOT, FUNCTION, 1)
+        self.link.bind(address if self.role == "box" else address.turned())
+
+    def run(self):
+        sockets = [port.socket for port in self.ports]
+        while True:
+            select.select(sockets, [], [], self.link.wait())
+            for path, port in enumerate(self.ports):
+                while (got := port.receive()) is not None:
+                    self.link.take(path, *got)
+            self.link.tick()
+            ended = self.link.ended
+            if ended and time.monotonic() > ended + self.REST_S:
+                self.renew()
+
+
 def main():
-    """`python -m kit.reference.node ROLE ADDRESS:PORT PATHS MISTAKE`"""
-    role, manager, paths, mistake = sys.argv[1:]
+    """`python -m kit.reference.node ROLE ADDRESS:PORT PATHS MISTAKE`, or with `by-hand` and its
+    peer's ports behind the role."""
+    role, manager, *rest = sys.argv[1:]
+    if manager == "by-hand":
+        ByHand(role, rest).run()
     address, _, port = manager.rpartition(":")
+    paths, mistake = rest
     try:
         Node(role, (address, int(port)), int(paths), mistake).run()
     except (ConnectionError, KeyboardInterrupt):

@@ -9,6 +9,7 @@ from ..wire import (Ack, Credits, Frame, Nop, SplitData, SplitHeader, Tlp, Unbin
 RTO_S, LONGEST_RTO_S = 0.02, 0.1
 PROBE_S, LONGEST_PROBE_S = 0.02, 0.25
 OVERTAKEN = 3
+PROVEN = object()
 PLACES = (wire.POSTED, wire.NON_POSTED, wire.COMPLETION)
 
 
@@ -51,15 +52,15 @@ class Sender:
 
     # --- frames -----------------------------------------------------------------------------------
 
-    def put(self, kind, path, body=b"", sequence=None, ack=None, life=None, session=None):
-        """Sends a frame; gives its packet number."""
+    def put(self, kind, path, body=b"", sequence=None, ack=None, life=PROVEN, session=None):
+        """Sends a frame; gives its packet number. `life` is the peer's, None when not known."""
         way = self.ways[path]
         packet = way.packet
         if not (self.faulty("packets-repeat") and packet % 7 == 3 and kind == wire.DATA):
             way.packet = wrap(way.packet + 1)
         else:
             packet = wrap(packet - 1)
-        life = self.life[0] if life is None else life
+        life = self.life[0] if life is PROVEN else life
         session = self.life[1] if session is None else session
         sequence = self.sequence if sequence is None else sequence
         data = Frame(kind, self.peer, self.node.number, self.node.incarnation, life, session, path,
@@ -192,7 +193,11 @@ class Sender:
     def now_said(self, record):
         """What goes in place of a record whose binding was closed since."""
         address = getattr(record, "address", None)
-        if address is None or self.name(address) in self.bindings:
+        binding = self.bindings.get(self.name(address)) if address else None
+        if isinstance(record, Credits) and binding:
+            binding.told = list(binding.granted)
+            return Credits(address, tuple(binding.granted), record.announce)
+        if address is None or binding:
             return record
         if isinstance(record, Credits):
             return Nop()
