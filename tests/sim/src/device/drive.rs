@@ -2,7 +2,7 @@
 //! It has no bad manners but to be slow, or to hang.
 
 use super::{End, Manner, Mark, WAITING};
-use crate::oracle::Verdict;
+use crate::oracle::{Verdict, Violation};
 use device_models::Device as _;
 use device_models::endpoint::Endpoint;
 use device_models::endpoint::registers::{DEVICE_CONTROL, DEVICE_CONTROL_FLR};
@@ -23,6 +23,14 @@ pub(crate) const CAPACITY: usize = 1 << 20;
 const STEP: Duration = Duration::from_micros(1);
 /// After a reset it asks to be tried again for so long.
 const READY_AFTER: Duration = Duration::from_millis(3);
+
+/// What no TLP from its proxy may make a drive count.
+const NEVER: [&str; 4] = [
+    "device.malformed",
+    "device.receiver_overflow",
+    "device.unexpected_completions",
+    "device.poisoned",
+];
 
 /// What a drive stores, for the drive and for who watches it.
 #[derive(Clone)]
@@ -212,6 +220,17 @@ impl Drive {
             .find(|c| c.0 == "device.function_resets")
             .expect("every endpoint counts them")
             .1
+    }
+
+    /// The controller counts what it should never get.
+    pub(super) fn check(&self) -> Verdict {
+        let counters = self.nvme.counters();
+        match counters.iter().find(|(name, count)| NEVER.contains(name) && *count > 0) {
+            None => Ok(()),
+            Some((name, count)) => {
+                Err(Violation::new(1, format!("a drive counts {count} of {name}")))
+            }
+        }
     }
 
     /// What the controller has to say is put in front of its proxy, as far as there is room.

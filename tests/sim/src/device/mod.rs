@@ -149,6 +149,14 @@ impl Device {
         }
     }
 
+    /// Whether all that it got so far was right, as far as it can tell.
+    pub(crate) fn check(&self) -> Verdict {
+        match self {
+            Self::Model(_) => Ok(()),
+            Self::Drive(drive) => drive.check(),
+        }
+    }
+
     /// It behaves differently from now on; whether it can. A drive answers late or not at all,
     /// never twice and never under a wrong tag.
     pub(crate) fn set_manner(&mut self, manner: Manner) -> bool {

@@ -378,6 +378,7 @@ impl World {
         }
         for slot in self.boxes.iter_mut().flat_map(|b| &mut b.slots) {
             slot.device.end().requests.check(now, self.bound)?;
+            slot.device.check()?;
         }
         for binding in self.bindings.all() {
             bounds::check(binding)?;
