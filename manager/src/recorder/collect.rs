@@ -67,6 +67,11 @@ impl Collected {
         Self { wanted, ..Self::default() }
     }
 
+    /// Whether no piece can have anything for it.
+    pub fn wants_nothing(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
     /// Takes what is wanted of a piece.
     pub fn take(&mut self, piece: &Piece) {
         if self.clock.is_none_or(|clock| piece.clock.doubt < clock.doubt) {

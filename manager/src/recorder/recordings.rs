@@ -374,6 +374,9 @@ impl Run {
 
 /// Takes what was recorded until a point in time.
 async fn drain((watch, collected): &mut (Watch, Collected), until: Instant) {
+    if collected.wants_nothing() {
+        return;
+    }
     let rest = async {
         while let Some(piece) = watch.next().await {
             collected.take(&piece);

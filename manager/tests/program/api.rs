@@ -183,6 +183,12 @@ fn record_and_look(
         check("GET", "/v1/recordings/{id}", "/v1/recordings/rec-3?wait_ms=60000", None, 200);
     assert_eq!(ended["ended"]["reason"], "limit", "{ended}");
     assert_eq!(check("GET", all, all, None, 200)["items"].as_array().unwrap().len(), 3);
+    // Of frames, the host says that it had no room.
+    check("POST", all, all, Some(record("frames", 50)), 201);
+    let ended =
+        check("GET", "/v1/recordings/{id}", "/v1/recordings/rec-4?wait_ms=60000", None, 200);
+    let lost = ended["lost_at_host"].as_u64().unwrap();
+    assert!(lost > 0 && lost % 3 == 0 && ended["lost_at_box"] == 0, "{ended}");
     check("DELETE", "/v1/recordings/{id}", "/v1/recordings/rec-1", None, 204);
 
     check("GET", "/v1/latency", "/v1/latency?window_ms=1", None, 400);

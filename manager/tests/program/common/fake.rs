@@ -401,6 +401,10 @@ fn recorder_page(state: &mut State, host: bool, from: u64) -> RecorderPage {
     };
     let mut bytes = heapless::Vec::new();
     for recorded in &state.recorded {
+        if recorded.frames > 0 {
+            put(&mut bytes, &Entry::Lost { entries: 3 }, &[]);
+            continue;
+        }
         for (tlp, at) in
             [(StampedTlp::Request(entry), ask), (StampedTlp::Completion(entry), answer)]
         {
