@@ -188,7 +188,7 @@ fn record_and_look(
     let ended =
         check("GET", "/v1/recordings/{id}", "/v1/recordings/rec-4?wait_ms=60000", None, 200);
     let lost = ended["lost_at_host"].as_u64().unwrap();
-    assert!(lost > 0 && lost % 3 == 0 && ended["lost_at_box"] == 0, "{ended}");
+    assert!(lost > 0 && lost.is_multiple_of(3) && ended["lost_at_box"] == 0, "{ended}");
     check("DELETE", "/v1/recordings/{id}", "/v1/recordings/rec-1", None, 204);
 
     check("GET", "/v1/latency", "/v1/latency?window_ms=1", None, 400);
