@@ -77,6 +77,8 @@ pub(crate) struct Node {
     link_config: LinkConfig,
     /// The index of a peer stays the same as long as it is known.
     pub(crate) peers: Box<[Option<PeerLink>]>,
+    /// Which places have a peer, as bits: few do, and they lie far from each other.
+    known: u32,
     /// Of every place without a peer.
     storages: alloc::vec::Vec<LinkStorage>,
     pub(crate) stamps: Stamps,
@@ -108,6 +110,7 @@ impl Node {
             is_host,
             link_config,
             peers: core::iter::repeat_with(|| None).take(peers).collect(),
+            known: 0,
             storages: (0..peers).map(|_| LinkStorage::new(&link_config)).collect(),
             stamps: Stamps::with_recorder(recorder),
             malformed: Malformed::new(),
@@ -130,7 +133,17 @@ impl Node {
     }
 
     pub(crate) fn peer_index(&self, node: NodeId) -> Option<usize> {
-        self.peers.iter().position(|p| p.as_ref().is_some_and(|p| p.peer.node == node))
+        self.known_peers().find(|(_, p)| p.peer.node == node).map(|(index, _)| index)
+    }
+
+    /// The indices of all peers.
+    pub(crate) fn known(&self) -> impl Iterator<Item = usize> + use<> {
+        bits(self.known)
+    }
+
+    /// All peers, and their indices.
+    fn known_peers(&self) -> impl Iterator<Item = (usize, &PeerLink)> {
+        bits(self.known).filter_map(|index| Some((index, self.peers[index].as_ref()?)))
     }
 
     pub(crate) fn link(&mut self, index: usize) -> &mut Link {
@@ -170,9 +183,9 @@ impl Node {
 
     /// The next frame of any link, in turn.
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
-        let count = self.peers.len();
-        for step in 0..count {
-            let index = (self.turn + step) % count;
+        // From the place whose turn it is on, and then those before it.
+        let from = u32::MAX.checked_shl(self.turn as u32).unwrap_or(0);
+        for index in bits(self.known & from).chain(bits(self.known & !from)) {
             let Some(PeerLink { peer, link }) = &mut self.peers[index] else { continue };
             if let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) {
                 self.turn = index + 1;
@@ -187,22 +200,20 @@ impl Node {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.peers.iter().flatten().filter_map(|p| p.link.poll_timeout()).min()
+        self.known_peers().filter_map(|(_, p)| p.link.poll_timeout()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        for peer in self.peers.iter_mut().flatten() {
-            if peer.link.poll_timeout().is_some_and(|at| at <= now) {
-                peer.link.handle_timeout(now);
+        for index in bits(self.known) {
+            let link = self.link(index);
+            if link.poll_timeout().is_some_and(|at| at <= now) {
+                link.handle_timeout(now);
             }
         }
     }
 
     pub(crate) fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
-        let places = self.peers.iter_mut().enumerate();
-        places
-            .filter_map(|(i, p)| Some((i, p.as_mut()?)))
-            .find_map(|(i, p)| Some((i, p.link.poll_event()?)))
+        bits(self.known).find_map(|index| Some((index, self.link(index).poll_event()?)))
     }
 
     /// Whether a request may be begun: its term is not stale and its answer has room.
@@ -299,11 +310,13 @@ impl Node {
         let storage = self.storages.pop().expect("each place without a peer has storage");
         let link = Link::with_storage(ends, config, storage);
         self.peers[index] = Some(PeerLink { peer: peer.clone(), link });
+        self.known |= 1 << index;
         Ok(Answer::Done)
     }
 
     /// Forgets a peer, if there is one at the index, and keeps the storage of its link.
     fn end_link(&mut self, index: usize) {
+        self.known &= !(1 << index);
         if let Some(PeerLink { link, .. }) = self.peers[index].take() {
             self.storages.push(link.into_storage());
         }
@@ -333,8 +346,8 @@ impl Node {
 
     /// As [`Role::peer_paths`](crate::role::Role::peer_paths).
     pub(crate) fn peer_paths(&self, peer: NodeId) -> &[PathAddress] {
-        let known = self.peers.iter().flatten().find(|p| p.peer.node == peer);
-        known.map_or(&[], |p| &p.peer.paths)
+        let known = self.known_peers().find(|(_, p)| p.peer.node == peer);
+        known.map_or(&[], |(_, p)| &p.peer.paths)
     }
 
     /// As [`Role::close_links`](crate::role::Role::close_links).
@@ -439,6 +452,17 @@ impl Node {
             .chain(self.storages.iter().flat_map(LinkStorage::counters))
     }
 }
+
+/// The numbers of the bits that are set, the lowest first.
+fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
+const _: () = assert!(MAX_PEERS <= u32::BITS as usize, "peers are bits of a word");
 
 /// Cuts one page out of a list.
 pub(crate) fn page<T, const N: usize>(

@@ -91,6 +91,12 @@ pub trait Port: Send {
     /// When the port is broken for good.
     fn receive(&mut self, sink: &mut dyn FnMut(&Origin, &[u8])) -> Result<usize, NetError>;
 
+    /// Whether [`receive`](Port::receive) would find something, where that can be seen without a
+    /// system call; true where it cannot.
+    fn may_receive(&self) -> bool {
+        true
+    }
+
     /// Sleeps until something can be received (or frames left by [`flush`](Port::flush) can be
     /// sent) or the time is over.
     ///

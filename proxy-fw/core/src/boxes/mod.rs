@@ -244,10 +244,7 @@ impl BoxRole {
                 }
             }
         }
-        for peer in 0..self.node.peers.len() {
-            if self.node.peer_node(peer).is_none() {
-                continue;
-            }
+        for peer in self.node.known() {
             while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
                 self.handle_sideband(now, peer, channel, record);
             }

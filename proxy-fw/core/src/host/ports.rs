@@ -325,10 +325,7 @@ impl HostRole {
     }
 
     fn process_sideband(&mut self, now: Instant) {
-        for peer in 0..self.node.peers.len() {
-            if self.node.peer_node(peer).is_none() {
-                continue;
-            }
+        for peer in self.node.known() {
             while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
                 if matches!(record, Sideband::LinkDown | Sideband::DeviceGone) {
                     self.fail_ports(now, BindingFailure::DeviceGone, |b| {

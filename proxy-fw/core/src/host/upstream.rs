@@ -215,6 +215,9 @@ impl HostRole {
 
     /// Sends what the switch answered a device's request with back to the device.
     pub(super) fn send_bounced(&mut self, now: Instant, origin: Origin) {
+        if self.bounce.is_empty() {
+            return;
+        }
         let mut buf = [0; TLP_BUFFER];
         while let Some(length) = self.bounce.pop(&mut buf) {
             let Some(target) = self.ports[origin.port.get() as usize].target_of(origin.function)

@@ -262,6 +262,13 @@ impl Port for RawPort {
         Ok((self.counters.received_frames - before) as usize)
     }
 
+    fn may_receive(&self) -> bool {
+        match &self.transport {
+            Transport::Ring(ring) => ring.has_arrived(),
+            Transport::Calls { .. } => true,
+        }
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<(), NetError> {
         sys::wait(self.socket.as_fd(), self.holds_back(), timeout)
             .map_err(|source| self.broken("waiting", source))?;

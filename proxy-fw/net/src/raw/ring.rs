@@ -167,6 +167,11 @@ impl Ring {
         }
     }
 
+    /// Whether a frame waits.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.shared.arrived(self.arriving).is_some()
+    }
+
     /// Hands on what came, up to a batch, with the Ethernet headers; `None` for a frame that does
     /// not fit. How many there were.
     pub(super) fn receive(&mut self, mut sink: impl FnMut(Option<&[u8]>)) -> usize {
