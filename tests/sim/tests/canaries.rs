@@ -17,7 +17,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::IgnoreTlpCrc => ("memory", 10),
         Canary::NothingForClosed => ("release", 400),
         Canary::DropCompletionTimer => ("devices", 10),
-        Canary::ReuseQuarantinedTag => ("slow", 30),
+        Canary::ReuseQuarantinedTag => ("slow", 60),
         Canary::EndSplitEarly => ("calm", 4),
         Canary::CompleteTwice => ("calm", 4),
         Canary::DropWhenFull => ("lossy", 10),
