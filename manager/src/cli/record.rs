@@ -6,12 +6,15 @@ use crate::api::{RecordBody, RecordingView};
 use crate::client::Client;
 use crate::recorder::recordings::{EndReason, Format};
 use crate::types::RecordingId;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long one question waits for the end of the recording.
 const TURN_MS: u32 = 500;
+/// Exit status after a second Ctrl-C: 128 and the number of SIGINT, as shells have it.
+const INTERRUPTED: i32 = 130;
 
 /// Says in what format a file of this name is, unless it was said.
 fn format_of(record: &Record) -> Format {
@@ -21,8 +24,9 @@ fn format_of(record: &Record) -> Format {
 
 /// Records.
 pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<(), Failure> {
-    // What cannot be written is known before anything is recorded.
-    let file = std::fs::File::create(&record.out).map_err(|e| not_written(&record.out, &e))?;
+    // What cannot be written is known before anything is recorded, and what is there stays until
+    // there is something to put in its place.
+    let file = Target::open(&record.out).map_err(|e| not_written(&record.out, &e))?;
     let body = RecordBody {
         binding: record.binding,
         format: format_of(&record),
@@ -31,12 +35,47 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
         limit_bytes: Some(record.limit),
         snap: record.snap,
     };
-    let result = fetch(client, out, &record, &body, file);
-    if result.is_err() {
-        // Nothing was written to it.
-        let _ = std::fs::remove_file(&record.out);
+    let view = fetch(client, out, &record, &body, file)?;
+    out.print(&view, |view| done(view, &record.out))
+}
+
+/// Where a recording goes: a file beside the one that was named, which takes its name when it is
+/// whole; what is no regular file is written to as it is.
+struct Target<'a> {
+    file: std::fs::File,
+    named: &'a Path,
+    /// Removed unless it takes the name.
+    partial: Option<PathBuf>,
+}
+
+impl<'a> Target<'a> {
+    fn open(named: &'a Path) -> std::io::Result<Self> {
+        if named.exists() && !named.is_file() {
+            let file = std::fs::OpenOptions::new().write(true).open(named)?;
+            return Ok(Self { file, named, partial: None });
+        }
+        let mut name = named.as_os_str().to_owned();
+        name.push(format!(".{}.partial", std::process::id()));
+        let partial = PathBuf::from(name);
+        let file = std::fs::File::create_new(&partial)?;
+        Ok(Self { file, named, partial: Some(partial) })
     }
-    out.print(&result?, |view| done(view, &record.out))
+
+    fn write(mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.file.write_all(bytes)?;
+        let Some(partial) = &self.partial else { return Ok(()) };
+        std::fs::rename(partial, self.named)?;
+        self.partial = None;
+        Ok(())
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            let _ = std::fs::remove_file(partial);
+        }
+    }
 }
 
 fn fetch(
@@ -44,7 +83,7 @@ fn fetch(
     out: &Output,
     record: &Record,
     body: &RecordBody,
-    mut file: std::fs::File,
+    file: Target<'_>,
 ) -> Result<RecordingView, Failure> {
     let mut view: RecordingView = client.post("/v1/recordings", body, None)?;
     let id = view.id;
@@ -60,7 +99,7 @@ fn fetch(
         };
     }
     let bytes = client.bytes(&format!("/v1/recordings/{id}/file"))?;
-    std::io::Write::write_all(&mut file, &bytes).map_err(|e| not_written(&record.out, &e))?;
+    file.write(&bytes).map_err(|e| not_written(&record.out, &e))?;
     forget(client, id);
     Ok(view)
 }
@@ -74,7 +113,7 @@ fn not_written(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Argument(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Set when the user wants an end.
+/// Set when the user wants an end. A second Ctrl-C ends this program, whatever the manager does.
 fn interrupted() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = flag.clone();
@@ -85,6 +124,9 @@ fn interrupted() -> Arc<AtomicBool> {
             && runtime.block_on(tokio::signal::ctrl_c()).is_ok()
         {
             set.store(true, Ordering::Relaxed);
+            if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+                std::process::exit(INTERRUPTED);
+            }
         }
     });
     flag

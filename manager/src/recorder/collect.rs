@@ -124,6 +124,8 @@ impl Collected {
                     });
                 }
             }
+            // Others lost it.
+            Entry::Lost { .. } if self.wants_nothing() => {}
             Entry::Lost { entries } => {
                 self.lost += entries;
                 self.lost_before += entries;

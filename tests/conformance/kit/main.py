@@ -241,6 +241,9 @@ def main(argv=None):
         return self_test(said, wanted)
     try:
         lab = open_lab(said)
+    except OverflowError as error:
+        print(f"error: no such port: {error}", file=sys.stderr)
+        return USAGE
     except (ControlError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return COULD_NOT

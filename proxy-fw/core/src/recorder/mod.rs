@@ -182,6 +182,10 @@ impl Recorder {
     /// read; the requests that were counted of a binding that stays are counted on.
     pub fn set(&mut self, list: &[Recorded]) {
         let mut before = core::mem::take(&mut self.list);
+        if before.is_empty() {
+            // Whoever wanted what is left in the ring is gone.
+            self.ring.clear();
+        }
         for what in list {
             let same = |l: &&mut Listed| (l.what.peer, l.what.binding) == (what.peer, what.binding);
             let known = before.iter_mut().find(same);

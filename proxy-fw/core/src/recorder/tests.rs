@@ -209,3 +209,15 @@ fn what_is_no_entry_ends_a_page() {
         [vec![good.clone(), good], broken.clone(), broken.clone(), broken, vec![None]]
     );
 }
+
+#[test]
+fn what_nobody_read_is_not_given_to_the_next_one() {
+    let mut recorder = Recorder::new(4096);
+    recorder.set(&[recorded(1)]);
+    recorder.tlp(7, &stamp(1), &[1; 16]);
+    recorder.set(&[]);
+    recorder.set(&[recorded(1)]);
+    assert_eq!(read_all(&mut recorder), []);
+    recorder.stamps(8, &stamp(1));
+    assert_eq!(read_all(&mut recorder).len(), 1);
+}

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// A shorter silence is what a lost frame costs.
 const SHORT: Duration = Duration::from_millis(20);
-/// So much of a request's time has to be silence for that to be the cause of its end.
+/// So much silence there has to be in a request's time, that of both directions added up, for it to
+/// be the cause of the request's end: what is lost one way costs the other one its answers.
 const ENOUGH: Duration = SYNTHESISED_COMPLETION.checked_div(4).expect("not zero");
 
 /// What one node heard of another.

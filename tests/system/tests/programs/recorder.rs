@@ -137,7 +137,9 @@ fn tshark(capture: &Path, arguments: &[&str], fields: &[&str]) -> Option<Vec<Vec
     let mut command = Command::new("tshark");
     command.args(["-n", "-2", "-C", "Default", "-X"]);
     command.arg(format!("lua_script:{}", script.display())).arg("-r").arg(capture);
-    command.args(arguments).args(["-T", "fields"]).env("WIRESHARK_CONFIG_DIR", "/nonexistent");
+    command.args(arguments).args(["-T", "fields"]);
+    // No configuration of this user's.
+    command.env("WIRESHARK_CONFIG_DIR", capture.with_extension("config"));
     for field in fields {
         command.args(["-e", field]);
     }
@@ -354,6 +356,14 @@ fn a_recording_ends_with_a_reason_when_a_proxy_restarts() {
     let ended: Ended = desk.pool.manager(&["record", "bind-77", "--out", &file]);
     ended.fails(3, &["bind-77"]);
     assert!(!desk.pool.path("nothing.pcapng").exists());
+    // Nor does it cost what was there before.
+    let cut = std::fs::read(desk.pool.path("cut.pcapng")).expect("a file");
+    let file = desk.pool.argument("cut.pcapng");
+    desk.pool.manager(&["record", "bind-77", "--out", &file]).fails(3, &["bind-77"]);
+    assert_eq!(std::fs::read(desk.pool.path("cut.pcapng")).expect("a file"), cut);
+    let names = std::fs::read_dir(desk.pool.path("cut.pcapng").parent().expect("a folder"));
+    let partial = |name: std::ffi::OsString| name.to_string_lossy().ends_with(".partial");
+    assert!(!names.expect("a folder").any(|entry| partial(entry.expect("an entry").file_name())));
 }
 
 #[test]

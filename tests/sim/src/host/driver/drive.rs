@@ -103,7 +103,7 @@ pub(crate) struct DriveDriver {
     pub(super) bursts: VecDeque<Burst>,
     /// What was written before it came, to be read first.
     pub(super) again: VecDeque<Range<u64>>,
-    /// Where in memory the data of those goes.
+    /// What it looks at again is drawn from this.
     pub(super) random: Random,
     /// Commands that were begun.
     pub(super) submitted: u64,
@@ -303,6 +303,7 @@ impl DriveDriver {
             }
         }
     }
+
     /// A register was read.
     pub(super) fn answered(
         &mut self,
