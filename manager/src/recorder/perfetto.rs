@@ -127,33 +127,47 @@ fn draw(trip: &Trip<'_>, host: &Collected, boxed: &Collected) -> Option<Drawn> {
     Some(Drawn { binding, from_host, posted, name, date: near.date(start), length, inside, args })
 }
 
-/// The trace.
+/// The trace. Requests are drawn one after the other into its text, so that it takes little memory
+/// beside that.
 pub fn trace(about: &About, host: &Collected, boxed: &Collected, trips: &[Trip<'_>]) -> Vec<u8> {
-    let mut drawn: Vec<Drawn> = trips.iter().filter_map(|trip| draw(trip, host, boxed)).collect();
-    drawn.sort_by_key(|request| request.date);
-    let begin = drawn.first().map_or(0, |request| request.date);
+    let drawn = |trip| draw(trip, host, boxed);
+    let dates = trips.iter().enumerate().filter_map(|(n, trip)| Some((drawn(trip)?.date, n)));
+    let mut order: Vec<(u64, usize)> = dates.collect();
+    order.sort_unstable();
+    let begin = order.first().map_or(0, |(date, _)| *date);
     let mut tracks = Tracks::default();
-    let mut events = Vec::new();
-    for request in &drawn {
-        let start = request.date - begin;
-        let (process, track) = tracks.place(request, start);
+    let mut events = Events::new(about, begin);
+    for (date, number) in order {
+        let request = drawn(&trips[number]).expect("it has a date");
+        let start = date - begin;
+        let (process, track) = tracks.place(&request, start);
         let slice = |name: &str, start: u64, length: u64| {
             json!({ "ph": "X", "pid": process, "tid": track, "name": name,
                 "ts": microseconds(start), "dur": microseconds(length) })
         };
         let mut whole = slice(&request.name, start, request.length);
         whole["cat"] = if request.from_host { "from host" } else { "from device" }.into();
-        whole["args"] = Value::Object(request.args.clone());
-        events.push(whole);
+        whole["args"] = Value::Object(request.args);
+        events.push(&whole);
         for inner in &request.inside {
-            events.push(slice(inner.name, start + inner.start, inner.length));
+            events.push(&slice(inner.name, start + inner.start, inner.length));
         }
     }
-    let mut all = tracks.names(about);
-    all.append(&mut events);
-    let trace = json!({
-        "displayTimeUnit": "ns",
-        "otherData": {
+    for name in tracks.names(about) {
+        events.push(&name);
+    }
+    events.end()
+}
+
+/// A trace as text, one event after the other.
+struct Events {
+    text: Vec<u8>,
+    any: bool,
+}
+
+impl Events {
+    fn new(about: &About, begin: u64) -> Self {
+        let about = json!({
             "recorder": concat!("dxpu-manager ", env!("CARGO_PKG_VERSION")),
             "comment": about.comment,
             "begin_unix_ns": begin.to_string(),
@@ -162,10 +176,22 @@ pub fn trace(about: &About, host: &Collected, boxed: &Collected, trips: &[Trip<'
             "clocks": "each slice is by the clock of the requester's proxy; what the other proxy \
                        saw is known as differences and stands in the middle of the gap, or, of \
                        posted requests, right behind the sending",
-        },
-        "traceEvents": all,
-    });
-    serde_json::to_vec(&trace).expect("it is JSON")
+        });
+        let head = format!(r#"{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":["#);
+        Self { text: head.into_bytes(), any: false }
+    }
+
+    fn push(&mut self, event: &Value) {
+        if std::mem::replace(&mut self.any, true) {
+            self.text.push(b',');
+        }
+        serde_json::to_writer(&mut self.text, event).expect("it is JSON");
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.text.extend_from_slice(b"]}");
+        self.text
+    }
 }
 
 /// Nanoseconds as the format counts: in microseconds, with a fraction.

@@ -40,7 +40,7 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         drop(dead);
         still.push(number(&serde_json::from_str(&report)?, "/max_ns")? / 1e6);
         std::thread::sleep(REST);
-        // Nothing was lost or doubled: every byte of a job is compared.
+        // The path is whole again, and so is what comes over it: every byte of a job is compared.
         system.host(&["bandwidth", &device, "--bytes", "4194304"])?;
     }
     results.figure("longest read, both paths alive", "ms", calm);
