@@ -246,7 +246,6 @@ pub fn watch_problem(error: WatchError, name: &NodeName) -> Problem {
 /// When the binding or a proxy is not there, or does not record.
 pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>, Problem> {
     let (binding, host, boxed) = ends(manager, wish.binding)?;
-    Recordings::make_room(&mut manager.recordings.state())?;
     let node = |session: &Session| pcapng::Node {
         node: session.identity().node,
         paths: session.identity().paths.clone(),

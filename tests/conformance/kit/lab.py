@@ -162,8 +162,6 @@ class Lab:
             raise Failed(f"section 6: no link within {patience} s: {self._heard(end)}")
         # Its own token is answered already, if it asked.
         end.pump(seconds=0.02)
-        if self.settings.wait_after_open:
-            end.pump(seconds=self.settings.wait_after_open)
 
     @staticmethod
     def _heard(end):

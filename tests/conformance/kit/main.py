@@ -54,7 +54,6 @@ def arguments(argv):
     add("--patience", type=float, default=3.0, metavar="S",
         help="longest that an answer is waited for [%(default)s]")
     add("--scratch", action="store_true", help="the largest BAR is memory that may be written")
-    add("--wait-after-open", type=float, default=0, help=argparse.SUPPRESS)
     add("--wait", type=float, default=30, metavar="S",
         help="how long the implementation may take to dial [%(default)s]")
     add("--only", action="append", default=[], metavar="NAME",
