@@ -2,7 +2,7 @@
 
 use super::App;
 use super::extract::Params;
-use super::operations::MAX_WAIT_MS;
+use super::operations::wait;
 use super::problem::ProblemBody;
 use crate::manager::Manager;
 use crate::types::{EventRecord, Problem};
@@ -14,7 +14,6 @@ use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::time::Duration;
 use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
@@ -59,16 +58,13 @@ pub(super) async fn list(
     if !(1..=MAX_LIMIT).contains(&limit) {
         return Err(Problem::invalid("limit", format!("1 to {MAX_LIMIT}")));
     }
-    let wait = params.wait_ms.unwrap_or(0);
-    if wait > MAX_WAIT_MS {
-        return Err(Problem::invalid("wait_ms", format!("at most {MAX_WAIT_MS}")));
-    }
+    let wait = wait(params.wait_ms)?;
     let mut changes = manager.records.watch();
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(wait.into());
+    let deadline = tokio::time::Instant::now() + wait;
     loop {
         changes.mark_unchanged();
         let page = page(&manager, params.since, limit);
-        if wait == 0 || !page.items.is_empty() {
+        if wait.is_zero() || !page.items.is_empty() {
             return Ok(Json(page));
         }
         tokio::select! {

@@ -40,6 +40,19 @@ pub(super) async fn list(
     Json(tables.operations().values().rev().filter(wanted).map(explained).collect())
 }
 
+/// How long an answer is to wait for something to change.
+///
+/// # Errors
+///
+/// When that is longer than [`MAX_WAIT_MS`].
+pub(super) fn wait(wait_ms: Option<u32>) -> Result<Duration, Problem> {
+    let wait_ms = wait_ms.unwrap_or(0);
+    if wait_ms > MAX_WAIT_MS {
+        return Err(Problem::invalid("wait_ms", format!("at most {MAX_WAIT_MS}")));
+    }
+    Ok(Duration::from_millis(wait_ms.into()))
+}
+
 /// How to wait for an operation.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -63,10 +76,7 @@ pub(super) async fn show(
     Params(params): Params<WaitParams>,
 ) -> Result<Json<OperationRecord>, Problem> {
     let id: OperationId = parse("id", &id)?;
-    let wait = params.wait_ms.unwrap_or(0);
-    if wait > MAX_WAIT_MS {
-        return Err(Problem::invalid("wait_ms", format!("at most {MAX_WAIT_MS}")));
-    }
+    let wait = wait(params.wait_ms)?;
     let find = || -> Result<OperationRecord, Problem> {
         let tables = manager.records.snapshot();
         let operation = tables.operations().get(&id).cloned().ok_or_else(|| {
@@ -81,7 +91,7 @@ pub(super) async fn show(
             || params.beyond_steps.is_some_and(|beyond| past.count() > beyond)
     };
     let mut changes = manager.records.watch();
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(wait.into());
+    let deadline = tokio::time::Instant::now() + wait;
     loop {
         changes.mark_unchanged();
         let operation = find()?;

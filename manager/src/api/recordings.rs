@@ -2,7 +2,7 @@
 
 use super::App;
 use super::extract::{Body, Params, Segments, parse};
-use super::operations::MAX_WAIT_MS;
+use super::operations::{MAX_WAIT_MS, wait};
 use super::problem::ProblemBody;
 use super::views::List;
 use crate::recorder::latency::{self, Latency, Question};
@@ -165,12 +165,9 @@ pub(super) async fn show(
     Params(params): Params<WaitParams>,
 ) -> Result<Json<RecordingView>, Problem> {
     let recording = find(&manager, &id)?;
-    let wait = params.wait_ms.unwrap_or(0);
-    if wait > MAX_WAIT_MS {
-        return Err(Problem::invalid("wait_ms", format!("at most {MAX_WAIT_MS}")));
-    }
-    if wait > 0 {
-        recording.ended(Duration::from_millis(wait.into())).await;
+    let wait = wait(params.wait_ms)?;
+    if !wait.is_zero() {
+        recording.ended(wait).await;
     }
     Ok(Json(RecordingView::from(&*recording)))
 }

@@ -2,6 +2,7 @@
 //! that the device, the network and the proxies take (as DxPU's Table 6 splits it), and which
 //! were the slowest.
 
+use super::HEADER;
 use super::collect::Collected;
 use super::join::{self, RoundTrip, Trip};
 use super::tap::{self, Piece};
@@ -17,9 +18,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use utoipa::ToSchema;
-
-/// Bytes of a TLP that are looked at: prefixes and header.
-const HEADER: u16 = 36;
 
 /// The longest look, milliseconds.
 pub const MAX_WINDOW_MS: u32 = 10_000;

@@ -14,3 +14,6 @@ pub mod pcapng;
 pub mod perfetto;
 pub mod recordings;
 pub mod tap;
+
+/// Bytes of a TLP that say what it is: prefixes and header.
+const HEADER: u16 = 36;

@@ -3,6 +3,7 @@
 //! They are in the manager's memory and end with it. A proxy that loses its connection to the
 //! manager stops recording by itself.
 
+use super::HEADER;
 use super::collect::Collected;
 use super::tap::{self, Watch, WatchError};
 use super::{join, pcapng, perfetto};
@@ -31,9 +32,6 @@ pub const MAX_LIMIT: u64 = 256 << 20;
 
 /// The longest that one may run, milliseconds.
 pub const MAX_DURATION_MS: u32 = 3_600_000;
-
-/// Bytes of a TLP that a trace needs: prefixes and header.
-const HEADER: u16 = 36;
 
 /// How long the proxies have to give what they recorded before the end.
 const DRAIN: Duration = Duration::from_secs(2);

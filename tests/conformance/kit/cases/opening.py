@@ -94,15 +94,20 @@ def packets_from_0(lab):
         raise Failed(f"first packet: {end.seen and end.seen[0].frame.packet}")
 
 
-@case("open.wrong-echo", "6")
-def wrong_echo(lab):
-    """An echo of a token that it never made proves nothing."""
-    end = lab.fresh()
+def _its_token(lab, end):
+    """The token that it asks us to echo, which we have not done."""
     _quiet_opens(end)
     end.pump(lambda: end.seen, lab.settings.patience)
     if not end.seen:
         raise Failed("no open frame came")
-    token = end.seen[-1].frame.open().token
+    return end.seen[-1].frame.open().token
+
+
+@case("open.wrong-echo", "6")
+def wrong_echo(lab):
+    """An echo of a token that it never made proves nothing."""
+    end = lab.fresh()
+    token = _its_token(lab, end)
     end.send_open(echo=token ^ 0x5555555555555555)
     mark = len(end.seen)
     end.pump(lambda: len(end.frames(wire.OPEN, mark)) >= 3, 1.5)
@@ -114,11 +119,7 @@ def wrong_echo(lab):
 def echo_for_another_life(lab):
     """A right echo in a frame that does not name its incarnation proves nothing."""
     end = lab.fresh()
-    _quiet_opens(end)
-    end.pump(lambda: end.seen, lab.settings.patience)
-    if not end.seen:
-        raise Failed("no open frame came")
-    token = end.seen[-1].frame.open().token
+    token = _its_token(lab, end)
     end.send_open(echo=token, header={"destination_incarnation": None}.items())
     mark = len(end.seen)
     end.pump(lambda: len(end.frames(wire.OPEN, mark)) >= 3, 1.5)
