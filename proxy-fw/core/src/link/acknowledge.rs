@@ -25,7 +25,8 @@ impl Link {
         {
             return Err(Violation::Acknowledgement);
         }
-        let delay = Duration::from_micros(ack.delay_us.into());
+        let known = ack.delay_us < u16::MAX;
+        let delay = known.then(|| Duration::from_micros(ack.delay_us.into()));
         let news = self.paths[path].acknowledged(ack.packet, delay, now, self.config.initial_rtt);
         self.paths[path].echo(ack.ce, now);
         let mut progress = 0_u8;

@@ -153,11 +153,12 @@ impl Path {
         self.unacknowledged = 0;
     }
 
-    /// The peer received `packet` and said so `delay` later. Whether that is news.
+    /// The peer received `packet` and said so `delay` later; `None`: later than it can tell, which
+    /// gives no round trip. Whether that is news.
     pub(super) fn acknowledged(
         &mut self,
         packet: u32,
-        delay: Duration,
+        delay: Option<Duration>,
         now: Instant,
         allowance: Duration,
     ) -> bool {
@@ -166,7 +167,9 @@ impl Path {
         }
         self.largest_acked = Some(packet);
         let (number, sent) = self.sent_at[packet as usize % REMEMBERED];
-        if number == packet {
+        if number == packet
+            && let Some(delay) = delay
+        {
             self.rtt.sample(now, now.saturating_since(sent).saturating_sub(delay));
             let target = self.rtt.target(allowance);
             self.congestion.delayed(now, sent, self.rtt.latest(), target);

@@ -631,3 +631,19 @@ fn what_was_sent_behind_a_lost_tlp_does_not_come_when_the_binding_is_closed() {
     assert!(pair.events[0].iter().any(failed), "{:?}", pair.events[0]);
     assert!(pair.both_up());
 }
+
+/// What an end hears after a long pause says that its packet came "long ago", not how long ago.
+#[test]
+fn a_pause_is_not_taken_for_a_round_trip() {
+    let (mut pair, key) = Pair::bound();
+    for n in 0..8 {
+        pair.send(n % 2, key, Posted, false, 64);
+        pair.drain_for(300 * MS).unwrap();
+    }
+    for end in 0..2 {
+        pair.send(end, key, Posted, false, 64);
+        assert_eq!(pair.frames_from(end).len(), 1, "and it is lost");
+        pair.drain_for(2 * LINK_MIN_RTO).unwrap();
+        assert_eq!(pair.oracle.missing(), 0, "from end {end}");
+    }
+}
