@@ -58,6 +58,8 @@ pub(crate) enum Then {
     Found,
     /// The class of what is no model device is here.
     Class,
+    /// Something that the device does not work without was set.
+    Set,
     /// The device is enabled.
     Enabled,
     /// The indicator is off: the device may go.
@@ -338,6 +340,7 @@ impl Os {
         let good = done.status == CplStatus::Success;
         match then {
             Then::Nothing => {}
+            Then::Set if good => {}
             Then::Status if good => self.status(now, port, value),
             Then::Status => {}
             Then::Found if good && value == ID => self.configure(port),
@@ -347,7 +350,8 @@ impl Os {
             Then::Class if good && value >> 8 == DRIVE_CLASS => self.configure_drive(port),
             Then::Found | Then::Class => self.not_yet(now, port),
             Then::Enabled if good => self.ready(port),
-            Then::Enabled => self.gone(port),
+            Then::Enabled | Then::Set if self.stage(port) == Stage::Enumerating => self.gone(port),
+            Then::Enabled | Then::Set => {}
             Then::LetGo => {
                 self.let_go += 1;
                 self.go(port, Stage::Empty);

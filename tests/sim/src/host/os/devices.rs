@@ -26,10 +26,9 @@ impl Os {
         }
         self.ports[port].kind = Kind::Model;
         let at = device_id(port);
-        self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Nothing);
+        self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Set);
         let control = 2 << 5 | 2 << 12 | 1 << 4;
-        self.write(port, at, DEVICE_DEVICE_CONTROL, control, 0b0011, Then::Nothing);
-        self.light(port, Light::On, Then::Nothing);
+        self.write(port, at, DEVICE_DEVICE_CONTROL, control, 0b0011, Then::Set);
         self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
     }
 
@@ -52,15 +51,15 @@ impl Os {
             (registers::MSIX, vectors, 0b1100),
         ];
         for (register, value, enables) in writes {
-            self.write(port, at, register, value, enables, Then::Nothing);
+            self.write(port, at, register, value, enables, Then::Set);
         }
-        self.light(port, Light::On, Then::Nothing);
         self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
     }
 
     pub(super) fn ready(&mut self, port: usize) {
         if self.stage(port) == Stage::Enumerating {
             self.go(port, Stage::Ready);
+            self.light(port, Light::On, Then::Nothing);
             self.readied += 1;
             self.ports[port].settled = true;
             self.lives += 1;
