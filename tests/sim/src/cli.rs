@@ -5,10 +5,10 @@ use crate::profile::{BUILT_IN, Profile};
 use crate::run::{Outcome, Run, keep_panics};
 use crate::schedule::{self, Entry};
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -45,9 +45,9 @@ struct Seeds {
     /// Other than the profile's number of nodes: half of them hosts.
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
-    /// Threads; each runs one seed at a time.
-    #[arg(long, value_name = "J", default_value_t = 1)]
-    jobs: usize,
+    /// Threads, 1 to 1024; each runs one seed at a time.
+    #[arg(long, value_name = "J", default_value_t = 1, value_parser = value_parser!(u16).range(1..=1024))]
+    jobs: u16,
     /// One JSON object for each seed that broke a promise, and one at the end.
     #[arg(long)]
     json: bool,
@@ -132,6 +132,15 @@ struct Sum {
     broken: u64,
 }
 
+fn read_schedule(path: &Path, profile: &Profile) -> Result<Vec<Entry>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the schedule {} cannot be read", path.display()))?;
+    let wrong = || format!("the schedule {} is not right", path.display());
+    let list: Vec<Entry> = serde_json::from_str(&text).with_context(wrong)?;
+    schedule::check(&list, &profile.fabric).with_context(wrong)?;
+    Ok(list)
+}
+
 impl Seeds {
     fn run(&self) -> Result<bool> {
         let names: Vec<&str> = match self.profile.as_str() {
@@ -168,7 +177,7 @@ impl Seeds {
     fn prepare(&self, seed: u64, profile: &Profile) -> Result<Run> {
         let mut run = match &self.schedule {
             None => Run::new(seed, profile),
-            Some(path) => Run::of(seed, profile, self.read_schedule(path)?),
+            Some(path) => Run::of(seed, profile, read_schedule(path, profile)?),
         };
         if let Some(path) = &self.trace {
             run.trace_to(path).with_context(|| format!("the trace {}", path.display()))?;
@@ -179,13 +188,6 @@ impl Seeds {
         Ok(run)
     }
 
-    fn read_schedule(&self, path: &PathBuf) -> Result<Vec<Entry>> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("the schedule {} cannot be read", path.display()))?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("the schedule {} is not right", path.display()))
-    }
-
     fn run_profile(&self, name: &str, profile: &Profile) -> Result<Sum> {
         let next = AtomicU64::new(self.seeds.start);
         let stop = AtomicBool::new(false);
@@ -193,7 +195,7 @@ impl Seeds {
         let mut sum = Sum::default();
         let begin = Instant::now();
         std::thread::scope(|scope| -> Result<()> {
-            for _ in 0..self.jobs.max(1) {
+            for _ in 0..self.jobs {
                 let (results, next, stop) = (results.clone(), &next, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
@@ -295,10 +297,10 @@ impl Seeds {
         println!("to see all of it: {}", self.replay(name, outcome.seed));
     }
 
-    fn minimise(&self, profile: &Profile, path: &PathBuf) -> Result<bool> {
+    fn minimise(&self, profile: &Profile, path: &Path) -> Result<bool> {
         let seed = self.seeds.start;
         let whole = match &self.schedule {
-            Some(path) => self.read_schedule(path)?,
+            Some(path) => read_schedule(path, profile)?,
             None => schedule::make(seed, profile),
         };
         let Some(found) = minimise::shrink(seed, profile, whole, |left, tried| {

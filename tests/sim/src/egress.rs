@@ -1,7 +1,8 @@
 //! TLPs that wait to be taken by a proxy, in the order in which PCIe lets them go.
 
 use std::collections::VecDeque;
-use tlp_codec::tlp::{Class, Repr};
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{Class, CplStatus, Kind, Packet, Repr};
 
 /// A TLP that waits.
 #[derive(Debug)]
@@ -10,6 +11,29 @@ pub(crate) struct Waiting<M> {
     pub(crate) bytes: Vec<u8>,
     /// What its sender remembers of it.
     pub(crate) mark: M,
+}
+
+/// What a completer answers to a request; with data a byte count and a lower address.
+pub(crate) fn completion<'a>(
+    asked: &Packet<&[u8]>,
+    (completer, tag): (Bdf, Tag),
+    status: CplStatus,
+    (byte_count, lower_address): (u16, u8),
+    data: &'a [u8],
+) -> Repr<'a> {
+    let mut repr = Repr::new(Kind::Completion {
+        completer,
+        requester: asked.requester(),
+        tag,
+        status,
+        bcm: false,
+        byte_count,
+        lower_address,
+        locked: false,
+        data,
+    });
+    repr.attributes = asked.attributes();
+    repr
 }
 
 /// The queue in front of a proxy.

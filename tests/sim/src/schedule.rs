@@ -3,8 +3,9 @@
 
 use crate::host::driver::Task;
 use crate::network::Cables;
-use crate::profile::{Kind, Profile, Trouble};
+use crate::profile::{Fabric, Kind, Profile, Trouble};
 use crate::random::{Drawer, Random};
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 /// Something that happens.
@@ -146,6 +147,46 @@ pub(crate) fn make(seed: u64, profile: &Profile) -> Vec<Entry> {
     list
 }
 
+/// Whether everything that a list names is there in a fabric.
+///
+/// # Errors
+///
+/// Names the first entry that speaks of what is not there.
+pub(crate) fn check(list: &[Entry], fabric: &Fabric) -> Result<()> {
+    for entry in list {
+        let fits = fits(&entry.act, fabric);
+        ensure!(fits, "entry {} is not of this profile's fabric: {:?}", entry.id, entry.act);
+    }
+    Ok(())
+}
+
+fn fits(act: &Act, fabric: &Fabric) -> bool {
+    let is_node = |node: usize| node < fabric.hosts + fabric.boxes;
+    let is_path = |path: u8| usize::from(path) < fabric.paths;
+    match *act {
+        Act::Work { host, .. } | Act::HostReboot { host } => host < fabric.hosts,
+        Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } | Act::Pause { cables } => {
+            match cables {
+                Cables::From { node, path }
+                | Cables::To { node, path }
+                | Cables::Of { node, path } => is_node(node) && is_path(path),
+                Cables::Plane { path } => is_path(path),
+            }
+        }
+        Act::PathDeath { node, path } => is_node(node) && is_path(path),
+        Act::MtuShrink { path, .. } | Act::SwitchReboot { path } => is_path(path),
+        Act::CutOff { node, .. }
+        | Act::ProxyCrash { node }
+        | Act::Freeze { node }
+        | Act::ControlLost { node } => is_node(node),
+        Act::DevicePulled { at_box, slot }
+        | Act::Manner { at_box, slot, .. }
+        | Act::Flood { at_box, slot, .. }
+        | Act::Release { at_box, slot, .. } => at_box < fabric.boxes && slot < fabric.slots,
+        Act::ManagerCrash { .. } | Act::ManagerTakeover | Act::ManagerSlow { .. } => true,
+    }
+}
+
 fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Random) -> Act {
     let fabric = &profile.fabric;
     let below = |n: usize, random: &mut Random| random.below(n as u64) as usize;
@@ -210,5 +251,14 @@ mod tests {
         let text = serde_json::to_string(&list).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), list);
         assert!(list.iter().all(|e| e.at_us + e.for_us <= profile.time.busy_ms * 1000));
+    }
+
+    #[test]
+    fn a_schedule_of_another_fabric_is_refused() {
+        let (storm, calm) = (Profile::find("storm").unwrap(), Profile::calm());
+        let list = make(5, &storm);
+        assert!(check(&list, &storm.fabric).is_ok());
+        let said = check(&list, &calm.fabric).unwrap_err().to_string();
+        assert!(said.contains("not of this profile's fabric"), "{said}");
     }
 }

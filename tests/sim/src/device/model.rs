@@ -11,7 +11,7 @@
 use super::config::{Config, Written};
 use super::engine::Engine;
 use super::{End, Manner, Mark, WAITING};
-use crate::egress::Egress;
+use crate::egress::{Egress, completion};
 use crate::oracle::Verdict;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
@@ -207,18 +207,8 @@ impl Model {
             Manner::WrongTag => Tag::new(asked.tag().get() ^ 0x5a).expect("8 bits"),
             _ => asked.tag(),
         };
-        let mut repr = Repr::new(Kind::Completion {
-            completer: Bdf::from_bits(self.id),
-            requester: asked.requester(),
-            tag,
-            status,
-            bcm: false,
-            byte_count,
-            lower_address,
-            locked: false,
-            data,
-        });
-        repr.attributes = asked.attributes();
+        let id = (Bdf::from_bits(self.id), tag);
+        let repr = completion(asked, id, status, (byte_count, lower_address), data);
         match self.end.manner {
             Manner::Late(by) => {
                 let mut bytes = vec![0; repr.buffer_len()];

@@ -3,10 +3,10 @@
 use super::memory::Memory;
 use super::{HOST_ID, Purpose};
 use crate::device::fetch_add;
-use crate::egress::Egress;
+use crate::egress::{Egress, completion};
 use crate::oracle::Verdict;
 use crate::random::Random;
-use tlp_codec::tlp::{AtomicOp, CplStatus, Kind, Packet, Repr, TlpType};
+use tlp_codec::tlp::{AtomicOp, CplStatus, Packet, TlpType};
 
 /// Read Completion Boundary.
 const BOUNDARY: usize = 64;
@@ -23,11 +23,10 @@ pub(crate) fn answer(
     random: &mut Random,
 ) -> Verdict<bool> {
     let length = usize::from(packet.length_dw()) * 4;
+    let id = (HOST_ID, packet.tag());
     let refuse = |out: &mut Egress<Purpose>| {
-        out.push(
-            &completion(packet, CplStatus::UnsupportedRequest, 4, 0, &[]),
-            Purpose::Answer { port },
-        );
+        let repr = completion(packet, id, CplStatus::UnsupportedRequest, (4, 0), &[]);
+        out.push(&repr, Purpose::Answer { port });
     };
     match packet.tlp_type() {
         TlpType::MRd => {
@@ -45,10 +44,8 @@ pub(crate) fn answer(
             };
             let old = fetch_add(bytes, AtomicOp::FetchAdd, operand);
             let count = old.len() as u16;
-            out.push(
-                &completion(packet, CplStatus::Success, count, 0, &old),
-                Purpose::Answer { port },
-            );
+            let repr = completion(packet, id, CplStatus::Success, (count, 0), &old);
+            out.push(&repr, Purpose::Answer { port });
         }
         _ => refuse(out),
     }
@@ -81,33 +78,12 @@ fn read(
             cut.min(whole)
         };
         let data = &bytes[at..at + length];
-        let repr = completion(packet, CplStatus::Success, left, lower, data);
+        let id = (HOST_ID, packet.tag());
+        let repr = completion(packet, id, CplStatus::Success, (left, lower), data);
         out.push(&repr, Purpose::Answer { port });
         let given = (length - skip).min(left.into()) as u16;
         left -= given;
         at += length;
         lower = (packet.address() as usize + at) as u8 & 0x7f;
     }
-}
-
-fn completion<'a>(
-    asked: &Packet<&[u8]>,
-    status: CplStatus,
-    byte_count: u16,
-    lower_address: u8,
-    data: &'a [u8],
-) -> Repr<'a> {
-    let mut repr = Repr::new(Kind::Completion {
-        completer: HOST_ID,
-        requester: asked.requester(),
-        tag: asked.tag(),
-        status,
-        bcm: false,
-        byte_count,
-        lower_address,
-        locked: false,
-        data,
-    });
-    repr.attributes = asked.attributes();
-    repr
 }

@@ -8,13 +8,25 @@ use crate::host::memory::{self, Memory};
 use crate::network::Cables;
 use crate::oracle::Verdict;
 use crate::random::{Drawer, Random};
-use crate::schedule::{Act, Bad};
+use crate::schedule::{Act, Bad, Entry};
+use proxy_core::time::Instant;
 use std::time::Duration;
 
 /// Writes of a device that floods, at a time.
 const FLOOD: usize = 400;
 /// Where nobody has memory.
 const NOWHERE: u64 = 0x7000_0000;
+
+impl From<Bad> for Manner {
+    fn from(bad: Bad) -> Self {
+        match bad {
+            Bad::Hangs => Self::Hangs,
+            Bad::Late { by_us } => Self::Late(Duration::from_micros(by_us)),
+            Bad::Twice => Self::Twice,
+            Bad::WrongTag => Self::WrongTag,
+        }
+    }
+}
 
 impl World {
     /// Everything was lent: the schedule begins.
@@ -41,108 +53,101 @@ impl World {
         match entry.act {
             Act::Work { host, port, task, operations } => {
                 let random = Random::stream(self.seed, Drawer::Burst, entry.id.into());
-                let burst = Burst { task, left: operations, random };
-                let node = &mut self.hosts[host];
-                let ready: Vec<usize> = (0..node.ports.len())
-                    .filter(|p| node.os.is_ready(*p) && node.os.suits(*p, task))
-                    .collect();
-                if !ready.is_empty() {
-                    node.os.begin(ready[port % ready.len()], burst);
-                }
-                self.pump(host)
+                self.give_work(host, port, Burst { task, left: operations, random })
             }
-            Act::Storm { cables, trouble } => {
-                self.network.storm(cables, entry.id, trouble);
-                Ok(())
-            }
-            Act::DelaySpike { cables, delay_us } => {
-                self.network.spike(cables, entry.id, Duration::from_micros(delay_us));
-                Ok(())
-            }
-            Act::Pause { cables } => {
-                self.network.pause(cables, until);
-                Ok(())
-            }
-            Act::CutOff { node, sends, gets } => {
-                self.cut_off(node, sends, gets, true);
-                Ok(())
-            }
-            Act::PathDeath { node, path } => {
-                self.network.cut(Cables::Of { node, path });
-                Ok(())
-            }
-            Act::MtuShrink { path, mtu } => {
-                self.network.shrink(Cables::Plane { path }, entry.id, mtu);
-                Ok(())
-            }
-            Act::SwitchReboot { path } => {
-                self.network.reboot(path);
-                self.network.cut(Cables::Plane { path });
-                Ok(())
-            }
-            Act::ProxyCrash { node } => {
-                if self.role(node).is_none() {
-                    return Ok(());
-                }
-                self.crash(node)?;
-                self.agenda.plan(until.max(now + Duration::from_millis(1)), Event::Start(node));
-                Ok(())
-            }
-            Act::Freeze { node } => {
-                let life = &mut self.lives[node];
-                life.frozen = Some(life.frozen.map_or(until, |before| before.max(until)));
-                self.agenda.plan(until, Event::Thaw(node));
-                Ok(())
-            }
+            Act::ProxyCrash { node } => self.crash_until(node, until),
             Act::HostReboot { host } => {
                 self.hosts[host].reboot(now);
                 self.pump(host)
             }
             Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),
-            Act::Manner { at_box, slot, manner } => {
-                let manner = match manner {
-                    Bad::Hangs => Manner::Hangs,
-                    Bad::Late { by_us } => Manner::Late(Duration::from_micros(by_us)),
-                    Bad::Twice => Manner::Twice,
-                    Bad::WrongTag => Manner::WrongTag,
-                };
-                self.set_manner(at_box, slot, manner);
+            Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
+            _ => {
+                self.begin_quietly(&entry, until);
                 Ok(())
             }
-            Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
+        }
+    }
+
+    /// An entry begins that moves nothing by itself.
+    fn begin_quietly(&mut self, entry: &Entry, until: Instant) {
+        match entry.act {
+            Act::Storm { cables, trouble } => self.network.storm(cables, entry.id, trouble),
+            Act::DelaySpike { cables, delay_us } => {
+                self.network.spike(cables, entry.id, Duration::from_micros(delay_us));
+            }
+            Act::Pause { cables } => self.network.pause(cables, until),
+            Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, true),
+            Act::PathDeath { node, path } => self.network.cut(Cables::Of { node, path }),
+            Act::MtuShrink { path, mtu } => {
+                self.network.shrink(Cables::Plane { path }, entry.id, mtu);
+            }
+            Act::SwitchReboot { path } => {
+                self.network.reboot(path);
+                self.network.cut(Cables::Plane { path });
+            }
+            Act::Freeze { node } => {
+                let life = &mut self.lives[node];
+                life.frozen = Some(life.frozen.map_or(until, |before| before.max(until)));
+                self.agenda.plan(until, Event::Thaw(node));
+            }
+            Act::Manner { at_box, slot, manner } => {
+                self.set_manner(at_box, slot, manner.into());
+            }
             Act::ControlLost { node } => {
                 if self.role(node).is_some() {
                     self.lose_control(node);
                 }
-                Ok(())
             }
             Act::ManagerCrash { writes, made } => {
                 if let Some(manager) = self.lender.manager() {
                     manager.dies_at(writes, made);
                 }
-                Ok(())
             }
             Act::ManagerSlow { by_us } => {
                 self.post.slow.push((entry.id, Duration::from_micros(by_us)));
-                Ok(())
             }
-            Act::ManagerTakeover => {
-                if let Some(manager) = self.lender.manager() {
-                    manager.taken_over(now);
-                    // One proxy after the other finds the new one.
-                    let nodes = self.lives.len() as u64;
-                    for node in 0..nodes {
-                        let after = entry.for_us * (node + 1) / (nodes + 1);
-                        let at = now + Duration::from_micros(after);
-                        self.agenda.plan(at, Event::Redial(node as usize));
-                    }
-                }
-                Ok(())
-            }
-            Act::Release { at_box, slot, force } => {
-                self.lender.release(at_box, slot, force);
-                Ok(())
-            }
+            Act::ManagerTakeover => self.take_over(entry.for_us),
+            Act::Release { at_box, slot, force } => self.lender.release(at_box, slot, force),
+            Act::Work { .. }
+            | Act::ProxyCrash { .. }
+            | Act::HostReboot { .. }
+            | Act::DevicePulled { .. }
+            | Act::Flood { .. } => unreachable!("they move something"),
+        }
+    }
+
+    /// To one of the devices of a host that do work of that kind, if there is one.
+    fn give_work(&mut self, host: usize, port: usize, burst: Burst) -> Verdict {
+        let node = &mut self.hosts[host];
+        let ready: Vec<usize> = (0..node.ports.len())
+            .filter(|p| node.os.is_ready(*p) && node.os.suits(*p, burst.task))
+            .collect();
+        if !ready.is_empty() {
+            node.os.begin(ready[port % ready.len()], burst);
+        }
+        self.pump(host)
+    }
+
+    fn crash_until(&mut self, node: usize, until: Instant) -> Verdict {
+        if self.role(node).is_none() {
+            return Ok(());
+        }
+        self.crash(node)?;
+        let later = self.now() + Duration::from_millis(1);
+        self.agenda.plan(until.max(later), Event::Start(node));
+        Ok(())
+    }
+
+    /// Another manager comes; within that time one proxy after the other finds it.
+    fn take_over(&mut self, within_us: u64) {
+        let now = self.now();
+        let Some(manager) = self.lender.manager() else { return };
+        manager.taken_over(now);
+        let nodes = self.lives.len() as u64;
+        for node in 0..nodes {
+            let after = within_us * (node + 1) / (nodes + 1);
+            self.agenda.plan(now + Duration::from_micros(after), Event::Redial(node as usize));
         }
     }
 
