@@ -17,7 +17,11 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Looks at ports that show without a system call whether something came, before a turn goes on.
 /// So what comes is seen within one look and not within one turn, which costs as much as many.
-const LOOKS: usize = 32;
+const LOOKS: usize = 128;
+
+/// Looks between two hints to the processor that this is a loop that waits: a hint takes as long as
+/// several looks.
+const LOOKS_A_HINT: usize = 8;
 
 /// How long frames that keep coming can keep timers and the manager's messages waiting.
 const LOOK_AROUND: Duration = Duration::from_micros(5);
@@ -32,6 +36,14 @@ const SEND_BATCH: usize = 64;
 /// Messages of the manager handled in one turn.
 const CONTROL_BATCH: usize = 16;
 
+/// A frame that the role wrote.
+#[derive(Clone, Copy)]
+struct Written {
+    outgoing: Outgoing,
+    /// It is in the port's own place, not in the plane's buffer.
+    placed: bool,
+}
+
 /// A role and everything around it.
 pub struct Plane<R: Role> {
     /// The role.
@@ -45,7 +57,7 @@ pub struct Plane<R: Role> {
     control: ControlHandle,
     frame: Box<[u8; MAX_FRAME]>,
     /// A frame that the port had no room for, and since when.
-    unsent: Option<(Outgoing, Instant)>,
+    unsent: Option<(Written, Instant)>,
     /// When timers and the manager's messages were last looked at.
     looked_around: Instant,
     spin: Duration,
@@ -193,26 +205,17 @@ impl<R: Role> Plane<R> {
     pub fn transmit(&mut self) -> Result<bool, NetError> {
         let mut any = false;
         for _ in 0..SEND_BATCH {
-            let (outgoing, since) = match self.unsent.take() {
+            let (frame, since) = match self.unsent.take() {
                 Some(unsent) => unsent,
-                None => {
-                    match self.role.poll_transmit(self.latest, &mut self.frame[..]) {
-                        Some(outgoing) => {
-                            // What the system takes to send it is the network's time: the other
-                            // end may have answered before the call returns.
-                            if self.role.wants_mark() {
-                                self.role.mark(self.clock.now());
-                            }
-                            (outgoing, self.latest)
-                        }
-                        None => break,
-                    }
-                }
+                None => match self.next_frame()? {
+                    Some(frame) => (frame, self.latest),
+                    None => break,
+                },
             };
             any = true;
-            if !self.send(outgoing)? {
+            if !self.send(frame)? {
                 if self.latest.saturating_since(since) < LONGEST_HOLD {
-                    self.unsent = Some((outgoing, since));
+                    self.unsent = Some((frame, since));
                 } else {
                     self.frames_refused += 1;
                 }
@@ -241,6 +244,26 @@ impl<R: Role> Plane<R> {
         Ok(any)
     }
 
+    /// The role's next frame: in the port's own place, if the frame cannot be another port's.
+    fn next_frame(&mut self) -> Result<Option<Written>, NetError> {
+        let place = match &mut self.ports[..] {
+            [Some(port)] => port.place(),
+            _ => Ok(None),
+        };
+        let (placed, buf) = match place {
+            Ok(Some(place)) => (true, place),
+            Ok(None) => (false, &mut self.frame[..]),
+            Err(error) => return self.broken(0, error).map(|()| None),
+        };
+        let Some(outgoing) = self.role.poll_transmit(self.latest, buf) else { return Ok(None) };
+        // What the system takes to send it is the network's time: the other end may have answered
+        // before the call returns.
+        if self.role.wants_mark() {
+            self.role.mark(self.clock.now());
+        }
+        Ok(Some(Written { outgoing, placed }))
+    }
+
     fn flush(&mut self) -> Result<(), NetError> {
         for index in 0..self.ports.len() {
             let Some(port) = &mut self.ports[index] else { continue };
@@ -250,7 +273,7 @@ impl<R: Role> Plane<R> {
     }
 
     /// Whether the port took the frame, or nobody can.
-    fn send(&mut self, outgoing: Outgoing) -> Result<bool, NetError> {
+    fn send(&mut self, Written { outgoing, placed }: Written) -> Result<bool, NetError> {
         let path = outgoing.path.get() as usize;
         let Some(address) = self.role.peer_paths(outgoing.peer).get(path).map(net_address) else {
             self.frames_unroutable += 1;
@@ -260,7 +283,12 @@ impl<R: Role> Plane<R> {
             self.frames_unroutable += 1;
             return Ok(true);
         };
-        match port.send(&address, &self.frame[..outgoing.len]) {
+        let sent = if placed {
+            port.send_placed(&address, outgoing.len)
+        } else {
+            port.send(&address, &self.frame[..outgoing.len])
+        };
+        match sent {
             Ok(Sent::Queued) => Ok(true),
             Ok(Sent::Full) => Ok(false),
             Err(error @ (NetError::WrongAddress { .. } | NetError::TooLong { .. })) => {
@@ -300,8 +328,10 @@ impl<R: Role> Plane<R> {
 
     /// Spins for a moment, until something came.
     fn look(&self) {
-        for _ in 0..LOOKS {
-            std::hint::spin_loop();
+        for look in 0..LOOKS {
+            if look % LOOKS_A_HINT == 0 {
+                std::hint::spin_loop();
+            }
             if self.ports.iter().flatten().any(|port| port.may_receive()) {
                 return;
             }

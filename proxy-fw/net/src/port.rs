@@ -75,6 +75,31 @@ pub trait Port: Send {
     /// ([`Counters::send_refused`]) and no error: the link above sends again what is lost.
     fn send(&mut self, to: &Address, frame: &[u8]) -> Result<Sent, NetError>;
 
+    /// Where the next frame can be written so that it need not be copied: [`mtu`](Port::mtu)
+    /// bytes, with anything in them. Nothing where there is no room now, or no such place at all:
+    /// then there is [`send`](Port::send).
+    ///
+    /// # Errors
+    ///
+    /// When the port is broken for good.
+    fn place(&mut self) -> Result<Option<&mut [u8]>, NetError> {
+        Ok(None)
+    }
+
+    /// As [`send`](Port::send), of the first `len` bytes of the [`place`](Port::place) that was
+    /// given last. Nothing else was done with the port since.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Port::send).
+    ///
+    /// # Panics
+    ///
+    /// When there was no place.
+    fn send_placed(&mut self, to: &Address, len: usize) -> Result<Sent, NetError> {
+        unreachable!("a port without a place was to send {len} bytes from there to {to}")
+    }
+
     /// Hands every frame taken so far to the transport, as far as that has room. What it has no
     /// room for stays and goes first with the next flush or full batch.
     ///

@@ -151,6 +151,19 @@ impl RawPort {
         }
     }
 
+    /// Writes the destination of a frame of `len` bytes into the header.
+    fn address(&mut self, to: &Address, len: usize) -> Result<(), NetError> {
+        let mac = match *to {
+            Address::Ethernet { mac, vlan } if vlan == self.vlan => mac,
+            to => return Err(NetError::WrongAddress { to, from: self.local_address() }),
+        };
+        if len > self.mtu {
+            return Err(NetError::TooLong { len, mtu: self.mtu });
+        }
+        self.header[..6].copy_from_slice(&mac);
+        Ok(())
+    }
+
     /// Whether there is room for a frame, if need be after giving the kernel what waits.
     fn make_room(&mut self) -> Result<bool, NetError> {
         let has_room = |transport: &Transport| match transport {
@@ -203,23 +216,33 @@ impl Port for RawPort {
     }
 
     fn send(&mut self, to: &Address, frame: &[u8]) -> Result<Sent, NetError> {
-        let mac = match *to {
-            Address::Ethernet { mac, vlan } if vlan == self.vlan => mac,
-            to => return Err(NetError::WrongAddress { to, from: self.local_address() }),
-        };
-        if frame.len() > self.mtu {
-            return Err(NetError::TooLong { len: frame.len(), mtu: self.mtu });
-        }
+        self.address(to, frame.len())?;
         if !self.make_room()? {
             self.counters.send_full += 1;
             return Ok(Sent::Full);
         }
-        self.header[..6].copy_from_slice(&mac);
         let header = &self.header[..self.header_len];
         match &mut self.transport {
             Transport::Ring(ring) => ring.push(header, frame),
             Transport::Calls { outgoing, .. } => outgoing.push(None, header, frame),
         }
+        Ok(Sent::Queued)
+    }
+
+    fn place(&mut self) -> Result<Option<&mut [u8]>, NetError> {
+        if !self.has_ring() || !self.make_room()? {
+            return Ok(None);
+        }
+        let Transport::Ring(ring) = &mut self.transport else { return Ok(None) };
+        Ok(Some(&mut ring.place()[..self.mtu]))
+    }
+
+    fn send_placed(&mut self, to: &Address, len: usize) -> Result<Sent, NetError> {
+        self.address(to, len)?;
+        let Transport::Ring(ring) = &mut self.transport else {
+            unreachable!("only a ring has a place")
+        };
+        ring.push_placed(&self.header[..self.header_len], len);
         Ok(Sent::Queued)
     }
 

@@ -64,13 +64,26 @@ impl Ring {
         self.waiting < self.lengths.len() && self.shared.is_free(self.next())
     }
 
-    /// Adds a frame; there is room, and it is not too long.
-    pub(super) fn push(&mut self, header: &[u8], frame: &[u8]) {
+    /// Where the next frame goes, behind its headers; there is room.
+    pub(super) fn place(&mut self) -> &mut [u8] {
+        let (index, header) = (self.next(), self.header);
+        &mut self.shared.place(index)[header..]
+    }
+
+    /// Adds the frame whose first `len` bytes are in the [`place`](Self::place); there is room.
+    pub(super) fn push_placed(&mut self, header: &[u8], len: usize) {
         assert_eq!(header.len(), self.header, "headers of one kind");
         let index = self.next();
-        self.shared.fill(index, header, frame);
-        self.lengths[index] = header.len() + frame.len();
+        self.shared.place(index)[..header.len()].copy_from_slice(header);
+        self.lengths[index] = header.len() + len;
+        self.shared.hand_over(index, self.lengths[index]);
         self.waiting += 1;
+    }
+
+    /// Adds a frame; there is room, and it is not too long.
+    pub(super) fn push(&mut self, header: &[u8], frame: &[u8]) {
+        self.place()[..frame.len()].copy_from_slice(frame);
+        self.push_placed(header, frame.len());
     }
 
     /// The slot that is filled next.

@@ -165,30 +165,35 @@ impl SharedRings {
         self.send_status(index).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE
     }
 
-    /// Whether the kernel has not looked at what was [`filled`](Self::fill) yet.
+    /// Whether the kernel has not looked at what was [handed over](Self::hand_over) yet.
     pub(super) fn is_waiting(&self, index: usize) -> bool {
         self.send_status(index).load(Ordering::Acquire) == libc::TP_STATUS_SEND_REQUEST
     }
 
-    /// Writes a frame into a slot of the send ring and gives it to the kernel.
+    /// Where a frame goes in a slot of the send ring, its headers first.
+    ///
+    /// # Panics
+    ///
+    /// When the slot is not free.
+    pub(super) fn place(&mut self, index: usize) -> &mut [u8] {
+        assert!(self.is_free(index), "a slot of the kernel's was to be filled");
+        let bytes = self.at(self.send.offsets[index] + SEND_HEADROOM).as_ptr();
+        // SAFETY: these bytes are within the slot, which is ours until `hand_over`, which needs
+        // `self` mutable; the kernel zeroed them when it made the ring.
+        unsafe { std::slice::from_raw_parts_mut(bytes, self.send.slot - SEND_HEADROOM) }
+    }
+
+    /// Gives the kernel a slot of the send ring with a frame of `len` bytes, headers included.
     ///
     /// # Panics
     ///
     /// When the slot is not free, or the frame too long.
-    pub(super) fn fill(&mut self, index: usize, header: &[u8], frame: &[u8]) {
+    pub(super) fn hand_over(&mut self, index: usize, len: usize) {
         assert!(self.is_free(index), "a slot of the kernel's was to be filled");
-        let (offset, len) = (self.send.offsets[index], header.len() + frame.len());
         assert!(SEND_HEADROOM + len <= self.send.slot, "a frame of {len} bytes in a slot");
-        let bytes = self.at(offset + SEND_HEADROOM).as_ptr();
-        // SAFETY: the slot is ours and both parts fit into it, one behind the other; nobody else
-        // has a reference into the mapping, as `self` is mutable.
-        unsafe {
-            std::ptr::copy_nonoverlapping(header.as_ptr(), bytes, header.len());
-            std::ptr::copy_nonoverlapping(frame.as_ptr(), bytes.add(header.len()), frame.len());
-            self.at(offset + offset_of!(libc::tpacket2_hdr, tp_len))
-                .cast::<u32>()
-                .write(len as u32);
-        }
+        let field = self.at(self.send.offsets[index] + offset_of!(libc::tpacket2_hdr, tp_len));
+        // SAFETY: the slot is ours and begins with a tpacket2_hdr, aligned.
+        unsafe { field.cast::<u32>().write(len as u32) };
         self.send_status(index).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
     }
 
