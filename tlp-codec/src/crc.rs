@@ -40,13 +40,15 @@ pub fn frame(bytes: &[u8]) -> u32 {
 
 /// CRC-32/ISO-HDLC of a TLP's bytes: prefixes, header, data and digest.
 pub fn tlp(bytes: &[u8]) -> u32 {
-    #[cfg(feature = "std")]
-    {
-        crc32fast::hash(bytes)
-    }
-    #[cfg(not(feature = "std"))]
-    tables::tlp(bytes)
+    let mut crc = TlpCrc::new();
+    crc.update(bytes);
+    crc.finish()
 }
+
+/// Of no bytes: made once, since making one asks what the processor can do.
+#[cfg(feature = "std")]
+static EMPTY: std::sync::LazyLock<crc32fast::Hasher> =
+    std::sync::LazyLock::new(crc32fast::Hasher::new);
 
 /// [`tlp`] for a TLP that lies in pieces, such as a header and data from elsewhere.
 #[derive(Clone)]
@@ -68,7 +70,7 @@ impl TlpCrc {
     pub fn new() -> Self {
         Self {
             #[cfg(feature = "std")]
-            state: crc32fast::Hasher::new(),
+            state: EMPTY.clone(),
             #[cfg(not(feature = "std"))]
             state: tables::TLP.digest(),
         }
