@@ -1,7 +1,7 @@
 //! The daemon itself: opens everything, then turns.
 
 use crate::config::{Config, DeviceKind, SlotSpec};
-use crate::seat::Seat;
+use crate::seat::{Done, Seat};
 use device_models::Device;
 use device_models::accelerator::{self, Accelerator};
 use device_models::nvme::image::FileImage;
@@ -104,8 +104,9 @@ fn turn(plane: &mut Plane<BoxRole>, seats: &mut [Seat]) -> Result<(), proxy_net:
     let clock = plane.clock();
     for seat in &mut *seats {
         let now = plane.latest();
-        if seat.turn(&mut plane.role, &clock, now) {
-            busy = true;
+        let done = seat.turn(&mut plane.role, &clock, now);
+        busy |= done != Done::Nothing;
+        if done == Done::Long {
             plane.now();
         }
     }

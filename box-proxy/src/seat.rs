@@ -11,8 +11,23 @@ use std::time::Duration;
 use tlp_codec::ids::SlotId;
 use tlp_codec::tlp::{Class, MAX_TLP};
 
-/// TLPs moved in either direction in one turn, so that one device does not starve the others.
-const BATCH: usize = 64;
+/// TLPs moved in either direction in one turn, so that one device does not starve the others. Many
+/// fill frames well.
+const BATCH: usize = 256;
+
+/// TLPs that make the time old. Reading the clock takes as long as moving one of them.
+const OLD: usize = 8;
+
+/// What a turn of a seat did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Nothing.
+    Nothing,
+    /// Something that took no time to speak of.
+    Little,
+    /// So much that the time is to be read anew.
+    Long,
+}
 
 /// A device in its slot.
 pub struct Seat {
@@ -46,18 +61,25 @@ impl Seat {
         &*self.device
     }
 
-    /// Moves what is to be moved. Whether there was anything. The clock is read only where work
-    /// made `now` old.
-    pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> bool {
-        let mut busy = self.signals(role, now);
-        busy |= self.feed_device(role, clock, now);
-        let mut now = if busy { clock.now() } else { now };
-        if self.device.poll_timeout().is_some_and(|at| at <= since_origin(now)) {
+    /// Moves what is to be moved; what was done. The clock is read only where work made `now` old.
+    pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> Done {
+        let signalled = self.signals(role, now);
+        let fed = self.feed_device(role, clock, now);
+        let mut now = if signalled || fed >= OLD { clock.now() } else { now };
+        let due = self.device.poll_timeout().is_some_and(|at| at <= since_origin(now));
+        if due {
             self.device.handle_timeout(since_origin(now));
-            busy = true;
             now = clock.now();
         }
-        busy | self.drain_device(role, clock, now)
+        let drained = self.drain_device(role, clock, now);
+        let moved = fed + drained;
+        if signalled || due || moved >= OLD {
+            Done::Long
+        } else if moved > 0 {
+            Done::Little
+        } else {
+            Done::Nothing
+        }
     }
 
     /// When the device wants its time.
@@ -80,7 +102,8 @@ impl Seat {
         any
     }
 
-    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> bool {
+    /// How many TLPs the device took.
+    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> usize {
         for moved in 0..BATCH {
             let mut room = ClassSet::NONE;
             for class in Class::ALL {
@@ -89,17 +112,18 @@ impl Seat {
                 }
             }
             let Some(length) = role.poll_tlp(now, self.slot, room, &mut self.into[..]) else {
-                return moved > 0;
+                return moved;
             };
             self.device.handle_tlp(since_origin(now), &self.into[..length]);
             if role.wants_mark() {
                 role.mark(clock.now());
             }
         }
-        true
+        BATCH
     }
 
-    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> bool {
+    /// How many TLPs the role took.
+    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> usize {
         for moved in 0..BATCH {
             let held = self.held.take();
             let polled = held.or_else(|| {
@@ -112,16 +136,16 @@ impl Seat {
                 }
                 self.device.poll_tlp_of(since_origin(now), classes, &mut self.out[..])
             });
-            let Some(length) = polled else { return moved > 0 };
+            let Some(length) = polled else { return moved };
             if role.handle_tlp(now, self.slot, &self.out[..length]).is_err() {
                 self.held = Some(length);
-                return moved > 0;
+                return moved;
             }
             if role.wants_mark() {
                 role.mark(clock.now());
             }
         }
-        true
+        BATCH
     }
 }
 

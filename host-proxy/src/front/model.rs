@@ -135,12 +135,12 @@ impl PlanePort {
     /// when a further TLP is there for the host to take.
     fn transmit_or_hold(&mut self, tlp: &[u8]) -> Result<(), PortError> {
         let class = Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class());
-        if class == Some(Class::Completion) && self.held < TOGETHER {
-            self.take_meanwhile(1);
-            if !self.meanwhile.is_empty() {
-                self.held += 1;
-                return Ok(());
-            }
+        if class == Some(Class::Completion)
+            && self.held < TOGETHER
+            && (!self.meanwhile.is_empty() || self.plane.role.may_poll())
+        {
+            self.held += 1;
+            return Ok(());
         }
         self.transmit().map(|_| ())
     }

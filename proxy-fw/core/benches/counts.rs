@@ -34,6 +34,8 @@ const PATHS: &[Path] = &[
     ("link: MRd and its CplD alone, both ends", link_round_trip),
     ("roles: MRd of the host and its CplD", roles_read),
     ("roles: MWr of 128 B of the device, one of 16", roles_write),
+    ("roles: MWr of 128 B of the device, in a stream", roles_write_stream),
+    ("roles: MRd of the device and its CplD of 128 B, in a stream", roles_read_stream),
 ];
 
 fn main() {
@@ -192,4 +194,80 @@ fn roles_write(times: usize) {
         }
     }
     assert_eq!(came, times, "each write reaches the host");
+}
+
+/// TLPs that the device has at a time in a stream.
+const STREAM: usize = 240;
+
+impl Roles {
+    /// The device sends the same TLP so often, with ever other tags. The host may have an answer to
+    /// what comes, `length` bytes in the same buffer.
+    fn stream(
+        &mut self,
+        times: usize,
+        tlp: &mut [u8],
+        mut answer: impl FnMut(&mut [u8], usize) -> Option<usize>,
+    ) {
+        let (mut sent, mut over) = (0, 0);
+        while over < times {
+            let Self { world: World { host: root, boxes, now, .. }, frame, tlp: buf } = self;
+            *now = *now + Duration::from_micros(5);
+            let until = times.min(over + STREAM);
+            while sent < until {
+                tlp[6] = sent as u8;
+                if boxes.handle_tlp(*now, slot(1), tlp).is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            while let Some(out) = boxes.poll_transmit(*now, frame) {
+                root.handle_frame(*now, &frame[..out.len]);
+            }
+            while let Some(length) = root.poll_tlp(*now, buf) {
+                match answer(buf, length) {
+                    Some(length) => root.handle_tlp(*now, &buf[..length]).expect("room for it"),
+                    None => over += 1,
+                }
+            }
+            while let Some(out) = root.poll_transmit(*now, frame) {
+                boxes.handle_frame(*now, &frame[..out.len]);
+            }
+            while boxes.poll_tlp(*now, slot(1), ClassSet::ALL, buf).is_some() {
+                over += 1;
+            }
+            for role in [root as &mut dyn Role, boxes] {
+                if role.poll_timeout().is_some_and(|at| at <= *now) {
+                    role.handle_timeout(*now);
+                }
+            }
+        }
+    }
+}
+
+fn roles_write_stream(times: usize) {
+    let mut tlp = world::emit(&Repr::new(world::mem_write(bdf(3, 0), 0x1000, &DATA[..128])));
+    Roles::new().stream(times, &mut tlp, |_, _| None);
+}
+
+fn roles_read_stream(times: usize) {
+    let mut tlp = world::emit(&Repr::new(world::mem_read(bdf(3, 0), 0, 0x1000, 32)));
+    Roles::new().stream(times, &mut tlp, |buf, length| {
+        let Kind::MemRead { requester, tag, .. } =
+            Repr::from_bytes(&buf[..length]).expect("a TLP").kind
+        else {
+            panic!("the device only reads")
+        };
+        let kind = Kind::Completion {
+            completer: bdf(0, 0),
+            requester,
+            tag,
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: 128,
+            lower_address: 0,
+            locked: false,
+            data: &DATA[..128],
+        };
+        Some(Repr::new(kind).emit(buf).expect("it fits"))
+    });
 }

@@ -45,7 +45,7 @@ pub const TLP_BUFFER: usize = 20 + 16 + MAX_PAYLOAD_OFFERED + 4;
 
 /// Posted TLPs that a receiver stores for one binding at most: what it grants as credit while the
 /// binding is busy. The sender keeps what has no credit in its own class queue.
-pub const CREDITS_POSTED: usize = 128;
+pub const CREDITS_POSTED: usize = 512;
 /// As [`CREDITS_POSTED`], for non-posted requests: as many as a device can have outstanding, since
 /// they bound its reads' bandwidth.
 pub const CREDITS_NON_POSTED: usize = DEVICE_OUTSTANDING;
@@ -69,7 +69,8 @@ pub const SHARED_RECEIVE: usize = 1024;
 pub const SEND_QUEUES: [usize; 3] = [CREDITS_POSTED, CREDITS_NON_POSTED, CREDITS_COMPLETION];
 
 /// Of [`SEND_QUEUES`], what every class of every binding has whatever the others do. The rest
-/// comes out of [`SHARED_SEND`].
+/// comes out of [`SHARED_SEND`], and no class of a binding has more than that divided by the open
+/// bindings.
 pub const GUARANTEED_SEND: usize = 8;
 
 /// TLP buffers of one link's sender beyond the guarantees. When they are all in use, the PCIe side

@@ -16,24 +16,16 @@ impl Malformed {
         Self { by_rule: [0; Rule::COUNT], too_long: 0, not_as_said: 0 }
     }
 
-    /// Whether a TLP fits a buffer and keeps the rules of the specification. If not it is counted.
-    pub(crate) fn is_sound(&mut self, tlp: &[u8]) -> bool {
+    /// A TLP that fits a buffer and keeps the rules of the specification. Any other is counted.
+    pub(crate) fn sound<'a>(&mut self, tlp: &'a [u8]) -> Option<Packet<&'a [u8]>> {
         if tlp.len() > TLP_BUFFER {
             self.too_long += 1;
-            return false;
+            return None;
         }
-        let parsed = match Packet::new_checked(tlp) {
-            Ok(packet) => Repr::parse(&packet).map(|_| ()),
-            Err(error) => Err(error.into()),
-        };
-        match parsed {
-            Ok(()) => true,
-            Err(error) => {
-                let error: RuleError = error;
-                self.by_rule[error.rule as usize] += 1;
-                false
-            }
-        }
+        let checked = Packet::new_checked(tlp)
+            .map_err(RuleError::from)
+            .and_then(|packet| Repr::parse(&packet).map(|_| packet));
+        checked.map_err(|error| self.by_rule[error.rule as usize] += 1).ok()
     }
 
     /// Whether a TLP from the wire is sound, of the class that its record said, and has an
@@ -44,11 +36,9 @@ impl Malformed {
         class: Class,
         outstanding: Option<OutstandingRef>,
     ) -> bool {
-        if !self.is_sound(tlp) {
-            return false;
-        }
-        let said = Packet::new_checked(tlp).is_ok_and(|packet| packet.class() == Some(class))
-            && outstanding.is_some() == (class != Class::Posted);
+        let Some(packet) = self.sound(tlp) else { return false };
+        let said =
+            packet.class() == Some(class) && outstanding.is_some() == (class != Class::Posted);
         self.not_as_said += u64::from(!said);
         said
     }

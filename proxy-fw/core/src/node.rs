@@ -184,8 +184,9 @@ impl Node {
     /// The next frame of any link, in turn.
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
         // From the place whose turn it is on, and then those before it.
-        let from = u32::MAX.checked_shl(self.turn as u32).unwrap_or(0);
-        for index in bits(self.known & from).chain(bits(self.known & !from)) {
+        let turn = self.turn;
+        for step in bits(self.known.rotate_right(turn as u32)) {
+            let index = (turn + step) % u32::BITS as usize;
             let Some(PeerLink { peer, link }) = &mut self.peers[index] else { continue };
             if let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) {
                 self.turn = index + 1;
@@ -210,6 +211,11 @@ impl Node {
                 link.handle_timeout(now);
             }
         }
+    }
+
+    /// Whether TLPs of any peer are stored.
+    pub(crate) fn has_received(&self) -> bool {
+        self.known_peers().any(|(_, p)| p.link.next_with_received(None).is_some())
     }
 
     pub(crate) fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {

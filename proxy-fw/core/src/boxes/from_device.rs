@@ -3,6 +3,7 @@
 use super::BoxRole;
 use super::slot::{FromDevice, ToDevice};
 use super::windows::{self, Mapped};
+use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
@@ -22,6 +23,24 @@ enum Way {
     Host(Target, Option<u64>),
     /// Nowhere: an Unsupported Request.
     Refused,
+}
+
+/// What of a device's TLP is something else at its host.
+enum Change {
+    /// The address of a request, in another window.
+    Address(u64),
+    /// The value of a register.
+    Value(u32),
+}
+
+/// What the link is to know of a TLP.
+fn meta(
+    packet: &Packet<&[u8]>,
+    class: Class,
+    outstanding: Option<OutstandingRef>,
+    stamp: Option<StampId>,
+) -> TlpMeta {
+    TlpMeta { class, outstanding, relaxed: packet.attributes().relaxed_ordering, stamp }
 }
 
 impl BoxRole {
@@ -68,19 +87,15 @@ impl BoxRole {
         tlp: &[u8],
     ) -> Result<(), Backpressure> {
         let index = self.slot_index(slot).expect("a slot of this box");
-        if !self.node.malformed.is_sound(tlp) {
+        let Some(packet) = self.node.malformed.sound(tlp) else {
             self.counters.malformed_from_device += 1;
             return Ok(());
-        }
-        let mut scratch = self.slots[index].scratch.take().expect("put back after each use");
-        scratch[..tlp.len()].copy_from_slice(tlp);
-        let packet = Packet::new_checked(&mut scratch[..tlp.len()]).expect("checked above");
+        };
         let result = match packet.class() {
-            Some(Class::Completion) => self.completion_from_device(now, index, packet),
-            Some(class) => self.request_from_device(now, index, packet, class),
+            Some(Class::Completion) => self.completion_from_device(now, index, &packet),
+            Some(class) => self.request_from_device(now, index, &packet, class),
             None => Ok(()),
         };
-        self.slots[index].scratch = Some(scratch);
         if result.is_err() {
             self.counters.backpressure += 1;
         }
@@ -91,7 +106,7 @@ impl BoxRole {
         &mut self,
         now: Instant,
         slot: usize,
-        mut packet: Packet<&mut [u8]>,
+        packet: &Packet<&[u8]>,
     ) -> Result<(), Backpressure> {
         let entry = &mut self.slots[slot];
         let tag = packet.tag().get();
@@ -107,7 +122,7 @@ impl BoxRole {
         else {
             entry.tags.remove(reference);
             if entry.access.tag() == Some(tag) {
-                entry.access.handle(now, &packet);
+                entry.access.handle(now, packet);
                 self.continue_work(now, slot);
             }
             return Ok(());
@@ -120,16 +135,16 @@ impl BoxRole {
         if !self.node.link(target.peer).can_send(target.channel, Class::Completion) {
             return Err(Backpressure);
         }
-        let Ok(progress) = info.accept(&packet) else {
+        let Ok(progress) = info.accept(packet) else {
             self.counters.mismatched_from_device += 1;
             return Ok(());
         };
-        if let Some(register) = register {
-            self.show(slot, function, register, &mut packet);
-        }
+        let shown = register.and_then(|register| self.shown(slot, function, register, packet));
+        let change = shown.map(Change::Value);
         let stamped = StampedTlp::Completion(outstanding);
         let stamp = sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
-        self.send(now, target, Class::Completion, Some(outstanding), stamp, &packet);
+        let meta = meta(packet, Class::Completion, Some(outstanding), stamp);
+        self.send(now, target, meta, packet, change);
         let tags = &mut self.slots[slot].tags;
         match progress {
             Progress::Final => {
@@ -143,47 +158,57 @@ impl BoxRole {
         Ok(())
     }
 
-    /// Makes of what the device says in a register what its host is to see of it.
-    fn show(&self, slot: usize, function: usize, register: u16, packet: &mut Packet<&mut [u8]>) {
-        let facts = &self.slots[slot].functions[function].facts;
-        let (Some(hidden), Some(data)) = (facts.hidden, packet.payload().first_chunk::<4>()) else {
-            return;
-        };
-        let value = u32::from_le_bytes(*data);
+    /// What the host is to see of what the device says in a register, where that is something
+    /// else.
+    fn shown(
+        &self,
+        slot: usize,
+        function: usize,
+        register: u16,
+        packet: &Packet<&[u8]>,
+    ) -> Option<u32> {
+        let hidden = self.slots[slot].functions[function].facts.hidden?;
+        let value = u32::from_le_bytes(*packet.payload().first_chunk()?);
         let shown = hidden.shown(register, value);
-        if shown != value {
-            rewrite(packet, |packet| {
-                packet.payload_mut()[..4].copy_from_slice(&shown.to_le_bytes())
-            });
-        }
+        (shown != value).then_some(shown)
     }
 
     fn send(
         &mut self,
         now: Instant,
         target: Target,
-        class: Class,
-        outstanding: Option<OutstandingRef>,
-        stamp: Option<StampId>,
-        packet: &Packet<&mut [u8]>,
+        meta: TlpMeta,
+        packet: &Packet<&[u8]>,
+        change: Option<Change>,
     ) {
-        let relaxed = packet.attributes().relaxed_ordering;
-        let meta = TlpMeta { class, outstanding, relaxed, stamp };
+        let link = self.node.link(target.peer);
         // Room was checked; a link that is going down ends everything by its event.
-        let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, packet.as_bytes());
+        let Some(change) = change else {
+            let _ = link.send_tlp(now, target.channel, meta, packet.as_bytes());
+            return;
+        };
+        let mut copy = [0; TLP_BUFFER];
+        let copy = &mut copy[..packet.as_bytes().len()];
+        copy.copy_from_slice(packet.as_bytes());
+        let mut changed = Packet::new_checked(copy).expect("checked when it came in");
+        rewrite(&mut changed, |packet| match change {
+            Change::Address(address) => packet.set_address(address),
+            Change::Value(value) => packet.payload_mut()[..4].copy_from_slice(&value.to_le_bytes()),
+        });
+        let _ = link.send_tlp(now, target.channel, meta, changed.as_bytes());
     }
 
     fn request_from_device(
         &mut self,
         now: Instant,
         slot: usize,
-        mut packet: Packet<&mut [u8]>,
+        packet: &Packet<&[u8]>,
         class: Class,
     ) -> Result<(), Backpressure> {
         let number = u16::from(packet.requester().function().get());
         let function = self.slots[slot].function_index(number);
         let way = match function {
-            Some(function) => self.way(slot, function, &packet, class),
+            Some(function) => self.way(slot, function, packet, class),
             None => {
                 self.count_unbound(class);
                 Way::Refused
@@ -191,22 +216,20 @@ impl BoxRole {
         };
         let (target, address) = match way {
             Way::Host(target, address) => (target, address),
-            Way::Refused => return self.refuse(slot, &packet),
+            Way::Refused => return self.refuse(slot, packet),
         };
         if !self.node.link(target.peer).can_send(target.channel, class) {
             return Err(Backpressure);
         }
-        if let Some(address) = address {
-            rewrite(&mut packet, |packet| packet.set_address(address));
-        }
+        let change = address.map(Change::Address);
         let function = function.expect("a way to the host is a function's");
         if class == Class::Posted {
             let key = target.stamp_key(false, StampedTlp::Posted(None));
             let stamp = self.node.sample(now, key);
-            self.send(now, target, class, None, stamp, &packet);
+            self.send(now, target, meta(packet, class, None, stamp), packet, change);
             return Ok(());
         }
-        let info = RequestInfo::of(&packet).expect("the class is non-posted");
+        let info = RequestInfo::of(packet).expect("the class is non-posted");
         let tag = info.tag.get();
         let entry = &mut self.slots[slot].functions[function];
         if tag >= 256 || entry.tag_in_use(tag) {
@@ -222,18 +245,12 @@ impl BoxRole {
         entry.set_tag(tag, true);
         let key = target.stamp_key(false, StampedTlp::Request(outstanding));
         let stamp = self.node.sample(now, key);
-        self.send(now, target, class, Some(outstanding), stamp, &packet);
+        self.send(now, target, meta(packet, class, Some(outstanding), stamp), packet, change);
         Ok(())
     }
 
     /// Where a request of a function goes: by its binding and, for memory, its DMA windows.
-    fn way(
-        &mut self,
-        slot: usize,
-        function: usize,
-        packet: &Packet<&mut [u8]>,
-        class: Class,
-    ) -> Way {
+    fn way(&mut self, slot: usize, function: usize, packet: &Packet<&[u8]>, class: Class) -> Way {
         let Some(target) = self.slots[slot].target(function) else {
             self.count_unbound(class);
             return Way::Refused;
@@ -280,7 +297,7 @@ impl BoxRole {
     }
 
     /// Unsupported Request: a posted one is gone, a non-posted one is completed.
-    fn refuse(&mut self, slot: usize, packet: &Packet<&mut [u8]>) -> Result<(), Backpressure> {
+    fn refuse(&mut self, slot: usize, packet: &Packet<&[u8]>) -> Result<(), Backpressure> {
         let Some(info) = RequestInfo::of(packet) else { return Ok(()) };
         let mut buf = [0; 16];
         let length = info
@@ -306,12 +323,13 @@ impl BoxRole {
             let length = info
                 .completion(PORT, CplStatus::UnsupportedRequest, &mut buf)
                 .expect("a completion without data has three doublewords");
-            let packet = Packet::new_checked(&mut buf[..length]).expect("just built");
+            let packet = Packet::new_checked(&buf[..length]).expect("just built");
             let stamped = StampedTlp::Completion(outstanding);
             let stamp =
                 sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
             // Without room the host's own bound ends the request a moment later.
-            self.send(now, target, Class::Completion, Some(outstanding), stamp, &packet);
+            let meta = meta(&packet, Class::Completion, Some(outstanding), stamp);
+            self.send(now, target, meta, &packet, None);
         }
     }
 }
@@ -319,6 +337,6 @@ impl BoxRole {
 /// Whether an address fits the header that the request has: a window that moves a request across
 /// 4 GB is refused when the header has three doublewords. (PCIe 5.0 section 2.2.4.1 asks for the
 /// short form below 4 GB, so the other direction is checked too.)
-fn fits(packet: &Packet<&mut [u8]>, address: u64) -> bool {
+fn fits(packet: &Packet<&[u8]>, address: u64) -> bool {
     packet.address() == address || packet.has_4dw_header() == (address > u64::from(u32::MAX))
 }

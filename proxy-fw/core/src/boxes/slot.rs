@@ -11,7 +11,6 @@ use crate::node::Target;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::time::Instant;
-use alloc::boxed::Box;
 use heapless::{Deque, Vec};
 use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
 use tlp_codec::tlp::{Class, Packet};
@@ -46,7 +45,6 @@ pub(super) struct Slot {
     /// Outstanding tables for the functions found by a probe.
     tables: Vec<Table<FromDevice>, MAX_FUNCTIONS>,
     pub(super) turn: usize,
-    pub(super) scratch: Option<Box<[u8; crate::limits::TLP_BUFFER]>>,
 }
 
 /// What the proxy is doing with a slot's device on its own account: one thing at a time.
@@ -166,7 +164,6 @@ impl Slot {
             access: Access::default(),
             tables,
             turn: 0,
-            scratch: Some(Box::new([0; crate::limits::TLP_BUFFER])),
         }
     }
 

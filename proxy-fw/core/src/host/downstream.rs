@@ -22,7 +22,7 @@ impl HostRole {
     /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
     /// and TLPs of its class behind it wait.
     pub fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
-        if !self.node.malformed.is_sound(tlp) {
+        if self.node.malformed.sound(tlp).is_none() {
             self.counters.malformed_from_root += 1;
             self.switch.report_malformed(None, tlp, &mut self.to_root);
             return Ok(());
@@ -140,6 +140,7 @@ impl HostRole {
         if link.send_tlp(now, target.channel, meta, packet.as_bytes()).is_err() {
             // The link is going down; its event completes everything that is outstanding.
             entry.requests.expire(outstanding, now);
+            self.synthesised_at = None;
         }
         if enables && entry.configured() {
             self.node.event(Event::DeviceConfigured { port });

@@ -119,6 +119,9 @@ pub struct HostRole {
     bounce: TlpQueue,
     scratch: Option<Box<[u8; TLP_BUFFER]>>,
     turn: usize,
+    /// When every request that had waited too long was last completed; nothing if some may have
+    /// come since.
+    synthesised_at: Option<Instant>,
     /// The ports whose box has still to be told something, by bit.
     with_pending: u32,
     completion_bound: Duration,
@@ -156,6 +159,7 @@ impl HostRole {
             bounce: TlpQueue::new(ROOT_RESERVE),
             scratch: Some(Box::new([0; TLP_BUFFER])),
             turn: 0,
+            synthesised_at: None,
             with_pending: 0,
             completion_bound: config.completion_bound,
             counters: HostCounters::default(),
@@ -232,6 +236,9 @@ impl HostRole {
     /// Completes with Unsupported Request what has waited too long or has nobody left to answer
     /// it, as far as there is room towards the root complex.
     fn synthesise(&mut self, now: Instant) {
+        if self.synthesised_at == Some(now) {
+            return;
+        }
         for index in 0..self.ports.len() {
             while self.to_root.room() > 0 {
                 let requests = &mut self.ports[index].requests;
@@ -246,6 +253,7 @@ impl HostRole {
                 self.counters.device_requests_timed_out += 1;
             }
         }
+        self.synthesised_at = (self.to_root.room() > 0).then_some(now);
     }
 
     /// Completes a request with Unsupported Request. There is room towards the root complex.

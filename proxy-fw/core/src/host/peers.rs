@@ -20,6 +20,8 @@ use tlp_codec::tlp::{Class, CplStatus, Packet};
 /// each class. What may not pass them waits in the link's receive storage.
 pub(super) struct Held {
     waiting: [Option<Waiting>; 3],
+    /// How many of them there are.
+    count: u8,
     bytes: Box<[[u8; TLP_BUFFER]]>,
 }
 
@@ -34,17 +36,21 @@ struct Waiting {
 
 impl Held {
     pub(super) fn new() -> Self {
-        Self { waiting: [None; 3], bytes: vec![[0; TLP_BUFFER]; 3].into_boxed_slice() }
+        let bytes = vec![[0; TLP_BUFFER]; 3].into_boxed_slice();
+        Self { waiting: [None; 3], count: 0, bytes }
     }
 
     pub(super) fn clear(&mut self) {
-        self.waiting = [None; 3];
+        (self.waiting, self.count) = ([None; 3], 0);
     }
 
     /// The classes that may pass what is held (PCIe 5.0 table 2-40, with the choices of the wire
     /// specification's section 9).
     pub(super) fn passable(&self) -> ClassSet {
         let mut ready = ClassSet::ALL;
+        if self.count == 0 {
+            return ready;
+        }
         for class in Class::ALL {
             if self.waiting[class as usize].is_some() {
                 ready = if class == Class::Posted { ClassSet::NONE } else { ready.without(class) };
@@ -57,6 +63,7 @@ impl Held {
         assert!(self.waiting[class as usize].is_none(), "a class that waits was taken from");
         self.bytes[class as usize][..tlp.len()].copy_from_slice(tlp);
         self.waiting[class as usize] = Some(waiting);
+        self.count += 1;
     }
 }
 
@@ -86,13 +93,18 @@ impl HostRole {
 
     /// Tries again what a port holds.
     pub(super) fn retry_held(&mut self, now: Instant, index: usize) {
+        if self.ports[index].held.count == 0 {
+            return;
+        }
         for class in Class::ALL {
             let held = &mut self.ports[index].held;
             let Some(waiting) = held.waiting[class as usize] else { continue };
             let mut buf = held.bytes[class as usize];
             let tlp = &mut buf[..waiting.length];
             if self.retry(now, waiting, class, tlp) != Fate::Waits {
-                self.ports[index].held.waiting[class as usize] = None;
+                let held = &mut self.ports[index].held;
+                held.waiting[class as usize] = None;
+                held.count -= 1;
             }
         }
     }

@@ -124,6 +124,7 @@ impl HostRole {
             let entry = &mut self.ports[port.get() as usize];
             entry.held.clear();
             entry.requests.expire_where(now, |_| true);
+            self.synthesised_at = None;
             self.synthesise(now);
         }
     }

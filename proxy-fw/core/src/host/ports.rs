@@ -291,6 +291,7 @@ impl HostRole {
             self.switch.surprise_remove(now, port, &mut self.to_root);
         }
         entry.requests.expire_where(now, |_| true);
+        self.synthesised_at = None;
         entry.held.clear();
         self.synthesise(now);
         self.process_switch_events(now);

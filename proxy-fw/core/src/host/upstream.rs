@@ -53,6 +53,12 @@ impl HostRole {
         self.to_root.pop(buf)
     }
 
+    /// Whether [`poll_tlp`](Self::poll_tlp) may have a TLP: the switch has something to say, or
+    /// one of a device is there, which may have to wait for room.
+    pub fn may_poll(&self) -> bool {
+        !self.to_root.is_empty() || self.node.has_received()
+    }
+
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {
         self.retry_held(now, index);
         let mut function = 0;

@@ -4,7 +4,6 @@
 //! as much as the round trip is too long (Kumar et al., *Swift*, SIGCOMM 2020, section 3.2).
 
 use crate::time::Instant;
-use core::time::Duration;
 
 /// Where the window is never below: two frames, so that one loss can be noticed by the next.
 const MIN_FRAMES: u64 = 2;
@@ -69,19 +68,13 @@ impl Congestion {
         self.window = self.threshold;
     }
 
-    /// A frame that was sent at `sent` took `round_trip`, which is longer than `target`.
-    pub(super) fn delayed(
-        &mut self,
-        now: Instant,
-        sent: Instant,
-        round_trip: Duration,
-        target: Duration,
-    ) {
+    /// A frame that was sent at `sent` took `round_trip` nanoseconds, which is longer than `target`.
+    pub(super) fn delayed(&mut self, now: Instant, sent: Instant, round_trip: u64, target: u64) {
         if sent < self.recovery_start || round_trip <= target {
             return;
         }
         self.recovery_start = now;
-        let (trip, excess) = (round_trip.as_nanos(), (round_trip - target).as_nanos());
+        let (trip, excess) = (u128::from(round_trip), u128::from(round_trip - target));
         // Four fifths of the excess, half of the window at most.
         let part = (u128::from(self.window) * excess * 4 / (trip * 5)) as u64;
         self.window = (self.window - part.min(self.window / 2)).max(MIN_FRAMES * self.frame);
@@ -119,9 +112,9 @@ mod tests {
 
     #[test]
     fn it_shrinks_by_as_much_as_the_round_trip_is_too_long() {
-        let ms = Duration::from_millis;
+        let ms = |n: u64| n * 1_000_000;
         let mut window = Congestion::new(1000);
-        let at = |n| Instant::ZERO + ms(n);
+        let at = |n| Instant::from_nanos(ms(n));
         window.delayed(at(10), at(5), ms(4), ms(4));
         assert_eq!(window.window(), 10_000, "as long as it may be");
         window.delayed(at(10), at(5), ms(5), ms(4));

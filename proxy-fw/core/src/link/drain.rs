@@ -42,7 +42,7 @@ impl Link {
     /// TLPs that came behind a sideband record are not given before
     /// [`poll_sideband`](Self::poll_sideband) gave that.
     pub fn next_received(&mut self, channel: ChannelId, ready: ClassSet) -> Option<Received<'_>> {
-        if self.state != LinkState::Up {
+        if self.state != LinkState::Up || self.inbox.tlps >> channel.index & 1 == 0 {
             return None;
         }
         let any_order = self.faulty(Fault::IgnoreOrder);

@@ -94,6 +94,11 @@ impl Handshake {
         self.retry_at
     }
 
+    /// Whether there is something to say on a link that is up.
+    pub(super) fn has_word(&self) -> bool {
+        self.answer.is_some() || self.goodbye_due != 0
+    }
+
     fn start(&mut self, now: Instant) -> u32 {
         // Microseconds, about: two links of one life are further apart, and no frame lives for
         // the hour after which it repeats.

@@ -252,6 +252,7 @@ impl Link {
             Ok(id) => {
                 self.out.credits |= 1 << id.index;
                 self.find_reach();
+                self.share_buffers();
                 self.failures &= !(1 << id.index);
             }
             Err(_) => self.counters.refused_channel += 1,
@@ -288,6 +289,7 @@ impl Link {
         self.abandon_sent(channel);
         self.abandon_received(channel);
         self.channels.close(channel);
+        self.share_buffers();
         let bit = 1 << channel.index;
         let kept = self.out.unbinds.push_back(key);
         assert!(kept.is_ok(), "there was room for it when the binding was opened");
@@ -334,7 +336,9 @@ impl Link {
         buffer: &mut [u8],
         stamps: &mut Stamps,
     ) -> Option<Transmit> {
-        if let Some(transmit) = self.poll_handshake(now, buffer) {
+        if (self.state != LinkState::Up || self.handshake.has_word())
+            && let Some(transmit) = self.poll_handshake(now, buffer)
+        {
             return Some(transmit);
         }
         if self.state != LinkState::Up {

@@ -1,7 +1,7 @@
 //! One path: its packet numbers, both ways, and what they tell.
 
 use super::congestion::Congestion;
-use super::rtt::Rtt;
+use super::rtt::{Rtt, nanos};
 use super::sequence::before;
 use super::types::LinkConfig;
 use crate::limits::ACK_EVERY;
@@ -170,7 +170,8 @@ impl Path {
         if number == packet
             && let Some(delay) = delay
         {
-            self.rtt.sample(now, now.saturating_since(sent).saturating_sub(delay));
+            let took = now.as_nanos().saturating_sub(sent.as_nanos());
+            self.rtt.sample(now, took.saturating_sub(nanos(delay)));
             let target = self.rtt.target(allowance);
             self.congestion.delayed(now, sent, self.rtt.latest(), target);
         }
@@ -182,8 +183,7 @@ impl Path {
         let news = marks.wrapping_sub(self.marks_told);
         if news != 0 && news < 1 << 15 {
             self.marks_told = marks;
-            let round_trip = self.rtt.smoothed().as_nanos() as u64;
-            let sent = Instant::from_nanos(now.as_nanos().saturating_sub(round_trip));
+            let sent = Instant::from_nanos(now.as_nanos().saturating_sub(self.rtt.smoothed()));
             self.congestion.congested(now, sent);
         }
     }
@@ -201,7 +201,7 @@ impl Path {
     /// How long a frame that leaves now is expected to be under way, in nanoseconds: half a round
     /// trip, and what is before it at the rate of a window in each round trip.
     pub(super) fn expected_delay(&self) -> u64 {
-        let round_trip = self.rtt.smoothed().as_nanos() as u64;
+        let round_trip = self.rtt.smoothed();
         let window = self.congestion.window().max(1);
         round_trip / 2 + round_trip.saturating_mul(self.in_flight) / window
     }

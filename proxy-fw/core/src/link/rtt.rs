@@ -4,17 +4,23 @@
 use crate::time::Instant;
 use core::time::Duration;
 
-/// The estimate of one path.
+/// The estimate of one path, in nanoseconds: arithmetic with `Duration` is a good part of what an
+/// acknowledgement costs.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {
-    smoothed: Duration,
-    variation: Duration,
+    smoothed: u64,
+    variation: u64,
     /// The smallest of this epoch and the last one: what was once and is no more is forgotten,
     /// since a path may become longer.
-    minimum: Option<Duration>,
+    minimum: Option<u64>,
     /// The smallest of this epoch, and its end.
-    epoch: Option<(Duration, Instant)>,
-    latest: Duration,
+    epoch: Option<(u64, Instant)>,
+    latest: u64,
+}
+
+/// Nanoseconds of a duration; more than 584 years are as many.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
 /// How long the smallest round trip is remembered, once or twice.
@@ -23,12 +29,13 @@ const MEMORY: Duration = Duration::from_secs(10);
 impl Rtt {
     /// Before any sample: section 2.1 with `initial` in place of a third of a second.
     pub(super) fn new(initial: Duration) -> Self {
+        let initial = nanos(initial);
         let variation = initial / 2;
         Self { smoothed: initial, variation, minimum: None, epoch: None, latest: initial }
     }
 
-    /// Takes a sample (sections 2.2 and 2.3: alpha 1/8, beta 1/4).
-    pub(super) fn sample(&mut self, now: Instant, sample: Duration) {
+    /// Takes a sample, in nanoseconds (sections 2.2 and 2.3: alpha 1/8, beta 1/4).
+    pub(super) fn sample(&mut self, now: Instant, sample: u64) {
         self.latest = sample;
         let (smallest, end) = self.epoch.unwrap_or((sample, now + MEMORY));
         self.epoch = Some((smallest.min(sample), end));
@@ -44,8 +51,9 @@ impl Rtt {
         };
         self.minimum = Some(minimum.min(sample));
         let off = self.smoothed.abs_diff(sample);
-        self.variation = self.variation * 3 / 4 + off / 4;
-        self.smoothed = self.smoothed * 7 / 8 + sample / 8;
+        // What a clock's range allows may be as large as the type; the estimate may not wrap.
+        self.variation = self.variation / 4 * 3 + off / 4;
+        self.smoothed = self.smoothed / 8 * 7 + sample / 8;
     }
 
     /// The timeout after `backoff` timeouts in a row (sections 2.3 to 2.5 and 5.5). The peer may
@@ -57,29 +65,33 @@ impl Rtt {
         max: Duration,
         backoff: u32,
     ) -> Duration {
-        let once = (self.smoothed + 4 * self.variation + ack_delay).clamp(min, max);
-        once.saturating_mul(1 << backoff.min(16)).min(max)
+        let (min, max) = (nanos(min), nanos(max));
+        let sum = self.variation.saturating_mul(4).saturating_add(self.smoothed);
+        let once = sum.saturating_add(nanos(ack_delay)).clamp(min, max);
+        Duration::from_nanos(once.saturating_mul(1 << backoff.min(16)).min(max))
     }
 
     /// How long after a later frame's acknowledgement an earlier one counts as lost: 9/8 round
-    /// trips (RFC 9002, section 6.1.2).
-    pub(super) fn reordering(&self) -> Duration {
-        self.smoothed.max(self.latest) * 9 / 8
+    /// trips (RFC 9002, section 6.1.2). Nanoseconds.
+    pub(super) fn reordering(&self) -> u64 {
+        let longest = self.smoothed.max(self.latest);
+        longest.saturating_add(longest / 8)
     }
 
-    /// The smoothed round trip.
-    pub(super) fn smoothed(&self) -> Duration {
+    /// The smoothed round trip, in nanoseconds.
+    pub(super) fn smoothed(&self) -> u64 {
         self.smoothed
     }
 
-    /// The latest round trip.
-    pub(super) fn latest(&self) -> Duration {
+    /// The latest round trip, in nanoseconds.
+    pub(super) fn latest(&self) -> u64 {
         self.latest
     }
 
-    /// The longest round trip at which queues are not filling.
-    pub(super) fn target(&self, allowance: Duration) -> Duration {
-        self.minimum.map_or(Duration::MAX, |min| min * 2 + allowance)
+    /// The longest round trip at which queues are not filling, in nanoseconds.
+    pub(super) fn target(&self, allowance: Duration) -> u64 {
+        let twice = |min: u64| min.saturating_mul(2).saturating_add(nanos(allowance));
+        self.minimum.map_or(u64::MAX, twice)
     }
 
     /// Whether the latest round trip is so much above the smallest that queues are filling.
@@ -97,17 +109,17 @@ mod tests {
     #[test]
     fn the_first_sample_is_taken_whole_and_later_ones_smoothed() {
         let mut rtt = Rtt::new(50 * MS);
-        rtt.sample(Instant::ZERO, 8 * MS);
-        assert_eq!(rtt.smoothed(), 8 * MS);
+        rtt.sample(Instant::ZERO, nanos(8 * MS));
+        assert_eq!(rtt.smoothed(), nanos(8 * MS));
         assert_eq!(rtt.timeout(Duration::ZERO, MS, 1000 * MS, 0), 24 * MS);
-        rtt.sample(Instant::ZERO, 16 * MS);
-        assert_eq!(rtt.smoothed(), 9 * MS);
+        rtt.sample(Instant::ZERO, nanos(16 * MS));
+        assert_eq!(rtt.smoothed(), nanos(9 * MS));
     }
 
     #[test]
     fn back_off_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(MS);
-        rtt.sample(Instant::ZERO, MS);
+        rtt.sample(Instant::ZERO, nanos(MS));
         let timeout = |backoff| rtt.timeout(MS, 5 * MS, 100 * MS, backoff);
         assert_eq!(timeout(0), 5 * MS);
         assert_eq!(timeout(3), 40 * MS);
@@ -117,9 +129,9 @@ mod tests {
     #[test]
     fn a_path_that_became_longer_is_not_delayed_for_ever() {
         let mut rtt = Rtt::new(MS);
-        rtt.sample(Instant::ZERO, MS);
+        rtt.sample(Instant::ZERO, nanos(MS));
         for second in 0..30 {
-            rtt.sample(Instant::ZERO + Duration::from_secs(second), 10 * MS);
+            rtt.sample(Instant::ZERO + Duration::from_secs(second), nanos(10 * MS));
             assert_eq!(rtt.is_delayed(MS), second < 20, "after {second} s");
         }
     }

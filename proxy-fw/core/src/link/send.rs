@@ -44,6 +44,9 @@ pub(super) struct Outbox {
     /// Buffers in use beyond the guarantees, and how many there are.
     pub(super) shared_used: usize,
     pub(super) shared: usize,
+    /// The most that one class of one binding may have: its part of what is shared when all that
+    /// are open want as much.
+    pub(super) fair: usize,
     pub(super) ordinal: u64,
     pub(super) splitting: Option<Splitting>,
     /// The longest TLP that was ever queued, in bytes.
@@ -88,6 +91,7 @@ impl Outbox {
             slab,
             shared_used: 0,
             shared,
+            fair: shared,
             ordinal: 0,
             splitting: None,
             longest: 0,
@@ -118,6 +122,12 @@ impl Outbox {
 }
 
 impl Link {
+    /// A binding was opened or closed.
+    pub(super) fn share_buffers(&mut self) {
+        let open = self.channels.shared.open.max(1) as usize;
+        self.out.fair = (self.out.shared / open).max(GUARANTEED_SEND);
+    }
+
     /// Whether the queue of a class has room for a TLP.
     #[must_use]
     pub fn can_send(&self, channel: ChannelId, class: Class) -> bool {
@@ -125,7 +135,7 @@ impl Link {
         let buffers = usize::from(c.outgoing[class as usize].buffers);
         c.phase == Phase::Open
             && !matches!(self.state, LinkState::Down(_))
-            && buffers < SEND_QUEUES[class as usize]
+            && buffers < SEND_QUEUES[class as usize].min(self.out.fair)
             && (buffers < GUARANTEED_SEND || self.out.shared_used < self.out.shared)
     }
 

@@ -110,6 +110,9 @@ impl Notices {
             N::BusMaster,
             N::WindowsChanged,
         ];
+        if self.0 == 0 {
+            return None;
+        }
         let first = ORDER.into_iter().find(|notice| self.0 & *notice as u16 != 0)?;
         self.0 &= !(first as u16);
         Some(first)
