@@ -56,6 +56,7 @@ both! {
     a_full_receiver_loses_and_counts
     a_frame_longer_than_the_interface_carries_by_now_is_lost_alone
     several_ports_are_waited_for_at_once
+    a_frame_in_the_ports_own_place_goes_as_one_that_is_copied
 }
 
 fn error(options: &RawOptions) -> NetError {
@@ -237,7 +238,7 @@ fn a_full_receiver_loses_and_counts(ports: Ports) {
 }
 
 fn a_frame_longer_than_the_interface_carries_by_now_is_lost_alone(ports: Ports) {
-    let Some(()) = namespace(9000) else { return };
+    let Some(()) = namespace(MAX_FRAME) else { return };
     let (mut a, mut b) = (ports.open("va", None), ports.open("vb", None));
     common::ip(&["link", "set", "dev", "va", "mtu", "1500"]).unwrap();
     let to = b.local_address();
@@ -267,6 +268,36 @@ fn several_ports_are_waited_for_at_once(ports: Ports) {
     assert!(start.elapsed() < Duration::from_secs(60), "a frame ends the wait");
     assert_eq!(both[1].receive(&mut |_, frame| assert_eq!(frame, [1; 64])).unwrap(), 1);
     assert_eq!(both[0].receive(&mut |_, _| panic!("another EtherType's frame")).unwrap(), 0);
+}
+
+/// Only rings have such a place.
+fn a_frame_in_the_ports_own_place_goes_as_one_that_is_copied(ports: Ports) {
+    let Some(()) = namespace(MAX_FRAME) else { return };
+    let (mut a, mut b) = (ports.open("va", None), ports.open("vb", None));
+    let (to, ring) = (b.local_address(), a.has_ring());
+    // More than the ring has slots.
+    for round in 0..400_u32 {
+        let frame: Vec<u8> =
+            (0..40 + round as usize * 20).map(|n| (n as u32 ^ round) as u8).collect();
+        match a.place().unwrap() {
+            Some(place) => {
+                assert!(ring && place.len() == MAX_FRAME);
+                place[..frame.len()].copy_from_slice(&frame);
+                assert_eq!(a.send_placed(&to, frame.len()).unwrap(), Sent::Queued);
+            }
+            None => {
+                assert!(!ring, "a ring with room has a place");
+                assert_eq!(a.send(&to, &frame).unwrap(), Sent::Queued);
+            }
+        }
+        a.flush().unwrap();
+        let got = receive(&mut b, 1);
+        assert!(got[0].1.starts_with(&frame), "frame {round}");
+    }
+    if ring {
+        let error = a.send_placed(&to, MAX_FRAME + 1).unwrap_err();
+        assert!(matches!(error, NetError::TooLong { .. }), "{error}");
+    }
 }
 
 #[test]
