@@ -75,7 +75,7 @@ pub const GUARANTEED_SEND: usize = 8;
 
 /// TLP buffers of one link's sender beyond the guarantees. When they are all in use, the PCIe side
 /// is told to wait (backpressure).
-pub const SHARED_SEND: usize = 1024;
+pub const SHARED_SEND: usize = 2048;
 
 /// Sideband records of one binding that wait at the sender, and that a receiver stores. A further
 /// one is refused.

@@ -30,7 +30,7 @@
 //!
 //! **Storage.** Everything is allocated with a [`LinkStorage`], which serves one link after the
 //! other ([`Link::with_storage`], [`Link::into_storage`]): with the default configuration 2.5 MB
-//! for what is received, 1 MB for what is sent, and 0.2 MB of tables. Buffers are reused last in,
+//! for what is received, 1.6 MB for what is sent, and 0.2 MB of tables. Buffers are reused last in,
 //! first out and allocated zeroed, so on a system with virtual memory only the most that was ever
 //! used at a time is resident. `credit` says why a sender with credit always finds room.
 
