@@ -64,10 +64,8 @@ impl Seat {
     /// Moves what is to be moved; what was done. The clock is read only where work made `now` old.
     pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> Done {
         let signalled = self.signals(role, now);
-        let (fed, mut now) = self.feed_device(role, clock, now);
-        if signalled || fed >= OLD {
-            now = clock.now();
-        }
+        let fed = self.feed_device(role, clock, now);
+        let mut now = if signalled || fed >= OLD { clock.now() } else { now };
         let due = self.device.poll_timeout().is_some_and(|at| at <= since_origin(now));
         if due {
             self.device.handle_timeout(since_origin(now));
@@ -104,14 +102,8 @@ impl Seat {
         any
     }
 
-    /// How many TLPs the device took, and the time: a later one where that of a TLP was taken, whose
-    /// answer cannot have come before.
-    fn feed_device(
-        &mut self,
-        role: &mut BoxRole,
-        clock: &Clock,
-        mut now: Instant,
-    ) -> (usize, Instant) {
+    /// How many TLPs the device took.
+    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> usize {
         for moved in 0..BATCH {
             let mut room = ClassSet::NONE;
             for class in Class::ALL {
@@ -120,15 +112,14 @@ impl Seat {
                 }
             }
             let Some(length) = role.poll_tlp(now, self.slot, room, &mut self.into[..]) else {
-                return (moved, now);
+                return moved;
             };
             self.device.handle_tlp(since_origin(now), &self.into[..length]);
             if role.wants_mark() {
-                now = clock.now();
-                role.mark(now);
+                role.mark(clock.now());
             }
         }
-        (BATCH, now)
+        BATCH
     }
 
     /// How many TLPs the role took.

@@ -293,6 +293,37 @@ impl<P: TlpPort> ModelHost<P> {
         self.with_accelerator(bdf, |function, accelerator| accelerator.bandwidth(function, test))
     }
 
+    /// As [`accelerator_bandwidth`](Self::accelerator_bandwidth), of several accelerators at the
+    /// same time; what each gave, in their order.
+    ///
+    /// # Errors
+    ///
+    /// The first one's that failed, with where it is. The others' tests were ended.
+    pub fn accelerators_bandwidth(
+        &mut self,
+        devices: &[Bdf],
+        test: &BandwidthTest,
+    ) -> Result<Vec<BandwidthReport>, (Bdf, OperationError)> {
+        let (mut running, mut failed) = (Vec::new(), None);
+        for &bdf in devices {
+            match self.with_accelerator(bdf, |f, accelerator| accelerator.begin(f, test)) {
+                Ok(begun) => running.push((bdf, begun)),
+                Err(error) => {
+                    failed = Some((bdf, error));
+                    break;
+                }
+            }
+        }
+        let mut reports = Vec::new();
+        for (bdf, begun) in running {
+            match self.with_accelerator(bdf, |f, accelerator| accelerator.finish(f, begun)) {
+                Ok(report) => reports.push(report),
+                Err(error) => failed = failed.or(Some((bdf, error))),
+            }
+        }
+        failed.map_or(Ok(reports), Err)
+    }
+
     /// The round trip of 4-byte reads of a device's registers: `reads` of them, one after the
     /// other, at an offset of a base address register.
     ///

@@ -1,4 +1,4 @@
-//! The bandwidth test of an accelerator, beside what Equation 1 of the DxPU paper predicts.
+//! The bandwidth test of accelerators, beside what Equation 1 of the DxPU paper predicts.
 
 use super::exec::{Outcome, about};
 use super::protocol::{Line, Way};
@@ -45,16 +45,17 @@ pub(super) struct Wish {
     pub(super) request: Option<u16>,
 }
 
-/// Tests both directions, or one, with so many bytes, or with what takes about a second.
+/// Tests both directions, or one, with so many bytes of each device, or with what takes about a
+/// second.
 pub(super) fn bandwidth(
     host: &mut ModelHost<PlanePort>,
-    bdf: Bdf,
+    devices: &[Bdf],
     wish: &Wish,
     reply: &Sender<Line>,
 ) -> Outcome {
-    let mut test = |direction, bytes, tags| {
+    let mut test = |devices: &[Bdf], direction, bytes, tags| {
         let test = BandwidthTest { direction, bytes, tags, read_request: wish.request };
-        host.accelerator_bandwidth(bdf, &test).map_err(|e| about(bdf, &e))
+        host.accelerators_bandwidth(devices, &test).map_err(|(bdf, e)| about(bdf, &e))
     };
     let said = |done| {
         let _ = reply.send(Line::Progress { done, total: PARTS });
@@ -63,17 +64,19 @@ pub(super) fn bandwidth(
         let bytes = match wish.bytes {
             Some(bytes) => bytes,
             None => {
-                let mut probe: BandwidthReport = test(direction, PROBE, wish.tags)?;
-                while probe.elapsed_ns < PROBE_NS && probe.bytes < MOST {
-                    probe = test(direction, probe.bytes * 4, wish.tags)?;
+                let mut bytes = PROBE;
+                let mut probe = test(devices, direction, bytes, wish.tags)?;
+                while longest(&probe) < PROBE_NS && bytes < MOST {
+                    bytes *= 4;
+                    probe = test(devices, direction, bytes, wish.tags)?;
                 }
-                size_by_time(probe.bytes, probe.elapsed_ns)
+                size_by_time(bytes, longest(&probe))
             }
         };
         said(done);
-        let report = test(direction, bytes, wish.tags)?;
+        let reports = test(devices, direction, bytes, wish.tags)?;
         said(done + 1);
-        Ok::<_, String>(report)
+        Ok::<_, String>(reports)
     };
     let read = match wish.only {
         Some(Way::Write) => None,
@@ -83,18 +86,62 @@ pub(super) fn bandwidth(
         Some(Way::Read) => None,
         _ => Some(measure(Direction::DeviceToHost, 4)?),
     };
-    let mut lines = Vec::new();
-    let mut value = json!({});
-    if let Some(read) = read {
-        let unloaded = test(Direction::HostToDevice, UNLOADED_BYTES, Some(1))?;
-        lines.extend(describe_read(&read, &unloaded, &mut value));
-        value["host_to_device"] = json!(read);
+    let unloaded = match &read {
+        Some(_) => test(&devices[..1], Direction::HostToDevice, UNLOADED_BYTES, Some(1))?.pop(),
+        None => None,
+    };
+    let mut results = Vec::new();
+    for (index, device) in devices.iter().enumerate() {
+        let (mut lines, mut value) = (Vec::new(), json!({}));
+        if let (Some(read), Some(unloaded)) = (&read, &unloaded) {
+            lines.extend(describe_read(&read[index], unloaded, &mut value));
+            value["host_to_device"] = json!(read[index]);
+        }
+        if let Some(write) = &write {
+            let rate = write[index].bytes_per_second / 1e6;
+            lines.push(format!("device to host {rate:.1} MB/s"));
+            value["device_to_host"] = json!(write[index]);
+        }
+        results.push((device.to_string(), lines, value));
     }
-    if let Some(write) = write {
-        lines.push(format!("device to host {:.1} MB/s", write.bytes_per_second / 1e6));
-        value["device_to_host"] = json!(write);
+    if let [(_, lines, value)] = &mut results[..] {
+        return Ok((lines.join("\n"), value.take()));
     }
-    Ok((lines.join("\n"), value))
+    Ok(together(results, read.as_deref(), write.as_deref()))
+}
+
+/// The longest time of tests that ran at the same time.
+fn longest(reports: &[BandwidthReport]) -> u64 {
+    reports.iter().map(|report| report.elapsed_ns).max().unwrap_or(0)
+}
+
+/// What several devices gave at the same time: each by itself, and all in the time of the slowest.
+fn together(
+    results: Vec<(String, Vec<String>, Value)>,
+    read: Option<&[BandwidthReport]>,
+    write: Option<&[BandwidthReport]>,
+) -> (String, Value) {
+    let (mut text, mut list) = (Vec::new(), Vec::new());
+    for (device, lines, mut value) in results {
+        text.extend(lines.iter().map(|line| format!("{device} {line}")));
+        value["device"] = json!(device);
+        list.push(value);
+    }
+    let mut value = json!({ "devices": list });
+    for (what, key, reports) in
+        [("host to devices", "host_to_device", read), ("devices to host", "device_to_host", write)]
+    {
+        let Some(reports) = reports else { continue };
+        let (bytes, elapsed_ns) = (reports.iter().map(|r| r.bytes).sum::<u64>(), longest(reports));
+        let rate = bytes as f64 * 1e9 / elapsed_ns.max(1) as f64;
+        text.push(format!("{what} together {:.1} MB/s", rate / 1e6));
+        value[key] = json!({
+            "bytes": bytes,
+            "elapsed_ns": elapsed_ns,
+            "bytes_per_second": rate,
+        });
+    }
+    (text.join("\n"), value)
 }
 
 /// Reads beside what Equation 1 says: tags x read request / round trip. Writes wait for no answer.
@@ -141,6 +188,31 @@ mod tests {
             let seconds = size as f64 / bytes as f64 * elapsed_ns as f64 / 1e9;
             assert!((0.7..1.42).contains(&seconds), "{size} bytes take {seconds} s");
         }
+    }
+
+    #[test]
+    fn several_devices_are_told_each_and_together() {
+        let report = |elapsed_ns| BandwidthReport {
+            direction: Direction::DeviceToHost,
+            bytes: 1000,
+            elapsed_ns,
+            bytes_per_second: 1e12 / elapsed_ns as f64,
+            requests: 1,
+            tags: 1,
+            request_bytes: 256,
+            peak_outstanding: 0,
+            rtt_mean_ns: 0,
+            rtt_min_ns: 0,
+            rtt_max_ns: 0,
+            crc: 0,
+        };
+        let results = ["03:00.0", "07:00.0"].map(|name| (name.into(), vec!["x".into()], json!({})));
+        let (text, value) = together(results.into(), None, Some(&[report(1000), report(4000)]));
+        assert_eq!(text, "03:00.0 x\n07:00.0 x\ndevices to host together 500.0 MB/s");
+        assert_eq!(value["devices"][1]["device"], "07:00.0");
+        assert_eq!(value["device_to_host"]["bytes"], 2000);
+        assert_eq!(value["device_to_host"]["elapsed_ns"], 4000);
+        assert_eq!(value.get("host_to_device"), None);
     }
 
     #[test]

@@ -66,9 +66,9 @@ fn carry_out(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<
             options.chunk = chunk.unwrap_or(options.chunk);
             nvme_read(host, bdf(device)?, file, *bytes, options, reply)
         }
-        Command::Bandwidth { device, bytes, only, tags, request } => {
+        Command::Bandwidth { devices, bytes, only, tags, request } => {
             let wish = Wish { bytes: *bytes, only: *only, tags: *tags, request: *request };
-            bandwidth(host, bdf(device)?, &wish, reply)
+            bandwidth(host, &all_different(devices)?, &wish, reply)
         }
         Command::Latency { device, reads } => latency(host, bdf(device)?, *reads),
         Command::Counters => counters(host),
@@ -119,6 +119,19 @@ fn bdf(text: &str) -> Result<Bdf, String> {
         Some(Bdf::new(bus, device, Function::new(number(function)?).ok()?))
     };
     parts().ok_or_else(|| format!("{text:?}: bus:device.function, as lspci prints it: 03:00.0"))
+}
+
+/// The functions of these names, each named once.
+fn all_different(names: &[String]) -> Result<Vec<Bdf>, String> {
+    let mut list = Vec::new();
+    for name in names {
+        let bdf = bdf(name)?;
+        if list.contains(&bdf) {
+            return Err(format!("{bdf} is named twice"));
+        }
+        list.push(bdf);
+    }
+    Ok(list)
 }
 
 /// Endpoints that are enumerated and have their driver, where there is one.

@@ -89,10 +89,11 @@ pub enum Command {
         #[arg(long)]
         chunk: Option<usize>,
     },
-    /// Measure an accelerator's DMA in both directions, and check every byte
+    /// Measure accelerators' DMA in both directions, and check every byte
     Bandwidth {
-        /// Bus, device, function of the accelerator
-        device: String,
+        /// Bus, device, function of the accelerator; several are measured at the same time
+        #[arg(required = true)]
+        devices: Vec<String>,
         /// Bytes in each direction [default: what takes about a second]
         #[arg(long)]
         bytes: Option<u64>,

@@ -1,7 +1,6 @@
-//! `record` and `fetch`: wait for the end of a recording, which `record` starts, and write its
-//! file.
+//! `record`: starts a recording, waits for its end and writes its file.
 
-use super::args::{Fetch, Record};
+use super::args::Record;
 use super::{Failure, Output};
 use crate::api::{RecordBody, RecordingView};
 use crate::client::Client;
@@ -36,15 +35,8 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
         limit_bytes: Some(record.limit),
         snap: record.snap,
     };
-    let view = client.post("/v1/recordings", &body, None)?;
-    finish(client, out, view, file)
-}
-
-/// Fetches one that was started before.
-pub(super) fn fetch(client: &Client, out: &Output, which: &Fetch) -> Result<(), Failure> {
-    let file = Target::open(&which.out).map_err(|e| not_written(&which.out, &e))?;
-    let view = client.get(&format!("/v1/recordings/{}", which.recording))?;
-    finish(client, out, view, file)
+    let view = fetch(client, out, &record, &body, file)?;
+    out.print(&view, |view| done(view, &record.out))
 }
 
 /// Where a recording goes: a file beside the one that was named, which takes its name when it is
@@ -86,16 +78,17 @@ impl Drop for Target<'_> {
     }
 }
 
-/// Waits for the end of a recording and writes its file.
-fn finish(
+fn fetch(
     client: &Client,
     out: &Output,
-    mut view: RecordingView,
+    record: &Record,
+    body: &RecordBody,
     file: Target<'_>,
-) -> Result<(), Failure> {
-    let (id, path) = (view.id, file.named);
-    if !out.json && view.ended.is_none() {
-        eprintln!("dxpu-manager: {id} runs; Ctrl-C ends it now");
+) -> Result<RecordingView, Failure> {
+    let mut view: RecordingView = client.post("/v1/recordings", body, None)?;
+    let id = view.id;
+    if !out.json {
+        eprintln!("dxpu-manager: {id} runs for {:?}; Ctrl-C ends it now", record.duration);
     }
     let interrupted = interrupted();
     while view.ended.is_none() {
@@ -106,12 +99,9 @@ fn finish(
         };
     }
     let bytes = client.bytes(&format!("/v1/recordings/{id}/file"))?;
-    file.write(&bytes).map_err(|error| {
-        let why = not_written(path, &error);
-        Failure::Argument(format!("{why}; `dxpu-manager fetch {id} --out FILE` tries again"))
-    })?;
+    file.write(&bytes).map_err(|e| not_written(&record.out, &e))?;
     forget(client, id);
-    out.print(&view, |view| done(view, path))
+    Ok(view)
 }
 
 /// The file is there: the manager need not keep it. If it cannot be told, it forgets by itself.

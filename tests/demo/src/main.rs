@@ -3,7 +3,8 @@
 mod bandwidth;
 mod fabric;
 mod input;
-mod place;
+mod leftovers;
+mod process;
 mod programs;
 mod report;
 mod split;

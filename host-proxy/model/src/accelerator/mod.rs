@@ -41,6 +41,23 @@ pub struct BandwidthTest {
     pub read_request: Option<u16>,
 }
 
+impl BandwidthTest {
+    fn is_read(&self) -> bool {
+        self.direction == Direction::HostToDevice
+    }
+}
+
+/// A bandwidth test that was begun.
+#[derive(Debug)]
+#[must_use = "its device goes on writing until it is finished"]
+pub struct Running {
+    test: BandwidthTest,
+    buffer: DmaBuffer,
+    window: u64,
+    /// What is moved, again and again.
+    data: Vec<u8>,
+}
+
 /// What a bandwidth test gave, by the device's own clock and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BandwidthReport {
@@ -155,6 +172,21 @@ impl Accelerator {
         f: &mut HostFunction<'_, P>,
         test: &BandwidthTest,
     ) -> Result<BandwidthReport, OperationError> {
+        let running = self.begin(f, test)?;
+        self.finish(f, running)
+    }
+
+    /// Begins a bandwidth test, which [`finish`](Self::finish) ends: so several devices can be
+    /// tested at the same time.
+    ///
+    /// # Errors
+    ///
+    /// A length that cannot be, or a device that cannot be reached.
+    pub fn begin<P: TlpPort>(
+        &mut self,
+        f: &mut HostFunction<'_, P>,
+        test: &BandwidthTest,
+    ) -> Result<Running, OperationError> {
         if test.bytes == 0 || test.bytes > 1 << 40 {
             return Err(OperationError::Invalid(format!(
                 "a bandwidth test moves 1 to 2^40 bytes, not {}",
@@ -167,16 +199,98 @@ impl Accelerator {
         f.bar_write32(regs::REGISTER_BAR, regs::READ_REQUEST, request)?;
         let window = test.bytes.min(WINDOW);
         let buffer = f.dma_alloc(window as usize)?;
-        let result = match test.direction {
-            Direction::HostToDevice => self.host_to_device(f, test, &buffer, window),
-            Direction::DeviceToHost => self.device_to_host(f, test, &buffer, window),
-        };
+        let started = self.prepare(f, test, &buffer, window).and_then(|data| {
+            let operation = if test.is_read() { regs::OP_READ } else { regs::OP_WRITE };
+            let host = buffer.address();
+            let job = Job { operation, host, window, device: 0, length: test.bytes };
+            start(f, &job).map(|()| data)
+        });
+        match started {
+            Ok(data) => Ok(Running { test: *test, buffer, window, data }),
+            Err(error) => {
+                self.quiesce(f, buffer);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts what is to be moved where it is moved from; what it is.
+    fn prepare<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        test: &BandwidthTest,
+        buffer: &DmaBuffer,
+        window: u64,
+    ) -> Result<Vec<u8>, OperationError> {
+        if test.is_read() {
+            let data = pattern(!SEED, window);
+            f.dma_write(buffer, 0, &data)?;
+            return Ok(data);
+        }
+        let length = test.bytes.min(self.memory_size);
+        let fill = Job { operation: regs::OP_FILL, host: SEED, window: 0, device: 0, length };
+        run(f, "fill", &fill)?;
+        Ok(pattern(SEED, length))
+    }
+
+    /// Waits for the end of a bandwidth test and checks what it moved.
+    ///
+    /// # Errors
+    ///
+    /// A job that fails or stalls, or data that is not what was sent.
+    pub fn finish<P: TlpPort>(
+        &mut self,
+        f: &mut HostFunction<'_, P>,
+        running: Running,
+    ) -> Result<BandwidthReport, OperationError> {
+        let result = self.measured(f, &running);
         match &result {
             // A job that failed may have writes on their way: they end behind its abort.
-            Err(_) => self.quiesce(f, buffer),
-            Ok(_) => f.dma_free(buffer),
+            Err(_) => self.quiesce(f, running.buffer),
+            Ok(_) => f.dma_free(running.buffer),
         }
         result
+    }
+
+    fn measured<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        running: &Running,
+    ) -> Result<BandwidthReport, OperationError> {
+        let Running { test, data, .. } = running;
+        wait(f, if test.is_read() { "DMA read" } else { "DMA write" })?;
+        let report = report(f, test)?;
+        check_crc(report.crc, data, test.bytes)?;
+        if test.is_read() {
+            self.check_device(f, running)?;
+        } else {
+            check_host(f, running)?;
+        }
+        Ok(report)
+    }
+
+    /// The last bytes came to rest in device memory; they go back and are compared one by one.
+    fn check_device<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        running: &Running,
+    ) -> Result<(), OperationError> {
+        let Running { test, buffer, window, data } = running;
+        let kept = (*window).min(self.memory_size);
+        f.dma_write(buffer, 0, &vec![0; *window as usize])?;
+        let first = test.bytes - kept;
+        let back = Job {
+            operation: regs::OP_WRITE,
+            host: buffer.address(),
+            window: 0,
+            device: first % self.memory_size,
+            length: kept,
+        };
+        run(f, "copy back", &back)?;
+        let mut found = vec![0; kept as usize];
+        f.dma_read(buffer, 0, &mut found)?;
+        let expected = (0..kept).map(|i| data[((first + i) % window) as usize]);
+        compare("device memory", &found, expected)
     }
 
     fn quiesce<P: TlpPort>(&self, f: &mut HostFunction<'_, P>, buffer: DmaBuffer) {
@@ -188,132 +302,95 @@ impl Accelerator {
             f.dma_free(buffer);
         }
     }
+}
 
-    fn host_to_device<P: TlpPort>(
-        &self,
-        f: &mut HostFunction<'_, P>,
-        test: &BandwidthTest,
-        buffer: &DmaBuffer,
-        window: u64,
-    ) -> Result<BandwidthReport, OperationError> {
-        let data = pattern(!SEED, window);
-        f.dma_write(buffer, 0, &data)?;
-        let report = self.job(f, test, buffer.address(), window)?;
-        check_crc(report.crc, &data, test.bytes)?;
-        // The last bytes came to rest in device memory; they go back and are compared one by one.
-        let kept = window.min(self.memory_size);
-        f.dma_write(buffer, 0, &vec![0; window as usize])?;
-        let first = test.bytes - kept;
-        let back = Job {
-            operation: regs::OP_WRITE,
-            host: buffer.address(),
-            window: 0,
-            device: first % self.memory_size,
-            length: kept,
-        };
-        self.run(f, "copy back", &back)?;
-        let mut found = vec![0; kept as usize];
-        f.dma_read(buffer, 0, &mut found)?;
-        let expected = (0..kept).map(|i| data[((first + i) % window) as usize]);
-        compare("device memory", &found, expected)?;
-        Ok(report)
-    }
+/// The bytes that came to rest in host memory are compared one by one.
+fn check_host<P: TlpPort>(
+    f: &mut HostFunction<'_, P>,
+    running: &Running,
+) -> Result<(), OperationError> {
+    let Running { test, buffer, window, data } = running;
+    let mut found = vec![0; *window as usize];
+    f.dma_read(buffer, 0, &mut found)?;
+    // The byte that stays at a place is the last one that fell on it.
+    let expected = (0..*window).map(|place| {
+        let last = place + (test.bytes - 1 - place) / window * window;
+        data[(last % data.len() as u64) as usize]
+    });
+    compare("host memory", &found, expected)
+}
 
-    fn device_to_host<P: TlpPort>(
-        &self,
-        f: &mut HostFunction<'_, P>,
-        test: &BandwidthTest,
-        buffer: &DmaBuffer,
-        window: u64,
-    ) -> Result<BandwidthReport, OperationError> {
-        let filled = test.bytes.min(self.memory_size);
-        let fill =
-            Job { operation: regs::OP_FILL, host: SEED, window: 0, device: 0, length: filled };
-        self.run(f, "fill", &fill)?;
-        let report = self.job(f, test, buffer.address(), window)?;
-        let data = pattern(SEED, filled);
-        check_crc(report.crc, &data, test.bytes)?;
-        let mut found = vec![0; window as usize];
-        f.dma_read(buffer, 0, &mut found)?;
-        // The byte that stays at a place is the last one that fell on it.
-        let expected = (0..window).map(|place| {
-            let last = place + (test.bytes - 1 - place) / window * window;
-            data[(last % filled) as usize]
-        });
-        compare("host memory", &found, expected)?;
-        Ok(report)
-    }
+/// What the device says of the job that is over.
+fn report<P: TlpPort>(
+    f: &mut HostFunction<'_, P>,
+    test: &BandwidthTest,
+) -> Result<BandwidthReport, OperationError> {
+    let bar = regs::REGISTER_BAR;
+    let (elapsed_ns, bytes) =
+        (f.bar_read64(bar, regs::SLOT_ELAPSED)?, f.bar_read64(bar, regs::SLOT_TRANSFERRED)?);
+    let requests = f.bar_read64(bar, regs::SLOT_REQUESTS)?;
+    let payload = f.bar_read32(bar, regs::PAYLOAD)?;
+    Ok(BandwidthReport {
+        direction: test.direction,
+        bytes,
+        elapsed_ns,
+        bytes_per_second: bytes as f64 * 1e9 / elapsed_ns.max(1) as f64,
+        requests,
+        tags: f.bar_read32(bar, regs::TAGS)? as u16,
+        request_bytes: if test.is_read() { (payload >> 16) as u16 } else { payload as u16 },
+        peak_outstanding: f.bar_read32(bar, regs::SLOT_PEAK)?,
+        rtt_mean_ns: f.bar_read64(bar, regs::SLOT_RTT_SUM)? / requests.max(1),
+        rtt_min_ns: f.bar_read32(bar, regs::SLOT_RTT_MIN)?,
+        rtt_max_ns: f.bar_read32(bar, regs::SLOT_RTT_MAX)?,
+        crc: f.bar_read32(bar, regs::SLOT_CRC)?,
+    })
+}
 
-    /// The measured job.
-    fn job<P: TlpPort>(
-        &self,
-        f: &mut HostFunction<'_, P>,
-        test: &BandwidthTest,
-        host: u64,
-        window: u64,
-    ) -> Result<BandwidthReport, OperationError> {
-        let read = test.direction == Direction::HostToDevice;
-        let (operation, what) =
-            if read { (regs::OP_READ, "DMA read") } else { (regs::OP_WRITE, "DMA write") };
-        let job = Job { operation, host, window, device: 0, length: test.bytes };
-        self.run(f, what, &job)?;
-        let bar = regs::REGISTER_BAR;
-        let (elapsed_ns, bytes) =
-            (f.bar_read64(bar, regs::SLOT_ELAPSED)?, f.bar_read64(bar, regs::SLOT_TRANSFERRED)?);
-        let requests = f.bar_read64(bar, regs::SLOT_REQUESTS)?;
-        let payload = f.bar_read32(bar, regs::PAYLOAD)?;
-        Ok(BandwidthReport {
-            direction: test.direction,
-            bytes,
-            elapsed_ns,
-            bytes_per_second: bytes as f64 * 1e9 / elapsed_ns.max(1) as f64,
-            requests,
-            tags: f.bar_read32(bar, regs::TAGS)? as u16,
-            request_bytes: if read { (payload >> 16) as u16 } else { payload as u16 },
-            peak_outstanding: f.bar_read32(bar, regs::SLOT_PEAK)?,
-            rtt_mean_ns: f.bar_read64(bar, regs::SLOT_RTT_SUM)? / requests.max(1),
-            rtt_min_ns: f.bar_read32(bar, regs::SLOT_RTT_MIN)?,
-            rtt_max_ns: f.bar_read32(bar, regs::SLOT_RTT_MAX)?,
-            crc: f.bar_read32(bar, regs::SLOT_CRC)?,
-        })
-    }
+/// Runs one job to its end.
+fn run<P: TlpPort>(
+    f: &mut HostFunction<'_, P>,
+    what: &'static str,
+    job: &Job,
+) -> Result<(), OperationError> {
+    start(f, job)?;
+    wait(f, what)
+}
 
-    /// Runs one job to its end.
-    fn run<P: TlpPort>(
-        &self,
-        f: &mut HostFunction<'_, P>,
-        what: &'static str,
-        job: &Job,
-    ) -> Result<(), OperationError> {
-        let bar = regs::REGISTER_BAR;
-        f.bar_write64(bar, regs::SLOT_HOST, job.host)?;
-        f.bar_write64(bar, regs::SLOT_HOST_WINDOW, job.window)?;
-        f.bar_write64(bar, regs::SLOT_DEVICE, job.device)?;
-        f.bar_write64(bar, regs::SLOT_LENGTH, job.length)?;
-        f.bar_write32(bar, regs::SLOT_COMMAND, job.operation | regs::COMMAND_INTERRUPT)?;
-        f.bar_write32(bar, regs::DOORBELL, 1)?;
-        let (mut done, mut since) = (0, Instant::now());
-        loop {
-            f.wait(Some(0), Instant::now() + LOOK)?;
-            let status = f.bar_read32(bar, regs::SLOT_STATUS)?;
-            if status == u32::MAX {
-                return Err(nvme_driver::FunctionError::Gone.into());
-            }
-            match status as u8 {
-                regs::STATE_DONE => return Ok(()),
-                regs::STATE_RUNNING => {}
-                _ => {
-                    let reason = regs::error_name((status >> 8) as u8).into();
-                    return Err(OperationError::Job { what, reason });
-                }
-            }
-            let now_done = f.bar_read64(bar, regs::SLOT_TRANSFERRED)?;
-            if now_done != done {
-                (done, since) = (now_done, Instant::now());
-            } else if since.elapsed() >= STALL {
-                let reason = format!("no progress for {STALL:?} after {done} bytes");
+fn start<P: TlpPort>(f: &mut HostFunction<'_, P>, job: &Job) -> Result<(), OperationError> {
+    let bar = regs::REGISTER_BAR;
+    f.bar_write64(bar, regs::SLOT_HOST, job.host)?;
+    f.bar_write64(bar, regs::SLOT_HOST_WINDOW, job.window)?;
+    f.bar_write64(bar, regs::SLOT_DEVICE, job.device)?;
+    f.bar_write64(bar, regs::SLOT_LENGTH, job.length)?;
+    f.bar_write32(bar, regs::SLOT_COMMAND, job.operation | regs::COMMAND_INTERRUPT)?;
+    f.bar_write32(bar, regs::DOORBELL, 1)?;
+    Ok(())
+}
+
+/// Waits for the end of the job that was started last.
+fn wait<P: TlpPort>(f: &mut HostFunction<'_, P>, what: &'static str) -> Result<(), OperationError> {
+    let bar = regs::REGISTER_BAR;
+    let (mut done, mut since) = (0, Instant::now());
+    loop {
+        f.wait(Some(0), Instant::now() + LOOK)?;
+        let status = f.bar_read32(bar, regs::SLOT_STATUS)?;
+        if status == u32::MAX {
+            return Err(nvme_driver::FunctionError::Gone.into());
+        }
+        match status as u8 {
+            regs::STATE_DONE => return Ok(()),
+            regs::STATE_RUNNING => {}
+            _ => {
+                let reason = regs::error_name((status >> 8) as u8).into();
                 return Err(OperationError::Job { what, reason });
             }
+        }
+        let now_done = f.bar_read64(bar, regs::SLOT_TRANSFERRED)?;
+        if now_done != done {
+            (done, since) = (now_done, Instant::now());
+        } else if since.elapsed() >= STALL {
+            let reason = format!("no progress for {STALL:?} after {done} bytes");
+            return Err(OperationError::Job { what, reason });
         }
     }
 }

@@ -49,6 +49,26 @@ fn moves(host: &mut Host, bdf: Bdf, direction: Direction, bytes: u64) -> Bandwid
     host.accelerator_bandwidth(bdf, &test).unwrap()
 }
 
+#[test]
+fn several_devices_are_measured_at_the_same_time_and_each_is_checked() {
+    let (mut host, fabric) = host_and_switch(4);
+    let devices = [2, 0, 3].map(|number| plug(&mut host, &fabric, number));
+    for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
+        let test = BandwidthTest { direction, bytes: 300_000, tags: None, read_request: None };
+        let reports = host.accelerators_bandwidth(&devices, &test).unwrap();
+        assert!(
+            reports.iter().all(|report| (report.bytes, report.direction) == (300_000, direction))
+        );
+        assert_eq!(reports.len(), 3);
+        // One that is not there ends nobody else's: their drivers and their memory are free again.
+        let nobody = Bdf::from_bits(0x7f00);
+        let (at, error) =
+            host.accelerators_bandwidth(&[devices[0], nobody, devices[1]], &test).unwrap_err();
+        assert!(at == nobody && matches!(error, OperationError::NoFunction(_)), "{at}: {error}");
+        assert_eq!(moves(&mut host, devices[0], direction, 4096).bytes, 4096);
+    }
+}
+
 fn registers(host: &Host, bdf: Bdf) -> u64 {
     host.topology().get(bdf).unwrap().bars[0].unwrap().address.unwrap()
 }

@@ -2,16 +2,18 @@ use super::Bench;
 use crate::figures::{Aim, Results};
 use crate::loss::Loss;
 use crate::network::{BOX, HOST, Network};
-use crate::process::number;
+use crate::process::{number, output};
 use crate::system::{Layout, System};
 use anyhow::{Result, anyhow};
-use processes::output;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Longest time that requests may stand still, in milliseconds.
 const TARGET: f64 = 10.0;
 /// Reads underway: at about 5 µs each, well over the time until the path dies.
 const READS: &str = "100000";
+/// Bytes of a job that a path dies in: some 400 ms of it.
+const JOB: &str = "268435456";
 /// When the path dies, after the reads began, and how long it is dead.
 const BEFORE: Duration = Duration::from_millis(150);
 /// How long a path takes to be found again.
@@ -30,21 +32,29 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     let layout = Layout { paths: 2, ..Layout::of(&["1=accelerator,memory=1M"]) };
     let system = System::start(&bench.programs, &bench.network, &layout)?;
     let device = system.lend("accelerator", 1)?.remove(0).name;
-    let (mut still, mut calm) = (Vec::new(), Vec::new());
-    for turn in 0..bench.repeats {
-        calm.push(number(&system.host(&["latency", &device, "--reads", READS])?, "/max_ns")? / 1e6);
-        let mut reads = system.host_command(&["latency", &device, "--reads", READS]);
-        let reading = std::thread::spawn(move || output(&mut reads));
+    // What the host says to a command in the middle of which a path dies.
+    let while_one_dies = |turn: usize, words: &[&str]| -> Result<Value> {
+        let mut command = system.host_command(words);
+        let working = std::thread::spawn(move || output(&mut command));
         std::thread::sleep(BEFORE);
         let dead = cut(turn % 2)?;
-        let report = reading.join().map_err(|_| anyhow!("the reads panicked"))??;
+        let report = working.join().map_err(|_| anyhow!("the command panicked"))??;
         drop(dead);
-        still.push(number(&serde_json::from_str(&report)?, "/max_ns")? / 1e6);
         std::thread::sleep(REST);
-        // The path is whole again, and so is what comes over it: every byte of a job is compared.
-        system.host(&["bandwidth", &device, "--bytes", "4194304"])?;
+        Ok(serde_json::from_str(&report)?)
+    };
+    let latency = ["latency", &device, "--reads", READS];
+    let (mut still, mut calm, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..bench.repeats {
+        calm.push(number(&system.host(&latency)?, "/max_ns")? / 1e6);
+        still.push(number(&while_one_dies(turn, &latency)?, "/max_ns")? / 1e6);
+        // Every byte is checked: one that is lost, doubled or late is an error.
+        let job = ["bandwidth", &device, "--only", "write", "--bytes", JOB];
+        let job = while_one_dies(turn, &job)?;
+        whole.push(number(&job, "/device_to_host/bytes")? / 1e6);
     }
     results.figure("longest read, both paths alive", "ms", calm);
     results.aimed("longest read when a path dies", "ms", still, Aim::AtMost, TARGET);
+    results.figure("DMA write while a path dies, every byte right", "MB", whole);
     Ok(())
 }
