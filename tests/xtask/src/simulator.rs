@@ -12,7 +12,7 @@ use crate::tools::{cargo, run, target_dir};
 /// Seeds of each profile that every change runs.
 const FIXED: u64 = 400;
 /// Seeds of each profile that nobody ran before.
-const NEW: u64 = 20;
+const NEW: u64 = 100;
 
 /// A fixed set of seeds, and some new ones: their numbers are in the output of what fails.
 pub(crate) fn seeds() -> Result<Done> {
