@@ -64,8 +64,10 @@ impl Seat {
     /// Moves what is to be moved; what was done. The clock is read only where work made `now` old.
     pub fn turn(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> Done {
         let signalled = self.signals(role, now);
-        let fed = self.feed_device(role, clock, now);
-        let mut now = if signalled || fed >= OLD { clock.now() } else { now };
+        let (fed, mut now) = self.feed_device(role, clock, now);
+        if signalled || fed >= OLD {
+            now = clock.now();
+        }
         let due = self.device.poll_timeout().is_some_and(|at| at <= since_origin(now));
         if due {
             self.device.handle_timeout(since_origin(now));
@@ -102,8 +104,14 @@ impl Seat {
         any
     }
 
-    /// How many TLPs the device took.
-    fn feed_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> usize {
+    /// How many TLPs the device took, and the time: a later one where that of a TLP was taken, whose
+    /// answer cannot have come before.
+    fn feed_device(
+        &mut self,
+        role: &mut BoxRole,
+        clock: &Clock,
+        mut now: Instant,
+    ) -> (usize, Instant) {
         for moved in 0..BATCH {
             let mut room = ClassSet::NONE;
             for class in Class::ALL {
@@ -112,14 +120,15 @@ impl Seat {
                 }
             }
             let Some(length) = role.poll_tlp(now, self.slot, room, &mut self.into[..]) else {
-                return moved;
+                return (moved, now);
             };
             self.device.handle_tlp(since_origin(now), &self.into[..length]);
             if role.wants_mark() {
-                role.mark(clock.now());
+                now = clock.now();
+                role.mark(now);
             }
         }
-        BATCH
+        (BATCH, now)
     }
 
     /// How many TLPs the role took.

@@ -41,6 +41,7 @@ def daemon(stack, work, programs, name, *arguments):
 
 
 def main():
+    """Runs them; gives the exit status."""
     programs, work = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
     work.mkdir(parents=True, exist_ok=True)
     tlp_socket = work / "tlp.sock"

@@ -288,6 +288,7 @@ def files():
 
 
 def main():
+    """Writes the files."""
     default = pathlib.Path(__file__).resolve().parent.parent / "vectors"
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
     for name, vectors in files():

@@ -2,23 +2,13 @@
 //! `docs/wire.md` alone: the codec reads the same out of the same bytes, writes the same bytes, and
 //! refuses the same for the same reason.
 
+mod common;
+
+use common::{bytes_of, vectors};
 use serde_json::{Value, json};
 use tlp_codec::fabric::*;
 use tlp_codec::ids::OutstandingRef;
 use tlp_codec::tlp::Class;
-
-fn vectors(file: &str) -> Vec<Value> {
-    let path = format!("{}/../tests/vectors/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let list: Vec<Value> = serde_json::from_str(&text).unwrap();
-    assert!(list.len() > 20, "{file} has lost its vectors");
-    list
-}
-
-fn bytes_of(vector: &Value) -> Vec<u8> {
-    let text = vector["hex"].as_str().unwrap();
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
-}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()

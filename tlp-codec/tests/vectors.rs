@@ -1,19 +1,10 @@
 //! Every vector of `tests/vectors`, byte for byte both ways, and what the view reads of it.
 
+mod common;
+
+use common::{bytes_of, from_hex, vectors};
 use serde_json::Value;
 use tlp_codec::tlp::{ByteEnables, Handling, Kind, MsgCode, Packet, Repr, Rule, ecrc};
-
-fn vectors(file: &str) -> Vec<Value> {
-    let path = format!("{}/../tests/vectors/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let list: Vec<Value> = serde_json::from_str(&text).unwrap();
-    assert!(list.len() > 20, "{file} has lost its vectors");
-    list
-}
-
-fn hex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
-}
 
 fn number(value: &Value) -> Option<u64> {
     match value {
@@ -68,7 +59,7 @@ fn compare(name: &str, packet: &Packet<&[u8]>, fields: &Value) {
         }
     }
     if let Value::String(data) = &fields["data"] {
-        assert_eq!(packet.payload(), hex(data), "{name}: data");
+        assert_eq!(packet.payload(), from_hex(data), "{name}: data");
     }
 }
 
@@ -88,7 +79,7 @@ fn every_vector_reads_and_writes_byte_for_byte() {
     for file in ["cocotbext.json", "captures.json", "hand.json"] {
         for vector in vectors(file) {
             let name = format!("{file}: {}", vector["name"]);
-            let mut bytes = hex(vector["hex"].as_str().unwrap());
+            let mut bytes = bytes_of(&vector);
             let packet = Packet::new_header_checked(&bytes[..]).unwrap();
             compare(&name, &packet, &vector["tlp"]);
             if let Some(whole) = vector["cut_short_of"].as_u64() {
@@ -110,7 +101,7 @@ fn every_known_message_code_has_a_vector() {
         for vector in vectors(file) {
             if let Some(code) = vector["tlp"]["code"].as_str() {
                 // The message code is the header's byte 7; prefixes are 4 bytes, of format 100b.
-                let bytes = hex(vector["hex"].as_str().unwrap());
+                let bytes = bytes_of(&vector);
                 let first = (0..).step_by(4).find(|&at| bytes[at] >> 5 != 4).unwrap();
                 seen.push((bytes[first + 7], code.to_owned()));
             }
@@ -127,7 +118,7 @@ fn every_known_message_code_has_a_vector() {
 fn every_broken_vector_breaks_the_rule_that_it_names() {
     let mut seen = Vec::new();
     for vector in vectors("broken.json") {
-        let bytes = hex(vector["hex"].as_str().unwrap());
+        let bytes = bytes_of(&vector);
         let error = Repr::from_bytes(&bytes).expect_err(&vector["name"].to_string());
         assert_eq!(error.rule.name(), vector["rule"], "{}: {error}", vector["name"]);
         seen.push(error.rule);
@@ -152,7 +143,7 @@ fn digests_are_told_right_from_wrong() {
     let mut right = 0;
     for vector in vectors("hand.json") {
         let Some(good) = vector["ecrc"].as_bool() else { continue };
-        let bytes = hex(vector["hex"].as_str().unwrap());
+        let bytes = bytes_of(&vector);
         let mut packet = Packet::new_checked(bytes.clone()).unwrap();
         assert_eq!(packet.digest_is_good(), Some(good), "{}", vector["name"]);
         assert_eq!(packet.check_digest().is_ok(), good);
@@ -180,7 +171,7 @@ fn first_completions_count_what_cocotbext_counts() {
     let mut reads = 0;
     for vector in vectors("cocotbext.json") {
         let Some(count) = vector["first_completion_byte_count"].as_u64() else { continue };
-        let bytes = hex(vector["hex"].as_str().unwrap());
+        let bytes = bytes_of(&vector);
         let repr = Repr::from_bytes(&bytes).unwrap();
         let Kind::MemRead { enables, length_dw, .. } = repr.kind else { panic!("not a read") };
         assert_eq!(u64::from(enables.byte_count(length_dw)), count, "{}", vector["name"]);
@@ -221,15 +212,15 @@ fn byte_counts_and_lower_addresses_are_those_of_the_tables() {
 
 #[test]
 fn rules_that_need_the_receivers_settings() {
-    let completion = hex("4a000001050000080100050001020304");
+    let completion = from_hex("4a000001050000080100050001020304");
     let repr = Repr::from_bytes(&completion).unwrap();
     // Four of eight bytes end at 4, which is no boundary.
     let error = repr.check_read_completion_boundary(64).unwrap_err();
     assert_eq!((error.rule, error.found), (Rule::ReadCompletionBoundary, 4));
     // The last one may end anywhere; one that ends at 64 is right for 64 and wrong for 128.
-    let last = hex("4a000001050000040100050001020304");
+    let last = from_hex("4a000001050000040100050001020304");
     assert_eq!(Repr::from_bytes(&last).unwrap().check_read_completion_boundary(64), Ok(()));
-    let at_64 = hex("4a000001050000080100053c01020304");
+    let at_64 = from_hex("4a000001050000080100053c01020304");
     let at_64 = Repr::from_bytes(&at_64).unwrap();
     assert_eq!(at_64.check_read_completion_boundary(64), Ok(()));
     assert!(at_64.check_read_completion_boundary(128).is_err());
@@ -241,7 +232,7 @@ fn rules_that_need_the_receivers_settings() {
     assert_eq!(poisoned.check_poison().unwrap_err().handling(), Handling::PoisonedTlp);
     assert_eq!(repr.check_poison(), Ok(()));
 
-    let unknown = hex("30000000010000990102030405060708");
+    let unknown = from_hex("30000000010000990102030405060708");
     let error = Repr::from_bytes(&unknown).unwrap().check_known_message().unwrap_err();
     assert_eq!((error.rule, error.found), (Rule::UnknownMessage, 0x99));
     assert_eq!(error.handling(), Handling::UnsupportedRequest);

@@ -249,8 +249,9 @@ pub(super) async fn latency(
     Params(params): Params<LatencyParams>,
 ) -> Result<Json<Latency>, Problem> {
     let window_ms = params.window_ms.unwrap_or(1000);
-    if !(10..=latency::MAX_WINDOW_MS).contains(&window_ms) {
-        let bounds = format!("10 to {}", latency::MAX_WINDOW_MS);
+    let bounds = latency::MIN_WINDOW_MS..=latency::MAX_WINDOW_MS;
+    if !bounds.contains(&window_ms) {
+        let bounds = format!("{} to {}", bounds.start(), bounds.end());
         return Err(Problem::invalid("window_ms", bounds));
     }
     let one_in = params.one_in.unwrap_or(1);

@@ -1,10 +1,12 @@
 //! What can be said on the command line.
 
 use crate::config::{LogFormat, Said};
-use crate::recorder::recordings::Format;
-use crate::types::{BindingId, NodeName, Role, SlotAddress};
+use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
+use crate::recorder::recordings::{Format, MAX_DURATION_MS, MAX_LIMIT};
+use crate::types::{BindingId, NodeName, RecordingId, Role, SlotAddress};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ const EXIT_CODES: &str = "Exit codes:
   0  done
   1  anything not named below
   2  the command line or the request is not valid
-  3  there is no such host, box, slot, allocation, binding or operation
+  3  there is no such host, box, slot, allocation, binding, operation or recording
   4  conflict: the slot is in use, empty, busy or quarantined
   5  nothing fits the request
   6  the manager cannot be reached, or a proxy is not connected
@@ -85,6 +87,8 @@ pub enum Command {
     Record(Record),
     /// List the recordings that run or were not fetched
     Recordings,
+    /// Fetch a recording that nobody fetched, for instance because its `record` was killed
+    Fetch(Fetch),
     /// Look at the round trips of all lent devices for a moment (`tlp live` goes on looking)
     Latency(Latency),
     /// Try again to make a quarantined slot usable
@@ -304,10 +308,31 @@ fn size(text: &str) -> Result<u64, String> {
         .map_err(|_| "a number of bytes, such as 64MB".to_owned())
 }
 
-/// A duration such as `10s` or `1500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+/// A duration such as `10s` or `1500ms`, within bounds in milliseconds.
+fn duration(text: &str, bounds: RangeInclusive<u32>) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration.is_zero() { Err("more than nothing".into()) } else { Ok(duration) }
+    if bounds.contains(&duration.as_millis().try_into().unwrap_or(u32::MAX)) {
+        return Ok(duration);
+    }
+    let show = |ms: u32| humantime::format_duration(Duration::from_millis(ms.into()));
+    Err(format!("{} to {}", show(*bounds.start()), show(*bounds.end())))
+}
+
+/// Of `record --for`.
+fn recorded_time(text: &str) -> Result<Duration, String> {
+    duration(text, 1..=MAX_DURATION_MS)
+}
+
+/// Of `latency --window`.
+fn window(text: &str) -> Result<Duration, String> {
+    duration(text, MIN_WINDOW_MS..=MAX_WINDOW_MS)
+}
+
+/// Of `record --limit`.
+fn recorded_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    let most = MAX_LIMIT;
+    if (1..=most).contains(&bytes) { Ok(bytes) } else { Err(format!("1 to {most} bytes")) }
 }
 
 /// Which proxy a recording is seen from.
@@ -346,10 +371,10 @@ pub struct Record {
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// How long
-    #[arg(long = "for", default_value = "10s", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", default_value = "10s", value_name = "TIME", value_parser = recorded_time)]
     pub duration: Duration,
     /// Memory that it may take at the manager; when it is reached, the recording ends
-    #[arg(long, default_value = "64MB", value_name = "SIZE", value_parser = size)]
+    #[arg(long, default_value = "64MB", value_name = "SIZE", value_parser = recorded_size)]
     pub limit: u64,
     /// Keep so many bytes of each TLP or frame [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -359,18 +384,29 @@ pub struct Record {
     pub seen_from: SeenFrom,
 }
 
+/// Of `fetch`.
+#[derive(Debug, ClapArgs)]
+pub struct Fetch {
+    /// The recording, rec-N: `recordings` lists them. One that runs is waited for; Ctrl-C ends it
+    pub recording: RecordingId,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
 /// Of `latency`.
 #[derive(Debug, ClapArgs)]
 pub struct Latency {
     /// Only this host's or this box's devices
     pub node: Option<NodeName>,
     /// How long it is looked
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = duration)]
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = window)]
     pub window: Duration,
     /// Stamp one request in so many
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub one_in: u32,
     /// Show so many slow requests
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    pub slowest: usize,
+    #[arg(long, default_value_t = 5, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(0..=MAX_SLOWEST as i64))]
+    pub slowest: u16,
 }

@@ -55,6 +55,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Recordings => {
             out.get::<List<RecordingView>>(&client, "/v1/recordings", render::recordings)
         }
+        Command::Fetch(which) => record::fetch(&client, &out, &which),
         Command::Latency(which) => latency(&client, &out, &which),
         Command::Recover { slot } => {
             let path = format!("/v1/boxes/{}/slots/{}/recover", slot.box_name(), slot.slot());

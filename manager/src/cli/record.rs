@@ -1,6 +1,7 @@
-//! `record`: starts a recording, waits for its end and writes its file.
+//! `record` and `fetch`: wait for the end of a recording, which `record` starts, and write its
+//! file.
 
-use super::args::Record;
+use super::args::{Fetch, Record};
 use super::{Failure, Output};
 use crate::api::{RecordBody, RecordingView};
 use crate::client::Client;
@@ -35,8 +36,15 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
         limit_bytes: Some(record.limit),
         snap: record.snap,
     };
-    let view = fetch(client, out, &record, &body, file)?;
-    out.print(&view, |view| done(view, &record.out))
+    let view = client.post("/v1/recordings", &body, None)?;
+    finish(client, out, view, file)
+}
+
+/// Fetches one that was started before.
+pub(super) fn fetch(client: &Client, out: &Output, which: &Fetch) -> Result<(), Failure> {
+    let file = Target::open(&which.out).map_err(|e| not_written(&which.out, &e))?;
+    let view = client.get(&format!("/v1/recordings/{}", which.recording))?;
+    finish(client, out, view, file)
 }
 
 /// Where a recording goes: a file beside the one that was named, which takes its name when it is
@@ -78,17 +86,16 @@ impl Drop for Target<'_> {
     }
 }
 
-fn fetch(
+/// Waits for the end of a recording and writes its file.
+fn finish(
     client: &Client,
     out: &Output,
-    record: &Record,
-    body: &RecordBody,
+    mut view: RecordingView,
     file: Target<'_>,
-) -> Result<RecordingView, Failure> {
-    let mut view: RecordingView = client.post("/v1/recordings", body, None)?;
-    let id = view.id;
-    if !out.json {
-        eprintln!("dxpu-manager: {id} runs for {:?}; Ctrl-C ends it now", record.duration);
+) -> Result<(), Failure> {
+    let (id, path) = (view.id, file.named);
+    if !out.json && view.ended.is_none() {
+        eprintln!("dxpu-manager: {id} runs; Ctrl-C ends it now");
     }
     let interrupted = interrupted();
     while view.ended.is_none() {
@@ -99,9 +106,12 @@ fn fetch(
         };
     }
     let bytes = client.bytes(&format!("/v1/recordings/{id}/file"))?;
-    file.write(&bytes).map_err(|e| not_written(&record.out, &e))?;
+    file.write(&bytes).map_err(|error| {
+        let why = not_written(path, &error);
+        Failure::Argument(format!("{why}; `dxpu-manager fetch {id} --out FILE` tries again"))
+    })?;
     forget(client, id);
-    Ok(view)
+    out.print(&view, |view| done(view, path))
 }
 
 /// The file is there: the manager need not keep it. If it cannot be told, it forgets by itself.

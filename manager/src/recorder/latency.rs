@@ -19,6 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+/// The shortest look, milliseconds.
+pub const MIN_WINDOW_MS: u32 = 10;
+
 /// The longest look, milliseconds.
 pub const MAX_WINDOW_MS: u32 = 10_000;
 

@@ -4,6 +4,7 @@ use crate::control::{RequestError, Session};
 use proxy_core::control::{RecorderPage, Reply, Request};
 use proxy_core::limits::MAX_RECORDED;
 use proxy_core::recorder::{Entry, Recorded, entries};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tlp_codec::ids::{BindingKey, NodeId};
@@ -209,17 +210,28 @@ impl Tap {
 /// Drains a proxy as long as somebody wants to know and its connection stands. Gives back why it
 /// cannot go on.
 pub async fn run(session: &Session, bound: Duration) -> RequestError {
+    match drain(session, bound).await {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+async fn drain(session: &Session, bound: Duration) -> Result<Infallible, RequestError> {
     let (mut set, mut position) = (Vec::new(), 0);
+    // A page is taken apart and handed on while the next one is under way.
+    let mut page: Option<Page> = None;
     loop {
         let (wanted, whom) = session.tap.wanted();
         if wanted != set {
+            // Who begins now gets what comes from now on.
+            hand_on(session, page.take()).await?;
             let list = wanted.iter().copied().collect();
             let result = session.request_done(Request::SetRecorder(list), bound).await;
             session.tap.told(&whom, &result);
             match result {
                 Ok(()) => set = wanted,
                 Err(RequestError::Refused(_)) => continue,
-                Err(error) => return error,
+                Err(error) => return Err(error),
             }
         } else {
             session.tap.told(&whom, &Ok(()));
@@ -228,27 +240,39 @@ pub async fn run(session: &Session, bound: Duration) -> RequestError {
             session.tap.changed.notified().await;
             continue;
         }
-        match read(session, position, &set, bound).await {
-            Ok((piece, next)) => {
-                position = next;
-                let complete = piece.complete;
-                session.tap.give(piece).await;
-                if complete {
-                    let _ = tokio::time::timeout(PAUSE, session.tap.changed.notified()).await;
-                }
-            }
-            Err(error) => return error,
+        let last = page.take();
+        let (next, handed) =
+            tokio::join!(read(session, position, &set, bound), hand_on(session, last));
+        handed?;
+        let next = next?;
+        position = next.next;
+        if next.complete {
+            hand_on(session, Some(next)).await?;
+            let _ = tokio::time::timeout(PAUSE, session.tap.changed.notified()).await;
+        } else {
+            page = Some(next);
         }
     }
 }
 
-/// One page, and where the next one is.
+/// What a proxy answered, as it came.
+struct Page {
+    bytes: Vec<u8>,
+    /// Where the one behind it begins.
+    next: u64,
+    complete: bool,
+    asked: Instant,
+    clock: Clock,
+    requests: Vec<(NodeId, BindingKey, u64)>,
+}
+
+/// The page from a position on.
 async fn read(
     session: &Session,
     from: u64,
     set: &[Recorded],
     bound: Duration,
-) -> Result<(Piece, u64), RequestError> {
+) -> Result<Page, RequestError> {
     let asked = Instant::now();
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let Reply::Recorder(page) = session.request(Request::ReadRecorder { from }, bound).await?
@@ -258,16 +282,23 @@ async fn read(
     let doubt = asked.elapsed();
     let RecorderPage { first, end, now: proxy, requests, bytes, .. } = page;
     let next = first.saturating_add(bytes.len() as u64);
-    let kept: Result<Vec<_>, _> =
-        entries(&bytes).map(|e| e.map(|(entry, bytes)| (entry, bytes.to_vec()))).collect();
-    let Ok(entries) = kept else { return Err(session.nonsense()) };
     if next > end || (next < end && bytes.is_empty()) {
         return Err(session.nonsense());
     }
     let wall = (before + doubt / 2).as_nanos() as u64;
-    let counted = set.iter().zip(&requests).map(|(r, n)| (r.peer, r.binding, *n)).collect();
-    let clock = Clock { proxy, wall, doubt };
-    Ok((Piece { entries, complete: next == end, asked, clock, requests: counted }, next))
+    let requests = set.iter().zip(&requests).map(|(r, n)| (r.peer, r.binding, *n)).collect();
+    let (bytes, complete) = (bytes.to_vec(), next == end);
+    Ok(Page { bytes, next, complete, asked, clock: Clock { proxy, wall, doubt }, requests })
+}
+
+/// Gives a page's entries to those who want them.
+async fn hand_on(session: &Session, page: Option<Page>) -> Result<(), RequestError> {
+    let Some(Page { bytes, complete, asked, clock, requests, .. }) = page else { return Ok(()) };
+    let kept: Result<Vec<_>, _> =
+        entries(&bytes).map(|e| e.map(|(entry, bytes)| (entry, bytes.to_vec()))).collect();
+    let Ok(entries) = kept else { return Err(session.nonsense()) };
+    session.tap.give(Piece { entries, complete, asked, clock, requests }).await;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -261,3 +261,39 @@ fn a_closed_pipe_is_no_error() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_recording_that_nobody_fetched_is_fetched() {
+    let manager = Manager::start();
+    let _pool = pool(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let body = json!({"binding": "bind-1", "format": "perfetto", "duration_ms": 20});
+    assert_eq!(manager.request("POST", "/v1/recordings", Some(&body)).0, 201);
+    let view = manager.json(&["fetch", "rec-1", "--out", "trace.json"]);
+    assert_eq!((&view["id"], &view["ended"]["reason"]), (&json!("rec-1"), &json!("time")));
+    let text = std::fs::read_to_string(manager.path("trace.json")).unwrap();
+    assert!(text.contains("traceEvents"), "{text}");
+    assert_eq!(manager.json(&["recordings"])["items"], json!([]));
+    let (code, problem) = manager.failure(&["fetch", "rec-1", "--out", "again.json"]);
+    assert_eq!((code, &problem["code"]), (3, &json!("no-such-recording")));
+    assert!(!manager.path("again.json").exists());
+}
+
+#[test]
+fn a_value_out_of_its_range_is_named_by_its_option() {
+    let manager = Manager::start();
+    let record = ["record", "bind-1", "--out", "none.pcapng"];
+    let latency = ["latency"];
+    for (command, option, value, range) in [
+        (&record[..], "--for", "2h", "1ms to 1h"),
+        (&record[..], "--for", "1us", "1ms to 1h"),
+        (&record[..], "--limit", "1GB", "1 to 268435456 bytes"),
+        (&latency[..], "--window", "1ms", "10ms to 10s"),
+        (&latency[..], "--slowest", "101", "0..=100"),
+    ] {
+        let output = manager.cli(&[command, &[option, value]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(option) && said.contains(range), "{said}");
+    }
+}

@@ -20,8 +20,11 @@ use clap::{Parser, Subcommand};
 use figures::Results;
 use measures::{Bench, MEASURES};
 use network::Network;
+use processes::namespaces;
 use serde_json::json;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What the whole path costs, beside what bare Ethernet costs on the same interfaces.
@@ -76,6 +79,8 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode> {
+    processes::catch_signals()?;
+    let mut page = cli.report.as_deref().map(Page::open).transpose()?;
     let mut all = Vec::new();
     if let Some(why) = not_here() {
         let mut nothing = Results::new("all", "every measure");
@@ -84,18 +89,21 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         all.push(nothing);
     } else {
         let _ahead = process::Ahead::of_other_sessions();
-        let own = std::env::current_exe()?;
-        let beside = own.parent().context("this program is in a folder")?;
+        namespaces::remove_leftovers(network::PROGRAM, |what| eprintln!("{what}"));
+        let beside = processes::own_folder()?;
         let bench = Bench {
-            programs: cli.programs.clone().unwrap_or_else(|| beside.to_path_buf()),
-            network: Network::make().context("network namespaces (package iproute2)")?,
+            programs: cli.programs.clone().unwrap_or(beside),
+            network: Network::make()?,
             quick: cli.quick,
             repeats: cli.repeats.map_or(if cli.quick { 3 } else { 7 }, usize::from),
         };
         let wanted = |name: &str| cli.only.is_empty() || cli.only.iter().any(|only| only == name);
         for measure in MEASURES.iter().filter(|measure| wanted(measure.name)) {
             let mut results = Results::new(measure.name, measure.about);
-            if let Err(error) = (measure.run)(&bench, &mut results) {
+            let ran = (measure.run)(&bench, &mut results);
+            // What a signal broke off says nothing.
+            processes::not_interrupted()?;
+            if let Err(error) = ran {
                 results.failed = Some(format!("{error:#}"));
             }
             say(cli, &results);
@@ -107,9 +115,8 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         let text = json!({ "machine": machine, "quick": cli.quick, "measures": all });
         println!("{text:#}");
     }
-    if let Some(file) = &cli.report {
-        std::fs::write(file, report::page(&all, &machine))
-            .with_context(|| format!("the report {}", file.display()))?;
+    if let Some(page) = &mut page {
+        page.write(&report::page(&all, &machine))?;
     }
     let failed = all.iter().any(|results| results.failed.is_some());
     let missed = all.iter().flat_map(|results| &results.targets).filter(|t| !t.met).count();
@@ -117,6 +124,29 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         eprintln!("targets missed: {missed}");
     }
     Ok(if failed || missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The file of `--report`. Whether it can be written is known before anything is measured; what is
+/// in it stays until there is something else.
+struct Page<'a> {
+    name: &'a Path,
+    file: File,
+}
+
+impl<'a> Page<'a> {
+    fn open(name: &'a Path) -> Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(name);
+        let file = file.with_context(|| format!("the report {}", name.display()))?;
+        Ok(Self { name, file })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        if self.file.metadata().is_ok_and(|data| data.is_file()) {
+            self.file.set_len(0)?;
+        }
+        let wrote = self.file.write_all(text.as_bytes());
+        wrote.with_context(|| format!("the report {}", self.name.display()))
+    }
 }
 
 /// Tables come as soon as they are there.

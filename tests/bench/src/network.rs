@@ -1,13 +1,17 @@
 //! Two network namespaces and the cables between them: one for each path, and one for control.
 
-use crate::process::{number, output};
+use crate::process::number;
 use anyhow::{Context, Result, ensure};
+use processes::namespaces::Namespaces;
+use processes::output;
 use proxy_net::{RawOptions, RawPort};
 use serde_json::Value;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
+/// This program's name.
+pub(crate) const PROGRAM: &str = "dxpu-bench";
 /// Paths between host and box.
 pub(crate) const PATHS: usize = 2;
 /// The interfaces at the host's end, by path.
@@ -21,41 +25,25 @@ const BOX_ADDRESS: &str = "10.214.0.2";
 /// experiments (IEEE 802-2014, clause 9.2).
 const BARE_ETHERTYPE: u16 = 0x88B6;
 
-/// The namespaces; gone when dropped.
-pub(crate) struct Network {
-    pub(crate) host: String,
-    pub(crate) boxes: String,
+/// The namespaces and their cables; gone when dropped.
+pub(crate) struct Network(Namespaces);
+
+impl std::ops::Deref for Network {
+    type Target = Namespaces;
+
+    fn deref(&self) -> &Namespaces {
+        &self.0
+    }
 }
 
 impl Network {
     pub(crate) fn make() -> Result<Self> {
-        let id = std::process::id();
-        let network =
-            Self { host: format!("dxpu-bench-h{id}"), boxes: format!("dxpu-bench-b{id}") };
-        for space in [&network.host, &network.boxes] {
-            ip(&["netns", "add", space])?;
-            ip(&["-n", space, "link", "set", "lo", "up"])?;
+        let spaces = Namespaces::make(PROGRAM)?;
+        for (near, far) in HOST.into_iter().zip(BOX) {
+            spaces.cable(near, far)?;
         }
-        for (near, far) in HOST.into_iter().zip(BOX).chain([("control", "control")]) {
-            network.connect(near, far)?;
-        }
-        let address = |ip: &str| format!("{ip}/24");
-        let (near, far) = (address(MANAGER_ADDRESS), address(BOX_ADDRESS));
-        ip(&["-n", &network.host, "address", "add", &near, "dev", "control"])?;
-        ip(&["-n", &network.boxes, "address", "add", &far, "dev", "control"])?;
-        Ok(network)
-    }
-
-    fn connect(&self, near: &str, far: &str) -> Result<()> {
-        let mut words = vec!["link", "add", near, "mtu", "9000", "netns", &self.host];
-        words.extend(["type", "veth", "peer", "name", far, "mtu", "9000", "netns", &self.boxes]);
-        ip(&words)?;
-        for (space, interface) in [(&self.host, near), (&self.boxes, far)] {
-            // No neighbour discovery between the frames that are counted.
-            ip(&["-n", space, "link", "set", interface, "addrgenmode", "none"])?;
-            ip(&["-n", space, "link", "set", interface, "up"])?;
-        }
-        Ok(())
+        spaces.cable_for_ip("control", MANAGER_ADDRESS, BOX_ADDRESS)?;
+        Ok(Self(spaces))
     }
 
     /// Does something in one of the namespaces. What is opened there stays there.
@@ -85,17 +73,6 @@ impl Network {
         let near = Self::within(&self.host, || open(HOST[0]))?;
         Ok((near, Self::within(&self.boxes, || open(BOX[0]))?))
     }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        let _ = ip(&["netns", "delete", &self.host]);
-        let _ = ip(&["netns", "delete", &self.boxes]);
-    }
-}
-
-pub(crate) fn ip(words: &[&str]) -> Result<()> {
-    output(Command::new("ip").args(words)).map(drop)
 }
 
 /// What the host's end of the first path has counted.

@@ -1,11 +1,11 @@
-//! Other programs: those that run until they are ended, and those that say something and end.
+//! Daemons on processors of their own, and what they take.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use processes::Daemon;
 use serde_json::Value;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 /// How long daemons, devices and hot-plug get.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,101 +52,43 @@ pub(crate) fn pin(processor: usize) {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY) };
 }
 
-/// A process that runs until it is dropped.
-pub(crate) struct Daemon {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Daemon {
-    /// Starts it, on one processor or on all.
-    pub(crate) fn start(
-        name: &str,
-        folder: &Path,
-        command: Command,
-        processor: Option<usize>,
-    ) -> Result<Self> {
-        let enough = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-        let mut command = match processor.filter(|_| enough) {
-            None => command,
-            Some(processor) => {
-                let mut pinned = Command::new("nice");
-                pinned.args(["-n", &PRIORITY.to_string(), "taskset", "--cpu-list"]);
-                pinned.arg(processor.to_string()).arg(command.get_program());
-                pinned.args(command.get_args()).current_dir(folder);
-                pinned
-            }
-        };
-        let log = folder.join(format!("{name}.log"));
-        let file = File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let child = command.spawn().with_context(|| format!("{name}: {command:?}"))?;
-        Ok(Self { child, log })
-    }
-
-    pub(crate) fn last_lines(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(5)..].join("\n")
-    }
-
-    /// Memory that it has resident, in bytes.
-    pub(crate) fn resident(&self) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        Ok(kilobytes.context("no VmRSS: the daemon has ended")? << 10)
-    }
-
-    /// Processor time that it has used.
-    pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // proc(5): the name, in parentheses, may hold anything; user and system time are the 14th
-        // and 15th field.
-        let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
-        let field = |number: usize| fields.split(' ').nth(number - 3)?.parse::<u64>().ok();
-        let ticks = field(14).zip(field(15)).map(|(user, system)| user + system);
-        // SAFETY: a plain call.
-        let each = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
-        Ok(Duration::from_secs_f64(ticks.context("no times in stat")? as f64 / each))
-    }
-
-    pub(crate) fn signal(&self, signal: libc::c_int) {
-        // SAFETY: kill(2) has no memory effects; the child is not reaped yet, so its ID is its own.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.signal(libc::SIGTERM);
-        let _ = self.child.wait();
-    }
-}
-
-/// Runs a command to its end; its standard output, or an error with what it said.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let result = command.stdin(Stdio::null()).output();
-    let result = result.with_context(|| format!("{command:?} could not be run"))?;
-    if !result.status.success() {
-        let said = String::from_utf8_lossy(&result.stderr);
-        bail!("{command:?} ended with {}: {}", result.status, said.trim());
-    }
-    Ok(String::from_utf8_lossy(&result.stdout).into_owned())
-}
-
-/// Asks again and again until there is an answer.
-pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
+/// A daemon that ends with this program, on one processor or on all.
+pub(crate) fn start(
+    name: &str,
+    folder: &Path,
+    command: Command,
+    processor: Option<usize>,
+) -> Result<Daemon> {
+    let enough = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    let command = match processor.filter(|_| enough) {
+        None => command,
+        Some(processor) => {
+            let mut pinned = Command::new("nice");
+            pinned.args(["-n", &PRIORITY.to_string(), "taskset", "--cpu-list"]);
+            pinned.arg(processor.to_string()).arg(command.get_program());
+            pinned.args(command.get_args()).current_dir(folder);
+            pinned
         }
-        if Instant::now() > deadline {
-            bail!("waited {} s in vain for {what}", PATIENCE.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    };
+    Daemon::start(name, folder, command, false)
+}
+
+/// Processor time that a daemon has used.
+pub(crate) fn processor_time(daemon: &Daemon) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.id()))?;
+    // proc(5): the name, in parentheses, may hold anything; user and system time are the 14th
+    // and 15th field.
+    let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
+    let field = |number: usize| fields.split(' ').nth(number - 3)?.parse::<u64>().ok();
+    let ticks = field(14).zip(field(15)).map(|(user, system)| user + system);
+    // SAFETY: a plain call.
+    let each = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
+    Ok(Duration::from_secs_f64(ticks.context("no times in stat")? as f64 / each))
+}
+
+/// As [`processes::wait_for`], with the bound that all here have.
+pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    processes::wait_for(what, PATIENCE, ask)
 }
 
 /// A number somewhere in JSON.

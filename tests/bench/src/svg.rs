@@ -1,6 +1,6 @@
 //! Plots as SVG: lines over a logarithmic axis.
 
-use crate::figures::Plot;
+use crate::figures::{Plot, Series};
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
@@ -13,76 +13,97 @@ const COLOURS: [&str; 4] = ["#0b62a4", "#d1603d", "#3f7d20", "#7a4988"];
 
 /// A plot, or nothing when it has no points.
 pub(crate) fn draw(plot: &Plot) -> String {
-    let points = || plot.series.iter().flat_map(|series| &series.points);
-    let (mut least, mut most, mut high) = (f64::MAX, f64::MIN, 0.0_f64);
-    for &(x, y) in points() {
-        (least, most, high) = (least.min(x), most.max(x), high.max(y));
-    }
-    if points().next().is_none() {
-        return String::new();
-    }
-    let step = round_step(high / 5.0);
-    let top = (high / step).ceil().max(1.0) * step;
-    let width = (most / least).ln().max(f64::MIN_POSITIVE);
-    let at_x = |x: f64| LEFT + (x / least).ln() / width * (WIDTH - LEFT - RIGHT);
-    let at_y = |y: f64| HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM);
-
+    let Some(axes) = Axes::of(plot) else { return String::new() };
+    let title = escape(&plot.title);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"15\">{}</text>\n",
-        escape(&plot.title)
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"15\">{title}</text>\n"
     );
-    let mut text = |x: f64, y: f64, anchor: &str, text: &str| {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-            escape(text)
-        );
-    };
-    text(WIDTH / 2.0, HEIGHT - 22.0, "middle", &plot.x);
-    text(LEFT - 6.0, TOP - 8.0, "end", &plot.y);
-    let mut places: Vec<f64> = points().map(|point| point.0).collect();
-    places.sort_unstable_by(f64::total_cmp);
-    places.dedup();
-    for &x in &places {
-        text(at_x(x), HEIGHT - BOTTOM + 16.0, "middle", &format!("{x}"));
-    }
-    let lines = (0..).map(|n| f64::from(n) * step).take_while(|y| *y <= top);
-    for y in lines.clone() {
-        text(LEFT - 6.0, at_y(y) + 4.0, "end", &format!("{y}"));
-    }
-    for y in lines {
-        let (y, right) = (at_y(y), WIDTH - RIGHT);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"
-        );
-    }
+    axes.label(&mut svg, plot);
     for (number, series) in plot.series.iter().enumerate() {
+        axes.line(&mut svg, number, series);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Where values are in the picture: along x by their logarithms, along y from 0.
+struct Axes {
+    /// The places along x that have points, least first.
+    places: Vec<f64>,
+    /// The value at the upper end of y, and from one line to the next.
+    top: f64,
+    step: f64,
+}
+
+impl Axes {
+    fn of(plot: &Plot) -> Option<Self> {
+        let points = || plot.series.iter().flat_map(|series| &series.points);
+        let mut places: Vec<f64> = points().map(|point| point.0).collect();
+        places.sort_unstable_by(f64::total_cmp);
+        places.dedup();
+        if places.is_empty() {
+            return None;
+        }
+        let high = points().map(|point| point.1).fold(0.0, f64::max);
+        let step = round_step(high / 5.0);
+        let top = (high / step).ceil().max(1.0) * step;
+        Some(Self { places, top, step })
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        let (least, most) = (self.places[0], self.places[self.places.len() - 1]);
+        let width = (most / least).ln().max(f64::MIN_POSITIVE);
+        LEFT + (value / least).ln() / width * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - value / self.top * (HEIGHT - TOP - BOTTOM)
+    }
+
+    /// What the axes are, their values, and lines across at those of y.
+    fn label(&self, svg: &mut String, plot: &Plot) {
+        text(svg, (WIDTH / 2.0, HEIGHT - 22.0), "middle", &plot.x);
+        text(svg, (LEFT - 6.0, TOP - 8.0), "end", &plot.y);
+        for &x in &self.places {
+            text(svg, (self.x(x), HEIGHT - BOTTOM + 16.0), "middle", &format!("{x}"));
+        }
+        let lines = (0..).map(|n| f64::from(n) * self.step).take_while(|y| *y <= self.top);
+        for value in lines {
+            let (y, right) = (self.y(value), WIDTH - RIGHT);
+            text(svg, (LEFT - 6.0, y + 4.0), "end", &format!("{value}"));
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"
+            );
+        }
+    }
+
+    /// A series with its points and its name.
+    fn line(&self, svg: &mut String, number: usize, series: &Series) {
         let colour = COLOURS[number % COLOURS.len()];
-        let path: Vec<String> =
-            series.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", at_x(x), at_y(y))).collect();
+        let points = || series.points.iter().map(|&(x, y)| (self.x(x), self.y(y)));
+        let path: Vec<String> = points().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
             path.join(" ")
         );
-        for point in &path {
-            let (x, y) = point.split_once(',').expect("written with a comma");
-            let _ = writeln!(svg, "<circle cx=\"{x}\" cy=\"{y}\" r=\"3\" fill=\"{colour}\"/>");
+        for (x, y) in points() {
+            let _ =
+                writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
         }
-        let x = LEFT + 220.0 * number as f64;
-        let y = HEIGHT - 6.0;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\">● {}</text>",
-            escape(&series.name)
-        );
+        let (x, y) = (LEFT + 220.0 * number as f64, HEIGHT - 6.0);
+        let name = escape(&series.name);
+        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\">● {name}</text>");
     }
-    svg.push_str("</svg>\n");
-    svg
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
+    let text = escape(text);
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>");
 }
 
 /// 1, 2 or 5 times a power of ten: the least that is not below.
@@ -103,7 +124,6 @@ pub(crate) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Series;
 
     #[test]
     fn steps_are_round() {

@@ -1,8 +1,9 @@
 //! A manager, a host proxy and a box proxy as processes of their own, each proxy on a processor.
 
 use crate::network::{BOX, HOST, MANAGER_ADDRESS, Network};
-use crate::process::{Daemon, output, wait_for};
+use crate::process::{start, wait_for};
 use anyhow::{Context, Result};
+use processes::{Daemon, output};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,7 +52,7 @@ impl System {
         let mut manager = command(&network.host, &programs.join("dxpu-manager"));
         manager.args(["serve", "--listen", &any, "--control", &any, "--store", "manager.redb"]);
         manager.args(["--ready-file", "ready.json"]);
-        let manager = Daemon::start("manager", path, manager, None)?;
+        let manager = start("manager", path, manager, None)?;
         let ready = wait_for("the manager to listen", || {
             let text = std::fs::read_to_string(path.join("ready.json")).ok();
             Ok(text.and_then(|text| serde_json::from_str::<Value>(&text).ok()))
@@ -85,8 +86,8 @@ impl System {
         } else {
             boxes.args(layout.slots.iter().flat_map(|slot| ["--slot", slot]));
         }
-        let host_proxy = Daemon::start("host", path, host, Some(HOST_PROCESSOR))?;
-        let boxes = Daemon::start("box", path, boxes, Some(BOX_PROCESSOR))?;
+        let host_proxy = start("host", path, host, Some(HOST_PROCESSOR))?;
+        let boxes = start("box", path, boxes, Some(BOX_PROCESSOR))?;
         let server = format!("http://{}", address("/listen")?);
         let (programs, space) = (programs.to_path_buf(), network.host.clone());
         let system = Self { host_proxy, boxes, manager, programs, space, server, folder };

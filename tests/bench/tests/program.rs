@@ -56,3 +56,12 @@ fn a_measure_that_does_not_exist_is_refused_with_those_that_do() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("round-trip"), "{said}");
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_said_before_anything_is_measured() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-bench"));
+    let output = command.args(["--report", "/nowhere/page.html"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("/nowhere/page.html"), "{said}");
+    assert!(output.stdout.is_empty());
+}

@@ -124,6 +124,7 @@ class Hello:
 
 
 def framed(body):
+    """A message with its length before it."""
     return struct.pack("<I", len(body)) + body
 
 
@@ -241,13 +242,16 @@ class Manager:
         return reader
 
     def set_peer(self, node, incarnation, paths, mtu):
+        """`SetPeer`: who is to be spoken to, and where."""
         self.ask(SET_PEER, varint(node) + varint(incarnation) + varint(len(paths))
                  + b"".join(write_path(path) for path in paths) + varint(mtu))
 
     def remove_peer(self, node):
+        """`RemovePeer`."""
         self.ask(REMOVE_PEER, varint(node))
 
     def bind_slot(self, slot, function, epoch, host, paths):
+        """`BindSlot`, with one window for everything."""
         window = (varint(0) + varint(2**64 - 1) + varint(host) + bytes([paths]) + varint(epoch)
                   + varint(0) + b"\1\1")
         share = b"\1\0\0"
@@ -259,11 +263,13 @@ class Manager:
         return self.ask(UNBIND_SLOT, key(slot, function, epoch)).varint()
 
     def bind_port(self, port, node, slot, function, epoch, paths):
+        """`BindPort`, of one function."""
         share = b"\1\0\0"
         self.ask(BIND_PORT, bytes([port]) + varint(node) + bytes([slot]) + varint(1)
                  + varint(function) + varint(epoch) + bytes([paths]) + share)
 
     def unbind_port(self, port, node, slot, epoch):
+        """`UnbindPort`, by force."""
         self.ask(UNBIND_PORT, bytes([port]) + varint(node) + bytes([slot]) + varint(epoch)
                  + varint(1))
 

@@ -28,6 +28,7 @@ class Seen:
 
 
 def never(condition, text):
+    """Fails with this text where the condition holds."""
     if condition:
         raise Failed(text)
 
@@ -78,6 +79,7 @@ class End:
 
     @property
     def peer_session(self):
+        """Session of the other end's link, 0 before it is known."""
         return self.peer_open.session if self.peer_open else 0
 
     def acknowledgement(self, path=None):
@@ -137,11 +139,13 @@ class End:
         self.send_open(path=path, token=token, **fields)
 
     def send_open(self, path=0, token=0, echo=0, header=(), **limits):
+        """Sends an open frame with this token, and these of its fields otherwise."""
         body = Open(**{**vars(self.open), "token": token, "echo": echo, **limits})
         given = {"session": 0, "sequence": 0, "destination_incarnation": self.peer_life}
         self.put(self.header(wire.OPEN, path, body=body.encode(), **{**given, **dict(header)}))
 
     def close(self, reason=wire.REMOVED, **fields):
+        """Sends a close frame."""
         self.put(self.header(wire.CLOSE, body=bytes([reason, 0, 0, 0]), **fields))
 
     # --- receiving --------------------------------------------------------------------------------
@@ -209,6 +213,7 @@ class End:
             self.due[path] = self.due.get(path, 0) + (1 if records else 100)
 
     def check_frame(self, path, frame, data):
+        """What holds for every frame of this link."""
         never(frame.encode() != data,
               f"section 2: reserved bits or bytes are not 0, or bytes lie behind the frame: {data.hex()}")
         never(frame.source != self.peer or frame.destination != self.local,
@@ -228,6 +233,7 @@ class End:
             self.came[path] = frame.packet, time.monotonic()
 
     def take_open(self, frame):
+        """Notes what an open frame says, and answers it."""
         body = frame.open()
         if body.token:
             never(body.token in self.peer_tokens[:-1] and not self.up and not body.echo,
@@ -249,6 +255,7 @@ class End:
             self.send_open(frame.path, token=own, echo=body.token)
 
     def take_ack(self, frame):
+        """Checks an acknowledgement and forgets what it covers."""
         ack = frame.ack
         if ack is None:
             return
@@ -266,6 +273,7 @@ class End:
         self.sent = {s: r for s, r in self.sent.items() if not ack.covers(s)}
 
     def take_record(self, path, sequence, record):
+        """Checks a record; gives whether it came for the first time."""
         known = self.records.get(sequence)
         past = wire.before(sequence, self.next) and known is None
         never(past, f"section 7: sequence {sequence} again, which was acknowledged long ago")
@@ -288,6 +296,7 @@ class End:
         return True
 
     def check_credit(self, path, record):
+        """Whether there was credit for a record, or notes what it gives."""
         if isinstance(record, Credits):
             return self.take_limits(path, record)
         if isinstance(record, Sideband):

@@ -52,6 +52,11 @@ class Lab:
                 return highest
         raise ControlError(f"it has no slot {self.slot} with function {self.function}")
 
+    @property
+    def heard(self):
+        """Whether anything ever came from what is tested."""
+        return any(port.heard for port in self.ports)
+
     def address(self, epoch=None):
         """Of records that the kit sends."""
         slots = (0, self.slot) if self.role == "box" else (self.slot, 0)

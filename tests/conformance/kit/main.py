@@ -14,11 +14,31 @@ from .lab import Lab, Skip
 PASSED, FAILED, COULD_NOT, USAGE = 0, 1, 3, 2
 
 
-def number(text):
-    return int(text, 0)
+def whole(low, high):
+    """What reads a whole number from `low` to `high`, decimal or 0x…"""
+    def read(text):
+        number = int(text, 0)
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text}: {low} to {high}")
+        return number
+    read.__name__ = "number"
+    return read
+
+
+def seconds(text):
+    """A time: above 0, an hour at most."""
+    number = float(text)
+    if not 0 < number <= 3600:
+        raise argparse.ArgumentTypeError(f"{text}: above 0, and 3600 at most")
+    return number
+
+
+NODE, BYTE, HALF_WORD, WORD = (whole(1, 65534), whole(0, 255), whole(0, 2**16 - 1),
+                               whole(0, 2**32 - 1))
 
 
 def arguments(argv):
+    """The command line, checked; ends the program where it is wrong."""
     parser = argparse.ArgumentParser(
         prog="dxpu_conformance.py",
         description="Checks another implementation of the wire between two DxPU proxies.",
@@ -34,32 +54,32 @@ def arguments(argv):
     add("--no-manager", action="store_true",
         help="the implementation is told its peer by hand: needs --role, --node and --peer")
     add("--role", choices=("host", "box"), help="what the implementation is")
-    add("--node", type=number, default=2, help="the implementation's node number [%(default)s]")
-    add("--own-node", type=number, default=1, help="the kit's node number [%(default)s]")
-    add("--incarnation", type=number, help="the implementation's incarnation, if it is known")
+    add("--node", type=NODE, default=2, help="the implementation's node number [%(default)s]")
+    add("--own-node", type=NODE, default=1, help="the kit's node number [%(default)s]")
+    add("--incarnation", type=WORD, help="the implementation's incarnation, if it is known")
     add("--peer", action="append", default=[], metavar="SPEC",
         help="where the implementation is, udp:ADDRESS:PORT or eth:MAC; once for each path")
     add("--prepare", metavar="COMMAND",
         help="with --no-manager: run by the shell before each link, with KIT_NODE, "
              "KIT_INCARNATION, KIT_EPOCH, KIT_SLOT and KIT_FUNCTION")
-    add("--slot", type=number, default=1, help="[%(default)s]")
-    add("--function", type=number, default=0, help="[%(default)s]")
-    add("--downstream-port", dest="port", type=number, default=0,
+    add("--slot", type=BYTE, default=1, help="[%(default)s]")
+    add("--function", type=HALF_WORD, default=0, help="[%(default)s]")
+    add("--downstream-port", dest="port", type=BYTE, default=0,
         help="of a host: the downstream port [%(default)s]")
-    add("--epoch", type=number, default=1, help="the epoch, or the one before the first")
+    add("--epoch", type=WORD, default=1, help="the epoch, or the one before the first")
     add("--credits", default="16,64,32,8",
         help="guaranteed: posted, non-posted, completion, sideband [%(default)s]")
-    add("--give-up", type=float, default=1.0, metavar="S", help="its give-up time [%(default)s]")
-    add("--keep-alive", type=float, default=0.5, metavar="S", help="[%(default)s]")
-    add("--patience", type=float, default=3.0, metavar="S",
+    add("--give-up", type=seconds, default=1.0, metavar="S", help="its give-up time [%(default)s]")
+    add("--keep-alive", type=seconds, default=0.5, metavar="S", help="[%(default)s]")
+    add("--patience", type=seconds, default=3.0, metavar="S",
         help="longest that an answer is waited for [%(default)s]")
     add("--scratch", action="store_true", help="the largest BAR is memory that may be written")
-    add("--wait", type=float, default=30, metavar="S",
+    add("--wait", type=seconds, default=30, metavar="S",
         help="how long the implementation may take to dial [%(default)s]")
     add("--only", action="append", default=[], metavar="NAME",
         help="run these cases only, or those that begin with NAME followed by a dot")
     add("--skip", action="append", default=[], metavar="NAME", help="leave these out")
-    add("--retry", type=number, default=0, metavar="N",
+    add("--retry", type=whole(0, 1000), default=0, metavar="N",
         help="run a case that failed so many times more, on a machine that is busy with other "
              "things; it passes if it passes once [%(default)s]")
     add("--fail-fast", action="store_true", help="stop at the first case that fails")
@@ -81,18 +101,28 @@ def arguments(argv):
 
 
 def check(said):
-    said.credits = tuple(int(part) for part in said.credits.split(","))
-    if len(said.credits) != 4:
-        raise ValueError("--credits are four numbers")
-    said.peers = [net.parse_peer(peer) for peer in said.peer]
-    if said.no_manager and not (said.role and said.peers):
+    """What the words of the command line mean, added to it; ValueError where they mean nothing."""
+    parts = said.credits.split(",")
+    if len(parts) != 4 or not all(part.strip().isdecimal() for part in parts):
+        raise ValueError(f"argument --credits: {said.credits}: four numbers")
+    said.credits = tuple(int(part) for part in parts)
+    if said.no_manager and not (said.role and said.peer):
         raise ValueError("--no-manager needs --role and --peer")
-    address, _, port = said.manager.rpartition(":")
-    if not address or not port.isdigit():
-        raise ValueError(f"--manager {said.manager}: ADDRESS:PORT")
-    said.manager_address = (address.strip("[]"), int(port))
     if said.interface:
         said.specs = (said.specs or []) + [f"eth:{said.interface}"]
+    said.openers = named_as("--port", net.parse_port, said.specs or [])
+    said.peers = named_as("--peer", net.parse_peer, said.peer)
+    (said.manager_address,) = named_as("--manager", net.parse_address, [said.manager])
+    if said.openers and said.no_manager and len(said.openers) != len(said.peers):
+        raise ValueError("as many --port as --peer, in the order of the paths")
+
+
+def named_as(option, read, texts):
+    """What an option's values mean; the option is named where one means nothing."""
+    try:
+        return [read(text) for text in texts]
+    except ValueError as error:
+        raise ValueError(f"argument {option}: {error}") from None
 
 
 def chosen(said, every):
@@ -107,6 +137,7 @@ def chosen(said, every):
 
 
 def reason_to_skip(case, lab):
+    """Why a case has nothing to say about what is tested, or None."""
     if case.role not in (None, lab.role):
         return f"for a {case.role} only"
     if case.paths > lab.paths:
@@ -154,6 +185,7 @@ class Report:
             print(f"TAP version 13\n1..{count}")
 
     def add(self, case, outcome, text, seconds):
+        """A case ended."""
         self.done.append({"case": case.name, "section": case.section, "about": case.about,
                           "outcome": outcome, "seen": text, "seconds": round(seconds, 3)})
         if self.said.json:
@@ -180,6 +212,7 @@ class Report:
         sys.stdout.flush()
 
     def end(self):
+        """All of them ended; gives the exit status."""
         counts = {name: sum(d["outcome"] == name for d in self.done)
                   for name in ("passed", "FAILED", "skipped")}
         summary = {"passed": counts["passed"], "failed": counts["FAILED"],
@@ -196,7 +229,14 @@ class Report:
         return PASSED if counts["passed"] and not counts["FAILED"] else FAILED
 
 
+def port_name(path):
+    """A port of the kit's own, as --port has it."""
+    kind, address, port = path
+    return f"eth {address.hex(':')}" if kind == "eth" else f"udp:{address}:{port}"
+
+
 def list_cases(said, every):
+    """Names the cases."""
     if said.json:
         print(json.dumps([{k: v for k, v in vars(c).items() if k != "run"} for c in every],
                          indent=1))
@@ -208,6 +248,7 @@ def list_cases(said, every):
 
 def open_lab(said):
     """The implementation, reached."""
+    ports = [opener() for opener in said.openers]
     manager = None
     if not said.no_manager:
         manager = Manager(said.manager_address, said.node)
@@ -216,9 +257,8 @@ def open_lab(said):
             print(f"waiting for the implementation to dial its manager at {host}:{port}",
                   file=sys.stderr, flush=True)
         manager.wait_for_proxy(said.wait)
-    count = len(manager.hello.paths if manager else said.peers)
-    specs = said.specs or ["udp:127.0.0.1:0"] * count
-    lab = Lab(said, [net.parse_port(spec) for spec in specs], manager)
+    paths = manager.hello.paths if manager else said.peers
+    lab = Lab(said, ports or [net.UdpPort("127.0.0.1") for _ in paths], manager)
     if said.role and lab.role != said.role:
         raise ControlError(f"it says that it is a {lab.role}, not a {said.role}")
     return lab
@@ -240,9 +280,6 @@ def main(argv=None):
         return self_test(said, wanted)
     try:
         lab = open_lab(said)
-    except OverflowError as error:
-        print(f"error: no such port: {error}", file=sys.stderr)
-        return USAGE
     except (ControlError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return COULD_NOT
@@ -255,6 +292,13 @@ def main(argv=None):
             print(f"error: {lab.manager.lost}", file=sys.stderr)
             report.end()
             return FAILED
+        if outcome == "FAILED" and not (lab.manager or lab.heard):
+            own = ", ".join(port_name(port.path) for port in lab.ports)
+            peers = ", ".join(said.peer)
+            print(f"error: nothing at all came from {peers} to {own}: is it running, and told where "
+                  "the kit is, both node numbers and a binding?", file=sys.stderr)
+            report.end()
+            return COULD_NOT
         if outcome == "FAILED" and said.fail_fast:
             break
     return report.end()

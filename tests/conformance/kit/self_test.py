@@ -36,6 +36,7 @@ def start(said, role, mistake="none", paths=2):
 
 
 def stop(lab, process):
+    """Ends both."""
     lab.manager.stream.connection.close()
     process.kill()
     process.wait()
@@ -74,6 +75,7 @@ def run_by_hand(said, wanted, role):
 
 
 def line(name, good, text=""):
+    """Prints how a check went; gives whether it went well."""
     print(f"test {name} ... {'ok' if good else 'FAILED'}", flush=True)
     if text and not good:
         print(f"    {text}")

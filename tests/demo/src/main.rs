@@ -3,8 +3,7 @@
 mod bandwidth;
 mod fabric;
 mod input;
-mod leftovers;
-mod process;
+mod place;
 mod programs;
 mod report;
 mod split;

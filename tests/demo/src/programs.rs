@@ -1,8 +1,9 @@
 //! The project's own command lines, as a person would use them.
 
-use crate::process::{self, Place, Said};
+use crate::place::Place;
 use crate::report::Report;
 use anyhow::{Context, Result, bail};
+use processes::Said;
 use serde_json::Value;
 use std::process::Command;
 
@@ -23,14 +24,14 @@ impl Programs {
 
     /// What a manager command prints for programs.
     pub(crate) fn manager_json(&self, arguments: &[&str]) -> Result<Value> {
-        let text = process::output(self.manager(arguments).arg("--json"))?;
+        let text = processes::output(self.manager(arguments).arg("--json"))?;
         serde_json::from_str(&text).with_context(|| format!("dxpu-manager {arguments:?}: {text}"))
     }
 
     /// As [`manager_json`](Self::manager_json), with what it says meanwhile under its step.
     pub(crate) fn manager_watched(&self, report: &Report, arguments: &[&str]) -> Result<Value> {
         let mut command = self.manager(arguments);
-        let text = process::watched(command.arg("--json"), &mut |line| {
+        let text = processes::watched(command.arg("--json"), &mut |line| {
             report.remark(line);
             Said::Message
         })?;
@@ -39,7 +40,7 @@ impl Programs {
 
     /// What a manager command prints for people.
     pub(crate) fn manager_text(&self, arguments: &[&str]) -> Result<String> {
-        process::output(&mut self.manager(arguments))
+        processes::output(&mut self.manager(arguments))
     }
 
     fn host(&self, arguments: &[&str]) -> Command {
@@ -50,14 +51,14 @@ impl Programs {
 
     /// What a command of the model host results in.
     pub(crate) fn host_json(&self, arguments: &[&str]) -> Result<Value> {
-        let text = process::output(&mut self.host(arguments))?;
+        let text = processes::output(&mut self.host(arguments))?;
         serde_json::from_str(&text).with_context(|| format!("dxpu-host {arguments:?}: {text}"))
     }
 
     /// As [`host_json`](Self::host_json), with its progress shown.
     pub(crate) fn host_watched(&self, report: &Report, arguments: &[&str]) -> Result<Value> {
         let mut command = self.host(arguments);
-        let text = process::watched(command.arg("--progress"), &mut |line| {
+        let text = processes::watched(command.arg("--progress"), &mut |line| {
             // As dxpu-host prints how far it has got.
             let percent = line.strip_suffix(" %").map(str::parse::<u8>);
             if let Some(Ok(_)) = percent {
@@ -72,12 +73,12 @@ impl Programs {
     /// What a command of the model host prints for people.
     pub(crate) fn host_text(&self, arguments: &[&str]) -> Result<String> {
         let mut command = self.place.command("dxpu-host", None);
-        process::output(command.args(["--socket", &self.host_socket]).args(arguments))
+        processes::output(command.args(["--socket", &self.host_socket]).args(arguments))
     }
 
     /// Why a command of the model host failed; an error if it did not.
     pub(crate) fn host_failure(&self, arguments: &[&str]) -> Result<String> {
-        let output = process::run(&mut self.host(arguments))?;
+        let output = processes::run(&mut self.host(arguments))?;
         if output.status.success() {
             bail!("dxpu-host {arguments:?} was done, and should have failed");
         }

@@ -1,6 +1,5 @@
 //! What the demo prints: a text for people as it goes, or one JSON object at the end.
 
-use crate::process;
 use serde_json::{Map, Value};
 use std::cell::{Cell, OnceCell};
 use std::io::{self, IsTerminal, Write};
@@ -55,7 +54,7 @@ impl Report {
             && let Err(error) = writeln!(io::stdout(), "{line}")
         {
             let _ = self.lost.set(error);
-            process::interrupt();
+            processes::interrupt();
         }
     }
 

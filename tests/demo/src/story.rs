@@ -3,12 +3,13 @@
 use crate::Cli;
 use crate::bandwidth::bandwidth;
 use crate::fabric::Fabric;
-use crate::process::{self, Daemon, Place, wait_for};
+use crate::input;
+use crate::place::Place;
 use crate::programs::{Programs, number, text};
 use crate::report::Report;
 use crate::split::{Split, Stamps, split};
-use crate::{input, leftovers};
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use processes::{Daemon, namespaces, wait_for};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -41,8 +42,8 @@ struct Devices {
 }
 
 pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
-    process::catch_signals()?;
-    leftovers::remove(report);
+    processes::catch_signals()?;
+    namespaces::remove_leftovers("dxpu-demo", |what| report.step(what));
     let folder = tempfile::Builder::new().prefix("dxpu-demo-").tempdir()?;
     let (file, bytes) = match &cli.file {
         Some(file) => input::users(file)?,
@@ -54,16 +55,16 @@ pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
     let mut result = start(cli, report, fabric, folder.path(), bytes).and_then(|mut running| {
         let result = tell(cli, report, &mut running, &file, bytes);
         // What a terminal's interrupt ended here it also ended there.
-        if cli.keep && !process::interrupted() {
+        if cli.keep && !processes::interrupted() {
             kept = keep(report, running);
         }
         result
     });
-    if process::interrupted() && result.is_err() {
+    if processes::interrupted() && result.is_err() {
         // A command that the same signal ended says nothing new.
         result = Err(anyhow!("interrupted"));
     }
-    if kept || result.is_err() && !process::interrupted() {
+    if kept || result.is_err() && !processes::interrupted() {
         let folder = folder.keep();
         report.step(&format!("logs, store and image: {}", folder.display()));
     }
@@ -102,8 +103,11 @@ fn start(
     folder: &Path,
     bytes: u64,
 ) -> Result<Running> {
-    let place =
-        Place { programs: process::own_folder()?, folder: folder.to_path_buf(), outlive: cli.keep };
+    let place = Place {
+        programs: processes::own_folder()?,
+        folder: folder.to_path_buf(),
+        outlive: cli.keep,
+    };
     report
         .step(&format!("starting manager, host proxy and two box proxies ({})", fabric.describe()));
     report.record("fabric", fabric.describe().into());
@@ -339,7 +343,7 @@ fn release(
 /// Leaves it running and says how to use and stop it. Whether it does: not when nobody reads that.
 fn keep(report: &Report, mut running: Running) -> bool {
     report.step("left running; for example:");
-    if process::interrupted() {
+    if processes::interrupted() {
         return false;
     }
     let folder = running.programs.place.folder.clone();

@@ -48,6 +48,7 @@ const ROOMS: &[Room] = &[
     library("host-model", &["tlp-codec", "nvme-driver"]),
     library("nvme-driver", &["tlp-codec"]),
     library("device-models", &["tlp-codec"]),
+    library("processes", &[]),
     program(
         "host-proxy",
         &["tlp-codec", "proxy-core", "proxy-net", "proxy-daemon", "host-model", "nvme-driver"],

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Read and write PCIe transaction layer packets.
 ///
 /// `tlp decode` turns hex into one line of text (or JSON) for each TLP; `tlp encode` turns those
-/// lines back into the same hex. `tlp live` shows what a manager sees of round trips. Lines that cannot be read are reported on stderr and the others
-/// still go through.
+/// lines back into the same hex. Lines that cannot be read are reported on stderr and the others
+/// still go through. `tlp live` shows what a manager sees of round trips.
 #[derive(Debug, Parser)]
 #[command(name = "tlp", version, after_help = EXIT_CODES)]
 pub struct Args {
@@ -82,16 +82,16 @@ pub(crate) struct Live {
     pub(crate) manager: String,
 
     /// How long each look is: 10ms to 10s.
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Duration,
 
     /// Stamp one request in so many. Stamping all of a busy device's costs the proxies time.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) one_in: u32,
 
-    /// Show so many slow requests.
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    pub(crate) slowest: usize,
+    /// Show so many slow requests: 100 at most.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(..=100))]
+    pub(crate) slowest: u8,
 
     /// Only this host's or this box's devices.
     #[arg(long, value_name = "NAME")]
@@ -106,6 +106,13 @@ pub(crate) struct Live {
     pub(crate) json: bool,
 }
 
+/// What a manager looks for at a time.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let bounds = Duration::from_millis(10)..=Duration::from_secs(10);
+    if bounds.contains(&time) { Ok(time) } else { Err("10ms to 10s".into()) }
+}
+
 const LIVE_EXAMPLES: &str = "\
 Examples:
   tlp live --manager http://10.0.0.1:7780
@@ -118,7 +125,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  everything went through
   1  a line or packet could not be read or written; stderr says which and why
-  2  wrong usage, or a file could not be read";
+  2  wrong usage, a file that could not be read, or a manager that could not be asked or said no";
 
 const DECODE_EXAMPLES: &str = "\
 Examples:

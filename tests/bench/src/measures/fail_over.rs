@@ -2,9 +2,10 @@ use super::Bench;
 use crate::figures::{Aim, Results};
 use crate::loss::Loss;
 use crate::network::{BOX, HOST, Network};
-use crate::process::{number, output};
+use crate::process::number;
 use crate::system::{Layout, System};
 use anyhow::{Result, anyhow};
+use processes::output;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 use super::Bench;
 use crate::figures::{Aim, Results};
 use crate::system::{Layout, System};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
 /// The memory that is aimed for, in MiB.
@@ -17,7 +17,11 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         .collect();
     let slots: Vec<&str> = slots.iter().map(String::as_str).collect();
     let system = System::start(&bench.programs, &bench.network, &Layout::of(&slots))?;
-    let resident = || Ok::<_, anyhow::Error>(system.boxes.resident()? as f64 / MEBIBYTE);
+    let resident = || {
+        Ok::<_, anyhow::Error>(
+            system.boxes.resident().context("the box proxy has ended")? as f64 / MEBIBYTE,
+        )
+    };
     results.figure("idle", "MiB", [resident()?]);
     let (drives, accelerators) = (system.lend("nvme", 8)?, system.lend("accelerator", 8)?);
     results.figure("all lent", "MiB", [resident()?]);

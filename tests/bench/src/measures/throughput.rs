@@ -2,7 +2,7 @@ use super::Bench;
 use crate::figures::{Aim, Plot, Results, Series};
 use crate::floor::{Ends, Floor};
 use crate::network::Traffic;
-use crate::process::number;
+use crate::process::{number, processor_time};
 use crate::system::{Layout, System};
 use anyhow::{Result, ensure};
 use proxy_core::limits::{DEVICE_OUTSTANDING, MAX_PAYLOAD_OFFERED};
@@ -111,11 +111,11 @@ fn targets(subject: &Subject<'_>, results: &mut Results) -> Result<()> {
         let work = floor.stream(Ends::CopyAndCrcs, run)?;
         subject.set_payload(WRITE)?;
         let before = (Traffic::of(&bench.network)?, Instant::now());
-        let times = [system.host_proxy.processor_time()?, system.boxes.processor_time()?];
+        let times = [processor_time(&system.host_proxy)?, processor_time(&system.boxes)?];
         let write = subject.job("write", subject.bytes(), &[])?;
         let since = [
-            system.host_proxy.processor_time()? - times[0],
-            system.boxes.processor_time()? - times[1],
+            processor_time(&system.host_proxy)? - times[0],
+            processor_time(&system.boxes)? - times[1],
         ];
         let frames = Traffic::of(&bench.network)?.since(before.0).received;
         // A device that takes no more than it writes would refuse the host's completions.

@@ -1,0 +1,104 @@
+//! Releases that meet something: hosts that are away, other operations, their time.
+
+use super::{is_bind_port, is_unbind_port, pair};
+use crate::common::fake::{Fake, Script, Spec};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{ControlError, Removal, Request};
+use serde_json::{Value, json};
+
+#[test]
+fn a_host_that_is_away_is_waited_for_or_forced() {
+    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    let output = manager.cli(&["--json", "release", "alloc-1", "--within-ms", "1"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let away = "unbind-port host1 port 0 (host1 has not been connected since 20";
+    assert!(said.contains(&format!("waiting for {away}")), "{said}");
+    let problem: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((output.status.code(), &problem["code"]), (Some(7), &json!("operation-timeout")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(away), "{detail}");
+    assert!(detail.contains("when host1 is back; --force does not wait"), "{detail}");
+    assert!(at_box.bound(1).is_some(), "not before the host let go");
+    manager.text(&["release", "alloc-1", "--force"]);
+    assert!(at_box.bound(1).is_none());
+    manager.wait_slot("box1/1", "free");
+    // What the host still has is taken out when it is back.
+    let at_host = Fake::insist(manager.control, again.0, again.1);
+    eventually("a clean host", || at_host.with(|s| s.ports.is_empty()).then_some(()));
+    manager.wait_event("orphan-removed", "host1");
+}
+
+#[test]
+fn a_host_that_restarted_during_a_release_did_not_let_go() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (spec, state) = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    state.lock().unwrap().ports.clear();
+    let later = Spec { incarnation: spec.incarnation + 1, ..spec };
+    let _host = Fake::insist(manager.control, later, state);
+    manager.wait_event("withdrawn", "it was not there any more, because the host proxy restarted");
+    manager.wait_slot("box1/1", "free");
+}
+
+#[test]
+fn a_release_that_ran_out_of_time_still_happens() {
+    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let again = at_box.leave();
+    manager.wait_event("node-disconnected", "box1");
+    let output = manager.cli(&["release", "alloc-1", "--within-ms", "1"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    let away = "unbind-slot box1/1 (box1 has not been connected since 20";
+    let last = said.lines().last().unwrap();
+    assert!(last.contains(away) && last.contains("when box1 is back; only a box"), "{last}");
+    assert_eq!(manager.get("/v1/slots")["items"][0]["status"], "releasing");
+    let at_box = Fake::insist(manager.control, again.0, again.1);
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(1).is_none());
+}
+
+#[test]
+fn a_release_overtakes_an_allocation_that_is_not_done() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    eventually("the box", || at_box.bound(1));
+    manager.text(&["release", "alloc-1"]);
+    assert!(at_box.bound(1).is_none());
+    let (code, problem) = manager.failure(&["show", "alloc-1"]);
+    assert_eq!((code, &problem["code"]), (3, &json!("no-such-allocation")));
+    let first = manager.get("/v1/operations/op-1");
+    assert_eq!(
+        (&first["state"], &first["error"]["code"]),
+        (&json!("failed"), &json!("superseded"))
+    );
+}
+
+#[test]
+fn a_second_release_joins_the_first_and_may_force_it() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    // The operating system has its time, and does not let go.
+    at_host.rule(|request| {
+        let asked = matches!(request, Request::UnbindPort { mode: Removal::Orderly { .. }, .. });
+        asked.then_some(Script::Ignore)
+    });
+    let first = manager.json(&["release", "alloc-1", "--no-wait", "--within-ms", "600000"]);
+    eventually("the question", || at_host.with(|s| s.log.iter().any(is_unbind_port).then_some(())));
+    let second = manager.json(&["release", "alloc-1", "--no-wait"]);
+    assert_eq!(first["items"][0]["id"], second["items"][0]["id"]);
+    let third = manager.json(&["release", "alloc-1", "--force"]);
+    assert_eq!(first["items"][0]["id"], third["items"][0]["id"]);
+    assert_eq!(third["items"][0]["state"], "succeeded");
+}

@@ -1,0 +1,114 @@
+//! Proxies that refuse, say nothing or say nonsense, and devices that are not well.
+
+use super::{Which, is_bind_port, is_bind_slot, last_operation, pair, steps};
+use crate::common::Manager;
+use crate::common::fake::{Fake, Script};
+use proxy_core::control::{ControlError, Event, Reply, Request};
+use serde_json::json;
+use tlp_codec::ids::{PortId, SlotId};
+
+#[test]
+fn a_refusal_undoes_everything() {
+    for (which, at_the_box) in [(is_bind_slot as Which, true), (is_bind_port as Which, false)] {
+        let manager = Manager::start();
+        let (at_host, at_box) = pair(&manager);
+        // The first of the two goes well, so that there is something to undo.
+        let refused = if at_the_box { &at_box } else { &at_host };
+        let mut seen = 0;
+        refused.rule(move |request| {
+            seen += u32::from(which(request));
+            let slot = SlotId::new(1).unwrap();
+            (which(request) && seen == 2).then_some(Script::Refuse(ControlError::NotReady(slot)))
+        });
+        let (code, problem) = manager.failure(&["allocate", "--host", "host1", "--count", "2"]);
+        assert_eq!((code, &problem["code"]), (7, &json!("proxy-refused")));
+        assert!(problem["detail"].as_str().unwrap().contains("did not become ready"), "{problem}");
+        assert!(at_host.with(|s| s.ports.is_empty()));
+        assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+        assert!(manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty());
+        let operation = last_operation(&manager);
+        assert_eq!(operation["state"], "failed");
+        let failed = steps(&operation).into_iter().filter(|step| step.ends_with("failed"));
+        let expected = if at_the_box { "bind-slot failed" } else { "bind-port failed" };
+        assert_eq!(failed.collect::<Vec<_>>(), [expected]);
+        manager.wait_slot("box1/1", "free");
+        manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    }
+}
+
+#[test]
+fn an_allocation_that_gets_nowhere_is_undone() {
+    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let (at_host, at_box) = pair(&manager);
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    let (code, problem) = manager.failure(&["allocate", "--host", "host1"]);
+    assert_eq!((code, &problem["code"]), (7, &json!("operation-timeout")));
+    assert!(problem["detail"].as_str().unwrap().contains("another operation"), "{problem}");
+    assert!(at_box.bound(1).is_none());
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_disconnected() {
+    let manager = Manager::with_timing(&[("request_ms", 300)]);
+    let (at_host, at_box) = pair(&manager);
+    at_box.script(is_bind_slot, [Script::Ignore]);
+    let mut command = manager.begin(&["allocate", "--host", "host1"]);
+    manager.wait_event("node-disconnected", "no answer to BindSlot");
+    let again = at_box.leave();
+    let _at_box = Fake::insist(manager.control, again.0, again.1);
+    assert!(command.wait().unwrap().success());
+    assert_eq!(at_host.with(|s| s.ports.len()), 1);
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_ends_the_connection() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    at_box.script(is_bind_slot, [Script::Answer(Box::new(Reply::Removed { orderly: true }))]);
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    manager.wait_event("node-disconnected", "an answer that makes no sense");
+}
+
+#[test]
+fn pages_without_an_end_end_the_connection() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    at_box.rule(|request| {
+        let counters = matches!(request, Request::ReadCounters { .. });
+        let entries = Default::default();
+        counters.then(|| Script::Answer(Box::new(Reply::Counters { entries, next: Some(0) })))
+    });
+    assert_eq!(manager.failure(&["counters", "box1"]).0, 6);
+}
+
+#[test]
+fn a_quarantined_slot_is_shown_and_recovered() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    at_box.with(|s| s.slots[0].fails_reset = true);
+    let output = manager.cli(&["release", "alloc-1"]);
+    assert!(output.status.success());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("warning: box1/1 is quarantined"), "{error}");
+    manager.wait_slot("box1/1", "quarantined");
+    let (code, problem) =
+        manager.failure(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("slot-quarantined")));
+    manager.text(&["recover", "box1/1"]);
+    manager.wait_slot("box1/1", "free");
+}
+
+#[test]
+fn an_operating_system_that_does_not_look_is_a_warning() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    at_host.with(|s| s.enumerates = false);
+    let output = manager.cli(&["allocate", "--host", "host1"]);
+    assert!(output.status.success());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("not enabled by the operating system"), "{error}");
+    assert_eq!(manager.wait_phase("bound")["host"], "host1");
+    at_host.event(Event::DeviceConfigured { port: PortId::new(0).unwrap() });
+    manager.wait_phase("configured");
+}
