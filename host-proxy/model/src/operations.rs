@@ -1,6 +1,6 @@
 //! What people do with a host, with results that can be shown and serialised.
 
-use crate::accelerator::{Accelerator, BandwidthReport, BandwidthTest};
+use crate::accelerator::{Accelerator, BandwidthReport, BandwidthTest, Prepared};
 use crate::drivers::Driver;
 use crate::error::AccessError;
 use crate::host::{HostFunction, ModelHost};
@@ -298,30 +298,51 @@ impl<P: TlpPort> ModelHost<P> {
     ///
     /// # Errors
     ///
-    /// The first one's that failed, with where it is. The others' tests were ended.
+    /// The first one's that failed, with where it is. The others' tests are ended.
     pub fn accelerators_bandwidth(
         &mut self,
         devices: &[Bdf],
         test: &BandwidthTest,
     ) -> Result<Vec<BandwidthReport>, (Bdf, OperationError)> {
-        let (mut running, mut failed) = (Vec::new(), None);
+        let mut prepared = Vec::new();
+        let result = self.measure(devices, test, &mut prepared);
+        for (bdf, test) in prepared {
+            let end = |f: &mut HostFunction<'_, P>, accelerator: &mut Accelerator| {
+                accelerator.end(f, test, result.is_ok());
+                Ok(())
+            };
+            // A device that is gone took its memory with it.
+            let _ = self.with_accelerator(bdf, end);
+        }
+        result
+    }
+
+    /// Each step of all devices before the next of any: they move at the same time, and nothing
+    /// else is done meanwhile.
+    fn measure(
+        &mut self,
+        devices: &[Bdf],
+        test: &BandwidthTest,
+        prepared: &mut Vec<(Bdf, Prepared)>,
+    ) -> Result<Vec<BandwidthReport>, (Bdf, OperationError)> {
         for &bdf in devices {
-            match self.with_accelerator(bdf, |f, accelerator| accelerator.begin(f, test)) {
-                Ok(begun) => running.push((bdf, begun)),
-                Err(error) => {
-                    failed = Some((bdf, error));
-                    break;
-                }
-            }
+            let begun = self.with_accelerator(bdf, |f, accelerator| accelerator.prepare(f, test));
+            prepared.push((bdf, begun.map_err(|error| (bdf, error))?));
         }
-        let mut reports = Vec::new();
-        for (bdf, begun) in running {
-            match self.with_accelerator(bdf, |f, accelerator| accelerator.finish(f, begun)) {
-                Ok(report) => reports.push(report),
-                Err(error) => failed = failed.or(Some((bdf, error))),
-            }
+        for (bdf, test) in &*prepared {
+            let started = self.with_accelerator(*bdf, |f, accelerator| accelerator.start(f, test));
+            started.map_err(|error| (*bdf, error))?;
         }
-        failed.map_or(Ok(reports), Err)
+        let mut reports = Vec::with_capacity(prepared.len());
+        for (bdf, test) in &*prepared {
+            let report = self.with_accelerator(*bdf, |f, accelerator| accelerator.wait(f, test));
+            reports.push(report.map_err(|error| (*bdf, error))?);
+        }
+        for ((bdf, test), report) in prepared.iter().zip(&reports) {
+            self.with_accelerator(*bdf, |f, accelerator| accelerator.check(f, test, report))
+                .map_err(|error| (*bdf, error))?;
+        }
+        Ok(reports)
     }
 
     /// The round trip of 4-byte reads of a device's registers: `reads` of them, one after the

@@ -127,7 +127,7 @@ fn all_different(names: &[String]) -> Result<Vec<Bdf>, String> {
     for name in names {
         let bdf = bdf(name)?;
         if list.contains(&bdf) {
-            return Err(format!("{bdf} is named twice"));
+            return Err(format!("{bdf} is named twice: name each device once"));
         }
         list.push(bdf);
     }

@@ -47,10 +47,10 @@ impl BandwidthTest {
     }
 }
 
-/// A bandwidth test that was begun.
+/// A bandwidth test whose device has its data and host memory.
 #[derive(Debug)]
-#[must_use = "its device goes on writing until it is finished"]
-pub struct Running {
+#[must_use = "its memory is kept until the test is ended"]
+pub struct Prepared {
     test: BandwidthTest,
     buffer: DmaBuffer,
     window: u64,
@@ -172,21 +172,25 @@ impl Accelerator {
         f: &mut HostFunction<'_, P>,
         test: &BandwidthTest,
     ) -> Result<BandwidthReport, OperationError> {
-        let running = self.begin(f, test)?;
-        self.finish(f, running)
+        let prepared = self.prepare(f, test)?;
+        let result = self.start(f, &prepared).and_then(|()| self.wait(f, &prepared));
+        let result = result.and_then(|report| self.check(f, &prepared, &report).map(|()| report));
+        self.end(f, prepared, result.is_ok());
+        result
     }
 
-    /// Begins a bandwidth test, which [`finish`](Self::finish) ends: so several devices can be
-    /// tested at the same time.
+    /// Prepares a bandwidth test, so that [`start`](Self::start) takes no time to speak of: what
+    /// several devices do at the same time has to begin at the same time. [`end`](Self::end) is
+    /// its end, however it went.
     ///
     /// # Errors
     ///
     /// A length that cannot be, or a device that cannot be reached.
-    pub fn begin<P: TlpPort>(
+    pub fn prepare<P: TlpPort>(
         &mut self,
         f: &mut HostFunction<'_, P>,
         test: &BandwidthTest,
-    ) -> Result<Running, OperationError> {
+    ) -> Result<Prepared, OperationError> {
         if test.bytes == 0 || test.bytes > 1 << 40 {
             return Err(OperationError::Invalid(format!(
                 "a bandwidth test moves 1 to 2^40 bytes, not {}",
@@ -199,14 +203,8 @@ impl Accelerator {
         f.bar_write32(regs::REGISTER_BAR, regs::READ_REQUEST, request)?;
         let window = test.bytes.min(WINDOW);
         let buffer = f.dma_alloc(window as usize)?;
-        let started = self.prepare(f, test, &buffer, window).and_then(|data| {
-            let operation = if test.is_read() { regs::OP_READ } else { regs::OP_WRITE };
-            let host = buffer.address();
-            let job = Job { operation, host, window, device: 0, length: test.bytes };
-            start(f, &job).map(|()| data)
-        });
-        match started {
-            Ok(data) => Ok(Running { test: *test, buffer, window, data }),
+        match self.fill(f, test, &buffer, window) {
+            Ok(data) => Ok(Prepared { test: *test, buffer, window, data }),
             Err(error) => {
                 self.quiesce(f, buffer);
                 Err(error)
@@ -214,8 +212,68 @@ impl Accelerator {
         }
     }
 
+    /// Starts what was prepared.
+    ///
+    /// # Errors
+    ///
+    /// A device that cannot be reached.
+    pub fn start<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        prepared: &Prepared,
+    ) -> Result<(), OperationError> {
+        let Prepared { test, buffer, window, .. } = prepared;
+        let operation = if test.is_read() { regs::OP_READ } else { regs::OP_WRITE };
+        let (host, window) = (buffer.address(), *window);
+        start(f, &Job { operation, host, window, device: 0, length: test.bytes })
+    }
+
+    /// Waits until what was started is done; what it gave. Nothing is checked yet: that takes time
+    /// in which the host serves no other device.
+    ///
+    /// # Errors
+    ///
+    /// A job that fails or stalls.
+    pub fn wait<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        prepared: &Prepared,
+    ) -> Result<BandwidthReport, OperationError> {
+        wait(f, if prepared.test.is_read() { "DMA read" } else { "DMA write" })?;
+        report(f, &prepared.test)
+    }
+
+    /// Checks what was moved.
+    ///
+    /// # Errors
+    ///
+    /// Data that is not what was sent, or a device that cannot be reached.
+    pub fn check<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        prepared: &Prepared,
+        report: &BandwidthReport,
+    ) -> Result<(), OperationError> {
+        check_crc(report.crc, &prepared.data, prepared.test.bytes)?;
+        if prepared.test.is_read() {
+            self.check_device(f, prepared)
+        } else {
+            check_host(f, prepared)
+        }
+    }
+
+    /// Gives the test's memory back; a job that still runs is aborted.
+    pub fn end<P: TlpPort>(&self, f: &mut HostFunction<'_, P>, prepared: Prepared, is_over: bool) {
+        if is_over {
+            f.dma_free(prepared.buffer);
+        } else {
+            // A job that failed may have writes on their way: they end behind its abort.
+            self.quiesce(f, prepared.buffer);
+        }
+    }
+
     /// Puts what is to be moved where it is moved from; what it is.
-    fn prepare<P: TlpPort>(
+    fn fill<P: TlpPort>(
         &self,
         f: &mut HostFunction<'_, P>,
         test: &BandwidthTest,
@@ -233,49 +291,13 @@ impl Accelerator {
         Ok(pattern(SEED, length))
     }
 
-    /// Waits for the end of a bandwidth test and checks what it moved.
-    ///
-    /// # Errors
-    ///
-    /// A job that fails or stalls, or data that is not what was sent.
-    pub fn finish<P: TlpPort>(
-        &mut self,
-        f: &mut HostFunction<'_, P>,
-        running: Running,
-    ) -> Result<BandwidthReport, OperationError> {
-        let result = self.measured(f, &running);
-        match &result {
-            // A job that failed may have writes on their way: they end behind its abort.
-            Err(_) => self.quiesce(f, running.buffer),
-            Ok(_) => f.dma_free(running.buffer),
-        }
-        result
-    }
-
-    fn measured<P: TlpPort>(
-        &self,
-        f: &mut HostFunction<'_, P>,
-        running: &Running,
-    ) -> Result<BandwidthReport, OperationError> {
-        let Running { test, data, .. } = running;
-        wait(f, if test.is_read() { "DMA read" } else { "DMA write" })?;
-        let report = report(f, test)?;
-        check_crc(report.crc, data, test.bytes)?;
-        if test.is_read() {
-            self.check_device(f, running)?;
-        } else {
-            check_host(f, running)?;
-        }
-        Ok(report)
-    }
-
     /// The last bytes came to rest in device memory; they go back and are compared one by one.
     fn check_device<P: TlpPort>(
         &self,
         f: &mut HostFunction<'_, P>,
-        running: &Running,
+        prepared: &Prepared,
     ) -> Result<(), OperationError> {
-        let Running { test, buffer, window, data } = running;
+        let Prepared { test, buffer, window, data } = prepared;
         let kept = (*window).min(self.memory_size);
         f.dma_write(buffer, 0, &vec![0; *window as usize])?;
         let first = test.bytes - kept;
@@ -307,9 +329,9 @@ impl Accelerator {
 /// The bytes that came to rest in host memory are compared one by one.
 fn check_host<P: TlpPort>(
     f: &mut HostFunction<'_, P>,
-    running: &Running,
+    prepared: &Prepared,
 ) -> Result<(), OperationError> {
-    let Running { test, buffer, window, data } = running;
+    let Prepared { test, buffer, window, data } = prepared;
     let mut found = vec![0; *window as usize];
     f.dma_read(buffer, 0, &mut found)?;
     // The byte that stays at a place is the last one that fell on it.

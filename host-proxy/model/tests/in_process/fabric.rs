@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tlp_codec::ids::{Bdf, PortId, Tag};
-use tlp_codec::tlp::{Class, CplStatus, Kind, MAX_TLP, Packet, Repr};
+use tlp_codec::tlp::{Class, CplStatus, Kind, MAX_TLP, Packet, Repr, TlpType};
 
 /// Sleeps until something is due, so that waiting tests leave the processor to others.
 fn rest(start: Instant, deadline: Instant, timers: impl Iterator<Item = Duration>) {
@@ -96,6 +96,9 @@ impl<D: Device> TlpPort for Direct<D> {
     }
 }
 
+/// TLPs of a device at a time: several, so that requests are outstanding together.
+pub(crate) const TURN: usize = 16;
+
 /// Something that is to happen at the switch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
@@ -116,6 +119,8 @@ pub(crate) struct Fabric {
     pub(crate) at: Option<(Instant, Action)>,
     /// Requests of the host that a device has and has not answered, as the proxy keeps them.
     outstanding: Vec<(PortId, Bdf, Tag)>,
+    /// Which device read or wrote host memory, in order; interrupts are not in it.
+    pub(crate) dma: Vec<(PortId, TlpType)>,
     /// TLPs for the root complex.
     up: VecDeque<Vec<u8>>,
     start: Instant,
@@ -275,8 +280,7 @@ impl Fabric {
         }
         let ports: Vec<PortId> = self.devices.keys().copied().collect();
         for port in ports {
-            // Several at a time, so that requests are outstanding together.
-            for _ in 0..16 {
+            for _ in 0..TURN {
                 if !self.turn_device(port) {
                     break;
                 }
@@ -301,8 +305,12 @@ impl Fabric {
         match verdict {
             UpstreamVerdict::ToRoot => {
                 let tlp = tlp.to_vec();
-                if Packet::new_checked(&*tlp).unwrap().class() == Some(Class::Completion) {
-                    self.account(port, &tlp);
+                let packet = Packet::new_checked(&*tlp).unwrap();
+                match packet.tlp_type() {
+                    TlpType::MWr if packet.payload_len() <= 4 => {}
+                    what @ (TlpType::MRd | TlpType::MWr) => self.dma.push((port, what)),
+                    _ if packet.class() == Some(Class::Completion) => self.account(port, &tlp),
+                    _ => {}
                 }
                 self.up.push_back(tlp);
             }
@@ -386,6 +394,7 @@ pub(crate) fn port_above(config: SwitchConfig) -> (Switched, Rc<RefCell<Fabric>>
         after_tlps: None,
         at: None,
         outstanding: Vec::new(),
+        dma: Vec::new(),
         up: VecDeque::new(),
         start: Instant::now(),
     }));

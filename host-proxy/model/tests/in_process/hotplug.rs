@@ -1,6 +1,6 @@
 //! Devices that come and go behind the virtual switch.
 
-use crate::fabric::{Action, Fabric, Switched, host_and_switch, port};
+use crate::fabric::{Action, Fabric, Switched, TURN, host_and_switch, port};
 use device_models::accelerator::{Accelerator, Config};
 use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction, regs};
 use host_model::{AccessError, HostEvent, ModelHost, OperationError, SlotState};
@@ -9,7 +9,8 @@ use proxy_core::switch::{Indicator, RemovalRequest, SwitchEvent};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tlp_codec::ids::Bdf;
+use tlp_codec::ids::{Bdf, PortId};
+use tlp_codec::tlp::TlpType;
 
 type Host = ModelHost<Switched>;
 
@@ -49,13 +50,31 @@ fn moves(host: &mut Host, bdf: Bdf, direction: Direction, bytes: u64) -> Bandwid
     host.accelerator_bandwidth(bdf, &test).unwrap()
 }
 
+/// Every device had begun before any had a second turn.
+fn all_at_once(dma: &[(PortId, TlpType)], direction: Direction, devices: &[u8]) {
+    let moved = match direction {
+        Direction::HostToDevice => TlpType::MRd,
+        Direction::DeviceToHost => TlpType::MWr,
+    };
+    let of = |device: u8| move |what: &&(PortId, TlpType)| **what == (port(device), moved);
+    let first = |device: &u8| dma.iter().position(|what| of(*device)(&what)).unwrap();
+    let begun = devices.iter().map(first).max().unwrap();
+    for device in devices {
+        let ahead = dma[..begun].iter().filter(of(*device)).count();
+        assert!(ahead <= TURN, "{direction:?}: {device} sent {ahead} before all had begun");
+    }
+}
+
 #[test]
 fn several_devices_are_measured_at_the_same_time_and_each_is_checked() {
     let (mut host, fabric) = host_and_switch(4);
     let devices = [2, 0, 3].map(|number| plug(&mut host, &fabric, number));
     for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
         let test = BandwidthTest { direction, bytes: 300_000, tags: None, read_request: None };
+        let free = host.root().memory().free_bytes();
+        fabric.borrow_mut().dma.clear();
         let reports = host.accelerators_bandwidth(&devices, &test).unwrap();
+        all_at_once(&fabric.borrow().dma, direction, &[2, 0, 3]);
         assert!(
             reports.iter().all(|report| (report.bytes, report.direction) == (300_000, direction))
         );
@@ -65,6 +84,7 @@ fn several_devices_are_measured_at_the_same_time_and_each_is_checked() {
         let (at, error) =
             host.accelerators_bandwidth(&[devices[0], nobody, devices[1]], &test).unwrap_err();
         assert!(at == nobody && matches!(error, OperationError::NoFunction(_)), "{at}: {error}");
+        assert_eq!(host.root().memory().free_bytes(), free, "nothing leaks");
         assert_eq!(moves(&mut host, devices[0], direction, 4096).bytes, 4096);
     }
 }
