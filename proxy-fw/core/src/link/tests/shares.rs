@@ -2,7 +2,7 @@
 
 use super::pair::*;
 use crate::control::Share;
-use crate::limits::TLP_BUFFER;
+use crate::limits::{SEND_QUEUES, SHARED_SEND, TLP_BUFFER};
 use crate::link::*;
 use core::time::Duration;
 use std::vec::Vec;
@@ -134,5 +134,27 @@ fn a_limited_binding_sends_in_time_without_other_events() {
     pair.drain_for(Duration::from_millis(80)).unwrap();
     assert!(pair.oracle.missing() > 0);
     pair.drain_for(Duration::from_millis(30)).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+}
+
+#[test]
+fn send_buffers_are_shared_among_the_bindings_that_are_open() {
+    let (mut pair, keys) = bindings(&[Share::EVEN; 16]);
+    let fill = |pair: &mut Pair, key: BindingKey| {
+        (0..).take_while(|_| pair.send(0, key, Class::Posted, false, 64)).count()
+    };
+    // Nothing leaves: what the first has does not keep the last from having as much.
+    for key in &keys {
+        assert_eq!(fill(&mut pair, *key), SHARED_SEND / 16);
+    }
+    pair.drain_for(Duration::from_millis(50)).unwrap();
+    for key in &keys[1..] {
+        for end in [0, 1] {
+            let channel = pair.ends[end].channel_of(key).unwrap();
+            pair.ends[end].close_channel(channel);
+        }
+    }
+    assert_eq!(fill(&mut pair, keys[0]), SEND_QUEUES[0], "who is alone has the whole queue");
+    pair.drain_for(Duration::from_millis(50)).unwrap();
     assert_eq!(pair.oracle.missing(), 0);
 }
