@@ -18,6 +18,10 @@ const BATCH: usize = 256;
 /// TLPs that make the time old. Reading the clock takes as long as moving one of them.
 const OLD: usize = 8;
 
+/// TLPs of a device between two looks at the clock: a device that times what it does would find
+/// that a job of a whole turn took none.
+const LOOK: usize = 32;
+
 /// What a turn of a seat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -132,8 +136,11 @@ impl Seat {
     }
 
     /// How many TLPs the role took.
-    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, now: Instant) -> usize {
+    fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, mut now: Instant) -> usize {
         for moved in 0..BATCH {
+            if moved > 0 && moved.is_multiple_of(LOOK) {
+                now = clock.now();
+            }
             let held = self.held.take();
             let polled = held.or_else(|| {
                 let mut classes = Classes::NONE;

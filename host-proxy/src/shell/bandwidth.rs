@@ -98,8 +98,8 @@ pub(super) fn bandwidth(
             value["host_to_device"] = json!(read[index]);
         }
         if let Some(write) = &write {
-            let rate = write[index].bytes_per_second / 1e6;
-            lines.push(format!("device to host {rate:.1} MB/s"));
+            let BandwidthReport { bytes, elapsed_ns, .. } = write[index];
+            lines.push(format!("device to host {}", rate(bytes, elapsed_ns)));
             value["device_to_host"] = json!(write[index]);
         }
         results.push((device.to_string(), lines, value));
@@ -108,6 +108,14 @@ pub(super) fn bandwidth(
         return Ok((lines.join("\n"), value.take()));
     }
     Ok(together(results, read.as_deref(), write.as_deref()))
+}
+
+/// For people. A device's clock does not see what is over within one look at it.
+fn rate(bytes: u64, elapsed_ns: u64) -> String {
+    if elapsed_ns == 0 {
+        return format!("too quick to be measured: say more --bytes than {bytes}");
+    }
+    format!("{:.1} MB/s", bytes as f64 * 1e3 / elapsed_ns as f64)
 }
 
 /// The longest time of tests that ran at the same time.
@@ -133,12 +141,11 @@ fn together(
     {
         let Some(reports) = reports else { continue };
         let (bytes, elapsed_ns) = (reports.iter().map(|r| r.bytes).sum::<u64>(), longest(reports));
-        let rate = bytes as f64 * 1e9 / elapsed_ns.max(1) as f64;
-        text.push(format!("{what} together {:.1} MB/s", rate / 1e6));
+        text.push(format!("{what} together {}", rate(bytes, elapsed_ns)));
         value[key] = json!({
             "bytes": bytes,
             "elapsed_ns": elapsed_ns,
-            "bytes_per_second": rate,
+            "bytes_per_second": bytes as f64 * 1e9 / elapsed_ns.max(1) as f64,
         });
     }
     (text.join("\n"), value)
@@ -213,6 +220,12 @@ mod tests {
         assert_eq!(value["device_to_host"]["bytes"], 2000);
         assert_eq!(value["device_to_host"]["elapsed_ns"], 4000);
         assert_eq!(value.get("host_to_device"), None);
+    }
+
+    #[test]
+    fn what_took_no_time_has_no_rate() {
+        assert_eq!(rate(2_000_000, 4_000_000), "500.0 MB/s");
+        assert!(rate(1000, 0).starts_with("too quick"));
     }
 
     #[test]
