@@ -28,7 +28,12 @@ pub trait Role {
     /// in its IP header (RFC 3168): the peer is told, and slows down.
     fn handle_marked_frame(&mut self, now: Instant, frame: &[u8]);
 
-    /// The next frame to send, written into `buf`, which holds [`crate::limits::MAX_FRAME`] bytes.
+    /// The next frame to send, written into `buf`, which holds the largest frame that the role's
+    /// links make ([`LinkConfig::max_frame`](crate::link::LinkConfig::max_frame)).
+    ///
+    /// # Panics
+    ///
+    /// When `buf` is too short.
     fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing>;
 
     /// The manager asks for something. The answer comes out of [`Role::poll_control`], at once or
