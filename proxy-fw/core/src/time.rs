@@ -25,7 +25,13 @@ impl Instant {
 
     /// How long ago `earlier` was, or nothing if it is in the future.
     pub const fn saturating_since(self, earlier: Instant) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// As [`saturating_since`](Self::saturating_since), in nanoseconds: numbers are quicker than
+    /// a `Duration` where there is one for each record.
+    pub(crate) const fn nanos_since(self, earlier: Instant) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 

@@ -93,7 +93,7 @@ impl Link {
                 continue;
             }
             let overtaken = largest.wrapping_sub(entry.packet) >= REORDERING;
-            if overtaken || now.as_nanos().saturating_sub(entry.last_sent.as_nanos()) > patience {
+            if overtaken || now.nanos_since(entry.last_sent) > patience {
                 self.lose(sequence);
                 self.counters.losses_detected += 1;
                 self.paths[path].congestion.congested(now, entry.last_sent);

@@ -170,8 +170,7 @@ impl Path {
         if number == packet
             && let Some(delay) = delay
         {
-            let took = now.as_nanos().saturating_sub(sent.as_nanos());
-            self.rtt.sample(now, took.saturating_sub(nanos(delay)));
+            self.rtt.sample(now, now.nanos_since(sent).saturating_sub(nanos(delay)));
             let target = self.rtt.target(allowance);
             self.congestion.delayed(now, sent, self.rtt.latest(), target);
         }
