@@ -10,6 +10,8 @@
 //! - [`boxes`]: the box role: slot table, DMA windows, device-side tags, release sequence.
 //! - [`link`]: the reliable link between two nodes that both roles stand on.
 //! - [`switch`]: the virtual switch: configuration space, routing, hot-plug.
+//! - [`config_space`]: configuration space as tables.
+//! - [`root_port`]: the root port above it, for adapters that are a whole root complex.
 //! - [`control`]: the messages between manager and proxies.
 //! - [`stamps`]: time stamps of each stage that a TLP goes through.
 //! - [`recorder`]: what bindings do, kept for the manager while they do it.
@@ -29,6 +31,7 @@ pub mod boxes;
 pub mod canaries;
 #[cfg(not(feature = "canaries"))]
 mod canaries;
+pub mod config_space;
 pub mod control;
 pub mod host;
 pub mod limits;
@@ -40,6 +43,7 @@ pub mod queue;
 pub mod recorder;
 mod rewrite;
 pub mod role;
+pub mod root_port;
 pub mod stamps;
 pub mod switch;
 pub mod time;

@@ -47,6 +47,7 @@ const ROOMS: &[Room] = &[
     library("proxy-daemon", &["tlp-codec", "proxy-core", "proxy-net"]),
     library("host-model", &["tlp-codec", "nvme-driver"]),
     library("nvme-driver", &["tlp-codec"]),
+    library("vmd-adapter", &["tlp-codec", "proxy-core"]),
     library("device-models", &["tlp-codec"]),
     library("processes", &[]),
     program(

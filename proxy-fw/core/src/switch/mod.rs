@@ -20,12 +20,12 @@
 //! | `errors`, `signals` | AER; everything that is sent to the root complex unasked |
 //! | `completion` | completions |
 
-mod bridge;
+pub(crate) mod bridge;
 pub mod completion;
 pub(crate) mod config;
 mod configuration;
 mod downstream;
-mod errors;
+pub(crate) mod errors;
 mod events;
 mod hotplug;
 mod messages;
@@ -40,7 +40,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use config::ResetKind;
+pub use crate::config_space::ResetKind;
 pub use config::express::{LINK_SPEED, LINK_WIDTH};
 pub use config::slot::Indicator;
 pub use events::SwitchEvent;

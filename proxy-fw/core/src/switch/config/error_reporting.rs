@@ -102,3 +102,39 @@ pub(crate) const fn registers(next: u16) -> [Register; 15] {
         log(PREFIX_LOG, 3),
     ]
 }
+
+/// Root Error Command, of a root port: reporting of each severity by interrupt.
+pub(crate) const ROOT_COMMAND: u16 = AT + 0x2c;
+/// Correctable Error Reporting Enable. Those of the other severities follow.
+pub(crate) const ROOT_CORRECTABLE: u32 = 1 << 0;
+/// Non-Fatal Error Reporting Enable.
+pub(crate) const ROOT_NON_FATAL: u32 = 1 << 1;
+/// Fatal Error Reporting Enable.
+pub(crate) const ROOT_FATAL: u32 = 1 << 2;
+/// Root Error Status.
+pub(crate) const ROOT_STATUS: u16 = AT + 0x30;
+/// ERR_COR Received.
+pub(crate) const CORRECTABLE_RECEIVED: u32 = 1 << 0;
+/// Multiple ERR_COR Received.
+pub(crate) const CORRECTABLE_MULTIPLE: u32 = 1 << 1;
+/// ERR_FATAL/NONFATAL Received.
+pub(crate) const UNCORRECTABLE_RECEIVED: u32 = 1 << 2;
+/// Multiple ERR_FATAL/NONFATAL Received.
+pub(crate) const UNCORRECTABLE_MULTIPLE: u32 = 1 << 3;
+/// First Uncorrectable Fatal.
+pub(crate) const FIRST_FATAL: u32 = 1 << 4;
+/// Non-Fatal Error Messages Received.
+pub(crate) const NON_FATAL_RECEIVED: u32 = 1 << 5;
+/// Fatal Error Messages Received.
+pub(crate) const FATAL_RECEIVED: u32 = 1 << 6;
+const RECEIVED: u32 = 0x7f;
+/// Error Source Identification: of the first correctable error (lower half) and of the first
+/// other one (upper half).
+pub(crate) const SOURCE: u16 = AT + 0x34;
+
+/// What a root port has beside [`registers`].
+pub(crate) const ROOT_REGISTERS: &[Register] = &[
+    Register::read_only(ROOT_COMMAND, 0).writable(ROOT_CORRECTABLE | ROOT_NON_FATAL | ROOT_FATAL),
+    Register::read_only(ROOT_STATUS, 0).clearable(RECEIVED).sticky(RECEIVED),
+    Register::read_only(SOURCE, 0).sticky(u32::MAX),
+];

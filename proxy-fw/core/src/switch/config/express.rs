@@ -7,6 +7,7 @@ use super::{Register, capability, extended_capability};
 pub(crate) const AT: u16 = 0x70;
 const ID: u8 = 0x10;
 const VERSION: u16 = 2;
+const ROOT_PORT: u16 = 4 << 4;
 const UPSTREAM_PORT: u16 = 5 << 4;
 const DOWNSTREAM_PORT: u16 = 6 << 4;
 const SLOT_IMPLEMENTED: u16 = 1 << 8;
@@ -179,6 +180,43 @@ pub(crate) const fn downstream(next: u16) -> [Register; 9] {
         ARI_FORWARDING | ATOMIC_BLOCKING | PREFIX_BLOCKING,
     )
 }
+
+/// The capability of a root port without a slot; the next one is at `next`.
+pub(crate) const fn root(next: u16) -> [Register; 9] {
+    common(
+        capability(ID, next, VERSION | ROOT_PORT),
+        LINK | LINK_ACTIVE_REPORTING,
+        NEGOTIATED | SLOT_CLOCK | LINK_ACTIVE,
+        LINK_WRITABLE | LINK_DISABLE,
+        0,
+        EXTENDED_FMT,
+        0,
+    )
+}
+
+/// Root Control (lower half) and Root Capabilities (upper half), of a root port.
+pub(crate) const ROOT_CONTROL: u16 = AT + 0x1c;
+const SYSTEM_ERRORS: u32 = 0b111;
+/// PME Interrupt Enable.
+pub(crate) const PME_INTERRUPT: u32 = 1 << 3;
+/// CRS Software Visibility Enable (Configuration RRS in later revisions).
+pub(crate) const RETRY_VISIBLE: u32 = 1 << 4;
+const RETRY_VISIBILITY: u32 = 1 << 16;
+/// Root Status.
+pub(crate) const ROOT_STATUS: u16 = AT + 0x20;
+/// PME Requester ID.
+pub(crate) const PME_REQUESTER: u32 = 0xffff;
+/// PME Status.
+pub(crate) const PME_STATUS: u32 = 1 << 16;
+/// PME Pending: a further one waits behind it.
+pub(crate) const PME_PENDING: u32 = 1 << 17;
+
+/// What a root port has beside [`root`].
+pub(crate) const ROOT_REGISTERS: &[Register] = &[
+    Register::read_only(ROOT_CONTROL, RETRY_VISIBILITY)
+        .writable(SYSTEM_ERRORS | PME_INTERRUPT | RETRY_VISIBLE),
+    Register::read_only(ROOT_STATUS, 0).clearable(PME_STATUS),
+];
 
 /// Where the Secondary PCI Express extended capability is, which a link of 8.0 GT/s has.
 pub(crate) const SECONDARY_AT: u16 = 0x170;

@@ -1,4 +1,5 @@
-//! The two kinds of function that a switch is made of, put together from their capabilities.
+//! The two kinds of function that a switch is made of, and the root port above it, put together
+//! from their capabilities.
 //!
 //! | offset | upstream port | downstream port |
 //! |---|---|---|
@@ -10,6 +11,8 @@
 //! | 0x100 | AER | AER |
 //! | 0x150 | serial number | ACS |
 //! | 0x170 | Secondary PCI Express | Secondary PCI Express |
+//!
+//! A root port is as an upstream port, with the root registers of PCI Express and AER.
 
 use super::{Layout, access_control, error_reporting, express, header, identity, msi, power, slot};
 
@@ -38,5 +41,19 @@ pub(crate) static DOWNSTREAM: Layout = Layout::new(&[
     identity::SUBSYSTEM_REGISTERS,
     &error_reporting::registers(access_control::AT),
     &access_control::registers(express::SECONDARY_AT),
+    express::SECONDARY,
+]);
+
+/// A root port.
+pub(crate) static ROOT_PORT: Layout = Layout::new(&[
+    header::REGISTERS,
+    &power::registers(msi::AT),
+    &msi::registers(express::AT),
+    &express::root(identity::SUBSYSTEM_AT),
+    express::ROOT_REGISTERS,
+    identity::SUBSYSTEM_REGISTERS,
+    &error_reporting::registers(identity::SERIAL_AT),
+    error_reporting::ROOT_REGISTERS,
+    &identity::serial(express::SECONDARY_AT),
     express::SECONDARY,
 ]);

@@ -1,6 +1,7 @@
 //! What the tables say, seen through reads and writes.
 
 use super::*;
+use crate::config_space::lanes;
 use proptest::prelude::*;
 use std::vec::Vec;
 

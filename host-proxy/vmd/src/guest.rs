@@ -1,0 +1,47 @@
+//! The machine that the adapter is in: its memory and its interrupts.
+
+use thiserror::Error;
+
+/// Names a read of the machine's memory that is answered later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+/// Why memory was not read or written at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MemoryFault {
+    /// There is no memory at that address, or not for that.
+    #[error("no memory")]
+    Nothing,
+    /// It can be reached by a message only ([`Guest::begin_read`], [`Guest::begin_write`]).
+    #[error("memory that is reached by messages")]
+    ByMessage,
+}
+
+/// The machine's side of the adapter.
+pub trait Guest {
+    /// Reads memory.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be done at once; nothing was read then that means anything.
+    fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), MemoryFault>;
+
+    /// Writes memory, from the first byte to the last.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be done at once.
+    fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Asks for memory by a message; the answer goes to
+    /// [`Adapter::handle_memory`](crate::Adapter::handle_memory). `None`: no room for a message
+    /// now.
+    fn begin_read(&mut self, address: u64, len: usize) -> Option<Token>;
+
+    /// Writes memory, or where an interrupt is raised, by a message. `false`: no room for a
+    /// message now.
+    fn begin_write(&mut self, address: u64, data: &[u8]) -> bool;
+
+    /// Signals one of the adapter's own MSI-X vectors.
+    fn signal(&mut self, vector: u16);
+}
