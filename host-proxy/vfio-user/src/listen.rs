@@ -1,0 +1,103 @@
+//! The listening socket.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Why the server does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is a file of another kind.
+    #[error("vfio-user socket {}: it is there and is no socket; choose another path", .0.display())]
+    NotASocket(PathBuf),
+    /// Somebody else listens there.
+    #[error("vfio-user socket {}: in use; stop who listens there or choose another path", .0.display())]
+    InUse(PathBuf),
+    /// The path is no path for a socket.
+    #[error(
+        "vfio-user socket {}: the path of a socket has 1 to 107 bytes; choose a shorter one",
+        .0.display()
+    )]
+    TooLong(PathBuf),
+    /// What the operating system says.
+    #[error("vfio-user socket {}: {error}", path.display())]
+    Io {
+        /// The socket's path.
+        path: PathBuf,
+        /// The operating system's error.
+        error: std::io::Error,
+    },
+}
+
+/// A listening socket, and its file, which goes with it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: UnixListener,
+    file: Option<File>,
+}
+
+/// The socket's file, as it was made.
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Listener {
+    /// Listens at a path. A socket that nobody listens at is replaced.
+    pub(crate) fn bind(path: &Path) -> Result<Self, OpenError> {
+        let io = |error: std::io::Error| match error.kind() {
+            ErrorKind::InvalidInput => OpenError::TooLong(path.to_owned()),
+            _ => OpenError::Io { path: path.to_owned(), error },
+        };
+        remove_stale(path, &io)?;
+        let socket = UnixListener::bind(path).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => OpenError::InUse(path.to_owned()),
+            _ => io(error),
+        })?;
+        socket.set_nonblocking(true).map_err(io)?;
+        let data = std::fs::symlink_metadata(path).map_err(io)?;
+        let file = File { path: path.to_owned(), device: data.dev(), inode: data.ino() };
+        Ok(Self { socket, file: Some(file) })
+    }
+
+    /// One that somebody else made.
+    pub(crate) fn adopt(socket: UnixListener) -> std::io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, file: None })
+    }
+}
+
+fn remove_stale(path: &Path, io: &impl Fn(std::io::Error) -> OpenError) -> Result<(), OpenError> {
+    let data = match std::fs::symlink_metadata(path) {
+        Ok(data) => data,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+    };
+    if !data.file_type().is_socket() {
+        return Err(OpenError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(io)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(io(error)),
+        _ => Err(OpenError::InUse(path.to_owned())),
+    }
+}
+
+impl Drop for Listener {
+    /// Removes the socket's file, unless another one is there by now.
+    fn drop(&mut self) {
+        if let Some(File { path, device, inode }) = &self.file {
+            let ours = std::fs::symlink_metadata(path)
+                .is_ok_and(|data| data.dev() == *device && data.ino() == *inode);
+            if ours {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
