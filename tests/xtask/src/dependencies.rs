@@ -47,11 +47,8 @@ const ROOMS: &[Room] = &[
     library("proxy-daemon", &["tlp-codec", "proxy-core", "proxy-net"]),
     library("host-model", &["tlp-codec", "nvme-driver"]),
     library("nvme-driver", &["tlp-codec"]),
-<<<<<<< HEAD
     library("vmd-adapter", &["tlp-codec", "proxy-core"]),
-=======
     library("vfio-user-server", &[]),
->>>>>>> ce361f5 (vfio-user server: one device at a Unix socket, for one client at a time)
     library("device-models", &["tlp-codec"]),
     library("processes", &[]),
     program(
