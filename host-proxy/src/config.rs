@@ -8,11 +8,14 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+use vmd_adapter::{Interrupts, VmdConfig};
 
 const ROOT: &str = "\
 The host itself is one of:
   --model-host SOCKET  a model of a host in this process, which acts as an operating system would;
                        dxpu-host talks to it through SOCKET
+  --vm SOCKET          a virtual machine, whose adapter is at the vfio-user socket SOCKET: QEMU
+                       attaches it with -device vfio-user-pci (docs/vm.md)
   --tlp-socket SOCKET  any other root complex, which connects to SOCKET (docs/tlp-socket.md)
 
 Example:
@@ -32,6 +35,17 @@ model-memory-mib = 64
 model-button-ms = 5000
 # Or, in place of model-host, another root complex connects to this socket.
 # tlp-socket = "/run/dxpu/tlp.sock"
+# Or a virtual machine gets its adapter at this vfio-user socket.
+# vm = "/run/dxpu/vm.sock"
+# How interrupts reach it: "memory-writes", or "remapped" by the adapter's own vectors.
+vm-interrupts = "memory-writes"
+# Bus numbers behind the adapter, 32 to 256: each takes 1 MB of its BAR 0.
+vm-buses = 256
+# What the adapter can hold of devices' memory: 32-bit, and prefetchable. Powers of two.
+vm-memory = "256M"
+vm-prefetchable = "16G"
+# Max_Payload_Size that the machine's firmware seems to have chosen: 128, 256 or 512 bytes.
+vm-payload = 128
 "#;
 
 const EXIT: &str = "Exit status: 0 stopped by a signal, 1 failed while running, 2 wrong settings.";
@@ -83,8 +97,69 @@ struct SaidHost {
     #[serde(default)]
     placeholders: Vec<Reserve>,
     /// Take a root complex at this Unix socket
-    #[arg(long, value_name = "SOCKET", env = "DXPU_TLP_SOCKET", conflicts_with = "model_host")]
+    #[arg(
+        long, value_name = "SOCKET", env = "DXPU_TLP_SOCKET", conflicts_with_all = ["model_host", "vm"]
+    )]
     tlp_socket: Option<PathBuf>,
+    /// Be a virtual machine's adapter, at this vfio-user socket
+    #[arg(long, value_name = "SOCKET", env = "DXPU_VM_SOCKET", conflicts_with = "model_host")]
+    vm: Option<PathBuf>,
+    /// How interrupts reach the machine [default: memory-writes]
+    #[arg(long, value_name = "HOW", env = "DXPU_VM_INTERRUPTS", value_enum)]
+    vm_interrupts: Option<VmInterrupts>,
+    /// Bus numbers behind the adapter: 32, 64, 128 or 256 [default: 256]
+    #[arg(long, env = "DXPU_VM_BUSES", value_name = "BUSES")]
+    vm_buses: Option<u16>,
+    /// 32-bit window of the adapter: a power of two, 1M to 2G [default: 256M]
+    #[arg(long, env = "DXPU_VM_MEMORY", value_name = "SIZE")]
+    vm_memory: Option<Size>,
+    /// Prefetchable window of the adapter: a power of two, 1M to 16T [default: 16G]
+    #[arg(long, env = "DXPU_VM_PREFETCHABLE", value_name = "SIZE")]
+    vm_prefetchable: Option<Size>,
+    /// Max_Payload_Size that the machine's firmware seems to have chosen: 128, 256 or 512 bytes
+    /// [default: 128]
+    #[arg(long, env = "DXPU_VM_PAYLOAD", value_name = "BYTES")]
+    vm_payload: Option<usize>,
+}
+
+/// How interrupts reach a virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum VmInterrupts {
+    /// As memory writes
+    MemoryWrites,
+    /// By the adapter's own MSI-X vectors
+    Remapped,
+}
+
+impl From<VmInterrupts> for Interrupts {
+    fn from(said: VmInterrupts) -> Self {
+        match said {
+            VmInterrupts::MemoryWrites => Self::MemoryWrites,
+            VmInterrupts::Remapped => Self::Remapped,
+        }
+    }
+}
+
+/// A number of bytes, as said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Size(u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        bytes(text).map(Self).ok_or_else(|| format!("{text:?}: bytes, or with K, M, G or T: 256M"))
+    }
+}
+
+impl TryFrom<String> for Size {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,14 +206,15 @@ impl TryFrom<String> for Reserve {
     }
 }
 
-/// A number of bytes, with or without K, M or G (powers of 1024).
+/// A number of bytes, with or without K, M, G or T (powers of 1024).
 fn bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
     let shift = match &text[digits.len()..] {
         "" => 0,
         "K" => 10,
         "M" => 20,
         "G" => 30,
+        "T" => 40,
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
@@ -158,6 +234,13 @@ pub enum Front {
     },
     /// A root complex that connects to this socket.
     Socket(PathBuf),
+    /// A virtual machine.
+    Vm {
+        /// The vfio-user socket of its adapter.
+        socket: PathBuf,
+        /// The adapter.
+        adapter: VmdConfig,
+    },
 }
 
 /// Everything checked.
@@ -197,28 +280,50 @@ impl Cli {
             }
             placeholders[*port as usize] = Some(*placeholder);
         }
-        let mib = self.host.model_memory_mib.or(file.host.model_memory_mib).unwrap_or(64);
-        if !(16..=65536).contains(&mib) {
-            return Err(format!("model-memory-mib {mib}: 16 to 65536"));
-        }
-        let button = self.host.model_button_ms.or(file.host.model_button_ms).unwrap_or(5000);
-        let button_delay = Duration::from_millis(button);
-        let said_here = self.host.model_host.is_some() || self.host.tlp_socket.is_some();
-        let said = if said_here { self.host } else { file.host };
-        let front = match (said.model_host, said.tlp_socket) {
-            (Some(socket), None) => Front::Model { socket, memory: mib << 20, button_delay },
-            (None, Some(socket)) => Front::Socket(socket),
-            (Some(_), Some(_)) => {
-                return Err("model-host and tlp-socket: there can be one root complex".into());
-            }
-            (None, None) => {
-                return Err(
-                    "no root complex: give --model-host SOCKET or --tlp-socket SOCKET".into()
-                );
-            }
-        };
+        let front = front(self.host, file.host)?;
         Ok(Config { common: self.common.or(file.proxy).check()?, ports, placeholders, front })
     }
+}
+
+/// Where the root complex is: as said by flags and environment, else by the file.
+fn front(said: SaidHost, file: SaidHost) -> Result<Front, String> {
+    let mib = said.model_memory_mib.or(file.model_memory_mib).unwrap_or(64);
+    if !(16..=65536).contains(&mib) {
+        return Err(format!("model-memory-mib {mib}: 16 to 65536"));
+    }
+    let button = said.model_button_ms.or(file.model_button_ms).unwrap_or(5000);
+    let button_delay = Duration::from_millis(button);
+    let adapter = adapter(&said, &file)?;
+    let said_here = said.model_host.is_some() || said.tlp_socket.is_some() || said.vm.is_some();
+    let said = if said_here { said } else { file };
+    match (said.model_host, said.tlp_socket, said.vm) {
+        (Some(socket), None, None) => {
+            Ok(Front::Model { socket, memory: mib << 20, button_delay })
+        }
+        (None, Some(socket), None) => Ok(Front::Socket(socket)),
+        (None, None, Some(socket)) => Ok(Front::Vm { socket, adapter }),
+        (None, None, None) => Err("no root complex: give --model-host SOCKET, --vm SOCKET or \
+                                   --tlp-socket SOCKET"
+            .into()),
+        _ => Err("model-host, vm and tlp-socket: there can be one root complex".into()),
+    }
+}
+
+fn adapter(said: &SaidHost, file: &SaidHost) -> Result<VmdConfig, String> {
+    let default = VmdConfig::default();
+    let interrupts = said.vm_interrupts.or(file.vm_interrupts).map(Interrupts::from);
+    let size = |said: Option<Size>, file: Option<Size>, default: u64| {
+        said.or(file).map_or(default, |size| size.0)
+    };
+    let adapter = VmdConfig {
+        interrupts: interrupts.unwrap_or(default.interrupts),
+        buses: said.vm_buses.or(file.vm_buses).unwrap_or(default.buses),
+        memory: size(said.vm_memory, file.vm_memory, default.memory),
+        prefetchable: size(said.vm_prefetchable, file.vm_prefetchable, default.prefetchable),
+        payload: said.vm_payload.or(file.vm_payload).unwrap_or(default.payload),
+    };
+    adapter.check().map_err(|e| format!("vm: {e}"))?;
+    Ok(adapter)
 }
 
 #[cfg(test)]
@@ -236,6 +341,28 @@ mod tests {
         assert!(parse(&["--model-host", "a", "--tlp-socket", "b"]).is_err());
         let config = parse(&["--tlp-socket", "b", "--ports", "32"]).unwrap();
         assert_eq!((config.front, config.ports), (Front::Socket("b".into()), 32));
+    }
+
+    #[test]
+    fn a_virtual_machine_s_adapter_has_sizes() {
+        let config = parse(&["--vm", "a"]).unwrap();
+        let adapter = VmdConfig::default();
+        assert_eq!(config.front, Front::Vm { socket: "a".into(), adapter: adapter.clone() });
+        let said = ["--vm", "a", "--vm-memory", "1G", "--vm-interrupts", "remapped"];
+        let Front::Vm { adapter: other, .. } = parse(&said).unwrap().front else { panic!() };
+        assert_eq!((other.memory, other.interrupts), (1 << 30, Interrupts::Remapped));
+        assert_eq!(other.prefetchable, adapter.prefetchable);
+        for (wrong, named) in [
+            (["--vm-memory", "3G"], "power of two"),
+            (["--vm-memory", "x"], "256M"),
+            (["--vm-buses", "7"], "32 to 256"),
+            (["--vm-payload", "1024"], "128, 256 or 512"),
+            (["--vm-interrupts", "x"], "memory-writes"),
+            (["--tlp-socket", "b"], "cannot be used"),
+        ] {
+            let error = parse(&[&["--vm", "a"], &wrong[..]].concat()).unwrap_err();
+            assert!(error.contains(named), "{wrong:?}: {error}");
+        }
     }
 
     #[test]
@@ -267,6 +394,7 @@ mod tests {
         let text = file_in_help(&help);
         // The other root complex stands there behind a `#`.
         let other = text.replace("\nmodel-host", "\n# model-host");
+        let vm = other.replace("\n# vm =", "\nvm =");
         let other = other.replace("\n# tlp-socket", "\ntlp-socket");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.toml");
@@ -279,7 +407,11 @@ mod tests {
         assert!(file.proxy.is_complete(), "{:?}", file.proxy);
         assert!(file.host.ports.is_some() && file.host.placeholders.len() == 2);
         assert!(file.host.model_memory_mib.is_some() && file.host.model_button_ms.is_some());
+        assert!(file.host.vm_interrupts.is_some() && file.host.vm_buses.is_some());
+        assert!(file.host.vm_memory.is_some() && file.host.vm_prefetchable.is_some());
+        assert!(file.host.vm_payload.is_some());
         assert!(matches!(config.front, Front::Model { .. }));
+        assert!(matches!(read(&vm).1.front, Front::Vm { .. }));
         assert!(matches!(read(&other).1.front, Front::Socket(_)));
     }
 }

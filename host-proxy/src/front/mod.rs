@@ -2,6 +2,7 @@
 
 pub mod model;
 pub mod socket;
+pub mod vm;
 
 use crate::config::Front;
 use proxy_core::host::HostRole;
@@ -15,6 +16,8 @@ pub enum Opened {
     Model(Box<model::ModelFront>),
     /// A root complex at a socket.
     Socket(socket::SocketFront),
+    /// A virtual machine's adapter.
+    Vm(Box<vm::VmFront>),
 }
 
 /// Opens the front-end's sockets, so that what is wrong shows before anything runs.
@@ -28,6 +31,9 @@ pub fn open(front: &Front) -> Result<Opened, String> {
             Opened::Model(Box::new(model::ModelFront::open(socket, *memory, *button_delay)?))
         }
         Front::Socket(path) => Opened::Socket(socket::SocketFront::open(path)?),
+        Front::Vm { socket, adapter } => {
+            Opened::Vm(Box::new(vm::VmFront::open(socket, adapter)?))
+        }
     })
 }
 
@@ -41,6 +47,7 @@ impl Opened {
         match self {
             Self::Model(front) => front.run(plane, stop),
             Self::Socket(front) => front.run(plane, stop),
+            Self::Vm(front) => front.run(plane, stop),
         }
     }
 }

@@ -99,12 +99,14 @@ impl Endpoint {
         let mut fixed = [0; 6];
         for (bar, region, kind) in [
             (0, Region::Configuration, MEMORY_64_BIT | PREFETCHABLE),
-            (2, Region::Memory, MEMORY_64_BIT),
+            // Below 4 GB, whatever firmware prefers: a bridge's window for memory that is not
+            // prefetchable is nowhere else.
+            (2, Region::Memory, 0),
             (4, Region::Prefetchable, MEMORY_64_BIT | PREFETCHABLE),
         ] {
             let below = settings.size(region) - 1;
             fixed[bar] = below as u32;
-            fixed[bar + 1] = (below >> 32) as u32;
+            fixed[bar + 1] = if kind == 0 { u32::MAX } else { (below >> 32) as u32 };
             config.define(BARS[bar], 0xf, kind);
         }
         Self { config, fixed }
@@ -173,7 +175,7 @@ mod tests {
         }
         let read = BARS.map(|bar| endpoint.read(bar));
         assert_eq!(read[0..2], [0xf000_000c, u32::MAX]);
-        assert_eq!(read[2..4], [0xf000_0004, u32::MAX]);
+        assert_eq!(read[2..4], [0xf000_0000, 0], "below 4 GB");
         assert_eq!(read[4..6], [0x0000_000c, 0xffff_fffc]);
         endpoint.write(0x18, 0xd000_0000, 0xf);
         endpoint.write(0x1c, 0, 0xf);

@@ -7,7 +7,7 @@ use crate::fabric::net_address;
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::role::{Outgoing, Role};
 use proxy_core::time::Instant;
-use proxy_net::{Counters, NetError, Port, Sent};
+use proxy_net::{Counters, NetError, Port, Sent, Waiting};
 use std::time::Duration;
 use tracing::{debug, warn};
 
@@ -309,6 +309,22 @@ impl<R: Role> Plane<R> {
     ///
     /// When the last port is broken for good.
     pub fn rest(&mut self, busy: bool, timer: Option<Duration>) -> Result<(), NetError> {
+        let timer = timer.map(|at| Instant::from_nanos(at.as_nanos() as u64));
+        self.rest_with(busy, timer, &[])
+    }
+
+    /// As [`rest`](Self::rest), with descriptors that end the sleep, too. A time is of this
+    /// plane's [clock](Self::clock).
+    ///
+    /// # Errors
+    ///
+    /// When the last port is broken for good.
+    pub fn rest_with(
+        &mut self,
+        busy: bool,
+        timer: Option<Instant>,
+        others: &[Waiting<'_>],
+    ) -> Result<(), NetError> {
         self.note(busy);
         if busy {
             return Ok(());
@@ -319,11 +335,10 @@ impl<R: Role> Plane<R> {
             self.look();
             return Ok(());
         }
-        let timer = timer.map(|at| Instant::from_nanos(at.as_nanos() as u64));
         let next = timer.into_iter().chain(self.role.poll_timeout()).min();
         let until = next.map_or(LONGEST_SLEEP, |at| at.saturating_since(now));
         let ports = self.ports.iter_mut().flatten();
-        proxy_net::wait_any(ports, until.min(LONGEST_SLEEP))
+        proxy_net::wait_any(ports, others, until.min(LONGEST_SLEEP))
     }
 
     /// Spins for a moment, until something came.

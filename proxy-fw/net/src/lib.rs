@@ -28,7 +28,7 @@ mod udp;
 pub use address::{Address, ParseAddressError};
 pub use error::NetError;
 pub use memory::{MemoryPort, MemorySwitch};
-pub use port::{Counters, Origin, Port, Sent, wait_any};
+pub use port::{Counters, Origin, Port, Sent, Waiting, wait_any};
 pub use raw::{RawOptions, RawPort};
 pub use udp::{UdpOptions, UdpPort};
 

@@ -139,35 +139,43 @@ pub trait Port: Send {
     fn counters(&self) -> Counters;
 }
 
+/// A descriptor that is waited for together with ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// Which.
+    pub fd: BorrowedFd<'a>,
+    /// Until it can be read.
+    pub read: bool,
+    /// Until it can be written.
+    pub write: bool,
+}
+
 /// Sleeps until one of several ports has something to receive, or room for what it holds back, or
-/// the time is over.
+/// one of the other descriptors is ready, or the time is over.
 ///
 /// # Errors
 ///
 /// When the system refuses to wait.
 pub fn wait_any<'a>(
     ports: impl Iterator<Item = &'a mut Box<dyn Port>>,
+    others: &[Waiting<'_>],
     timeout: Duration,
 ) -> Result<(), NetError> {
     let mut ports: Vec<_> = ports.collect();
-    match &mut ports[..] {
-        [] => std::thread::sleep(timeout),
-        [port] => return port.wait(timeout),
-        ports => {
-            let interests: Option<Vec<_>> = ports.iter().map(|port| port.interest()).collect();
-            if let Some(interests) = interests {
-                return sys::wait_any(&interests, timeout).map_err(|source| NetError::System {
-                    what: "waiting",
-                    port: format!("{} ports", interests.len()),
-                    source,
-                });
-            }
-            // Ports in memory have nothing to poll.
-            let share = timeout / ports.len() as u32;
-            for port in ports {
-                port.wait(share)?;
-            }
-        }
+    if let ([port], []) = (&mut ports[..], others) {
+        return port.wait(timeout);
     }
-    Ok(())
+    let interests = ports.iter().map(|port| port.interest());
+    let interests = interests.map(|i| i.map(|(fd, write)| Waiting { fd, read: true, write }));
+    // Ports in memory have nothing to poll.
+    let Some(mut waiting) = interests.collect::<Option<Vec<_>>>() else {
+        let share = timeout / ports.len() as u32;
+        return ports.iter_mut().try_for_each(|port| port.wait(share));
+    };
+    waiting.extend_from_slice(others);
+    sys::wait_any(&waiting, timeout).map_err(|source| NetError::System {
+        what: "waiting",
+        port: format!("{} ports", ports.len()),
+        source,
+    })
 }

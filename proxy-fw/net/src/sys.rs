@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use crate::Waiting;
+
 /// The size of a `T`, as the socket calls want it.
 pub(crate) const fn socklen<T>() -> libc::socklen_t {
     assert!(size_of::<T>() <= u32::MAX as usize);
@@ -116,19 +118,20 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 
 /// Sleeps until the descriptor is readable (or writable, when asked for) or the time is over.
 pub(crate) fn wait(fd: BorrowedFd<'_>, writable: bool, timeout: Duration) -> io::Result<()> {
-    wait_any(&[(fd, writable)], timeout)
+    wait_any(&[Waiting { fd, read: true, write: writable }], timeout)
 }
 
 /// Descriptors that are waited for at once. More is an error.
 const MOST_WAITED_FOR: usize = 16;
 
 /// As [`wait`], for the first of several.
-pub(crate) fn wait_any(fds: &[(BorrowedFd<'_>, bool)], timeout: Duration) -> io::Result<()> {
+pub(crate) fn wait_any(fds: &[Waiting<'_>], timeout: Duration) -> io::Result<()> {
     let mut polls = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST_WAITED_FOR];
     let polls = polls.get_mut(..fds.len()).ok_or(io::ErrorKind::InvalidInput)?;
-    for (poll, (fd, writable)) in polls.iter_mut().zip(fds) {
-        poll.fd = fd.as_raw_fd();
-        poll.events = if *writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+    for (poll, waiting) in polls.iter_mut().zip(fds) {
+        poll.fd = waiting.fd.as_raw_fd();
+        poll.events = if waiting.read { libc::POLLIN } else { 0 };
+        poll.events |= if waiting.write { libc::POLLOUT } else { 0 };
     }
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),

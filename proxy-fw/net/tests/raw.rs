@@ -261,10 +261,10 @@ fn several_ports_are_waited_for_at_once(ports: Ports) {
         [Box::new(RawPort::open(&other).unwrap()), Box::new(ports.open("vb", None))];
     let to = both[1].local_address();
     let start = Instant::now();
-    wait_any(both.iter_mut(), Duration::from_millis(20)).unwrap();
+    wait_any(both.iter_mut(), &[], Duration::from_millis(20)).unwrap();
     assert!(start.elapsed() >= Duration::from_millis(20), "nothing was sent");
     send(&mut a, to, &[1; 64]);
-    wait_any(both.iter_mut(), Duration::from_secs(60)).unwrap();
+    wait_any(both.iter_mut(), &[], Duration::from_secs(60)).unwrap();
     assert!(start.elapsed() < Duration::from_secs(60), "a frame ends the wait");
     assert_eq!(both[1].receive(&mut |_, frame| assert_eq!(frame, [1; 64])).unwrap(), 1);
     assert_eq!(both[0].receive(&mut |_, _| panic!("another EtherType's frame")).unwrap(), 0);

@@ -1,0 +1,286 @@
+//! A virtual machine as the host: an adapter in it, behind a vfio-user socket.
+//!
+//! `vmd_adapter` is what the machine sees, `vfio_user_server` is how its accesses come here; both
+//! are turned by the data plane's own thread. `docs/vm.md` tells how a machine gets the adapter.
+
+mod lane;
+mod machine;
+
+use lane::{Lane, Passed, must_wait};
+use machine::Machine;
+use proxy_core::config_space::ResetKind;
+use proxy_core::host::HostRole;
+use proxy_core::limits::TLP_BUFFER;
+use proxy_core::role::Role;
+use proxy_core::time::Instant;
+use proxy_daemon::plane::Plane;
+use proxy_daemon::stop::Stop;
+use proxy_net::Waiting;
+use std::path::Path;
+use std::time::Duration;
+use tracing::{info, warn};
+use vfio_user_server::{Access, Device, Event, Irq, Server};
+use vmd_adapter::{Adapter, Region, Token, VmdConfig};
+
+/// Accesses, or TLPs in either direction, that one turn moves at most.
+const BATCH: usize = 64;
+
+/// How long a client has to agree on a version; one that says nothing would keep others out.
+const HELLO_BOUND: Duration = Duration::from_secs(30);
+
+/// Regions of the adapter, by VFIO's number.
+const REGIONS: [(usize, Region); 4] = [
+    (0, Region::Configuration),
+    (2, Region::Memory),
+    (4, Region::Prefetchable),
+    (7, Region::Own),
+];
+
+/// An adapter at a socket, ready to run.
+pub struct VmFront {
+    server: Server,
+    adapter: Adapter,
+}
+
+impl VmFront {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the socket or the setting, and says what to do.
+    pub fn open(socket: &Path, settings: &VmdConfig) -> Result<Self, String> {
+        let adapter = Adapter::new(settings).map_err(|e| format!("vm: {e}"))?;
+        let mut device = Device::default();
+        for (index, region) in REGIONS {
+            device.regions[index].size = settings.size(region);
+            device.regions[index].access = Access::ReadWrite;
+        }
+        device.irqs[Irq::Msix.index()] = settings.vectors().into();
+        let server = Server::listen(socket, device).map_err(|e| format!("vm: {e}"))?;
+        Ok(Self { server, adapter })
+    }
+
+    /// Serves one machine after the other until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// When the fabric is broken for good.
+    pub fn run(self, plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+        let mut turner = Turner {
+            server: self.server,
+            adapter: self.adapter,
+            plane,
+            requests: Lane::new(),
+            completions: Lane::new(),
+            connected: None,
+            in_hand: false,
+            counts: Counts::default(),
+        };
+        while !stop.requested() {
+            turner.turn()?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    given_up: u64,
+    discarded: u64,
+    failed: u64,
+}
+
+impl Counts {
+    fn list(self) -> [(&'static str, u64); 3] {
+        [
+            ("vm: TLPs given up for lack of room", self.given_up),
+            ("vm: TLPs for a machine that is not there", self.discarded),
+            ("vm: DMA messages that the machine refused", self.failed),
+        ]
+    }
+}
+
+struct Turner {
+    server: Server,
+    adapter: Adapter,
+    plane: Plane<HostRole>,
+    /// Requests of the machine.
+    requests: Lane,
+    /// Completions for devices, and what one device wants of another.
+    completions: Lane,
+    /// Since when a client is there.
+    connected: Option<Instant>,
+    /// The server waits for an answer.
+    in_hand: bool,
+    counts: Counts,
+}
+
+impl Turner {
+    fn turn(&mut self) -> Result<(), String> {
+        let mut busy = self.plane.receive().map_err(|e| e.to_string())?;
+        for _ in 0..BATCH {
+            let moved = self.take_events() | self.move_down() | self.move_up();
+            busy |= moved;
+            if !moved {
+                break;
+            }
+        }
+        let now = self.plane.now();
+        self.adapter.handle_timeout(now);
+        self.send_silent_away(now);
+        if self.plane.role.is_asked_for_counters() {
+            let mut counters = self.adapter.counters().list();
+            counters.extend(self.server.counters());
+            counters.extend(self.counts.list());
+            self.plane.set_device_counters(counters);
+        }
+        busy |= self.plane.transmit().map_err(|e| e.to_string())?;
+        let waits = self.server.waits_on();
+        let waits: Vec<_> =
+            waits.map(|(fd, read, write)| Waiting { fd, read, write }).collect();
+        let timer = self.adapter.poll_timeout();
+        self.plane.rest_with(busy, timer, &waits).map_err(|e| e.to_string())
+    }
+
+    /// What the machine did. Whether there was anything.
+    fn take_events(&mut self) -> bool {
+        self.answer();
+        let now = self.plane.latest();
+        let Some(event) = self.server.poll() else { return false };
+        match event {
+            Event::Read { region, offset, len } => {
+                let region = Region::from_index(region).expect("the server knows the regions");
+                self.in_hand = true;
+                self.adapter.handle_read(now, region, offset, len);
+            }
+            Event::Write { region, offset, data } => {
+                let region = Region::from_index(region).expect("the server knows the regions");
+                self.in_hand = true;
+                self.adapter.handle_write(now, region, offset, data);
+            }
+            Event::Reset => {
+                info!("the machine resets the adapter");
+                self.reset();
+                self.server.answer(Ok(&[]));
+            }
+            Event::DmaDone { token, result } => {
+                self.counts.failed += u64::from(result.is_err());
+                self.adapter.handle_memory(Token(token.get()), result.map_err(drop));
+            }
+            Event::Connected => {
+                info!("a machine connected");
+                self.connected = Some(now);
+            }
+            Event::Disconnected(why) => {
+                info!("the machine disconnected: {why}");
+                self.connected = None;
+                self.in_hand = false;
+                self.reset();
+            }
+        }
+        self.after_access();
+        true
+    }
+
+    /// Everything is as after power-on, for the machine and for what is below.
+    fn reset(&mut self) {
+        self.adapter.handle_reset();
+        self.pass_reset_on();
+    }
+
+    fn pass_reset_on(&mut self) {
+        let Some(kind) = self.adapter.poll_reset() else { return };
+        self.requests.clear();
+        self.completions.clear();
+        let now = self.plane.now();
+        self.plane.role.handle_reset(now, kind);
+        if kind == ResetKind::Hot {
+            info!("the machine's root port resets its link");
+        }
+    }
+
+    /// An access may have enabled an interrupt.
+    fn after_access(&mut self) {
+        self.adapter.handle_guest(&mut Machine(&mut self.server));
+        self.answer();
+    }
+
+    fn answer(&mut self) {
+        if self.in_hand && let Some(data) = self.adapter.poll_answer() {
+            self.in_hand = false;
+            self.server.answer(Ok(data));
+        }
+    }
+
+    /// From the adapter to the switch. Whether there was anything.
+    fn move_down(&mut self) -> bool {
+        let now = self.plane.latest();
+        let Self { plane, adapter, requests, completions, counts, .. } = self;
+        let mut moved = false;
+        if requests.fill(now, |buf| adapter.poll_request(now, buf)) {
+            moved |= passed(requests.pass(now, &mut plane.role), counts);
+        }
+        while completions.fill(now, |buf| adapter.poll_completion(buf)) {
+            let waits = |held| completions.held().is_some_and(|c| must_wait(&plane.role, c, held));
+            if requests.held().is_some_and(waits) {
+                break;
+            }
+            if !passed(completions.pass(now, &mut plane.role), counts) {
+                break;
+            }
+            moved = true;
+        }
+        if moved && plane.role.wants_mark() {
+            let now = plane.now();
+            plane.role.mark(now);
+        }
+        // An access that the root port answers itself needs no TLP.
+        self.pass_reset_on();
+        self.answer();
+        moved
+    }
+
+    /// From the switch to the adapter. Whether there was anything.
+    fn move_up(&mut self) -> bool {
+        let now = self.plane.latest();
+        let mut buf = [0; TLP_BUFFER];
+        let mut moved = false;
+        for _ in 0..BATCH {
+            if !self.adapter.has_room() {
+                self.adapter.handle_guest(&mut Machine(&mut self.server));
+                break;
+            }
+            let Some(length) = self.plane.role.poll_tlp(now, &mut buf) else { break };
+            moved = true;
+            if self.plane.role.wants_mark() {
+                let now = self.plane.now();
+                self.plane.role.mark(now);
+            }
+            if self.connected.is_none() {
+                self.counts.discarded += 1;
+                continue;
+            }
+            self.adapter.handle_tlp(now, &buf[..length], &mut Machine(&mut self.server));
+        }
+        self.answer();
+        moved
+    }
+
+    /// A client that agrees on nothing would keep others out for good.
+    fn send_silent_away(&mut self, now: Instant) {
+        let silent = self.connected.is_some() && !self.server.is_negotiated();
+        if silent && self.connected.is_some_and(|since| now.saturating_since(since) > HELLO_BOUND) {
+            warn!("a client that said nothing is let go");
+            self.server.let_go();
+        }
+    }
+}
+
+/// Whether a TLP is gone from its lane.
+fn passed(passed: Passed, counts: &mut Counts) -> bool {
+    if passed == Passed::GivenUp {
+        counts.given_up += 1;
+        warn!("a TLP is given up: the device that it is for takes nothing");
+    }
+    passed != Passed::Held
+}
