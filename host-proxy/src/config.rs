@@ -297,9 +297,7 @@ fn front(said: SaidHost, file: SaidHost) -> Result<Front, String> {
     let said_here = said.model_host.is_some() || said.tlp_socket.is_some() || said.vm.is_some();
     let said = if said_here { said } else { file };
     match (said.model_host, said.tlp_socket, said.vm) {
-        (Some(socket), None, None) => {
-            Ok(Front::Model { socket, memory: mib << 20, button_delay })
-        }
+        (Some(socket), None, None) => Ok(Front::Model { socket, memory: mib << 20, button_delay }),
         (None, Some(socket), None) => Ok(Front::Socket(socket)),
         (None, None, Some(socket)) => Ok(Front::Vm { socket, adapter }),
         (None, None, None) => Err("no root complex: give --model-host SOCKET, --vm SOCKET or \

@@ -31,9 +31,7 @@ pub fn open(front: &Front) -> Result<Opened, String> {
             Opened::Model(Box::new(model::ModelFront::open(socket, *memory, *button_delay)?))
         }
         Front::Socket(path) => Opened::Socket(socket::SocketFront::open(path)?),
-        Front::Vm { socket, adapter } => {
-            Opened::Vm(Box::new(vm::VmFront::open(socket, adapter)?))
-        }
+        Front::Vm { socket, adapter } => Opened::Vm(Box::new(vm::VmFront::open(socket, adapter)?)),
     })
 }
 

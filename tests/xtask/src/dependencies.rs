@@ -53,7 +53,16 @@ const ROOMS: &[Room] = &[
     library("processes", &[]),
     program(
         "host-proxy",
-        &["tlp-codec", "proxy-core", "proxy-net", "proxy-daemon", "host-model", "nvme-driver"],
+        &[
+            "tlp-codec",
+            "proxy-core",
+            "proxy-net",
+            "proxy-daemon",
+            "host-model",
+            "nvme-driver",
+            "vfio-user-server",
+            "vmd-adapter",
+        ],
     ),
     program(
         "box-proxy",

@@ -29,12 +29,8 @@ const BATCH: usize = 64;
 const HELLO_BOUND: Duration = Duration::from_secs(30);
 
 /// Regions of the adapter, by VFIO's number.
-const REGIONS: [(usize, Region); 4] = [
-    (0, Region::Configuration),
-    (2, Region::Memory),
-    (4, Region::Prefetchable),
-    (7, Region::Own),
-];
+const REGIONS: [(usize, Region); 4] =
+    [(0, Region::Configuration), (2, Region::Memory), (4, Region::Prefetchable), (7, Region::Own)];
 
 /// An adapter at a socket, ready to run.
 pub struct VmFront {
@@ -136,8 +132,7 @@ impl Turner {
         }
         busy |= self.plane.transmit().map_err(|e| e.to_string())?;
         let waits = self.server.waits_on();
-        let waits: Vec<_> =
-            waits.map(|(fd, read, write)| Waiting { fd, read, write }).collect();
+        let waits: Vec<_> = waits.map(|(fd, read, write)| Waiting { fd, read, write }).collect();
         let timer = self.adapter.poll_timeout();
         self.plane.rest_with(busy, timer, &waits).map_err(|e| e.to_string())
     }
@@ -206,7 +201,9 @@ impl Turner {
     }
 
     fn answer(&mut self) {
-        if self.in_hand && let Some(data) = self.adapter.poll_answer() {
+        if self.in_hand
+            && let Some(data) = self.adapter.poll_answer()
+        {
             self.in_hand = false;
             self.server.answer(Ok(data));
         }

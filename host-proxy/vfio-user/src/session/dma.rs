@@ -10,6 +10,13 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DmaToken(pub(super) u64);
 
+impl DmaToken {
+    /// As a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
 /// Why a DMA message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DmaRefused {

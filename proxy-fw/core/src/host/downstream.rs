@@ -1,6 +1,6 @@
 //! TLPs from the root complex towards devices.
 
-use super::{HostRequest, HostRole, ROOT_RESERVE};
+use super::{CommandWrite, HostRequest, HostRole, ROOT_RESERVE};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
 use crate::link::TlpMeta;
@@ -114,10 +114,11 @@ impl HostRole {
         asker: Option<PortId>,
     ) -> Result<(), Backpressure> {
         let function = config_function(&packet);
-        let enables = enables_device(&packet);
+        let command = CommandWrite::of(&packet);
         let entry = &mut self.ports[port.get() as usize];
         let info = RequestInfo::of(&packet).expect("the class is non-posted");
-        let request = HostRequest { info, completer: self.switch.mapping(port).device, asker };
+        let completer = self.switch.mapping(port).device;
+        let request = HostRequest { info, completer, asker, command };
         let Some(target) = entry.target(function) else {
             self.counters.function_not_lent += 1;
             self.refuse(now, &request);
@@ -142,7 +143,10 @@ impl HostRole {
             entry.requests.expire(outstanding, now);
             self.synthesised_at = None;
         }
-        if enables && entry.configured() {
+        if packet.tlp_type() == TlpType::CfgWr0 {
+            self.switch.device_found(port);
+        }
+        if command.is_some_and(CommandWrite::enables_device) && entry.configured() {
             self.node.event(Event::DeviceConfigured { port });
         }
         Ok(())
@@ -220,15 +224,6 @@ impl HostRole {
         }
         self.counters.late_from_root += 1;
     }
-}
-
-/// Whether a request sets Memory Space Enable or Bus Master Enable: the operating system has
-/// enumerated the device and makes use of it.
-fn enables_device(packet: &Packet<&mut [u8]>) -> bool {
-    packet.tlp_type() == TlpType::CfgWr0
-        && packet.register() == 0x04
-        && packet.byte_enables().first & 1 != 0
-        && packet.payload().first().is_some_and(|command| command & 0b110 != 0)
 }
 
 /// The function that a configuration request is for; other requests are not for one by number.

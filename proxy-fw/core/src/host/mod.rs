@@ -32,7 +32,7 @@ use peers::Held;
 use pending::{Pending, Wanted};
 use ports::Port;
 use tlp_codec::ids::{Bdf, BindingKey, NodeId, OutstandingRef, PortId};
-use tlp_codec::tlp::{CplStatus, Packet};
+use tlp_codec::tlp::{CplStatus, Packet, TlpType};
 
 /// TLPs that the switch itself sends to the root complex and that wait to be taken. When there is
 /// no room, TLPs of the root complex wait (backpressure).
@@ -78,6 +78,39 @@ struct HostRequest {
     completer: Bdf,
     /// The port of the device that asked; `None`: the root complex.
     asker: Option<PortId>,
+    /// What is written to a Command register.
+    command: Option<CommandWrite>,
+}
+
+/// A write of the root complex to the Command register of a device's function.
+#[derive(Clone, Copy, Debug)]
+struct CommandWrite {
+    function: u8,
+    value: u16,
+    /// Which bytes of the register's doubleword.
+    enables: u8,
+}
+
+impl CommandWrite {
+    fn of(packet: &Packet<&mut [u8]>) -> Option<Self> {
+        const COMMAND: u16 = 0x04;
+        let enables = packet.byte_enables().first & 0b11;
+        let is_one = packet.tlp_type() == TlpType::CfgWr0
+            && packet.register() == COMMAND
+            && enables != 0
+            && packet.payload_len() == 4;
+        is_one.then(|| Self {
+            function: packet.destination().function().get(),
+            value: u16::from_le_bytes([packet.payload()[0], packet.payload()[1]]),
+            enables,
+        })
+    }
+
+    /// Whether it sets Memory Space Enable or Bus Master Enable: the operating system has
+    /// enumerated the device and makes use of it.
+    fn enables_device(self) -> bool {
+        self.enables & 1 != 0 && self.value & 0b110 != 0
+    }
 }
 
 /// A request of a device that the root complex, or another device, has not answered yet.

@@ -242,6 +242,7 @@ impl HostRole {
                     RemovalRequest::Unattended | RemovalRequest::Empty => {
                         self.finish_removal(now, port, false);
                     }
+                    RemovalRequest::LetGo => self.finish_removal(now, port, true),
                     answer => {
                         let again = answer == RemovalRequest::MustWait;
                         if let Some(removal) = &mut self.ports[index].removal {

@@ -1,6 +1,6 @@
 //! TLPs from devices towards the root complex.
 
-use super::{DeviceRequest, HostRequest, HostRole, ROOT_RESERVE};
+use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE};
 use crate::canaries::{Canary, planted};
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
@@ -10,7 +10,7 @@ use crate::stamps::{Stage, StampedTlp};
 use crate::switch::UpstreamVerdict as Verdict;
 use crate::time::Instant;
 use tlp_codec::ids::{BindingKey, OutstandingRef, PortId, Tag};
-use tlp_codec::tlp::{Class, Packet};
+use tlp_codec::tlp::{Class, CplStatus, Packet};
 
 /// What came with a TLP of a device.
 #[derive(Clone, Copy)]
@@ -160,8 +160,14 @@ impl HostRole {
     /// Books a completion that was handed on; with the last one the request is over.
     pub(super) fn book(&mut self, origin: Origin, tlp: &[u8]) {
         let packet = Packet::new_checked(tlp).expect("checked by the caller");
-        let over =
-            self.request_of(origin).is_some_and(|r| r.info.accept(&packet) == Ok(Progress::Final));
+        let Some(request) = self.request_of(origin) else { return };
+        let over = request.info.accept(&packet) == Ok(Progress::Final);
+        if let Some(CommandWrite { function, value, enables }) = request.command
+            && packet.status() == CplStatus::Success
+        {
+            let command = (value, enables);
+            self.switch.command_written(origin.port, function, command, &mut self.to_root);
+        }
         let over = over && !planted(Canary::CompleteTwice);
         if let Some(reference) = origin.outstanding.filter(|_| over) {
             self.ports[origin.port.get() as usize].requests.remove(reference);

@@ -15,6 +15,11 @@
 //! A second press within the 5 s cancels the first, so the button is not pressed again before
 //! software has either let go, gone back to "on", or not reacted for [`PRESS_SETTLES`].
 //!
+//! Some software listens to the button and leaves the indicators alone (Linux behind Intel's VMD
+//! leaves them to its user). What it does with the device itself tells then: it has found the
+//! device when it configures it, and it has let go when it put the device down or, some time after
+//! the button, when no function masters the bus.
+//!
 //! While nobody listens (hot-plug interrupts off: firmware, an operating system without hot-plug)
 //! a plug or removal just happens, and the power indicator follows it, so that software that
 //! comes later finds it right.
@@ -22,7 +27,7 @@
 use super::VirtualSwitch;
 use super::config::slot::{self, Indicator};
 use super::events::Notice;
-use super::port::Occupant;
+use super::port::{Occupant, Use};
 use super::sink::TlpSink;
 use super::verdict::Counted;
 use crate::control::PortState;
@@ -49,8 +54,11 @@ pub(crate) enum Motion {
     /// The button was pressed to get the device out.
     Pressed {
         at: Instant,
-        /// The indicator has blinked since.
+        /// The indicator has blinked since, or would have, if software used it.
         acknowledged: bool,
+        /// When a device that software leaves idle counts as let go, where the indicators do not
+        /// tell.
+        settles: Option<Instant>,
     },
     /// The placeholder has to go before the device comes.
     MakingRoom { until: Instant, pressed: bool },
@@ -71,7 +79,8 @@ impl Motion {
     fn deadline(self) -> Option<Instant> {
         match self {
             Self::MakingRoom { until, .. } | Self::Gap { until } => Some(until),
-            Self::Settled | Self::Pressed { .. } => None,
+            Self::Pressed { settles, .. } => settles,
+            Self::Settled => None,
         }
     }
 }
@@ -92,6 +101,9 @@ pub enum RemovalRequest {
     Unattended,
     /// No device is there. A plug that was under way is called off.
     Empty,
+    /// Software has let go of the device already; pressing the button would make it take it up
+    /// again.
+    LetGo,
 }
 
 impl VirtualSwitch {
@@ -135,7 +147,7 @@ impl VirtualSwitch {
             slot.motion = Motion::Settled;
             return RemovalRequest::Empty;
         }
-        if let Motion::Pressed { at, acknowledged } = slot.motion
+        if let Motion::Pressed { at, acknowledged, .. } = slot.motion
             && (acknowledged || now.saturating_since(at) < PRESS_SETTLES)
         {
             return RemovalRequest::InProgress;
@@ -143,10 +155,16 @@ impl VirtualSwitch {
         if !slot.is_attended() {
             return RemovalRequest::Unattended;
         }
-        if slot.power_indicator() != Indicator::On || !slot.taken_up {
+        let unlit = !slot.uses_indicators && slot.use_of_device.found;
+        if unlit && slot.use_of_device.is_put_down() {
+            return RemovalRequest::LetGo;
+        }
+        let lit = slot.power_indicator() == Indicator::On && slot.taken_up;
+        if !lit && !unlit {
             return RemovalRequest::MustWait;
         }
-        slot.motion = Motion::Pressed { at: now, acknowledged: false };
+        let settles = unlit.then(|| now + PRESS_SETTLES);
+        slot.motion = Motion::Pressed { at: now, acknowledged: false, settles };
         self.press(port);
         RemovalRequest::Pressed
     }
@@ -188,6 +206,7 @@ impl VirtualSwitch {
         slot.occupant = Occupant::Device;
         slot.ready = true;
         slot.taken_up = false;
+        slot.use_of_device = Use::default();
         slot.motion = Motion::Settled;
         slot.notices.note(Notice::Inserted);
         self.follow_presence(port);
@@ -232,11 +251,12 @@ impl VirtualSwitch {
     pub(crate) fn power_indicator_set(&mut self, now: Instant, port: PortId, to: Indicator) {
         let slot = self.port_mut(port);
         slot.notices.note(Notice::PowerIndicator);
+        slot.uses_indicators = true;
         slot.taken_up |= to != Indicator::Off;
         match (to, slot.motion) {
             (Indicator::Off, _) => self.let_go(now, port),
             (Indicator::Blink, Motion::Pressed { at, .. }) => {
-                slot.motion = Motion::Pressed { at, acknowledged: true };
+                slot.motion = Motion::Pressed { at, acknowledged: true, settles: None };
             }
             (Indicator::On, Motion::Pressed { .. }) => {
                 slot.motion = Motion::Settled;
@@ -270,6 +290,41 @@ impl VirtualSwitch {
         self.vacate(port);
     }
 
+    /// Software configures the device.
+    pub fn device_found(&mut self, port: PortId) {
+        self.port_mut(port).use_of_device.found = true;
+    }
+
+    /// Software wrote the bytes that `enables` names of the Command register of a function of the
+    /// device, and the device has taken them.
+    pub fn command_written(
+        &mut self,
+        port: PortId,
+        function: u8,
+        (command, enables): (u16, u8),
+        out: &mut impl TlpSink,
+    ) {
+        let slot = self.port_mut(port);
+        slot.use_of_device.written(function, command, enables);
+        if let Motion::Pressed { acknowledged, settles, .. } = slot.motion
+            && !slot.uses_indicators
+        {
+            let settled = acknowledged && settles.is_none();
+            if slot.use_of_device.is_put_down() || settled && slot.use_of_device.is_idle() {
+                self.let_go_unlit(port);
+            }
+        }
+        self.flush(out);
+    }
+
+    /// Software that leaves the indicators alone has let go after the button was pressed.
+    fn let_go_unlit(&mut self, port: PortId) {
+        let slot = self.port_mut(port);
+        slot.motion = Motion::Settled;
+        slot.notices.note(Notice::LetGo);
+        self.vacate(port);
+    }
+
     /// The first time at which a hot-plug sequence goes on by itself.
     pub(crate) fn hotplug_deadline(&self) -> Option<Instant> {
         self.ports.iter().filter_map(|slot| slot.motion.deadline()).min()
@@ -284,6 +339,12 @@ impl VirtualSwitch {
                     self.vacate(port);
                 }
                 Motion::Gap { until } if until <= now => self.insert(port),
+                Motion::Pressed { at, settles: Some(until), .. } if until <= now => {
+                    slot.motion = Motion::Pressed { at, acknowledged: true, settles: None };
+                    if slot.use_of_device.is_idle() {
+                        self.let_go_unlit(port);
+                    }
+                }
                 _ => {}
             }
         }

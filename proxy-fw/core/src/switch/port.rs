@@ -6,6 +6,7 @@ use super::events::{Notice, Notices};
 use super::hotplug::Motion;
 use super::placeholder::PlaceholderFunction;
 use super::settings::SwitchConfig;
+use crate::config_space::lanes;
 use tlp_codec::ids::PortId;
 
 /// What is behind a port.
@@ -14,6 +15,35 @@ pub(crate) enum Occupant {
     Nobody,
     Placeholder,
     Device,
+}
+
+/// What the Command registers of a device's functions tell about what software does with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Use {
+    command: [u16; 8],
+    /// Software wrote to the device's configuration space: it has found it.
+    pub(crate) found: bool,
+}
+
+impl Use {
+    /// Software wrote the bytes that `enables` names of a Command register.
+    pub(crate) fn written(&mut self, function: u8, command: u16, enables: u8) {
+        let Some(held) = self.command.get_mut(usize::from(function)) else { return };
+        let lanes = lanes(enables) as u16;
+        *held = *held & !lanes | command & lanes;
+    }
+
+    /// Whether no function can master the bus: no driver has it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.command.iter().all(|command| u32::from(*command) & header::BUS_MASTER == 0)
+    }
+
+    /// Whether the device was left as Linux's pciehp leaves one that it is done with: Bus Master
+    /// and SERR# off, INTx disabled. (Function 0 is the last that it comes to.)
+    pub(crate) fn is_put_down(&self) -> bool {
+        let all = header::BUS_MASTER | header::SERR_ENABLE | header::INTX_DISABLE;
+        u32::from(self.command[0]) & all == header::INTX_DISABLE
+    }
 }
 
 /// One downstream port.
@@ -29,6 +59,10 @@ pub(crate) struct DownstreamPort {
     /// The power indicator has been lit for the device that is here now: switching it off lets go
     /// of this one.
     pub(crate) taken_up: bool,
+    /// Software has switched an indicator since the last reset: what it shows means something.
+    pub(crate) uses_indicators: bool,
+    /// What software did with the device that is here now.
+    pub(crate) use_of_device: Use,
     /// What the hot-plug sequence waits for.
     pub(crate) motion: Motion,
     pub(crate) notices: Notices,
@@ -62,6 +96,8 @@ impl DownstreamPort {
             link_up: false,
             ready: false,
             taken_up: false,
+            uses_indicators: false,
+            use_of_device: Use::default(),
             motion: Motion::Settled,
             notices: Notices::default(),
             wires: 0,
@@ -165,6 +201,8 @@ impl DownstreamPort {
         }
         self.wires = 0;
         self.ready = false;
+        self.uses_indicators = false;
+        self.use_of_device = Use::default();
         self.motion = self.motion.after_reset();
         self.notices.note(Notice::WindowsChanged);
         self.show_presence();

@@ -17,7 +17,8 @@ pub(crate) const BUS_MASTER: u32 = 1 << 2;
 pub(crate) const PARITY_RESPONSE: u32 = 1 << 6;
 /// SERR# Enable.
 pub(crate) const SERR_ENABLE: u32 = 1 << 8;
-const INTX_DISABLE: u32 = 1 << 10;
+/// Interrupt Disable.
+pub(crate) const INTX_DISABLE: u32 = 1 << 10;
 const CAPABILITIES_LIST: u32 = 1 << 20;
 /// Status: Master Data Parity Error.
 pub(crate) const MASTER_DATA_PARITY: u32 = 1 << 24;

@@ -404,3 +404,101 @@ fn retraining_sets_the_bandwidth_bit_and_interrupts_where_enabled() {
     host.write_bytes(id, 0x80, 1 << 30, 0xc);
     assert_eq!(host.read(id, 0x80) & 1 << 30, 0);
 }
+
+/// As behind Intel's VMD, where Linux leaves the indicators to its user.
+fn unlit() -> (Host, Driver) {
+    let (mut host, mut drivers) = empty(1);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    let driver = drivers.remove(0);
+    driver.interrupt(&mut host);
+    host.take_out();
+    host.events();
+    (host, driver)
+}
+
+const BUS_MASTER_AND_MEMORY: u16 = 0b110;
+const PUT_DOWN: u16 = 0x402;
+
+fn command(host: &mut Host, function: u8, value: u16) {
+    host.switch.command_written(port(0), function, (value, 0b11), &mut host.out);
+}
+
+fn wait(host: &mut Host, time: Duration) {
+    host.now = host.now + time;
+    host.switch.handle_timeout(host.now, &mut host.out);
+}
+
+#[test]
+fn software_that_leaves_the_indicators_alone_is_asked_when_it_has_found_the_device() {
+    let (mut host, driver) = unlit();
+    assert_eq!(ask(&mut host), RemovalRequest::MustWait);
+    host.switch.device_found(port(0));
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    assert_eq!(driver.interrupt(&mut host), BUTTON);
+    assert_eq!(ask(&mut host), RemovalRequest::InProgress);
+}
+
+#[test]
+fn it_has_let_go_when_it_put_the_device_down() {
+    let (mut host, _) = unlit();
+    host.switch.device_found(port(0));
+    command(&mut host, 0, BUS_MASTER_AND_MEMORY);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    command(&mut host, 1, PUT_DOWN);
+    assert!(host.switch.is_present(port(0)), "function 0 is the last");
+    host.switch.command_written(port(0), 0, (0, 0b01), &mut host.out);
+    assert!(host.switch.is_present(port(0)), "a driver that ends");
+    command(&mut host, 0, PUT_DOWN);
+    assert!(!host.switch.is_present(port(0)));
+    let let_go = SwitchEvent::LetGo { port: port(0), requested: true };
+    assert!(host.events().contains(&let_go));
+}
+
+#[test]
+fn what_was_put_down_before_is_not_asked_for_by_button() {
+    let (mut host, _) = unlit();
+    host.switch.device_found(port(0));
+    command(&mut host, 0, BUS_MASTER_AND_MEMORY);
+    command(&mut host, 0, PUT_DOWN);
+    assert!(host.switch.is_present(port(0)), "it can be taken up again");
+    assert_eq!(ask(&mut host), RemovalRequest::LetGo);
+    command(&mut host, 0, BUS_MASTER_AND_MEMORY);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+}
+
+#[test]
+fn an_idle_device_is_let_go_some_time_after_the_button() {
+    let (mut host, _) = unlit();
+    host.switch.device_found(port(0));
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    assert_eq!(host.switch.poll_timeout(), Some(host.now + PRESS_SETTLES));
+    wait(&mut host, PRESS_SETTLES);
+    assert!(!host.switch.is_present(port(0)));
+}
+
+#[test]
+fn a_device_in_use_is_let_go_when_its_driver_ends() {
+    let (mut host, _) = unlit();
+    host.switch.device_found(port(0));
+    command(&mut host, 3, BUS_MASTER_AND_MEMORY);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    wait(&mut host, PRESS_SETTLES);
+    assert!(host.switch.is_present(port(0)));
+    assert_eq!(host.switch.poll_timeout(), None, "nothing more to wait for by the clock");
+    assert_eq!(ask(&mut host), RemovalRequest::InProgress);
+    command(&mut host, 3, 0b010);
+    assert!(!host.switch.is_present(port(0)));
+}
+
+#[test]
+fn one_blink_tells_that_the_indicators_mean_something() {
+    let (mut host, driver) = unlit();
+    host.switch.device_found(port(0));
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    driver.power_indicator(&mut host, Indicator::Blink);
+    command(&mut host, 0, PUT_DOWN);
+    wait(&mut host, PRESS_SETTLES);
+    assert!(host.switch.is_present(port(0)), "only the indicator tells");
+    driver.power_indicator(&mut host, Indicator::Off);
+    assert!(!host.switch.is_present(port(0)));
+}
