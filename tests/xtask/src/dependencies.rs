@@ -71,6 +71,7 @@ const ROOMS: &[Room] = &[
     program("manager", &["tlp-codec", "proxy-core"]),
     tests("bench"),
     tests("demo"),
+    tests("direct"),
     tests("sim"),
     tests("fuzz-targets"),
     tests("system-tests"),

@@ -1,8 +1,8 @@
 //! A TLP on its way from the adapter to the switch.
 
-use proxy_core::host::HostRole;
+use super::Below;
 use proxy_core::limits::{SYNTHESISED_COMPLETION, TLP_BUFFER};
-use proxy_core::switch::PortMapping;
+use proxy_core::switch::{PortMapping, VirtualSwitch};
 use proxy_core::time::Instant;
 use tlp_codec::tlp::{Class, Packet};
 
@@ -58,9 +58,9 @@ impl Lane {
     /// # Panics
     ///
     /// When none waits.
-    pub(super) fn pass(&mut self, now: Instant, role: &mut HostRole) -> Passed {
+    pub(super) fn pass(&mut self, now: Instant, below: &mut impl Below) -> Passed {
         let (length, since) = self.held.take().expect("the caller filled the lane");
-        if role.handle_tlp(now, &self.tlp[..length]).is_ok() {
+        if below.handle_tlp(now, &self.tlp[..length]).is_ok() {
             return Passed::Taken;
         }
         if now.saturating_since(since) >= LONGEST_HOLD {
@@ -73,7 +73,7 @@ impl Lane {
 
 /// Whether a completion may not pass a TLP that waits: when that is a write to the same device
 /// (PCIe 5.0 section 2.4.1).
-pub(super) fn must_wait(role: &HostRole, completion: &[u8], held: &[u8]) -> bool {
+pub(super) fn must_wait(switch: &VirtualSwitch, completion: &[u8], held: &[u8]) -> bool {
     let (Ok(completion), Ok(held)) =
         (Packet::new_header_checked(completion), Packet::new_header_checked(held))
     else {
@@ -83,7 +83,7 @@ pub(super) fn must_wait(role: &HostRole, completion: &[u8], held: &[u8]) -> bool
         return false;
     }
     let bus = completion.requester().bus().get();
-    let ports = role.switch().port_ids().map(|port| role.switch().mapping(port));
+    let ports = switch.port_ids().map(|port| switch.mapping(port));
     let mut of_the_write = ports.filter(|port| claims(port, held.address()));
     of_the_write.any(|port| (port.buses.0..=port.buses.1).contains(&bus))
 }

@@ -1,19 +1,19 @@
 //! A virtual machine as the host: an adapter in it, behind a vfio-user socket.
 //!
 //! `vmd_adapter` is what the machine sees, `vfio_user_server` is how its accesses come here; both
-//! are turned by the data plane's own thread. `docs/vm.md` tells how a machine gets the adapter.
+//! are turned by the thread of what is [`Below`]: the data plane. `docs/vm.md` tells how a machine gets the adapter.
 
+mod below;
 mod lane;
 mod machine;
+
+pub use below::Below;
 
 use lane::{Lane, Passed, must_wait};
 use machine::Machine;
 use proxy_core::config_space::ResetKind;
-use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
-use proxy_core::role::Role;
 use proxy_core::time::Instant;
-use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
 use proxy_net::Waiting;
 use std::path::Path;
@@ -60,12 +60,12 @@ impl VmFront {
     ///
     /// # Errors
     ///
-    /// When the fabric is broken for good.
-    pub fn run(self, plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+    /// When what is below is broken for good.
+    pub fn run<B: Below>(self, below: B, stop: &Stop) -> Result<(), String> {
         let mut turner = Turner {
             server: self.server,
             adapter: self.adapter,
-            plane,
+            below,
             requests: Lane::new(),
             completions: Lane::new(),
             connected: None,
@@ -96,10 +96,10 @@ impl Counts {
     }
 }
 
-struct Turner {
+struct Turner<B> {
     server: Server,
     adapter: Adapter,
-    plane: Plane<HostRole>,
+    below: B,
     /// Requests of the machine.
     requests: Lane,
     /// Completions for devices, and what one device wants of another.
@@ -111,9 +111,9 @@ struct Turner {
     counts: Counts,
 }
 
-impl Turner {
+impl<B: Below> Turner<B> {
     fn turn(&mut self) -> Result<(), String> {
-        let mut busy = self.plane.receive().map_err(|e| e.to_string())?;
+        let mut busy = self.below.receive()?;
         for _ in 0..BATCH {
             let moved = self.take_events() | self.move_down() | self.move_up();
             busy |= moved;
@@ -121,26 +121,25 @@ impl Turner {
                 break;
             }
         }
-        let now = self.plane.now();
+        let now = self.below.now();
         self.adapter.handle_timeout(now);
         self.send_silent_away(now);
-        if self.plane.role.is_asked_for_counters() {
+        if self.below.wants_counters() {
             let mut counters = self.adapter.counters().list();
             counters.extend(self.server.counters());
             counters.extend(self.counts.list());
-            self.plane.set_device_counters(counters);
+            self.below.set_counters(counters);
         }
-        busy |= self.plane.transmit().map_err(|e| e.to_string())?;
+        busy |= self.below.transmit()?;
         let waits = self.server.waits_on();
         let waits: Vec<_> = waits.map(|(fd, read, write)| Waiting { fd, read, write }).collect();
-        let timer = self.adapter.poll_timeout();
-        self.plane.rest_with(busy, timer, &waits).map_err(|e| e.to_string())
+        self.below.rest(busy, self.adapter.poll_timeout(), &waits)
     }
 
     /// What the machine did. Whether there was anything.
     fn take_events(&mut self) -> bool {
         self.answer();
-        let now = self.plane.latest();
+        let now = self.below.latest();
         let Some(event) = self.server.poll() else { return false };
         match event {
             Event::Read { region, offset, len } => {
@@ -187,8 +186,7 @@ impl Turner {
         let Some(kind) = self.adapter.poll_reset() else { return };
         self.requests.clear();
         self.completions.clear();
-        let now = self.plane.now();
-        self.plane.role.handle_reset(now, kind);
+        self.below.handle_reset(kind);
         if kind == ResetKind::Hot {
             info!("the machine's root port resets its link");
         }
@@ -211,25 +209,22 @@ impl Turner {
 
     /// From the adapter to the switch. Whether there was anything.
     fn move_down(&mut self) -> bool {
-        let now = self.plane.latest();
-        let Self { plane, adapter, requests, completions, counts, .. } = self;
+        let now = self.below.latest();
+        let Self { below, adapter, requests, completions, counts, .. } = self;
         let mut moved = false;
         if requests.fill(now, |buf| adapter.poll_request(now, buf)) {
-            moved |= passed(requests.pass(now, &mut plane.role), counts);
+            moved |= passed(requests.pass(now, below), counts);
         }
         while completions.fill(now, |buf| adapter.poll_completion(buf)) {
-            let waits = |held| completions.held().is_some_and(|c| must_wait(&plane.role, c, held));
+            let waits =
+                |held| completions.held().is_some_and(|c| must_wait(below.switch(), c, held));
             if requests.held().is_some_and(waits) {
                 break;
             }
-            if !passed(completions.pass(now, &mut plane.role), counts) {
+            if !passed(completions.pass(now, below), counts) {
                 break;
             }
             moved = true;
-        }
-        if moved && plane.role.wants_mark() {
-            let now = plane.now();
-            plane.role.mark(now);
         }
         // An access that the root port answers itself needs no TLP.
         self.pass_reset_on();
@@ -239,7 +234,7 @@ impl Turner {
 
     /// From the switch to the adapter. Whether there was anything.
     fn move_up(&mut self) -> bool {
-        let now = self.plane.latest();
+        let now = self.below.latest();
         let mut buf = [0; TLP_BUFFER];
         let mut moved = false;
         for _ in 0..BATCH {
@@ -247,12 +242,8 @@ impl Turner {
                 self.adapter.handle_guest(&mut Machine(&mut self.server));
                 break;
             }
-            let Some(length) = self.plane.role.poll_tlp(now, &mut buf) else { break };
+            let Some(length) = self.below.poll_tlp(now, &mut buf) else { break };
             moved = true;
-            if self.plane.role.wants_mark() {
-                let now = self.plane.now();
-                self.plane.role.mark(now);
-            }
             if self.connected.is_none() {
                 self.counts.discarded += 1;
                 continue;
