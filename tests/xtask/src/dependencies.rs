@@ -75,6 +75,7 @@ const ROOMS: &[Room] = &[
     tests("sim"),
     tests("fuzz-targets"),
     tests("system-tests"),
+    tests("vm"),
     tests("xtask"),
 ];
 

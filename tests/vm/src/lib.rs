@@ -1,0 +1,11 @@
+//! Virtual machines with a distribution's own Linux, for tests and for people.
+//!
+//! [`Cache`] brings QEMU, kernels and the guest's tools from Debian into a private folder;
+//! [`Options`] says what a machine has; [`Guest`] is one that runs.
+
+mod cache;
+mod guest;
+mod image;
+
+pub use cache::{Cache, Kernel, News, Unavailable};
+pub use guest::{BOOT_BOUND, Guest, Mark, Message, Options, Output, Running, TALK_BOUND};
