@@ -74,6 +74,7 @@ const ROOMS: &[Room] = &[
     tests("direct"),
     tests("sim"),
     tests("fuzz-targets"),
+    tests("guest-tools"),
     tests("system-tests"),
     tests("vm"),
     tests("xtask"),
