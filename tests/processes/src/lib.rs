@@ -1,9 +1,10 @@
-//! What the demo and the benchmark have in common: other programs, each a process of its own, and
-//! network namespaces. All of it is gone when this program ends, also by a signal.
+//! What the demo, the benchmark and tests have in common: other programs, each a process of its
+//! own, network namespaces, and a network that misbehaves. All of it is gone when this program ends, also by a signal.
 
 mod commands;
 mod daemon;
 pub mod namespaces;
+pub mod relay;
 mod signals;
 
 pub use commands::{Said, output, run, watched};

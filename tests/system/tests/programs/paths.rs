@@ -1,50 +1,13 @@
 //! Two paths between a host and a box, of which one or the other stops carrying frames.
 
 use crate::harness::{Daemon, NVME, Pool, program, wait_event, wait_for};
+use processes::relay::{Faults, Relay};
 use serde_json::Value;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// Stands between a proxy and everybody that sends to it, and lets frames through or not.
-struct Relay {
-    socket: UdpSocket,
-    to: SocketAddr,
-    carries: AtomicBool,
-    stop: AtomicBool,
-}
-
-impl Relay {
-    /// A relay, and the address behind it: one of this machine that no other test uses, so the
-    /// port is free there.
-    fn new() -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a bound");
-        let port = socket.local_addr().expect("an address").port();
-        let to = SocketAddr::from(([127, 0, 0, 3], port));
-        Self { socket, to, carries: AtomicBool::new(true), stop: AtomicBool::new(false) }
-    }
-
-    fn public(&self) -> SocketAddr {
-        self.socket.local_addr().expect("an address")
-    }
-
-    fn run(&self) {
-        let mut buffer = [0; 9000];
-        while !self.stop.load(Ordering::Relaxed) {
-            let Ok((length, _)) = self.socket.recv_from(&mut buffer) else { continue };
-            if self.carries.load(Ordering::Relaxed) {
-                // The proxy behind may not be there yet.
-                let _ = self.socket.send_to(&buffer[..length], self.to);
-            }
-        }
-    }
-}
 
 /// A path that carries nothing, both ways.
 fn cut(relays: &[Relay; 4], path: usize, cut: bool) {
     for end in 0..2 {
-        relays[end * 2 + path].carries.store(!cut, Ordering::Relaxed);
+        relays[end * 2 + path].set(Faults { cut, ..Faults::default() });
     }
 }
 
@@ -52,8 +15,10 @@ fn proxy(pool: &Pool, kind: &str, name: &str, ports: &[Relay], more: &[&str]) ->
     let list = |each: fn(&Relay) -> String| ports.iter().map(each).collect::<Vec<_>>().join(",");
     let mut command = program(kind);
     command.args(["--name", name, "--manager", &pool.control]);
-    command.args(["--fabric", &list(|relay| format!("udp:{}", relay.to))]);
-    command.args(["--advertise", &list(|relay| relay.public().to_string())]).args(more);
+    command.args(["--fabric", &list(|relay| format!("udp:{}", relay.behind()))]);
+    command
+        .args(["--advertise", &list(|relay| relay.public().expect("an address").to_string())])
+        .args(more);
     Daemon::start(&mut command, &pool.path(&format!("{name}.log")))
 }
 
@@ -72,19 +37,8 @@ fn told(pool: &Pool, kind: &str, node: &str, path: &str) -> usize {
 #[test]
 fn a_device_goes_on_by_the_path_that_is_left() {
     let pool = Pool::new();
-    let relays: [Relay; 4] = std::array::from_fn(|_| Relay::new());
-    std::thread::scope(|scope| {
-        for relay in &relays {
-            scope.spawn(|| relay.run());
-        }
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            lose_each_path(&pool, &relays);
-        }));
-        for relay in &relays {
-            relay.stop.store(true, Ordering::Relaxed);
-        }
-        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
+    let relays: [Relay; 4] = std::array::from_fn(|n| Relay::start(n as u64).expect("a relay"));
+    lose_each_path(&pool, &relays);
 }
 
 fn lose_each_path(pool: &Pool, relays: &[Relay; 4]) {
