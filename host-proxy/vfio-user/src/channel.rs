@@ -87,6 +87,11 @@ impl Channel {
         self.unsent
     }
 
+    /// Whether the other side takes nothing any more.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+
     /// Reads a message, with `reads` system calls at most, which it counts down. One that is not
     /// whole yet is kept. More than `max_fds` file descriptors are closed.
     pub(crate) fn receive(&mut self, max_fds: usize, reads: &mut usize) -> Received {

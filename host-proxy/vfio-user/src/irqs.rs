@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Irq};
 use crate::wire::{Action, IrqSet, Which};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -163,18 +163,17 @@ impl Eventfd {
         if name != Path::new("anon_inode:[eventfd]") {
             return Err(Errno::INVAL);
         }
-        let flags = fcntl_getfl(&fd)?;
-        fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
         Ok(Self(fd))
     }
 
-    /// Adds 1. A counter that is full says already that there is something. False: the client made
-    /// it one that blocks, and so it is not written.
+    /// Adds 1, unless the counter is full: then the client is told already that there is something.
     fn write(&self) -> bool {
-        let blocks = fcntl_getfl(&self.0).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
-        if blocks {
-            return false;
+        let mut ready = [PollFd::new(&self.0, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut ready, Some(&at_once)) {
+            Ok(0) => true,
+            Ok(_) => rustix::io::write(&self.0, &1_u64.to_ne_bytes()).is_ok(),
+            Err(_) => false,
         }
-        matches!(rustix::io::write(&self.0, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
     }
 }

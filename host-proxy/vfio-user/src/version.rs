@@ -1,7 +1,6 @@
 //! `VFIO_USER_VERSION`: what the client proposes and what the server says to it.
 
 use crate::limits::{DEFAULT_MSG_FDS, MAX_DATA_XFER, MAX_DMA_MAPS, MAX_MSG_FDS, PAGE};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// The protocol's version, 0.1: what libvfio-user speaks. QEMU 11 proposes 0.0.
@@ -31,12 +30,6 @@ pub(crate) enum Refused {
     Major,
     /// Something else is wrong; the client may try again.
     Malformed,
-}
-
-impl From<Refused> for Errno {
-    fn from(_: Refused) -> Self {
-        Self::INVAL
-    }
 }
 
 /// The JSON after the version. Capabilities that nobody here knows are passed over.

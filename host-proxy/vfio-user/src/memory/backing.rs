@@ -1,8 +1,12 @@
 //! What is behind a DMA map.
 
 use super::mapping::Mapping;
+use crate::limits::PAGE;
 use crate::wire::DmaMap;
-use rustix::fs::{FileType, OFlags, SealFlags, fcntl_get_seals, fcntl_getfl, fstat, fstatfs};
+use rustix::fs::{
+    AtFlags, FileType, OFlags, SealFlags, StatxFlags, fcntl_get_seals, fcntl_getfl, fstat, fstatfs,
+    statx,
+};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
@@ -17,51 +21,52 @@ pub(super) enum Backing {
     Message,
 }
 
-/// File systems by their magic numbers (`statfs(2)`).
+/// File systems by their magic numbers (`statfs(2)`). Each keeps its files on this machine.
 const TMPFS: u32 = 0x0102_1994;
+const EXT: u32 = 0xef53;
+const XFS: u32 = 0x5846_5342;
 
-/// Those whose files are read and written without asking anybody: not FUSE, not the network's,
-/// where a hostile client decides when, and whether, a read comes back. Not hugetlbfs either: its
-/// files can be mapped only, and a page that the client punched out of one is a SIGBUS when the
-/// machine has no other left.
-const LOCAL: [u32; 4] =
-    [TMPFS, 0xef53 /* ext2, 3, 4 */, 0x5846_5342 /* XFS */, 0x9123_683e /* Btrfs */];
+/// What a file descriptor stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A memfd that never shrinks.
+    Memory,
+    /// A file that is read and written without asking anybody.
+    Local,
+    /// Any other regular file.
+    Elsewhere,
+}
 
 impl Backing {
     /// Of the file of a map whose range was looked at.
     ///
     /// It is mapped where nothing that the client does with its file later can hurt: a memfd that
-    /// never shrinks, as QEMU's `memory-backend-memfd` has it by default. Other regular files of a
-    /// local file system are read and written. With yet others the client has to move the data.
+    /// never shrinks, as QEMU's `memory-backend-memfd` has it by default. Other regular files on
+    /// this machine are read and written. With yet others the client has to move the data.
     ///
     /// EACCES for what is no regular file or not open for what is wanted, EINVAL for a range that
     /// the file does not have, ENOMEM where more than `room` bytes would be mapped, and what mmap
     /// says.
     pub(super) fn new(file: OwnedFd, map: &DmaMap, room: u64) -> Result<Self, Errno> {
-        let status = fstat(&file)?;
-        let flags = fcntl_getfl(&file)?;
-        let may = access(flags);
-        let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
-        if !is_file || (map.readable && !may.0) || (map.writable && !may.1) {
+        let (reads, writes) = access(fcntl_getfl(&file)?);
+        if (map.readable && !reads) || (map.writable && !writes) {
             return Err(Errno::ACCESS);
         }
+        let (kind, size) = look_at(&file)?;
         let end = map.offset.checked_add(map.size).ok_or(Errno::INVAL)?;
-        if u64::try_from(status.st_size).map_or(true, |size| size < end) {
+        if size < end || !map.offset.is_multiple_of(PAGE) {
             return Err(Errno::INVAL);
         }
-        // Magic numbers have 32 bits, whatever the field's type is.
-        let system = fstatfs(&file)?.f_type as u32;
-        let keeps_size = fcntl_get_seals(&file).is_ok_and(|s| s.contains(SealFlags::SHRINK));
-        if system == TMPFS && keeps_size && Mapping::fits(map.offset) {
-            if map.size > room {
-                return Err(Errno::NOMEM);
+        match kind {
+            Kind::Memory if Mapping::fits(map.offset) => {
+                if map.size > room {
+                    return Err(Errno::NOMEM);
+                }
+                Mapping::new(&file, map).map(Self::Mapped)
             }
-            return Mapping::new(&file, map).map(Self::Mapped);
+            Kind::Memory | Kind::Local => Ok(Self::File { file, offset: map.offset }),
+            Kind::Elsewhere => Ok(Self::Message),
         }
-        if LOCAL.contains(&system) && map.offset.is_multiple_of(crate::limits::PAGE) {
-            return Ok(Self::File { file, offset: map.offset });
-        }
-        Ok(Self::Message)
     }
 
     pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Errno> {
@@ -85,6 +90,35 @@ impl Backing {
             Self::Message => unreachable!("looked at before"),
         }
     }
+}
+
+/// What a file descriptor stands for, and how long the file is. EACCES for what is no regular file.
+///
+/// Nothing here asks whoever keeps the file: on FUSE, and on the network, a hostile client decides
+/// when an answer comes, and whether one does.
+fn look_at(file: &OwnedFd) -> Result<(Kind, u64), Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let status = statx(file, "", flags, StatxFlags::TYPE | StatxFlags::SIZE)?;
+    if FileType::from_raw_mode(status.stx_mode.into()) != FileType::RegularFile {
+        return Err(Errno::ACCESS);
+    }
+    // Only tmpfs and hugetlbfs have seals, and only memfds can have this one.
+    let seals = fcntl_get_seals(file);
+    // FUSE and the network's file systems are on no block device, unless an administrator put them
+    // there.
+    let kind = if seals.is_ok() || status.stx_dev_major != 0 {
+        // Magic numbers have 32 bits, whatever the field's type is.
+        match fstatfs(file)?.f_type as u32 {
+            TMPFS if seals.is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) => Kind::Memory,
+            TMPFS | EXT | XFS => Kind::Local,
+            // Of hugetlbfs, too: a page that the client punches out of such a memfd is a SIGBUS
+            // when the machine has no other left.
+            _ => Kind::Elsewhere,
+        }
+    } else {
+        Kind::Elsewhere
+    };
+    Ok((kind, status.stx_size))
 }
 
 /// Whether a file can be read and written. One that is open as a path only can do neither. Where

@@ -97,6 +97,8 @@ pub(crate) struct Session {
     main: Channel,
     /// For messages of the server, where the client wants them on a socket of their own.
     twin: Option<Channel>,
+    /// The client has not closed it.
+    twin_open: bool,
     negotiated: Option<Negotiated>,
     /// What came behind the access in hand.
     queue: Queue,
@@ -142,6 +144,7 @@ impl Session {
         Self {
             main: Channel::new(socket),
             twin: None,
+            twin_open: false,
             negotiated: None,
             queue: Queue::default(),
             in_hand: InHand::Nothing,
@@ -241,7 +244,7 @@ impl Session {
 
     /// A message on the socket for the server's own: only replies have a business there.
     fn receive_twin(&mut self, state: &mut State, reads: &mut usize) -> Option<Step> {
-        loop {
+        while self.twin_open {
             let received = self.twin.as_mut()?.receive(0, reads);
             match received {
                 Received::Nothing => return None,
@@ -262,8 +265,8 @@ impl Session {
                     }
                 },
                 Received::Closed { .. } => {
-                    self.twin = None;
-                    self.gone = Some(Gone::Died);
+                    // The client goes, as its main socket will say, or does without DMA messages.
+                    self.twin_open = false;
                     return None;
                 }
                 Received::BadSize(size) => {
@@ -279,6 +282,7 @@ impl Session {
                 return None;
             }
         }
+        None
     }
 
     fn dma_reply(&mut self, state: &mut State, message: Message) -> Option<Step> {
@@ -378,7 +382,9 @@ impl Session {
         data: &[u8],
     ) -> Result<DmaToken, DmaRefused> {
         let negotiated = self.negotiated.ok_or(DmaRefused::NotConnected)?;
-        if self.gone.is_some() || self.ended.is_some() {
+        let channel = self.twin.as_ref().unwrap_or(&self.main);
+        let closed = self.twin.is_some() && !self.twin_open;
+        if self.gone.is_some() || self.ended.is_some() || closed || channel.is_deaf() {
             return Err(DmaRefused::NotConnected);
         }
         if len > negotiated.dma_xfer {
@@ -395,7 +401,8 @@ impl Session {
     /// What to wait for, as in [`Server::waits_on`](crate::Server::waits_on).
     pub(crate) fn waits_on(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool, bool)> {
         let main = (self.main.as_fd(), self.reads_main(), self.main.unsent() > 0);
-        let twin = self.twin.as_ref().map(|twin| (twin.as_fd(), true, twin.unsent() > 0));
+        let twin = self.twin.as_ref();
+        let twin = twin.map(|twin| (twin.as_fd(), self.twin_open, twin.unsent() > 0));
         [Some(main), twin].into_iter().flatten().filter(|(_, read, write)| *read || *write)
     }
 

@@ -122,32 +122,33 @@ impl Session {
     }
 
     fn version(&mut self, state: &mut State, request: &Message) {
-        let agreed = negotiate(&request.payload)
-            .map_err(|refused| (Errno::from(refused), refused == Refused::Major))
-            .and_then(|(agreed, payload)| {
-                let twin = if agreed.twin { Some(twin().map_err(|e| (e, false))?) } else { None };
-                Ok((agreed, payload, twin))
-            });
-        match agreed {
-            Ok((agreed, payload, twin)) => {
-                self.negotiated = Some(agreed);
-                let (ours, theirs) = twin.unzip();
-                self.twin = ours.map(Channel::new);
-                if matches!(request.header.kind, Kind::Command { no_reply: true }) {
-                    return;
-                }
-                let (id, kind) = (request.header.id, Kind::Reply { error: None });
-                let bytes = message(id, Command::Version, kind, &[&payload]);
-                let sent = self.main.send(bytes, theirs.map(OwnedFd::from));
-                self.look_at(sent);
-            }
-            Err((error, for_good)) => {
-                self.reply(state, request, Err(error));
-                if for_good {
+        let (agreed, payload) = match negotiate(&request.payload) {
+            Ok(agreed) => agreed,
+            Err(refused) => {
+                self.reply(state, request, Err(Errno::INVAL));
+                if refused == Refused::Major {
                     self.gone.get_or_insert(Gone::Version);
                 }
+                return;
             }
+        };
+        if matches!(request.header.kind, Kind::Command { no_reply: true }) {
+            // Nothing takes the other end of a twin socket to the client.
+            self.negotiated = Some(agreed);
+            return;
         }
+        let pair = if agreed.twin { twin().map(Some) } else { Ok(None) };
+        let (ours, theirs) = match pair {
+            Ok(pair) => pair.unzip(),
+            Err(error) => return self.reply(state, request, Err(error)),
+        };
+        self.negotiated = Some(agreed);
+        self.twin_open = ours.is_some();
+        self.twin = ours.map(Channel::new);
+        let (id, kind) = (request.header.id, Kind::Reply { error: None });
+        let bytes = message(id, Command::Version, kind, &[&payload]);
+        let sent = self.main.send(bytes, theirs.map(OwnedFd::from));
+        self.look_at(sent);
     }
 
     fn region_read(&mut self, state: &mut State, message: Message) -> Option<Step> {
