@@ -1,10 +1,10 @@
 //! Interrupts: the eventfds that the client gave, and what it masked.
 
 use crate::device::{Device, Irq};
+use crate::signals::Signals;
 use crate::wire::{Action, IrqSet, Which};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// One vector.
@@ -25,13 +25,14 @@ struct Vector {
 #[derive(Debug)]
 pub(crate) struct Irqs {
     kinds: [Vec<Vector>; Irq::ALL.len()],
+    signals: Signals,
 }
 
 impl Irqs {
     /// Nothing is set.
     pub(crate) fn new(device: &Device) -> Self {
         let vectors = |count: u32| (0..count).map(|_| Vector::default()).collect();
-        Self { kinds: device.irqs.map(vectors) }
+        Self { kinds: device.irqs.map(vectors), signals: Signals::new() }
     }
 
     /// Closes every eventfd and unmasks everything.
@@ -43,7 +44,7 @@ impl Irqs {
     pub(crate) fn trigger(&mut self, irq: Irq, vector: u32) -> bool {
         let vectors = &mut self.kinds[irq.index()];
         let vector = usize::try_from(vector).ok().and_then(|vector| vectors.get_mut(vector));
-        vector.is_some_and(|vector| vector.trigger(irq))
+        vector.is_some_and(|vector| vector.trigger(irq, &mut self.signals))
     }
 
     /// `VFIO_USER_DEVICE_SET_IRQS`.
@@ -72,11 +73,14 @@ impl Irqs {
             return Ok(());
         }
         let range = &mut vectors[start..start + count];
+        let signals = &mut self.signals;
         match set.which {
-            Which::All => range.iter_mut().for_each(|vector| vector.act(irq, set.action)),
+            Which::All => {
+                range.iter_mut().for_each(|vector| vector.act(irq, set.action, signals));
+            }
             Which::Chosen(chosen) => {
                 let chosen = range.iter_mut().zip(chosen).filter(|(_, yes)| **yes != 0);
-                chosen.for_each(|(vector, _)| vector.act(irq, set.action));
+                chosen.for_each(|(vector, _)| vector.act(irq, set.action, signals));
             }
             Which::Eventfds => {
                 let fds: Vec<Eventfd> =
@@ -94,7 +98,7 @@ fn disable(vectors: &mut [Vector]) {
 }
 
 impl Vector {
-    fn trigger(&mut self, irq: Irq) -> bool {
+    fn trigger(&mut self, irq: Irq, signals: &mut Signals) -> bool {
         let Some(eventfd) = &self.trigger else {
             return false;
         };
@@ -102,35 +106,41 @@ impl Vector {
             self.pending = true;
             return true;
         }
-        let written = eventfd.write();
+        let signalled = eventfd.signal(signals);
         if irq.masks_itself() {
-            self.mask();
+            self.mask(signals);
         }
-        written
+        signalled
     }
 
-    fn act(&mut self, irq: Irq, action: Action) {
+    fn act(&mut self, irq: Irq, action: Action, signals: &mut Signals) {
         match action {
-            Action::Mask => self.mask(),
-            Action::Unmask => self.unmask(irq),
+            Action::Mask => self.mask(signals),
+            Action::Unmask => self.unmask(irq, signals),
             Action::Trigger => {
-                self.trigger(irq);
+                self.trigger(irq, signals);
             }
         }
     }
 
-    fn mask(&mut self) {
-        if !std::mem::replace(&mut self.masked, true) {
-            self.on_mask.as_ref().map(Eventfd::write);
+    fn mask(&mut self, signals: &mut Signals) {
+        if std::mem::replace(&mut self.masked, true) {
+            return;
+        }
+        if let Some(on_mask) = &self.on_mask {
+            on_mask.signal(signals);
         }
     }
 
-    fn unmask(&mut self, irq: Irq) {
-        if std::mem::take(&mut self.masked) {
-            self.on_unmask.as_ref().map(Eventfd::write);
-            if std::mem::take(&mut self.pending) {
-                self.trigger(irq);
-            }
+    fn unmask(&mut self, irq: Irq, signals: &mut Signals) {
+        if !std::mem::take(&mut self.masked) {
+            return;
+        }
+        if let Some(on_unmask) = &self.on_unmask {
+            on_unmask.signal(signals);
+        }
+        if std::mem::take(&mut self.pending) {
+            self.trigger(irq, signals);
         }
     }
 
@@ -166,14 +176,7 @@ impl Eventfd {
         Ok(Self(fd))
     }
 
-    /// Adds 1, unless the counter is full: then the client is told already that there is something.
-    fn write(&self) -> bool {
-        let mut ready = [PollFd::new(&self.0, PollFlags::OUT)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(&mut ready, Some(&at_once)) {
-            Ok(0) => true,
-            Ok(_) => rustix::io::write(&self.0, &1_u64.to_ne_bytes()).is_ok(),
-            Err(_) => false,
-        }
+    fn signal(&self, signals: &mut Signals) -> bool {
+        signals.signal(self.0.as_fd())
     }
 }

@@ -39,7 +39,11 @@
 //! Every length and number is looked at before it is used; everything that a client can make grow
 //! is bounded ([`limits`]). File descriptors are closed unless they belong where they came. A
 //! client's memory is mapped only from files that never shrink, and is otherwise read and written
-//! as a file or asked for with messages. Whatever it does ends with its session.
+//! as a file or asked for with messages; an eventfd is signalled without waiting for it. Whatever a
+//! client does ends with its session.
+//!
+//! One thing is the kernel's: a file descriptor is closed here, and closing may wait for whoever
+//! keeps the file (FUSE, a TCP socket that lingers) until that one answers or dies.
 
 mod channel;
 mod device;
@@ -49,6 +53,7 @@ mod listen;
 mod memory;
 mod server;
 mod session;
+mod signals;
 mod version;
 mod wire;
 

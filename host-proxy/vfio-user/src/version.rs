@@ -125,3 +125,6 @@ fn answer(proposed: &Capabilities, agreed: &Negotiated) -> Capabilities {
         write_multiple: proposed.write_multiple.filter(|wanted| *wanted),
     }
 }
+
+#[cfg(test)]
+mod tests;

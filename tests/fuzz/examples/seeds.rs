@@ -107,6 +107,11 @@ fn main() {
         seed("frame", &[&[0], &example[..]].concat());
         seed("frame", &[&[3], &example[..]].concat());
     }
+    for command in 0..20 {
+        // After a greeting: the command in each of its ways, and answers to what it brings.
+        let ways = (0..5).flat_map(|way| [way << 5 | command, 0, 1 << way, 2, 3, 4, 5, 0x91]);
+        seed("vfio_user", &[&[0][..], &ways.collect::<Vec<u8>>()].concat());
+    }
     for example in examples("../../proxy-fw/core/docs/control.md") {
         for which in 0..5 {
             seed("control", &[&[which], &example[..]].concat());

@@ -17,6 +17,7 @@ pub mod nvme;
 pub mod socket;
 pub mod switch;
 pub mod tlp;
+pub mod vfio_user;
 
 /// A function that takes any bytes and panics where a promise is broken.
 pub type Target = fn(&[u8]);
@@ -32,4 +33,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("socket", socket::run),
     ("switch", switch::run),
     ("tlp", tlp::run),
+    ("vfio_user", vfio_user::run),
 ];

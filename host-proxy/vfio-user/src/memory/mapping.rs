@@ -1,4 +1,4 @@
-//! Memory of the client, mapped into this process: the only unsafe code.
+//! Memory of the client, mapped into this process.
 
 use crate::wire::DmaMap;
 use rustix::io::Errno;
@@ -138,6 +138,6 @@ unsafe fn store_64(word: *mut u8, value: u64) {
 }
 
 /// Bytes of the longest naturally aligned word at an address, with no more than `left` of them.
-fn word_len(address: usize, left: usize) -> usize {
+pub(super) fn word_len(address: usize, left: usize) -> usize {
     1 << address.trailing_zeros().min(3).min(left.ilog2())
 }

@@ -211,3 +211,6 @@ impl Memory {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+use super::mapping::word_len;
+use super::*;
+use proptest::prelude::*;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
+    let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&file, size).unwrap();
+    fcntl_add_seals(&file, seals).unwrap();
+    file
+}
+
+fn sealed(pages: u64) -> OwnedFd {
+    memfd(pages * PAGE, SealFlags::SHRINK)
+}
+
+fn whole(address: u64, pages: u64) -> DmaMap {
+    DmaMap { readable: true, writable: true, offset: 0, address, size: pages * PAGE }
+}
+
+fn mapped(file: &OwnedFd, pages: u64) -> Memory {
+    let mut memory = Memory::default();
+    memory.map(&whole(0, pages), vec![file.try_clone().unwrap()], 1).unwrap();
+    memory
+}
+
+/// Every access is cut into words that are naturally aligned, and as long as can be.
+#[test]
+fn words() {
+    for start in 0..16_usize {
+        for len in 1..40 {
+            let mut done = 0;
+            let mut lengths = Vec::new();
+            while done < len {
+                let word = word_len(start + done, len - done);
+                assert!([1, 2, 4, 8].contains(&word) && (start + done).is_multiple_of(word));
+                assert!(
+                    word == 8 || !(start + done).is_multiple_of(2 * word) || done + 2 * word > len,
+                    "the longest that fits"
+                );
+                lengths.push(word);
+                done += word;
+            }
+            assert_eq!(done, len);
+            assert!(lengths.len() <= 6 + len / 8, "{start} {len}: {lengths:?}");
+        }
+    }
+}
+
+#[test]
+fn every_alignment_and_length() {
+    let file = sealed(1);
+    let memory = mapped(&file, 1);
+    let data: Vec<u8> = (1..=64).collect();
+    for at in 0..16 {
+        for len in 0..=data.len() {
+            memory.write(0, &[0; 128]).unwrap();
+            memory.write(at, &data[..len]).unwrap();
+            let mut back = vec![0xee; len];
+            memory.read(at, &mut back).unwrap();
+            assert_eq!(back, data[..len]);
+            let mut all = [0; 128];
+            memory.read(0, &mut all).unwrap();
+            let at = at as usize;
+            assert_eq!(all[at..at + len], data[..len]);
+            assert!(all[..at].iter().chain(&all[at + len..]).all(|byte| *byte == 0));
+        }
+    }
+}
+
+/// A driver that polls the last word of an entry sees all of the entry once it sees that word.
+#[test]
+fn who_sees_the_last_word_sees_the_rest() {
+    const ROUNDS: u64 = 20_000;
+    let file = sealed(1);
+    let (device, guest) = (mapped(&file, 1), mapped(&file, 1));
+    let writer = std::thread::spawn(move || {
+        for round in 1..=ROUNDS {
+            device.write(8, &round.to_ne_bytes().repeat(8)).unwrap();
+        }
+    });
+    let word = |at: u64| {
+        let mut word = [0; 8];
+        guest.read(at, &mut word).unwrap();
+        u64::from_ne_bytes(word)
+    };
+    loop {
+        let last = word(8 + 56);
+        for at in (8..8 + 56).step_by(8) {
+            assert!(word(at) >= last, "an entry's end before its beginning");
+        }
+        if last == ROUNDS {
+            break;
+        }
+    }
+    writer.join().unwrap();
+}
+
+/// What a map is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Made {
+    Sealed,
+    Plain,
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Map { page: u64, pages: u64, made: Made, readable: bool, writable: bool },
+    Unmap { page: u64, pages: u64 },
+    UnmapAll,
+    Read { at: u64, len: usize },
+    Write { at: u64, len: usize, with: u8 },
+}
+
+const PAGES: u64 = 12;
+
+fn action() -> impl Strategy<Value = Action> {
+    let made = prop_oneof![Just(Made::Sealed), Just(Made::Plain), Just(Made::Nothing)];
+    let page = 0..PAGES;
+    let at = 0..PAGES * PAGE;
+    prop_oneof![
+        4 => (page.clone(), 1_u64..4, made, any::<(bool, bool)>()).prop_map(
+            |(page, pages, made, (readable, writable))| {
+                Action::Map { page, pages, made, readable, writable }
+            }
+        ),
+        2 => (page, 1_u64..4).prop_map(|(page, pages)| Action::Unmap { page, pages }),
+        1 => Just(Action::UnmapAll),
+        4 => (at.clone(), 0_usize..9000).prop_map(|(at, len)| Action::Read { at, len }),
+        4 => (at, 0_usize..9000, any::<u8>())
+            .prop_map(|(at, len, with)| Action::Write { at, len, with }),
+    ]
+}
+
+/// One page, as a list of all pages has it.
+#[derive(Clone, Copy)]
+struct Page {
+    first: u64,
+    pages: u64,
+    made: Made,
+    readable: bool,
+    writable: bool,
+}
+
+/// Memory as simply as can be: a list of pages and all bytes.
+struct Model {
+    pages: Vec<Option<Page>>,
+    bytes: Vec<u8>,
+}
+
+impl Model {
+    fn access(&self, at: u64, len: usize, allowed: fn(&Page) -> bool) -> Result<(), MemoryError> {
+        let mut by_message = false;
+        for at in at..at + len as u64 {
+            let page = self.pages.get((at / PAGE) as usize).copied().flatten();
+            let page = page.ok_or(MemoryError::Unmapped)?;
+            if !allowed(&page) {
+                return Err(MemoryError::Protected);
+            }
+            by_message |= page.made == Made::Nothing;
+        }
+        if by_message { Err(MemoryError::ByMessage) } else { Ok(()) }
+    }
+}
+
+proptest! {
+    /// Each page of address space has its own page of a file, so that memory is a list of bytes.
+    #[test]
+    fn maps_are_a_list_of_pages(actions in prop::collection::vec(action(), 0..40)) {
+        let (shrinks_not, shrinks) = (sealed(2 * PAGES), memfd(2 * PAGES * PAGE, SealFlags::empty()));
+        let mut memory = Memory::default();
+        let mut model = Model {
+            pages: vec![None; 2 * PAGES as usize],
+            bytes: vec![0; (2 * PAGES * PAGE) as usize],
+        };
+        for action in actions {
+            match action {
+                Action::Map { page, pages, made, readable, writable } => {
+                    let map = DmaMap {
+                        readable, writable,
+                        offset: page * PAGE, address: page * PAGE, size: pages * PAGE,
+                    };
+                    let file = match made {
+                        Made::Sealed => vec![shrinks_not.try_clone().unwrap()],
+                        Made::Plain => vec![shrinks.try_clone().unwrap()],
+                        Made::Nothing => vec![],
+                    };
+                    let range = page as usize..(page + pages) as usize;
+                    let expected = match () {
+                        () if !readable && !writable => Err(Errno::INVAL),
+                        () if model.pages[range.clone()].iter().any(Option::is_some) => {
+                            Err(Errno::EXIST)
+                        }
+                        () => Ok(()),
+                    };
+                    prop_assert_eq!(memory.map(&map, file, MAX_DMA_MAPS), expected);
+                    if expected.is_ok() {
+                        let made = Page { first: page, pages, made, readable, writable };
+                        model.pages[range.clone()].fill(Some(made));
+                        // A page's bytes are those of the file that it has now.
+                        let bytes = range.start * PAGE as usize..range.end * PAGE as usize;
+                        let file = if made.made == Made::Plain { &shrinks } else { &shrinks_not };
+                        let got = rustix::io::pread(
+                            file, &mut model.bytes[bytes.clone()], bytes.start as u64,
+                        );
+                        prop_assert_eq!(got, Ok(bytes.len()));
+                    }
+                }
+                Action::Unmap { page, pages } => {
+                    let exact = model.pages[page as usize]
+                        .is_some_and(|there| there.first == page && there.pages == pages);
+                    let unmap = DmaUnmap::One { address: page * PAGE, size: pages * PAGE };
+                    let expected = if exact { Ok(()) } else { Err(Errno::NOENT) };
+                    prop_assert_eq!(memory.unmap(unmap), expected);
+                    if exact {
+                        model.pages[page as usize..(page + pages) as usize].fill(None);
+                    }
+                }
+                Action::UnmapAll => {
+                    memory.unmap(DmaUnmap::All).unwrap();
+                    model.pages.fill(None);
+                }
+                Action::Read { at, len } => {
+                    let mut back = vec![0; len];
+                    let expected = model.access(at, len, |page| page.readable);
+                    prop_assert_eq!(memory.read(at, &mut back), expected);
+                    if expected.is_ok() {
+                        prop_assert!(back == model.bytes[at as usize..at as usize + len]);
+                    }
+                }
+                Action::Write { at, len, with } => {
+                    let data: Vec<u8> = (0..len).map(|n| n as u8 ^ with).collect();
+                    let expected = model.access(at, len, |page| page.writable);
+                    prop_assert_eq!(memory.write(at, &data), expected);
+                    if expected.is_ok() {
+                        model.bytes[at as usize..at as usize + len].copy_from_slice(&data);
+                    }
+                }
+            }
+            let mut firsts: Vec<u64> = model.pages.iter().flatten().map(|page| page.first).collect();
+            firsts.dedup();
+            prop_assert_eq!(memory.maps(), firsts.len());
+        }
+    }
+}
