@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn any_header_is_read(bytes in any::<[u8; HEADER]>()) {
         let header = Header::parse(&bytes);
-        prop_assert_eq!(header.emit()[..8], bytes[..8]);
+        prop_assert_eq!(&header.emit()[..8], &bytes[..8]);
         prop_assert_eq!(Header::parse(&header.emit()), header);
     }
 
