@@ -4,8 +4,12 @@
 //! [`Options`] says what a machine has; [`Guest`] is one that runs.
 
 mod cache;
+mod fabric;
 mod guest;
 mod image;
+mod tools;
 
 pub use cache::{Cache, Kernel, News, Unavailable};
+pub use fabric::{Fabric, items};
 pub use guest::{BOOT_BOUND, Guest, Mark, Message, Options, Output, Running, TALK_BOUND};
+pub use tools::guest_tools;

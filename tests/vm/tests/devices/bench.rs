@@ -1,0 +1,125 @@
+//! A fabric with one guest or two, ready to lend.
+
+use anyhow::{Context, Result};
+use processes::relay::Relay;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use vm::{
+    BOOT_BOUND, Cache, Fabric, Guest, Kernel, News, Options, TALK_BOUND, Unavailable, guest_tools,
+};
+
+/// A manager, a box and a guest for each host.
+pub(crate) struct Bench {
+    pub(crate) guests: Vec<Guest>,
+    pub(crate) fabric: Fabric,
+    /// The relays: those in front of the box, then those of each host, path by path.
+    pub(crate) relays: Vec<Vec<Relay>>,
+    _folder: TempDir,
+}
+
+/// What a bench has.
+#[derive(Default)]
+pub(crate) struct Wanted<'a> {
+    /// Slots of the box, as its flag has them.
+    pub(crate) slots: &'a [&'a str],
+    /// More flags of each host proxy.
+    pub(crate) host: &'a [&'a str],
+    /// More of each guest's kernel command line.
+    pub(crate) append: &'a str,
+    /// Guests; none means one.
+    pub(crate) guests: usize,
+    /// Paths between the box and each host, each through a relay at both ends; none means one that
+    /// goes straight.
+    pub(crate) relayed: usize,
+}
+
+/// Room for devices' memory at each port.
+pub(crate) const ROOM: &str = "pci=hpmmiosize=8M,hpmmioprefsize=64M";
+
+impl Bench {
+    /// Starts all of it; nothing where there can be no machines, which is told.
+    pub(crate) fn start(kernel: Kernel, wanted: &Wanted<'_>) -> Result<Option<Self>> {
+        let mut tell = |news: News<'_>| {
+            if let News::Step(text) = news {
+                println!("{text}");
+            }
+        };
+        let cache = match Cache::open(&[kernel], &mut tell) {
+            Ok(cache) => cache,
+            Err(error) if error.is::<Unavailable>() => {
+                println!("SKIPPED: no virtual machines: {error:#}");
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let programs = programs()?;
+        let tools = guest_tools(&programs)?;
+        let folder = tempfile::tempdir()?;
+        let mut fabric = Fabric::start(&programs, folder.path())?;
+        let slots: Vec<String> = wanted.slots.iter().map(|slot| (*slot).to_owned()).collect();
+        let mut relays = vec![relay(&mut fabric, wanted.relayed, 1)?];
+        fabric.add_box("box-a", &slots)?;
+        let mut guests = Vec::new();
+        for number in 1..=wanted.guests.max(1) {
+            let host = format!("host-{number}");
+            relays.push(relay(&mut fabric, wanted.relayed, 100 * number as u64)?);
+            let socket = fabric.add_host(&host, wanted.host)?;
+            let mut options = Options::new(&host, kernel).with_vfio_user(&socket);
+            options.append = wanted.append.to_owned();
+            options.files = vec![("usr/bin/dxpu-guest".to_owned(), tools.clone())];
+            guests.push(Guest::start(&cache, &options, folder.path())?);
+        }
+        fabric.wait_ready()?;
+        for guest in &mut guests {
+            guest.boot(BOOT_BOUND)?;
+        }
+        Ok(Some(Self { guests, fabric, relays, _folder: folder }))
+    }
+
+    /// The first guest.
+    pub(crate) fn guest(&mut self) -> &mut Guest {
+        &mut self.guests[0]
+    }
+
+    /// Lends a slot to a host whose guest is up, and waits until that has found the device: its
+    /// address there, such as 10000:03:00.0.
+    pub(crate) fn lend(&mut self, host: usize, slot: &str, device: &str) -> Result<String> {
+        let find = format!("grep -l {device} /sys/bus/pci/devices/*/device");
+        let guest = &mut self.guests[host];
+        let before = guest.sh(&find, TALK_BOUND)?.text;
+        self.fabric.allocate(&format!("host-{}", host + 1), slot)?;
+        guest.until(&format!("test \"$({find})\" != '{}'", before.trim()), TALK_BOUND)?;
+        let after = guest.ok(&find)?;
+        let new = after.lines().find(|line| !before.lines().any(|old| old == *line));
+        let path = Path::new(new.context("no new device")?);
+        let address = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        Ok(address.context("a device has an address")?.to_owned())
+    }
+}
+
+/// Relays in front of the next proxy, one for each path.
+fn relay(fabric: &mut Fabric, paths: usize, seed: u64) -> Result<Vec<Relay>> {
+    let relays = (0..paths as u64).map(|path| Relay::start(seed + path));
+    let relays = relays.collect::<std::io::Result<Vec<_>>>()?;
+    fabric.network.clear();
+    for relay in &relays {
+        fabric.network.extend(["--fabric".to_owned(), format!("udp:{}", relay.behind())]);
+        fabric.network.extend(["--advertise".to_owned(), relay.public()?.to_string()]);
+    }
+    Ok(relays)
+}
+
+/// Vendor-specific device IDs of the models.
+pub(crate) const NVME: &str = "0xd0ae";
+pub(crate) const ACCELERATOR: &str = "0xd0ac";
+
+/// The folder of the programs of this build.
+fn programs() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().and_then(Path::parent);
+    Ok(folder.context("this test is in no target folder")?.to_path_buf())
+}
+
+/// A bound for what takes a while in a guest.
+pub(crate) const LONG: Duration = Duration::from_secs(900);

@@ -1,0 +1,9 @@
+//! What an unmodified Linux does with devices that are lent to it, in its own words: errors and
+//! resets, device memory of a gigabyte, DMA without a driver, and a guest that misbehaves.
+
+mod accelerator;
+mod bench;
+mod errors;
+mod faults;
+mod hostile;
+mod removal;

@@ -1,0 +1,144 @@
+//! Devices that go: because the manager asked, because the guest let go by itself, and because the
+//! box died in the middle of something.
+
+use crate::bench::{Bench, LONG, NVME, Wanted};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use vm::{Guest, Kernel, TALK_BOUND, items};
+
+const DRIVE: &str = "1=nvme,image=drive.img,size=64M";
+const BLOCK: &str = "/dev/nvme0n1";
+
+/// What the last release of the manager says of how the port was freed.
+fn how_it_went(bench: &Bench) -> Result<String> {
+    let operations = bench.fabric.manager(&["operations"])?;
+    let last = items(&operations)?.first().context("no operation")?;
+    let steps = last["steps"].as_array().context("an operation has steps")?;
+    let unbind =
+        steps.iter().find(|step| step["kind"] == "unbind-port" || step["step"] == "unbind-port");
+    Ok(unbind.map_or_else(|| last.to_string(), Value::to_string))
+}
+
+fn is_gone(guest: &mut Guest, address: &str) -> Result<()> {
+    guest.until(&format!("test ! -e {BLOCK} -a ! -e /sys/bus/pci/devices/{address}"), TALK_BOUND)
+}
+
+/// Writes a file system's worth of numbers and reads them back.
+fn holds_data(guest: &mut Guest, seed: u32) -> Result<()> {
+    guest.until(&format!("test -b {BLOCK}"), TALK_BOUND)?;
+    let command = format!(
+        "seq {seed} $(({seed} + 200000)) > /tmp/sent && \
+         dd if=/tmp/sent of={BLOCK} bs=64k oflag=direct conv=sync 2>/dev/null && \
+         head -c $(stat -c %s /tmp/sent) {BLOCK} | cmp - /tmp/sent"
+    );
+    guest.ok(&command).map(drop)
+}
+
+fn goes_in_order(kernel: Kernel) -> Result<()> {
+    let Some(mut bench) = Bench::start(kernel, &Wanted { slots: &[DRIVE], ..Wanted::default() })?
+    else {
+        return Ok(());
+    };
+
+    // By the manager: the attention button, and the guest lets go.
+    let address = bench.lend(0, "box-a/1", NVME)?;
+    holds_data(bench.guest(), 1)?;
+    bench.fabric.release("box-a/1")?;
+    ensure!(how_it_went(&bench)?.contains("let it go"), "{}", how_it_went(&bench)?);
+    is_gone(bench.guest(), &address)?;
+
+    // By the guest, from its slot: it is there again when it is wanted, and needs no asking.
+    let address = bench.lend(0, "box-a/1", NVME)?;
+    holds_data(bench.guest(), 2)?;
+    let power = "/sys/bus/pci/slots/1/power";
+    for _ in 0..2 {
+        bench.guest().ok(&format!("echo 0 > {power}"))?;
+        is_gone(bench.guest(), &address)?;
+        bench.guest().ok(&format!("echo 1 > {power}"))?;
+        holds_data(bench.guest(), 3)?;
+    }
+    bench.guest().ok(&format!("echo 0 > {power}"))?;
+    is_gone(bench.guest(), &address)?;
+    bench.fabric.release("box-a/1")?;
+    ensure!(how_it_went(&bench)?.contains("let it go"), "{}", how_it_went(&bench)?);
+
+    // By the guest, the function alone: found again by a rescan, and taken back by the manager.
+    let address = bench.lend(0, "box-a/1", NVME)?;
+    let remove = format!("echo 1 > /sys/bus/pci/devices/{address}/remove");
+    bench.guest().ok(&remove)?;
+    is_gone(bench.guest(), &address)?;
+    bench.guest().ok("echo 1 > /sys/bus/pci/rescan")?;
+    holds_data(bench.guest(), 4)?;
+    bench.guest().ok(&remove)?;
+    bench.fabric.release("box-a/1")?;
+    ensure!(how_it_went(&bench)?.contains("let it go"), "{}", how_it_went(&bench)?);
+    is_gone(bench.guest(), &address)
+}
+
+/// The box dies while the guest reads and writes; what the guest had is lent to another one.
+fn goes_by_surprise(kernel: Kernel) -> Result<()> {
+    let wanted = Wanted { slots: &[DRIVE], guests: 2, ..Wanted::default() };
+    let Some(mut bench) = Bench::start(kernel, &wanted)? else { return Ok(()) };
+    for round in 0..2 {
+        let address = bench.lend(0, "box-a/1", NVME)?;
+        holds_data(bench.guest(), 10 + round)?;
+        let fio = format!(
+            "fio --name=x --filename={BLOCK} --rw=randrw --bs=4k --offset=32M --size=16M \
+             --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
+        );
+        let io = bench.guest().spawn(&fio)?;
+        // It is at it.
+        bench
+            .guest()
+            .until("test $(awk '/nvme0n1 /{print $8}' /proc/diskstats) -gt 500", TALK_BOUND)?;
+        bench.fabric.kill_box("box-a")?;
+        let output = bench.guests[0].finish(io, LONG)?;
+        ensure!(output.status != 0, "fio saw no error: {}", output.text);
+        is_gone(bench.guest(), &address)?;
+
+        // The box comes back; its device is the next one's, at once.
+        bench.fabric.add_box("box-a", &[DRIVE.to_owned()])?;
+        bench.fabric.wait_ready()?;
+        bench.fabric.manager(&["release", "box-a/1"])?;
+        let next = bench.lend(1, "box-a/1", NVME)?;
+        let guest = &mut bench.guests[1];
+        guest.until(&format!("test -b {BLOCK}"), TALK_BOUND)?;
+        let check = format!(
+            "seq {0} $(({0} + 200000)) > /tmp/sent && \
+             head -c $(stat -c %s /tmp/sent) {BLOCK} | cmp - /tmp/sent",
+            10 + round
+        );
+        guest.ok(&check).context("what the first guest wrote is not there")?;
+        let verify = format!(
+            "fio --name=v --filename={BLOCK} --rw=randrw --bs=4k --size=8M --iodepth=8 \
+             --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1"
+        );
+        let output = guest.sh(&verify, LONG)?;
+        ensure!(output.status == 0, "somebody else wrote there: {}", output.text);
+        bench.fabric.release("box-a/1")?;
+        is_gone(&mut bench.guests[1], &next)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_device_goes_in_order() {
+    goes_in_order(Kernel::V6_12).unwrap();
+}
+
+#[test]
+#[ignore = "long: another kernel"]
+fn a_device_goes_in_order_of_6_1() {
+    goes_in_order(Kernel::V6_1).unwrap();
+}
+
+#[test]
+fn a_box_dies_in_the_middle_of_it() {
+    goes_by_surprise(Kernel::V6_12).unwrap();
+}
+
+#[test]
+#[ignore = "long: another kernel"]
+fn a_box_dies_in_the_middle_of_it_under_6_1() {
+    goes_by_surprise(Kernel::V6_1).unwrap();
+}
