@@ -6,6 +6,7 @@ use crate::input::Input;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -111,6 +112,29 @@ impl Files {
     }
 }
 
+/// A server without a client. Making one takes the kernel longer than most inputs do, so that it
+/// serves one input after the other.
+struct Idle {
+    server: Server,
+    address: SocketAddr,
+}
+
+impl Idle {
+    fn new() -> Self {
+        static SERVERS: AtomicU64 = AtomicU64::new(0);
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("dxpu-fuzz-vfio-user-{}-{number}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).expect("a short name");
+        let listener = UnixListener::bind_addr(&address).expect("nobody else has this name");
+        let server = Server::adopt(listener, device()).expect("a server");
+        Self { server, address }
+    }
+}
+
+thread_local! {
+    static IDLE: RefCell<Option<Idle>> = const { RefCell::new(None) };
+}
+
 struct World {
     server: Server,
     address: SocketAddr,
@@ -132,6 +156,8 @@ struct World {
     /// Another major version was proposed.
     other_version: bool,
     connected: bool,
+    /// How many there were.
+    clients: u32,
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -159,12 +185,8 @@ fn message(id: u16, command: u16, flags: u32, payload: &[u8]) -> Vec<u8> {
 
 impl World {
     fn new() -> Self {
-        static RUNS: AtomicU64 = AtomicU64::new(0);
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("dxpu-fuzz-vfio-user-{}-{run}", std::process::id());
-        let address = SocketAddr::from_abstract_name(name).expect("a short name");
-        let listener = UnixListener::bind_addr(&address).expect("nobody else has this name");
-        let mut server = Server::adopt(listener, device()).expect("a server");
+        let idle = IDLE.with_borrow_mut(Option::take).unwrap_or_else(Idle::new);
+        let Idle { mut server, address } = idle;
         let socket = UnixStream::connect_addr(&address).expect("it listens");
         assert_eq!(server.poll(), Some(Event::Connected));
         Self {
@@ -184,6 +206,7 @@ impl World {
             tainted: false,
             other_version: false,
             connected: true,
+            clients: 1,
         }
     }
 
@@ -253,7 +276,12 @@ impl World {
         let (first, second) = bytes.split_at(at.unwrap_or(0).min(bytes.len() - 1));
         if !first.is_empty() {
             self.put(first, &[]);
+            let clients = self.clients;
             self.turn();
+            if self.clients != clients {
+                // Who sent the first half is gone.
+                return;
+            }
         }
         self.put(second, fds);
     }
@@ -411,6 +439,7 @@ impl World {
 
     /// Nothing of a client outlives it.
     fn forget(&mut self) {
+        self.clients += 1;
         self.inbox.clear();
         self.asked.clear();
         self.in_hand = None;
@@ -569,6 +598,11 @@ impl World {
         assert!(self.in_hand.is_none());
         assert!(self.tainted || self.asked.is_empty(), "{} without a reply", self.asked.len());
         assert!(!self.server.counters().is_empty());
+        self.server.let_go();
+        self.poll();
+        assert!(!self.connected && !self.server.is_connected());
+        let idle = Idle { server: self.server, address: self.address };
+        IDLE.set(Some(idle));
     }
 }
 
