@@ -59,27 +59,20 @@ impl Mapping {
     pub(super) fn read(&self, at: u64, buf: &mut [u8]) {
         assert!(self.readable);
         let from = self.at(at, buf.len());
-        let mut done = 0;
-        while done < buf.len() {
-            // SAFETY: `done` is below the length that `at` has seen to be in the mapping.
-            let word = unsafe { from.add(done) };
-            let len = word_len(word.addr(), buf.len() - done);
-            let to = &mut buf[done..done + len];
-            // SAFETY: the word is in the mapping, which is readable, and aligned; what the client
-            // does with it meanwhile is atomic or its own fault, and gives any value at all.
-            unsafe {
-                match len {
-                    8 => to.copy_from_slice(&load_64(word).to_ne_bytes()),
-                    4 => to.copy_from_slice(
-                        &AtomicU32::from_ptr(word.cast()).load(Ordering::Acquire).to_ne_bytes(),
-                    ),
-                    2 => to.copy_from_slice(
-                        &AtomicU16::from_ptr(word.cast()).load(Ordering::Acquire).to_ne_bytes(),
-                    ),
-                    _ => to[0] = AtomicU8::from_ptr(word).load(Ordering::Acquire),
-                }
+        let head = head_len(from.addr(), buf.len());
+        let (head, rest) = buf.split_at_mut(head);
+        let (body, tail) = rest.as_chunks_mut::<8>();
+        // SAFETY: `at` has seen that so many bytes are in the mapping, which is readable; the body
+        // begins at a multiple of 8. What the client does with a word meanwhile gives any value at
+        // all.
+        unsafe {
+            read_words(from, head);
+            let from = from.add(head.len());
+            for (number, word) in body.iter_mut().enumerate() {
+                let from = AtomicU64::from_ptr(from.add(8 * number).cast());
+                *word = from.load(Ordering::Acquire).to_ne_bytes();
             }
-            done += len;
+            read_words(from.add(8 * body.len()), tail);
         }
     }
 
@@ -87,27 +80,18 @@ impl Mapping {
     pub(super) fn write(&self, at: u64, data: &[u8]) {
         assert!(self.writable);
         let to = self.at(at, data.len());
-        let mut done = 0;
-        while done < data.len() {
-            // SAFETY: `done` is below the length that `at` has seen to be in the mapping.
-            let word = unsafe { to.add(done) };
-            let len = word_len(word.addr(), data.len() - done);
-            let from = &data[done..done + len];
-            // SAFETY: the word is in the mapping, which is writable, and aligned; who reads it
-            // meanwhile is the client.
-            unsafe {
-                match *from {
-                    [a, b, c, d, e, f, g, h] => {
-                        store_64(word, u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
-                    }
-                    [a, b, c, d] => AtomicU32::from_ptr(word.cast())
-                        .store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release),
-                    [a, b] => AtomicU16::from_ptr(word.cast())
-                        .store(u16::from_ne_bytes([a, b]), Ordering::Release),
-                    _ => AtomicU8::from_ptr(word).store(from[0], Ordering::Release),
-                }
+        let (head, rest) = data.split_at(head_len(to.addr(), data.len()));
+        let (body, tail) = rest.as_chunks::<8>();
+        // SAFETY: `at` has seen that so many bytes are in the mapping, which is writable; the body
+        // begins at a multiple of 8. Who reads a word meanwhile is the client.
+        unsafe {
+            write_words(to, head);
+            let to = to.add(head.len());
+            for (number, word) in body.iter().enumerate() {
+                let to = AtomicU64::from_ptr(to.add(8 * number).cast());
+                to.store(u64::from_ne_bytes(*word), Ordering::Release);
             }
-            done += len;
+            write_words(to.add(8 * body.len()), tail);
         }
     }
 }
@@ -121,20 +105,69 @@ impl Drop for Mapping {
     }
 }
 
+/// Reads bytes, in naturally aligned words.
+///
 /// # Safety
 ///
-/// The word is mapped, readable and aligned.
-unsafe fn load_64(word: *mut u8) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe { AtomicU64::from_ptr(word.cast()) }.load(Ordering::Acquire)
+/// They are mapped and readable.
+unsafe fn read_words(from: *mut u8, buf: &mut [u8]) {
+    let mut done = 0;
+    while done < buf.len() {
+        // SAFETY: it is in the mapping, and aligned for its length.
+        unsafe {
+            let word = from.add(done);
+            let len = word_len(word.addr(), buf.len() - done);
+            let to = &mut buf[done..done + len];
+            let order = Ordering::Acquire;
+            match len {
+                8 => {
+                    to.copy_from_slice(&AtomicU64::from_ptr(word.cast()).load(order).to_ne_bytes())
+                }
+                4 => {
+                    to.copy_from_slice(&AtomicU32::from_ptr(word.cast()).load(order).to_ne_bytes())
+                }
+                2 => {
+                    to.copy_from_slice(&AtomicU16::from_ptr(word.cast()).load(order).to_ne_bytes())
+                }
+                _ => to[0] = AtomicU8::from_ptr(word).load(order),
+            }
+            done += len;
+        }
+    }
 }
 
+/// Writes bytes, in naturally aligned words.
+///
 /// # Safety
 ///
-/// The word is mapped, writable and aligned.
-unsafe fn store_64(word: *mut u8, value: u64) {
-    // SAFETY: as the caller says.
-    unsafe { AtomicU64::from_ptr(word.cast()) }.store(value, Ordering::Release);
+/// Where they go is mapped and writable.
+unsafe fn write_words(to: *mut u8, data: &[u8]) {
+    let mut done = 0;
+    while done < data.len() {
+        // SAFETY: it is in the mapping, and aligned for its length.
+        unsafe {
+            let word = to.add(done);
+            let len = word_len(word.addr(), data.len() - done);
+            let order = Ordering::Release;
+            match data[done..done + len] {
+                [a, b, c, d, e, f, g, h] => AtomicU64::from_ptr(word.cast())
+                    .store(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), order),
+                [a, b, c, d] => {
+                    AtomicU32::from_ptr(word.cast()).store(u32::from_ne_bytes([a, b, c, d]), order)
+                }
+                [a, b] => {
+                    AtomicU16::from_ptr(word.cast()).store(u16::from_ne_bytes([a, b]), order);
+                }
+                _ => AtomicU8::from_ptr(word).store(data[done], order),
+            }
+            done += len;
+        }
+    }
+}
+
+/// Bytes before the first whole word of eight bytes; all, where there is none.
+fn head_len(address: usize, len: usize) -> usize {
+    (address.next_multiple_of(8) - address).min(len)
 }
 
 /// Bytes of the longest naturally aligned word at an address, with no more than `left` of them.

@@ -29,7 +29,7 @@ pub enum DmaRefused {
         /// Bytes that the client takes.
         most: usize,
     },
-    /// [`MAX_DMA_OUTSTANDING`](crate::limits::MAX_DMA_OUTSTANDING) have no answer yet.
+    /// [`MAX_DMA_OUTSTANDING`] have no answer yet.
     #[error("too many DMA messages without an answer")]
     Busy,
 }
