@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A process that runs until it is dropped.
@@ -59,6 +59,15 @@ impl Daemon {
             .spawn()
             .with_context(|| format!("{name} could not be started: {command:?}"))?;
         Ok(Self { name: name.into(), child, log, keep: false })
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not say.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
     }
 
     /// Whether it runs still.

@@ -1,12 +1,15 @@
 //! Virtual machines with a distribution's own Linux, for tests and for people.
 //!
 //! [`Cache`] brings QEMU, kernels and the guest's tools from Debian into a private folder;
-//! [`Options`] says what a machine has; [`Guest`] is one that runs.
+//! [`Options`] says what a machine has; [`Guest`] is one that runs; [`Fabric`] is what lends devices
+//! to it. [`session`] and [`terminal`] are `./dx vm`.
 
 mod cache;
 mod fabric;
 mod guest;
 mod image;
+pub mod session;
+pub mod terminal;
 mod tools;
 
 pub use cache::{Cache, Kernel, News, Unavailable};

@@ -1,11 +1,11 @@
-//! `dxpu-vm`: virtual machines by hand.
+//! `dxpu-vm`: virtual machines as hosts. `./dx vm` builds everything and runs it.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use vm::{Cache, Kernel, News};
+use vm::session::{self, Session};
+use vm::{Cache, Kernel, terminal};
 
 /// Virtual machines with a distribution's own Linux.
 #[derive(Debug, Parser)]
@@ -17,6 +17,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Boots an unmodified Linux as a host (or two) on a fabric with two boxes, and gives you its
+    /// shell; dxpu-manager in another terminal plugs devices in and pulls them out
+    #[command(bin_name = "./dx vm")]
+    Run(Session),
     /// Bring QEMU, kernels and the guests' tools from Debian into a private folder
     Fetch {
         /// Which kernels; all of them when none is named
@@ -26,11 +30,16 @@ enum Command {
         #[arg(long, env = "DXPU_VM_CACHE")]
         cache: Option<PathBuf>,
     },
+    /// A guest's console on this terminal; Ctrl-A X leaves it
+    Console {
+        /// Its socket, as `run` prints it
+        socket: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("dxpu-vm: {error:#}");
             ExitCode::FAILURE
@@ -38,30 +47,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<()> {
+fn run(cli: &Cli) -> Result<u8> {
     processes::catch_signals()?;
     match &cli.command {
+        Command::Run(session) => session::run(session),
         Command::Fetch { kernels, cache } => {
             let folder = cache.clone().map_or_else(Cache::default_folder, Ok)?;
             let kernels = if kernels.is_empty() { &Kernel::ALL[..] } else { kernels };
-            let cache = Cache::make(&folder, kernels, &mut show)?;
+            let cache = Cache::make(&folder, kernels, &mut session::show)?;
             println!("{}", folder.display());
             for (package, version) in cache.versions()? {
                 println!("  {package} {version}");
             }
-            Ok(())
+            Ok(0)
         }
+        Command::Console { socket } => terminal::attach(socket).map(|_| 0),
     }
-}
-
-/// Shows what is told, on standard error; progress only to a person.
-fn show(news: News<'_>) {
-    let mut out = std::io::stderr();
-    let _ = match news {
-        News::Step(text) if out.is_terminal() => writeln!(out, "\r\x1b[K{text}"),
-        News::Step(text) => writeln!(out, "{text}"),
-        News::Progress(text) if out.is_terminal() => write!(out, "\r\x1b[K  {text}"),
-        News::Progress(_) => Ok(()),
-    };
-    let _ = out.flush();
 }

@@ -50,19 +50,31 @@ pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
 pub(crate) fn sim(arguments: &[String]) -> Result<ExitCode> {
     run(&mut cargo(&["build", "--quiet", "--release", "--package", "sim"]))?;
     let sim = crate::tools::target_dir().join("release").join("dxpu-sim");
-    let status = status(std::process::Command::new(sim).args(arguments))?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    ends_as(std::process::Command::new(sim).args(arguments))
 }
 
 /// The daemons, optimised, and then the demo that starts them.
 pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
-    run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--exclude", "xtask"]))?;
-    let demo = crate::tools::target_dir().join("release").join("dxpu-demo");
-    let mut command = std::process::Command::new(demo);
+    let mut command = after_daemons("dxpu-demo")?;
     command.arg("--repository").arg(crate::tools::root()).args(arguments);
-    let status = status(&mut command)?;
-    // What the demo says, with a status above 255 or a signal as a plain failure.
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    ends_as(&mut command)
+}
+
+/// The daemons, optimised, and then guests on a fabric of them.
+pub(crate) fn vm(arguments: &[String]) -> Result<ExitCode> {
+    let mut command = after_daemons("dxpu-vm")?;
+    command.arg("run").args(arguments);
+    ends_as(&mut command)
+}
+
+/// One of the programs, once all are built.
+fn after_daemons(program: &str) -> Result<std::process::Command> {
+    run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--exclude", "xtask"]))?;
+    Ok(std::process::Command::new(crate::tools::target_dir().join("release").join(program)))
+}
+
+/// What a program says, with a status above 255 or a signal as a plain failure.
+fn ends_as(command: &mut std::process::Command) -> Result<ExitCode> {
+    let code = status(command)?.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

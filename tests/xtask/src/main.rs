@@ -88,6 +88,19 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Builds the daemons and boots Linux as a host: `./dx vm --help` says what it takes.
+    #[command(disable_help_flag = true)]
+    Vm {
+        /// What `dxpu-vm run` gets.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// All tests with an unmodified Linux as the host; those of `test` are some of them.
+    VmTests {
+        /// Only tests with this in their name.
+        #[arg(default_value = "")]
+        filter: String,
+    },
     /// Builds the daemons and runs the demo: `./dx demo --help` says what it takes.
     #[command(disable_help_flag = true)]
     Demo {
@@ -130,6 +143,8 @@ fn main() -> ExitCode {
         Command::Bench { arguments } => return plain(checks::bench(&arguments)),
         Command::Sim { arguments } => return plain(checks::sim(&arguments)),
         Command::Demo { arguments } => return plain(checks::demo(&arguments)),
+        Command::Vm { arguments } => return plain(checks::vm(&arguments)),
+        Command::VmTests { filter } => tests(&mut report, &vm_tests(filter), true),
     };
     report.finish()
 }
@@ -137,6 +152,15 @@ fn main() -> ExitCode {
 fn tests(report: &mut Report, arguments: &[String], long: bool) -> bool {
     report.step("build of the tests", || tests_run::build(arguments))
         && report.step("tests", || tests_run::run(arguments, long))
+}
+
+/// What `cargo test` gets for the tests with guests.
+fn vm_tests(filter: String) -> Vec<String> {
+    let mut arguments = ["--package", "vm"].map(str::to_owned).to_vec();
+    if !filter.is_empty() {
+        arguments.push(filter);
+    }
+    arguments
 }
 
 /// Ends as the program that was run did.

@@ -313,11 +313,12 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// When it does not within the bound.
-    pub fn wait_off(mut self, bound: Duration) -> Result<()> {
-        processes::wait_for("the guest to switch itself off", bound, || {
-            Ok(self.qemu.check().is_err().then_some(()))
-        })
+    /// When it does not within the bound, or QEMU failed.
+    pub fn wait_off(&mut self, bound: Duration) -> Result<()> {
+        let status =
+            processes::wait_for("the guest to switch itself off", bound, || self.qemu.ended())?;
+        ensure!(status.success(), "QEMU ended with {status}. {}", self.last_words());
+        Ok(())
     }
 }
 

@@ -1,0 +1,153 @@
+//! `./dx vm`: guests on a fabric, for people.
+
+use crate::cache::{Cache, Kernel, News};
+use crate::fabric::Fabric;
+use crate::guest::{BOOT_BOUND, Guest, Options};
+use crate::terminal;
+use anyhow::{Context, Result, bail};
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Slots of each box, without the number and what is the box's own.
+const DRIVE_SIZE: &str = "256M";
+
+/// Longest that a command of `--run` runs.
+const RUN_BOUND: Duration = Duration::from_secs(24 * 3600);
+
+/// What `./dx vm` is told.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Ctrl-A X, or `poweroff` in the guest, ends everything. Exit status: 0, or that \
+                  of the command of --run; 1 if something failed; 2 for wrong usage.\n\n\
+                  QEMU and the kernels come from Debian, into DXPU_VM_CACHE (the folder `vm` in \
+                  cargo's target folder if it is not set); DXPU_VM_MIRROR names a mirror other \
+                  than this system's, DXPU_VM_ACCELERATOR=kvm uses KVM."
+)]
+pub struct Session {
+    /// How many guests, each a host of its own on one fabric
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub hosts: u8,
+    /// The guests' kernel
+    #[arg(long, value_enum, default_value = "6.12")]
+    pub kernel: Kernel,
+    /// Memory of each guest, in MiB
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..))]
+    pub memory_mib: u32,
+    /// More of the guests' kernel command line
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub append: String,
+    /// Run a command in the first guest's shell, and end with its status
+    #[arg(long, value_name = "COMMAND")]
+    pub run: Option<String>,
+    /// A slot, such as box-a/1, that is lent to the first guest before the command of --run
+    #[arg(long, value_name = "SLOT", requires = "run")]
+    pub lend: Vec<String>,
+}
+
+/// Starts everything, and gives the terminal to the first guest; the exit status.
+///
+/// # Errors
+///
+/// When something cannot be had, started or reached, with where the logs are.
+pub fn run(session: &Session) -> Result<u8> {
+    let cache = Cache::open(&[session.kernel], &mut show)?;
+    let folder = tempfile::Builder::new().prefix("dxpu-vm-").tempdir()?;
+    let result = in_folder(session, &cache, folder.path());
+    if result.is_err() && !processes::interrupted() {
+        eprintln!("dxpu-vm: the logs are in {}", folder.keep().display());
+    }
+    result
+}
+
+fn in_folder(session: &Session, cache: &Cache, folder: &Path) -> Result<u8> {
+    let mut fabric = Fabric::start(&processes::own_folder()?, folder)?;
+    for name in ["box-a", "box-b"] {
+        fabric.add_box(name, &slots(name))?;
+    }
+    let mut guests = Vec::new();
+    for number in 1..=session.hosts {
+        let host = format!("host-{number}");
+        let socket = fabric.add_host(&host, &[])?;
+        let mut options = Options::new(&host, session.kernel).with_vfio_user(&socket);
+        options.memory_mib = session.memory_mib;
+        options.append.clone_from(&session.append);
+        guests.push(Guest::start(cache, &options, folder)?);
+    }
+    fabric.wait_ready()?;
+    for (number, guest) in (1..).zip(&mut guests) {
+        show(News::Step(&format!("host-{number} boots Linux {}", session.kernel)));
+        guest.boot(BOOT_BOUND)?;
+    }
+    match &session.run {
+        Some(command) => command_of(session, &fabric, &mut guests[0], command),
+        None => talk(&fabric, &mut guests),
+    }
+}
+
+/// What is in a box: two drives and two accelerators.
+fn slots(name: &str) -> Vec<String> {
+    let drive = |n: u8| format!("{n}=nvme,image={name}-{n}.img,size={DRIVE_SIZE},model=nvme");
+    vec![drive(1), drive(2), "3=accelerator".to_owned(), "4=accelerator".to_owned()]
+}
+
+fn command_of(session: &Session, fabric: &Fabric, guest: &mut Guest, command: &str) -> Result<u8> {
+    for slot in &session.lend {
+        fabric.allocate("host-1", slot).with_context(|| format!("{slot} was not lent"))?;
+    }
+    let output = guest.sh(command, RUN_BOUND)?;
+    let mut out = std::io::stdout();
+    out.write_all(output.text.as_bytes())?;
+    out.flush()?;
+    Ok(u8::try_from(output.status).unwrap_or(u8::MAX))
+}
+
+fn talk(fabric: &Fabric, guests: &mut [Guest]) -> Result<u8> {
+    let programs = fabric.programs().display();
+    let own = std::env::current_exe()?;
+    let mut text = format!(
+        "\nIn another terminal:\n\n  export DXPU_MANAGER={} PATH={programs}:$PATH\n  \
+         dxpu-manager list\n  dxpu-manager allocate --host host-1 --model nvme\n  \
+         dxpu-manager release alloc-1\n",
+        fabric.server()
+    );
+    for (number, guest) in (1..).zip(guests.iter()).skip(1) {
+        let (own, socket) = (own.display(), guest.console_socket());
+        text.push_str(&format!(
+            "  {own} console {}     # host-{number}'s shell\n",
+            socket.display()
+        ));
+    }
+    text.push_str(
+        "\nHere: host-1's shell, with lspci, setpci, nvme, mkfs.ext4, fio, dmesg. The switch is in \
+         PCI\ndomain 10000. Ctrl-A X, or `poweroff`, ends everything.\n",
+    );
+    eprintln!("{text}");
+    if let Some((rows, columns)) = terminal::size() {
+        for guest in guests.iter_mut() {
+            guest.ok(&format!("stty rows {rows} cols {columns} < /dev/ttyS0"))?;
+        }
+    }
+    let left = terminal::attach(&guests[0].console_socket())?;
+    eprintln!("\r\ndxpu-vm: ending");
+    if processes::interrupted() {
+        bail!("interrupted");
+    }
+    if left == terminal::Left::Ended {
+        // Switched off, or QEMU failed: it says which.
+        guests[0].wait_off(Duration::from_secs(60))?;
+    }
+    Ok(0)
+}
+
+/// Shows what is told, on standard error; progress only to a person.
+pub fn show(news: News<'_>) {
+    let mut out = std::io::stderr();
+    let _ = match news {
+        News::Step(text) if out.is_terminal() => writeln!(out, "\r\x1b[K{text}"),
+        News::Step(text) => writeln!(out, "{text}"),
+        News::Progress(text) if out.is_terminal() => write!(out, "\r\x1b[K  {text}"),
+        News::Progress(_) => Ok(()),
+    };
+    let _ = out.flush();
+}

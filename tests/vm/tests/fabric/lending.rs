@@ -1,0 +1,80 @@
+//! A drive that is lent to one guest, taken back in order, and lent to another.
+
+use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, WORK_BOUND, play, warnings};
+use anyhow::{Result, ensure};
+use vm::{Guest, Kernel};
+
+/// What Linux always says of a drive, at a level above information.
+const KNOWN: &[&str] = &[];
+
+/// The drive's files and their SHA-256.
+const SUMS: &str = "cd /mnt && find . -type f | sort | xargs sha256sum; cd /";
+
+#[test]
+fn what_one_guest_wrote_the_next_one_reads() {
+    let plan = Plan { kernels: &[Kernel::V6_1, Kernel::V6_12], ..SMALL };
+    play(&plan, moves_between_guests);
+}
+
+#[test]
+#[ignore = "long: another kernel"]
+fn what_one_guest_wrote_the_newest_linux_reads() {
+    let plan = Plan { kernels: &[Kernel::V6_12, Kernel::Backports], ..SMALL };
+    play(&plan, moves_between_guests);
+}
+
+fn moves_between_guests(scene: &mut Scene) -> Result<()> {
+    let Scene { guests, fabric, .. } = scene;
+    let marks = guests.iter_mut().map(Guest::mark).collect::<Result<Vec<_>>>()?;
+    let lent = fabric.allocate("host-1", "box-a/1")?;
+    let first = &mut guests[0];
+    first.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
+    first.ok("mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt")?;
+    let files = "dd if=/dev/urandom of=/mnt/large bs=64k count=64 2>/dev/null; \
+                 for i in $(seq 20); do mkdir /mnt/$i; seq $i 1000 > /mnt/$i/small; done; sync";
+    first.sh(files, WORK_BOUND)?;
+    let written = first.ok(SUMS)?;
+    ensure!(written.lines().count() == 21, "{written}");
+    verify(first, "/mnt/fio", "16M", 8)?;
+    first.ok("rm /mnt/fio && umount /mnt")?;
+    fabric.release(&lent)?;
+    first.until("! test -e /dev/nvme0 && ! lspci -D | grep -q Non-Volatile", PLUG_BOUND)?;
+
+    fabric.allocate("host-2", "box-a/1")?;
+    let second = &mut guests[1];
+    second.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
+    second.ok("e2fsck -f -n /dev/nvme0n1 && mount -o ro /dev/nvme0n1 /mnt")?;
+    let read = second.ok(SUMS)?;
+    ensure!(read == written, "written:\n{written}\nread:\n{read}");
+    second.ok("umount /mnt")?;
+    for (guest, mark) in guests.iter_mut().zip(marks) {
+        let odd = warnings(guest.dmesg_since(mark)?, KNOWN);
+        ensure!(odd.is_empty(), "a kernel warns: {odd:#?}");
+    }
+    Ok(())
+}
+
+/// Random reads and writes, each block with its checksum; read back in the end.
+pub(crate) fn verify(guest: &mut Guest, file: &str, size: &str, depth: u8) -> Result<()> {
+    let command = format!(
+        "fio --name=verify --filename={file} --size={size} --rw=randrw --bs=4k --ioengine=libaio \
+         --direct=1 --iodepth={depth} --verify=crc32c --verify_fatal=1 --output-format=terse"
+    );
+    let output = guest.sh(&command, WORK_BOUND)?;
+    ensure!(output.status == 0, "fio ended with {}:\n{}", output.status, output.text);
+    Ok(())
+}
+
+#[test]
+#[ignore = "long: minutes of I/O"]
+fn every_block_is_what_was_written_at_any_depth() {
+    play(&SMALL, |scene| {
+        scene.fabric.allocate("host-1", "box-a/1")?;
+        let guest = &mut scene.guests[0];
+        guest.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
+        for depth in [1, 2, 4, 8, 16, 32] {
+            verify(guest, "/dev/nvme0n1", "96M", depth)?;
+        }
+        Ok(())
+    });
+}

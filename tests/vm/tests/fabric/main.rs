@@ -1,0 +1,5 @@
+//! An unmodified Linux as the host, on a fabric of our programs: what the guest's own words say.
+
+mod enumeration;
+mod lending;
+mod scene;

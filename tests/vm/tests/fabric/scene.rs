@@ -1,0 +1,145 @@
+//! A manager, boxes, and guests as hosts.
+
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+use vm::{BOOT_BOUND, Cache, Fabric, Guest, Kernel, Message, Options, Unavailable};
+
+/// Longest that a device is waited for to come or go.
+pub(crate) const PLUG_BOUND: Duration = Duration::from_secs(300);
+
+/// Longest that a piece of work with a drive takes.
+pub(crate) const WORK_BOUND: Duration = Duration::from_secs(900);
+
+/// One scene at a time: guests that share a processor are slower than one after the other.
+static STAGE: Mutex<()> = Mutex::new(());
+
+/// Guests on a fabric.
+pub(crate) struct Scene {
+    // Guests end before the hosts' proxies, and these before the folder goes.
+    pub(crate) guests: Vec<Guest>,
+    pub(crate) fabric: Fabric,
+    folder: TempDir,
+    _stage: MutexGuard<'static, ()>,
+}
+
+/// What a scene is made of.
+pub(crate) struct Plan<'a> {
+    /// The guests' kernels; they are host-1, host-2 and so on.
+    pub(crate) kernels: &'a [Kernel],
+    /// The boxes and what is in their slots.
+    pub(crate) boxes: &'a [(&'a str, &'a [&'a str])],
+    /// More flags of the host proxies.
+    pub(crate) flags: &'a [&'a str],
+    /// Whether the guests load `vmd` when they boot.
+    pub(crate) adapter: bool,
+    /// More of the guests' kernel command line.
+    pub(crate) append: &'a str,
+}
+
+/// One guest and one box with a drive.
+pub(crate) const SMALL: Plan<'static> = Plan {
+    kernels: &[Kernel::V6_12],
+    boxes: &[("box-a", &["nvme"])],
+    flags: &[],
+    adapter: true,
+    append: "",
+};
+
+/// Sets a scene and runs a play in it; tells why where there can be no guests.
+///
+/// # Panics
+///
+/// When the play fails, with what the guests' consoles and the proxies' logs end with.
+#[track_caller]
+pub(crate) fn play(plan: &Plan, act: impl FnOnce(&mut Scene) -> Result<()>) {
+    let cache = match Cache::open(plan.kernels, &mut |_| {}) {
+        Ok(cache) => cache,
+        Err(error) if error.is::<Unavailable>() => {
+            println!("SKIPPED: no virtual machines: {error:#}");
+            return;
+        }
+        Err(error) => panic!("{error:#}"),
+    };
+    let mut scene = set(&cache, plan).unwrap_or_else(|error| panic!("{error:#}"));
+    if let Err(error) = act(&mut scene) {
+        panic!("{error:#}\n{}", scene.last_words());
+    }
+}
+
+fn set(cache: &Cache, plan: &Plan) -> Result<Scene> {
+    let stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir()?;
+    let own = std::env::current_exe()?;
+    let programs = own.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
+    let mut fabric = Fabric::start(programs, folder.path())?;
+    for (name, slots) in plan.boxes {
+        fabric.add_box(name, &slots_of(name, slots))?;
+    }
+    let mut guests = Vec::new();
+    for (number, kernel) in (1..).zip(plan.kernels) {
+        let name = format!("host-{number}");
+        let socket = fabric.add_host(&name, plan.flags)?;
+        let mut options = Options::new(&name, *kernel).with_vfio_user(&socket);
+        options.append = plan.append.to_owned();
+        if !plan.adapter {
+            options.modules.retain(|module| module != "vmd");
+        }
+        guests.push(Guest::start(cache, &options, folder.path())?);
+    }
+    fabric.wait_ready()?;
+    for guest in &mut guests {
+        guest.boot(BOOT_BOUND)?;
+    }
+    Ok(Scene { guests, fabric, folder, _stage: stage })
+}
+
+/// What a box has in its slots, as its flags say it. A drive's image outlives its box.
+pub(crate) fn slots_of(name: &str, slots: &[&str]) -> Vec<String> {
+    let mut flags = Vec::new();
+    for (number, device) in (1..).zip(slots) {
+        flags.push(match *device {
+            "nvme" => format!("{number}=nvme,image={name}-{number}.img,size=128M,model=nvme"),
+            other => format!("{number}={other}"),
+        });
+    }
+    flags
+}
+
+impl Scene {
+    /// The ends of all logs.
+    fn last_words(&self) -> String {
+        let mut text = String::new();
+        let mut logs: Vec<PathBuf> = std::fs::read_dir(self.folder.path())
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.sort();
+        for log in logs {
+            let said = std::fs::read(&log).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let lines: Vec<&str> = said.lines().collect();
+            let end = lines[lines.len().saturating_sub(40)..].join("\n");
+            text.push_str(&format!("--- {} ends:\n{end}\n", log.display()));
+        }
+        text
+    }
+}
+
+/// What a kernel says when the machine below its emulated processors was busy with other things.
+const BUSY: &[&str] = &[
+    "RT throttling activated",
+    "clocksource: ",
+    "hrtimer: interrupt took",
+    "perf: interrupt took",
+    "hogged CPU for",
+];
+
+/// Those that are warnings or worse, and not among what is known.
+pub(crate) fn warnings(messages: Vec<Message>, known: &[&str]) -> Vec<Message> {
+    let known =
+        |message: &Message| BUSY.iter().chain(known).any(|text| message.text.contains(text));
+    messages.into_iter().filter(|message| message.is_warning() && !known(message)).collect()
+}
