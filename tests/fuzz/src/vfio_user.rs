@@ -236,7 +236,7 @@ impl World {
             0xf3..0xf6 => self.raw(input),
             0xf6..0xf8 => self.server.let_go(),
             0xf8..0xfc => self.reconnect(),
-            _ => {}
+            how => self.lie(how, input),
         }
         self.turn();
     }
@@ -244,12 +244,11 @@ impl World {
     /// A message of the right length.
     fn request(&mut self, how: u8, input: &mut Input<'_>) {
         let command = u16::from(how & 0x1f);
-        let flags = match input.u8() {
-            0xff => u32::from(input.u8() & 0xf),
-            flags if flags & 7 == 7 => NO_REPLY,
-            _ => 0,
+        let (flags, cut) = match input.u8() {
+            0xff => (u32::from(input.u8() & 0xf), false),
+            flags => (if flags & 7 == 7 { NO_REPLY } else { 0 }, flags & 0xf0 == 0xf0),
         };
-        let payload = payload(command, input);
+        let mut payload = payload(command, input);
         // Memory and eventfds where they belong; anything, and any number, now and then.
         let fds: Vec<usize> = match (command, how >> 5) {
             (DMA_MAP, 0..3) => vec![usize::from(input.u8() % 3) + Files::SEALED],
@@ -257,6 +256,9 @@ impl World {
             (_, 3) => (0..input.u8() % 20).map(|_| usize::from(input.u8() % 7)).collect(),
             _ => vec![],
         };
+        if cut {
+            payload.truncate(usize::from(input.u8()));
+        }
         let split = (how >> 5 == 4).then(|| usize::from(input.u8()));
         self.other_version |= command == VERSION && payload.starts_with(&[1]);
         self.send(command, flags, &payload, &fds, split);
@@ -284,6 +286,16 @@ impl World {
             }
         }
         self.put(second, fds);
+    }
+
+    /// A message whose header has another length than it.
+    fn lie(&mut self, how: u8, input: &mut Input<'_>) {
+        let command = u16::from(input.u8() & 0x1f);
+        let mut bytes = message(1, command, 0, &payload(command, input));
+        let says = bytes.len() as u32 ^ u32::from(input.u8()) << (how & 3);
+        bytes[4..8].copy_from_slice(&says.to_ne_bytes());
+        self.tainted = true;
+        self.put(&bytes, &[]);
     }
 
     /// Any bytes, with any file descriptors.

@@ -78,8 +78,8 @@ fn hostile(server: &mut Server, path: &Path, fds: &[OwnedFd], greets: bool) {
         let many: Vec<_> = all.iter().cycle().take(many).copied().collect();
         client.send(SET_IRQS, 0, &set_irqs(0x24, 2, 0, many.len() as u32, &[]), &many);
         client.send(DMA_MAP, 0, &dma_map(3, 0, 1 << 50, 0x4000), &many);
+        assert!(settle(server, true));
     }
-    assert!(settle(server, true));
     // Some wait behind an access, some in the socket, and some belong to half a message.
     client.send(RESET, 0, &[], &[]);
     for _ in 0..10 {
