@@ -35,7 +35,8 @@ pub const PAGE: u64 = 4096;
 pub const MAX_VECTORS: u32 = 2048;
 
 /// Messages that wait behind the access in hand. At this or either of the next two limits nothing
-/// more is read from the client.
+/// more is read from the client, so that its replies to DMA messages wait, too, where they have no
+/// socket of their own: an access must not wait for such a reply for ever.
 pub const MAX_QUEUED_MESSAGES: usize = 1024;
 
 /// Their bytes; the last one may go beyond it.
