@@ -83,14 +83,14 @@ fn errors_are_told_and_recovered_from(kernel: Kernel) -> Result<()> {
 
     // A write to nobody is an Unsupported Request of the device: not fatal by default.
     let recovered = "device recovery successful";
-    drive.provokes(&write, &["Uncorrectable (Non-Fatal)", &from, "UnsupReq", recovered])?;
+    drive.provokes(&write, &["(Non-Fatal)", &from, "UnsupReq", recovered])?;
     drive.works()?;
 
     // Fatal, if software says so: the port above resets its link.
     let severity = drive.register(SEVERITY)?;
     drive.set_register(SEVERITY, severity | UNSUPPORTED_REQUEST)?;
     let reset = "link has been reset";
-    drive.provokes(&write, &["Uncorrectable (Fatal)", &from, reset, recovered])?;
+    drive.provokes(&write, &["(Fatal)", &from, reset, recovered])?;
     drive.works()?;
 
     // Correctable: a read, whose requester is told otherwise.
