@@ -47,6 +47,7 @@ fn drivers_bind_and_a_file_system_holds(kernel: Kernel) -> Result<()> {
     println!("{}", guest.ok("cat /proc/version")?);
     guest.until("test -b /dev/nvme0n1", TALK_BOUND)?;
     let pci = guest.ok("lspci -vv")?;
+    assert!(!pci.contains("Unable"), "{pci}");
     for text in ["Non-Volatile memory controller", "Kernel driver in use: nvme", "e1000e", "MSI-X"]
     {
         assert!(pci.contains(text), "`{text}` is not in {pci}");

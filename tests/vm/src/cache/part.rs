@@ -220,3 +220,44 @@ fn copy(from: &Path, to: &Path, files: impl IntoIterator<Item = PathBuf>) -> Res
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_being_made_is_removed_and_what_is_made_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let half = cache.path().join(format!("{ASIDE}x1/part"));
+        let whole = cache.path().join(Part::Qemu.name());
+        for folder in [&half, &whole] {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join("file"), "x").unwrap();
+        }
+        remove_leftovers(cache.path()).unwrap();
+        assert!(!half.exists() && whole.join("file").exists());
+    }
+
+    #[test]
+    fn a_part_is_there_with_its_record_only() {
+        let cache = tempfile::tempdir().unwrap();
+        assert!(Part::Tools.record(cache.path()).is_err());
+        std::fs::create_dir(cache.path().join("tools")).unwrap();
+        assert!(Part::Tools.record(cache.path()).is_err(), "it has no record");
+        let packages = vec![("fio".to_owned(), "3.39-1".to_owned())];
+        let record = Record { recipe: Part::Tools.recipe(), packages: packages.clone() };
+        let text = serde_json::to_vec(&record).unwrap();
+        std::fs::write(cache.path().join("tools").join(RECORD), text).unwrap();
+        let read = Part::Tools.record(cache.path()).unwrap();
+        assert_eq!((read.recipe, read.packages), (Part::Tools.recipe(), packages));
+    }
+
+    #[test]
+    fn parts_have_names_of_their_own() {
+        let mut names: Vec<String> = Part::all().map(Part::name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -26,6 +26,19 @@ const FOLDERS: &[&str] =
 const LINKS: &[(&str, &str)] =
     &[("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib64", "usr/lib64"), ("linuxrc", "init")];
 
+/// Lists of modules that lspci asks for, and complains of when they are not there.
+const INDICES: &[&str] = &[
+    "modules.dep.bin",
+    "modules.alias.bin",
+    "modules.symbols.bin",
+    "modules.builtin.bin",
+    "modules.builtin.alias.bin",
+];
+
+/// Such a list with nothing in it: magic, version 2.1, and no root (kmod, libkmod/libkmod-index.c).
+/// Modules are loaded by busybox, which reads the lists that are text.
+const EMPTY_INDEX: [u8; 12] = [0xb0, 0x07, 0xf4, 0x57, 0, 2, 0, 1, 0, 0, 0, 0];
+
 /// What the shell reads when a person comes.
 const PROFILE: &str = "PS1='\\h:\\w# '\n";
 
@@ -55,6 +68,13 @@ pub(crate) fn write(cache: &Cache, options: &Options, place: &Path) -> Result<()
     }
     let kernel = cache.kernel(options.kernel).join("modules");
     image.text("etc/modules", &boot_modules(&kernel, &options.modules)?, 0o644)?;
+    for version in std::fs::read_dir(&kernel)? {
+        let version = version?.file_name();
+        for list in INDICES {
+            let name = format!("lib/modules/{}/{list}", version.to_string_lossy());
+            image.entry(&name, REGULAR | 0o644, &EMPTY_INDEX)?;
+        }
+    }
     image.tree("lib/modules", &kernel)?;
     image.tree("", &cache.tools())?;
     newc::trailer(image.out)?.flush()?;

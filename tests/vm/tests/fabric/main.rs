@@ -2,4 +2,6 @@
 
 mod enumeration;
 mod lending;
+mod restarts;
 mod scene;
+mod several;

@@ -22,6 +22,8 @@ pub(crate) struct Scene {
     pub(crate) guests: Vec<Guest>,
     pub(crate) fabric: Fabric,
     folder: TempDir,
+    cache: Cache,
+    options: Vec<Options>,
     _stage: MutexGuard<'static, ()>,
 }
 
@@ -78,7 +80,7 @@ fn set(cache: &Cache, plan: &Plan) -> Result<Scene> {
     for (name, slots) in plan.boxes {
         fabric.add_box(name, &slots_of(name, slots))?;
     }
-    let mut guests = Vec::new();
+    let (mut guests, mut all) = (Vec::new(), Vec::new());
     for (number, kernel) in (1..).zip(plan.kernels) {
         let name = format!("host-{number}");
         let socket = fabric.add_host(&name, plan.flags)?;
@@ -88,12 +90,14 @@ fn set(cache: &Cache, plan: &Plan) -> Result<Scene> {
             options.modules.retain(|module| module != "vmd");
         }
         guests.push(Guest::start(cache, &options, folder.path())?);
+        all.push(options);
     }
     fabric.wait_ready()?;
     for guest in &mut guests {
         guest.boot(BOOT_BOUND)?;
     }
-    Ok(Scene { guests, fabric, folder, _stage: stage })
+    let cache = cache.clone();
+    Ok(Scene { guests, fabric, folder, cache, options: all, _stage: stage })
 }
 
 /// What a box has in its slots, as its flags say it. A drive's image outlives its box.
@@ -109,6 +113,15 @@ pub(crate) fn slots_of(name: &str, slots: &[&str]) -> Vec<String> {
 }
 
 impl Scene {
+    /// Ends a guest's machine at once, and boots another one in its place.
+    pub(crate) fn power_cut(&mut self, guest: usize) -> Result<()> {
+        self.guests.remove(guest).kill();
+        let mut new = Guest::start(&self.cache, &self.options[guest], self.folder.path())?;
+        new.boot(BOOT_BOUND)?;
+        self.guests.insert(guest, new);
+        Ok(())
+    }
+
     /// The ends of all logs.
     fn last_words(&self) -> String {
         let mut text = String::new();
