@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::control::Registry;
+use crate::operations::grace::Countdowns;
 use crate::recorder::recordings::Recordings;
 use crate::records::Records;
 use crate::types::EventRecord;
@@ -23,6 +24,8 @@ pub struct Manager {
     pub settings: Settings,
     /// What is recorded of bindings.
     pub recordings: Recordings,
+    /// What is taken back soon from hosts that went away.
+    pub countdowns: Countdowns,
     term: Term,
     stop: watch::Sender<bool>,
     events: mpsc::Sender<EventRecord>,
@@ -37,9 +40,11 @@ impl Manager {
         let (events, queue) = mpsc::channel(EVENT_QUEUE);
         let term = Term(records.snapshot().meta().term);
         let stop = watch::Sender::new(false);
-        let registry = Registry::default();
+        let registry = Registry::new(settings.host_grace);
         let recordings = Recordings::default();
-        let manager = Self { records, registry, settings, recordings, term, stop, events };
+        let countdowns = Countdowns::default();
+        let manager =
+            Self { records, registry, settings, recordings, countdowns, term, stop, events };
         (Arc::new(manager), queue)
     }
 

@@ -145,6 +145,7 @@ impl Server {
         parts.spawn(control::server::serve(manager.clone(), control));
         parts.spawn(reconcile::driver::run(manager.clone()));
         parts.spawn(operations::watchdog::run(manager.clone()));
+        parts.spawn(operations::grace::run(manager.clone()));
         let recorder = manager.clone();
         let recording = tokio::spawn(async move { recorder.record_events(events).await });
         let router = api::router(manager.clone());

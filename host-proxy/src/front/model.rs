@@ -66,7 +66,8 @@ impl ModelFront {
     /// # Errors
     ///
     /// When the fabric is broken for good.
-    pub fn run(self, plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+    pub fn run(self, mut plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
+        plane.role.set_root_complex(true);
         let port =
             PlanePort { plane, meanwhile: VecDeque::new(), held: 0, taken: 0, stop: stop.clone() };
         let mut host = ModelHost::new(port, self.config).map_err(|e| e.to_string())?;

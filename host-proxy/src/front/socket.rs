@@ -112,6 +112,7 @@ impl SocketFront {
                         client = None;
                         let now = plane.now();
                         plane.role.handle_reset(now, ResetKind::Fundamental);
+                        plane.role.set_root_complex(false);
                     }
                 }
             } else {

@@ -28,7 +28,7 @@ pub(super) async fn healthz(State(manager): State<App>) -> Json<Health> {
     responses((status = 200, description = "By name", body = List<NodeView>)))]
 pub(super) async fn list(State(manager): State<App>) -> Json<List<NodeView>> {
     let tables = manager.records.snapshot();
-    let view = |record| NodeView::new(record, manager.registry.get(&record.name).as_deref());
+    let view = |record| NodeView::new(&manager, &tables, record);
     Json(tables.nodes().values().map(view).collect())
 }
 
@@ -47,5 +47,5 @@ pub(super) async fn show(
         let detail = format!("no proxy with the name {name} was ever here");
         Problem::new(ProblemCode::NoSuchNode, detail)
     })?;
-    Ok(Json(NodeView::new(record, manager.registry.get(&name).as_deref())))
+    Ok(Json(NodeView::new(&manager, &tables, record)))
 }

@@ -29,7 +29,7 @@ impl Look {
     }
 
     fn node(&self, manager: &Manager, name: &NodeName) -> NodeView {
-        NodeView::new(&self.tables.nodes()[name], manager.registry.get(name).as_deref())
+        NodeView::new(manager, &self.tables, &self.tables.nodes()[name])
     }
 
     fn slots(&self, name: &NodeName) -> Vec<SlotView> {

@@ -4,6 +4,7 @@ use super::App;
 use super::extract::Segments;
 use super::pool::find;
 use super::problem::ProblemBody;
+use super::views::RootComplexView;
 use crate::control::Session;
 use crate::manager::Manager;
 use crate::reconcile::sync;
@@ -87,6 +88,9 @@ pub struct HostTable {
     pub node: u16,
     /// When it was read.
     pub at: Timestamp,
+    /// Whether it has a root complex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_complex: Option<RootComplexView>,
     /// By port.
     pub entries: Vec<MappingView>,
 }
@@ -257,6 +261,7 @@ async fn read_host(manager: &Manager, session: &Session) -> Result<HostTable, Pr
         host: session.name().clone(),
         node: session.identity().node.get(),
         at: Timestamp::now(),
+        root_complex: RootComplexView::of(manager, &tables, session),
         entries: entries.into_iter().map(|entry| mapping(&tables, entry)).collect(),
     })
 }

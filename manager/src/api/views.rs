@@ -6,6 +6,8 @@ pub use super::proxies::{Counters, StampedKind, Stamps};
 pub use super::tables::{AllTables, BoxTable, HostTable, Range};
 
 use crate::control::Session;
+use crate::control::session::RootComplex;
+use crate::manager::Manager;
 use crate::planner::SlotStatus;
 use crate::records::Tables;
 use crate::types::{
@@ -16,6 +18,7 @@ use crate::types::{
 use proxy_core::control::PathAddress;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 use utoipa::ToSchema;
 
 /// A list.
@@ -65,6 +68,36 @@ pub struct Connection {
     pub ready: bool,
 }
 
+/// Whether a host has a root complex.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RootComplexView {
+    /// Whether one is there.
+    pub present: bool,
+    /// For how long there has been none, as far as this manager knows, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_ms: Option<u64>,
+    /// In how long the first device of the host is taken back unless one comes, milliseconds;
+    /// nothing if the host has none, or is to keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_back_in_ms: Option<u64>,
+}
+
+impl RootComplexView {
+    /// Of a connected proxy; nothing of a box, or of a host that has not said so yet.
+    pub fn of(manager: &Manager, tables: &Tables, session: &Session) -> Option<Self> {
+        let RootComplex::Away { since } = session.root_complex()? else {
+            return Some(Self { present: true, away_ms: None, taken_back_in_ms: None });
+        };
+        let left = manager
+            .settings
+            .host_grace
+            .and_then(|grace| manager.countdowns.left(session.name(), since, grace, tables));
+        let ms = |time: Duration| time.as_millis().try_into().unwrap_or(u64::MAX);
+        let away_ms = Some(ms(since.elapsed()));
+        Some(Self { present: false, away_ms, taken_back_in_ms: left.map(ms) })
+    }
+}
+
 /// A proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeView {
@@ -79,6 +112,9 @@ pub struct NodeView {
     /// Its connection, if it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
+    /// Whether it has a root complex, if it is a host that is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_complex: Option<RootComplexView>,
     /// When it was here first.
     pub first_seen: Timestamp,
     /// When it last connected.
@@ -100,7 +136,9 @@ pub fn path_text(path: &PathAddress) -> String {
 
 impl NodeView {
     /// From the records and the connection.
-    pub fn new(record: &NodeRecord, session: Option<&Session>) -> Self {
+    pub fn new(manager: &Manager, tables: &Tables, record: &NodeRecord) -> Self {
+        let session = manager.registry.get(&record.name);
+        let root_complex = session.as_ref().and_then(|s| RootComplexView::of(manager, tables, s));
         let connection = session.map(|session| {
             let identity = session.identity();
             Connection {
@@ -118,6 +156,7 @@ impl NodeView {
             role: record.role,
             size: record.size,
             connection,
+            root_complex,
             first_seen: record.first_seen,
             last_connected: record.last_connected,
         }

@@ -116,7 +116,7 @@ pub enum Command {
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Flags go before environment, environment before the file. The file is TOML \
-with the keys listen, control, store, ready_file, log, log_format and a table [timing] \
+with the keys listen, control, store, ready_file, host_grace_s, log, log_format and a table [timing] \
 (milliseconds): http_ms, hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
 operation_ms, enumeration_ms, orderly_ms."
 )]
@@ -137,6 +137,10 @@ pub struct Serve {
     /// Write {"pid", "listen", "control", "term"} to this file when everything listens
     #[arg(long, env = "DXPU_MANAGER_READY_FILE", value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Take devices back from a host that has had no root complex for so long: it was switched off,
+    /// killed or not started. Its proxy is there and says so. 0: never [default: 60]
+    #[arg(long, env = "DXPU_MANAGER_HOST_GRACE_S", value_name = "SECONDS")]
+    pub host_grace_s: Option<u32>,
     /// Which log lines go to stderr: error, warn, info, debug, trace, or per module
     /// [default: info]
     #[arg(long, env = "DXPU_MANAGER_LOG", value_name = "FILTER")]
@@ -159,8 +163,16 @@ struct Unused {
 
 impl From<Serve> for Said {
     fn from(args: Serve) -> Said {
-        let Serve { config, listen, control, store, ready_file, log, log_format, unused: _ } = args;
-        Said { config, listen, control, store, ready_file, log, log_format }
+        Said {
+            config: args.config,
+            listen: args.listen,
+            control: args.control,
+            store: args.store,
+            ready_file: args.ready_file,
+            host_grace_s: args.host_grace_s,
+            log: args.log,
+            log_format: args.log_format,
+        }
     }
 }
 

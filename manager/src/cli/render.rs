@@ -3,7 +3,7 @@
 use crate::api::RecordingView;
 use crate::api::views::{
     AllTables, AllocationView, BindingView, BoxTable, BoxView, Counters, HostTable, HostView, List,
-    NodeView, Range, SlotView, StampedKind, Stamps,
+    NodeView, Range, RootComplexView, SlotView, StampedKind, Stamps,
 };
 use crate::recorder::latency::{Latency, SlowRequest, Split};
 use crate::types::{EventRecord, OperationRecord};
@@ -110,12 +110,13 @@ pub(super) fn nodes(list: &List<NodeView>) -> String {
                 Some(connection) if connection.ready => "connected",
                 Some(_) => "connecting",
             };
+            let state = format!("{state}{}", root_complex(node.root_complex.as_ref()));
             [
                 node.name.to_string(),
                 node.node.to_string(),
                 node.role.to_string(),
                 node.size.to_string(),
-                state.to_owned(),
+                state,
                 or_dash(connection.map(|c| &c.remote)),
                 or_dash(connection.map(|c| c.paths.join(", "))),
                 node.last_connected.to_string(),
@@ -124,9 +125,24 @@ pub(super) fn nodes(list: &List<NodeView>) -> String {
     )
 }
 
+/// What is to say of a host's root complex, behind other words; nothing if it has one.
+fn root_complex(view: Option<&RootComplexView>) -> String {
+    let Some(RootComplexView { present: false, away_ms, taken_back_in_ms }) = view else {
+        return String::new();
+    };
+    let mut text = format!(", no root complex for {} s", away_ms.unwrap_or_default() / 1000);
+    if let Some(left) = taken_back_in_ms {
+        text += &format!(", devices are taken back in {} s", left.div_ceil(1000));
+    }
+    text
+}
+
 fn node_line(node: &NodeView) -> String {
     let state = match &node.connection {
-        Some(connection) => format!("connected from {}", connection.remote),
+        Some(connection) => {
+            let root_complex = root_complex(node.root_complex.as_ref());
+            format!("connected from {}{root_complex}", connection.remote)
+        }
         None => format!("away (last connected {})", node.last_connected),
     };
     format!("{} {}, node {}, {state}", node.role, node.name, node.node)
@@ -190,7 +206,10 @@ fn what(operation: &OperationRecord) -> String {
     };
     match &operation.what {
         Allocate { host, slots } => format!("lend {} to {host}", list(slots)),
-        Release { slots, .. } => format!("take back {}", list(slots)),
+        Release { slots, reason, .. } => {
+            let why = reason.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
+            format!("take back {}{why}", list(slots))
+        }
     }
 }
 
@@ -280,7 +299,9 @@ pub(super) fn host_table(host: &HostTable) -> String {
             list(&entry.paths),
         ]
     });
-    format!("mapping table of host {} (node {})\n\n{}", host.host, host.node, table(heading, rows))
+    let root_complex = root_complex(host.root_complex.as_ref());
+    let (name, node, rows) = (&host.host, host.node, table(heading, rows));
+    format!("mapping table of host {name} (node {node}){root_complex}\n\n{rows}")
 }
 
 /// A box's slot table.

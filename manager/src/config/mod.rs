@@ -14,7 +14,10 @@ pub const DEFAULT_CONTROL: &str = "0.0.0.0:7781";
 /// The store's file unless told otherwise.
 pub const DEFAULT_STORE: &str = "dxpu-manager.redb";
 
-/// Bounds and intervals. Each has a default and a name in the file's `[timing]`, in milliseconds.
+/// Seconds that a host without a root complex keeps what it has, unless told otherwise.
+pub const DEFAULT_HOST_GRACE_S: u32 = 60;
+
+/// Bounds and intervals. But for `host_grace`, each has a default and a name in the file's `[timing]`, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `http_ms`: the head of a request to the REST API comes within this, and then its body. A
@@ -44,11 +47,14 @@ pub struct Settings {
     /// `orderly_ms`: the operating system has so long to let a device go, if the request does not
     /// say. It takes at least 5 s with an attention button (PCI Express hot-plug's blink time).
     pub orderly_bound: Duration,
+    /// How long a host without a root complex keeps what it has; nothing: for ever. Set in seconds
+    /// and not with the others: `host_grace_s`.
+    pub host_grace: Option<Duration>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Timing::default().settings()
+        Timing::default().settings(DEFAULT_HOST_GRACE_S)
     }
 }
 
@@ -69,8 +75,12 @@ macro_rules! timing {
                 Ok(())
             }
 
-            fn settings(&self) -> Settings {
-                Settings { $($setting: Duration::from_millis(self.$field.unwrap_or($default)),)+ }
+            fn settings(&self, host_grace_s: u32) -> Settings {
+                let host_grace = Duration::from_secs(host_grace_s.into());
+                Settings {
+                    $($setting: Duration::from_millis(self.$field.unwrap_or($default)),)+
+                    host_grace: (!host_grace.is_zero()).then_some(host_grace),
+                }
             }
         }
     };
@@ -98,6 +108,7 @@ struct File {
     control: Option<SocketAddr>,
     store: Option<PathBuf>,
     ready_file: Option<PathBuf>,
+    host_grace_s: Option<u32>,
     log: Option<String>,
     log_format: Option<LogFormat>,
     #[serde(default)]
@@ -128,6 +139,8 @@ pub struct Said {
     pub store: Option<PathBuf>,
     /// A file to write when everything listens.
     pub ready_file: Option<PathBuf>,
+    /// How many seconds a host without a root complex keeps what it has; 0: for ever.
+    pub host_grace_s: Option<u32>,
     /// Which log lines.
     pub log: Option<String>,
     /// How they look.
@@ -186,6 +199,7 @@ impl Config {
             Some(path) => read(path)?,
         };
         let default = |text: &str| text.parse().expect("the defaults are addresses");
+        let host_grace_s = said.host_grace_s.or(file.host_grace_s);
         Ok(Self {
             listen: said.listen.or(file.listen).unwrap_or_else(|| default(DEFAULT_LISTEN)),
             control: said.control.or(file.control).unwrap_or_else(|| default(DEFAULT_CONTROL)),
@@ -193,7 +207,7 @@ impl Config {
             ready_file: said.ready_file.or(file.ready_file),
             log: said.log.or(file.log).unwrap_or_else(|| "info".into()),
             log_format: said.log_format.or(file.log_format).unwrap_or_default(),
-            settings: file.timing.settings(),
+            settings: file.timing.settings(host_grace_s.unwrap_or(DEFAULT_HOST_GRACE_S)),
         })
     }
 }
@@ -231,6 +245,18 @@ mod tests {
         assert_eq!(config.store, PathBuf::from("/b"));
         assert_eq!(config.settings.ping_interval, Duration::from_millis(7));
         assert_eq!(config.settings.request_bound, Settings::default().request_bound);
+    }
+
+    #[test]
+    fn a_host_keeps_what_it_has_for_the_seconds_that_are_set() {
+        let grace = |file: &str, host_grace_s: Option<u32>| {
+            let config = with_file(file, Said { host_grace_s, ..Said::default() }).unwrap();
+            config.settings.host_grace.map(|grace| grace.as_secs())
+        };
+        assert_eq!(grace("", None), Some(u64::from(DEFAULT_HOST_GRACE_S)));
+        assert_eq!(grace("host_grace_s = 7", None), Some(7));
+        assert_eq!(grace("host_grace_s = 7", Some(9)), Some(9));
+        assert_eq!(grace("host_grace_s = 7", Some(0)), None);
     }
 
     #[test]

@@ -43,7 +43,28 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
             let key = (slot, function);
             slot_changed(manager, session, key, state).await;
         }
+        Event::RootComplex { present } => root_complex(manager, session, present),
     }
+}
+
+/// Takes in whether a host has a root complex, which both an event and its table say.
+pub fn root_complex(manager: &Manager, session: &Session, present: bool) {
+    let identity = session.identity();
+    if identity.role != Role::Host || !session.set_root_complex(present) {
+        return;
+    }
+    let name = &identity.name;
+    let (kind, detail) = match (present, manager.settings.host_grace) {
+        (true, _) => (EventKind::RootComplexFound, format!("{name} has a root complex")),
+        (false, Some(grace)) => {
+            let bound = grace.as_secs();
+            let what = format!("{name} has no root complex");
+            let what = format!("{what}; what it has is taken back if none comes within {bound} s");
+            (EventKind::RootComplexLost, what)
+        }
+        (false, None) => (EventKind::RootComplexLost, format!("{name} has no root complex")),
+    };
+    manager.event_soon(EventRecord::new(kind, detail).node(name));
 }
 
 fn called(manager: &Manager, node: NodeId) -> String {

@@ -1,11 +1,14 @@
 //! Who is connected.
 
 use super::Session;
+use super::session::RootComplex;
 use crate::planner::Liveness;
 use crate::types::{NodeName, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 use tlp_codec::ids::PortId;
+use tokio::time::Instant;
 
 /// The connected proxies by name.
 #[derive(Default)]
@@ -14,9 +17,16 @@ pub struct Registry {
     /// When each that was connected since the manager started left last. No larger than the
     /// records' list of proxies.
     left: RwLock<HashMap<NodeName, Timestamp>>,
+    /// How long a host without a root complex keeps what it has; nothing: for ever.
+    grace: Option<Duration>,
 }
 
 impl Registry {
+    /// With nobody connected. Hosts without a root complex keep for `grace` what they have.
+    pub fn new(grace: Option<Duration>) -> Self {
+        Self { grace, ..Self::default() }
+    }
+
     /// A proxy, if it is connected.
     pub fn get(&self, name: &NodeName) -> Option<Arc<Session>> {
         self.sessions.read().expect("no one panics while holding it").get(name).cloned()
@@ -60,6 +70,33 @@ impl Registry {
         }
     }
 
+    /// Whether a host has a root complex; nothing if it is not connected, or has not said so yet.
+    pub fn root_complex(&self, host: &NodeName) -> Option<RootComplex> {
+        self.ready(host)?.root_complex()
+    }
+
+    /// The hosts that are connected and have no root complex, and since when.
+    pub fn hosts_without_root_complex(&self) -> Vec<(NodeName, Instant)> {
+        let away = |session: Arc<Session>| match session.root_complex() {
+            Some(RootComplex::Away { since }) if session.is_ready() => {
+                Some((session.name().clone(), since))
+            }
+            _ => None,
+        };
+        self.all().into_iter().filter_map(away).collect()
+    }
+
+    /// That a host has no root complex, and for how long, for a person; nothing if it has one or
+    /// is not connected.
+    pub fn no_root_complex(&self, host: &NodeName) -> Option<String> {
+        match self.root_complex(host)? {
+            RootComplex::Present => None,
+            RootComplex::Away { since } => {
+                Some(format!("{host} has had no root complex for {} s", since.elapsed().as_secs()))
+            }
+        }
+    }
+
     /// That a proxy is away and since when, for a person; nothing if it is connected.
     pub fn absence(&self, name: &NodeName) -> Option<String> {
         if self.get(name).is_some() {
@@ -85,5 +122,16 @@ impl Liveness for Registry {
 
     fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId> {
         self.get(host).map(|session| session.stray_ports()).unwrap_or_default()
+    }
+
+    fn without_root_complex(&self, host: &NodeName) -> Option<String> {
+        let why = self.no_root_complex(host)?;
+        Some(match self.grace {
+            Some(grace) => {
+                let bound = grace.as_secs();
+                format!("{why}; what it gets is taken back if none comes within {bound} s")
+            }
+            None => format!("{why}; what it gets waits there for one"),
+        })
     }
 }

@@ -7,7 +7,7 @@ use crate::manager::Manager;
 use crate::reconcile;
 use crate::recorder::tap;
 use crate::types::{EventKind, EventRecord};
-use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, ToProxy, Welcome};
+use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, Reply, ToProxy, Welcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,6 +230,10 @@ async fn listen(
     loop {
         match reader.next(manager.settings.silence_bound).await {
             Ok(FromProxy::Response { id, result }) => {
+                // Here, in its order with the events that say the same, and not by who asked.
+                if let Ok(Reply::Mapping { root_complex, .. }) = &result {
+                    events::root_complex(manager, session, *root_complex);
+                }
                 if !session.answered(id, result) {
                     tracing::debug!("{}: an answer that nobody waits for", session.name());
                 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tlp_codec::ids::{NodeId, PortId};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 /// Why a request has no good answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,18 @@ pub struct Identity {
     pub since: Timestamp,
 }
 
+/// Whether a host has a root complex, as its proxy said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootComplex {
+    /// One is there.
+    Present,
+    /// None is.
+    Away {
+        /// Since it was found so, on this connection.
+        since: Instant,
+    },
+}
+
 type Answer = Result<Reply, ControlError>;
 
 /// A connected proxy.
@@ -81,6 +94,7 @@ pub struct Session {
     closing: watch::Sender<Option<String>>,
     ready: AtomicBool,
     stray_ports: Mutex<BTreeSet<PortId>>,
+    root_complex: Mutex<Option<RootComplex>>,
     stale: watch::Sender<Option<Term>>,
     /// Held for reading while a peer is introduced and bound to, for writing while one is removed.
     pub peering: RwLock<()>,
@@ -105,6 +119,7 @@ impl Session {
             closing: watch::Sender::new(None),
             ready: AtomicBool::new(false),
             stray_ports: Mutex::default(),
+            root_complex: Mutex::default(),
             stale: watch::Sender::new(None),
             peering: RwLock::new(()),
             sync: Notify::new(),
@@ -142,6 +157,25 @@ impl Session {
     /// Says which those are now.
     pub fn set_stray_ports(&self, ports: BTreeSet<PortId>) {
         *self.stray_ports.lock().expect("no one panics while holding it") = ports;
+    }
+
+    /// Whether it has a root complex; nothing if it has not said so yet.
+    pub fn root_complex(&self) -> Option<RootComplex> {
+        *self.root_complex.lock().expect("no one panics while holding it")
+    }
+
+    /// Says whether it has one now. Whether that is news: another state, or none from the
+    /// beginning.
+    pub fn set_root_complex(&self, present: bool) -> bool {
+        let mut root_complex = self.root_complex.lock().expect("no one panics while holding it");
+        let before = root_complex.map(|before| before == RootComplex::Present);
+        if before != Some(present) {
+            *root_complex = Some(match present {
+                true => RootComplex::Present,
+                false => RootComplex::Away { since: Instant::now() },
+            });
+        }
+        before.unwrap_or(true) != present
     }
 
     /// Ends the connection.

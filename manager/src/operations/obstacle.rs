@@ -16,11 +16,13 @@ fn needed(step: StepName, binding: &BindingRecord) -> Vec<&NodeName> {
     }
 }
 
-/// That a proxy is away which a step needs, and since when.
+/// That a proxy, or a host's root complex, is away which a step needs, and since when.
 pub fn of_step(tables: &Tables, registry: &Registry, step: &Step) -> Option<String> {
     let binding = tables.bindings().get(&step.binding)?;
     let away = needed(step.name, binding).into_iter().filter_map(|name| registry.absence(name));
-    Some(away.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
+    let enumerates = step.name == StepName::Enumerate;
+    let off = enumerates.then(|| registry.no_root_complex(&binding.host)).flatten();
+    Some(away.chain(off).collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
 /// An operation with what its open steps wait for in their details, which is not recorded.

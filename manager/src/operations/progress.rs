@@ -364,9 +364,7 @@ fn end(txn: &mut Txn, mut operation: OperationRecord, state: OperationState) {
     for binding in bindings {
         txn.update_binding(BindingRecord { operation: None, ..binding });
     }
-    let slots = match &operation.what {
-        OperationKind::Allocate { slots, .. } | OperationKind::Release { slots, .. } => join(slots),
-    };
+    let slots = join(operation.what.slots());
     let (kind, detail) = match (&operation.error, state) {
         (Some(problem), _) => (EventKind::OperationFailed, format!("{id} failed: {problem}")),
         (None, _) => (EventKind::OperationSucceeded, format!("{id} succeeded: {slots}")),

@@ -5,7 +5,7 @@ use crate::planner::{self, Liveness, Placement, PlanRequest, PoolView};
 use crate::records::Txn;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
-    FunctionAddress, FunctionEpoch, LinkUse, OperationId, OperationKind, OperationRecord,
+    FunctionAddress, FunctionEpoch, LinkUse, NodeName, OperationId, OperationKind, OperationRecord,
     OperationState, Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
 };
 use std::collections::BTreeSet;
@@ -105,8 +105,14 @@ pub fn allocate(
     let event = EventRecord::new(EventKind::Allocated, format!("{allocation}: {list} for {host}"));
     let event = EventRecord { allocation: Some(allocation), ..event };
     txn.event(event.node(&host).operation(operation));
+    let warning = live.without_root_complex(&host);
     let what = OperationKind::Allocate { host, slots };
-    Ok(begin(txn, operation, what, Some(allocation), steps, key))
+    let mut record = begin(txn, operation, what, Some(allocation), steps, key);
+    if let Some(warning) = warning {
+        record.warnings.push(warning);
+        txn.put_operation(record.clone());
+    }
+    Ok(record)
 }
 
 fn reserve(
@@ -163,6 +169,35 @@ pub fn release(
         }
         return Ok(there);
     }
+    Ok(end(txn, allocation, bindings, mode, None, key))
+}
+
+/// Records that bindings of a host are to end at once, although nobody asked for it. Those that
+/// are gone, or end already, are left alone; nothing if that is all of them.
+pub(super) fn take_back(
+    txn: &mut Txn,
+    host: &NodeName,
+    ids: &[BindingId],
+    reason: &str,
+) -> Option<OperationRecord> {
+    let there = ids.iter().filter_map(|id| txn.bindings().get(id));
+    let bindings: Vec<BindingRecord> =
+        there.filter(|b| b.host == *host && !b.desired.is_release()).cloned().collect();
+    let first = bindings.first()?.allocation;
+    let allocation = bindings.iter().all(|b| b.allocation == first).then_some(first);
+    let reason = Some(reason.to_owned());
+    Some(end(txn, allocation, bindings, ReleaseMode::Force, reason, None))
+}
+
+/// Begins the operation by which bindings end.
+fn end(
+    txn: &mut Txn,
+    allocation: Option<AllocationId>,
+    bindings: Vec<BindingRecord>,
+    mode: ReleaseMode,
+    reason: Option<String>,
+    key: Option<ClientKey>,
+) -> OperationRecord {
     let overtaken: BTreeSet<OperationId> = bindings.iter().filter_map(|b| b.operation).collect();
     for id in overtaken {
         progress::supersede(txn, id);
@@ -178,8 +213,8 @@ pub fn release(
         let (desired, operation) = (mode.into(), Some(operation));
         txn.update_binding(BindingRecord { desired, operation, ..binding });
     }
-    let what = OperationKind::Release { slots, force: mode == ReleaseMode::Force };
-    Ok(begin(txn, operation, what, allocation, steps, key))
+    let what = OperationKind::Release { slots, force: mode == ReleaseMode::Force, reason };
+    begin(txn, operation, what, allocation, steps, key)
 }
 
 fn find(

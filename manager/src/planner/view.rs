@@ -162,6 +162,10 @@ pub trait Liveness {
 
     /// Ports of a host that its table shows in use although no record says so.
     fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId>;
+
+    /// That a host has no root complex and what comes of that, for a person who lends it
+    /// something; nothing if it has one.
+    fn without_root_complex(&self, host: &NodeName) -> Option<String>;
 }
 
 impl PoolView {

@@ -59,7 +59,7 @@ pub async fn read_mapping(
     session: &Session,
 ) -> Result<Vec<MappingEntry>, RequestError> {
     let page = |reply| match reply {
-        Reply::Mapping { entries, next } => Some((entries.into_iter().collect(), next)),
+        Reply::Mapping { entries, next, .. } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };
     let ask = |from| Request::ReadTable { from };

@@ -209,7 +209,7 @@ async fn the_oldest_events_and_operations_go() {
 fn operation(id: crate::types::OperationId, state: OperationState) -> OperationRecord {
     OperationRecord {
         id,
-        what: OperationKind::Release { slots: Vec::new(), force: false },
+        what: OperationKind::Release { slots: Vec::new(), force: false, reason: None },
         state,
         allocation: None,
         steps: Vec::new(),

@@ -51,6 +51,12 @@ event_kinds! {
     PathLost = "path-lost",
     /// What a proxy sends by a path arrives, or does again.
     PathFound = "path-found",
+    /// A host has a root complex again.
+    RootComplexFound = "root-complex-found",
+    /// A host has no root complex: it was switched off or killed, or was not started yet.
+    RootComplexLost = "root-complex-lost",
+    /// A host had no root complex for too long; what it had is taken back.
+    HostGraceOver = "host-grace-over",
     /// A downstream port changed its state.
     PortChanged = "port-changed",
     /// Slots were chosen and recorded for a host.

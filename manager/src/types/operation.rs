@@ -24,7 +24,19 @@ pub enum OperationKind {
         slots: Vec<SlotAddress>,
         /// Whether the operating system is not asked.
         force: bool,
+        /// Why, if nobody asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
+}
+
+impl OperationKind {
+    /// The slots that are lent or taken back.
+    pub fn slots(&self) -> &[SlotAddress] {
+        match self {
+            Self::Allocate { slots, .. } | Self::Release { slots, .. } => slots,
+        }
+    }
 }
 
 /// Where an operation stands.

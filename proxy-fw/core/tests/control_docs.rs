@@ -267,7 +267,7 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Reply::Done,
         Reply::Slot(SlotState::Free),
         Reply::Removed { orderly: true },
-        Reply::Mapping { entries: Default::default(), next: None },
+        Reply::Mapping { root_complex: true, entries: Default::default(), next: None },
         Reply::Slots { entries: Default::default(), next: None },
         Reply::Inventory { entries: Default::default(), next: None },
         Reply::Counters { entries: Default::default(), next: None },
@@ -305,6 +305,7 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Event::Slot { slot, function, state: SlotState::Empty },
         Event::PathLost { peer, path: PathId::new(1).unwrap() },
         Event::PathFound { peer, path: PathId::new(1).unwrap() },
+        Event::RootComplex { present: true },
     ];
     check_numbers(table("Event"), &events);
     let (id, length) = (1, 12);

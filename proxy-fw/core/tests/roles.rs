@@ -11,6 +11,7 @@ use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::stamps::{Sampling, StampedTlp};
+use proxy_core::switch::ResetKind;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -646,4 +647,33 @@ fn the_mapping_table_says_that_a_device_is_in_use() {
     assert!(world.host.mapping_entry(port(0)).configured);
     assert!(world.ask_host(force(1)).is_ok());
     assert!(!world.host.mapping_entry(port(0)).configured, "nothing is there any more");
+}
+
+#[test]
+fn that_the_root_complex_went_and_came_is_told_and_stands_in_the_table() {
+    let mut world = World::bound();
+    let told = |world: &World| -> Vec<bool> {
+        let messages = world.host_messages.iter();
+        let events = messages.filter_map(|message| match message {
+            FromProxy::Event { event: Event::RootComplex { present }, .. } => Some(*present),
+            _ => None,
+        });
+        events.collect()
+    };
+    let table = |world: &mut World| match world.ask_host(Request::ReadTable { from: 0 }).unwrap() {
+        Reply::Mapping { root_complex, .. } => root_complex,
+        reply => panic!("{reply:?}"),
+    };
+    assert!(!world.host.has_root_complex() && !table(&mut world), "none is there at first");
+    for present in [true, true, false] {
+        world.host.set_root_complex(present);
+        assert_eq!((world.host.has_root_complex(), table(&mut world)), (present, present));
+    }
+    assert_eq!(told(&world), [true, false], "only what changes is told");
+
+    // The device stays lent, and can be taken back although nobody is there to see it go.
+    world.host.handle_reset(world.now, ResetKind::Fundamental);
+    assert_eq!(world.host.mapping_entry(port(0)).state, PortState::Present);
+    assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: false }));
+    assert_eq!(world.host.mapping_entry(port(0)).state, PortState::Empty);
 }

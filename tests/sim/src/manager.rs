@@ -13,7 +13,9 @@ use manager::planner::PlanRequest;
 use manager::reconcile;
 use manager::records::Records;
 use manager::store::{Change, Record, Store, StoreError, Table};
-use manager::types::{Desired, DeviceState, FunctionAddress, NodeName, Phase, SlotAddress};
+use manager::types::{
+    Desired, DeviceState, EventKind, FunctionAddress, NodeName, Phase, SlotAddress,
+};
 use proxy_core::control::{
     self, CONTROL_VERSION, Decoded, FromProxy, Hello, MAX_MESSAGE, PathAddress, Request, RoleKind,
     Term, ToProxy,
@@ -33,6 +35,9 @@ use tokio::sync::mpsc;
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a manager that crashed stays away.
 const AWAY: Duration = Duration::from_millis(200);
+/// How long a host without a root complex keeps what it has. No host here is without one for
+/// longer than a moment, so nothing is ever taken back for that.
+const GRACE: Duration = Duration::from_millis(100);
 /// How long an operating system has to let go.
 const ORDERLY_MS: u32 = 2_000;
 
@@ -133,6 +138,7 @@ impl Life {
             let (manager, events) = Manager::new(records, settings.clone());
             tokio::spawn(reconcile::driver::run(manager.clone()));
             tokio::spawn(operations::watchdog::run(manager.clone()));
+            tokio::spawn(operations::grace::run(manager.clone()));
             let recorder = manager.clone();
             tokio::spawn(async move { recorder.record_events(events).await });
             (manager, tokio::time::Instant::now())
@@ -276,7 +282,7 @@ impl Managed {
             not_before: Instant::ZERO,
         };
         let store = Arc::new(MemoryStore::default());
-        let settings = Settings::default();
+        let settings = Settings { host_grace: Some(GRACE), ..Settings::default() };
         Self {
             current: Some(Life::new(now, store.clone(), &settings)),
             stale: None,
@@ -489,6 +495,13 @@ impl Managed {
                 Some(b) => b.operation.map(|operation| format!("{}: {operation}", wish.slot)),
             });
         waits.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether it took devices back from a host for having no root complex.
+    pub(crate) fn gave_a_host_up(&self) -> bool {
+        let Some(life) = &self.current else { return false };
+        let tables = life.manager.records.snapshot();
+        tables.events().values().any(|event| event.kind == EventKind::HostGraceOver)
     }
 
     /// The bindings as the records have them: host and port, box and slot, epoch.

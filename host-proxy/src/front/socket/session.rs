@@ -86,6 +86,7 @@ impl Session {
                     return Err("the version is not 1");
                 }
                 self.greeted = true;
+                role.set_root_complex(true);
                 Ok(Taken::Hello)
             }
             _ if !self.greeted => Err("the first record must be a hello"),

@@ -1,11 +1,14 @@
 use super::*;
+use proxy_core::control::{CONTROL_VERSION, Event, FromProxy, Term, Welcome};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
-use proxy_daemon::control::ControlHandle;
+use proxy_daemon::control::{ControlHandle, Inbound};
 use proxy_net::MemoryPort;
 use std::io::{Read, Write};
+use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tlp_codec::ids::NodeId;
 
 /// Longest that anything is waited for.
 const BOUND: Duration = Duration::from_secs(60);
@@ -26,8 +29,11 @@ struct Front {
     path: PathBuf,
     stop: Stop,
     thread: Option<JoinHandle<Result<(), String>>>,
+    /// What it says to the manager next.
+    said: Box<dyn FnMut() -> FromProxy>,
     _folder: tempfile::TempDir,
     _network: MemoryPort,
+    _manager: SyncSender<Inbound>,
 }
 
 impl Front {
@@ -41,13 +47,26 @@ impl Front {
         let mut front = SocketFront::open(&path).unwrap();
         front.hello_bound = hello_bound;
         let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
-        let (control, ..) = ControlHandle::pair();
+        let (control, to_plane, mut said) = ControlHandle::pair();
+        let (version, node, term) = (CONTROL_VERSION, NodeId::new(1).unwrap(), Term(1));
+        to_plane.send(Inbound::Joined(Welcome { version, node, term })).unwrap();
         let role = HostRole::new(&HostConfig::default()).unwrap();
         let plane = Plane::new(role, vec![Box::new(port)], control, Duration::ZERO);
         let stop = Stop::default();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || front.run(plane, &stopped));
-        Self { path, stop, thread: Some(thread), _folder: folder, _network: network }
+        let said = Box::new(move || said.blocking_recv().expect("the front-end runs").1);
+        let (_folder, _network, _manager) = (folder, network, to_plane);
+        Self { path, stop, thread: Some(thread), said, _folder, _network, _manager }
+    }
+
+    /// What the manager hears next of the root complex.
+    fn root_complex(&mut self) -> bool {
+        loop {
+            if let FromProxy::Event { event: Event::RootComplex { present }, .. } = (self.said)() {
+                return present;
+            }
+        }
     }
 
     fn connect(&self) -> Client {
@@ -140,6 +159,23 @@ fn a_second_hello_is_answered_and_changes_nothing() {
     assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 2, 8]);
     assert_eq!(client.receive(), [2, 0, 0, 0, 1, 3, 16]);
     assert_eq!(client.buses(), [1, 2, 9, 0]);
+}
+
+#[test]
+fn the_manager_hears_of_a_root_complex_from_its_hello_to_its_end() {
+    let mut front = Front::start();
+    for _ in 0..2 {
+        let mut client = front.connect();
+        client.send(HELLO);
+        assert!(front.root_complex());
+        client.send(HELLO);
+        drop(client);
+        assert!(!front.root_complex(), "a second hello is no news");
+    }
+    // Whoever says nothing is no root complex.
+    drop(front.connect());
+    front.greeted();
+    assert!(front.root_complex() && !front.root_complex());
 }
 
 #[test]

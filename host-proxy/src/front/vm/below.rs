@@ -37,6 +37,12 @@ pub trait Below {
     /// The root port is reset, or its link.
     fn handle_reset(&mut self, kind: ResetKind);
 
+    /// A machine is there, or none is any more; also said again while that is so. Whoever has
+    /// nobody to tell does nothing.
+    fn set_root_complex(&mut self, present: bool) {
+        let _ = present;
+    }
+
     /// The switch.
     fn switch(&self) -> &VirtualSwitch;
 
@@ -95,6 +101,10 @@ impl Below for Plane<HostRole> {
     fn handle_reset(&mut self, kind: ResetKind) {
         let now = Self::now(self);
         self.role.handle_reset(now, kind);
+    }
+
+    fn set_root_complex(&mut self, present: bool) {
+        self.role.set_root_complex(present);
     }
 
     fn switch(&self) -> &VirtualSwitch {

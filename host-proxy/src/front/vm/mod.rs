@@ -124,6 +124,10 @@ impl<B: Below> Turner<B> {
         let now = self.below.now();
         self.adapter.handle_timeout(now);
         self.send_silent_away(now);
+        if self.server.is_negotiated() {
+            // A machine, and not just someone at the socket.
+            self.below.set_root_complex(true);
+        }
         if self.below.wants_counters() {
             let mut counters = self.adapter.counters().list();
             counters.extend(self.server.counters());
@@ -170,6 +174,7 @@ impl<B: Below> Turner<B> {
                 self.connected = None;
                 self.in_hand = false;
                 self.reset();
+                self.below.set_root_complex(false);
             }
         }
         self.after_access();

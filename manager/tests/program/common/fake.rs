@@ -52,6 +52,8 @@ pub struct State {
     pub log: Vec<Request>,
     /// Whether the operating system behind it enables what is plugged.
     pub enumerates: bool,
+    /// Whether a host has a root complex.
+    pub root_complex: bool,
     /// Asked for each request before it is obeyed.
     pub rules: Vec<Rule>,
     pub node: Option<NodeId>,
@@ -108,6 +110,7 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         term: 0,
         log: Vec::new(),
         enumerates: true,
+        root_complex: true,
         rules: Vec::new(),
         recorded: heapless::Vec::new(),
         recorder_pages: 0,
@@ -230,6 +233,12 @@ impl Fake {
     /// Sends an event.
     pub fn event(&self, event: Event) {
         emit(&self.stream, &self.events, event);
+    }
+
+    /// Lets the host's root complex come or go.
+    pub fn set_root_complex(&self, present: bool) {
+        self.with(|state| state.root_complex = present);
+        self.event(Event::RootComplex { present });
     }
 
     /// Leaves a hole in the events' numbers.
@@ -509,7 +518,8 @@ fn mapping_page(state: &State, role: RoleKind, from: u16) -> Reply {
         }
     };
     let from = from.min(ports.into()) as u8;
-    Reply::Mapping { entries: (from..ports).map(entry).take(PAGE).collect(), next: None }
+    let entries = (from..ports).map(entry).take(PAGE).collect();
+    Reply::Mapping { root_complex: state.root_complex, entries, next: None }
 }
 
 fn slot_page(state: &State, from: u16) -> Reply {

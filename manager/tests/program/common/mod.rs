@@ -28,7 +28,7 @@ pub struct Manager {
     pub control: SocketAddr,
     pub term: u64,
     child: Option<Child>,
-    timing: String,
+    settings: String,
 }
 
 impl Manager {
@@ -38,6 +38,11 @@ impl Manager {
 
     /// With these bounds instead.
     pub fn with_timing(timing: &[(&str, u32)]) -> Self {
+        Self::with_settings("", timing)
+    }
+
+    /// With these other lines of the file, too.
+    pub fn with_settings(other: &str, timing: &[(&str, u32)]) -> Self {
         let usual = TIMING.iter().filter(|(key, _)| timing.iter().all(|(other, _)| key != other));
         let lines = usual.chain(timing).map(|(key, value)| format!("{key} = {value}\n"));
         let nowhere = "127.0.0.1:0".parse().unwrap();
@@ -47,7 +52,7 @@ impl Manager {
             control: nowhere,
             term: 0,
             child: None,
-            timing: format!("[timing]\n{}", lines.collect::<String>()),
+            settings: format!("{other}[timing]\n{}", lines.collect::<String>()),
         };
         manager.run();
         manager
@@ -65,7 +70,7 @@ impl Manager {
 
     /// Starts it; the second time on the same addresses, so that proxies find it again.
     pub fn run(&mut self) {
-        std::fs::write(self.path("manager.toml"), &self.timing).unwrap();
+        std::fs::write(self.path("manager.toml"), &self.settings).unwrap();
         let ready = self.path("ready.json");
         let _ = std::fs::remove_file(&ready);
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log"));

@@ -1,6 +1,7 @@
 //! Lending and taking back, against proxies that pretend.
 
 mod crashes;
+mod grace;
 mod release;
 mod repair;
 mod trouble;

@@ -63,6 +63,11 @@ pub enum Event {
         /// By this path.
         path: PathId,
     },
+    /// Host: a root complex came, or went.
+    RootComplex {
+        /// Whether one is there now.
+        present: bool,
+    },
 }
 
 /// Why a link went down.

@@ -215,6 +215,8 @@ pub enum Reply {
     },
     /// A page of the host's mapping table.
     Mapping {
+        /// Whether a root complex is there now.
+        root_complex: bool,
         /// Entries of this page.
         entries: Vec<MappingEntry, PAGE>,
         /// Where the next page starts, if there is one.

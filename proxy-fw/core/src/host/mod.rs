@@ -14,7 +14,7 @@ mod pending;
 mod ports;
 mod upstream;
 
-use crate::control::{FromProxy, OperationId, PathAddress, Request, Term};
+use crate::control::{Event, FromProxy, OperationId, PathAddress, Request, Term};
 use crate::limits::{
     DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, SYNTHESISED_COMPLETION,
     TLP_BUFFER,
@@ -147,6 +147,8 @@ struct HostCounters {
 pub struct HostRole {
     node: Node,
     switch: VirtualSwitch,
+    /// Whether a root complex is there.
+    root_complex: bool,
     ports: Box<[Port]>,
     to_root: TlpQueue,
     bounce: TlpQueue,
@@ -187,6 +189,7 @@ impl HostRole {
         Ok(Self {
             node: Node::new(config.incarnation, true, config.peers, config.link, config.recorder),
             switch,
+            root_complex: false,
             ports: core::iter::repeat_with(port).take(ports).collect(),
             to_root: TlpQueue::new(TO_ROOT),
             bounce: TlpQueue::new(ROOT_RESERVE),
@@ -202,6 +205,21 @@ impl HostRole {
     /// Downstream ports.
     pub fn port_count(&self) -> u8 {
         self.ports.len() as u8
+    }
+
+    /// A root complex came, or went; none is there at first. The manager hears of it and takes the
+    /// devices of a host without one back after a while. One that went is also to be told as a
+    /// [`ResetKind::Fundamental`] of [`handle_reset`](HostRole::handle_reset), so that the next one
+    /// finds the switch as after power-on.
+    pub fn set_root_complex(&mut self, present: bool) {
+        if core::mem::replace(&mut self.root_complex, present) != present {
+            self.node.event(Event::RootComplex { present });
+        }
+    }
+
+    /// Whether a root complex is there, as far as the role was told.
+    pub fn has_root_complex(&self) -> bool {
+        self.root_complex
     }
 
     /// Hot reset or PERST# from the root complex: the switch forgets what was programmed, and

@@ -58,7 +58,9 @@ impl HostNode {
             peers: profile.fabric.boxes,
             ..HostConfig::default()
         };
-        self.role = Some(HostRole::new(&config).expect("a switch that can be made"));
+        let mut role = HostRole::new(&config).expect("a switch that can be made");
+        role.set_root_complex(true);
+        self.role = Some(role);
         self.boot();
     }
 
@@ -73,6 +75,9 @@ impl HostNode {
     pub(super) fn reboot(&mut self, now: proxy_core::time::Instant) {
         if let Some(role) = &mut self.role {
             role.handle_reset(now, ResetKind::Fundamental);
+            // As a front-end says it: this one is gone, and there is the next.
+            role.set_root_complex(false);
+            role.set_root_complex(true);
         }
         self.boot();
     }

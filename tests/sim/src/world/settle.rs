@@ -68,6 +68,9 @@ impl World {
     /// What the manager's records say, the proxies' tables say, too, and nothing else.
     fn check_records(&mut self) -> Verdict {
         let Some(manager) = self.lender.manager() else { return Ok(()) };
+        if manager.gave_a_host_up() {
+            return World::broken(4, "a host that only rebooted lost its devices".into());
+        }
         let mut records = manager.records();
         records.sort_unstable();
         let mut at_hosts = Vec::new();

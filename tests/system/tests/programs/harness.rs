@@ -220,14 +220,21 @@ pub(crate) struct Pool {
     folder: tempfile::TempDir,
     listen: String,
     pub(crate) control: String,
+    /// More lines of the manager's configuration.
+    settings: &'static str,
 }
 
 impl Pool {
     /// A manager that listens.
     pub(crate) fn new() -> Self {
+        Self::with_settings("")
+    }
+
+    /// As [`Pool::new`], with these lines of its configuration.
+    pub(crate) fn with_settings(settings: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let any = "127.0.0.1:0".to_string();
-        let mut pool = Self { manager: None, folder, listen: any.clone(), control: any };
+        let mut pool = Self { manager: None, folder, listen: any.clone(), control: any, settings };
         pool.start_manager();
         pool
     }
@@ -239,7 +246,7 @@ impl Pool {
         let config = self.path("manager.toml");
         // Short periods, so that a test does not wait for them.
         let timing = "[timing]\nping_ms = 500\nsilence_ms = 5000\nreconcile_ms = 1000\n";
-        std::fs::write(&config, timing).expect("a file");
+        std::fs::write(&config, format!("{}{timing}", self.settings)).expect("a file");
         let mut command = program("dxpu-manager");
         command.args(["serve", "--listen", &self.listen, "--control", &self.control]);
         command.arg("--config").arg(&config).arg("--store").arg(self.path("manager.redb"));
@@ -271,11 +278,22 @@ impl Pool {
 
     /// As [`Pool::host`], with so many ports.
     pub(crate) fn host_with_ports(&self, name: &str, ports: u8) -> Daemon {
+        let mut command = self.host_command_line(name, "--model-host", ports);
+        self.start(command.args(["--model-button-ms", "100"]), name)
+    }
+
+    /// Starts a host proxy for a root complex at a TLP socket, with four ports.
+    pub(crate) fn socket_host(&self, name: &str) -> Daemon {
+        self.start(&mut self.host_command_line(name, "--tlp-socket", 4), name)
+    }
+
+    /// Its front-end has its socket in the folder.
+    fn host_command_line(&self, name: &str, front: &str, ports: u8) -> Command {
         let mut command = program("host-proxy");
         command.args(["--name", name, "--manager", &self.control, "--fabric", "udp:127.0.0.1:0"]);
-        command.arg("--model-host").arg(self.path(&format!("{name}.sock")));
-        command.args(["--ports", &ports.to_string(), "--model-button-ms", "100"]);
-        self.start(&mut command, name)
+        command.arg(front).arg(self.path(&format!("{name}.sock")));
+        command.args(["--ports", &ports.to_string()]);
+        command
     }
 
     /// Starts a box proxy with these slots.

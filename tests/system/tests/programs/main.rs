@@ -3,6 +3,7 @@
 mod bad_settings;
 mod demo;
 mod garbage;
+mod grace;
 mod harness;
 mod kills;
 mod memory;
