@@ -33,6 +33,15 @@ impl Fabric {
     ///
     /// When the programs are not in their folder, or the manager does not start.
     pub fn start(programs: &Path, folder: &Path) -> Result<Self> {
+        Self::start_with(programs, folder, &[])
+    }
+
+    /// As [`start`](Self::start), with more of the manager's flags.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_with(programs: &Path, folder: &Path, flags: &[&str]) -> Result<Self> {
         for name in ["dxpu-manager", "host-proxy", "box-proxy"] {
             let program = programs.join(name);
             ensure!(
@@ -45,7 +54,7 @@ impl Fabric {
         let any = "127.0.0.1:0";
         let mut command = own(&programs.join("dxpu-manager"), folder);
         command.args(["serve", "--listen", any, "--control", any, "--store", "manager.redb"]);
-        command.arg("--ready-file").arg(&ready);
+        command.arg("--ready-file").arg(&ready).args(flags);
         let mut manager = Daemon::start("manager", folder, command, false)?;
         let addresses = wait_for("the manager to listen", BOUND, || {
             manager.check()?;

@@ -175,6 +175,8 @@ impl Apt {
         if output.status.success() {
             return Ok(());
         }
+        // A signal that is for this program ends apt-get, too.
+        processes::not_interrupted()?;
         let said = String::from_utf8_lossy(&output.stderr);
         bail!(Unavailable(format!(
             "the Debian mirror {} did not give what is needed ({}). Is there a network? A proxy is \

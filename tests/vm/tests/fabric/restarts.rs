@@ -1,8 +1,8 @@
 //! Guests that begin anew with a device that is lent to them, in order and not.
 
-use crate::scene::{PLUG_BOUND, SMALL, Scene, play};
+use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, play};
 use anyhow::Result;
-use vm::BOOT_BOUND;
+use vm::{BOOT_BOUND, Kernel};
 
 #[test]
 fn a_guest_that_begins_anew_has_its_drive_again() {
@@ -43,5 +43,33 @@ fn begins_anew(scene: &mut Scene) -> Result<()> {
     scene.power_cut(0)?;
     holds(scene, "third")?;
     scene.guests[0].ok("umount /mnt")?;
+    scene.fabric.check()
+}
+
+#[test]
+fn what_a_killed_guest_had_is_free_after_its_grace() {
+    let kernels = [Kernel::V6_12, Kernel::V6_12];
+    let plan = Plan { kernels: &kernels, manager: &["--host-grace-s", "3"], ..SMALL };
+    play(&plan, is_killed);
+}
+
+fn is_killed(scene: &mut Scene) -> Result<()> {
+    scene.fabric.allocate("host-1", "box-a/1")?;
+    let mut first = scene.guests.remove(0);
+    first.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
+    first.ok("mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt")?;
+    first.ok("echo mine > /mnt/file; sync")?;
+    drop(first.spawn("while :; do dd if=/dev/zero of=/mnt/more bs=64k count=32; sync; done")?);
+    first.until("test -s /mnt/more", PLUG_BOUND)?;
+    first.kill();
+    processes::wait_for("the drive to be free", PLUG_BOUND, || {
+        Ok((scene.fabric.slot("box-a/1")?["status"] == "free").then_some(()))
+    })?;
+    // Nothing of the first guest's reaches it any more: what the next one writes stays.
+    scene.fabric.allocate("host-2", "box-a/1")?;
+    let second = &mut scene.guests[0];
+    second.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
+    second.ok("mount /dev/nvme0n1 /mnt && [ $(cat /mnt/file) = mine ] && umount /mnt")?;
+    crate::lending::verify(second, "/dev/nvme0n1", "8M", 8)?;
     scene.fabric.check()
 }

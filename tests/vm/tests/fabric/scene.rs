@@ -33,6 +33,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) kernels: &'a [Kernel],
     /// The boxes and what is in their slots.
     pub(crate) boxes: &'a [(&'a str, &'a [&'a str])],
+    /// More flags of the manager.
+    pub(crate) manager: &'a [&'a str],
     /// More flags of the host proxies.
     pub(crate) flags: &'a [&'a str],
     /// Whether the guests load `vmd` when they boot.
@@ -45,6 +47,7 @@ pub(crate) struct Plan<'a> {
 pub(crate) const SMALL: Plan<'static> = Plan {
     kernels: &[Kernel::V6_12],
     boxes: &[("box-a", &["nvme"])],
+    manager: &[],
     flags: &[],
     adapter: true,
     append: "",
@@ -76,7 +79,7 @@ fn set(cache: &Cache, plan: &Plan) -> Result<Scene> {
     let folder = tempfile::tempdir()?;
     let own = std::env::current_exe()?;
     let programs = own.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
-    let mut fabric = Fabric::start(programs, folder.path())?;
+    let mut fabric = Fabric::start_with(programs, folder.path(), plan.manager)?;
     for (name, slots) in plan.boxes {
         fabric.add_box(name, &slots_of(name, slots))?;
     }
