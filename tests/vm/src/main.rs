@@ -19,7 +19,7 @@ struct Cli {
 enum Command {
     /// Boots an unmodified Linux as a host (or two) on a fabric with two boxes, and gives you its
     /// shell; dxpu-manager in another terminal plugs devices in and pulls them out
-    #[command(bin_name = "./dx vm")]
+    #[command(override_usage = "./dx vm [OPTIONS]")]
     Run(Session),
     /// Bring QEMU, kernels and the guests' tools from Debian into a private folder
     Fetch {
