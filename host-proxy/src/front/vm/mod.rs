@@ -1,7 +1,8 @@
 //! A virtual machine as the host: an adapter in it, behind a vfio-user socket.
 //!
 //! `vmd_adapter` is what the machine sees, `vfio_user_server` is how its accesses come here; both
-//! are turned by the thread of what is [`Below`]: the data plane. `docs/vm.md` tells how a machine gets the adapter.
+//! are turned by the thread of what is [`Below`]: the data plane. `docs/vm.md` tells how a machine
+//! gets the adapter.
 
 mod below;
 mod lane;
@@ -69,7 +70,6 @@ impl VmFront {
             requests: Lane::new(),
             completions: Lane::new(),
             connected: None,
-            in_hand: false,
             counts: Counts::default(),
         };
         while !stop.requested() {
@@ -106,8 +106,6 @@ struct Turner<B> {
     completions: Lane,
     /// Since when a client is there.
     connected: Option<Instant>,
-    /// The server waits for an answer.
-    in_hand: bool,
     counts: Counts,
 }
 
@@ -148,12 +146,10 @@ impl<B: Below> Turner<B> {
         match event {
             Event::Read { region, offset, len } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
-                self.in_hand = true;
                 self.adapter.handle_read(now, region, offset, len);
             }
             Event::Write { region, offset, data } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
-                self.in_hand = true;
                 self.adapter.handle_write(now, region, offset, data);
             }
             Event::Reset => {
@@ -172,7 +168,6 @@ impl<B: Below> Turner<B> {
             Event::Disconnected(why) => {
                 info!("the machine disconnected: {why}");
                 self.connected = None;
-                self.in_hand = false;
                 self.reset();
                 self.below.set_root_complex(false);
             }
@@ -204,10 +199,8 @@ impl<B: Below> Turner<B> {
     }
 
     fn answer(&mut self) {
-        if self.in_hand
-            && let Some(data) = self.adapter.poll_answer()
-        {
-            self.in_hand = false;
+        // An access that the client does not wait for any more went with the adapter's reset.
+        if let Some(data) = self.adapter.poll_answer() {
             self.server.answer(Ok(data));
         }
     }

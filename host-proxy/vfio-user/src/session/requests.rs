@@ -161,15 +161,21 @@ impl Session {
                 Some(Step::Read { region, offset: access.offset, len: access.count as usize })
             }
             other => {
-                let head = other.map(|(access, _)| access.emit());
-                self.reply(
-                    state,
-                    &message,
-                    head.as_ref().map(|h| (&h[..], &[][..])).map_err(|e| *e),
-                );
+                self.reply_without_device(state, &message, other.map(|(access, _)| access));
                 None
             }
         }
+    }
+
+    /// Replies to an access that never comes to the device: an empty or a wrong one.
+    fn reply_without_device(
+        &mut self,
+        state: &mut State,
+        message: &Message,
+        access: Result<RegionAccess, Errno>,
+    ) {
+        let head = access.map(|access| access.emit());
+        self.reply(state, message, head.as_ref().map(|h| (&h[..], &[][..])).map_err(|e| *e));
     }
 
     fn region_write(&mut self, state: &mut State, message: Message) -> Option<Step> {
@@ -184,12 +190,7 @@ impl Session {
                 Some(Step::Write { region, offset: access.offset, data })
             }
             other => {
-                let head = other.map(|(access, _)| access.emit());
-                self.reply(
-                    state,
-                    &message,
-                    head.as_ref().map(|h| (&h[..], &[][..])).map_err(|e| *e),
-                );
+                self.reply_without_device(state, &message, other.map(|(access, _)| access));
                 None
             }
         }
