@@ -82,7 +82,7 @@ struct File {
 
 /// A slot's number and content, as one flag says it.
 #[derive(Clone, Debug, PartialEq)]
-struct NumberedSlot(u8, SlotSpec);
+pub struct NumberedSlot(pub u8, pub SlotSpec);
 
 /// What is in a slot.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -16,6 +16,7 @@ use proxy_daemon::control::ControlHandle;
 use proxy_daemon::fabric::Fabric;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use tlp_codec::ids::SlotId;
@@ -38,15 +39,21 @@ pub struct Seated {
 /// A text for a person: what could not be opened or broke, and what to do.
 pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
     let common = &config.common;
-    serve(common, stop, || {
-        let seated = |(&number, spec): (&u8, &SlotSpec)| {
-            let slot = SlotId::new(number).map_err(|e| e.to_string())?;
-            let device =
-                open(&common.name, number, spec).map_err(|e| format!("slot {number}: {e}"))?;
-            Ok(Seated { slot, device, model: name(spec.model()) })
-        };
-        config.slots.iter().map(seated).collect()
-    })
+    serve(common, stop, || open_all(&common.name, &config.slots))
+}
+
+/// Opens the devices of a box of this name.
+///
+/// # Errors
+///
+/// A text that names the slot, what could not be opened, and what to do.
+pub fn open_all(box_name: &str, slots: &BTreeMap<u8, SlotSpec>) -> Result<Vec<Seated>, String> {
+    let seated = |(&number, spec): (&u8, &SlotSpec)| {
+        let slot = SlotId::new(number).map_err(|e| e.to_string())?;
+        let device = open(box_name, number, spec).map_err(|e| format!("slot {number}: {e}"))?;
+        Ok(Seated { slot, device, model: name(spec.model()) })
+    };
+    slots.iter().map(seated).collect()
 }
 
 /// Runs with some devices, which are made when the fabric is open, until told to stop.

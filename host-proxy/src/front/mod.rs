@@ -1,5 +1,6 @@
 //! Where the host's root complex is.
 
+mod absence;
 pub mod model;
 pub mod socket;
 pub mod vm;

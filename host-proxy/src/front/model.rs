@@ -1,7 +1,7 @@
 //! The model host as the root complex, on the data plane's own thread.
 
-use crate::shell::exec;
 use crate::shell::server::{Job, Server};
+use crate::shell::{CountingPort, exec};
 use host_model::{HostConfig, ModelHost, PortError, TlpPort};
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
@@ -94,12 +94,14 @@ impl ModelFront {
     }
 }
 
-impl PlanePort {
+impl CountingPort for PlanePort {
     /// Counters of the role and of the plane.
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+    fn counters(&self) -> Vec<(&'static str, u64)> {
         self.plane.role.counters().chain(self.plane.counters()).collect()
     }
+}
 
+impl PlanePort {
     fn mark(&mut self) {
         if self.plane.role.wants_mark() {
             let now = self.plane.now();

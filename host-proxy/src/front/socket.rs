@@ -2,6 +2,7 @@
 
 pub mod session;
 
+use super::absence::Absence;
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
@@ -100,6 +101,7 @@ impl SocketFront {
         // its end: a root complex that reconnects is not in its own way.
         let mut newcomer: Option<Socket> = None;
         let mut counts = Counts::default();
+        let mut absence = Absence::default();
         while !stop.requested() {
             let mut busy = plane.receive().map_err(|e| e.to_string())?;
             if let Some(connected) = &mut client {
@@ -112,7 +114,6 @@ impl SocketFront {
                         client = None;
                         let now = plane.now();
                         plane.role.handle_reset(now, ResetKind::Fundamental);
-                        plane.role.set_root_complex(false);
                     }
                 }
             } else {
@@ -129,6 +130,10 @@ impl SocketFront {
             if newcomer.is_none() {
                 newcomer = self.listener.accept().ok().map(|(socket, _)| socket);
                 busy |= newcomer.is_some();
+            }
+            let present = client.as_ref().is_some_and(|client| client.session.is_greeted());
+            if absence.lasts(plane.latest(), present) {
+                plane.role.set_root_complex(false);
             }
             if plane.role.is_asked_for_counters() {
                 let unknown =

@@ -1,8 +1,8 @@
 //! The bandwidth test of accelerators, beside what Equation 1 of the DxPU paper predicts.
 
+use super::CountingPort;
 use super::exec::{Outcome, about};
 use super::protocol::{Line, Way};
-use crate::front::model::PlanePort;
 use host_model::ModelHost;
 use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(super) struct Wish {
 /// Tests both directions, or one, with so many bytes of each device, or with what takes about a
 /// second.
 pub(super) fn bandwidth(
-    host: &mut ModelHost<PlanePort>,
+    host: &mut ModelHost<impl CountingPort>,
     devices: &[Bdf],
     wish: &Wish,
     reply: &Sender<Line>,

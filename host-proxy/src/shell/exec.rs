@@ -1,8 +1,8 @@
 //! What the commands do.
 
+use super::CountingPort;
 use super::bandwidth::{Wish, bandwidth};
 use super::protocol::{Command, Line, MAX_READS};
-use crate::front::model::PlanePort;
 use host_model::operations::OperationError;
 use host_model::topology::BarKind;
 use host_model::{ModelHost, StreamOptions, StreamReport};
@@ -18,14 +18,22 @@ use tlp_codec::ids::{Bdf, Bus, Device, Function};
 pub(super) type Outcome = Result<(String, Value), String>;
 
 /// Carries out a command; progress goes to `reply`, the last line comes back.
-pub fn run(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<Line>) -> Line {
+pub fn run(
+    host: &mut ModelHost<impl CountingPort>,
+    command: &Command,
+    reply: &Sender<Line>,
+) -> Line {
     match carry_out(host, command, reply) {
         Ok((text, value)) => Line::Result { text, value },
         Err(error) => Line::Error(error),
     }
 }
 
-fn carry_out(host: &mut ModelHost<PlanePort>, command: &Command, reply: &Sender<Line>) -> Outcome {
+fn carry_out(
+    host: &mut ModelHost<impl CountingPort>,
+    command: &Command,
+    reply: &Sender<Line>,
+) -> Outcome {
     match command {
         Command::Lspci => {
             let tree = host.tree();
@@ -135,12 +143,12 @@ fn all_different(names: &[String]) -> Result<Vec<Bdf>, String> {
 }
 
 /// Endpoints that are enumerated and have their driver, where there is one.
-fn endpoints(host: &ModelHost<PlanePort>) -> Vec<Bdf> {
+fn endpoints(host: &ModelHost<impl CountingPort>) -> Vec<Bdf> {
     let devices = host.topology().iter().filter(|node| node.bridge.is_none());
     devices.map(|node| node.bdf).collect()
 }
 
-fn wait(host: &mut ModelHost<PlanePort>, devices: usize, seconds: u64) -> Outcome {
+fn wait(host: &mut ModelHost<impl CountingPort>, devices: usize, seconds: u64) -> Outcome {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {
         let there = endpoints(host);
@@ -172,7 +180,7 @@ fn seconds(nanos: u64) -> f64 {
 }
 
 /// Refuses what a drive's namespace does not hold, before anything is written anywhere.
-fn check_fits(host: &mut ModelHost<PlanePort>, bdf: Bdf, bytes: u64) -> Result<(), String> {
+fn check_fits(host: &mut ModelHost<impl CountingPort>, bdf: Bdf, bytes: u64) -> Result<(), String> {
     let namespace = StreamOptions::default().namespace;
     let drive = host.nvme_show(bdf).map_err(|e| about(bdf, &e))?;
     let held = drive.namespaces.iter().find(|there| there.id() == namespace);
@@ -186,7 +194,7 @@ fn check_fits(host: &mut ModelHost<PlanePort>, bdf: Bdf, bytes: u64) -> Result<(
 }
 
 fn nvme_write(
-    host: &mut ModelHost<PlanePort>,
+    host: &mut ModelHost<impl CountingPort>,
     bdf: Bdf,
     path: &Path,
     depth: u16,
@@ -211,7 +219,7 @@ fn nvme_write(
 }
 
 fn nvme_read(
-    host: &mut ModelHost<PlanePort>,
+    host: &mut ModelHost<impl CountingPort>,
     bdf: Bdf,
     path: &Path,
     bytes: u64,
@@ -232,7 +240,7 @@ fn nvme_read(
     Ok((said("read", &report), to_json(&report)?))
 }
 
-fn latency(host: &mut ModelHost<PlanePort>, bdf: Bdf, reads: u32) -> Outcome {
+fn latency(host: &mut ModelHost<impl CountingPort>, bdf: Bdf, reads: u32) -> Outcome {
     if !(1..=MAX_READS).contains(&reads) {
         return Err(format!("{reads} reads: 1 to {MAX_READS}"));
     }
@@ -253,7 +261,7 @@ fn latency(host: &mut ModelHost<PlanePort>, bdf: Bdf, reads: u32) -> Outcome {
     Ok((text, to_json(&report)?))
 }
 
-fn counters(host: &mut ModelHost<PlanePort>) -> Outcome {
+fn counters(host: &mut ModelHost<impl CountingPort>) -> Outcome {
     let mut all = host.root().counters().entries();
     all.extend(host.root_mut().port_mut().counters());
     let lines: Vec<String> =

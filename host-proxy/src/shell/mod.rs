@@ -5,3 +5,9 @@ mod bandwidth;
 pub mod exec;
 pub mod protocol;
 pub mod server;
+
+/// A root port that counts what passes.
+pub trait CountingPort: host_model::TlpPort {
+    /// What it counted, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}

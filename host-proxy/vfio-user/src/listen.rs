@@ -20,6 +20,12 @@ pub enum OpenError {
         .0.display()
     )]
     TooLong(PathBuf),
+    /// The folder that the socket would be in is not there.
+    #[error(
+        "vfio-user socket {}: its folder is not there; make it or choose another path",
+        .0.display()
+    )]
+    NoFolder(PathBuf),
     /// What the operating system says.
     #[error("vfio-user socket {}: {error}", path.display())]
     Io {
@@ -50,6 +56,7 @@ impl Listener {
     pub(crate) fn bind(path: &Path) -> Result<Self, OpenError> {
         let io = |error: std::io::Error| match error.kind() {
             ErrorKind::InvalidInput => OpenError::TooLong(path.to_owned()),
+            ErrorKind::NotFound => OpenError::NoFolder(path.to_owned()),
             _ => OpenError::Io { path: path.to_owned(), error },
         };
         remove_stale(path, &io)?;

@@ -213,6 +213,13 @@ impl Server {
         listener.into_iter().chain(self.session.iter().flat_map(Session::waits_on))
     }
 
+    /// Whether an access is in hand and no reply to a DMA message is due. What the client sends
+    /// meanwhile waits for the answer, so a caller that turns often need not
+    /// [`poll`](Server::poll) in each turn: a look costs a system call.
+    pub fn awaits_answer(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::awaits_answer)
+    }
+
     /// Whether a client is there.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()

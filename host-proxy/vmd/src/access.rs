@@ -14,9 +14,10 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet};
 
 /// When a request that nobody answered is over. The proxy below answers in its own time, which is
 /// shorter.
-pub(crate) const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
+pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long after it began an access may ask again a device that is not ready. With the timeout of
+/// How long after it began an access makes further requests when one failed: asks a device again
+/// that is not ready, or goes on behind a part that was refused. With the timeout of
 /// the last request, this is how long an access takes at most: QEMU gives up after five seconds.
 pub(crate) const RETRY_BOUND: Duration = Duration::from_millis(1500);
 
@@ -166,9 +167,14 @@ impl Access {
         self.stage = Stage::Waiting { part, info, deadline, filled: 0 };
     }
 
+    /// Whether the machine can wait for one more request.
+    pub(crate) fn has_time(&self, now: Instant) -> bool {
+        now.saturating_since(self.began) < RETRY_BOUND
+    }
+
     /// The device asked for a retry: whether there is time for one.
     pub(crate) fn pause(&mut self, now: Instant) -> bool {
-        let again = now.saturating_since(self.began) < RETRY_BOUND;
+        let again = self.has_time(now);
         if again {
             self.stage = Stage::Pausing { until: now + RETRY_PAUSE };
         }

@@ -1,13 +1,14 @@
 //! The adapter: accesses of the machine in, answers and TLPs out.
 
 use crate::access::{Access, Completed, Part, Stage, request};
+use crate::counters::Counters;
 use crate::endpoint::{Endpoint, OWN_PAGES};
 use crate::guest::{Guest, Token};
 use crate::inbound::Reads;
 use crate::posted::Posted;
 use crate::settings::{Region, VmdConfig, VmdConfigError};
 use proxy_core::config_space::ResetKind;
-use proxy_core::limits::MAX_PAYLOAD_OFFERED;
+use proxy_core::limits::{DEVICE_OUTSTANDING, MAX_PAYLOAD_OFFERED, MAX_PORTS};
 use proxy_core::outstanding::RequestInfo;
 use proxy_core::queue::TlpQueue;
 use proxy_core::root_port::{Effect, RootPort, RootPortConfig};
@@ -17,8 +18,12 @@ use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Kind, Packet, Repr};
 
 /// Requests of devices that may be owed completions at a time. An adapter that owes so many takes
-/// no TLP.
+/// no TLP, unless the machine waits for one.
 pub const READS: usize = 256;
+
+/// The same while the machine waits for an answer, which may be behind them: as many as all devices
+/// can ask for.
+const READS_BEHIND: usize = MAX_PORTS * DEVICE_OUTSTANDING;
 
 /// TLPs from one device for another that may wait. An adapter with none left takes no TLP.
 const TURNED: usize = 64;
@@ -31,66 +36,6 @@ const TAGS: u16 = 256;
 const VENDOR_ID: u16 = 0;
 /// What it reads then: a vendor ID that nobody has (PCIe 5.0 section 2.3.2).
 const NOT_READY: [u8; 4] = [0x01, 0x00, 0xff, 0xff];
-
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])* $field:ident = $text:literal,)*) => {
-        /// What the adapter counted.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counters {
-            $($(#[doc = $doc])* pub $field: u64,)*
-        }
-
-        impl Counters {
-            /// Each with its name.
-            pub fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$(($text, self.$field),)*]
-            }
-        }
-    };
-}
-
-counters! {
-    /// Configuration requests made.
-    configurations = "vm: configuration requests",
-    /// Memory requests made.
-    memory_requests = "vm: memory requests",
-    /// Accesses, or parts of them, that nobody is there for.
-    nobody = "vm: accesses to nobody",
-    /// Requests that a device refused.
-    refused = "vm: requests that a device refused",
-    /// Requests without an answer in time.
-    timed_out = "vm: requests timed out",
-    /// Retries of configuration requests.
-    retries = "vm: configuration requests tried again",
-    /// Completions for nothing that is out.
-    unexpected = "vm: unexpected completions",
-    /// TLPs from below that are none.
-    malformed = "vm: malformed TLPs from below",
-    /// DMA reads.
-    reads = "vm: DMA reads",
-    /// DMA reads of memory that is reached by messages.
-    reads_by_message = "vm: DMA reads by message",
-    /// Bytes of DMA reads.
-    bytes_read = "vm: bytes read by DMA",
-    /// DMA writes.
-    writes = "vm: DMA writes",
-    /// DMA writes to memory that is reached by messages.
-    writes_by_message = "vm: DMA writes by message",
-    /// Bytes of DMA writes.
-    bytes_written = "vm: bytes written by DMA",
-    /// Posted writes of devices to nothing, or poisoned.
-    writes_dropped = "vm: writes of devices dropped",
-    /// Requests of devices that nothing here takes.
-    unsupported = "vm: requests of devices refused",
-    /// TLPs of devices for other devices.
-    turned = "vm: TLPs turned to another device",
-    /// Interrupts.
-    interrupts = "vm: interrupts",
-    /// Error and power management messages.
-    messages = "vm: messages taken",
-    /// Messages that mean nothing to this root complex.
-    messages_ignored = "vm: messages ignored",
-}
 
 /// An access that is done: the data of a read, nothing for a write.
 pub type Answer<'a> = &'a [u8];
@@ -109,6 +54,8 @@ pub struct Adapter {
     pub(crate) reads: Reads,
     pub(crate) posted: Posted,
     pub(crate) turned: TlpQueue,
+    /// The last message that was forgotten with its answer on the way.
+    forgotten: Option<Token>,
     pub(crate) counters: Counters,
 }
 
@@ -140,13 +87,15 @@ impl Adapter {
             reads: Reads::default(),
             posted: Posted::default(),
             turned: TlpQueue::new(TURNED),
+            forgotten: None,
             counters: Counters::default(),
         })
     }
 
     /// What was counted.
     pub fn counters(&self) -> Counters {
-        self.counters
+        let writes_dropped = self.counters.writes_dropped + self.posted.dropped();
+        Counters { writes_dropped, ..self.counters }
     }
 
     /// Whether an access is in hand: the next one waits.
@@ -243,8 +192,8 @@ impl Adapter {
     }
 
     fn forget(&mut self) {
-        self.reads.clear();
-        self.posted.clear();
+        let (read, write) = (self.reads.clear(), self.posted.clear());
+        self.forgotten = self.forgotten.max(read).max(write);
         self.turned.clear();
     }
 
@@ -340,15 +289,22 @@ impl Adapter {
         length
     }
 
-    /// The next completion, or a device's TLP for another device, written into `buf`; its length.
-    pub fn poll_completion(&mut self, buf: &mut [u8]) -> Option<usize> {
+    /// The next TLP of a device for another device, written into `buf`; its length.
+    pub fn poll_turned(&mut self, buf: &mut [u8]) -> Option<usize> {
+        if self.reset.is_some() { None } else { self.turned.pop(buf) }
+    }
+
+    /// The next completion for a requester that `takes` one, written into `buf`; its length. One
+    /// device that takes none holds up no other.
+    pub fn poll_completion(
+        &mut self,
+        takes: impl Fn(Bdf) -> bool,
+        buf: &mut [u8],
+    ) -> Option<usize> {
         if self.reset.is_some() {
             return None;
         }
-        if let Some(length) = self.turned.pop(buf) {
-            return Some(length);
-        }
-        self.reads.poll(self.root.id(), self.root.max_payload() as u64, buf)
+        self.reads.poll(self.root.id(), self.root.max_payload() as u64, takes, buf)
     }
 
     /// Whether a completion may be had now.
@@ -356,9 +312,13 @@ impl Adapter {
         !self.turned.is_empty() || self.reads.is_ready()
     }
 
-    /// Whether a TLP from below can be taken.
+    /// Whether a TLP from below can be taken. While an access is in hand more is taken than
+    /// otherwise: its answer comes behind what devices sent before, and a machine may take no
+    /// messages until it has that answer.
     pub fn has_room(&self) -> bool {
-        self.reads.len() < READS && self.posted.has_room() && self.turned.room() > 0
+        let waits = self.access.is_some();
+        let reads = if waits { READS_BEHIND } else { READS };
+        self.reads.len() < reads && self.posted.has_room(waits) && self.turned.room() > 0
     }
 
     /// Takes a TLP from below.
@@ -389,7 +349,8 @@ impl Adapter {
     /// again, or an access may have enabled an interrupt.
     pub fn handle_guest(&mut self, guest: &mut impl Guest) {
         self.posted.flush(guest);
-        if self.posted.has_room()
+        self.ask(guest);
+        if self.posted.has_room(self.access.is_some())
             && self.endpoint.masters()
             && let Some((address, data)) = self.root.poll_interrupt()
         {
@@ -397,9 +358,11 @@ impl Adapter {
         }
     }
 
-    /// The machine's answer to a read by message.
+    /// The machine's answer to a message; [`handle_guest`](Self::handle_guest) goes on with what
+    /// waited for it.
     pub fn handle_memory(&mut self, token: Token, result: Result<&[u8], ()>) {
-        if !self.reads.answered(token, result) {
+        let known = self.posted.answered(token) || self.reads.answered(token, result);
+        if !known && self.forgotten.is_none_or(|last| token > last) {
             self.counters.unexpected += 1;
         }
     }
@@ -427,7 +390,7 @@ impl Adapter {
             }
             Completed::Failed { poisoned } => {
                 self.counters.refused += 1;
-                self.fail(waiting);
+                self.fail(now, waiting);
                 if poisoned {
                     self.root.report(PortError::Poisoned, true, Some(packet.as_bytes()));
                 }
@@ -436,15 +399,20 @@ impl Adapter {
         }
     }
 
-    /// A request without the wanted answer reads as all ones.
-    fn fail(&mut self, waiting: Stage) {
+    /// A request without the wanted answer reads as all ones. A long access whose parts fail
+    /// slowly goes no further: it would keep the machine for as long as all of them take.
+    fn fail(&mut self, now: Instant, waiting: Stage) {
         let (Some(access), Stage::Waiting { part, .. }) = (&mut self.access, waiting) else {
             return;
         };
         if !access.is_write() {
             self.data[access.done()..access.done() + part.len()].fill(0xff);
         }
-        access.advance(part);
+        if access.has_time(now) {
+            access.advance(part);
+        } else {
+            access.give_up(part);
+        }
     }
 
     /// A device is not ready: software is told if it wants to know, else the request is repeated
@@ -467,7 +435,7 @@ impl Adapter {
             self.counters.retries += 1;
         } else {
             self.counters.timed_out += 1;
-            self.fail(waiting);
+            self.fail(now, waiting);
         }
     }
 

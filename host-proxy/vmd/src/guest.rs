@@ -2,8 +2,9 @@
 
 use thiserror::Error;
 
-/// Names a read of the machine's memory that is answered later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Names a message for the machine's memory that is answered later. A later one has a higher
+/// number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
 /// Why memory was not read or written at once.
@@ -15,6 +16,17 @@ pub enum MemoryFault {
     /// It can be reached by a message only ([`Guest::begin_read`], [`Guest::begin_write`]).
     #[error("memory that is reached by messages")]
     ByMessage,
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoMessage {
+    /// So many have no answer that there is no room for another one now.
+    #[error("no room for a message now")]
+    Busy,
+    /// The machine takes no such message, and never will.
+    #[error("the machine takes no such message")]
+    Never,
 }
 
 /// The machine's side of the adapter.
@@ -34,13 +46,20 @@ pub trait Guest {
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryFault>;
 
     /// Asks for memory by a message; the answer goes to
-    /// [`Adapter::handle_memory`](crate::Adapter::handle_memory). `None`: no room for a message
-    /// now.
-    fn begin_read(&mut self, address: u64, len: usize) -> Option<Token>;
+    /// [`Adapter::handle_memory`](crate::Adapter::handle_memory).
+    ///
+    /// # Errors
+    ///
+    /// [`NoMessage`].
+    fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage>;
 
-    /// Writes memory, or where an interrupt is raised, by a message. `false`: no room for a
-    /// message now.
-    fn begin_write(&mut self, address: u64, data: &[u8]) -> bool;
+    /// Writes memory, or where an interrupt is raised, by a message. That it is done is told to
+    /// [`Adapter::handle_memory`](crate::Adapter::handle_memory), too.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMessage`].
+    fn begin_write(&mut self, address: u64, data: &[u8]) -> Result<Token, NoMessage>;
 
     /// Signals one of the adapter's own MSI-X vectors.
     fn signal(&mut self, vector: u16);

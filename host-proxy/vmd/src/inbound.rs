@@ -2,7 +2,7 @@
 //! wants of another behind the same root port.
 
 use crate::adapter::Adapter;
-use crate::guest::{Guest, MemoryFault, Token};
+use crate::guest::{Guest, MemoryFault, NoMessage, Token};
 use proxy_core::outstanding::RequestInfo;
 use proxy_core::switch::PortError;
 use std::collections::VecDeque;
@@ -28,8 +28,21 @@ enum Owed {
     Status { info: RequestInfo, status: CplStatus },
     /// Data from `at` to `end`; `data` begins at the doubleword of `start`.
     Data { asker: Asker, start: u64, at: u64, end: u64, data: Vec<u8> },
-    /// The machine was asked for the data.
-    Asked { asker: Asker, info: RequestInfo, start: u64, at: u64, end: u64, token: Token },
+    /// The machine is asked for the data, or will be when it has room for a message.
+    Asked { asker: Asker, info: RequestInfo, start: u64, at: u64, end: u64, token: Option<Token> },
+}
+
+impl Owed {
+    fn is_ready(&self) -> bool {
+        !matches!(self, Self::Asked { .. })
+    }
+
+    fn requester(&self) -> Bdf {
+        match self {
+            Self::Status { info, .. } => info.requester,
+            Self::Data { asker, .. } | Self::Asked { asker, .. } => asker.requester,
+        }
+    }
 }
 
 /// What a completion takes over from its request.
@@ -54,13 +67,18 @@ impl Reads {
         self.owed.len()
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.owed.clear();
+    /// Forgets everything; the last message whose answer may still come.
+    pub(crate) fn clear(&mut self) -> Option<Token> {
+        let asked = self.owed.drain(..).filter_map(|owed| match owed {
+            Owed::Asked { token, .. } => token,
+            _ => None,
+        });
+        asked.max()
     }
 
     /// Whether a completion can be had now.
     pub(crate) fn is_ready(&self) -> bool {
-        self.owed.iter().any(|owed| !matches!(owed, Owed::Asked { .. }))
+        self.owed.iter().any(Owed::is_ready)
     }
 
     fn buffer(&mut self, len: usize) -> Vec<u8> {
@@ -71,12 +89,12 @@ impl Reads {
 
     /// The answer to a read by message.
     pub(crate) fn answered(&mut self, token: Token, result: Result<&[u8], ()>) -> bool {
-        let asked = |owed: &Owed| matches!(owed, Owed::Asked { token: t, .. } if *t == token);
+        let asked = |owed: &Owed| matches!(owed, Owed::Asked { token: t, .. } if *t == Some(token));
         let Some(index) = self.owed.iter().position(asked) else { return false };
         let Owed::Asked { asker, info, start, at, end, .. } = self.owed[index] else {
             return false;
         };
-        let len = ((end - start) as usize).next_multiple_of(4);
+        let len = asked_bytes(start, end);
         self.owed[index] = match result {
             Ok(bytes) if bytes.len() == len => {
                 let mut data = self.buffer(len);
@@ -88,9 +106,33 @@ impl Reads {
         true
     }
 
-    /// The next completion, written into `buf`; its length.
-    pub(crate) fn poll(&mut self, completer: Bdf, payload: u64, buf: &mut [u8]) -> Option<usize> {
-        let ready = |owed: &Owed| !matches!(owed, Owed::Asked { .. });
+    /// Asks the machine for what it was not asked for yet, oldest first, as long as it has room.
+    /// The requests that it will never take, as they are to be refused.
+    fn ask(&mut self, guest: &mut impl Guest) -> u64 {
+        let mut refused = 0;
+        for owed in &mut self.owed {
+            let Owed::Asked { info, start, end, token: token @ None, .. } = owed else { continue };
+            match guest.begin_read(*start, asked_bytes(*start, *end)) {
+                Ok(asked) => *token = Some(asked),
+                Err(NoMessage::Busy) => break,
+                Err(NoMessage::Never) => {
+                    refused += 1;
+                    *owed = Owed::Status { info: *info, status: CplStatus::UnsupportedRequest };
+                }
+            }
+        }
+        refused
+    }
+
+    /// The next completion for a requester that `takes` one, written into `buf`; its length.
+    pub(crate) fn poll(
+        &mut self,
+        completer: Bdf,
+        payload: u64,
+        takes: impl Fn(Bdf) -> bool,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let ready = |owed: &Owed| owed.is_ready() && takes(owed.requester());
         let index = self.owed.iter().position(ready)?;
         let (length, over) = match &mut self.owed[index] {
             Owed::Status { info, status } => (info.completion(completer, *status, buf), true),
@@ -121,6 +163,11 @@ impl Reads {
         }
         Some(length.expect("a completion of what was asked for keeps the rules"))
     }
+}
+
+/// Bytes that the machine is asked for: whole doublewords.
+fn asked_bytes(start: u64, end: u64) -> usize {
+    ((end - start) as usize).next_multiple_of(4)
 }
 
 /// Where the completion that starts at `at` ends: at the end of the read, or at a Read Completion
@@ -219,26 +266,30 @@ impl Adapter {
         let count = u64::from(enables.byte_count(length_dw));
         let (start, at, end) = (address, address + skip, address + skip + count);
         let mut data = self.reads.buffer(total);
-        let owed = match guest.read(address, &mut data) {
+        match guest.read(address, &mut data) {
             Ok(()) => {
                 self.counters.reads += 1;
                 self.counters.bytes_read += count;
                 self.reads.owed.push_back(Owed::Data { asker, start, at, end, data });
-                return;
             }
             Err(MemoryFault::ByMessage) => {
-                let len = ((end - start) as usize).next_multiple_of(4);
-                guest.begin_read(address, len).map(|token| {
-                    self.counters.reads_by_message += 1;
-                    Owed::Asked { asker, info, start, at, end, token }
-                })
+                self.reads.spare.push(data);
+                self.counters.reads_by_message += 1;
+                self.reads.owed.push_back(Owed::Asked { asker, info, start, at, end, token: None });
+                self.ask(guest);
             }
-            Err(MemoryFault::Nothing) => None,
-        };
-        self.reads.spare.push(data);
-        match owed {
-            Some(owed) => self.reads.owed.push_back(owed),
-            None => self.refuse(packet),
+            Err(MemoryFault::Nothing) => {
+                self.reads.spare.push(data);
+                self.refuse(packet);
+            }
+        }
+    }
+
+    /// Asks for memory that is reached by messages, behind the writes that came before: a read
+    /// must not pass them.
+    pub(crate) fn ask(&mut self, guest: &mut impl Guest) {
+        if self.posted.is_sent() {
+            self.counters.unsupported += self.reads.ask(guest);
         }
     }
 

@@ -25,6 +25,7 @@
 
 mod access;
 mod adapter;
+mod counters;
 mod endpoint;
 mod guest;
 mod inbound;
@@ -34,7 +35,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use adapter::{Adapter, Answer, Counters, READS};
-pub use guest::{Guest, MemoryFault, Token};
+pub use access::COMPLETION_TIMEOUT;
+pub use adapter::{Adapter, Answer, READS};
+pub use counters::Counters;
+pub use guest::{Guest, MemoryFault, NoMessage, Token};
 pub use posted::POSTED;
 pub use settings::{Interrupts, Region, VmdConfig, VmdConfigError};

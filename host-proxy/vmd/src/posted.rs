@@ -1,11 +1,20 @@
 //! Writes and interrupts that wait for the machine: those that go by message, and what comes
 //! behind them.
+//!
+//! Messages arrive in the order in which they were sent. A signal is another way to the machine,
+//! and so waits until every write before it is known to be done.
 
-use crate::guest::Guest;
+use crate::guest::{Guest, NoMessage, Token};
+use proxy_core::limits::{CREDITS_POSTED, MAX_PORTS};
 use std::collections::VecDeque;
 
-/// How many may wait. An adapter with no room for what one TLP may need takes no TLP.
+/// How many may wait. An adapter with no room for what one TLP may need takes no TLP, unless the
+/// machine waits for one.
 pub const POSTED: usize = 256;
+
+/// How many may wait while the machine waits for an answer, which may be behind them: what all
+/// devices have credit for, at both ends of their links. Beyond that, too, no TLP is taken.
+const POSTED_BEHIND: usize = MAX_PORTS * 2 * CREDITS_POSTED;
 
 /// Room that one TLP may need: a write whose byte enables leave holes is several.
 pub(crate) const RESERVE: usize = 8;
@@ -22,19 +31,45 @@ enum Waiting {
 #[derive(Default)]
 pub(crate) struct Posted {
     waiting: VecDeque<Waiting>,
+    /// Sent, and not answered. The machine's side bounds how many there are.
+    asked: VecDeque<Token>,
+    /// Writes that the machine will never take.
+    dropped: u64,
 }
 
 impl Posted {
-    pub(crate) fn has_room(&self) -> bool {
-        self.waiting.len() + RESERVE <= POSTED
+    /// Whether there is room for what one TLP may need, and the machine `waits` or not.
+    pub(crate) fn has_room(&self, waits: bool) -> bool {
+        let most = if waits { POSTED_BEHIND } else { POSTED };
+        self.waiting.len() + RESERVE <= most
+    }
+
+    /// Whether every write was sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Writes that the machine will never take.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// A write by message.
     pub(crate) fn write(&mut self, address: u64, data: &[u8], guest: &mut impl Guest) {
-        assert!(data.len() <= LONGEST && self.waiting.len() < POSTED, "the caller saw room");
-        if !self.flush(guest) || !guest.begin_write(address, data) {
+        assert!(data.len() <= LONGEST && self.waiting.len() < POSTED_BEHIND, "the caller saw room");
+        if !self.flush(guest) || !self.send(address, data, guest) {
             self.waiting.push_back(Waiting::Write { address, data: data.to_vec() });
         }
+    }
+
+    /// Whether the write is on its way, or nobody will ever take it.
+    fn send(&mut self, address: u64, data: &[u8], guest: &mut impl Guest) -> bool {
+        match guest.begin_write(address, data) {
+            Ok(token) => self.asked.push_back(token),
+            Err(NoMessage::Never) => self.dropped += 1,
+            Err(NoMessage::Busy) => return false,
+        }
+        true
     }
 
     /// An interrupt that is a write: one that waits already need not wait twice, the machine
@@ -49,31 +84,44 @@ impl Posted {
 
     /// One of the adapter's own vectors.
     pub(crate) fn signal(&mut self, vector: u16, guest: &mut impl Guest) {
-        assert!(self.waiting.len() < POSTED, "the caller saw room");
-        if self.flush(guest) {
+        assert!(self.waiting.len() < POSTED_BEHIND, "the caller saw room");
+        if self.flush(guest) && self.asked.is_empty() {
             guest.signal(vector);
         } else {
             self.waiting.push_back(Waiting::Signal(vector));
         }
     }
 
+    /// A message was answered: whether it was one of these.
+    pub(crate) fn answered(&mut self, token: Token) -> bool {
+        // Answers come in order, or nearly.
+        let Some(index) = self.asked.iter().position(|asked| *asked == token) else { return false };
+        self.asked.remove(index);
+        true
+    }
+
     /// Sends what can be sent; whether nothing waits any more.
     pub(crate) fn flush(&mut self, guest: &mut impl Guest) -> bool {
-        while let Some(first) = self.waiting.front() {
-            match first {
-                Waiting::Write { address, data } => {
-                    if !guest.begin_write(*address, data) {
-                        return false;
-                    }
+        while let Some(first) = self.waiting.pop_front() {
+            let sent = match &first {
+                Waiting::Write { address, data } => self.send(*address, data, guest),
+                Waiting::Signal(_) if !self.asked.is_empty() => false,
+                Waiting::Signal(vector) => {
+                    guest.signal(*vector);
+                    true
                 }
-                Waiting::Signal(vector) => guest.signal(*vector),
+            };
+            if !sent {
+                self.waiting.push_front(first);
+                return false;
             }
-            self.waiting.pop_front();
         }
         true
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Forgets everything; the last message whose answer may still come.
+    pub(crate) fn clear(&mut self) -> Option<Token> {
         self.waiting.clear();
+        self.asked.drain(..).max()
     }
 }

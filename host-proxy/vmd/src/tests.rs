@@ -21,6 +21,10 @@ struct Machine {
     room: usize,
     asked: VecDeque<(Token, u64, usize)>,
     written: Vec<(u64, Vec<u8>)>,
+    /// Writes that the machine has not said to be done.
+    unanswered: VecDeque<Token>,
+    /// Bytes of the longest message.
+    longest: usize,
     signalled: Vec<u16>,
     next: u64,
 }
@@ -36,6 +40,8 @@ impl Default for Machine {
             room: usize::MAX,
             asked: VecDeque::new(),
             written: Vec::new(),
+            unanswered: VecDeque::new(),
+            longest: usize::MAX,
             signalled: Vec::new(),
             next: 0,
         }
@@ -53,6 +59,17 @@ impl Machine {
     }
 }
 
+impl Machine {
+    fn message(&mut self, len: usize) -> Result<Token, NoMessage> {
+        if len > self.longest {
+            return Err(NoMessage::Never);
+        }
+        self.room = self.room.checked_sub(1).ok_or(NoMessage::Busy)?;
+        self.next += 1;
+        Ok(Token(self.next))
+    }
+}
+
 impl Guest for Machine {
     fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), MemoryFault> {
         let range = self.range(address, buf.len())?;
@@ -66,18 +83,17 @@ impl Guest for Machine {
         Ok(())
     }
 
-    fn begin_read(&mut self, address: u64, len: usize) -> Option<Token> {
-        self.room = self.room.checked_sub(1)?;
-        self.next += 1;
-        self.asked.push_back((Token(self.next), address, len));
-        Some(Token(self.next))
+    fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage> {
+        let token = self.message(len)?;
+        self.asked.push_back((token, address, len));
+        Ok(token)
     }
 
-    fn begin_write(&mut self, address: u64, data: &[u8]) -> bool {
-        let Some(room) = self.room.checked_sub(1) else { return false };
-        self.room = room;
+    fn begin_write(&mut self, address: u64, data: &[u8]) -> Result<Token, NoMessage> {
+        let token = self.message(data.len())?;
         self.written.push((address, data.to_vec()));
-        true
+        self.unanswered.push_back(token);
+        Ok(token)
     }
 
     fn signal(&mut self, vector: u16) {
@@ -175,7 +191,10 @@ impl Bench {
     fn completions(&mut self) -> Vec<Vec<u8>> {
         let mut buf = [0; BUFFER];
         let mut all = Vec::new();
-        while let Some(length) = self.adapter.poll_completion(&mut buf) {
+        while let Some(length) = self.adapter.poll_turned(&mut buf) {
+            all.push(buf[..length].to_vec());
+        }
+        while let Some(length) = self.adapter.poll_completion(|_| true, &mut buf) {
             all.push(buf[..length].to_vec());
         }
         all
@@ -475,6 +494,116 @@ fn remapped_interrupts_are_vectors() {
         data: &[0; 4],
     });
     assert_eq!(bench.adapter.counters().unsupported, 1);
+}
+
+#[test]
+fn a_vector_waits_for_the_answer_to_every_write_before_it() {
+    let settings = VmdConfig { interrupts: Interrupts::Remapped, ..VmdConfig::default() };
+    let mut bench = Bench::new(&settings);
+    bench.below_sends(mem_write(NEAR, &[5; 4]));
+    bench.below_sends(mem_write(NEAR + 8, &[6; 4]));
+    bench.below_sends(mem_write(0xfee0_b000, &[0; 4]));
+    assert_eq!(bench.machine.written.len(), 2);
+    for left in [1, 0] {
+        assert_eq!(bench.machine.signalled, [], "data may still be on its way");
+        let token = bench.machine.unanswered.pop_front().unwrap();
+        bench.adapter.handle_memory(token, Ok(&[]));
+        bench.adapter.handle_guest(&mut bench.machine);
+        assert_eq!(bench.machine.unanswered.len(), left);
+    }
+    assert_eq!(bench.machine.signalled, [11]);
+    assert_eq!(bench.adapter.counters().unexpected, 0);
+}
+
+#[test]
+fn reads_by_message_wait_for_room_and_pass_no_write() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.machine.room = 0;
+    bench.below_sends(mem_write(NEAR, &[5; 4]));
+    bench.below_sends(mem_read(NEAR, 4, 1));
+    bench.below_sends(mem_read(NEAR + 8, 4, 2));
+    bench.machine.room = 1;
+    bench.adapter.handle_guest(&mut bench.machine);
+    assert_eq!((bench.machine.written.len(), bench.machine.asked.len()), (1, 0));
+    bench.machine.room = 1;
+    bench.adapter.handle_guest(&mut bench.machine);
+    assert_eq!(bench.machine.asked.len(), 1, "the first has room, the second waits");
+    bench.machine.room = 9;
+    bench.adapter.handle_guest(&mut bench.machine);
+    let asked: Vec<_> = bench.machine.asked.iter().map(|(_, address, _)| *address).collect();
+    assert_eq!(asked, [NEAR, NEAR + 8]);
+    assert!(bench.completions().is_empty());
+    for (token, ..) in std::mem::take(&mut bench.machine.asked) {
+        bench.adapter.handle_memory(token, Ok(&[7; 4]));
+    }
+    assert_eq!(bench.completions().len(), 2);
+    assert_eq!(bench.adapter.counters().unsupported, 0);
+}
+
+#[test]
+fn what_a_machine_takes_in_no_message_is_refused() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.machine.longest = 8;
+    bench.below_sends(mem_write(NEAR, &[5; 12]));
+    bench.below_sends(mem_read(NEAR, 12, 1));
+    bench.below_sends(mem_read(NEAR, 8, 2));
+    assert_eq!(bench.adapter.counters().writes_dropped, 1);
+    assert_eq!(bench.adapter.counters().unsupported, 1);
+    let refused = bench.completions();
+    let Kind::Completion { status, .. } = Repr::from_bytes(&refused[0]).unwrap().kind else {
+        panic!()
+    };
+    assert_eq!((refused.len(), status), (1, CplStatus::UnsupportedRequest));
+    assert_eq!(bench.machine.asked.len(), 1, "the short one is asked for");
+}
+
+#[test]
+fn an_answer_after_a_reset_is_for_nobody_and_no_surprise() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.below_sends(mem_write(NEAR, &[5; 4]));
+    bench.below_sends(mem_read(NEAR, 4, 1));
+    let (read, ..) = bench.machine.asked.pop_front().unwrap();
+    let write = bench.machine.unanswered.pop_front().unwrap();
+    bench.adapter.handle_reset();
+    bench.adapter.handle_memory(read, Ok(&[0; 4]));
+    bench.adapter.handle_memory(write, Ok(&[]));
+    assert_eq!(bench.adapter.counters().unexpected, 0);
+    bench.adapter.handle_memory(Token(read.0 + 9), Ok(&[]));
+    assert_eq!(bench.adapter.counters().unexpected, 1);
+}
+
+#[test]
+fn a_device_that_takes_no_completions_holds_up_no_other() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.below_sends(mem_read(0, 4, 1));
+    let mut other = mem_read(0, 4, 2);
+    let Kind::MemRead { requester, .. } = &mut other else { panic!() };
+    *requester = Bdf::from_bits(0x0400);
+    bench.below_sends(other);
+    let mut buf = [0; BUFFER];
+    let length = bench.adapter.poll_completion(|of| of != device(), &mut buf).unwrap();
+    assert_eq!(Repr::from_bytes(&buf[..length]).unwrap().transaction_id().1, tag(2));
+    assert_eq!(bench.adapter.poll_completion(|of| of != device(), &mut buf), None);
+    assert_eq!(bench.completions().len(), 1);
+}
+
+#[test]
+fn the_answer_to_the_machine_comes_through_what_devices_sent_before_it() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(device().bits(), 0), 4);
+    let request = bench.request().unwrap();
+    // The machine takes no messages until it has its answer.
+    bench.machine.room = 0;
+    for n in 0..2 * POSTED as u64 {
+        bench.below_sends(mem_write(NEAR + n % 512 * 4, &[1; 4]));
+        bench.below_sends(mem_read(NEAR, 4, (n % 256) as u16));
+    }
+    bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
+    assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4][..]));
+    assert!(!bench.adapter.has_room(), "and then they wait again");
+    bench.machine.room = usize::MAX;
+    bench.adapter.handle_guest(&mut bench.machine);
+    assert_eq!(bench.machine.written.len(), 2 * POSTED);
 }
 
 #[test]

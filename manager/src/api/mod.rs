@@ -16,7 +16,7 @@ pub mod views;
 
 pub use allocations::AllocateBody;
 pub use problem::ProblemBody;
-pub use proxies::SamplingBody;
+pub use proxies::{LogLevelBody, LogLevelName, SamplingBody};
 pub use recordings::{RecordBody, RecordingView};
 
 use crate::manager::Manager;
@@ -83,6 +83,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(proxies::counters))
         .routes(routes!(proxies::stamps))
         .routes(routes!(proxies::set_sampling))
+        .routes(routes!(proxies::set_log_level))
         .routes(routes!(recordings::list, recordings::start))
         .routes(routes!(recordings::show, recordings::forget))
         .routes(routes!(recordings::stop))

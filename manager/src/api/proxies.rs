@@ -10,7 +10,7 @@ use crate::types::{NodeName, Problem, ProblemCode, Role};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use proxy_core::control::{Reply, Request, StampEntry};
+use proxy_core::control::{LogLevel, Reply, Request, StampEntry};
 use proxy_core::stamps::Sampling;
 use proxy_core::stamps::StampedTlp;
 use serde::{Deserialize, Serialize};
@@ -191,6 +191,54 @@ pub(super) async fn stamps(
     let identity = session.identity();
     let stamps = entries.into_iter().map(stamp).collect();
     Ok(Json(Stamps { name, node: identity.node.get(), role: identity.role, stamps }))
+}
+
+/// How much a proxy logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogLevelBody {
+    /// The least that it logs.
+    pub level: LogLevelName,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevelName {
+    /// Everything.
+    Trace,
+    /// What helps to find a mistake in the proxy.
+    Debug,
+    /// What goes on.
+    Info,
+    /// What should not be, and can be lived with.
+    Warn,
+    /// What failed.
+    Error,
+}
+
+/// Set how much a proxy logs, as long as it runs.
+#[utoipa::path(put, path = "/v1/nodes/{name}/log-level", tag = "proxies",
+    params(("name" = String, Path, description = "Name of the proxy")), request_body = LogLevelBody,
+    responses((status = 204, description = "Set"),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn set_log_level(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+    Body(body): Body<LogLevelBody>,
+) -> Result<StatusCode, Problem> {
+    let level = match body.level {
+        LogLevelName::Trace => LogLevel::Trace,
+        LogLevelName::Debug => LogLevel::Debug,
+        LogLevelName::Info => LogLevel::Info,
+        LogLevelName::Warn => LogLevel::Warn,
+        LogLevelName::Error => LogLevel::Error,
+    };
+    let name = known(&manager, &name)?;
+    let session = connected(&manager, &name)?;
+    let asked = session.request_done(Request::SetLogLevel(level), manager.settings.request_bound);
+    asked.await.map_err(|error| error.problem(&name))?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// How many TLPs are stamped.

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::api::LogLevelName;
 use crate::config::{LogFormat, Said};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
 use crate::recorder::recordings::{Format, MAX_DURATION_MS, MAX_LIMIT};
@@ -80,6 +81,13 @@ pub enum Command {
     Counters {
         /// The proxy
         node: NodeName,
+    },
+    /// Set how much a proxy logs, as long as it runs
+    LogLevel {
+        /// The proxy
+        node: NodeName,
+        /// The least that it logs
+        level: LogLevelName,
     },
     /// Show a proxy's stage stamps, or set which TLPs it stamps
     Stamps(Stamps),

@@ -9,7 +9,7 @@ mod render;
 pub use failure::Failure;
 
 use crate::api::views::{AllocationView, BindingView, BoxView, HostView, List, NodeView, SlotView};
-use crate::api::{RecordingView, SamplingBody};
+use crate::api::{LogLevelBody, RecordingView, SamplingBody};
 use crate::client::Client;
 use crate::config::{Config, LogFormat};
 use crate::types::{AllocationId, BindingId, OperationId, OperationRecord, Role, SlotAddress};
@@ -49,6 +49,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Events(which) => events(&client, &out, &which),
         Command::Counters { node } => {
             out.get(&client, &format!("/v1/nodes/{node}/counters"), render::counters)
+        }
+        Command::LogLevel { node, level } => {
+            let body = LogLevelBody { level };
+            client.put(&format!("/v1/nodes/{node}/log-level"), &body)?;
+            out.print(&serde_json::json!({ "node": node, "level": level }), |_| {
+                format!("{node}: log level set")
+            })
         }
         Command::Stamps(which) => stamps(&client, &out, &which),
         Command::Record(which) => record::record(&client, &out, which),

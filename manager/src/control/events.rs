@@ -10,8 +10,11 @@ use crate::types::{
     BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName,
     Role, SlotAddress,
 };
-use proxy_core::control::{BindingFailure, Event, LinkDownReason, PortState, SlotState};
+use proxy_core::control::{
+    BindingFailure, Event, LinkDownReason, PortState, ResetReport, SlotState,
+};
 use std::sync::Arc;
+use std::time::Duration;
 use tlp_codec::ids::{BindingKey, NodeId, PortId, SlotFunction, SlotId};
 
 /// Takes in one event.
@@ -45,6 +48,28 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
         }
         Event::RootComplex { present } => root_complex(manager, session, present),
     }
+}
+
+/// Takes in why a card's life began.
+pub fn card_reset(manager: &Manager, session: &Session, report: &ResetReport) {
+    let name = session.name();
+    let ResetReport { cause, boots, lived_ms, place, text } = report;
+    let mut detail = format!("{name} was reset: {cause}");
+    if *lived_ms > 0 {
+        let lived = Duration::from_millis(*lived_ms);
+        detail += &format!(", {} after its start", humantime::format_duration(lived));
+    }
+    if *place > 0 {
+        detail += &format!(", at {place:#010x}");
+    }
+    if !text.is_empty() {
+        detail += &format!(": {text}");
+    }
+    detail += &format!(" (start {boots} since power came on)");
+    if cause.is_failure() {
+        tracing::warn!("{detail}");
+    }
+    manager.event_soon(EventRecord::new(EventKind::CardReset, detail).node(name));
 }
 
 /// Takes in whether a host has a root complex, which both an event and its table say.

@@ -247,6 +247,7 @@ async fn listen(
                 events::handle(manager, session, event).await;
             }
             Ok(FromProxy::Pong) => {}
+            Ok(FromProxy::Reset(report)) => events::card_reset(manager, session, &report),
             Ok(FromProxy::Hello(_)) => {
                 return WireError::Io(std::io::Error::other("protocol error: a second Hello"));
             }

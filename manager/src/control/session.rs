@@ -344,5 +344,6 @@ fn kind(body: &Request) -> &'static str {
         Request::ReadStamps { .. } => "ReadStamps",
         Request::SetRecorder(_) => "SetRecorder",
         Request::ReadRecorder { .. } => "ReadRecorder",
+        Request::SetLogLevel(_) => "SetLogLevel",
     }
 }

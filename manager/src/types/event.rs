@@ -37,6 +37,8 @@ event_kinds! {
     NodeConnected = "node-connected",
     /// A proxy's connection ended.
     NodeDisconnected = "node-disconnected",
+    /// A card was reset, and says why.
+    CardReset = "card-reset",
     /// A proxy was not let in.
     NodeRefused = "node-refused",
     /// A device came into a slot, changed or went.

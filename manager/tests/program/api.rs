@@ -262,6 +262,9 @@ fn every_route_answers_as_described() {
     let sampling = Some(json!({"mode": "all"}));
     check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 204);
 
+    let level = Some(json!({"level": "debug"}));
+    check("PUT", "/v1/nodes/{name}/log-level", "/v1/nodes/host1/log-level", level, 204);
+
     record_and_look(&mut check, &manager);
 
     // Problems have their own shape everywhere.
@@ -300,6 +303,8 @@ fn every_route_answers_as_described() {
     }
     let sampling = Some(json!({"mode": "one-in", "n": 0}));
     check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 400);
+    let level = Some(json!({"level": "loud"}));
+    check("PUT", "/v1/nodes/{name}/log-level", "/v1/nodes/host1/log-level", level, 400);
     check("GET", "/v1/slots", "/v1/slots?status=half", None, 400);
     check("GET", "/v1/devices", "/v1/devices?colour=red", None, 400);
     check("GET", "/v1/operations", "/v1/operations?running=perhaps", None, 400);

@@ -85,6 +85,9 @@ fn tables_counters_and_stamps_come_from_the_proxies() {
     let counters = manager.json(&["counters", "host1"]);
     assert_eq!(counters["counters"]["tlps.sent"], 7, "the second page too");
     assert!(manager.text(&["counters", "box1"]).contains("frames.sent"));
+    manager.text(&["log-level", "host1", "warn"]);
+    let level = proxy_core::control::Request::SetLogLevel(proxy_core::control::LogLevel::Warn);
+    assert!(at_host.with(|s| s.log.contains(&level)));
     manager.text(&["stamps", "host1", "--sampling", "16"]);
     let sampling =
         proxy_core::control::Request::SetSampling(proxy_core::stamps::Sampling::OneIn(16));
@@ -134,6 +137,31 @@ fn events_are_followed_across_a_restart() {
     next("manager-started");
     follow.kill().unwrap();
     follow.wait().unwrap();
+}
+
+#[test]
+fn a_card_says_why_it_was_reset() {
+    use proxy_core::control::{FromProxy, ResetCause, ResetReport};
+    let manager = Manager::start();
+    let card = Fake::join(manager.control, boxed("card1", 1), "nvme");
+    card.say(&FromProxy::Reset(ResetReport {
+        cause: ResetCause::Panic,
+        boots: 3,
+        lived_ms: 61_500,
+        place: 0x8000_1234,
+        text: "src/x.rs:7: no".try_into().unwrap(),
+    }));
+    let detail = "card1 was reset: panic, 1m 1s 500ms after its start, at 0x80001234: \
+                  src/x.rs:7: no (start 3 since power came on)";
+    manager.wait_event("card-reset", detail);
+    card.say(&FromProxy::Reset(ResetReport {
+        cause: ResetCause::Power,
+        boots: 1,
+        lived_ms: 0,
+        place: 0,
+        text: Default::default(),
+    }));
+    manager.wait_event("card-reset", "card1 was reset: power came on (start 1 since");
 }
 
 #[test]

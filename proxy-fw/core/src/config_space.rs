@@ -10,11 +10,12 @@
 //! has its bits shifted up. Names and places are those of Linux's `pci_regs.h` and of PCIe 5.0
 //! chapter 7, section by section where each capability is defined.
 
-/// Doublewords of one function's configuration space (PCIe 5.0 section 7.2).
-const DOUBLEWORDS: usize = 1024;
+/// Doublewords of a function's configuration space that a layout may implement, of the 1024 that
+/// there are (PCIe 5.0 section 7.2).
+const DOUBLEWORDS: usize = 256;
 
 /// Registers that one layout may have.
-pub const MAX_REGISTERS: usize = 80;
+pub const MAX_REGISTERS: usize = 60;
 
 /// One doubleword of configuration space.
 #[derive(Clone, Copy, Debug)]
@@ -90,10 +91,11 @@ impl Layout {
     }
 
     const fn place(&self, offset: u16) -> Option<usize> {
-        match self.places[offset as usize / 4 % DOUBLEWORDS] {
-            0 => None,
-            place => Some(place as usize - 1),
+        let doubleword = offset as usize / 4;
+        if doubleword >= DOUBLEWORDS {
+            return None;
         }
+        (self.places[doubleword] as usize).checked_sub(1)
     }
 
     /// The rows.

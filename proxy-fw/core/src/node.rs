@@ -1,12 +1,13 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
 use crate::control::{
-    ControlError, Event, FromProxy, Limit, LinkDownReason, Name, OperationId, PathAddress, PathSet,
-    Peer, Reply, Request, Share, SlotState, Term,
+    ControlError, Event, FromProxy, Limit, LinkDownReason, LogLevel, Name, OperationId,
+    PathAddress, PathSet, Peer, Reply, Request, Share, SlotState, Term,
 };
 use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
     BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
+    Sums,
 };
 use crate::malformed::Malformed;
 use crate::role::Outgoing;
@@ -81,6 +82,8 @@ pub(crate) struct Node {
     known: u32,
     /// Of every place without a peer.
     storages: alloc::vec::Vec<LinkStorage>,
+    /// Bytes that all links together have.
+    packet_pool: usize,
     pub(crate) stamps: Stamps,
     pub(crate) malformed: Malformed,
     term: Term,
@@ -93,6 +96,8 @@ pub(crate) struct Node {
     events_dropped: u64,
     requests_refused: u64,
     surroundings: Vec<(&'static str, u64), SURROUNDINGS>,
+    /// What the manager wants logged, until somebody takes it.
+    log_level: Option<LogLevel>,
 }
 
 impl Node {
@@ -104,6 +109,8 @@ impl Node {
         recorder: usize,
     ) -> Self {
         assert!((1..=MAX_PEERS).contains(&peers), "a node has 1 to {MAX_PEERS} peers");
+        let storages: alloc::vec::Vec<_> =
+            (0..peers).map(|_| LinkStorage::new(&link_config)).collect();
         Self {
             id: None,
             incarnation,
@@ -111,7 +118,8 @@ impl Node {
             link_config,
             peers: core::iter::repeat_with(|| None).take(peers).collect(),
             known: 0,
-            storages: (0..peers).map(|_| LinkStorage::new(&link_config)).collect(),
+            packet_pool: storages.iter().map(LinkStorage::allocated).sum(),
+            storages,
             stamps: Stamps::with_recorder(recorder),
             malformed: Malformed::new(),
             term: Term(0),
@@ -124,7 +132,13 @@ impl Node {
             events_dropped: 0,
             requests_refused: 0,
             surroundings: Vec::new(),
+            log_level: None,
         }
+    }
+
+    /// Bytes that all links together have, open or not.
+    pub(crate) fn packet_pool(&self) -> usize {
+        self.packet_pool
     }
 
     pub(crate) fn set_id(&mut self, id: NodeId) {
@@ -272,6 +286,10 @@ impl Node {
             }
             Request::SetRecorder(_) => Err(ControlError::NoRecorder),
             Request::ReadRecorder { from } => Ok(Answer::Recorder(*from, now)),
+            Request::SetLogLevel(level) => {
+                self.log_level = Some(*level);
+                Ok(Answer::Done)
+            }
             _ => return None,
         })
     }
@@ -371,9 +389,18 @@ impl Node {
     /// As [`Role::set_surroundings`](crate::role::Role::set_surroundings).
     pub(crate) fn set_surroundings(&mut self, counters: &[(&'static str, u64)]) {
         self.surroundings.clear();
-        let room = counters.len().min(SURROUNDINGS);
-        let all = self.surroundings.extend_from_slice(&counters[..room]);
-        all.expect("cut to what there is room for");
+        for &(name, value) in counters {
+            match self.surroundings.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += value,
+                // Further ones are left out.
+                None => _ = self.surroundings.push((name, value)),
+            }
+        }
+    }
+
+    /// As [`Role::poll_log_level`](crate::role::Role::poll_log_level).
+    pub(crate) fn poll_log_level(&mut self) -> Option<LogLevel> {
+        self.log_level.take()
     }
 
     /// Number of the peer at an index.
@@ -440,7 +467,7 @@ impl Node {
         Reply::Stamps { entries, next }
     }
 
-    /// The counters of the node and of all its links together.
+    /// The counters of the node and of all its links together, each once.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let own = [
             ("frames dropped: from an unknown node", self.frames_from_strangers),
@@ -449,13 +476,12 @@ impl Node {
             ("stamps not taken: too many stages at once", self.stamps.lost()),
             ("recorder: entries lost for lack of room", self.stamps.recorder.lost()),
         ];
+        let mut links = Sums::default();
+        links.add_frames(&self.bad_frames);
+        self.peers.iter().flatten().for_each(|p| p.link.count_into(&mut links));
+        self.storages.iter().for_each(|storage| storage.count_into(&mut links));
         let around = self.surroundings.iter().copied();
-        own.into_iter()
-            .chain(around)
-            .chain(self.malformed.counters())
-            .chain(self.bad_frames.iter())
-            .chain(self.peers.iter().flatten().flat_map(|p| p.link.counters()))
-            .chain(self.storages.iter().flat_map(LinkStorage::counters))
+        own.into_iter().chain(around).chain(self.malformed.counters()).chain(links.iter())
     }
 }
 
@@ -489,24 +515,16 @@ pub(crate) fn page<T, const N: usize>(
     (out, next)
 }
 
-/// A page of counters: equal names (one from each link) are added up.
-pub(crate) fn counters_page<I: Iterator<Item = (&'static str, u64)>>(
-    counters: impl Fn() -> I,
+/// A page of counters.
+pub(crate) fn counters_page(
+    counters: impl Iterator<Item = (&'static str, u64)>,
     from: u16,
 ) -> Reply {
-    let sums = counters().enumerate().filter_map(|(at, (name, _))| {
-        let first = !counters().take(at).any(|(earlier, _)| earlier == name);
-        first.then(|| {
-            let sum = counters().filter(|(n, _)| *n == name).map(|(_, value)| value).sum();
-            let mut short = Name::new();
-            for c in name.chars() {
-                if short.push(c).is_err() {
-                    break;
-                }
-            }
-            (short, sum)
-        })
-    });
-    let (entries, next) = page(sums, from);
+    let short = |(name, value): (&'static str, u64)| {
+        let mut short = Name::new();
+        let _ = name.chars().try_for_each(|c| short.push(c));
+        (short, value)
+    };
+    let (entries, next) = page(counters.map(short), from);
     Reply::Counters { entries, next }
 }

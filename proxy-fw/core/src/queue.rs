@@ -1,23 +1,24 @@
 //! A queue of whole TLPs with fixed storage.
 
-use crate::limits::TLP_BUFFER;
+use crate::limits::OWN_TLP;
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// First in, first out; [`TlpQueue::push`] says no when it is full.
-pub struct TlpQueue {
-    bytes: Box<[[u8; TLP_BUFFER]]>,
+/// First in, first out; [`TlpQueue::push`] says no when it is full. Each TLP has at most `LONGEST`
+/// bytes: by default what a proxy says of itself.
+pub struct TlpQueue<const LONGEST: usize = OWN_TLP> {
+    bytes: Box<[[u8; LONGEST]]>,
     lengths: Box<[u16]>,
     head: usize,
     count: usize,
 }
 
-impl TlpQueue {
+impl<const LONGEST: usize> TlpQueue<LONGEST> {
     /// Room for so many TLPs.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "a queue without room");
         Self {
-            bytes: vec![[0; TLP_BUFFER]; capacity].into_boxed_slice(),
+            bytes: vec![[0; LONGEST]; capacity].into_boxed_slice(),
             lengths: vec![0; capacity].into_boxed_slice(),
             head: 0,
             count: 0,
@@ -37,7 +38,7 @@ impl TlpQueue {
     /// Appends a TLP; `false` when there is no room or it is too long for a buffer.
     #[must_use]
     pub fn push(&mut self, tlp: &[u8]) -> bool {
-        if self.room() == 0 || tlp.len() > TLP_BUFFER {
+        if self.room() == 0 || tlp.len() > LONGEST {
             return false;
         }
         let at = (self.head + self.count) % self.lengths.len();
@@ -52,7 +53,7 @@ impl TlpQueue {
         (self.count > 0).then(|| &self.bytes[self.head][..self.lengths[self.head] as usize])
     }
 
-    /// Takes the oldest TLP into `buf`, and says how long it is. `buf` holds [`TLP_BUFFER`] bytes.
+    /// Takes the oldest TLP into `buf`, and says how long it is. `buf` holds `LONGEST` bytes.
     pub fn pop(&mut self, buf: &mut [u8]) -> Option<usize> {
         if self.count == 0 {
             return None;
@@ -74,7 +75,7 @@ impl TlpQueue {
 
     /// Forgets what `wanted` does not want.
     pub fn retain(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) {
-        let mut buf = [0; TLP_BUFFER];
+        let mut buf = [0; LONGEST];
         for _ in 0..self.count {
             let length = self.pop(&mut buf).expect("counted");
             if wanted(&buf[..length]) {
@@ -90,9 +91,9 @@ impl TlpQueue {
     }
 }
 
-impl crate::switch::TlpSink for TlpQueue {
+impl<const LONGEST: usize> crate::switch::TlpSink for TlpQueue<LONGEST> {
     fn push(&mut self, tlp: &[u8]) -> bool {
-        TlpQueue::push(self, tlp)
+        Self::push(self, tlp)
     }
 }
 
@@ -102,28 +103,28 @@ mod tests {
 
     #[test]
     fn keeps_order_and_says_when_it_is_full() {
-        let mut queue = TlpQueue::new(2);
+        let mut queue = TlpQueue::<8>::new(2);
         assert!(queue.push(&[1, 2, 3]));
         assert!(queue.push(&[4]));
         assert!(!queue.push(&[5]));
-        let mut buf = [0; TLP_BUFFER];
+        let mut buf = [0; 8];
         assert_eq!(queue.pop(&mut buf), Some(3));
         assert_eq!(&buf[..3], [1, 2, 3]);
         assert!(queue.push(&[6, 7]));
         assert_eq!(queue.pop(&mut buf), Some(1));
         assert_eq!(queue.pop(&mut buf), Some(2));
         assert_eq!(queue.pop(&mut buf), None);
-        assert!(!queue.push(&[0; TLP_BUFFER + 1]));
+        assert!(!queue.push(&[0; 8 + 1]));
     }
 
     #[test]
     fn keeps_what_is_wanted_in_its_order() {
-        let mut queue = TlpQueue::new(3);
+        let mut queue = TlpQueue::<8>::new(3);
         for tlp in [[1], [2], [3]] {
             assert!(queue.push(&tlp));
         }
         queue.retain(|tlp| tlp != [2]);
-        let mut buf = [0; TLP_BUFFER];
+        let mut buf = [0; 8];
         assert_eq!((queue.pop(&mut buf), buf[0]), (Some(1), 1));
         assert_eq!((queue.pop(&mut buf), buf[0]), (Some(1), 3));
         assert!(queue.is_empty());

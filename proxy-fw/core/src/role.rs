@@ -1,7 +1,7 @@
 //! What both roles have in common, for whoever runs one: frames, control messages and time.
 //! The PCIe side differs: see [`crate::host::HostRole`] and [`crate::boxes::BoxRole`].
 
-use crate::control::{FromProxy, OperationId, PathAddress, Request, Term};
+use crate::control::{FromProxy, LogLevel, OperationId, PathAddress, Request, Term};
 use crate::time::Instant;
 use tlp_codec::ids::{NodeId, PathId};
 
@@ -64,11 +64,18 @@ pub trait Role {
     /// left out.
     fn set_surroundings(&mut self, counters: &[(&'static str, u64)]);
 
+    /// The level that the manager wants logged from now on, once.
+    fn poll_log_level(&mut self) -> Option<LogLevel>;
+
     /// When [`Role::handle_timeout`] wants to be called.
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// A timer may have run out.
     fn handle_timeout(&mut self, now: Instant);
+
+    /// Bytes of the packet pool: TLP buffers of all links, open or not, and what says which of them
+    /// is whose. It was allocated when the role was made and stays as it is.
+    fn packet_pool(&self) -> usize;
 
     /// Whether a stage ended that waits for its stamp.
     fn wants_mark(&self) -> bool;

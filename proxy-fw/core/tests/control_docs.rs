@@ -2,7 +2,7 @@
 //! numbers.
 
 use proxy_core::control::*;
-use proxy_core::limits::{MAX_RECORDED, RECORDER_PIECE};
+use proxy_core::limits::{MAX_ANSWER, MAX_RECORDED, PAGE, RECORDER_PIECE};
 use proxy_core::recorder::{Entry, Recorded};
 use proxy_core::stamps::{Sampling, StampedTlp};
 use serde::Serialize;
@@ -67,6 +67,12 @@ fn hello() -> Hello {
     }
 }
 
+fn reset() -> ResetReport {
+    let (boots, lived_ms, place) = (3, 3000, 0x8000_1234);
+    let text = "exception 5 with 0x8".try_into().unwrap();
+    ResetReport { cause: ResetCause::Trap, boots, lived_ms, place, text }
+}
+
 fn bind_slot() -> SlotBinding {
     let windows = [Window::everything(node(5), PathSet::FIRST, epoch(0, 1))];
     let windows = windows.into_iter().collect();
@@ -120,6 +126,7 @@ fn examples_are_the_bytes() {
     check(all, "response-stale-epoch", &response(Err(ControlError::StaleEpoch(epoch(1, 2)))));
     let event = Event::LinkDown { peer: node(2), reason: LinkDownReason::PeerRestarted };
     check(all, "event-link-down", &FromProxy::Event { sequence: 3, event });
+    check(all, "reset", &FromProxy::Reset(reset()));
     let welcome = Welcome { version: CONTROL_VERSION, node: node(5), term: Term(3) };
     check(all, "welcome", &ToProxy::Welcome(welcome));
     check(all, "ping", &ToProxy::Ping);
@@ -225,7 +232,8 @@ fn messages_have_the_numbers_of_the_tables() {
     let event = Event::LinkUp { peer: node(1) };
     let event = FromProxy::Event { sequence: 1, event };
     let answer = response(Ok(Reply::Done));
-    let from = [FromProxy::Hello(hello()), answer, event, FromProxy::Pong];
+    let reset = FromProxy::Reset(reset());
+    let from = [FromProxy::Hello(hello()), answer, event, FromProxy::Pong, reset];
     check_numbers(table("FromProxy"), &from);
     let roles = [RoleKind::Host { ports: 1 }, RoleKind::Box { slots: 1 }];
     check_numbers(table("RoleKind"), &roles);
@@ -257,8 +265,11 @@ fn requests_have_the_numbers_of_the_table() {
         Request::ReadStamps { from: 0 },
         Request::SetRecorder(Default::default()),
         Request::ReadRecorder { from: 0 },
+        Request::SetLogLevel(LogLevel::Info),
     ];
     check_numbers(table("Request"), &requests);
+    check_numbers(table("LogLevel"), &LogLevel::ALL);
+    check_numbers(table("ResetCause"), &ResetCause::ALL);
 }
 
 #[test]
@@ -402,7 +413,7 @@ fn full_pages_fit() {
         requests: vec![u64::MAX; MAX_RECORDED].into_iter().collect(),
         bytes: vec![u8::MAX; RECORDER_PIECE].into_iter().collect(),
     });
-    let mut buffer = vec![0; 4 + MAX_MESSAGE];
+    let mut buffer = vec![0; 4 + MAX_ANSWER];
     for reply in [slots, inventory, counters, recorder] {
         let message = FromProxy::Response { id: OperationId(u64::MAX), result: Ok(reply) };
         encode(&message, &mut buffer).unwrap();

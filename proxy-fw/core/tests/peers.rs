@@ -3,6 +3,7 @@
 mod world;
 
 use proxy_core::control::{Removal, Reply, Request};
+use proxy_core::limits::{HOST_OUTSTANDING, HOST_RESERVED};
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -318,14 +319,16 @@ fn a_requester_that_is_not_behind_its_port_is_refused() {
 fn a_request_that_waits_for_a_device_that_leaves_is_refused() {
     let mut world = pair();
     world.second().device.manner = Manner::Silent;
-    for tag in 0..40 {
-        ask(&mut world, tag, 4 * u64::from(tag), 1);
+    let room = HOST_OUTSTANDING - HOST_RESERVED;
+    let (room, asked) = (room as u64, room as u64 + 8);
+    for tag in 0..asked {
+        ask(&mut world, tag as u16, 4 * tag, 1);
     }
-    assert_eq!(world.counter(ASKED), 32, "the rest of the entries are the host's");
+    assert_eq!(world.counter(ASKED), room, "the rest of the entries are the host's");
     assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: false }));
     let tags: Vec<_> = answers(&world).iter().map(|a| (a.0, a.1)).collect();
-    assert_eq!(tags.len(), 40);
+    assert_eq!(tags.len() as u64, asked);
     assert!(tags.iter().all(|(_, status)| *status == CplStatus::UnsupportedRequest));
     assert_eq!(world.counter(TARGET_GONE), 1);
-    assert_eq!(world.counter(ASKED), 32);
+    assert_eq!(world.counter(ASKED), room);
 }

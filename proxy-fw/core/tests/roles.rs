@@ -4,10 +4,10 @@ mod world;
 
 use proxy_core::boxes::SlotSignal;
 use proxy_core::control::{
-    ControlError, Event, FromProxy, LinkDownReason, OperationId, PortState, Removal, Reply,
-    Request, SlotState, StampEntry, Term,
+    ControlError, Event, FromProxy, LinkDownReason, LogLevel, OperationId, PortState, Removal,
+    Reply, Request, SlotState, StampEntry, Term,
 };
-use proxy_core::limits::TLP_BUFFER;
+use proxy_core::limits::{DEVICE_TAGS, TLP_BUFFER};
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::stamps::{Sampling, StampedTlp};
@@ -162,6 +162,29 @@ fn a_silent_device_costs_its_host_unsupported_requests_and_no_more() {
     assert_eq!(world.counter("box: requests that a device did not answer"), 1);
     world.device.manner = Manner::Answers;
     assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+}
+
+/// Tags of requests that were never answered stay out of use until the device was reset. With all
+/// of them gone nothing waits: it would wait for ever, and all that comes behind it.
+#[test]
+fn a_device_that_was_silent_for_all_its_tags_is_asked_nothing_until_it_was_reset() {
+    let mut world = World::bound();
+    world.device.manner = Manner::Silent;
+    // One stays for the proxy's own requests.
+    for _ in 1..DEVICE_TAGS {
+        assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    }
+    world.device.manner = Manner::Answers;
+    world.device.received.clear();
+    let before = world.now;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    assert!(world.now.saturating_since(before) <= Duration::from_millis(100));
+    assert!(world.device.received.is_empty());
+    assert_eq!(world.counter("box: requests refused: a silent device has all tags"), 1);
+    world.ask_host(force(1)).unwrap();
+    world.ask_box(Request::UnbindSlot(key(1))).unwrap();
+    world.bind(2);
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::Success);
 }
 
 #[test]
@@ -535,6 +558,19 @@ fn what_is_counted_around_a_role_is_reported_with_its_own() {
         next = further;
     }
     assert_eq!(found, Some(42));
+}
+
+#[test]
+fn the_level_of_the_log_is_given_once() {
+    let mut world = World::bound();
+    assert_eq!(world.boxes.poll_log_level(), None);
+    for level in [LogLevel::Debug, LogLevel::Error] {
+        assert_eq!(world.ask_box(Request::SetLogLevel(level)), Ok(Reply::Done));
+    }
+    assert_eq!(world.boxes.poll_log_level(), Some(LogLevel::Error), "the last one counts");
+    assert_eq!(world.boxes.poll_log_level(), None);
+    assert_eq!(world.ask_host(Request::SetLogLevel(LogLevel::Trace)), Ok(Reply::Done));
+    assert_eq!(world.host.poll_log_level(), Some(LogLevel::Trace));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Logs, through `tracing`, to standard error.
 
+use proxy_core::control::LogLevel;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 use tracing_subscriber::EnvFilter;
 
 /// How logs look.
@@ -29,8 +31,33 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), String> {
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     match format {
-        LogFormat::Text => builder.init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => {
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            let _ = SET.set(Box::new(move |filter| {
+                let _ = handle.reload(filter);
+            }));
+            builder.init();
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let handle = builder.reload_handle();
+            let _ = SET.set(Box::new(move |filter| {
+                let _ = handle.reload(filter);
+            }));
+            builder.init();
+        }
     }
     Ok(())
+}
+
+/// Replaces the filter of the log that was started.
+static SET: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+
+/// Logs from this level on, everywhere in this program.
+pub fn set_level(level: LogLevel) {
+    if let Some(set) = SET.get() {
+        tracing::info!("logging from {level} on, as the manager says");
+        set(EnvFilter::new(level.name()));
+    }
 }

@@ -230,6 +230,9 @@ impl<R: Role> Plane<R> {
             around.extend_from_slice(&self.devices);
             self.role.set_surroundings(&around);
         }
+        if let Some(level) = self.role.poll_log_level() {
+            crate::logs::set_level(level);
+        }
         while self.control.has_room() {
             let Some(message) = self.role.poll_control() else { break };
             any = true;

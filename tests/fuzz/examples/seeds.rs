@@ -112,6 +112,23 @@ fn main() {
         let ways = (0..5).flat_map(|way| [way << 5 | command, 0, 1 << way, 2, 3, 4, 5, 0x91]);
         seed("vfio_user", &[&[0][..], &ways.collect::<Vec<u8>>()].concat());
     }
+    for image in fuzz_targets::image::IMAGES.iter() {
+        for made_right in [0, 1] {
+            seed("image", &[&[made_right], &image[..]].concat());
+            seed("image", &[&[made_right], &image[..300]].concat());
+        }
+    }
+    for example in examples("../../proxy-fw/image/docs/image.md") {
+        seed("image", &[&[0], &example[..]].concat());
+        // The record in each block, the boot, and an update that is cut here and gone on with.
+        for (place, cut) in [(0, 1), (15, 101), (16, 801), (31, 2001), (3, 0), (20, 5001)] {
+            let [low, high] = u16::to_le_bytes(cut);
+            let record = [&[1, place, 9, 0, 0, 0], &example[..16]].concat();
+            let update = [3, 4, low, high, 3, 4, 0, 0, 3, 6, 3, 13, low, high, 3, 3, 3, 3, 7, 3];
+            seed("boot", &[&[place], &record[..], &update].concat());
+            seed("boot", &[&[place], &update[..]].concat());
+        }
+    }
     for example in examples("../../proxy-fw/core/docs/control.md") {
         for which in 0..5 {
             seed("control", &[&[which], &example[..]].concat());

@@ -8,9 +8,11 @@
 mod input;
 mod pair;
 
+pub mod boot;
 pub mod cli;
 pub mod control;
 pub mod frame;
+pub mod image;
 pub mod link;
 pub mod link_bytes;
 pub mod nvme;
@@ -24,9 +26,11 @@ pub type Target = fn(&[u8]);
 
 /// Every target with its name, which its program and its corpus have, too.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("boot", boot::run),
     ("cli", cli::run),
     ("control", control::run),
     ("frame", frame::run),
+    ("image", image::run),
     ("link", link::run),
     ("link_bytes", link_bytes::run),
     ("nvme", nvme::run),

@@ -1,7 +1,9 @@
 //! Configuration space and BARs at random: what a host proxy has to survive.
 
 use crate::function::{Bar, Function, address};
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -16,9 +18,27 @@ pub(crate) struct Args {
     /// Where the random numbers begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leave the bridges' bus numbers and windows, and the BARs, as they are
+    /// Put right, after so many accesses, what requests need to get to a function: bus numbers,
+    /// windows, BARs, control registers; and leave Slot Control alone, by which a host lets go of a
+    /// device. Without, a bridge is soon one that nothing passes
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    mend_every: Option<u64>,
+    /// One JSON object
     #[arg(long)]
-    gently: bool,
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// Accesses to BARs.
+    memory: u64,
+    /// Random accesses to configuration space.
+    configuration: u64,
+    /// Of these, those that the kernel refused.
+    refused: u64,
+    /// Writes to configuration space that put something right.
+    mending: u64,
 }
 
 /// SplitMix64.
@@ -37,29 +57,108 @@ impl Random {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut random = Random(args.seed);
-    let mut functions = Vec::new();
-    for name in &args.functions {
+    // From the root port down: a function is reached by what is above it.
+    let names: BTreeSet<&String> = args.functions.iter().collect();
+    let (mut functions, mut bars) = (Vec::new(), Vec::new());
+    for name in names {
         let function = Function::open(name)?;
         // A bridge has no BARs, and one without room has none either.
-        let bars = function.enable().map(|()| function.bars()).unwrap_or_default();
-        functions.push((function, bars));
+        bars.extend(function.enable().map(|()| function.bars()).unwrap_or_default());
+        functions.push(function);
     }
+    let settings = functions.iter().map(Settings::of).collect::<Result<Vec<_>>>()?;
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let (mut accesses, mut failed) = (0_u64, 0_u64);
+    let mut report = Report::default();
     while Instant::now() < end {
-        let which = random.below(functions.len() as u64) as usize;
-        let (function, bars) = &functions[which];
-        accesses += 1;
-        match random.below(4) {
-            0 | 1 if !bars.is_empty() => {
-                let bar = &bars[random.below(bars.len() as u64) as usize];
-                access_bar(bar, &mut random);
+        if random.below(2) == 0 && !bars.is_empty() {
+            report.memory += 1;
+            access_bar(&bars[random.below(bars.len() as u64) as usize], &mut random);
+        } else {
+            report.configuration += 1;
+            let which = random.below(functions.len() as u64) as usize;
+            let function = &functions[which];
+            let spared = settings[which].slot_control.filter(|_| args.mend_every.is_some());
+            report.refused += u64::from(!access_config(function, spared, &mut random));
+        }
+        let done = report.memory + report.configuration;
+        if args.mend_every.is_some_and(|every| done.is_multiple_of(every)) {
+            for (function, settings) in functions.iter().zip(&settings) {
+                report.mending += settings.write(function);
             }
-            _ => failed += u64::from(!access_config(function, args.gently, &mut random)),
         }
     }
-    println!("{accesses} accesses, {failed} refused by the kernel");
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        let Report { memory, configuration, refused, mending } = report;
+        println!(
+            "{memory} accesses to BARs, {configuration} to configuration space, of which the \
+             kernel refused {refused}; {mending} writes that put things right"
+        );
+    }
     Ok(())
+}
+
+/// What a function's registers have to hold so that requests get there: offset and bytes, in the
+/// order of writing.
+struct Settings {
+    places: Vec<(u64, Vec<u8>)>,
+    /// Where Slot Control is.
+    slot_control: Option<u64>,
+}
+
+/// PCI Express and power management (PCI Code and ID Assignment Specification, section 2).
+const EXPRESS: u8 = 0x10;
+const POWER: u8 = 0x01;
+
+impl Settings {
+    fn of(function: &Function) -> Result<Self> {
+        let mut space = [0; 256];
+        function.config().read_exact_at(&mut space, 0).context("reading configuration space")?;
+        let (mut places, mut slot_control) = (Vec::new(), None);
+        // Capabilities: the list's length is bounded by the room for it.
+        let mut at = usize::from(space[0x34] & !3);
+        for _ in 0..48 {
+            if !(0x40..=0xe0).contains(&at) {
+                break;
+            }
+            match space[at] {
+                // Device, Link and Slot Control.
+                EXPRESS => {
+                    places.extend([(at + 8, 2), (at + 0x10, 2), (at + 0x18, 2)]);
+                    slot_control = Some(at as u64 + 0x18);
+                }
+                // Control and Status: D0.
+                POWER => places.push((at + 4, 2)),
+                _ => {}
+            }
+            at = usize::from(space[at + 1] & !3);
+        }
+        match space[0x0e] & 0x7f {
+            // Bus numbers, windows, Bridge Control.
+            1 => places.extend([
+                (0x18, 4),
+                (0x1c, 2),
+                (0x20, 4),
+                (0x24, 4),
+                (0x28, 4),
+                (0x2c, 4),
+                (0x3e, 2),
+            ]),
+            _ => places.extend((0x10..0x28).step_by(4).map(|bar| (bar, 4))),
+        }
+        places.push((4, 2));
+        let bytes = |(at, len): (usize, usize)| (at as u64, space[at..at + len].to_vec());
+        Ok(Self { places: places.into_iter().map(bytes).collect(), slot_control })
+    }
+
+    /// Writes them, and says how many; what the kernel refuses stays as it is.
+    fn write(&self, function: &Function) -> u64 {
+        for (at, bytes) in &self.places {
+            let _ = function.config().write_at(bytes, *at);
+        }
+        self.places.len() as u64
+    }
 }
 
 fn access_bar(bar: &Bar, random: &mut Random) {
@@ -77,15 +176,15 @@ fn access_bar(bar: &Bar, random: &mut Random) {
     }
 }
 
-/// Whether the kernel let it happen.
-fn access_config(function: &Function, gently: bool, random: &mut Random) -> bool {
+/// Whether the kernel let it happen. The word at `spared` is not written.
+fn access_config(function: &Function, spared: Option<u64>, random: &mut Random) -> bool {
     let size = 1 << random.below(3);
     let space = if random.below(2) == 0 { 256 } else { 4096 };
     let at = random.below(space / size) * size;
     let mut bytes = random.next().to_le_bytes();
     let bytes = &mut bytes[..size as usize];
-    let spared = gently && (0x10..0x34).contains(&at);
-    if random.below(2) == 0 || spared {
+    let spare = spared.is_some_and(|word| at < word + 2 && word < at + size);
+    if random.below(2) == 0 || spare {
         return function.config().read_at(bytes, at).is_ok();
     }
     function.config().write_at(bytes, at).is_ok()

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::minimise;
-use crate::profile::{BUILT_IN, Profile};
+use crate::profile::{BUILT_IN, Profile, quick};
 use crate::run::{Outcome, Run, keep_panics};
 use crate::schedule::{self, Entry};
 use anyhow::{Context, Result, ensure};
@@ -39,7 +39,7 @@ struct Seeds {
     /// Seeds, from A to before B; or one seed.
     #[arg(long, value_name = "A..B", value_parser = seeds, default_value = "0..100")]
     seeds: Range<u64>,
-    /// A profile that is built in, a TOML file, or `all`: every built-in one but bench.
+    /// A profile that is built in, a TOML file, or `all`: every built-in one but day and bench.
     #[arg(long, value_name = "NAME", default_value = "all")]
     profile: String,
     /// Other than the profile's number of nodes: half of them hosts.
@@ -144,7 +144,7 @@ fn read_schedule(path: &Path, profile: &Profile) -> Result<Vec<Entry>> {
 impl Seeds {
     fn run(&self) -> Result<bool> {
         let names: Vec<&str> = match self.profile.as_str() {
-            "all" => BUILT_IN.iter().map(|p| p.0).filter(|name| *name != "bench").collect(),
+            "all" => quick().collect(),
             name => vec![name],
         };
         let one = self.trace.is_some() || self.pcap.is_some() || self.schedule.is_some();

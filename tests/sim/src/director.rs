@@ -246,7 +246,7 @@ impl Director {
                 }
             }
             FromProxy::Event { event, .. } => self.event(node, event),
-            FromProxy::Hello(_) | FromProxy::Pong => {}
+            FromProxy::Hello(_) | FromProxy::Pong | FromProxy::Reset(_) => {}
         }
     }
 

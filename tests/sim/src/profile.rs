@@ -291,8 +291,13 @@ macro_rules! built_in {
 
 built_in![
     "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "nvme",
-    "storm", "bench"
+    "storm", "day", "bench"
 ];
+
+/// The profiles that `all` means: those of which a seed takes no minute.
+pub fn quick() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name).filter(|name| !["day", "bench"].contains(name))
+}
 
 impl Profile {
     /// The profile of that name, or the one in that file.

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Longest that programs of ours are waited for; far more than it takes.
 const BOUND: Duration = Duration::from_secs(120);
 
+/// Lines of a log that an error shows.
+const LAST_LINES: usize = 40;
+
 /// Manager, boxes and hosts. All of them end when this is dropped.
 pub struct Fabric {
     /// The host proxies, by name.
@@ -140,11 +143,36 @@ impl Fabric {
     ///
     /// With the end of the log of one that has ended.
     pub fn check(&mut self) -> Result<()> {
-        self.manager.check()?;
-        for (_, daemon) in self.hosts.iter_mut().chain(&mut self.boxes) {
-            daemon.check()?;
+        self.daemons().try_for_each(Daemon::check)
+    }
+
+    /// Those that have ended: for each how, and the end of its log.
+    pub fn ended(&mut self) -> Vec<String> {
+        let errors = self.daemons().filter_map(|daemon| daemon.check().err());
+        errors.map(|error| format!("{error:#}")).collect()
+    }
+
+    /// The ends of all logs in its folder, those of guests as well: for errors.
+    pub fn last_words(&self) -> String {
+        let mut text = String::new();
+        let mut logs: Vec<PathBuf> = std::fs::read_dir(&self.folder)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.sort();
+        for log in logs {
+            let said = std::fs::read(&log).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let lines: Vec<&str> = said.lines().collect();
+            let end = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+            text.push_str(&format!("--- {} ends:\n{end}\n", log.display()));
         }
-        Ok(())
+        text
+    }
+
+    fn daemons(&mut self) -> impl Iterator<Item = &mut Daemon> {
+        let proxies = self.hosts.iter_mut().chain(&mut self.boxes).map(|(_, daemon)| daemon);
+        std::iter::once(&mut self.manager).chain(proxies)
     }
 
     /// What a command to the manager results in.

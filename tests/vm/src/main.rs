@@ -61,6 +61,6 @@ fn run(cli: &Cli) -> Result<u8> {
             }
             Ok(0)
         }
-        Command::Console { socket } => terminal::attach(socket).map(|_| 0),
+        Command::Console { socket } => terminal::attach(socket, &mut Vec::new).map(|_| 0),
     }
 }

@@ -3,14 +3,18 @@
 use crate::cache::{Cache, Kernel, News};
 use crate::fabric::Fabric;
 use crate::guest::{BOOT_BOUND, Guest, Options};
-use crate::terminal;
-use anyhow::{Context, Result, bail};
+use crate::{guest_tools, terminal};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Slots of each box, without the number and what is the box's own.
+/// Size of each drive.
 const DRIVE_SIZE: &str = "256M";
+
+/// Room that Linux keeps at each port for what is plugged later: for all eight together, half of
+/// each of the adapter's windows as they are by default, 256 MB and 16 GB.
+const ROOM: &str = "pci=hpmmiosize=16M,hpmmioprefsize=1G";
 
 /// Longest that a command of `--run` runs.
 const RUN_BOUND: Duration = Duration::from_secs(24 * 3600);
@@ -34,7 +38,8 @@ pub struct Session {
     /// Memory of each guest, in MiB
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..))]
     pub memory_mib: u32,
-    /// More of the guests' kernel command line
+    /// More of the guests' kernel command line. It comes after what gives each port room for
+    /// devices, pci=hpmmiosize=16M,hpmmioprefsize=1G, and where both say something it holds
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub append: String,
     /// Run a command in the first guest's shell, and end with its status
@@ -54,14 +59,17 @@ pub fn run(session: &Session) -> Result<u8> {
     let cache = Cache::open(&[session.kernel], &mut show)?;
     let folder = tempfile::Builder::new().prefix("dxpu-vm-").tempdir()?;
     let result = in_folder(session, &cache, folder.path());
-    if result.is_err() && !processes::interrupted() {
-        eprintln!("dxpu-vm: the logs are in {}", folder.keep().display());
+    if processes::interrupted() {
+        return result;
     }
-    result
+    result.map_err(|error| anyhow!("{error:#}\nthe logs are in {}", folder.keep().display()))
 }
 
 fn in_folder(session: &Session, cache: &Cache, folder: &Path) -> Result<u8> {
-    let mut fabric = Fabric::start(&processes::own_folder()?, folder)?;
+    let programs = processes::own_folder()?;
+    show(News::Step("building dxpu-guest, for the guests"));
+    let tools = guest_tools(&programs)?;
+    let mut fabric = Fabric::start(&programs, folder)?;
     for name in ["box-a", "box-b"] {
         fabric.add_box(name, &slots(name))?;
     }
@@ -71,7 +79,9 @@ fn in_folder(session: &Session, cache: &Cache, folder: &Path) -> Result<u8> {
         let socket = fabric.add_host(&host, &[])?;
         let mut options = Options::new(&host, session.kernel).with_vfio_user(&socket);
         options.memory_mib = session.memory_mib;
-        options.append.clone_from(&session.append);
+        // What is said twice is so as it is said last.
+        options.append = format!("{ROOM} {}", session.append).trim_end().to_owned();
+        options.files = vec![("usr/bin/dxpu-guest".to_owned(), tools.clone())];
         guests.push(Guest::start(cache, &options, folder)?);
     }
     fabric.wait_ready()?;
@@ -80,8 +90,12 @@ fn in_folder(session: &Session, cache: &Cache, folder: &Path) -> Result<u8> {
         guest.boot(BOOT_BOUND)?;
     }
     match &session.run {
-        Some(command) => command_of(session, &fabric, &mut guests[0], command),
-        None => talk(&fabric, &mut guests),
+        Some(command) => {
+            let status = command_of(session, &fabric, &mut guests[0], command)?;
+            fabric.check()?;
+            Ok(status)
+        }
+        None => talk(&mut fabric, &mut guests),
     }
 }
 
@@ -102,7 +116,8 @@ fn command_of(session: &Session, fabric: &Fabric, guest: &mut Guest, command: &s
     Ok(u8::try_from(output.status).unwrap_or(u8::MAX))
 }
 
-fn talk(fabric: &Fabric, guests: &mut [Guest]) -> Result<u8> {
+/// What is told to the one at the terminal before it is the first guest's.
+fn welcome(fabric: &Fabric, guests: &[Guest]) -> Result<String> {
     let programs = fabric.programs().display();
     let own = std::env::current_exe()?;
     let mut text = format!(
@@ -120,24 +135,44 @@ fn talk(fabric: &Fabric, guests: &mut [Guest]) -> Result<u8> {
     }
     text.push_str(
         "\nHere: host-1's shell, with lspci, setpci, nvme, mkfs.ext4, fio, dmesg. The switch is in \
-         PCI\ndomain 10000. Ctrl-A X, or `poweroff`, ends everything.\n",
+         PCI\ndomain 10000. An accelerator (`allocate --host host-1 --model accelerator`) needs no \
+         driver:\n\n  lspci -D -d 1b36:d0ac                     # its address\n  \
+         dxpu-guest accelerator 10000:03:00.0      # bandwidth test; --help says more\n\n\
+         Ctrl-A X, or `poweroff`, ends everything.\n",
     );
-    eprintln!("{text}");
+    Ok(text)
+}
+
+fn talk(fabric: &mut Fabric, guests: &mut [Guest]) -> Result<u8> {
+    eprintln!("{}", welcome(fabric, guests)?);
     if let Some((rows, columns)) = terminal::size() {
         for guest in guests.iter_mut() {
             guest.ok(&format!("stty rows {rows} cols {columns} < /dev/ttyS0"))?;
         }
     }
-    let left = terminal::attach(&guests[0].console_socket())?;
+    let console = guests[0].console_socket();
+    let mut told = Vec::new();
+    let left = terminal::attach(&console, &mut || {
+        let mut new = fabric.ended();
+        new.extend(guests[1..].iter_mut().filter_map(|guest| guest.failed().err()).map(text_of));
+        new.retain(|text| !told.contains(text));
+        told.extend_from_slice(&new);
+        new
+    })?;
     eprintln!("\r\ndxpu-vm: ending");
     if processes::interrupted() {
         bail!("interrupted");
     }
+    ensure!(told.is_empty(), "not everything ran to the end:\n{}", told.join("\n"));
     if left == terminal::Left::Ended {
         // Switched off, or QEMU failed: it says which.
         guests[0].wait_off(Duration::from_secs(60))?;
     }
     Ok(0)
+}
+
+fn text_of(error: anyhow::Error) -> String {
+    format!("{error:#}")
 }
 
 /// Shows what is told, on standard error; progress only to a person.

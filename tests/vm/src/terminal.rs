@@ -6,12 +6,13 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use std::io::{IsTerminal, Read, Write, stdin, stdout};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Ctrl-A, after which the next key is for us.
 const ESCAPE: u8 = 1;
 
-/// How often it is looked for signals.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// How often it is looked for signals and news.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a console was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +52,13 @@ pub fn size() -> Option<(u16, u16)> {
     (size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
 }
 
-/// Connects this terminal with a guest's console until one of them ends it.
+/// Connects this terminal with a guest's console until one of them ends it. What `news` gives is
+/// shown between the guest's lines; it is asked again and again.
 ///
 /// # Errors
 ///
 /// When nobody listens at the socket, or the terminal cannot be used.
-pub fn attach(socket: &Path) -> Result<Left> {
+pub fn attach(socket: &Path, news: &mut dyn FnMut() -> Vec<String>) -> Result<Left> {
     let mut guest = UnixStream::connect(socket)
         .with_context(|| format!("no guest has its console at {}", socket.display()))?;
     let _raw = Raw::set()?;
@@ -64,16 +66,26 @@ pub fn attach(socket: &Path) -> Result<Left> {
     guest.write_all(b"\r")?;
     let mut keys = Keys::default();
     let mut typed = true;
+    let mut asked = Instant::now();
     loop {
         if processes::interrupted() {
             return Ok(Left::Asked);
         }
+        if asked.elapsed() >= LOOK {
+            asked = Instant::now();
+            let news = news();
+            // What ends this program may have ended others, which is no news.
+            if !processes::interrupted() {
+                show(&news);
+            }
+        }
         let (input, output) = (stdin(), stdout());
+        let bound = Timespec::try_from(LOOK)?;
         let mut waits = vec![PollFd::new(&guest, PollFlags::IN)];
         if typed {
             waits.push(PollFd::new(&input, PollFlags::IN));
         }
-        match poll(&mut waits, Some(&LOOK)) {
+        match poll(&mut waits, Some(&bound)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -98,6 +110,13 @@ pub fn attach(socket: &Path) -> Result<Left> {
                 None => return Ok(Left::Asked),
             }
         }
+    }
+}
+
+/// Shows lines of ours while the terminal is the guest's, which gives each line's beginning itself.
+fn show(news: &[String]) {
+    for text in news {
+        eprint!("\r\ndxpu-vm: {}\r\n", text.replace('\n', "\r\n"));
     }
 }
 

@@ -3,24 +3,7 @@
 use anyhow::Result;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vm::{BOOT_BOUND, Cache, Guest, Kernel, News, Options, TALK_BOUND, Unavailable};
-
-/// The cache with a kernel; nothing where there can be none, which is told.
-fn cache(kernel: Kernel) -> Option<Cache> {
-    let mut tell = |news: News<'_>| {
-        if let News::Step(text) = news {
-            println!("{text}");
-        }
-    };
-    match Cache::open(&[kernel], &mut tell) {
-        Ok(cache) => Some(cache),
-        Err(error) if error.is::<Unavailable>() => {
-            println!("SKIPPED: no virtual machines: {error:#}");
-            None
-        }
-        Err(error) => panic!("{error:#}"),
-    }
-}
+use vm::{BOOT_BOUND, Cache, Guest, Kernel, Options, Stage, TALK_BOUND};
 
 /// A guest with a drive behind a root port and a network card that is connected to nothing.
 fn guest(cache: &Cache, kernel: Kernel, folder: &Path) -> Result<Guest> {
@@ -39,10 +22,10 @@ fn guest(cache: &Cache, kernel: Kernel, folder: &Path) -> Result<Guest> {
 }
 
 fn drivers_bind_and_a_file_system_holds(kernel: Kernel) -> Result<()> {
-    let Some(cache) = cache(kernel) else { return Ok(()) };
+    let Some(stage) = Stage::take(&[kernel])? else { return Ok(()) };
     let folder = tempfile::tempdir()?;
     let begin = Instant::now();
-    let mut guest = guest(&cache, kernel, folder.path())?;
+    let mut guest = guest(&stage.cache, kernel, folder.path())?;
     println!("booted in {:.1} s", begin.elapsed().as_secs_f64());
     println!("{}", guest.ok("cat /proc/version")?);
     guest.until("test -b /dev/nvme0n1", TALK_BOUND)?;
@@ -87,9 +70,9 @@ fn a_guest_of_the_newest_kernel_uses_its_devices() {
 
 #[test]
 fn what_is_said_of_a_guest_is_so() {
-    let Some(cache) = cache(Kernel::V6_12) else { return };
+    let Some(stage) = Stage::take(&[Kernel::V6_12]).unwrap() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut guest = guest(&cache, Kernel::V6_12, folder.path()).unwrap();
+    let mut guest = guest(&stage.cache, Kernel::V6_12, folder.path()).unwrap();
 
     // Commands: status and output, as they are, several at once.
     let output = guest.sh("printf 'a\\001\\n\\n'; echo b >&2; exit 7", TALK_BOUND).unwrap();

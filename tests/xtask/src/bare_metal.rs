@@ -1,5 +1,5 @@
-//! `tlp-codec` and `proxy-core` built for a soft core without an operating system, and how large
-//! their code is there.
+//! The crates that a card's programs are made of, built for a soft core without an operating
+//! system, and how large their code is there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,26 +11,44 @@ use crate::sections::Sizes;
 use crate::tools::{cargo, output, run, target_dir};
 
 /// 32-bit RISC-V with multiplication, atomics and compressed instructions.
-const TARGET: &str = "riscv32imac-unknown-none-elf";
+pub(crate) const TARGET: &str = "riscv32imac-unknown-none-elf";
 
-const PACKAGES: [&str; 2] = ["tlp-codec", "proxy-core"];
+const PACKAGES: [&str; 3] = ["tlp-codec", "proxy-core", "card-image"];
 
 /// Where Debian's `cargo-web` and `rustc-web` live, and the source of the standard library that
 /// `rust-web-src` adds.
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 
-/// Builds both crates and prints their sizes.
+/// Says why nothing can be built.
+pub(crate) fn no_toolchain() -> Done {
+    Done::skipped(format!(
+        "this Rust cannot build for {TARGET}: run `rustup target add {TARGET}`, or on Debian \
+         `apt-get install cargo-web rustc-web rust-web-src`"
+    ))
+}
+
+/// Where everything for the target goes.
+pub(crate) fn bare_target_dir() -> PathBuf {
+    target_dir().join("bare-metal")
+}
+
+/// Builds the flash algorithms; the folder that they are in.
+pub(crate) fn flash_algorithms() -> Result<Option<PathBuf>> {
+    let Some(toolchain) = Toolchain::find()? else { return Ok(None) };
+    let target_dir = bare_target_dir();
+    let mut command = toolchain.build(&target_dir);
+    command.args(["--profile", "card", "-p", "flash-algorithm", "--bins"]);
+    run(&mut command).context("the flash algorithms do not build")?;
+    Ok(Some(target_dir.join(TARGET).join("card")))
+}
+
+/// Builds the crates and prints their sizes.
 pub(crate) fn build() -> Result<Done> {
-    let Some(toolchain) = Toolchain::find()? else {
-        return Ok(Done::skipped(format!(
-            "this Rust cannot build for {TARGET}: run `rustup target add {TARGET}`, or on Debian \
-             `apt-get install cargo-web rustc-web rust-web-src`"
-        )));
-    };
-    let target_dir = target_dir().join("bare-metal");
+    let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
+    let target_dir = bare_target_dir();
     for package in PACKAGES {
-        run(&mut toolchain.build(package, &target_dir))
+        run(&mut toolchain.build_library(package, &target_dir))
             .with_context(|| format!("{package} does not build for {TARGET}"))?;
     }
     println!("code of each crate before linking, generic code that nothing here uses left out:");
@@ -50,7 +68,7 @@ pub(crate) fn build() -> Result<Done> {
 }
 
 /// A compiler for the target.
-enum Toolchain {
+pub(crate) enum Toolchain {
     /// The one that runs this; it has the target's library.
     Installed,
     /// Debian's packages, which build the target's library from source.
@@ -58,7 +76,7 @@ enum Toolchain {
 }
 
 impl Toolchain {
-    fn find() -> Result<Option<Self>> {
+    pub(crate) fn find() -> Result<Option<Self>> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let libraries =
             output(Command::new(rustc).args(["--print", "target-libdir", "--target", TARGET]))?;
@@ -86,8 +104,8 @@ impl Toolchain {
         }
     }
 
-    /// The command that builds a package, optimised for size as firmware is.
-    fn build(&self, package: &str, target_dir: &Path) -> Command {
+    /// The command that builds something for the target.
+    pub(crate) fn build(&self, target_dir: &Path) -> Command {
         let mut command = match self {
             Self::Installed => cargo(&[]),
             Self::Debian => {
@@ -99,18 +117,23 @@ impl Toolchain {
                 command
             }
         };
-        command.args(["build", "--release", "--lib", "--no-default-features"]);
-        command.args(["--target", TARGET, "-p", package]);
+        command.args(["build", "--target", TARGET]).arg("--target-dir").arg(target_dir);
+        if let Self::Debian = self {
+            command.args(["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem"]);
+        }
+        command
+    }
+
+    /// The command that builds a library, optimised for size as firmware is.
+    fn build_library(&self, package: &str, target_dir: &Path) -> Command {
+        let mut command = self.build(target_dir);
+        command.args(["--release", "--lib", "--no-default-features", "-p", package]);
         // Link-time optimisation would leave no machine code in the archives to measure.
         for setting in
             ["opt-level='s'", "lto='off'", "codegen-units=1", "debug=false", "panic='abort'"]
         {
             command.args(["--config", &format!("profile.release.{setting}")]);
         }
-        if let Self::Debian = self {
-            command.args(["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem"]);
-        }
-        command.arg("--target-dir").arg(target_dir);
         command
     }
 }

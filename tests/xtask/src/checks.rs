@@ -55,22 +55,37 @@ pub(crate) fn sim(arguments: &[String]) -> Result<ExitCode> {
 
 /// The daemons, optimised, and then the demo that starts them.
 pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
-    let mut command = after_daemons("dxpu-demo")?;
+    let mut command = after_daemons("demo", "dxpu-demo", arguments)?;
     command.arg("--repository").arg(crate::tools::root()).args(arguments);
     ends_as(&mut command)
 }
 
 /// The daemons, optimised, and then guests on a fabric of them.
 pub(crate) fn vm(arguments: &[String]) -> Result<ExitCode> {
-    let mut command = after_daemons("dxpu-vm")?;
+    let mut command = after_daemons("vm", "dxpu-vm", arguments)?;
     command.arg("run").args(arguments);
     ends_as(&mut command)
 }
 
-/// One of the programs, once all are built.
-fn after_daemons(program: &str) -> Result<std::process::Command> {
-    run(&mut cargo(&["build", "--release", "--workspace", "--bins", "--exclude", "xtask"]))?;
-    Ok(std::process::Command::new(crate::tools::target_dir().join("release").join(program)))
+/// One of the programs, once all are built. It alone, not optimised, where it is only to say what it
+/// takes: most of what it is made of is there then, since this program has it, too.
+fn after_daemons(
+    package: &str,
+    program: &str,
+    arguments: &[String],
+) -> Result<std::process::Command> {
+    let help = arguments.iter().any(|argument| argument == "--help" || argument == "-h");
+    let folder = if help {
+        run(&mut cargo(&["build", "--quiet", "--package", package, "--bin", program]))?;
+        "debug"
+    } else {
+        // Programs for a bench take long to compile, and nothing here needs them.
+        let build = ["build", "--release", "--workspace", "--bins"];
+        let but = ["--exclude", "xtask", "--exclude", "dxpu-flash"];
+        run(&mut cargo(&[build, but].concat()))?;
+        "release"
+    };
+    Ok(std::process::Command::new(crate::tools::target_dir().join(folder).join(program)))
 }
 
 /// What a program says, with a status above 255 or a signal as a plain failure.

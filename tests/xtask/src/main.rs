@@ -3,12 +3,17 @@
 //! `./dx` is the door to this for people: it first sees to Rust and the system's packages.
 
 mod bare_metal;
+mod card;
 mod checks;
 mod conformance;
 mod counts;
 mod dependencies;
+mod firmware;
+mod flash_algorithm;
 mod fuzz;
 mod judges;
+mod python;
+mod regs;
 mod report;
 mod sections;
 mod simulator;
@@ -42,8 +47,28 @@ enum Command {
     Docs,
     /// Which crate depends on which, against the table in this program.
     Deps,
-    /// tlp-codec and proxy-core for bare-metal RISC-V (riscv32imac), and the size of their code.
+    /// The libraries of a card for bare-metal RISC-V (riscv32imac), and the size of their code.
     Riscv,
+    /// Builds the emulated card's boot loader and firmware images, which tests run where QEMU is.
+    Firmware,
+    /// The core with a card's limits: its tests and the simulator's.
+    CardLimits {
+        /// Also a thousand seeds of each profile, and a simulated day.
+        #[arg(long)]
+        long: bool,
+    },
+    /// Makes what is made from the card's register map, hw/regs/card.rdl, anew.
+    Regs {
+        /// Only say whether it is up to date, and compare it with another generator's.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Builds the flash algorithms into the board files of dxpu-flash.
+    FlashAlgorithm {
+        /// Only say whether they are up to date.
+        #[arg(long)]
+        check: bool,
+    },
     /// The tests, with a count of those that passed, failed and were skipped.
     Test {
         /// Also the long set: the tests that are marked `ignore`.
@@ -88,6 +113,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A simulated card, flashed as one at a bench is, and its log, until Ctrl-C.
+    Card(card::Options),
     /// Builds the daemons and boots Linux as a host: `./dx vm --help` says what it takes.
     #[command(disable_help_flag = true)]
     Vm {
@@ -119,12 +146,16 @@ fn main() -> ExitCode {
             report.step("clippy", checks::clippy);
             report.step("documentation", checks::docs);
             report.step("bare-metal riscv32imac", bare_metal::build);
+            report.step("card firmware", firmware::build);
+            report.step("register map", regs::check);
+            report.step("flash algorithms", flash_algorithm::check);
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
                 && report.step("instruction counts", || counts::run(false))
                 && report.step("conformance kit", conformance::run)
                 && report.step("fuzzer, a short run", fuzz::smoke)
                 && report.step("simulator: seeds", simulator::seeds)
+                && report.step("limits of a card", || simulator::card_limits(false))
                 && report.step("simulator: planted mistakes", simulator::canaries)
         }
         Command::Fmt => report.step("source layout", checks::fmt),
@@ -132,6 +163,18 @@ fn main() -> ExitCode {
         Command::Docs => report.step("documentation", checks::docs),
         Command::Deps => report.step("dependency direction", dependencies::check),
         Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
+        Command::Firmware => report.step("card firmware", firmware::build),
+        Command::CardLimits { long } => {
+            report.step("limits of a card", || simulator::card_limits(long))
+        }
+        Command::Regs { check: true } => report.step("register map", regs::check),
+        Command::Regs { check: false } => report.step("register map", regs::make),
+        Command::FlashAlgorithm { check: true } => {
+            report.step("flash algorithms", flash_algorithm::check)
+        }
+        Command::FlashAlgorithm { check: false } => {
+            report.step("flash algorithms", flash_algorithm::make)
+        }
         Command::Counts { record } => report.step("instruction counts", || counts::run(record)),
         Command::Judges => report.step("independent judge", judges::run),
         Command::Conformance => report.step("conformance kit", conformance::run),
@@ -143,6 +186,7 @@ fn main() -> ExitCode {
         Command::Bench { arguments } => return plain(checks::bench(&arguments)),
         Command::Sim { arguments } => return plain(checks::sim(&arguments)),
         Command::Demo { arguments } => return plain(checks::demo(&arguments)),
+        Command::Card(options) => return plain(card::card(&options)),
         Command::Vm { arguments } => return plain(checks::vm(&arguments)),
         Command::VmTests { filter } => tests(&mut report, &vm_tests(filter), true),
     };

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use object::read::archive::ArchiveFile;
-use object::{Object, ObjectSection, SectionKind};
+use object::{Object, ObjectSection, Section, SectionFlags, SectionKind};
 
 /// Bytes by kind of section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +34,31 @@ impl Sizes {
         Ok(sizes)
     }
 
+    /// Those of a program, as it lies in memory.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub(crate) fn of_program(bytes: &[u8]) -> Result<Self> {
+        let mut sizes = Self::default();
+        let allocated = |flags| match flags {
+            SectionFlags::Elf { sh_flags } => sh_flags & u64::from(object::elf::SHF_ALLOC) != 0,
+            _ => false,
+        };
+        // The stack is all memory that is left over.
+        sizes.add(bytes, |section| {
+            allocated(section.flags()) && section.name().is_ok_and(|name| name != ".stack")
+        })?;
+        Ok(sizes)
+    }
+
     fn add_object(&mut self, bytes: &[u8]) -> Result<()> {
+        self.add(bytes, |_| true)
+    }
+
+    fn add(&mut self, bytes: &[u8], counts: impl Fn(&Section<'_, '_>) -> bool) -> Result<()> {
         let object = object::File::parse(bytes).context("a broken object file")?;
-        for section in object.sections() {
+        for section in object.sections().filter(counts) {
             let size = section.size();
             match section.kind() {
                 SectionKind::Text => self.text += size,

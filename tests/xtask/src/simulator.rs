@@ -27,6 +27,33 @@ pub(crate) fn seeds() -> Result<Done> {
     Ok(Done::default())
 }
 
+/// Seeds of each profile that are run with the limits of a card when there is time.
+const CARD: u64 = 1000;
+
+/// The core with the limits of a card: its tests and the simulator's; when there is time, more
+/// seeds of each profile, and one of a whole day.
+pub(crate) fn card_limits(long: bool) -> Result<Done> {
+    // Everything is compiled anew for another setting: not where the rest is.
+    let folder = target_dir().join("card-limits");
+    let with_limits = |arguments: &[&str]| {
+        let mut command = cargo(arguments);
+        command.args(["--config", r#"build.rustflags=["--cfg", "dxpu_limits=\"card\""]"#]);
+        command.arg("--target-dir").arg(&folder);
+        command
+    };
+    run(&mut with_limits(&["test", "--quiet", "--package", "proxy-core", "--package", "sim"]))?;
+    if long {
+        run(&mut with_limits(&["build", "--quiet", "--release", "--package", "sim"]))?;
+        let seeds = format!("0..{CARD}");
+        for what in [&["--seeds", &seeds][..], &["--seeds", "0", "--profile", "day"][..]] {
+            run(Command::new(folder.join("release").join("dxpu-sim")).args(what)).context(
+                "the output names the seed; target/card-limits/release/dxpu-sim plays it",
+            )?;
+        }
+    }
+    Ok(Done::default())
+}
+
 /// Each mistake that can be planted in the proxies is found.
 pub(crate) fn canaries() -> Result<Done> {
     let arguments = ["test", "--quiet", "--release", "--package", "sim"];

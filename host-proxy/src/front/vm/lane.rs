@@ -1,19 +1,41 @@
 //! A TLP on its way from the adapter to the switch.
 
 use super::Below;
-use proxy_core::limits::{SYNTHESISED_COMPLETION, TLP_BUFFER};
+use proxy_core::limits::{LINK_GIVE_UP, TLP_BUFFER};
 use proxy_core::switch::{PortMapping, VirtualSwitch};
 use proxy_core::time::Instant;
-use tlp_codec::tlp::{Class, Packet};
+use std::time::Duration;
+use tlp_codec::ids::{Bus, PortId};
+use tlp_codec::tlp::{Class, Packet, TlpType};
+use vmd_adapter::COMPLETION_TIMEOUT;
 
-/// How long the switch may have no room for a TLP. The device that it is for is hung then, and
-/// everything that the machine does waits behind it.
-const LONGEST_HOLD: std::time::Duration = SYNTHESISED_COMPLETION;
+/// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
+/// that it is for is hung then, and everything that the machine does waits behind it.
+const LONGEST_HOLD: Duration = Duration::from_millis(1500);
+
+/// The same for a TLP right behind one that was given up, so that several hung devices together
+/// cost the machine hardly more time than one.
+const SHORT_HOLD: Duration = Duration::from_millis(20);
+
+/// Devices that may be hung at once.
+const MAX_HUNG: u128 = 16;
+
+/// QEMU waits five seconds for an answer. A request waits behind what the lane holds, and then for
+/// its completion.
+const _: () = {
+    assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
+    let holds = LONGEST_HOLD.as_nanos() + (MAX_HUNG - 1) * SHORT_HOLD.as_nanos();
+    assert!(holds + COMPLETION_TIMEOUT.as_nanos() < 5_000_000_000);
+};
 
 /// One TLP that waits until the switch has room for it.
 pub(super) struct Lane {
     tlp: Box<[u8; TLP_BUFFER]>,
     held: Option<(usize, Instant)>,
+    /// Since a TLP was given up the switch has taken none.
+    blocked: bool,
+    /// Ports, by bit, whose device took nothing for too long, and has taken nothing since.
+    stuck: u32,
 }
 
 /// What became of a lane's TLP.
@@ -23,13 +45,13 @@ pub(super) enum Passed {
     Taken,
     /// It waits.
     Held,
-    /// It waited for too long and is gone.
+    /// It waited for too long, or its device was waited for before, and it is gone.
     GivenUp,
 }
 
 impl Lane {
     pub(super) fn new() -> Self {
-        Self { tlp: Box::new([0; TLP_BUFFER]), held: None }
+        Self { tlp: Box::new([0; TLP_BUFFER]), held: None, blocked: false, stuck: 0 }
     }
 
     /// The TLP that waits.
@@ -38,7 +60,7 @@ impl Lane {
     }
 
     pub(super) fn clear(&mut self) {
-        self.held = None;
+        (self.held, self.blocked, self.stuck) = (None, false, 0);
     }
 
     /// Takes the next TLP, if none waits. Whether one does now.
@@ -60,35 +82,62 @@ impl Lane {
     /// When none waits.
     pub(super) fn pass(&mut self, now: Instant, below: &mut impl Below) -> Passed {
         let (length, since) = self.held.take().expect("the caller filled the lane");
-        if below.handle_tlp(now, &self.tlp[..length]).is_ok() {
+        let tlp = &self.tlp[..length];
+        let taken = below.handle_tlp(now, tlp).is_ok();
+        if taken && self.stuck == 0 && !self.blocked {
             return Passed::Taken;
         }
-        if now.saturating_since(since) >= LONGEST_HOLD {
-            return Passed::GivenUp;
+        let port = port_of(below.switch(), tlp).map_or(0, |port| 1 << port.get());
+        if taken {
+            self.blocked = false;
+            self.stuck &= !port;
+            return Passed::Taken;
         }
-        self.held = Some((length, since));
-        Passed::Held
+        let bound = if self.blocked { SHORT_HOLD } else { LONGEST_HOLD };
+        if self.stuck & port == 0 && now.saturating_since(since) < bound {
+            self.held = Some((length, since));
+            return Passed::Held;
+        }
+        self.blocked = true;
+        self.stuck |= port;
+        Passed::GivenUp
     }
 }
 
 /// Whether a completion may not pass a TLP that waits: when that is a write to the same device
 /// (PCIe 5.0 section 2.4.1).
 pub(super) fn must_wait(switch: &VirtualSwitch, completion: &[u8], held: &[u8]) -> bool {
-    let (Ok(completion), Ok(held)) =
-        (Packet::new_header_checked(completion), Packet::new_header_checked(held))
-    else {
-        return false;
-    };
-    if held.class() != Some(Class::Posted) || completion.class() != Some(Class::Completion) {
-        return false;
+    let is_write =
+        Packet::new_header_checked(held).is_ok_and(|held| held.class() == Some(Class::Posted));
+    is_write && port_of(switch, held).is_some_and(|port| port_of(switch, completion) == Some(port))
+}
+
+/// The port that a TLP from above leaves the switch by, if it is one port's.
+pub(super) fn port_of(switch: &VirtualSwitch, tlp: &[u8]) -> Option<PortId> {
+    let packet = Packet::new_header_checked(tlp).ok()?;
+    match packet.class()? {
+        Class::Completion => port_towards(switch, packet.requester().bus()),
+        _ if is_config(packet.tlp_type()) => port_towards(switch, packet.destination().bus()),
+        _ => switch.port_ids().find(|port| claims(&switch.mapping(*port), packet.address())),
     }
-    let bus = completion.requester().bus().get();
-    let ports = switch.port_ids().map(|port| switch.mapping(port));
-    let mut of_the_write = ports.filter(|port| claims(port, held.address()));
-    of_the_write.any(|port| (port.buses.0..=port.buses.1).contains(&bus))
+}
+
+const fn is_config(kind: TlpType) -> bool {
+    matches!(kind, TlpType::CfgRd0 | TlpType::CfgWr0 | TlpType::CfgRd1 | TlpType::CfgWr1)
+}
+
+/// The port that leads to a bus.
+pub(super) fn port_towards(switch: &VirtualSwitch, bus: Bus) -> Option<PortId> {
+    switch.port_ids().find(|port| {
+        let (first, last) = switch.mapping(*port).buses;
+        first != 0 && (first..=last).contains(&bus.get())
+    })
 }
 
 fn claims(port: &PortMapping, address: u64) -> bool {
     let windows = [port.memory, port.prefetchable];
     windows.into_iter().flatten().any(|(first, last)| (first..=last).contains(&address))
 }
+
+#[cfg(test)]
+mod tests;

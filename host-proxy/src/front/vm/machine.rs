@@ -1,7 +1,7 @@
 //! The virtual machine as the adapter sees it: behind a vfio-user client.
 
-use vfio_user_server::{Irq, MemoryError, Server};
-use vmd_adapter::{Guest, MemoryFault, Token};
+use vfio_user_server::{DmaRefused, DmaToken, Irq, MemoryError, Server};
+use vmd_adapter::{Guest, MemoryFault, NoMessage, Token};
 
 /// Memory and interrupts of the client.
 pub(super) struct Machine<'a>(pub(super) &'a mut Server);
@@ -13,6 +13,14 @@ fn fault(error: MemoryError) -> MemoryFault {
     }
 }
 
+fn sent(result: Result<DmaToken, DmaRefused>) -> Result<Token, NoMessage> {
+    result.map(|token| Token(token.get())).map_err(|why| match why {
+        DmaRefused::Busy => NoMessage::Busy,
+        // Who is gone is told as gone, and what waits is forgotten then.
+        DmaRefused::NotConnected | DmaRefused::TooLong { .. } => NoMessage::Never,
+    })
+}
+
 impl Guest for Machine<'_> {
     fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), MemoryFault> {
         self.0.memory().read(address, buf).map_err(fault)
@@ -22,12 +30,12 @@ impl Guest for Machine<'_> {
         self.0.memory().write(address, data).map_err(fault)
     }
 
-    fn begin_read(&mut self, address: u64, len: usize) -> Option<Token> {
-        self.0.dma_read(address, len).ok().map(|token| Token(token.get()))
+    fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage> {
+        sent(self.0.dma_read(address, len))
     }
 
-    fn begin_write(&mut self, address: u64, data: &[u8]) -> bool {
-        self.0.dma_write(address, data).is_ok()
+    fn begin_write(&mut self, address: u64, data: &[u8]) -> Result<Token, NoMessage> {
+        sent(self.0.dma_write(address, data))
     }
 
     fn signal(&mut self, vector: u16) {

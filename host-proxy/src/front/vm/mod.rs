@@ -5,12 +5,15 @@
 //! gets the adapter.
 
 mod below;
+mod completions;
 mod lane;
 mod machine;
 
 pub use below::Below;
 
-use lane::{Lane, Passed, must_wait};
+use super::absence::Absence;
+use completions::Completions;
+use lane::{Lane, Passed};
 use machine::Machine;
 use proxy_core::config_space::ResetKind;
 use proxy_core::limits::TLP_BUFFER;
@@ -25,6 +28,9 @@ use vmd_adapter::{Adapter, Region, Token, VmdConfig};
 
 /// Accesses, or TLPs in either direction, that one turn moves at most.
 const BATCH: usize = 64;
+
+/// Looks at the socket of a machine that waits for an answer are rare: one in so many.
+const SELDOM: u32 = 16;
 
 /// How long a client has to agree on a version; one that says nothing would keep others out.
 const HELLO_BOUND: Duration = Duration::from_secs(30);
@@ -68,8 +74,11 @@ impl VmFront {
             adapter: self.adapter,
             below,
             requests: Lane::new(),
-            completions: Lane::new(),
+            turned: Lane::new(),
+            completions: Completions::new(),
             connected: None,
+            absence: Absence::default(),
+            unlooked: 0,
             counts: Counts::default(),
         };
         while !stop.requested() {
@@ -102,10 +111,15 @@ struct Turner<B> {
     below: B,
     /// Requests of the machine.
     requests: Lane,
-    /// Completions for devices, and what one device wants of another.
-    completions: Lane,
+    /// What one device wants of another.
+    turned: Lane,
+    /// Completions for devices.
+    completions: Completions,
     /// Since when a client is there.
     connected: Option<Instant>,
+    absence: Absence,
+    /// Times that the socket was not looked at since it was.
+    unlooked: u32,
     counts: Counts,
 }
 
@@ -113,7 +127,8 @@ impl<B: Below> Turner<B> {
     fn turn(&mut self) -> Result<(), String> {
         let mut busy = self.below.receive()?;
         for _ in 0..BATCH {
-            let moved = self.take_events() | self.move_down() | self.move_up();
+            // What the machine waits for goes up before anything else is looked for.
+            let moved = self.move_up() | self.take_events() | self.move_down();
             busy |= moved;
             if !moved {
                 break;
@@ -122,9 +137,11 @@ impl<B: Below> Turner<B> {
         let now = self.below.now();
         self.adapter.handle_timeout(now);
         self.send_silent_away(now);
-        if self.server.is_negotiated() {
-            // A machine, and not just someone at the socket.
-            self.below.set_root_complex(true);
+        // A machine, and not just someone at the socket.
+        let present = self.server.is_negotiated();
+        let settled = self.absence.lasts(now, present);
+        if present || settled {
+            self.below.set_root_complex(present);
         }
         if self.below.wants_counters() {
             let mut counters = self.adapter.counters().list();
@@ -141,6 +158,11 @@ impl<B: Below> Turner<B> {
     /// What the machine did. Whether there was anything.
     fn take_events(&mut self) -> bool {
         self.answer();
+        if self.server.awaits_answer() && self.unlooked < SELDOM {
+            self.unlooked += 1;
+            return false;
+        }
+        self.unlooked = 0;
         let now = self.below.latest();
         let Some(event) = self.server.poll() else { return false };
         match event {
@@ -167,9 +189,10 @@ impl<B: Below> Turner<B> {
             }
             Event::Disconnected(why) => {
                 info!("the machine disconnected: {why}");
+                // The protocol would have the device's state kept for the next client. Here a
+                // machine that went is one that was switched off.
                 self.connected = None;
                 self.reset();
-                self.below.set_root_complex(false);
             }
         }
         self.after_access();
@@ -185,6 +208,7 @@ impl<B: Below> Turner<B> {
     fn pass_reset_on(&mut self) {
         let Some(kind) = self.adapter.poll_reset() else { return };
         self.requests.clear();
+        self.turned.clear();
         self.completions.clear();
         self.below.handle_reset(kind);
         if kind == ResetKind::Hot {
@@ -208,22 +232,15 @@ impl<B: Below> Turner<B> {
     /// From the adapter to the switch. Whether there was anything.
     fn move_down(&mut self) -> bool {
         let now = self.below.latest();
-        let Self { below, adapter, requests, completions, counts, .. } = self;
+        let Self { below, adapter, requests, turned, completions, counts, .. } = self;
         let mut moved = false;
         if requests.fill(now, |buf| adapter.poll_request(now, buf)) {
             moved |= passed(requests.pass(now, below), counts);
         }
-        while completions.fill(now, |buf| adapter.poll_completion(buf)) {
-            let waits =
-                |held| completions.held().is_some_and(|c| must_wait(below.switch(), c, held));
-            if requests.held().is_some_and(waits) {
-                break;
-            }
-            if !passed(completions.pass(now, below), counts) {
-                break;
-            }
-            moved = true;
+        if turned.fill(now, |buf| adapter.poll_turned(buf)) {
+            moved |= passed(turned.pass(now, below), counts);
         }
+        moved |= completions.pass(now, below, adapter, requests.held(), counts);
         // An access that the root port answers itself needs no TLP.
         self.pass_reset_on();
         self.answer();

@@ -52,6 +52,11 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
+    /// Whether every message has its reply.
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
     /// Notes a message and gives its bytes.
     pub(super) fn ask(
         &mut self,

@@ -158,6 +158,11 @@ impl Session {
         self.negotiated.is_some()
     }
 
+    /// As [`Server::awaits_answer`](crate::Server::awaits_answer).
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.in_hand.is_given() && self.dma.is_empty() && self.gone.is_none()
+    }
+
     /// The next thing that happened.
     pub(crate) fn poll(&mut self, state: &mut State) -> Option<Step> {
         self.flush();

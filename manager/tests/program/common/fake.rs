@@ -2,7 +2,7 @@
 //! ones do rarely. It keeps tables as a real one does, so that a test can look at what reached it.
 
 use proxy_core::control::*;
-use proxy_core::limits::{MAX_RECORDED, RECORDER_PIECE};
+use proxy_core::limits::{MAX_RECORDED, PAGE, RECORDER_PIECE};
 use proxy_core::recorder::{Entry, Recorded};
 use proxy_core::stamps::StampedTlp;
 use std::collections::{BTreeMap, VecDeque};
@@ -195,6 +195,11 @@ impl Fake {
         Ok(Fake { spec, state, welcome, stream, events })
     }
 
+    /// Says something of its own accord.
+    pub fn say(&self, message: &FromProxy) {
+        send(&self.stream, message).unwrap();
+    }
+
     /// Connects until the manager lets it in: after a restart of the manager, or while an older
     /// connection of the same name is still there.
     pub fn insist(control: SocketAddr, spec: Spec, state: Arc<Mutex<State>>) -> Fake {
@@ -352,7 +357,7 @@ impl Server {
             Request::ReadTable { from } if host => Ok(mapping_page(state, self.role, from)),
             Request::ReadTable { from } => Ok(slot_page(state, from)),
             Request::ReadCounters { from } => Ok(counter_page(from)),
-            Request::SetSampling(_) => Ok(Reply::Done),
+            Request::SetSampling(_) | Request::SetLogLevel(_) => Ok(Reply::Done),
             Request::ReadStamps { .. } => {
                 let at = [Some(1), Some(2), Some(3), None, None, None];
                 let key = BindingKey {

@@ -1,6 +1,6 @@
 //! The proxy's own configuration requests to a device: one at a time, with retries.
 
-use crate::limits::TLP_BUFFER;
+use crate::limits::OWN_TLP;
 use crate::queue::TlpQueue;
 use crate::time::Instant;
 use core::time::Duration;
@@ -128,7 +128,7 @@ impl Access {
     /// Sends the request under this tag. The queue has room.
     pub(super) fn send(&mut self, now: Instant, tag: u16, id: Bdf, queue: &mut TlpQueue) {
         let State::ToSend(want) = self.state else { return };
-        let mut buf = [0; TLP_BUFFER];
+        let mut buf = [0; OWN_TLP];
         let length = encode(want, tag, id, &mut buf);
         let pushed = queue.push(&buf[..length]);
         assert!(pushed, "the caller saw room");

@@ -178,7 +178,7 @@ impl BoxRole {
                 let (entries, next) = page(self.inventory(), from);
                 Reply::Inventory { entries, next }
             }
-            Page::Counters => counters_page(|| self.counters(), from),
+            Page::Counters => counters_page(self.counters(), from),
             Page::Stamps => self.node.stamps_page(from),
         };
         Some(FromProxy::Response { id, result: Ok(reply) })

@@ -319,18 +319,29 @@ impl BoxRole {
             let Some(target) = self.slots[slot].target(function).filter(|t| t.key == key) else {
                 continue;
             };
-            let mut buf = [0; 16];
-            let length = info
-                .completion(PORT, CplStatus::UnsupportedRequest, &mut buf)
-                .expect("a completion without data has three doublewords");
-            let packet = Packet::new_checked(&buf[..length]).expect("just built");
-            let stamped = StampedTlp::Completion(outstanding);
-            let stamp =
-                sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
-            // Without room the host's own bound ends the request a moment later.
-            let meta = meta(&packet, Class::Completion, Some(outstanding), stamp);
-            self.send(now, target, meta, &packet, None);
+            self.refuse_host(now, target, &info, outstanding, sampled);
         }
+    }
+
+    /// Unsupported Request for a host's request. Without room the host's own bound ends it a
+    /// moment later.
+    pub(super) fn refuse_host(
+        &mut self,
+        now: Instant,
+        target: Target,
+        info: &RequestInfo,
+        outstanding: OutstandingRef,
+        sampled: bool,
+    ) {
+        let mut buf = [0; 16];
+        let length = info
+            .completion(PORT, CplStatus::UnsupportedRequest, &mut buf)
+            .expect("a completion without data has three doublewords");
+        let packet = Packet::new_checked(&buf[..length]).expect("just built");
+        let stamped = StampedTlp::Completion(outstanding);
+        let stamp = sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
+        let meta = meta(&packet, Class::Completion, Some(outstanding), stamp);
+        self.send(now, target, meta, &packet, None);
     }
 }
 

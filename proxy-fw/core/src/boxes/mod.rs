@@ -19,7 +19,8 @@ mod to_device;
 pub mod windows;
 
 use crate::control::{
-    BindingFailure, Event, FromProxy, Name, OperationId, PathAddress, Request, SlotState, Term,
+    BindingFailure, Event, FromProxy, LogLevel, Name, OperationId, PathAddress, Request, SlotState,
+    Term,
 };
 use crate::limits::{
     COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, RECORDER_RING, SYNTHESISED_COMPLETION,
@@ -96,6 +97,7 @@ struct BoxCounters {
     unexpected_from_host: u64,
     synthesised_for_device: u64,
     device_silent: u64,
+    no_tag_left: u64,
     unbound_posted: u64,
     unbound_non_posted: u64,
     window_posted: u64,
@@ -200,6 +202,7 @@ impl BoxRole {
             ("box: unexpected completions from hosts", c.unexpected_from_host),
             ("box: completions synthesised for devices", c.synthesised_for_device),
             ("box: requests that a device did not answer", c.device_silent),
+            ("box: requests refused: a silent device has all tags", c.no_tag_left),
             ("box: posted TLPs of functions that are not lent", c.unbound_posted),
             ("box: non-posted requests of functions that are not lent", c.unbound_non_posted),
             ("box: writes outside every DMA window", c.window_posted),
@@ -352,6 +355,10 @@ impl Role for BoxRole {
         self.node.set_surroundings(counters);
     }
 
+    fn poll_log_level(&mut self) -> Option<LogLevel> {
+        self.node.poll_log_level()
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
         let slots = self.slots.iter().filter_map(Slot::poll_timeout);
         slots.chain(self.node.poll_timeout()).min()
@@ -364,6 +371,10 @@ impl Role for BoxRole {
             self.expire(now, slot);
             self.continue_work(now, slot);
         }
+    }
+
+    fn packet_pool(&self) -> usize {
+        self.node.packet_pool()
     }
 
     fn wants_mark(&self) -> bool {

@@ -5,7 +5,7 @@ use super::hidden::Hidden;
 use super::release::Release;
 use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
-use crate::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, MAX_FUNCTIONS};
+use crate::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, SLOT_FUNCTIONS};
 use crate::link::ChannelId;
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
@@ -27,7 +27,7 @@ pub(super) struct Slot {
     pub(super) id: SlotId,
     pub(super) model: Name,
     pub(super) present: bool,
-    pub(super) functions: Vec<Function, MAX_FUNCTIONS>,
+    pub(super) functions: Vec<Function, SLOT_FUNCTIONS>,
     /// The highest epoch of functions that were here before: epochs of a slot only grow, whatever
     /// is in it.
     past_epoch: u32,
@@ -43,7 +43,7 @@ pub(super) struct Slot {
     pub(super) work: Work,
     pub(super) access: Access,
     /// Outstanding tables for the functions found by a probe.
-    tables: Vec<Table<FromDevice>, MAX_FUNCTIONS>,
+    tables: Vec<Table<FromDevice>, SLOT_FUNCTIONS>,
     pub(super) turn: usize,
 }
 
@@ -146,7 +146,7 @@ pub(super) struct FromDevice {
 impl Slot {
     pub(super) fn new(id: SlotId) -> Self {
         let mut tables = Vec::new();
-        for _ in 0..MAX_FUNCTIONS {
+        for _ in 0..SLOT_FUNCTIONS {
             let _ = tables.push(Table::new(DEVICE_OUTSTANDING));
         }
         Self {

@@ -52,10 +52,16 @@ impl BoxRole {
         loop {
             let mut ready = room;
             // One tag stays for the proxy's own requests.
-            if self.slots[slot].tags.room() < 2 {
+            let tags = &self.slots[slot].tags;
+            let no_tag = tags.room() < 2;
+            // Those that are out of use come back with a reset only, for which nothing has to wait.
+            let hopeless = no_tag && tags.live() == 0;
+            let link = self.node.link(target.peer);
+            if hopeless && link.can_send(target.channel, Class::Completion) {
+                ready = ready.with(Class::NonPosted);
+            } else if no_tag {
                 ready = ready.without(Class::NonPosted);
             }
-            let link = self.node.link(target.peer);
             let received = link.next_received(target.channel, ready)?;
             let length = received.tlp.len();
             buf[..length].copy_from_slice(received.tlp);
@@ -72,6 +78,10 @@ impl BoxRole {
             let packet = Packet::new_checked(&mut buf[..length]).expect("checked just now");
             let deliver = match class {
                 Class::Posted => true,
+                Class::NonPosted if hopeless => {
+                    self.refuse_for_want_of_tags(now, target, outstanding, stamp, &packet);
+                    false
+                }
                 Class::NonPosted => {
                     self.request_to_device(now, slot, function, target, outstanding, stamp, packet)
                 }
@@ -83,6 +93,21 @@ impl BoxRole {
                 }
                 return Some(length);
             }
+        }
+    }
+
+    /// A request to a device that has let so many run out of time that no tag is left.
+    fn refuse_for_want_of_tags(
+        &mut self,
+        now: Instant,
+        target: Target,
+        outstanding: Option<OutstandingRef>,
+        stamp: Option<StampId>,
+        packet: &Packet<&mut [u8]>,
+    ) {
+        self.counters.no_tag_left += 1;
+        if let (Some(outstanding), Some(info)) = (outstanding, RequestInfo::of(packet)) {
+            self.refuse_host(now, target, &info, outstanding, stamp.is_some());
         }
     }
 

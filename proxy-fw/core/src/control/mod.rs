@@ -11,21 +11,25 @@
 mod error;
 mod event;
 mod framing;
+mod log;
 mod request;
+mod reset;
 mod table;
 
 pub use error::{ControlError, Limit};
 pub use event::{BindingFailure, Event, LinkDownReason};
 pub use framing::{DecodeError, Decoded, decode, encode};
+pub use log::LogLevel;
 pub use request::{
     PathSet, Peer, PortBinding, Removal, Reply, Request, Share, SlotBinding, Window,
 };
+pub use reset::{MAX_RESET_TEXT, ResetCause, ResetReport};
 pub use table::{
     InventoryEntry, MappingEntry, PortState, RecorderPage, SlotEntry, SlotState, StampEntry,
     WindowRange,
 };
 
-use crate::limits::{MAX_PATHS, MAX_PORTS};
+use crate::limits::{MAX_ANSWER, MAX_PATHS, PAGE};
 use heapless::{String, Vec};
 use serde::{Deserialize, Serialize};
 use tlp_codec::ids::NodeId;
@@ -37,11 +41,10 @@ pub const CONTROL_VERSION: u16 = 1;
 /// the connection.
 pub const MAX_MESSAGE: usize = 16 * 1024;
 
+const _: () = assert!(MAX_ANSWER <= MAX_MESSAGE);
+
 /// Longest name of anything, in bytes.
 pub const MAX_NAME: usize = 64;
-
-/// Entries of a table in one answer; more are read with the cursor.
-pub const PAGE: usize = 32;
 
 /// A name given by a person's configuration.
 pub type Name = String<MAX_NAME>;
@@ -178,6 +181,6 @@ pub enum FromProxy {
     },
     /// Nothing; the answer to a ping.
     Pong,
+    /// From a card, when it has joined for the first time in its life: why this life began.
+    Reset(ResetReport),
 }
-
-const _: () = assert!(MAX_PORTS <= PAGE);

@@ -1,8 +1,8 @@
 //! What the manager asks for, and the answers.
 
 use super::{
-    InventoryEntry, MappingEntry, Name, PAGE, PathAddress, RecorderPage, SlotEntry, SlotState,
-    StampEntry,
+    InventoryEntry, LogLevel, MappingEntry, Name, PAGE, PathAddress, RecorderPage, SlotEntry,
+    SlotState, StampEntry,
 };
 use crate::limits::{MAX_FUNCTIONS, MAX_PATHS, MAX_RECORDED, MAX_WINDOWS};
 use crate::recorder::Recorded;
@@ -74,6 +74,8 @@ pub enum Request {
         /// A position: 0, or where a page ended.
         from: u64,
     },
+    /// Log from this level on, as long as this life lasts.
+    SetLogLevel(LogLevel),
 }
 
 /// How a device is taken from a host.

@@ -14,7 +14,7 @@ mod pending;
 mod ports;
 mod upstream;
 
-use crate::control::{Event, FromProxy, OperationId, PathAddress, Request, Term};
+use crate::control::{Event, FromProxy, LogLevel, OperationId, PathAddress, Request, Term};
 use crate::limits::{
     DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, SYNTHESISED_COMPLETION,
     TLP_BUFFER,
@@ -383,6 +383,10 @@ impl Role for HostRole {
         self.node.set_surroundings(counters);
     }
 
+    fn poll_log_level(&mut self) -> Option<LogLevel> {
+        self.node.poll_log_level()
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().flat_map(|port| {
             // What cannot be completed for lack of room waits for room, not for the clock.
@@ -401,6 +405,10 @@ impl Role for HostRole {
         self.process_switch_events(now);
         self.continue_removals(now);
         self.synthesise(now);
+    }
+
+    fn packet_pool(&self) -> usize {
+        self.node.packet_pool()
     }
 
     fn wants_mark(&self) -> bool {

@@ -5,6 +5,7 @@
 //! two hot resets that both wait are one. TLPs for the device wait until all of it is sent.
 
 use super::HostRole;
+use crate::limits::TLP_BUFFER;
 use crate::link::{SendError, TlpMeta};
 use crate::queue::TlpQueue;
 use crate::stamps::StampedTlp;
@@ -37,7 +38,7 @@ pub(super) struct Pending {
     records: u8,
     /// The functions but for the first one, by number in the binding, that are to be flushed.
     flushes: u8,
-    broadcasts: TlpQueue,
+    broadcasts: TlpQueue<TLP_BUFFER>,
 }
 
 /// What happens to the device below a port.

@@ -165,6 +165,11 @@ impl Channels {
         }
     }
 
+    /// Bytes that they allocated.
+    pub(super) fn allocated(&self) -> usize {
+        size_of_val(&*self.list)
+    }
+
     /// The same places, all free and with nothing remembered.
     pub(super) fn cleared(mut self) -> Self {
         self.list.fill_with(Channel::free);

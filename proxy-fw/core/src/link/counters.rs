@@ -15,6 +15,15 @@ macro_rules! counters {
             pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((concat!("link.", stringify!($name)), self.$name),)*].into_iter()
             }
+
+            /// Adds what another counted.
+            fn add(&mut self, other: &Self) {
+                // A loop: a sum for each of so many would be kilobytes of a card's code.
+                let sums = [$(&mut self.$name),*];
+                for (sum, more) in sums.into_iter().zip([$(&other.$name),*]) {
+                    *sum += more;
+                }
+            }
         }
     };
 }
@@ -43,6 +52,30 @@ counters! {
     dropped_body,
     /// Frames with a wrong CRC.
     dropped_frame_crc,
+}
+
+/// What several links counted, added up.
+#[derive(Default)]
+pub(crate) struct Sums {
+    counters: Counters,
+    bad_frames: BadFrames,
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, counters: &Counters, bad_frames: &BadFrames) {
+        self.counters.add(counters);
+        self.bad_frames.add(bad_frames);
+    }
+
+    /// With frames that belong to no link.
+    pub(crate) fn add_frames(&mut self, bad_frames: &BadFrames) {
+        self.bad_frames.add(bad_frames);
+    }
+
+    /// Every counter with its name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.counters.iter().chain(self.bad_frames.iter())
+    }
 }
 
 impl BadFrames {

@@ -85,6 +85,11 @@ impl Flight {
         Self { ring: vec![EMPTY; window].into_boxed_slice(), oldest: 0, next: 0, lost: 0 }
     }
 
+    /// Bytes that it allocated.
+    pub(super) fn allocated(&self) -> usize {
+        size_of_val(&*self.ring)
+    }
+
     /// The same ring with nothing in flight.
     pub(super) fn cleared(mut self) -> Self {
         self.ring.fill(EMPTY);

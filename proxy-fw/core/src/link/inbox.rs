@@ -2,7 +2,7 @@
 
 use super::slab::{BufferId, Slab};
 use super::types::ChannelId;
-use crate::limits::{LINK_WINDOW, MAX_CHANNELS, SIDEBAND_QUEUE};
+use crate::limits::{LINK_WINDOW, SIDEBAND_QUEUE};
 use crate::stamps::StampId;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -89,10 +89,16 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(buffers: usize) -> Self {
+    pub(super) fn new(buffers: usize, channels: usize) -> Self {
         let ring = vec![Arrived::Missing; LINK_WINDOW].into_boxed_slice();
-        let sidebands = VecDeque::with_capacity(MAX_CHANNELS * SIDEBAND_QUEUE);
+        let sidebands = VecDeque::with_capacity(channels * SIDEBAND_QUEUE);
         Self::empty(Slab::new(buffers), ring, sidebands)
+    }
+
+    /// Bytes that it allocated.
+    pub(super) fn allocated(&self) -> usize {
+        let sidebands = self.sidebands.capacity() * size_of::<(u64, ChannelId, Sideband)>();
+        self.slab.allocated() + size_of_val(&*self.ring) + sidebands
     }
 
     /// The same storage with nothing in it.

@@ -76,6 +76,7 @@ use alloc::boxed::Box;
 use channel::{Channels, Phase};
 pub(crate) use counters::BadFrames;
 use counters::Counters;
+pub(crate) use counters::Sums;
 use faults::Fault;
 use flight::Flight;
 use handshake::{Handshake, PeerLimits};
@@ -389,6 +390,11 @@ impl Link {
     /// dropped, retried or refused.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.counters.iter().chain(self.bad_frames.iter())
+    }
+
+    /// Adds what it counted.
+    pub(crate) fn count_into(&self, sums: &mut Sums) {
+        sums.add(&self.counters, &self.bad_frames);
     }
 
     /// Marks a binding as failed, because of something that only its owner can see.

@@ -82,6 +82,11 @@ impl Path {
         Self::unused(vec![NEVER; REMEMBERED].into_boxed_slice(), config)
     }
 
+    /// Bytes that it allocated.
+    pub(super) fn allocated(&self) -> usize {
+        size_of_val(&*self.sent_at)
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&mut self, config: &LinkConfig) {
         let mut sent_at = core::mem::take(&mut self.sent_at);

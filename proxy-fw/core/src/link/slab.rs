@@ -44,6 +44,11 @@ impl<M> Slab<M> {
         slab
     }
 
+    /// Bytes that it allocated.
+    pub(super) fn allocated(&self) -> usize {
+        size_of_val(&*self.bytes) + size_of_val(&*self.entries)
+    }
+
     /// Takes all buffers back, whoever has them.
     pub(super) fn clear(&mut self) {
         self.free = NONE;

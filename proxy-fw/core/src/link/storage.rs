@@ -1,7 +1,7 @@
 //! All that a link allocates.
 
 use super::channel::Channels;
-use super::counters::{BadFrames, Counters};
+use super::counters::{BadFrames, Counters, Sums};
 use super::flight::Flight;
 use super::inbox::Inbox;
 use super::path::Path;
@@ -38,10 +38,17 @@ impl LinkStorage {
             channels: Channels::new(config.channels, config.shared_receive),
             flight: Flight::new(LINK_WINDOW),
             out: Outbox::new(config.channels, config.shared_send),
-            inbox: Inbox::new(buffers),
+            inbox: Inbox::new(buffers, config.channels),
             counters: Counters::default(),
             bad_frames: BadFrames::default(),
         }
+    }
+
+    /// Bytes that it allocated: TLP buffers, and what says which of them is whose.
+    pub(crate) fn allocated(&self) -> usize {
+        let paths: usize = self.paths.iter().map(Path::allocated).sum();
+        let queues = self.out.slab.allocated() + self.inbox.allocated() + self.flight.allocated();
+        size_of_val(&*self.paths) + paths + queues + self.channels.allocated()
     }
 
     /// Empty but for the counts.
@@ -64,8 +71,8 @@ impl LinkStorage {
         }
     }
 
-    /// What the links that used it counted.
-    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.counters.iter().chain(self.bad_frames.iter())
+    /// Adds what the links that used it counted.
+    pub(crate) fn count_into(&self, sums: &mut Sums) {
+        sums.add(&self.counters, &self.bad_frames);
     }
 }

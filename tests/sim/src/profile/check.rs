@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 /// A chance in a million.
 const PPM: RangeInclusive<u64> = 0..=1_000_000;
 /// An hour of virtual time.
-const MS: RangeInclusive<u64> = 0..=3_600_000;
-const US: RangeInclusive<u64> = 0..=3_600_000_000;
+const MS: RangeInclusive<u64> = 0..=86_400_000;
+const US: RangeInclusive<u64> = 0..=86_400_000_000;
 /// Things that are made anew for every run.
 const MANY: RangeInclusive<u64> = 0..=1_000_000;
 

@@ -271,7 +271,7 @@ impl World {
                     }
                 }
                 FromProxy::Event { event, .. } => self.happened(node, event),
-                FromProxy::Hello(_) | FromProxy::Pong => {}
+                FromProxy::Hello(_) | FromProxy::Pong | FromProxy::Reset(_) => {}
             }
             if self.lives[node].connected {
                 let connection = self.post.connections[node];

@@ -37,7 +37,10 @@ pub(crate) fn unprivileged(name: &str, folder: &Path) -> Command {
     const NOBODY: u32 = 65534;
     let original = program(name);
     let copy = folder.join(name);
-    std::fs::copy(original.get_program(), &copy).expect("a copy");
+    // By a process of its own: a file that this one has open for writing is inherited by whatever
+    // another thread starts just then, and cannot be run as long as that has not begun.
+    let copied = Command::new("cp").arg(original.get_program()).arg(&copy).status();
+    assert!(copied.expect("cp").success(), "a copy of {name}");
     let mut command = Command::new(copy);
     for (variable, value) in original.get_envs() {
         match value {

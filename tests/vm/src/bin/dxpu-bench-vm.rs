@@ -187,6 +187,7 @@ fn set_up(cli: &Cli, folder: &Path) -> Result<Stage> {
     let options = |name: &str| {
         let mut options = Options::new(name, cli.kernel);
         options.append = "pci=hpmmiosize=8M,hpmmioprefsize=64M".to_owned();
+        options.niceness = 0;
         options.files = vec![("usr/bin/dxpu-guest".to_owned(), tools.clone())];
         options
     };

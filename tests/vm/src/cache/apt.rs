@@ -4,8 +4,9 @@ use super::mirror::{self, MIRROR_VARIABLE};
 use super::{News, Tell, Unavailable};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -171,7 +172,7 @@ impl Apt {
         Ok(())
     }
 
-    fn reached(&self, output: std::process::Output) -> Result<()> {
+    fn reached(&self, output: Output) -> Result<()> {
         if output.status.success() {
             return Ok(());
         }
@@ -232,7 +233,10 @@ impl Apt {
         // Only this form takes a list as it is and downloads to where it runs.
         command.args(["download", "-qq"]).current_dir(&folder);
         command.args(archives.iter().map(|a| format!("{}={}", a.name, a.version)));
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        // A file holds whatever it says; a pipe that nobody reads meanwhile would stop it.
+        let said = self.path("said");
+        command.stdout(Stdio::null()).stderr(File::create(&said)?);
+        let mut child = command.spawn()?;
         while child.try_wait()?.is_none() {
             if let Err(interrupted) = processes::not_interrupted() {
                 end(&mut child);
@@ -242,7 +246,8 @@ impl Apt {
             tell(News::Progress(&format!("{here} of {} MB", mega(total))));
             std::thread::sleep(LOOK);
         }
-        self.reached(child.wait_with_output()?)?;
+        let (status, stdout) = (child.wait()?, Vec::new());
+        self.reached(Output { status, stdout, stderr: std::fs::read(&said)? })?;
         for archive in archives {
             let file = folder.join(&archive.file);
             if !file.is_file() {

@@ -126,6 +126,18 @@ impl Guest {
         Ok(())
     }
 
+    /// Whether QEMU has ended other than by the guest's own wish.
+    ///
+    /// # Errors
+    ///
+    /// When it has, with how, and what it said.
+    pub fn failed(&mut self) -> Result<()> {
+        match self.qemu.ended()? {
+            Some(status) if !status.success() => self.qemu.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// The end of what the guest and QEMU said, for errors.
     fn last_words(&self) -> String {
         let console = self.console();
@@ -260,6 +272,26 @@ impl Guest {
         let mut all = self.dmesg()?;
         ensure!(mark.0 <= all.len(), "the mark is from before the guest's last boot");
         Ok(all.split_off(mark.0))
+    }
+
+    /// Waits until the kernel has said every one of `wanted` since a mark.
+    ///
+    /// # Errors
+    ///
+    /// When it does not within the bound, with what it said; those of
+    /// [`dmesg_since`](Self::dmesg_since).
+    pub fn until_said(&mut self, mark: Mark, wanted: &[&str], bound: Duration) -> Result<()> {
+        let deadline = Instant::now() + bound;
+        loop {
+            let said = self.dmesg_since(mark)?;
+            let has = |text: &str| said.iter().any(|message| message.text.contains(text));
+            if wanted.iter().all(|text| has(text)) {
+                return Ok(());
+            }
+            let texts: Vec<_> = said.iter().map(|message| message.text.as_str()).collect();
+            ensure!(Instant::now() < deadline, "the kernel said {texts:#?}, not all of {wanted:?}");
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Everything that the guest said on its console, from its first start on.

@@ -10,6 +10,11 @@ use std::process::Command;
 /// faster where there is one that a guest gets past its early boot with.
 const ACCELERATOR_VARIABLE: &str = "DXPU_VM_ACCELERATOR";
 
+/// How much QEMU stands back for others, in nice(1)'s terms. The processors that it emulates take
+/// all of the machine's own that there are; proxies that get none for a second are late, and a link
+/// whose other end is late is down.
+pub(super) const NICENESS: u8 = 5;
+
 /// What a guest has.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -19,8 +24,14 @@ pub struct Options {
     pub kernel: Kernel,
     /// Memory, in MiB.
     pub memory_mib: u32,
+    /// Whether the memory is a file that a vfio-user server can map. Where it is not, each DMA is a
+    /// message to QEMU.
+    pub memory_shared: bool,
     /// How many processors.
     pub processors: u8,
+    /// How much QEMU stands back for others, in nice(1)'s terms: 5, unless time is
+    /// measured, which it makes longer.
+    pub niceness: u8,
     /// Modules that are loaded at boot, in this order, each with what it needs. More of them can be
     /// loaded with `modprobe`.
     pub modules: Vec<String>,
@@ -50,7 +61,9 @@ impl Options {
             name: name.to_owned(),
             kernel,
             memory_mib: 1024,
+            memory_shared: true,
             processors: 2,
+            niceness: NICENESS,
             modules: ["nvme", "ext4", "vmd"].map(str::to_owned).to_vec(),
             append: String::new(),
             files: Vec::new(),
@@ -125,7 +138,7 @@ impl Place {
 ///
 /// When the cache cannot be read.
 pub(crate) fn qemu(cache: &Cache, options: &Options, place: &Place) -> Result<Command> {
-    let mut command = program(&cache.qemu())?;
+    let mut command = program(&cache.qemu(), options.niceness)?;
     let accelerator = std::env::var(ACCELERATOR_VARIABLE).unwrap_or_else(|_| "tcg".to_owned());
     command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
     command.arg("-name").arg(escaped(Path::new(&options.name))?);
@@ -133,10 +146,13 @@ pub(crate) fn qemu(cache: &Cache, options: &Options, place: &Place) -> Result<Co
     command.args(["-accel", &accelerator]);
     command.args(["-cpu", if accelerator == "kvm" { "host" } else { "qemu64" }]);
     command.args(["-smp", &options.processors.to_string()]);
-    // Shared, so that a vfio-user server can map it; without a file each access is a message.
     let memory = options.memory_mib;
     command.args(["-m", &format!("{memory}M"), "-object"]);
-    command.arg(format!("memory-backend-memfd,id=memory,size={memory}M,share=on"));
+    let (kind, share) = match options.memory_shared {
+        true => ("memfd", "on"),
+        false => ("ram", "off"),
+    };
+    command.arg(format!("memory-backend-{kind},id=memory,size={memory}M,share={share}"));
     // So that firmware leaves hot-plug to the guest's own pciehp.
     command.args(["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]);
 
@@ -176,7 +192,7 @@ pub(crate) fn qemu(cache: &Cache, options: &Options, place: &Place) -> Result<Co
 }
 
 /// Debian's QEMU with its own libraries, which are newer than this system's.
-fn program(root: &Path) -> Result<Command> {
+fn program(root: &Path, niceness: u8) -> Result<Command> {
     let libraries = root.join("usr/lib/x86_64-linux-gnu");
     let mut folders = vec![libraries.clone()];
     for entry in std::fs::read_dir(&libraries)? {
@@ -185,7 +201,9 @@ fn program(root: &Path) -> Result<Command> {
             folders.push(entry.path());
         }
     }
-    let mut command = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
+    // nice(1) becomes what it runs.
+    let mut command = Command::new("nice");
+    command.args(["-n", &niceness.to_string()]).arg(root.join("usr/lib64/ld-linux-x86-64.so.2"));
     command.arg("--library-path").arg(std::env::join_paths(folders)?);
     command.arg(root.join("usr/bin/qemu-system-x86_64"));
     for firmware in ["usr/share/qemu", "usr/share/seabios"] {

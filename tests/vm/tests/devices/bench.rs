@@ -5,9 +5,7 @@ use processes::relay::Relay;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
-use vm::{
-    BOOT_BOUND, Cache, Fabric, Guest, Kernel, News, Options, TALK_BOUND, Unavailable, guest_tools,
-};
+use vm::{BOOT_BOUND, Fabric, Guest, Kernel, Options, Stage, TALK_BOUND, guest_tools};
 
 /// A manager, a box and a guest for each host.
 pub(crate) struct Bench {
@@ -16,6 +14,7 @@ pub(crate) struct Bench {
     /// The relays: those in front of the box, then those of each host, path by path.
     pub(crate) relays: Vec<Vec<Relay>>,
     _folder: TempDir,
+    _stage: Stage,
 }
 
 /// What a bench has.
@@ -27,6 +26,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) host: &'a [&'a str],
     /// More of each guest's kernel command line.
     pub(crate) append: &'a str,
+    /// Guests' memory that nobody can map.
+    pub(crate) unshared: bool,
     /// Guests; none means one.
     pub(crate) guests: usize,
     /// Paths between the box and each host, each through a relay at both ends; none means one that
@@ -40,19 +41,7 @@ pub(crate) const ROOM: &str = "pci=hpmmiosize=8M,hpmmioprefsize=64M";
 impl Bench {
     /// Starts all of it; nothing where there can be no machines, which is told.
     pub(crate) fn start(kernel: Kernel, wanted: &Wanted<'_>) -> Result<Option<Self>> {
-        let mut tell = |news: News<'_>| {
-            if let News::Step(text) = news {
-                println!("{text}");
-            }
-        };
-        let cache = match Cache::open(&[kernel], &mut tell) {
-            Ok(cache) => cache,
-            Err(error) if error.is::<Unavailable>() => {
-                println!("SKIPPED: no virtual machines: {error:#}");
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
+        let Some(stage) = Stage::take(&[kernel])? else { return Ok(None) };
         let programs = programs()?;
         let tools = guest_tools(&programs)?;
         let folder = tempfile::tempdir()?;
@@ -66,15 +55,16 @@ impl Bench {
             relays.push(relay(&mut fabric, wanted.relayed, 100 * number as u64)?);
             let socket = fabric.add_host(&host, wanted.host)?;
             let mut options = Options::new(&host, kernel).with_vfio_user(&socket);
+            options.memory_shared = !wanted.unshared;
             options.append = wanted.append.to_owned();
             options.files = vec![("usr/bin/dxpu-guest".to_owned(), tools.clone())];
-            guests.push(Guest::start(&cache, &options, folder.path())?);
+            guests.push(Guest::start(&stage.cache, &options, folder.path())?);
         }
         fabric.wait_ready()?;
         for guest in &mut guests {
             guest.boot(BOOT_BOUND)?;
         }
-        Ok(Some(Self { guests, fabric, relays, _folder: folder }))
+        Ok(Some(Self { guests, fabric, relays, _folder: folder, _stage: stage }))
     }
 
     /// The first guest.

@@ -3,7 +3,7 @@
 //! drivers that let go and bind again.
 
 use crate::bench::{Bench, NVME, Wanted};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use vm::{Guest, Kernel, TALK_BOUND};
 
 /// Where a register of AER is in a function's configuration space, for setpci.
@@ -40,20 +40,8 @@ impl<'a> Drive<'a> {
     fn provokes(&mut self, doing: &str, wanted: &[&str]) -> Result<()> {
         let mark = self.guest.mark()?;
         self.guest.ok(doing)?;
-        let deadline = std::time::Instant::now() + TALK_BOUND;
-        loop {
-            let said = self.guest.dmesg_since(mark)?;
-            let has = |text: &str| said.iter().any(|message| message.text.contains(text));
-            if wanted.iter().all(|text| has(text)) {
-                return Ok(());
-            }
-            let texts: Vec<_> = said.iter().map(|message| message.text.as_str()).collect();
-            ensure!(
-                std::time::Instant::now() < deadline,
-                "after `{doing}` the kernel said {texts:#?}, not all of {wanted:?}"
-            );
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
+        let said = self.guest.until_said(mark, wanted, TALK_BOUND);
+        said.with_context(|| format!("after `{doing}`"))
     }
 
     /// The drive is there and right: what was written is read.

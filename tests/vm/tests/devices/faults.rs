@@ -5,7 +5,7 @@ use crate::bench::{Bench, LONG, NVME, Wanted};
 use anyhow::{Result, ensure};
 use processes::relay::{Done, Faults};
 use std::time::Duration;
-use vm::{Kernel, TALK_BOUND};
+use vm::{Kernel, TALK_BOUND, Verify};
 
 /// As bad as the issue wants it, one after the other and all at once.
 const WEATHER: [Faults; 4] = [
@@ -33,13 +33,8 @@ fn data_stays_right(kernel: Kernel, seconds: u64) -> Result<()> {
     bench.guest().until("test -b /dev/nvme0n1", TALK_BOUND)?;
     let mark = bench.guest().mark()?;
     let turns = WEATHER.len() as u64 + 2;
-    let fio = format!(
-        "fio --name=v --filename=/dev/nvme0n1 --rw=randrw --bs=4k --size=32M --iodepth=16 \
-         --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --loops=1000 \
-         --time_based --runtime={}",
-        turns * seconds
-    );
-    let io = bench.guest().spawn(&fio)?;
+    let job = Verify::lasting("/dev/nvme0n1", 32, 16, turns * seconds);
+    let io = bench.guest().spawn(job.command())?;
     let turn = Duration::from_secs(seconds);
     for faults in WEATHER {
         bench.relays.iter().flatten().for_each(|relay| relay.set(faults));
@@ -55,10 +50,9 @@ fn data_stays_right(kernel: Kernel, seconds: u64) -> Result<()> {
         std::thread::sleep(turn);
     }
     bench.relays.iter().flatten().for_each(|relay| relay.set(Faults::default()));
-    let output = bench.guest().finish(io, LONG)?;
-    ensure!(output.status == 0 && output.text.contains("err= 0"), "{}", output.text);
+    let (written, read) = job.check(&bench.guest().finish(io, LONG)?)?;
     let did = done(&bench);
-    println!("{did:?}");
+    println!("{written} blocks written, {read} read; {did:?}");
     ensure!(did.lost > 0 && did.doubled > 0 && did.late > 0, "the weather was fair: {did:?}");
     let said = bench.guest().dmesg_since(mark)?;
     let errors: Vec<_> = said
@@ -68,6 +62,49 @@ fn data_stays_right(kernel: Kernel, seconds: u64) -> Result<()> {
         .collect();
     ensure!(errors.is_empty(), "the kernel heard of it: {errors:#?}");
     Ok(())
+}
+
+/// Without another path the link is down, for good: what was bound over it ends with errors, not in
+/// silence. When the path is back the drive can be lent again, and has what was written.
+fn its_only_path_dies(kernel: Kernel) -> Result<()> {
+    let slots = ["1=nvme,image=drive.img,size=64M"];
+    let wanted = Wanted { slots: &slots, relayed: 1, ..Wanted::default() };
+    let Some(mut bench) = Bench::start(kernel, &wanted)? else { return Ok(()) };
+    let address = bench.lend(0, "box-a/1", NVME)?;
+    let guest = bench.guest();
+    guest.until("test -b /dev/nvme0n1", TALK_BOUND)?;
+    guest.ok("seq 200000 > /tmp/sent && \
+         dd if=/tmp/sent of=/dev/nvme0n1 bs=64k oflag=direct conv=sync 2>/dev/null")?;
+    let io = guest.spawn(
+        "fio --name=x --filename=/dev/nvme0n1 --rw=randrw --bs=4k --offset=32M --size=16M \
+         --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600",
+    )?;
+    guest.until("test $(awk '/nvme0n1 /{print $8}' /proc/diskstats) -gt 300", TALK_BOUND)?;
+    let mark = guest.mark()?;
+    let set = |bench: &Bench, cut| {
+        let faults = Faults { cut, ..Faults::default() };
+        bench.relays.iter().flatten().for_each(|relay| relay.set(faults));
+    };
+    set(&bench, true);
+    let output = bench.guest().finish(io, LONG)?;
+    ensure!(output.status != 0, "fio saw no error: {}", output.text);
+    bench.guest().until_said(mark, &["pciehp: Slot(1): Link Down"], TALK_BOUND)?;
+    bench.guest().until(&format!("test ! -e /sys/bus/pci/devices/{address}"), TALK_BOUND)?;
+    set(&bench, false);
+    bench.fabric.wait_ready()?;
+    bench.fabric.release("box-a/1")?;
+    bench.lend(0, "box-a/1", NVME)?;
+    let guest = bench.guest();
+    guest.until("test -b /dev/nvme0n1", TALK_BOUND)?;
+    guest.ok("head -c $(stat -c %s /tmp/sent) /dev/nvme0n1 | cmp - /tmp/sent")?;
+    let job = Verify::mixed("/dev/nvme0n1", 8, 8);
+    job.check(&guest.sh(job.command(), LONG)?).map(drop)
+}
+
+#[test]
+#[ignore = "long: errors and removal are those of a box that dies"]
+fn a_drive_whose_only_path_dies_goes_with_errors_and_comes_back() {
+    its_only_path_dies(Kernel::V6_12).unwrap();
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What an unmodified Linux does with devices that are lent to it, in its own words: errors and
-//! resets, device memory of a gigabyte, DMA without a driver, and a guest that misbehaves.
+//! resets, device memory of a gigabyte, DMA without a driver or a mapping, and a guest that misbehaves.
 
 mod accelerator;
 mod bench;
 mod errors;
 mod faults;
 mod hostile;
+mod memory;
 mod removal;

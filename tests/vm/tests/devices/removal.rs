@@ -3,10 +3,23 @@
 
 use crate::bench::{Bench, LONG, NVME, Wanted};
 use anyhow::{Context, Result, ensure};
-use vm::{Guest, Kernel, TALK_BOUND, items};
+use vm::{Guest, Kernel, TALK_BOUND, Verify, items};
 
 const DRIVE: &str = "1=nvme,image=drive.img,size=64M";
 const BLOCK: &str = "/dev/nvme0n1";
+
+/// What the guest's own pciehp says when a device is plugged into its slot.
+const PLUGGED: &[&str] = &["pciehp: Slot(1): Card present", "pciehp: Slot(1): Link Up"];
+/// And when it is taken out without a word.
+const PULLED: &[&str] = &["pciehp: Slot(1): Link Down"];
+
+/// And when the slot's attention button is pressed while it is on.
+fn pressed(kernel: Kernel) -> &'static str {
+    match kernel {
+        Kernel::V6_1 => "pciehp: Slot(1): Powering off due to button press",
+        _ => "pciehp: Slot(1): Button press: will power off in 5 sec",
+    }
+}
 
 /// The guest let go of what was just taken back: nothing was taken from it by force.
 fn was_let_go(bench: &Bench) -> Result<()> {
@@ -41,11 +54,18 @@ fn goes_in_order(kernel: Kernel) -> Result<()> {
     };
 
     // By the manager: the attention button, and the guest lets go.
+    let mark = bench.guest().mark()?;
     let address = bench.lend(0, "box-a/1", NVME)?;
+    bench.guest().until_said(mark, PLUGGED, TALK_BOUND)?;
     holds_data(bench.guest(), 1)?;
+    let mark = bench.guest().mark()?;
     bench.fabric.release("box-a/1")?;
     was_let_go(&bench)?;
     is_gone(bench.guest(), &address)?;
+    bench.guest().until_said(mark, &[pressed(kernel)], TALK_BOUND)?;
+    let said = bench.guest().dmesg_since(mark)?;
+    let surprised = said.iter().any(|message| message.text.contains("Link Down"));
+    ensure!(!surprised, "the guest was surprised: {said:#?}");
 
     // By the guest, from its slot: it is there again when it is wanted, and needs no asking.
     let address = bench.lend(0, "box-a/1", NVME)?;
@@ -91,10 +111,12 @@ fn goes_by_surprise(kernel: Kernel) -> Result<()> {
         bench
             .guest()
             .until("test $(awk '/nvme0n1 /{print $8}' /proc/diskstats) -gt 500", TALK_BOUND)?;
+        let mark = bench.guest().mark()?;
         bench.fabric.kill_box("box-a")?;
         let output = bench.guests[0].finish(io, LONG)?;
         ensure!(output.status != 0, "fio saw no error: {}", output.text);
         is_gone(bench.guest(), &address)?;
+        bench.guest().until_said(mark, PULLED, TALK_BOUND)?;
 
         // The box comes back; its device is the next one's, at once.
         bench.fabric.add_box("box-a", &[DRIVE.to_owned()])?;
@@ -109,12 +131,8 @@ fn goes_by_surprise(kernel: Kernel) -> Result<()> {
             10 + round
         );
         guest.ok(&check).context("what the first guest wrote is not there")?;
-        let verify = format!(
-            "fio --name=v --filename={BLOCK} --rw=randrw --bs=4k --size=8M --iodepth=8 \
-             --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1"
-        );
-        let output = guest.sh(&verify, LONG)?;
-        ensure!(output.status == 0, "somebody else wrote there: {}", output.text);
+        let job = Verify::mixed(BLOCK, 8, 8);
+        job.check(&guest.sh(job.command(), LONG)?).context("somebody else wrote there")?;
         bench.fabric.release("box-a/1")?;
         is_gone(&mut bench.guests[1], &next)?;
     }

@@ -27,12 +27,23 @@ fn the_newest_linux_finds_the_switch() {
     play(&Plan { kernels: &[Kernel::Backports], adapter: false, ..SMALL }, finds_the_switch);
 }
 
+#[test]
+#[ignore = "long: as many ports as there can be"]
+fn linux_finds_thirty_two_ports() {
+    let plan = Plan { flags: &["--ports", "32"], adapter: false, ..SMALL };
+    play(&plan, |scene| finds_ports(scene, 32));
+}
+
 fn finds_the_switch(scene: &mut Scene) -> Result<()> {
+    finds_ports(scene, PORTS)
+}
+
+fn finds_ports(scene: &mut Scene, count: usize) -> Result<()> {
     let guest = &mut scene.guests[0];
     let mark = guest.mark()?;
     guest.ok("modprobe vmd")?;
     // pciehp binds to each port after the ports are there.
-    let slots = format!("[ $(ls /sys/bus/pci/slots | wc -l) -ge {PORTS} ]");
+    let slots = format!("[ $(ls /sys/bus/pci/slots | wc -l) -ge {count} ]");
     guest.until(&slots, TALK_BOUND)?;
     let said = guest.dmesg_since(mark)?;
     let odd = warnings(said.clone(), KNOWN);
@@ -42,12 +53,12 @@ fn finds_the_switch(scene: &mut Scene) -> Result<()> {
     let functions: Vec<&str> =
         text.split("\n\n").filter(|part| part.starts_with("10000:")).collect();
     let with = |what: &str| functions.iter().filter(|f| f.contains(what)).count();
-    ensure!(functions.len() == 2 + PORTS, "{} functions:\n{text}", functions.len());
+    ensure!(functions.len() == 2 + count, "{} functions:\n{text}", functions.len());
     ensure!(with("Express (v2) Root Port") == 1, "{text}");
     ensure!(with("Express (v2) Upstream Port") == 1, "{text}");
     let ports = functions.iter().filter(|f| f.contains("Express (v2) Downstream Port (Slot+)"));
     let ports: Vec<&&str> = ports.collect();
-    ensure!(ports.len() == PORTS, "{text}");
+    ensure!(ports.len() == count, "{text}");
     let mut numbers = Vec::new();
     for port in ports {
         for expected in [
@@ -70,7 +81,6 @@ fn finds_the_switch(scene: &mut Scene) -> Result<()> {
         let slot = port.split("Slot #").nth(1).and_then(|rest| rest.split(',').next());
         numbers.push(slot.context("a slot has a number")?.to_owned());
     }
-    let count = numbers.len();
     numbers.sort();
     numbers.dedup();
     ensure!(numbers.len() == count, "slots with one number: {text}");

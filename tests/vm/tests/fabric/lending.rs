@@ -2,7 +2,7 @@
 
 use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, WORK_BOUND, play, warnings};
 use anyhow::{Result, ensure};
-use vm::{Guest, Kernel};
+use vm::{Guest, Kernel, Verify};
 
 /// What Linux always says of a drive, at a level above information.
 const KNOWN: &[&str] = &[];
@@ -35,7 +35,7 @@ fn moves_between_guests(scene: &mut Scene) -> Result<()> {
     first.sh(files, WORK_BOUND)?;
     let written = first.ok(SUMS)?;
     ensure!(written.lines().count() == 21, "{written}");
-    verify(first, "/mnt/fio", "16M", 8)?;
+    verify(first, &Verify::mixed("/mnt/fio", 16, 8))?;
     first.ok("rm /mnt/fio && umount /mnt")?;
     fabric.release(&lent)?;
     first.until("! test -e /dev/nvme0 && ! lspci -D | grep -q Non-Volatile", PLUG_BOUND)?;
@@ -54,14 +54,10 @@ fn moves_between_guests(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Random reads and writes, each block with its checksum; read back in the end.
-pub(crate) fn verify(guest: &mut Guest, file: &str, size: &str, depth: u8) -> Result<()> {
-    let command = format!(
-        "fio --name=verify --filename={file} --size={size} --rw=randrw --bs=4k --ioengine=libaio \
-         --direct=1 --iodepth={depth} --verify=crc32c --verify_fatal=1 --output-format=terse"
-    );
-    let output = guest.sh(&command, WORK_BOUND)?;
-    ensure!(output.status == 0, "fio ended with {}:\n{}", output.status, output.text);
+/// Runs a job to its end, and says what it did.
+pub(crate) fn verify(guest: &mut Guest, job: &Verify) -> Result<()> {
+    let (written, read) = job.check(&guest.sh(job.command(), WORK_BOUND)?)?;
+    println!("{written} blocks written, {read} read");
     Ok(())
 }
 
@@ -73,7 +69,8 @@ fn every_block_is_what_was_written_at_any_depth() {
         let guest = &mut scene.guests[0];
         guest.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
         for depth in [1, 2, 4, 8, 16, 32] {
-            verify(guest, "/dev/nvme0n1", "96M", depth)?;
+            verify(guest, &Verify::mixed("/dev/nvme0n1", 96, depth))?;
+            verify(guest, &Verify::lasting("/dev/nvme0n1", 96, depth, 20))?;
         }
         Ok(())
     });

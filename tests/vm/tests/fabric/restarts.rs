@@ -2,7 +2,7 @@
 
 use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, play};
 use anyhow::Result;
-use vm::{BOOT_BOUND, Kernel};
+use vm::{BOOT_BOUND, Kernel, Verify};
 
 #[test]
 fn a_guest_that_begins_anew_has_its_drive_again() {
@@ -70,6 +70,6 @@ fn is_killed(scene: &mut Scene) -> Result<()> {
     let second = &mut scene.guests[0];
     second.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
     second.ok("mount /dev/nvme0n1 /mnt && [ $(cat /mnt/file) = mine ] && umount /mnt")?;
-    crate::lending::verify(second, "/dev/nvme0n1", "8M", 8)?;
+    crate::lending::verify(second, &Verify::mixed("/dev/nvme0n1", 8, 8))?;
     scene.fabric.check()
 }

@@ -1,11 +1,10 @@
 //! A manager, boxes, and guests as hosts.
 
 use anyhow::Result;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
-use vm::{BOOT_BOUND, Cache, Fabric, Guest, Kernel, Message, Options, Unavailable};
+use vm::{BOOT_BOUND, Fabric, Guest, Kernel, Message, Options, Stage};
 
 /// Longest that a device is waited for to come or go.
 pub(crate) const PLUG_BOUND: Duration = Duration::from_secs(300);
@@ -13,18 +12,14 @@ pub(crate) const PLUG_BOUND: Duration = Duration::from_secs(300);
 /// Longest that a piece of work with a drive takes.
 pub(crate) const WORK_BOUND: Duration = Duration::from_secs(900);
 
-/// One scene at a time: guests that share a processor are slower than one after the other.
-static STAGE: Mutex<()> = Mutex::new(());
-
 /// Guests on a fabric.
 pub(crate) struct Scene {
     // Guests end before the hosts' proxies, and these before the folder goes.
     pub(crate) guests: Vec<Guest>,
     pub(crate) fabric: Fabric,
     folder: TempDir,
-    cache: Cache,
     options: Vec<Options>,
-    _stage: MutexGuard<'static, ()>,
+    stage: Stage,
 }
 
 /// What a scene is made of.
@@ -60,22 +55,15 @@ pub(crate) const SMALL: Plan<'static> = Plan {
 /// When the play fails, with what the guests' consoles and the proxies' logs end with.
 #[track_caller]
 pub(crate) fn play(plan: &Plan, act: impl FnOnce(&mut Scene) -> Result<()>) {
-    let cache = match Cache::open(plan.kernels, &mut |_| {}) {
-        Ok(cache) => cache,
-        Err(error) if error.is::<Unavailable>() => {
-            println!("SKIPPED: no virtual machines: {error:#}");
-            return;
-        }
-        Err(error) => panic!("{error:#}"),
-    };
-    let mut scene = set(&cache, plan).unwrap_or_else(|error| panic!("{error:#}"));
+    let stage = Stage::take(plan.kernels).unwrap_or_else(|error| panic!("{error:#}"));
+    let Some(stage) = stage else { return };
+    let mut scene = set(stage, plan).unwrap_or_else(|error| panic!("{error:#}"));
     if let Err(error) = act(&mut scene) {
-        panic!("{error:#}\n{}", scene.last_words());
+        panic!("{error:#}\n{}", scene.fabric.last_words());
     }
 }
 
-fn set(cache: &Cache, plan: &Plan) -> Result<Scene> {
-    let stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+fn set(stage: Stage, plan: &Plan) -> Result<Scene> {
     let folder = tempfile::tempdir()?;
     let own = std::env::current_exe()?;
     let programs = own.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
@@ -92,15 +80,14 @@ fn set(cache: &Cache, plan: &Plan) -> Result<Scene> {
         if !plan.adapter {
             options.modules.retain(|module| module != "vmd");
         }
-        guests.push(Guest::start(cache, &options, folder.path())?);
+        guests.push(Guest::start(&stage.cache, &options, folder.path())?);
         all.push(options);
     }
     fabric.wait_ready()?;
     for guest in &mut guests {
         guest.boot(BOOT_BOUND)?;
     }
-    let cache = cache.clone();
-    Ok(Scene { guests, fabric, folder, cache, options: all, _stage: stage })
+    Ok(Scene { guests, fabric, folder, stage, options: all })
 }
 
 /// What a box has in its slots, as its flags say it. A drive's image outlives its box.
@@ -119,28 +106,10 @@ impl Scene {
     /// Ends a guest's machine at once, and boots another one in its place.
     pub(crate) fn power_cut(&mut self, guest: usize) -> Result<()> {
         self.guests.remove(guest).kill();
-        let mut new = Guest::start(&self.cache, &self.options[guest], self.folder.path())?;
+        let mut new = Guest::start(&self.stage.cache, &self.options[guest], self.folder.path())?;
         new.boot(BOOT_BOUND)?;
         self.guests.insert(guest, new);
         Ok(())
-    }
-
-    /// The ends of all logs.
-    fn last_words(&self) -> String {
-        let mut text = String::new();
-        let mut logs: Vec<PathBuf> = std::fs::read_dir(self.folder.path())
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-            .unwrap_or_default();
-        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
-        logs.sort();
-        for log in logs {
-            let said = std::fs::read(&log).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said).into_owned();
-            let lines: Vec<&str> = said.lines().collect();
-            let end = lines[lines.len().saturating_sub(40)..].join("\n");
-            text.push_str(&format!("--- {} ends:\n{end}\n", log.display()));
-        }
-        text
     }
 }
 

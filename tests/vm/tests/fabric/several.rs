@@ -3,6 +3,7 @@
 use crate::lending::verify;
 use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, play};
 use anyhow::{Context, Result, ensure};
+use vm::Verify;
 
 /// A drive, and an accelerator with more memory than a port has room for by default.
 const TWO: [&str; 2] = ["nvme", "accelerator,memory=16M"];
@@ -79,7 +80,7 @@ fn work(scene: &mut Scene, drives: usize, accelerators: usize) -> Result<()> {
     let guest = &mut scene.guests[0];
     guest.until(&format!("[ $(ls /dev/nvme*n1 | wc -l) -eq {drives} ]"), PLUG_BOUND)?;
     let names = guest.ok("ls /dev/nvme*n1 | tr '\\n' ':'")?;
-    verify(guest, names.trim_end_matches(':'), "4M", 8)?;
+    verify(guest, &Verify::mixed(names.trim_end_matches(':'), 4, 8))?;
     let own = "for d in /dev/nvme*n1; do echo $d > /tmp/mark; \
                dd if=/tmp/mark of=$d bs=512 conv=sync,fsync 2>/dev/null; done; \
                echo 3 > /proc/sys/vm/drop_caches; \

@@ -35,6 +35,7 @@ fn tlps_of_every_class_and_size_arrive_both_ways() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn a_lone_tlp_leaves_at_once_and_many_share_a_frame() {
     let (mut pair, key) = Pair::bound();
     pair.send(0, key, NonPosted, false, 16);
@@ -283,6 +284,7 @@ fn whoever_opens_what_the_other_has_closed_is_told() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn bindings_are_many_and_bounded() {
     let mut pair = Pair::up();
     for n in 0..MAX_CHANNELS as u8 {
@@ -594,6 +596,7 @@ fn turns_go_round() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn frames_never_exceed_what_the_peer_takes() {
     let mut pair = Pair::new(5, Default::default(), LinkConfig::default());
     let small = LinkConfig { max_frame: 1500, ..LinkConfig::default() };

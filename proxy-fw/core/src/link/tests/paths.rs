@@ -94,6 +94,7 @@ fn a_lone_tlp_takes_the_quicker_path() {
 
 /// Records overtake each other all the time, and nothing is taken for lost.
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn paths_of_different_length_lose_nothing() {
     let (mut pair, key) = two();
     pair.network.routes[1].delay = pair.network.routes[0].delay * 3;

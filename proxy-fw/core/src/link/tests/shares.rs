@@ -76,6 +76,7 @@ fn about(value: u64, wanted: u64) {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn bytes_are_shared_and_not_tlps() {
     let (mut pair, keys) = bindings(&[Share::EVEN; 3]);
     let came = contend(&mut pair, &keys, &[16, 128, TLP_BUFFER], SECOND);
@@ -85,6 +86,7 @@ fn bytes_are_shared_and_not_tlps() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn a_weight_is_a_part_of_what_there_is() {
     let (mut pair, keys) = bindings(&[share(1, 0, 0), share(2, 0, 0), share(5, 0, 0)]);
     let came = contend(&mut pair, &keys, &[540, 540, 100], SECOND);
@@ -93,6 +95,7 @@ fn a_weight_is_a_part_of_what_there_is() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn a_limit_holds_and_the_others_have_the_rest() {
     let (mut pair, keys) = bindings(&[share(200, RATE / 10, 0), Share::EVEN]);
     let came = contend(&mut pair, &keys, &[100, 100], SECOND);
@@ -118,6 +121,7 @@ fn a_guarantee_comes_before_every_weight() {
 
 /// It is what a binding has at least, and not more when it does not want it.
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn what_is_guaranteed_and_not_used_is_the_others() {
     let (mut pair, keys) = bindings(&[share(1, 0, RATE / 2), Share::EVEN]);
     let came = contend(&mut pair, &keys[1..], &[100], SECOND);
@@ -125,6 +129,7 @@ fn what_is_guaranteed_and_not_used_is_the_others() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn a_limited_binding_sends_in_time_without_other_events() {
     let (mut pair, keys) = bindings(&[share(1, 100_000, 0)]);
     for _ in 0..100 {

@@ -1,6 +1,17 @@
 //! Every limit of the core, with the relations between them checked at compile time.
 //!
-//! What happens when one is reached is said here, beside it.
+//! What happens when one is reached is said here, beside it. How much is stored is another matter
+//! in a program with megabytes than on a card: the numbers for the one are in `software.rs`, those
+//! for the other in `card.rs`, which `--cfg dxpu_limits="card"` chooses. (It is no feature of the
+//! crate: features of one build are united, and one build would have a card's limits for all.)
+//! Nodes with different numbers work together: what a peer must know, a link tells it.
+
+#[cfg(dxpu_limits = "card")]
+#[path = "card.rs"]
+mod sizes;
+#[cfg(not(dxpu_limits = "card"))]
+#[path = "software.rs"]
+mod sizes;
 
 use core::time::Duration;
 use tlp_codec::fabric::{MAX_OVERHEAD, TLP_OVERHEAD};
@@ -11,8 +22,11 @@ pub const MAX_PORTS: usize = 32;
 /// Slots of a box proxy. Configuration with more is refused.
 pub const MAX_SLOTS: usize = 16;
 
-/// Functions of one slot that can be bound each on its own. Inventory beyond them is not reported.
+/// Functions of one slot that can be bound each on its own.
 pub const MAX_FUNCTIONS: usize = 8;
+
+/// Functions of one slot that a box keeps. Inventory beyond them is not reported.
+pub const SLOT_FUNCTIONS: usize = sizes::SLOT_FUNCTIONS;
 
 /// Nodes that one proxy has a link to at a time. A further peer is refused.
 pub const MAX_PEERS: usize = 32;
@@ -43,14 +57,18 @@ pub const MAX_PAYLOAD_OFFERED: usize = 512;
 /// fit are malformed and dropped.
 pub const TLP_BUFFER: usize = 20 + 16 + MAX_PAYLOAD_OFFERED + 4;
 
+/// Bytes of the longest TLP that a proxy makes on its own account: four doublewords of header, and
+/// one of data.
+pub const OWN_TLP: usize = 20;
+
 /// Posted TLPs that a receiver stores for one binding at most: what it grants as credit while the
 /// binding is busy. The sender keeps what has no credit in its own class queue.
-pub const CREDITS_POSTED: usize = 512;
+pub const CREDITS_POSTED: usize = sizes::CREDITS_POSTED;
 /// As [`CREDITS_POSTED`], for non-posted requests: as many as a device can have outstanding, since
 /// they bound its reads' bandwidth.
 pub const CREDITS_NON_POSTED: usize = DEVICE_OUTSTANDING;
 /// As [`CREDITS_POSTED`], for completions.
-pub const CREDITS_COMPLETION: usize = 256;
+pub const CREDITS_COMPLETION: usize = sizes::CREDITS_COMPLETION;
 
 /// The three above, by class.
 pub const CREDIT_TARGETS: [u32; 3] =
@@ -58,11 +76,11 @@ pub const CREDIT_TARGETS: [u32; 3] =
 
 /// Credits, by class, that every binding has whatever the others do. The rest, up to the targets,
 /// comes out of [`SHARED_RECEIVE`].
-pub const GUARANTEED_CREDITS: [u32; 3] = [16, HOST_OUTSTANDING as u32, 32];
+pub const GUARANTEED_CREDITS: [u32; 3] = sizes::GUARANTEED_CREDITS;
 
 /// TLP buffers of one link's receiver beyond the guarantees of [`MAX_CHANNELS`] bindings. When
 /// they are all lent, no binding is granted more than it has.
-pub const SHARED_RECEIVE: usize = 1024;
+pub const SHARED_RECEIVE: usize = sizes::SHARED_RECEIVE;
 
 /// TLPs of each class that wait at the sender or are sent and not acknowledged, for one binding.
 /// When so many are there the PCIe side is told to wait (backpressure).
@@ -71,36 +89,36 @@ pub const SEND_QUEUES: [usize; 3] = [CREDITS_POSTED, CREDITS_NON_POSTED, CREDITS
 /// Of [`SEND_QUEUES`], what every class of every binding has whatever the others do. The rest
 /// comes out of [`SHARED_SEND`], and no class of a binding has more than that divided by the open
 /// bindings.
-pub const GUARANTEED_SEND: usize = 8;
+pub const GUARANTEED_SEND: usize = sizes::GUARANTEED_SEND;
 
 /// TLP buffers of one link's sender beyond the guarantees. When they are all in use, the PCIe side
 /// is told to wait (backpressure).
-pub const SHARED_SEND: usize = 2048;
+pub const SHARED_SEND: usize = sizes::SHARED_SEND;
 
 /// Sideband records of one binding that wait at the sender, and that a receiver stores. A further
 /// one is refused.
 pub const SIDEBAND_QUEUE: usize = 8;
 
 /// Records in flight on one link, sent and not acknowledged. Further records wait.
-pub const LINK_WINDOW: usize = 1024;
+pub const LINK_WINDOW: usize = sizes::LINK_WINDOW;
 
 /// Frames with records that one acknowledgement waits for at most.
 pub const ACK_EVERY: u32 = 8;
 
 /// Non-posted requests of the host outstanding at one downstream port. A further one waits
 /// in front of the port.
-pub const HOST_OUTSTANDING: usize = 64;
+pub const HOST_OUTSTANDING: usize = sizes::HOST_OUTSTANDING;
 
 /// Of [`HOST_OUTSTANDING`], what other devices' requests leave to the host. A request between
 /// devices that finds no more than this waits, and so does what comes behind it.
-pub const HOST_RESERVED: usize = 32;
+pub const HOST_RESERVED: usize = sizes::HOST_RESERVED;
 
 /// Non-posted requests of one slot's devices outstanding (8-bit tags). A further one waits.
-pub const DEVICE_OUTSTANDING: usize = 256;
+pub const DEVICE_OUTSTANDING: usize = sizes::DEVICE_OUTSTANDING;
 
 /// Requests of hosts outstanding at one slot's device: device-side tags (8 bits). A further one
 /// waits in the link's receive storage.
-pub const DEVICE_TAGS: usize = 256;
+pub const DEVICE_TAGS: usize = sizes::DEVICE_TAGS;
 
 /// Largest frame that is built or taken, in bytes, without the Ethernet header.
 pub const MAX_FRAME: usize = 9000;
@@ -112,7 +130,7 @@ pub const MIN_FRAME: usize = 512;
 pub const SAFE_FRAME: usize = 1200;
 
 /// Sampled TLPs whose stage stamps are kept. The oldest is overwritten.
-pub const STAMP_RING: usize = 4096;
+pub const STAMP_RING: usize = sizes::STAMP_RING;
 
 /// Bindings that are recorded at a time. A list with more does not decode.
 pub const MAX_RECORDED: usize = 32;
@@ -121,17 +139,24 @@ pub const MAX_RECORDED: usize = 32;
 /// new is lost and counted.
 pub const RECORDER_RING: usize = 1 << 20;
 
-/// Bytes of entries in one answer. A longer entry is lost and counted; the longest frame is
-/// shorter. No more than makes an answer as large as other answers are: all are moved alike.
-pub const RECORDER_PIECE: usize = 10 * 1024;
+/// Bytes of recorded entries in one answer. A longer entry is lost and counted; in a program the
+/// longest frame is shorter. No more than makes an answer as large as other answers are: all are
+/// moved alike.
+pub const RECORDER_PIECE: usize = sizes::RECORDER_PIECE;
+
+/// Entries of a table in one answer to the manager; more are read with the cursor.
+pub const PAGE: usize = sizes::PAGE;
+
+/// Bytes of the longest message of a proxy to the manager, without its length: a whole page.
+pub const MAX_ANSWER: usize = sizes::MAX_ANSWER;
 
 /// Events for the manager that wait to be polled. When it is full the oldest is dropped and
 /// counted; the manager sees the gap in the sequence numbers and reads the tables.
-pub const EVENT_QUEUE: usize = 64;
+pub const EVENT_QUEUE: usize = sizes::EVENT_QUEUE;
 
 /// Answers that are given at once and wait to be polled. With so many waiting no request is begun:
 /// the manager asks again.
-pub const ANSWER_QUEUE: usize = 32;
+pub const ANSWER_QUEUE: usize = sizes::ANSWER_QUEUE;
 
 /// Operations that go on at a time and answer later: removals from ports, releases of functions.
 pub const OPERATIONS: usize = MAX_SLOTS * MAX_FUNCTIONS;
@@ -167,9 +192,9 @@ const _: () = {
     assert!(LINK_GIVE_UP.as_nanos() < SYNTHESISED_COMPLETION.as_nanos());
     assert!(SYNTHESISED_COMPLETION.as_nanos() < COMPLETION_TIMEOUT.as_nanos());
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
+    assert!(SLOT_FUNCTIONS <= MAX_FUNCTIONS);
     assert!(MAX_PORTS <= OPERATIONS, "an operation at each port");
     assert!(MIN_FRAME < MAX_FRAME);
-    assert!(MAX_FRAME + 128 < RECORDER_PIECE, "a frame's entry fits an answer");
     assert!(TLP_BUFFER + MAX_OVERHEAD + TLP_OVERHEAD <= SAFE_FRAME, "no record is too large");
     assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
     assert!(HOST_RESERVED < HOST_OUTSTANDING, "devices can ask each other");

@@ -1,0 +1,199 @@
+use super::*;
+use proxy_core::config_space::ResetKind;
+use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::role::Backpressure;
+use proxy_core::switch::SwitchConfig;
+use proxy_net::Waiting;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
+
+/// A switch whose ports 0 and 1 lead to buses 3 and 4 and to a megabyte each, and which has no
+/// room for TLPs to some of its ports.
+struct Below {
+    role: HostRole,
+    /// By bit.
+    full: u32,
+    taken: usize,
+}
+
+const WINDOW: u64 = 0x1000_0000;
+
+impl Below {
+    fn new() -> Self {
+        let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
+        let role = HostRole::new(&HostConfig { switch, ..HostConfig::default() }).unwrap();
+        let mut below = Self { role, full: 0, taken: 0 };
+        below.write(0x0100, 0x18, 0x0004_0201);
+        below.write(0x0100, 0x04, 7);
+        for port in [0_u16, 1] {
+            let at = 0x0200 | port << 3;
+            below.write(at, 0x18, 0x02 | u32::from(3 + port) << 8 | u32::from(3 + port) << 16);
+            let base = (WINDOW as u32 >> 16) + 0x10 * u32::from(port);
+            below.write(at, 0x20, base | base << 16);
+            below.write(at, 0x04, 7);
+        }
+        below
+    }
+
+    fn write(&mut self, at: u16, register: u16, value: u32) {
+        let destination = Bdf::from_bits(at);
+        let tlp = bytes(Kind::ConfigWrite {
+            type1: at >= 0x0200,
+            requester: Bdf::default(),
+            tag: Tag::new(0).unwrap(),
+            destination,
+            register,
+            first_be: 0xf,
+            data: &value.to_le_bytes(),
+        });
+        self.role.handle_tlp(Instant::ZERO, &tlp).unwrap();
+        let mut answer = [0; TLP_BUFFER];
+        let length = self.role.poll_tlp(Instant::ZERO, &mut answer).expect("a completion");
+        let status = Packet::new_checked(&answer[..length]).unwrap().status();
+        assert_eq!(status, CplStatus::Success, "{at:x}:{register:x}");
+    }
+}
+
+impl super::Below for Below {
+    fn now(&mut self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn latest(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn receive(&mut self) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn handle_tlp(&mut self, _: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
+        let port = port_of(self.role.switch(), tlp);
+        if port.is_some_and(|port| self.full & 1 << port.get() != 0) {
+            return Err(Backpressure);
+        }
+        self.taken += 1;
+        Ok(())
+    }
+
+    fn poll_tlp(&mut self, _: Instant, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+
+    fn handle_reset(&mut self, _: ResetKind) {}
+
+    fn switch(&self) -> &VirtualSwitch {
+        self.role.switch()
+    }
+
+    fn wants_counters(&self) -> bool {
+        false
+    }
+
+    fn set_counters(&mut self, _: Vec<(&'static str, u64)>) {}
+
+    fn transmit(&mut self) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn rest(&mut self, _: bool, _: Option<Instant>, _: &[Waiting<'_>]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn bytes(kind: Kind<'_>) -> Vec<u8> {
+    let mut buf = [0; TLP_BUFFER];
+    let length = Repr::new(kind).emit(&mut buf).unwrap();
+    buf[..length].to_vec()
+}
+
+/// A write to the window of a port.
+fn write(port: u64) -> Vec<u8> {
+    bytes(Kind::MemWrite {
+        requester: Bdf::default(),
+        tag: Tag::new(0).unwrap(),
+        address: WINDOW + (port << 20) + 0x40,
+        enables: ByteEnables::all(1),
+        hint: None,
+        data: &[0; 4],
+    })
+}
+
+/// A completion for a device behind a port.
+fn completion(port: u16) -> Vec<u8> {
+    bytes(Kind::Completion {
+        completer: Bdf::default(),
+        requester: Bdf::from_bits((3 + port) << 8),
+        tag: Tag::new(0).unwrap(),
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: 4,
+        lower_address: 0,
+        locked: false,
+        data: &[0; 4],
+    })
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
+/// What becomes of a TLP, tried every millisecond from a time on, and when.
+fn pass(lane: &mut Lane, below: &mut Below, tlp: &[u8], from: u64) -> (Passed, u64) {
+    for now in from.. {
+        lane.fill(at(now), |room| {
+            room[..tlp.len()].copy_from_slice(tlp);
+            Some(tlp.len())
+        });
+        match lane.pass(at(now), below) {
+            Passed::Held => {}
+            passed => return (passed, now - from),
+        }
+    }
+    unreachable!("it ends")
+}
+
+#[test]
+fn a_hung_device_is_waited_for_once() {
+    let (mut lane, mut below) = (Lane::new(), Below::new());
+    below.full = 0b01;
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
+    for again in 0..100 {
+        assert_eq!(pass(&mut lane, &mut below, &write(0), 2000 + again), (Passed::GivenUp, 0));
+    }
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 3000), (Passed::Taken, 0), "another one");
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 3001), (Passed::GivenUp, 0), "known still");
+    below.full = 0;
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 4000), (Passed::Taken, 0));
+    below.full = 0b01;
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 5000), (Passed::GivenUp, 1500));
+}
+
+#[test]
+fn several_hung_devices_cost_little_more_than_one() {
+    let (mut lane, mut below) = (Lane::new(), Below::new());
+    below.full = 0b11;
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 1500), (Passed::GivenUp, 20));
+    lane.clear();
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 9000), (Passed::GivenUp, 1500), "anew");
+}
+
+#[test]
+fn a_completion_waits_for_a_write_to_the_same_device_alone() {
+    let below = Below::new();
+    let switch = below.role.switch();
+    assert!(must_wait(switch, &completion(0), &write(0)));
+    assert!(!must_wait(switch, &completion(1), &write(0)));
+    let read = bytes(Kind::MemRead {
+        requester: Bdf::default(),
+        tag: Tag::new(0).unwrap(),
+        address: WINDOW,
+        length_dw: 1,
+        enables: ByteEnables::all(1),
+        hint: None,
+        locked: false,
+    });
+    assert!(!must_wait(switch, &completion(0), &read));
+    assert!(!must_wait(switch, &completion(0), &[0; 3]));
+}

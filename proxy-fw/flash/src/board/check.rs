@@ -1,0 +1,179 @@
+//! Whether what a board file says can be.
+
+use card_image::{BoardName, KeyId, Layout, LayoutError, LayoutParts, Region, TrustedKey};
+use probe_rs_target::{ChipFamily, CoreType, MemoryRegion, RawFlashAlgorithm};
+
+use super::{Board, file};
+use crate::image::keys;
+
+/// What is wrong, and the keys that lead there.
+pub(super) struct Wrong {
+    pub(super) path: &'static [&'static str],
+    pub(super) what: String,
+}
+
+fn wrong<T>(path: &'static [&'static str], what: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong { path, what: what.into() })
+}
+
+pub(super) fn checked(file: file::File) -> Result<Board, Wrong> {
+    let file::File { card, target } = file;
+    let name = BoardName::new(&card.board)
+        .map_err(|error| Wrong { path: &["card", "board"], what: error.to_string() })?;
+    if card.idcode & 1 == 0 {
+        return wrong(&["card", "idcode"], "the lowest bit of an IDCODE is 1 (IEEE 1149.1, 12)");
+    }
+    if card.clock_khz == 0 {
+        return wrong(&["card", "clock_khz"], "a clock of 0 kHz never ticks; 1000 is a safe value");
+    }
+    if !card.spi.is_multiple_of(4) {
+        return wrong(&["card", "spi"], "the SPI block's address is a multiple of 4");
+    }
+    let layout = layout(&card.layout)?;
+    if u64::from(card.window) + u64::from(layout.parts().flash) > 1 << 32 {
+        return wrong(&["card", "window"], "the flash's window ends beyond 32 bits");
+    }
+    let memory = region(card.memory);
+    if memory.len == 0 || memory.end() > 1 << 32 {
+        return wrong(&["card", "memory"], "the memory is empty or ends beyond 32 bits");
+    }
+    check_target(&target, card.window, &layout)?;
+    Ok(Board {
+        name,
+        description: card.description,
+        idcode: card.idcode,
+        clock_khz: card.clock_khz,
+        spi: card.spi,
+        window: card.window,
+        memory,
+        layout,
+        keys: card.keys.iter().map(key).collect::<Result<_, _>>()?,
+        target,
+    })
+}
+
+fn region(range: file::Range) -> Region {
+    Region { start: range.start, len: range.length }
+}
+
+fn layout(said: &file::Layout) -> Result<Layout, Wrong> {
+    let parts = LayoutParts {
+        flash: said.flash,
+        erase_block: said.erase_block,
+        progress: said.progress,
+        boot_loader: region(said.boot_loader),
+        boot_state: region(said.boot_state),
+        config: region(said.config),
+        slots: [region(said.slot_a), region(said.slot_b)],
+    };
+    Layout::new(parts).map_err(|error| Wrong {
+        path: match error {
+            LayoutError::EraseBlock => &["card", "layout", "erase_block"],
+            LayoutError::Progress => &["card", "layout", "progress"],
+            LayoutError::Slots => &["card", "layout", "slot_a"],
+            LayoutError::Region(name)
+            | LayoutError::NotTwoBlocks(name)
+            | LayoutError::Overlap(_, name) => path_of(name),
+        },
+        what: error.to_string(),
+    })
+}
+
+fn path_of(region: &str) -> &'static [&'static str] {
+    match region {
+        "boot loader" => &["card", "layout", "boot_loader"],
+        "boot state" => &["card", "layout", "boot_state"],
+        "configuration" => &["card", "layout", "config"],
+        "slot a" => &["card", "layout", "slot_a"],
+        "slot b" => &["card", "layout", "slot_b"],
+        _ => &["card", "layout"],
+    }
+}
+
+fn key(said: &file::Key) -> Result<TrustedKey, Wrong> {
+    let id = KeyId(said.number);
+    if id == KeyId::NONE {
+        return wrong(&["card", "keys", "number"], "a key's number is not 0");
+    }
+    match keys::public(&said.public) {
+        Ok(key) => Ok(TrustedKey { id, key }),
+        Err(what) => wrong(&["card", "keys", "public"], format!("key {id}: {what}")),
+    }
+}
+
+/// The target is for this program: one chip with one RISC-V core, and an algorithm for the flash
+/// that the layout is of.
+fn check_target(target: &ChipFamily, window: u32, layout: &Layout) -> Result<(), Wrong> {
+    let [chip] = &target.variants[..] else {
+        return wrong(&["target", "variants"], "a board is one chip; put each into its own file");
+    };
+    let [core] = &chip.cores[..] else {
+        return wrong(&["target", "cores"], "the card's processor has one core; name one");
+    };
+    if core.core_type != CoreType::Riscv {
+        return wrong(&["target", "cores", "type"], "the card's core is of the type `riscv`");
+    }
+    let [algorithm] = &target.flash_algorithms[..] else {
+        return wrong(&["target", "flash_algorithms"], "there is one flash, so one algorithm");
+    };
+    if chip.flash_algorithms != [algorithm.name.clone()] {
+        let what = format!("the chip's one algorithm is `{}`", algorithm.name);
+        return wrong(&["target", "variants", "flash_algorithms"], what);
+    }
+    check_flash(algorithm, window, layout)?;
+    check_memory(algorithm, &chip.memory_map)
+}
+
+fn check_flash(algorithm: &RawFlashAlgorithm, window: u32, layout: &Layout) -> Result<(), Wrong> {
+    let properties = &algorithm.flash_properties;
+    let whole = u64::from(window)..u64::from(window) + u64::from(layout.parts().flash);
+    if properties.address_range != whole {
+        let what = format!(
+            "the flash is {:#x} to {:#x}, as `card` has it in window and layout",
+            whole.start, whole.end
+        );
+        return wrong(&["target", "flash_algorithms", "address_range"], what);
+    }
+    let block = u64::from(layout.erase_block());
+    if !matches!(&properties.sectors[..], [only] if only.address == 0 && only.size == block) {
+        let what = format!("the sectors are all {block:#x} long, as the layout's erase blocks");
+        return wrong(&["target", "flash_algorithms", "sectors"], what);
+    }
+    if properties.page_size != 256 || properties.erased_byte_value != 0xff {
+        let what = "pages have 256 bytes, which are 0xff when they are erased";
+        return wrong(&["target", "flash_algorithms", "page_size"], what);
+    }
+    let length = algorithm.instructions.len() as u64;
+    let (Some(init), Some(check)) = (algorithm.pc_init, algorithm.pc_blank_check) else {
+        let what =
+            "the algorithm needs the functions Init and BlankCheck (`pc_init`, `pc_blank_check`)";
+        return wrong(&["target", "flash_algorithms", "name"], what);
+    };
+    let entries = [init, check, algorithm.pc_program_page, algorithm.pc_erase_sector];
+    if length == 0 || entries.iter().any(|entry| *entry >= length) {
+        let what = "the algorithm's code is missing or shorter than where its functions are; \
+                    `cargo xtask flash-algorithm` puts it there";
+        return wrong(&["target", "flash_algorithms", "instructions"], what);
+    }
+    Ok(())
+}
+
+/// The algorithm is loaded where there is memory, also for the breakpoint before it.
+fn check_memory(algorithm: &RawFlashAlgorithm, map: &[MemoryRegion]) -> Result<(), Wrong> {
+    let memory = map.iter().find_map(|region| match region {
+        MemoryRegion::Ram(ram) => Some(ram.range.clone()),
+        _ => None,
+    });
+    let Some(memory) = memory else {
+        return wrong(&["target", "memory_map"], "no memory (`!Ram`) is in the map");
+    };
+    // Two words before the code; probe-rs reads one more before them.
+    let least = memory.start + 16;
+    match algorithm.load_address {
+        Some(at) if at >= least && at < memory.end => Ok(()),
+        _ => {
+            let what = format!("the algorithm is loaded to memory, from {least:#x} on");
+            wrong(&["target", "flash_algorithms", "load_address"], what)
+        }
+    }
+}

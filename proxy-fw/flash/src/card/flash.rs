@@ -1,0 +1,332 @@
+//! A card's flash through a probe, as `embedded_storage`'s traits: what the code of images, slots
+//! and settings works on, here as on the card.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use card_image::Region;
+use embedded_storage::nor_flash::{
+    ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash,
+};
+use flash_algorithm::Fault;
+use probe_rs::{Core, MemoryInterface, Target};
+
+use super::algorithm::Loaded;
+use super::lost;
+use crate::board::Board;
+use crate::failure::{Failure, Kind};
+use crate::probe::{ProbeName, told};
+
+/// Bytes that are read at once where one reading follows the other, and kept: each reading costs a
+/// few round trips over USB.
+const AHEAD: u32 = 4 << 10;
+
+/// Pieces of that many bytes that are kept.
+const KEPT: usize = 1024;
+
+/// Bytes of a page.
+const PAGE: u32 = 256;
+
+/// Why the flash did not do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlashFault {
+    /// The card does not answer any more.
+    Lost(String),
+    /// The part, or the block that it is at.
+    Part(Fault),
+    /// The algorithm gave a number that is no fault's.
+    Strange(u32),
+    /// The algorithm did not come back in time.
+    Late(Duration),
+    /// It stopped here instead of coming back.
+    Astray(u32),
+    /// The board file's algorithm cannot be used.
+    Algorithm(String),
+    /// The card's memory does not keep what is written to it.
+    Memory,
+    /// The flash was opened for reading.
+    ReadOnly,
+    /// Address or length are not aligned.
+    NotAligned,
+    /// Beyond the end.
+    OutOfBounds,
+}
+
+impl fmt::Display for FlashFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(why) => write!(f, "the card does not answer any more ({why})"),
+            Self::Part(fault) => fault.fmt(f),
+            Self::Strange(code) => write!(f, "the flash algorithm gave the unknown number {code}"),
+            Self::Late(timeout) => {
+                write!(f, "the flash algorithm was not done after {} s", timeout.as_secs_f32())
+            }
+            Self::Astray(pc) => write!(f, "the flash algorithm stopped at {pc:#010x}"),
+            Self::Algorithm(why) => write!(f, "the flash algorithm cannot be used: {why}"),
+            Self::Memory => f.write_str("the card's memory does not keep what is written to it"),
+            Self::ReadOnly => f.write_str("the flash was opened for reading"),
+            Self::NotAligned => f.write_str("address or length are not aligned"),
+            Self::OutOfBounds => f.write_str("there is no such address in the flash"),
+        }
+    }
+}
+
+impl std::error::Error for FlashFault {}
+
+impl From<probe_rs::Error> for FlashFault {
+    fn from(error: probe_rs::Error) -> Self {
+        Self::Lost(told(&error))
+    }
+}
+
+impl NorFlashError for FlashFault {
+    fn kind(&self) -> NorFlashErrorKind {
+        match self {
+            Self::NotAligned => NorFlashErrorKind::NotAligned,
+            Self::OutOfBounds => NorFlashErrorKind::OutOfBounds,
+            _ => NorFlashErrorKind::Other,
+        }
+    }
+}
+
+impl FlashFault {
+    /// As a person is told.
+    #[must_use]
+    pub fn told(&self, probe: &ProbeName) -> Failure {
+        let failure = |kind| Failure::new(kind, self);
+        match self {
+            Self::Lost(why) => {
+                let why = std::io::Error::other(why.clone());
+                lost(probe, "the card does not answer any more", &why)
+            }
+            Self::Part(Fault::Protected) => failure(Kind::Flash)
+                .check("is the flash's write-protect jumper or switch set?")
+                .check("are its block protection bits set? A vendor's tool may have done that"),
+            Self::Part(Fault::Bus | Fault::NotAnswering | Fault::NoParameters) => {
+                failure(Kind::Flash).checks(&[
+                    "is it the right board file? Its SPI block may be elsewhere",
+                    "is the FPGA configured with a card's bitstream?",
+                    "is the flash chip on this board fitted?",
+                ])
+            }
+            Self::Part(Fault::NoSuchErase) => failure(Kind::Flash)
+                .check("the board file's erase_block is not one of this flash's; another flash may be fitted"),
+            Self::Part(Fault::Busy | Fault::NotBlank) | Self::Late(_) => failure(Kind::Flash)
+                .check("give the same command again; if it stays so, the flash is worn out or its supply is too low"),
+            Self::Strange(_) | Self::Astray(_) | Self::Memory => failure(Kind::Card).checks(&[
+                "is the clock too fast? Try --clock 1000",
+                "is it the right board file? Its memory may be elsewhere",
+            ]),
+            Self::Algorithm(_) => {
+                failure(Kind::Input).check("correct the part `target` of the board file")
+            }
+            _ => failure(Kind::Other),
+        }
+    }
+}
+
+/// The flash of a card that is attached to.
+pub struct CardFlash<'card> {
+    core: Core<'card>,
+    window: u32,
+    size: u32,
+    block: u32,
+    /// Without it the flash is only read.
+    loaded: Option<Loaded>,
+    /// Regions of two blocks that are journals.
+    journals: [Region; 2],
+    /// What was read ahead and not written since, by its number.
+    kept: BTreeMap<u32, Vec<u8>>,
+    /// What is known to be blank.
+    blank: Vec<Range<u32>>,
+    /// Where the last reading ended.
+    last_end: u32,
+}
+
+impl<'card> CardFlash<'card> {
+    pub(super) fn reading(core: Core<'card>, board: &Board) -> Self {
+        Self {
+            core,
+            window: board.window,
+            size: board.layout.parts().flash,
+            block: board.layout.erase_block(),
+            loaded: None,
+            journals: [board.layout.boot_state(), board.layout.config()],
+            kept: BTreeMap::new(),
+            blank: Vec::new(),
+            last_end: u32::MAX,
+        }
+    }
+
+    pub(super) fn writing(
+        mut core: Core<'card>,
+        target: &Target,
+        board: &Board,
+    ) -> Result<Self, FlashFault> {
+        let loaded = Loaded::load(&mut core, target, board)?;
+        Ok(Self { loaded: Some(loaded), ..Self::reading(core, board) })
+    }
+
+    /// Compares bytes with what is there: the first address that differs.
+    ///
+    /// # Errors
+    ///
+    /// When the flash cannot be read.
+    pub fn difference(&mut self, at: u32, bytes: &[u8]) -> Result<Option<u32>, FlashFault> {
+        let mut there = vec![0; bytes.len()];
+        self.read(at, &mut there)?;
+        Ok(there.iter().zip(bytes).position(|(is, should)| is != should).map(|n| at + n as u32))
+    }
+
+    fn check(&self, offset: u32, length: u64) -> Result<(), FlashFault> {
+        if u64::from(offset) + length > self.size.into() {
+            Err(FlashFault::OutOfBounds)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// After so much that is blank, whether all is that follows in the block: the card itself finds
+    /// out much sooner than a probe reads it. Where nothing is loaded that asks it, a journal is
+    /// known to have nothing after so many blank records: it never leaves more than a few.
+    fn look_beyond(&mut self, from: u32) -> Result<(), FlashFault> {
+        let end = from.next_multiple_of(self.block);
+        if from == end {
+            return Ok(());
+        }
+        let blank = match &self.loaded {
+            Some(loaded) => {
+                let address = self.window + from;
+                match loaded.check_blank(&mut self.core, address, end - from) {
+                    Ok(()) => true,
+                    Err(FlashFault::Part(Fault::NotBlank)) => false,
+                    Err(fault) => return Err(fault),
+                }
+            }
+            None => self.journals.iter().any(|journal| journal.contains(from, end - from)),
+        };
+        if blank {
+            self.blank.push(from..end);
+        }
+        Ok(())
+    }
+
+    /// What was known of a range is not any more.
+    fn forget(&mut self, from: u32, to: u32) {
+        self.blank.retain(|range| range.end <= from || to <= range.start);
+        self.kept.retain(|number, _| (number + 1) * AHEAD <= from || to <= number * AHEAD);
+        // Reading what was just written is no reading ahead.
+        self.last_end = u32::MAX;
+    }
+
+    /// Has a piece kept.
+    fn keep(&mut self, number: u32) -> Result<(), FlashFault> {
+        if self.kept.contains_key(&number) {
+            return Ok(());
+        }
+        if self.kept.len() == KEPT {
+            self.kept.clear();
+        }
+        let start = number * AHEAD;
+        let mut piece = vec![0; AHEAD.min(self.size - start) as usize];
+        self.fetch(start, &mut piece)?;
+        if piece.iter().all(|byte| *byte == 0xff) {
+            self.look_beyond(start + piece.len() as u32)?;
+        }
+        self.kept.insert(number, piece);
+        Ok(())
+    }
+
+    /// Reads from the window.
+    fn fetch(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), FlashFault> {
+        let address = u64::from(self.window) + u64::from(offset);
+        // Words are what a probe reads at once.
+        if address.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
+            let mut words = vec![0; bytes.len() / 4];
+            self.core.read_32(address, &mut words)?;
+            for (into, word) in bytes.chunks_exact_mut(4).zip(words) {
+                into.copy_from_slice(&word.to_le_bytes());
+            }
+            return Ok(());
+        }
+        Ok(self.core.read(address, bytes)?)
+    }
+}
+
+impl ErrorType for CardFlash<'_> {
+    type Error = FlashFault;
+}
+
+impl ReadNorFlash for CardFlash<'_> {
+    const READ_SIZE: usize = 1;
+
+    fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), FlashFault> {
+        self.check(offset, bytes.len() as u64)?;
+        let end = offset + bytes.len() as u32;
+        let follows = std::mem::replace(&mut self.last_end, end) == offset;
+        if self.blank.iter().any(|range| range.start <= offset && end <= range.end) {
+            bytes.fill(0xff);
+            return Ok(());
+        }
+        let number = offset / AHEAD;
+        // What does not lie in one piece is read as it is.
+        if bytes.is_empty() || (end - 1) / AHEAD != number {
+            return self.fetch(offset, bytes);
+        }
+        if follows {
+            self.keep(number)?;
+        }
+        match self.kept.get(&number) {
+            Some(piece) => {
+                let start = (offset % AHEAD) as usize;
+                bytes.copy_from_slice(&piece[start..start + bytes.len()]);
+                Ok(())
+            }
+            None => self.fetch(offset, bytes),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        self.size as usize
+    }
+}
+
+impl NorFlash for CardFlash<'_> {
+    const WRITE_SIZE: usize = 1;
+    // What all parts can at least; a board's blocks are larger, and checked.
+    const ERASE_SIZE: usize = 256;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), FlashFault> {
+        let length = to.checked_sub(from).ok_or(FlashFault::OutOfBounds)?;
+        self.check(from, length.into())?;
+        if !from.is_multiple_of(self.block) || !length.is_multiple_of(self.block) {
+            return Err(FlashFault::NotAligned);
+        }
+        self.forget(from, to);
+        let loaded = self.loaded.as_ref().ok_or(FlashFault::ReadOnly)?;
+        for at in (from..to).step_by(self.block as usize) {
+            let address = self.window + at;
+            loaded.erase(&mut self.core, address)?;
+            loaded.check_blank(&mut self.core, address, self.block)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), FlashFault> {
+        self.check(offset, bytes.len() as u64)?;
+        self.forget(offset, offset + bytes.len() as u32);
+        let loaded = self.loaded.as_ref().ok_or(FlashFault::ReadOnly)?;
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = (PAGE - at % PAGE) as usize;
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            loaded.program(&mut self.core, self.window + at, now)?;
+            at += now.len() as u32;
+            rest = later;
+        }
+        Ok(())
+    }
+}

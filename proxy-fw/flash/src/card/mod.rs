@@ -1,0 +1,180 @@
+//! The card at a probe: attaching to it ([`Card::open`]), its memory, resets, and its flash
+//! ([`flash`]).
+
+mod algorithm;
+pub mod flash;
+mod jedec;
+mod scan;
+
+use std::time::Duration;
+
+use probe_rs::config::Registry;
+use probe_rs::probe::Probe;
+use probe_rs::{Core, Permissions, Session};
+
+use crate::board::Board;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::probe::{self, ProbeName, told};
+pub use flash::{CardFlash, FlashFault};
+pub use scan::{Tap, scan};
+
+/// How long a core may take to halt.
+const HALT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A card that is attached to.
+#[derive(Debug)]
+pub struct Card {
+    session: Session,
+    /// What it is.
+    pub board: Board,
+    /// The probe that it is behind.
+    pub probe: ProbeName,
+    /// Its chain of TAPs.
+    pub taps: Vec<Tap>,
+}
+
+/// Which boards a card may be.
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    /// The boards.
+    pub boards: Vec<Board>,
+    /// Whether a person has named the one that is there: then another IDCODE is an error that
+    /// speaks of this board.
+    pub named: bool,
+}
+
+impl Card {
+    /// Attaches to the card behind a probe.
+    ///
+    /// # Errors
+    ///
+    /// When the probe cannot be opened, no card answers, or it is none of the candidates.
+    pub fn open(
+        name: Option<&ProbeName>,
+        candidates: &Candidates,
+        clock_khz: Option<u32>,
+    ) -> Outcome<Self> {
+        let (name, mut probe) = probe::open(name)?;
+        set_clock(&mut probe, clock_khz.or_else(|| slowest(candidates)))?;
+        let taps = scan(&name, &mut probe, candidates)?;
+        let board = scan::choose(&name, candidates, &taps)?;
+        let session = attach(&name, probe, &board)?;
+        Ok(Self { session, board, probe: name, taps })
+    }
+
+    /// The card's core.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer any more.
+    pub fn core(&mut self) -> Outcome<Core<'_>> {
+        let probe = self.probe.clone();
+        self.session.core(0).map_err(|error| lost(&probe, "the core does not answer", &error))
+    }
+
+    /// The card's flash as it is read through its window; it cannot be written. The card runs on.
+    ///
+    /// # Errors
+    ///
+    /// When the card does not answer any more.
+    pub fn flash_to_read(&mut self) -> Outcome<CardFlash<'_>> {
+        let board = self.board.clone();
+        Ok(CardFlash::reading(self.core()?, &board))
+    }
+
+    /// The card's flash, to be written. The card is reset and halted, and stays so.
+    ///
+    /// # Errors
+    ///
+    /// When the card does not answer any more, or has no flash that can be used.
+    pub fn flash_to_write(&mut self) -> Outcome<CardFlash<'_>> {
+        let (board, probe) = (self.board.clone(), self.probe.clone());
+        let target = self.session.target().clone();
+        let core = self.core()?;
+        CardFlash::writing(core, &target, &board).map_err(|fault| fault.told(&probe))
+    }
+
+    /// The flash's manufacturer, kind and capacity (JEDEC JEP106). The card's program stands still
+    /// for a moment; `None` when it was using the flash just then.
+    ///
+    /// # Errors
+    ///
+    /// When the card or its flash does not answer.
+    pub fn jedec_id(&mut self) -> Outcome<Option<[u8; 3]>> {
+        let (spi, probe) = (self.board.spi, self.probe.clone());
+        let mut core = self.core()?;
+        jedec::jedec_id(&mut core, spi).map_err(|fault| fault.told(&probe))
+    }
+
+    /// Resets the card; it starts anew.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer any more.
+    pub fn reset(&mut self) -> Outcome<()> {
+        let probe = self.probe.clone();
+        self.core()?.reset().map_err(|error| lost(&probe, "the card cannot be reset", &error))
+    }
+
+    /// Resets the card and stops it before its first instruction.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer any more.
+    pub fn reset_and_halt(&mut self) -> Outcome<()> {
+        let probe = self.probe.clone();
+        let halted = self.core()?.reset_and_halt(HALT_TIMEOUT);
+        halted
+            .map(drop)
+            .map_err(|error| lost(&probe, "the card cannot be reset and halted", &error))
+    }
+}
+
+fn set_clock(probe: &mut Probe, khz: Option<u32>) -> Outcome<()> {
+    let Some(khz) = khz else { return Ok(()) };
+    probe.set_speed(khz).map(drop).map_err(|error| {
+        let what = format!("the probe does not clock at {khz} kHz: {}", told(&error));
+        Failure::new(Kind::Input, what).check("give another clock with --clock KHZ")
+    })
+}
+
+/// The clock that all boards bear that it may be.
+fn slowest(candidates: &Candidates) -> Option<u32> {
+    candidates.boards.iter().map(|board| board.clock_khz).min()
+}
+
+fn attach(name: &ProbeName, probe: Probe, board: &Board) -> Outcome<Session> {
+    let mut registry = Registry::new();
+    registry.add_target_family(board.target.clone()).map_err(|error| {
+        let what =
+            format!("the target description of {} is not usable: {}", board.name, told(&error));
+        Failure::new(Kind::Input, what).check("correct the part `target` of its board file")
+    })?;
+    probe.attach_with_registry(board.chip(), Permissions::default(), &registry).map_err(|error| {
+        let what = format!("the TAP of {} answers, its debug module does not", board.name);
+        let failure = lost(name, &what, &error);
+        let tunneled =
+            board.target.variants[0].jtag.as_ref().is_some_and(|jtag| jtag.riscv_tunnel.is_some());
+        if tunneled {
+            failure.check("is the FPGA configured? The debug module is part of its bitstream")
+        } else {
+            failure
+        }
+    })
+}
+
+/// A card that does not answer any more.
+pub(crate) fn lost(probe: &ProbeName, what: &str, error: &dyn std::error::Error) -> Failure {
+    let failure = Failure::new(Kind::Lost, format!("{what} ({})", told(error)));
+    match probe {
+        ProbeName::Remote(address) => failure.check(format!(
+            "does the simulated card at {address} still run? Start it again with the same flash \
+             and give the same command: it goes on where it was"
+        )),
+        ProbeName::Usb(_) => failure.checks(&[
+            "do the card's power and the JTAG cable hold?",
+            "try a slower clock: --clock 1000",
+            "give the same command again: writing goes on where it was",
+        ]),
+    }
+}

@@ -1,0 +1,172 @@
+//! `config`: the card's own settings.
+
+use std::path::Path;
+
+use serde::Serialize;
+use soc::settings::{self, Settings, SettingsError};
+
+use super::Bench;
+use super::args::Config;
+use crate::board::Board;
+use crate::card::CardFlash;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::probe::ProbeName;
+
+#[derive(Serialize)]
+struct View {
+    /// The text; none when there are no settings.
+    settings: Option<String>,
+    /// Why the card cannot use them.
+    wrong: Option<String>,
+}
+
+pub(super) fn config(bench: &Bench, said: &Config) -> Outcome<()> {
+    match said {
+        Config::Get => get(bench),
+        Config::Set { settings, file, no_start } => {
+            set(bench, settings, file.as_deref(), *no_start)
+        }
+    }
+}
+
+/// The text of the settings that a card has.
+pub(super) fn text(
+    flash: &mut CardFlash<'_>,
+    board: &Board,
+    probe: &ProbeName,
+) -> Outcome<Option<String>> {
+    let text = settings::load(flash, board.layout.config()).map_err(|fault| fault.told(probe))?;
+    Ok(text.map(|text| text.as_str().to_owned()))
+}
+
+fn get(bench: &Bench) -> Outcome<()> {
+    let mut card = bench.card()?;
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let settings = text(&mut card.flash_to_read()?, &board, &probe)?;
+    let checked = settings.as_deref().map(str::parse::<Settings>);
+    let wrong = checked.and_then(Result::err).map(|error| error.to_string());
+    let view = View { settings, wrong };
+    bench.out.print(&view, |view| match (&view.settings, &view.wrong) {
+        (None, _) => "no settings: write some with `dxpu-flash config set`".to_owned(),
+        (Some(text), None) => text.clone(),
+        (Some(text), Some(wrong)) => format!("{text}\n# the card cannot use this: {wrong}"),
+    })
+}
+
+fn set(
+    bench: &Bench,
+    changes: &[(String, String)],
+    file: Option<&Path>,
+    no_start: bool,
+) -> Outcome<()> {
+    let from_file = match file {
+        Some(path) => Some(read_text(path)?),
+        None => None,
+    };
+    let mut card = bench.card()?;
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let region = board.layout.config();
+    let old = text(&mut card.flash_to_read()?, &board, &probe)?;
+    let base = from_file.or_else(|| old.clone()).unwrap_or_default();
+    let new = changed(&base, changes);
+    // What the card could not use is not written.
+    new.parse::<Settings>().map_err(|error| cannot_be(error, &new))?;
+    let is_new = old.as_deref() != Some(&new);
+    if is_new {
+        let mut flash = card.flash_to_write()?;
+        settings::store(&mut flash, region, &new).map_err(|error| match error {
+            settings::StoreError::Journal(card_image::JournalError::Flash(fault)) => {
+                fault.told(&probe)
+            }
+            settings::StoreError::TooLong => Failure::new(Kind::Input, error),
+            error => Failure::new(Kind::Flash, error),
+        })?;
+    }
+    if is_new && !no_start {
+        card.reset()?;
+    }
+    let view = View { settings: Some(new), wrong: None };
+    bench.out.print(&view, |view| view.settings.clone().unwrap_or_default())
+}
+
+fn read_text(path: &Path) -> Outcome<String> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(Kind::Input, format!("cannot read {}: {error}", path.display()))
+    })
+}
+
+fn cannot_be(error: SettingsError, text: &str) -> Failure {
+    let failure =
+        Failure::new(Kind::Input, format!("the card could not use these settings: {error}"));
+    let line = match error {
+        SettingsError::Line(line) | SettingsError::Key(line) | SettingsError::Value(line) => line,
+        SettingsError::Missing(key) => {
+            return failure.check(format!("add it: dxpu-flash config set {key}=VALUE"));
+        }
+        SettingsError::None => return failure,
+    };
+    match text.lines().nth(usize::from(line).saturating_sub(1)) {
+        Some(line) => {
+            failure.check(format!("`{line}`; `dxpu-flash config set --help` names keys and values"))
+        }
+        None => failure,
+    }
+}
+
+/// The text with keys changed, added, or taken away where the value is empty. Comments and the
+/// order of lines stay.
+fn changed(text: &str, changes: &[(String, String)]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (key, value) in changes {
+        let is_key = |line: &String| {
+            let said = line.split('#').next().unwrap_or_default();
+            said.split_once('=').is_some_and(|(found, _)| found.trim() == key)
+        };
+        let place = lines.iter().position(is_key);
+        match (place, value.is_empty()) {
+            (Some(place), true) => drop(lines.remove(place)),
+            (Some(place), false) => lines[place] = format!("{key} = {value}"),
+            (None, true) => {}
+            (None, false) => lines.push(format!("{key} = {value}")),
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn changes(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn settings_are_changed_one_by_one() {
+        let text = "# rack 7\nname = a # old\nmanager=1.2.3.4:5\n";
+        let list = [("name", "b"), ("vlan", "100"), ("manager", ""), ("places", "")];
+        assert_eq!(changed(text, &changes(&list)), "# rack 7\nname = b\nvlan = 100\n");
+        assert_eq!(changed("", &changes(&[("name", "a")])), "name = a\n");
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_line() {
+        let text = "name = a\nmanager = here\n";
+        let failure = cannot_be(text.parse::<Settings>().unwrap_err(), text);
+        assert!(failure.check[0].starts_with("`manager = here`"), "{failure:?}");
+        let failure = cannot_be("name = a".parse::<Settings>().unwrap_err(), "name = a");
+        assert_eq!(failure.check, ["add it: dxpu-flash config set manager=VALUE"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_set_is_there_once(text in "([a-c] ?= ?[a-z]{1,3}\n){0,5}", key in "[a-c]", value in "[a-z]{1,3}") {
+            let new = changed(&text, &[(key.clone(), value.clone())]);
+            let line = format!("{key} = {value}");
+            prop_assert!(new.lines().any(|found| found == line));
+            let gone = changed(&new, &[(key.clone(), String::new())]);
+            prop_assert!(gone.lines().count() < new.lines().count());
+        }
+    }
+}

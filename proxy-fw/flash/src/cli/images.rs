@@ -1,0 +1,176 @@
+//! `image`: making, signing and looking at images.
+
+use std::path::Path;
+
+use card_image::{Header, KeyId, Refusal, SecurityVersion};
+use serde::Serialize;
+
+use super::args::{Build, Image, SigningKey};
+use super::views::ImageView;
+use super::{Bench, read_file};
+use crate::board::Board;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::image::{Label, Signer, from_elf, keys, sign, whole};
+
+pub(super) fn image(bench: &Bench, command: &Image) -> Outcome<()> {
+    match command {
+        Image::Build(said) => build(bench, said),
+        Image::Sign { image, key, output } => {
+            resign(bench, image, key, output.as_deref().unwrap_or(image))
+        }
+        Image::Inspect { image } => inspect(bench, image),
+        Image::Keygen { file } => keygen(bench, file),
+    }
+}
+
+/// What is wrong with an image.
+pub(super) fn refused(path: &Path, refusal: Refusal) -> Failure {
+    let failure = Failure::new(Kind::Image, format!("{}: {refusal}", path.display()));
+    match refusal {
+        Refusal::NotAnImage => {
+            failure.check("make one of the ELF file with `dxpu-flash image build`")
+        }
+        Refusal::Truncated { .. } | Refusal::HeaderDamaged | Refusal::BadCrc => {
+            failure.check("was it copied to the end? Copy or build it again")
+        }
+        Refusal::NewerFormat(_) => failure.check("use a newer dxpu-flash"),
+        Refusal::Unsigned => failure.check("sign it with `dxpu-flash image sign`"),
+        Refusal::UnknownKey(_) => failure.checks(&[
+            "sign it with a key that the card trusts",
+            "if the card's boot loader was built with that key, name it with --trust NUMBER=FILE",
+        ]),
+        Refusal::OtherBoard(_) => failure.check("use the image that was built for this board"),
+        Refusal::Downgrade { .. } => {
+            failure.check("use a release that has the repairs that the card has had already")
+        }
+        _ => failure,
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Outcome<()> {
+    // Beside and moved, so that an interrupted build leaves no half of an image.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
+        Failure::new(Kind::Input, format!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// The board that an image is built for: it has to be said, since no card is there.
+fn board(bench: &Bench) -> Outcome<Board> {
+    let candidates = bench.candidates()?;
+    match &candidates.boards[..] {
+        [only] if candidates.named => Ok(only.clone()),
+        _ => Err(Failure::new(Kind::Input, "for which board is the image?")
+            .check("say --board NAME or --board-file FILE")),
+    }
+}
+
+fn build(bench: &Bench, said: &Build) -> Outcome<()> {
+    let board = board(bench)?;
+    let elf = read_file(&said.elf)?;
+    let program = from_elf(&elf)
+        .map_err(|error| Failure::new(Kind::Input, format!("{}: {error}", said.elf.display())))?;
+    let label = Label {
+        board: board.name,
+        role: said.role,
+        version: said.version,
+        security: SecurityVersion(said.security_version),
+    };
+    let secret = said.key.as_deref().map(read_secret).transpose()?;
+    let signer = secret.as_ref().zip(said.key_number);
+    let signer = signer.map(|(secret, number)| Signer { number, secret });
+    let image =
+        program.image(&label, signer.as_ref()).map_err(|error| refused(&said.elf, error))?;
+    let header = Header::parse(&image).expect("it was just made");
+    check_fits(&header, &board).map_err(|refusal| refused(&said.elf, refusal))?;
+    write_file(&said.output, &image)?;
+    let view = ImageView::from(&header);
+    bench.out.print(&view, |view| format!("{}: {}", said.output.display(), view.text()))
+}
+
+/// What the board itself would refuse, whoever signed it.
+fn check_fits(header: &Header, board: &Board) -> Result<(), Refusal> {
+    let requirements = board.requirements(header.role, &[]);
+    let slot = board.layout.slots()[0].len;
+    match header.check(&requirements, slot, SecurityVersion(0)) {
+        // Keys come last.
+        Err(Refusal::Unsigned | Refusal::UnknownKey(_)) | Ok(()) => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn read_secret(path: &Path) -> Outcome<[u8; 32]> {
+    keys::read_secret(path).map_err(|error| Failure::new(Kind::Input, error))
+}
+
+fn resign(bench: &Bench, path: &Path, key: &SigningKey, output: &Path) -> Outcome<()> {
+    let secret = read_secret(&key.key)?;
+    let signer = Signer { number: key.key_number, secret: &secret };
+    let image = sign(&read_file(path)?, &signer).map_err(|refusal| refused(path, refusal))?;
+    write_file(output, &image)?;
+    let view = ImageView::from(&Header::parse(&image).expect("it was just made"));
+    bench.out.print(&view, |view| format!("{}: {}", output.display(), view.text()))
+}
+
+#[derive(Serialize)]
+struct Inspected {
+    #[serde(flatten)]
+    image: ImageView,
+    /// Whether the key is one of those that are known; none when the image is not signed.
+    trusted: Option<bool>,
+}
+
+fn inspect(bench: &Bench, path: &Path) -> Outcome<()> {
+    let header = whole(&read_file(path)?).map_err(|refusal| refused(path, refusal))?;
+    // The board's keys, where the program knows it.
+    let boards = bench.candidates()?.boards;
+    let board = boards.iter().find(|board| board.name == header.board);
+    if board.is_none() && bench.args.board.is_some_and(|name| name != header.board) {
+        return Err(refused(path, Refusal::OtherBoard(header.board)));
+    }
+    let trusted = match header.check_signature(&bench.keys(board)?) {
+        Ok(()) => Some(true),
+        Err(Refusal::Unsigned) => None,
+        Err(Refusal::UnknownKey(_)) => Some(false),
+        Err(refusal) => return Err(refused(path, refusal)),
+    };
+    if let Some(board) = board {
+        check_fits(&header, board).map_err(|refusal| refused(path, refusal))?;
+    }
+    let view = Inspected { image: ImageView::from(&header), trusted };
+    bench.out.print(&view, |view| inspected_text(view, header.key))
+}
+
+fn inspected_text(Inspected { image, trusted }: &Inspected, key: KeyId) -> String {
+    let signature = match trusted {
+        None => "not signed".to_owned(),
+        Some(true) => format!("right, by the known key {key}"),
+        Some(false) => format!("by key {key}, which is not known here (--trust NUMBER=FILE)"),
+    };
+    format!(
+        "version           {}\nsecurity version  {}\nboard             {}\nrole              {}\n\
+         bytes             {}, payload undamaged\nruns at           {:#010x}, from {:#010x}\n\
+         signature         {signature}\nid                {}",
+        image.version,
+        image.security_version,
+        image.board,
+        image.role,
+        image.length,
+        image.load,
+        image.entry,
+        image.id
+    )
+}
+
+fn keygen(bench: &Bench, file: &Path) -> Outcome<()> {
+    let public = keys::generate(file).map_err(|error| Failure::new(Kind::Input, error))?;
+    let public: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
+    let body = serde_json::json!({ "file": file, "public": public });
+    bench.out.print(&body, |_| {
+        format!(
+            "{}: keep it secret and a copy of it safe; its public half is\n{public}",
+            file.display()
+        )
+    })
+}

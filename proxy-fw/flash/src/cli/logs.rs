@@ -1,0 +1,149 @@
+//! `log`: the firmware's log, live.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use card_image::{PayloadCheck, SlotId};
+
+use super::args::{Level, Log, Uart};
+use super::output::line;
+use super::write::open_store;
+use super::{Bench, read_file};
+use crate::card::Card;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::image::from_elf;
+use crate::log::source::{FileSource, RttSource, Source, TcpSource};
+use crate::log::{Line, Texts};
+
+/// Damaged frames in a row after which it is said that the ELF file may be another's.
+const SUSPICIOUS: u64 = 10;
+
+pub(super) fn log(bench: &Bench, said: &Log) -> Outcome<()> {
+    let elf = read_file(&said.elf)?;
+    let texts = Texts::parse(&elf)
+        .map_err(|error| Failure::new(Kind::Input, format!("{}: {error}", said.elf.display())))?;
+    let mut source: Box<dyn Source> = match &said.uart {
+        Some(Uart::File(path)) => Box::new(FileSource::open(path, !said.no_follow)?),
+        Some(Uart::Tcp(address)) => Box::new(TcpSource::connect(*address)?),
+        None => {
+            let mut card = bench.card()?;
+            if !has_build(&mut card, &elf)? {
+                let what = format!("{} is not what is on the card", said.elf.display());
+                return Err(Failure::new(Kind::Image, what).checks(&[
+                    "give the ELF file that the card's image was built of: its log is numbers that only that file explains",
+                    "`dxpu-flash info` shows what is on the card",
+                ]));
+            }
+            Box::new(RttSource::attach(card, &elf)?)
+        }
+    };
+    show(bench, said.level, &texts, &mut *source)
+}
+
+fn show(bench: &Bench, level: Level, texts: &Texts, source: &mut dyn Source) -> Outcome<()> {
+    let colors = !bench.args.json
+        && io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut decoder = texts.decoder();
+    let mut bytes = [0; 4096];
+    // Frames that were damaged since the last good one.
+    let mut good_until = 0;
+    let mut told = false;
+    loop {
+        let some = source.next(&mut bytes)?;
+        if some == 0 {
+            return Ok(());
+        }
+        let lines = decoder.take(&bytes[..some]);
+        if !lines.is_empty() {
+            good_until = decoder.damaged();
+        } else if decoder.damaged() >= good_until + SUSPICIOUS && !told {
+            told = true;
+            eprintln!(
+                "dxpu-flash: nothing of the log can be decoded; is it the ELF file of the firmware that runs?"
+            );
+        }
+        for one in lines.iter().filter(|one| is_shown(one, level)) {
+            line(&if bench.args.json { json(one) } else { text(one, colors) })?;
+        }
+    }
+}
+
+/// Lines without a level are always shown.
+fn is_shown(line: &Line, least: Level) -> bool {
+    line.level.as_deref().and_then(level_of).is_none_or(|level| level >= least)
+}
+
+fn level_of(name: &str) -> Option<Level> {
+    Some(match name {
+        "trace" => Level::Trace,
+        "debug" => Level::Debug,
+        "info" => Level::Info,
+        "warn" => Level::Warn,
+        "error" => Level::Error,
+        _ => return None,
+    })
+}
+
+fn json(line: &Line) -> String {
+    serde_json::to_string(line).expect("a line is JSON")
+}
+
+fn text(line: &Line, colors: bool) -> String {
+    let level = line.level.as_deref().unwrap_or("");
+    let level = match (colors, level_of(level)) {
+        (true, Some(Level::Error)) => format!("\x1b[31m{level:5}\x1b[0m"),
+        (true, Some(Level::Warn)) => format!("\x1b[33m{level:5}\x1b[0m"),
+        (true, Some(Level::Info)) => format!("\x1b[32m{level:5}\x1b[0m"),
+        _ => format!("{level:5}"),
+    };
+    let time = line.time.as_deref().unwrap_or("");
+    let place = line.place.as_deref().map_or(String::new(), |place| format!("  ({})", near(place)));
+    format!("{time} {level} {}{place}", line.text).trim_start().to_owned()
+}
+
+/// A place in the source as one names it from here.
+fn near(place: &str) -> &str {
+    let here = std::env::current_dir().ok();
+    let from_here = here.and_then(|here| Path::new(place).strip_prefix(here).ok()?.to_str());
+    from_here.unwrap_or(place)
+}
+
+/// Whether one of the card's slots has the image of this ELF file.
+fn has_build(card: &mut Card, elf: &[u8]) -> Outcome<bool> {
+    let program = from_elf(elf)
+        .map_err(|error| Failure::new(Kind::Input, format!("the ELF file: {error}")))?;
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let mut flash = card.flash_to_read()?;
+    let store = open_store(&mut flash, &board, &probe)?;
+    for slot in SlotId::ALL {
+        let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
+        let Ok(header) = header else { continue };
+        let mut payload = PayloadCheck::new();
+        payload.update(&program.payload);
+        if payload.finish(&header).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(level: Option<&str>) -> Line {
+        let level = level.map(str::to_owned);
+        Line { time: Some("12".into()), level, text: "up".into(), place: Some("a.rs:3".into()) }
+    }
+
+    #[test]
+    fn lines_are_filtered_and_shown() {
+        assert!(is_shown(&said(Some("warn")), Level::Warn));
+        assert!(!is_shown(&said(Some("info")), Level::Warn));
+        assert!(is_shown(&said(None), Level::Error));
+        assert_eq!(text(&said(Some("info")), false), "12 info  up  (a.rs:3)");
+        assert_eq!(text(&said(Some("error")), true), "12 \x1b[31merror\x1b[0m up  (a.rs:3)");
+        assert_eq!(json(&said(None)), r#"{"time":"12","level":null,"text":"up","place":"a.rs:3"}"#);
+    }
+}

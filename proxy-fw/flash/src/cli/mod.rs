@@ -1,0 +1,129 @@
+//! The command line: what was said ([`args`]) is done here.
+
+pub mod args;
+mod config;
+mod images;
+mod logs;
+mod output;
+mod regions;
+mod show;
+mod views;
+mod write;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use card_image::{BoardName, TrustedKey};
+use tracing_subscriber::EnvFilter;
+
+use crate::board::Board;
+use crate::card::{Candidates, Card};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::image::keys;
+use args::{Args, Command};
+use output::Output;
+
+/// What all commands have.
+struct Bench {
+    args: Args,
+    out: Output,
+}
+
+/// Does what was said.
+///
+/// # Errors
+///
+/// Why it could not be done.
+pub fn run(mut args: Args) -> Outcome<()> {
+    if let Some(filter) = &args.probe_log {
+        start_log(filter)?;
+    }
+    let out = Output::new(args.json);
+    let command = std::mem::replace(&mut args.command, Command::List);
+    let bench = Bench { args, out };
+    match command {
+        Command::List => show::list(&bench),
+        Command::Info => show::info(&bench),
+        Command::Write(write) => write::write(&bench, &write),
+        Command::Verify(verify) => show::verify(&bench, &verify),
+        Command::Read(read) => regions::read(&bench, &read),
+        Command::Erase(erase) => regions::erase(&bench, &erase),
+        Command::Reset { halt } => reset(&bench, halt),
+        Command::Config(config) => config::config(&bench, &config),
+        Command::Log(log) => logs::log(&bench, &log),
+        Command::Image(image) => images::image(&bench, &image),
+    }
+}
+
+fn start_log(filter: &str) -> Outcome<()> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        Failure::new(Kind::Input, format!("--probe-log {filter:?} is not valid: {error}"))
+            .check("use a level such as info, debug or trace")
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .log_internal_errors(false)
+        .init();
+    Ok(())
+}
+
+impl Bench {
+    /// The boards that a card may be.
+    fn candidates(&self) -> Outcome<Candidates> {
+        if let Some(path) = &self.args.board_file {
+            let board = Board::read(path).map_err(|error| Failure::new(Kind::Input, error))?;
+            return Ok(Candidates { boards: vec![board], named: true });
+        }
+        let mut boards = Board::built_in();
+        let Some(name) = self.args.board else { return Ok(Candidates { boards, named: false }) };
+        boards.retain(|board| board.name == name);
+        if boards.is_empty() {
+            return Err(unknown_board(name));
+        }
+        Ok(Candidates { boards, named: true })
+    }
+
+    /// The card.
+    fn card(&self) -> Outcome<Card> {
+        Card::open(self.args.probe.as_ref(), &self.candidates()?, self.args.clock)
+    }
+
+    /// Keys whose images a card starts: its board's, and those that were named.
+    fn keys(&self, board: Option<&Board>) -> Outcome<Vec<TrustedKey>> {
+        let mut trusted = board.map_or_else(Vec::new, |board| board.keys.clone());
+        for (id, path) in &self.args.trust {
+            let key = keys::read_public(path).map_err(|error| Failure::new(Kind::Input, error))?;
+            // What a person says comes first.
+            trusted.insert(0, TrustedKey { id: *id, key });
+        }
+        Ok(trusted)
+    }
+}
+
+fn unknown_board(name: BoardName) -> Failure {
+    let known: Vec<String> = Board::built_in().iter().map(|board| board.name.to_string()).collect();
+    Failure::new(Kind::Input, format!("there is no board {name} in this program"))
+        .check(format!("it knows {}", known.join(", ")))
+        .check("for another board give its file with --board-file (docs/boards.md)")
+}
+
+/// Reads a file that was named.
+fn read_file(path: &Path) -> Outcome<Vec<u8>> {
+    std::fs::read(path).map_err(|error| {
+        Failure::new(Kind::Input, format!("cannot read {}: {error}", path.display()))
+    })
+}
+
+fn reset(bench: &Bench, halt: bool) -> Outcome<()> {
+    let mut card = bench.card()?;
+    if halt {
+        card.reset_and_halt()?;
+    } else {
+        card.reset()?;
+    }
+    let state = if halt { "halted before its first instruction" } else { "reset" };
+    let body = serde_json::json!({ "board": card.board.name.as_str(), "card": state });
+    bench.out.print(&body, |_| format!("{}: {state}", card.board.name))
+}

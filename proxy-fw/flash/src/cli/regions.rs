@@ -1,0 +1,119 @@
+//! `read` and `erase`: regions of the flash.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+use card_image::{Layout, Region};
+use embedded_storage::nor_flash::{NorFlash, ReadNorFlash};
+
+use super::Bench;
+use super::args::{Erase, Part, Read};
+use super::output::Output;
+use crate::card::{CardFlash, FlashFault};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::probe::ProbeName;
+
+/// Bytes that are read between two steps of the bar.
+const STEP: usize = 16 << 10;
+
+/// All regions of a layout.
+pub(super) fn all(layout: &Layout) -> [Region; 5] {
+    let [a, b] = layout.slots();
+    [layout.boot_loader(), layout.boot_state(), layout.config(), a, b]
+}
+
+fn regions(part: Part, layout: &Layout) -> Vec<Region> {
+    let every = all(layout);
+    match part {
+        Part::All => every.to_vec(),
+        part => vec![every[part as usize]],
+    }
+}
+
+/// Reads flash and compares it: the first address that differs.
+pub(super) fn difference(
+    flash: &mut CardFlash<'_>,
+    start: u32,
+    bytes: &[u8],
+    out: Output,
+) -> Result<Option<u32>, FlashFault> {
+    let bar = out.bar("comparing", bytes.len() as u64);
+    for (number, step) in bytes.chunks(STEP).enumerate() {
+        let at = start + (number * STEP) as u32;
+        if let Some(at) = flash.difference(at, step)? {
+            return Ok(Some(at));
+        }
+        bar.inc(step.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(None)
+}
+
+pub(super) fn read(bench: &Bench, said: &Read) -> Outcome<()> {
+    // Before a probe is looked for: a file is never overwritten.
+    let cannot = |error: std::io::Error| {
+        Failure::new(Kind::Input, format!("cannot write {}: {error}", said.file.display()))
+    };
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).open(&said.file).map_err(cannot)?;
+    let copied = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot));
+    if copied.is_err() {
+        // Half of a region is worth nothing.
+        let _ = std::fs::remove_file(&said.file);
+    }
+    let bytes = copied?;
+    let body = serde_json::json!({ "file": said.file, "bytes": bytes });
+    bench.out.print(&body, |_| format!("{}: {bytes} bytes", said.file.display()))
+}
+
+fn copy(bench: &Bench, said: &Read, mut take: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<u64> {
+    let mut card = bench.card()?;
+    let probe = card.probe.clone();
+    let regions = regions(said.part, &card.board.layout);
+    let total = regions.iter().map(|region| u64::from(region.len)).sum();
+    let bar = bench.out.bar("reading", total);
+    let mut flash = card.flash_to_read()?;
+    for region in regions {
+        for at in (region.start..region.start + region.len).step_by(STEP) {
+            let mut bytes = [0; STEP];
+            let some = STEP.min((region.end() - u64::from(at)) as usize);
+            flash.read(at, &mut bytes[..some]).map_err(|fault| fault.told(&probe))?;
+            take(&bytes[..some])?;
+            bar.inc(some as u64);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(total)
+}
+
+pub(super) fn erase(bench: &Bench, said: &Erase) -> Outcome<()> {
+    let mut card = bench.card()?;
+    let (probe, layout) = (card.probe.clone(), card.board.layout);
+    let regions = regions(said.part, &layout);
+    let total: u64 = regions.iter().map(|region| u64::from(region.len)).sum();
+    let mut flash = card.flash_to_write()?;
+    erase_regions(&mut flash, &layout, &regions, &probe, bench.out)?;
+    let body = serde_json::json!({ "erased": total });
+    bench.out.print(&body, |_| {
+        format!("{total} bytes are erased; the card is halted, `dxpu-flash reset` starts it")
+    })
+}
+
+pub(super) fn erase_regions(
+    flash: &mut CardFlash<'_>,
+    layout: &Layout,
+    regions: &[Region],
+    probe: &ProbeName,
+    out: Output,
+) -> Outcome<()> {
+    let bar = out.bar("erasing", regions.iter().map(|region| u64::from(region.len)).sum());
+    let block = layout.erase_block();
+    for region in regions {
+        for at in (region.start..region.start + region.len).step_by(block as usize) {
+            flash.erase(at, at + block).map_err(|fault| fault.told(probe))?;
+            bar.inc(block.into());
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! `list`, `info` and `verify`: what is there.
+
+use std::path::Path;
+
+use card_image::{Header, Refusal, Role, SecurityVersion, SlotId, StoreError};
+use serde::Serialize;
+
+use super::args::Verify;
+use super::images::refused;
+use super::views::{ImageView, SlotView};
+use super::write::{in_flash, kept_badly, open_store, store_failure};
+use super::{Bench, read_file, regions};
+use crate::card::Card;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::image::whole;
+use crate::probe::{ProbeName, on_usb};
+
+/// A probe, and what it finds.
+#[derive(Debug, Serialize)]
+struct ProbeView {
+    probe: String,
+    what: String,
+    /// The board behind it.
+    card: Option<String>,
+    /// IDCODEs on its chain.
+    idcodes: Vec<u32>,
+    /// Why no card is found.
+    trouble: Option<String>,
+}
+
+pub(super) fn list(bench: &Bench) -> Outcome<()> {
+    let mut probes: Vec<(ProbeName, String)> =
+        on_usb().into_iter().map(|found| (found.name, found.what)).collect();
+    if let Some(name) = &bench.args.probe {
+        // One that was named is the only one that is looked at.
+        probes.retain(|(found, _)| found == name);
+        if probes.is_empty() {
+            probes.push((name.clone(), "as named".to_owned()));
+        }
+    }
+    let candidates = bench.candidates()?;
+    let mut views = Vec::new();
+    for (name, what) in probes {
+        let opened = Card::open(Some(&name), &candidates, bench.args.clock);
+        let (card, idcodes, trouble) = match opened {
+            Ok(card) => {
+                let idcodes = card.taps.iter().filter_map(|tap| tap.idcode).collect();
+                (Some(card.board.name.to_string()), idcodes, None)
+            }
+            // Of the one probe that was asked for all is told.
+            Err(failure) if bench.args.probe.is_some() => return Err(failure),
+            Err(failure) => (None, Vec::new(), Some(failure.what)),
+        };
+        views.push(ProbeView { probe: name.to_string(), what, card, idcodes, trouble });
+    }
+    bench.out.print(&views, |views| match views.is_empty() {
+        true => "no probe is connected to this computer; a simulated card is at \
+                 --probe remote-bitbang:HOST:PORT"
+            .to_owned(),
+        false => views.iter().map(ProbeView::text).collect::<Vec<_>>().join("\n"),
+    })
+}
+
+impl ProbeView {
+    fn text(&self) -> String {
+        let card = match (&self.card, &self.trouble) {
+            (Some(card), _) => format!("card {card}"),
+            (None, Some(trouble)) => trouble.clone(),
+            (None, None) => "no card".to_owned(),
+        };
+        format!("{}  {}\n    {card}", self.probe, self.what)
+    }
+}
+
+/// A card, and what is in its flash.
+#[derive(Debug, Serialize)]
+struct CardView {
+    board: String,
+    description: String,
+    probe: String,
+    idcodes: Vec<u32>,
+    /// Manufacturer, kind and capacity; none while the firmware used the flash.
+    flash_id: Option<String>,
+    /// Whether a boot state was ever recorded.
+    recorded: bool,
+    lowest_security_version: u32,
+    slots: Vec<SlotView>,
+    /// The settings' text, secrets left out; none when there are none.
+    settings: Option<String>,
+}
+
+pub(super) fn info(bench: &Bench) -> Outcome<()> {
+    let mut card = bench.card()?;
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let id = card.jedec_id()?;
+    let idcodes = card.taps.iter().filter_map(|tap| tap.idcode).collect();
+    let mut flash = card.flash_to_read()?;
+    let store = open_store(&mut flash, &board, &probe)?;
+    let mut slots = Vec::new();
+    for slot in SlotId::ALL {
+        let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
+        slots.push(SlotView::new(slot, store.state(), header.as_ref().ok()));
+    }
+    let settings = super::config::text(&mut flash, &board, &probe)?;
+    let view = CardView {
+        board: board.name.to_string(),
+        description: board.description.clone(),
+        probe: probe.to_string(),
+        idcodes,
+        flash_id: id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        recorded: store.is_recorded(),
+        lowest_security_version: store.state().lowest_security.0,
+        slots,
+        settings: settings.as_deref().map(without_secrets),
+    };
+    bench.out.print(&view, CardView::text)
+}
+
+impl CardView {
+    fn text(&self) -> String {
+        let idcodes: Vec<String> = self.idcodes.iter().map(|id| format!("{id:#010x}")).collect();
+        let mut lines = vec![
+            format!("card   {}, {}", self.board, self.description),
+            format!("probe  {}, IDCODE {}", self.probe, idcodes.join(" ")),
+            format!(
+                "flash  {}",
+                self.flash_id.as_deref().unwrap_or("in use by the firmware just now")
+            ),
+        ];
+        if !self.recorded {
+            lines.push(
+                "no boot state is recorded: the card is new, or was filled by another program"
+                    .to_owned(),
+            );
+        } else if self.lowest_security_version > 0 {
+            lines.push(format!(
+                "starts no image below security version {}",
+                self.lowest_security_version
+            ));
+        }
+        lines.extend(self.slots.iter().map(SlotView::text));
+        match &self.settings {
+            Some(settings) => {
+                lines.push("settings".to_owned());
+                lines.extend(settings.lines().map(|line| format!("    {line}")));
+            }
+            None => lines.push("no settings: write some with `dxpu-flash config set`".to_owned()),
+        }
+        lines.join("\n")
+    }
+}
+
+/// Settings whose keys speak of secrets, without their values.
+fn without_secrets(text: &str) -> String {
+    let line = |line: &str| match line.split_once('=') {
+        Some((key, _)) if is_secret(key) => format!("{}= (not shown)", key),
+        _ => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn is_secret(key: &str) -> bool {
+    ["key", "secret", "password", "psk"].iter().any(|word| key.to_lowercase().contains(word))
+}
+
+/// What was checked.
+#[derive(Debug, Serialize)]
+struct Verified {
+    slot: Option<String>,
+    image: Option<ImageView>,
+    bytes: u64,
+}
+
+pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
+    let named = said.image.as_deref().map(|path| Ok((path, read_file(path)?))).transpose()?;
+    let boot_loader = said.boot_loader.as_deref().map(read_file).transpose()?;
+    let mut card = bench.card()?;
+    let verified = match (named, &said.boot_loader, boot_loader) {
+        (Some((path, bytes)), ..) => {
+            vec![against_image(bench, &mut card, path, &bytes, said.slot)?]
+        }
+        (_, Some(path), Some(bytes)) => {
+            let bytes = in_flash(path, bytes, &card.board)?;
+            let at = card.board.layout.boot_loader().start;
+            compare(bench, &mut card, at, &bytes)?;
+            vec![Verified { slot: None, image: None, bytes: bytes.len() as u64 }]
+        }
+        _ => what_is_there(bench, &mut card, said.slot)?,
+    };
+    bench.out.print(&verified, |verified| {
+        let text = |one: &Verified| match (&one.slot, &one.image) {
+            (Some(slot), Some(image)) => format!("slot {slot}: right, {}", image.text()),
+            _ => format!("boot loader: right, {} bytes", one.bytes),
+        };
+        verified.iter().map(text).collect::<Vec<_>>().join("\n")
+    })
+}
+
+fn compare(bench: &Bench, card: &mut Card, at: u32, bytes: &[u8]) -> Outcome<()> {
+    let probe = card.probe.clone();
+    let mut flash = card.flash_to_read()?;
+    let difference = regions::difference(&mut flash, at, bytes, bench.out);
+    match difference.map_err(|fault| fault.told(&probe))? {
+        None => Ok(()),
+        Some(at) => Err(kept_badly(at)),
+    }
+}
+
+/// Compares a slot with an image, byte for byte. Without a slot, the one that has it.
+fn against_image(
+    bench: &Bench,
+    card: &mut Card,
+    path: &Path,
+    bytes: &[u8],
+    slot: Option<SlotId>,
+) -> Outcome<Verified> {
+    let header = whole(bytes).map_err(|refusal| refused(path, refusal))?;
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let slot = match slot {
+        Some(slot) => slot,
+        None => {
+            let mut flash = card.flash_to_read()?;
+            let store = open_store(&mut flash, &board, &probe)?;
+            let mut holder = None;
+            for slot in SlotId::ALL {
+                let there = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
+                holder = holder.or((there.as_ref() == Ok(&header)).then_some(slot));
+            }
+            holder.ok_or_else(|| {
+                Failure::new(Kind::Flash, format!("no slot has the image {}", path.display()))
+                    .check("`dxpu-flash info` shows what is there")
+            })?
+        }
+    };
+    compare(bench, card, board.layout.slot(slot).start, bytes)?;
+    let image = Some(ImageView::from(&header));
+    Ok(Verified { slot: Some(slot.to_string()), image, bytes: bytes.len() as u64 })
+}
+
+/// Checks the images that are there as the boot loader does.
+fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcome<Vec<Verified>> {
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let keys = bench.keys(Some(&board))?;
+    let mut requirements = board.requirements(Role::Any, &keys);
+    let mut flash = card.flash_to_read()?;
+    let store = open_store(&mut flash, &board, &probe)?;
+    requirements.lowest_security = SecurityVersion(0);
+    let mut verified = Vec::new();
+    for one in slot.map_or(SlotId::ALL.to_vec(), |slot| vec![slot]) {
+        let name = Path::new(if one == SlotId::A { "slot a" } else { "slot b" });
+        let checked = store.verify(&mut flash, one, &requirements);
+        let header: Result<Header, Refusal> =
+            checked.map_err(|fault| store_failure(StoreError::Flash(fault), &probe, name))?;
+        match header {
+            Ok(header) => verified.push(Verified {
+                slot: Some(one.to_string()),
+                image: Some(ImageView::from(&header)),
+                bytes: header.image_len(),
+            }),
+            // An empty slot is nothing wrong, unless it was asked for.
+            Err(Refusal::NotAnImage) if slot.is_none() => {}
+            Err(refusal) => return Err(refused(name, refusal)),
+        }
+    }
+    if verified.is_empty() {
+        return Err(Failure::new(Kind::Flash, "neither slot has an image")
+            .check("write one with `dxpu-flash write IMAGE`"));
+    }
+    Ok(verified)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let text = "name = a\ntls-key = abc\nPassword=x\n# key";
+        assert_eq!(
+            without_secrets(text),
+            "name = a\ntls-key = (not shown)\nPassword= (not shown)\n# key"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! What is printed, as JSON has it.
+
+use card_image::{BootState, Header, SlotId, SlotState};
+use serde::Serialize;
+
+/// An image's header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ImageView {
+    pub(super) board: String,
+    pub(super) role: String,
+    pub(super) version: String,
+    pub(super) security_version: u32,
+    /// Bytes of header and payload.
+    pub(super) length: u64,
+    pub(super) load: u32,
+    pub(super) entry: u32,
+    /// The number of the key that signed it; none when nobody did.
+    pub(super) key: Option<u32>,
+    pub(super) id: String,
+}
+
+impl From<&Header> for ImageView {
+    fn from(header: &Header) -> Self {
+        Self {
+            board: header.board.to_string(),
+            role: header.role.to_string(),
+            version: header.version.to_string(),
+            security_version: header.security.0,
+            length: header.image_len(),
+            load: header.load,
+            entry: header.entry,
+            key: (header.key.0 != 0).then_some(header.key.0),
+            id: header.id().to_string(),
+        }
+    }
+}
+
+impl ImageView {
+    /// In a line.
+    pub(super) fn text(&self) -> String {
+        let key = self.key.map_or("not signed".to_owned(), |key| format!("key {key:#x}"));
+        format!(
+            "{} for {} ({}), security version {}, {} bytes, {key}, {}",
+            self.version, self.board, self.role, self.security_version, self.length, self.id
+        )
+    }
+}
+
+/// A slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct SlotView {
+    pub(super) slot: String,
+    /// Whether it is the one to be started.
+    pub(super) wanted: bool,
+    pub(super) state: &'static str,
+    /// Starts that a new image has left.
+    pub(super) tries_left: Option<u8>,
+    /// Bytes that are there of an image that is being written.
+    pub(super) written: Option<u32>,
+    /// The header that stands in it, whatever the state says.
+    pub(super) image: Option<ImageView>,
+}
+
+impl SlotView {
+    pub(super) fn new(slot: SlotId, state: &BootState, header: Option<&Header>) -> Self {
+        let (name, tries_left, written) = match state.slot(slot) {
+            SlotState::Empty => ("empty", None, None),
+            SlotState::Writing { done, .. } => ("writing", None, Some(done)),
+            SlotState::Staged { .. } => ("staged", None, None),
+            SlotState::Trying { left, .. } => ("trying", Some(left), None),
+            SlotState::Healthy { .. } => ("healthy", None, None),
+            SlotState::Failed { .. } => ("failed", None, None),
+        };
+        let wanted = state.wanted == slot;
+        let image = header.map(ImageView::from);
+        Self { slot: slot.to_string(), wanted, state: name, tries_left, written, image }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("slot {}: {}", self.slot, self.state);
+        if let Some(left) = self.tries_left {
+            let plural = if left == 1 { "" } else { "s" };
+            text.push_str(&format!(", {left} further start{plural}"));
+        }
+        if let Some(written) = self.written {
+            text.push_str(&format!(", {written} bytes are there"));
+        }
+        if self.wanted && ["staged", "trying", "healthy"].contains(&self.state) {
+            text.push_str(", to be started");
+        }
+        match &self.image {
+            Some(image) => format!("{text}\n    {}", image.text()),
+            None => format!("{text}\n    no image"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use card_image::ImageId;
+
+    #[test]
+    fn slots_are_told_in_words() {
+        let image = ImageId([1; 16]);
+        let with = |state| BootState { slots: [state, SlotState::Empty], ..BootState::NEW };
+        for (state, words) in [
+            (SlotState::Empty, "slot a: empty\n"),
+            (SlotState::Writing { image, done: 7 }, "slot a: writing, 7 bytes are there\n"),
+            (SlotState::Staged { image }, "slot a: staged, to be started\n"),
+            (
+                SlotState::Trying { image, left: 1 },
+                "slot a: trying, 1 further start, to be started\n",
+            ),
+            (SlotState::Healthy { image }, "slot a: healthy, to be started\n"),
+            (SlotState::Failed { image }, "slot a: failed\n"),
+        ] {
+            let text = SlotView::new(SlotId::A, &with(state), None).text();
+            assert!(text.starts_with(words), "{text}");
+        }
+    }
+}

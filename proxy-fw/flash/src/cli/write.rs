@@ -1,0 +1,296 @@
+//! `write`: images, boot loaders, and erasing it all before.
+
+use std::path::Path;
+
+use card_image::{Begun, BootStore, Header, Refusal, Region, SecurityVersion, SlotId, StoreError};
+use embedded_storage::nor_flash::NorFlash;
+use serde::Serialize;
+
+use super::args::Write;
+use super::images::refused;
+use super::output::Output;
+use super::{Bench, read_file, regions};
+use crate::board::Board;
+use crate::card::{Card, CardFlash, FlashFault};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::image::{from_elf, whole};
+use crate::probe::ProbeName;
+use card_image::{Role, TrustedKey};
+
+/// Bytes that are written between two steps of the bar.
+const STEP: usize = 4096;
+
+/// What was done.
+#[derive(Debug, Default, Serialize)]
+struct Written {
+    board: String,
+    erased: bool,
+    /// Whether the boot loader was written, or was there already.
+    boot_loader: Option<&'static str>,
+    slot: Option<String>,
+    /// Bytes of the image that were there already, from a write that was interrupted.
+    resumed_at: Option<u32>,
+    version: Option<String>,
+    started: bool,
+}
+
+/// An image that the card will take.
+struct Wanted {
+    path: std::path::PathBuf,
+    bytes: Vec<u8>,
+}
+
+pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
+    // What is wrong with files is said before a probe is looked for.
+    let image = said.image.as_deref().map(read_image).transpose()?;
+    let boot_loader = said.boot_loader.as_deref().map(read_file).transpose()?;
+    let mut card = bench.card()?;
+    let keys = bench.keys(Some(&card.board))?;
+    if let Some(image) = &image {
+        check_image(image, &card.board, &keys)?;
+    }
+    let boot_loader = match (&said.boot_loader, boot_loader) {
+        (Some(path), Some(bytes)) => Some(in_flash(path, bytes, &card.board)?),
+        _ => None,
+    };
+    let mut written = Written { board: card.board.name.to_string(), ..Written::default() };
+    let jobs = Jobs { said, image, boot_loader, keys };
+    jobs.run(&mut card, bench.out, &mut written).map_err(|failure| {
+        failure.check("the card is halted until it is written or reset (`dxpu-flash reset`)")
+    })?;
+    finish(&mut card, said.no_start, &mut written)?;
+    bench.out.print(&written, text)
+}
+
+/// What is written, once all of it was checked.
+struct Jobs<'a> {
+    said: &'a Write,
+    image: Option<Wanted>,
+    boot_loader: Option<Vec<u8>>,
+    keys: Vec<TrustedKey>,
+}
+
+impl Jobs<'_> {
+    fn run(&self, card: &mut Card, out: Output, written: &mut Written) -> Outcome<()> {
+        let (board, probe) = (card.board.clone(), card.probe.clone());
+        let mut flash = card.flash_to_write()?;
+        if self.said.erase_all {
+            let all = regions::all(&board.layout);
+            regions::erase_regions(&mut flash, &board.layout, &all, &probe, out)?;
+            written.erased = true;
+        }
+        if let Some(bytes) = &self.boot_loader {
+            let region = board.layout.boot_loader();
+            let job = Job { flash: &mut flash, probe: &probe, out };
+            written.boot_loader = Some(write_boot_loader(job, region, bytes)?);
+        }
+        if let Some(image) = &self.image {
+            let job = Job { flash: &mut flash, probe: &probe, out };
+            write_image(job, &board, &self.keys, image, self.said.slot, written)?;
+        }
+        Ok(())
+    }
+}
+
+fn finish(card: &mut Card, no_start: bool, written: &mut Written) -> Outcome<()> {
+    if !no_start {
+        card.reset()?;
+        written.started = true;
+    }
+    Ok(())
+}
+
+fn text(written: &Written) -> String {
+    let mut lines = Vec::new();
+    if written.erased {
+        lines.push("erased: boot loader, boot state, settings, both slots".to_owned());
+    }
+    if let Some(how) = written.boot_loader {
+        lines.push(format!("boot loader: {how}"));
+    }
+    if let (Some(slot), Some(version)) = (&written.slot, &written.version) {
+        let resumed = written
+            .resumed_at
+            .map_or(String::new(), |at| format!("; {at} bytes of it were there already"));
+        lines
+            .push(format!("slot {slot}: version {version}, verified, to be started next{resumed}"));
+    }
+    lines.push(match written.started {
+        true => {
+            format!("{}: reset; `dxpu-flash log --elf FILE` shows how it starts", written.board)
+        }
+        false => format!("{}: left halted", written.board),
+    });
+    lines.join("\n")
+}
+
+fn read_image(path: &Path) -> Outcome<Wanted> {
+    let bytes = read_file(path)?;
+    whole(&bytes).map_err(|refusal| refused(path, refusal))?;
+    Ok(Wanted { path: path.to_owned(), bytes })
+}
+
+/// Whether the card's boot loader will start it, as far as can be said without its boot state.
+fn check_image(image: &Wanted, board: &Board, keys: &[TrustedKey]) -> Outcome<()> {
+    let slot = board.layout.slots()[0].len;
+    let requirements = board.requirements(Role::Any, keys);
+    Header::check_image(&image.bytes, &requirements, slot, SecurityVersion(0)).map(drop).map_err(
+        |refusal| match refusal {
+            Refusal::OtherBoard(other) => {
+                let what = format!(
+                    "{} is for the board {other}, the card is a {}",
+                    image.path.display(),
+                    board.name
+                );
+                Failure::new(Kind::Image, what)
+                    .check("use the image that was built for this board")
+                    .check("is the probe at the card that is meant?")
+            }
+            refusal => refused(&image.path, refusal),
+        },
+    )
+}
+
+/// A boot loader's bytes as they are in flash: of an ELF file, or as they are.
+pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Vec<u8>> {
+    let region = board.layout.boot_loader();
+    let wrong = |what: String| Failure::new(Kind::Image, format!("{}: {what}", path.display()));
+    let bytes = if bytes.starts_with(b"\x7fELF") {
+        let program = from_elf(&bytes).map_err(|error| wrong(error.to_string()))?;
+        // A boot loader runs from flash, or from memory that images leave alone.
+        if board.memory.contains(program.load, 1) {
+            let what = format!("it runs at {:#010x}, where images do", program.load);
+            return Err(wrong(what).check(
+                "is it the boot loader (`boot`) and no firmware? Firmware is written as an image",
+            ));
+        }
+        program.payload
+    } else {
+        bytes
+    };
+    if bytes.starts_with(&card_image::MAGIC) {
+        return Err(wrong("it is a firmware image, no boot loader".to_owned())
+            .check("write it without --boot-loader"));
+    }
+    if bytes.is_empty() || bytes.len() as u64 > u64::from(region.len) {
+        let what = format!("it has {} bytes, there is room for 1 to {}", bytes.len(), region.len);
+        return Err(wrong(what));
+    }
+    Ok(bytes)
+}
+
+/// A card's flash, and how one hears of it.
+struct Job<'a, 'card> {
+    flash: &'a mut CardFlash<'card>,
+    probe: &'a ProbeName,
+    out: Output,
+}
+
+/// Writes a boot loader, unless it is there already: while it is written the card does not start
+/// without a probe.
+fn write_boot_loader(job: Job<'_, '_>, region: Region, bytes: &[u8]) -> Outcome<&'static str> {
+    let Job { flash, probe, out } = job;
+    let told = |fault: FlashFault| {
+        fault
+            .told(probe)
+            .check("the card does not start until its boot loader is whole: write it again")
+    };
+    if regions::difference(flash, region.start, bytes, out).map_err(told)?.is_none() {
+        return Ok("it was there already");
+    }
+    let bar = out.bar("boot loader", bytes.len() as u64);
+    flash.erase(region.start, region.start + region.len).map_err(told)?;
+    for (number, step) in bytes.chunks(STEP).enumerate() {
+        flash.write(region.start + (number * STEP) as u32, step).map_err(told)?;
+        bar.inc(step.len() as u64);
+    }
+    bar.finish_and_clear();
+    match regions::difference(flash, region.start, bytes, out).map_err(told)? {
+        None => Ok("written and verified"),
+        Some(at) => Err(kept_badly(at)),
+    }
+}
+
+pub(super) fn kept_badly(at: u32) -> Failure {
+    Failure::new(Kind::Flash, format!("the flash does not keep what is written at {at:#x}")).checks(
+        &[
+            "write it again; if it stays so, the flash is worn out",
+            "try a slower clock: --clock 1000",
+        ],
+    )
+}
+
+fn write_image(
+    job: Job<'_, '_>,
+    board: &Board,
+    keys: &[TrustedKey],
+    image: &Wanted,
+    slot: Option<SlotId>,
+    written: &mut Written,
+) -> Outcome<()> {
+    let Job { flash, probe, out } = job;
+    let requirements = board.requirements(Role::Any, keys);
+    let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
+    let mut store = open_store(flash, board, probe)?;
+    let slot = slot.unwrap_or_else(|| free_slot(&store));
+    let bytes = &image.bytes[..];
+    let begun = store.begin(flash, slot, None, bytes, &requirements).map_err(told)?;
+    if let Begun::At(at) = begun {
+        let bar = out.bar("image", bytes.len() as u64);
+        bar.set_position(at.into());
+        let mut at = at as usize;
+        if at > card_image::HEADER_LEN {
+            written.resumed_at = Some(at as u32);
+        }
+        for step in bytes[at..].chunks(STEP) {
+            store.write(flash, at as u32, step).map_err(told)?;
+            at += step.len();
+            bar.set_position(at as u64);
+        }
+        bar.finish_and_clear();
+        let spinner = out.spinner("verifying");
+        store.finish(flash, &requirements).map_err(told)?;
+        spinner.finish_and_clear();
+    } else {
+        written.resumed_at = Some(bytes.len() as u32);
+    }
+    store.want(flash, slot, &requirements).map_err(told)?;
+    let header = Header::parse(bytes).expect("it was checked");
+    written.slot = Some(slot.to_string());
+    written.version = Some(header.version.to_string());
+    Ok(())
+}
+
+/// Reads a card's boot state.
+pub(super) fn open_store(
+    flash: &mut CardFlash<'_>,
+    board: &Board,
+    probe: &ProbeName,
+) -> Outcome<BootStore> {
+    BootStore::open(flash, board.layout).map_err(|fault| fault.told(probe))
+}
+
+/// The slot that the boot loader would not start.
+fn free_slot(store: &BootStore) -> SlotId {
+    let state = store.state();
+    let starts = |slot: &SlotId| state.slot(*slot).is_bootable();
+    let in_use = [state.wanted, state.wanted.other()].into_iter().find(starts);
+    in_use.map_or(SlotId::A, SlotId::other)
+}
+
+pub(super) fn store_failure(
+    error: StoreError<FlashFault>,
+    probe: &ProbeName,
+    path: &Path,
+) -> Failure {
+    match error {
+        StoreError::Flash(fault) | StoreError::Journal(card_image::JournalError::Flash(fault)) => {
+            fault.told(probe)
+        }
+        StoreError::Refused(refusal) => refused(path, refusal),
+        StoreError::LastGood(slot) => Failure::new(Kind::Image, error.to_string())
+            .check(format!("write the other slot: --slot {}", slot.other())),
+        StoreError::NotKept { at } => kept_badly(at),
+        error => Failure::new(Kind::Flash, error.to_string()),
+    }
+}

@@ -1,0 +1,43 @@
+//! `dxpu-flash`: puts firmware on a card through a debug probe.
+
+#![forbid(unsafe_code)]
+
+use std::panic;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dxpu_flash::cli::{self, args::Args};
+use dxpu_flash::failure::{Failure, Kind};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let json = args.json;
+    tell_noise(json);
+    match cli::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{}", failure.text(json));
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+/// probe-rs panics where a debug module answers what no debug module may, and once more when it then
+/// lets go of it, which would end this program without a word. It means noise on the cable, so that
+/// is said, and the program ends there.
+fn tell_noise(json: bool) {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or("", panic::Location::file);
+        if !place.contains("probe-rs-") {
+            return usual(panic);
+        }
+        let failure = Failure::new(Kind::Lost, "the card answers what makes no sense").checks(&[
+            "noise on the JTAG cable: use a shorter one, and try a slower clock: --clock 1000",
+            "do the card and the probe share a ground?",
+            "give the same command again: writing goes on where it was",
+        ]);
+        eprintln!("{}", failure.text(json));
+        std::process::exit(failure.kind.exit_code().into());
+    }));
+}

@@ -1,0 +1,206 @@
+//! Which slot to boot.
+
+use core::fmt;
+
+use embedded_storage::nor_flash::NorFlash;
+
+use crate::check::{Refusal, Requirements};
+use crate::header::Header;
+use crate::state::{BootState, SlotEvent, SlotId, SlotState};
+use crate::store::BootStore;
+
+/// What a boot loader does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time is made, and there is no allocation")]
+pub enum Decision {
+    /// It starts an image.
+    Boot(Boot),
+    /// It stays, since neither slot can be started: why not, for each.
+    Recovery([WhyNot; 2]),
+}
+
+/// What to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// The slot.
+    pub slot: SlotId,
+    /// Its image's header. All of the image was checked.
+    pub header: Header,
+    /// Why this one.
+    pub reason: BootReason,
+}
+
+/// Why a slot is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootReason {
+    /// It is wanted, and was healthy before.
+    Healthy,
+    /// It is wanted and has to say that it is healthy; if it does not, it is started so many
+    /// times more.
+    Trying {
+        /// Further starts.
+        left: u8,
+    },
+    /// The other one is wanted, and cannot be started.
+    Instead(WhyNot),
+}
+
+/// Why a slot is not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// Nothing is in it.
+    Empty,
+    /// Its image is not all there.
+    Unfinished,
+    /// Its image failed before.
+    Failed,
+    /// Its image was started as often as it may be, and never said that it is healthy.
+    TriesUsedUp,
+    /// Its image is not right for this card.
+    Refused(Refusal),
+    /// The flash could not be read.
+    Unreadable,
+    /// The start could not be recorded, so that a bad image would be started for ever.
+    NotRecorded,
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the slot is empty"),
+            Self::Unfinished => f.write_str("its image was not written to the end"),
+            Self::Failed => f.write_str("its image failed before"),
+            Self::TriesUsedUp => f.write_str("its image never reported that it is healthy"),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Unreadable => f.write_str("the flash could not be read"),
+            Self::NotRecorded => f.write_str("the start could not be recorded in flash"),
+        }
+    }
+}
+
+impl WhyNot {
+    /// Whether the next boot may find otherwise.
+    fn may_pass(self) -> bool {
+        matches!(self, Self::Unreadable | Self::NotRecorded)
+    }
+}
+
+impl BootStore {
+    /// Decides which slot to boot, and records the start of an image that has not been healthy
+    /// yet. It is the boot loader's, once after each reset.
+    ///
+    /// The wanted slot comes first, then the other one. An image that has used up its tries or is
+    /// not right is not started again. Where nothing was ever recorded, the images in the slots
+    /// are taken over, the higher version first.
+    pub fn decide<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        requirements: &Requirements<'_>,
+    ) -> Decision {
+        let mut next = self.state;
+        if !self.is_recorded() {
+            next = self.take_over(flash, requirements);
+        }
+        let first = next.wanted;
+        let mut why = [WhyNot::Empty; 2];
+        for slot in [first, first.other()] {
+            let before = next;
+            let header = match self.judge(flash, requirements, slot, &mut next) {
+                Ok(header) => header,
+                Err(reason) => {
+                    why[slot.index()] = reason;
+                    continue;
+                }
+            };
+            let mut after = next;
+            let instead = (slot != first).then(|| why[first.index()]);
+            if instead.is_some_and(|reason| !reason.may_pass()) {
+                after.wanted = slot;
+            }
+            let trying = match after.slot(slot) {
+                SlotState::Trying { left, .. } => Some(left),
+                _ => None,
+            };
+            // A good image is started also where nothing can be recorded any more.
+            if self.record(flash, after).is_err() && trying.is_some() {
+                why[slot.index()] = WhyNot::NotRecorded;
+                next = before;
+                continue;
+            }
+            let reason = match (instead, trying) {
+                (Some(why), _) => BootReason::Instead(why),
+                (None, Some(left)) => BootReason::Trying { left },
+                (None, None) => BootReason::Healthy,
+            };
+            return Decision::Boot(Boot { slot, header, reason });
+        }
+        Decision::Recovery(why)
+    }
+
+    /// Whether a slot can be started, and what its state is then, or is when not.
+    fn judge<F: NorFlash>(
+        &self,
+        flash: &mut F,
+        requirements: &Requirements<'_>,
+        slot: SlotId,
+        state: &mut BootState,
+    ) -> Result<Header, WhyNot> {
+        let image = match state.slot(slot) {
+            SlotState::Empty => return Err(self.why_empty(flash, requirements, slot)),
+            SlotState::Writing { .. } => return Err(WhyNot::Unfinished),
+            SlotState::Failed { .. } => return Err(WhyNot::Failed),
+            SlotState::Trying { left: 0, .. } => {
+                *state = happened(state, slot, SlotEvent::Fail);
+                return Err(WhyNot::TriesUsedUp);
+            }
+            SlotState::Staged { image }
+            | SlotState::Trying { image, .. }
+            | SlotState::Healthy { image } => image,
+        };
+        let verified = self.verify_recorded(flash, slot, image, requirements);
+        match verified {
+            Ok(_) => *state = happened(state, slot, SlotEvent::Try),
+            Err(WhyNot::Refused(_)) => *state = happened(state, slot, SlotEvent::Fail),
+            Err(_) => {}
+        }
+        verified
+    }
+
+    /// Why there is nothing in a slot. Where nothing was ever recorded there may be an image that
+    /// is not right.
+    fn why_empty<F: NorFlash>(
+        &self,
+        flash: &mut F,
+        requirements: &Requirements<'_>,
+        slot: SlotId,
+    ) -> WhyNot {
+        if self.is_recorded() {
+            return WhyNot::Empty;
+        }
+        match self.verify(flash, slot, requirements) {
+            Ok(Err(Refusal::NotAnImage)) => WhyNot::Empty,
+            Ok(Err(refusal)) => WhyNot::Refused(refusal),
+            // It was no image a moment ago.
+            Ok(Ok(_)) | Err(_) => WhyNot::Unreadable,
+        }
+    }
+
+    /// The state of a card whose slots were filled by somebody who did not record it.
+    fn take_over<F: NorFlash>(&self, flash: &mut F, requirements: &Requirements<'_>) -> BootState {
+        let mut state = self.state;
+        let mut best = None;
+        for slot in SlotId::ALL {
+            let Ok(Ok(header)) = self.verify(flash, slot, requirements) else { continue };
+            state = happened(&state, slot, SlotEvent::Adopt(header.id()));
+            if best.is_none_or(|best| header.version > best) {
+                best = Some(header.version);
+                state.wanted = slot;
+            }
+        }
+        state
+    }
+}
+
+fn happened(state: &BootState, slot: SlotId, event: SlotEvent) -> BootState {
+    state.after(slot, event).expect("the slot's state was looked at")
+}

@@ -1,0 +1,165 @@
+//! The card: core, memory, devices and JTAG port, and how time passes for them.
+
+mod board;
+mod clint;
+mod flash;
+mod plic;
+mod spi;
+mod uart;
+
+pub use board::{
+    Board, CLINT_BASE, FINISHER_BASE, FLASH_BANK, FLASH_BASE, PLIC_BASE, RAM_BASE, RAM_SIZE,
+    SPI_BASE, UART_BASE, VIRTIO_BASE,
+};
+pub use flash::{BANKS, FLASH_PART};
+pub use uart::OUTPUT_LIMIT as UART_OUTPUT_LIMIT;
+
+use crate::debug::{Jtag, System};
+use crate::iss::{AccessFault, Bus, Hart, Step, Width};
+
+/// Nanoseconds of a tick, which is an instruction: the core runs at 100 MHz.
+pub const TICK_NANOS: u64 = 10;
+/// Ticks of a clock of the JTAG port: it is clocked at 10 MHz.
+pub const TICKS_PER_TCK: u64 = 10;
+
+/// What firmware told the test finisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// All is well.
+    Pass,
+    /// It is not.
+    Fail(u16),
+}
+
+/// What became of the time that a card was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// The core was at work when the time was over.
+    Busy,
+    /// It waited for an interrupt, or was halted or held in reset.
+    Idle,
+    /// Firmware used the test finisher: nothing runs any more.
+    Finished(Finish),
+}
+
+/// A card.
+#[derive(Debug)]
+pub struct Card {
+    /// The core.
+    pub hart: Hart,
+    /// Memory and devices.
+    pub board: Board,
+    jtag: Jtag,
+    tck: bool,
+    resets: u64,
+}
+
+impl Default for Card {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Card {
+    /// A card with empty flash, at the first instruction after power came on.
+    #[must_use]
+    pub fn new() -> Self {
+        let board = Board::new();
+        let hart = Hart::new(board.reset_vector());
+        Self { hart, board, jtag: Jtag::default(), tck: false, resets: 0 }
+    }
+
+    /// Resets all but the debug module and what is in the flash, as the reset button does.
+    pub fn reset(&mut self) {
+        self.board.reset();
+        self.hart = Hart::new(self.board.reset_vector());
+        self.jtag.module.note_reset(&mut self.hart);
+        self.resets += 1;
+    }
+
+    /// Resets that came from the button or from firmware.
+    #[must_use]
+    pub fn resets(&self) -> u64 {
+        self.resets
+    }
+
+    /// Puts bytes into memory, as a loader of the emulator does.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessFault`] when there is no RAM for all of them.
+    pub fn load(&mut self, at: u32, bytes: &[u8]) -> Result<(), AccessFault> {
+        let length = u32::try_from(bytes.len()).map_err(|_| AccessFault)?;
+        let start = at.checked_sub(RAM_BASE).ok_or(AccessFault)?;
+        if start > RAM_SIZE || length > RAM_SIZE - start {
+            return Err(AccessFault);
+        }
+        (at..)
+            .zip(bytes)
+            .try_for_each(|(at, byte)| self.board.write(at, Width::Byte, u32::from(*byte)))
+    }
+
+    /// Lets so many ticks pass.
+    pub fn run(&mut self, ticks: u64) -> Ran {
+        let end = self.board.ticks() + ticks;
+        while self.board.ticks() < end {
+            if self.board.needs_attention() {
+                self.hart.set_interrupts(self.board.interrupts());
+                if let Some(finish) = self.board.finished() {
+                    return Ran::Finished(finish);
+                }
+                if self.board.take_reset_request() {
+                    self.reset();
+                }
+            }
+            if self.jtag.module.holds_reset() {
+                self.board.pass_until(end);
+                return Ran::Idle;
+            }
+            match self.hart.step(&mut self.board) {
+                Step::Done => self.board.tick(),
+                Step::Waiting => self.board.pass_until(end.min(self.board.timer_due())),
+                Step::Halted => self.board.pass_until(end),
+            }
+        }
+        match self.board.finished() {
+            Some(finish) => Ran::Finished(finish),
+            None if self.hart.is_halted() || self.hart.is_waiting() => Ran::Idle,
+            None => Ran::Busy,
+        }
+    }
+
+    /// Sets the pins of the JTAG port. A rising edge of TCK lets [`TICKS_PER_TCK`] ticks pass.
+    pub fn set_jtag(&mut self, tck: bool, tms: bool, tdi: bool) {
+        match (std::mem::replace(&mut self.tck, tck), tck) {
+            (false, true) => {
+                self.jtag.rising(tms, tdi);
+                self.run(TICKS_PER_TCK);
+            }
+            (true, false) => self.jtag.falling(&mut self.hart, &mut self.board),
+            _ => {}
+        }
+    }
+
+    /// What the JTAG port drives.
+    #[must_use]
+    pub fn tdo(&self) -> bool {
+        self.jtag.tdo()
+    }
+
+    /// One clock of the JTAG port, from low to low: gives TDO as it was before the rising edge.
+    pub fn clock_jtag(&mut self, tms: bool, tdi: bool) -> bool {
+        let tdo = self.tdo();
+        self.set_jtag(true, tms, tdi);
+        self.set_jtag(false, tms, tdi);
+        tdo
+    }
+
+    /// TRST# of the JTAG port is asserted.
+    pub fn test_reset(&mut self) {
+        self.jtag.test_reset();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! The test access port (IEEE 1149.1) and the debug transport module (section 6.1).
+
+use super::System;
+use super::module::DebugModule;
+use crate::iss::Hart;
+
+/// Bits of the instruction register.
+const IR_BITS: u32 = 5;
+/// What the instruction register captures: 01 in its lowest bits.
+const IR_CAPTURE: u32 = 0b00001;
+
+const IR_IDCODE: u32 = 0x01;
+const IR_DTMCS: u32 = 0x10;
+const IR_DMI: u32 = 0x11;
+
+/// Version 1, part 0xdc5d, no manufacturer's: JEDEC's bank 16, number 0x7e, is nobody's.
+pub(super) const IDCODE: u32 = 1 << 28 | 0xdc5d << 12 | 15 << 8 | 0x7e << 1 | 1;
+
+/// Bits of a debug module's address.
+const ABITS: u32 = 7;
+/// Version 0.13; one clock in Run-Test/Idle between accesses.
+const DTMCS: u32 = 1 | ABITS << 4 | 1 << 12;
+
+/// DMI operations and answers.
+const OP_READ: u64 = 1;
+const OP_WRITE: u64 = 2;
+const STATUS_FAILED: u32 = 2;
+
+/// States of the port's controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TapState {
+    TestLogicReset,
+    RunTestIdle,
+    SelectDr,
+    CaptureDr,
+    ShiftDr,
+    Exit1Dr,
+    PauseDr,
+    Exit2Dr,
+    UpdateDr,
+    SelectIr,
+    CaptureIr,
+    ShiftIr,
+    Exit1Ir,
+    PauseIr,
+    Exit2Ir,
+    UpdateIr,
+}
+
+impl TapState {
+    /// The next state, at a rising edge of the clock.
+    #[must_use]
+    pub fn next(self, tms: bool) -> Self {
+        let (low, high) = match self {
+            Self::TestLogicReset => (Self::RunTestIdle, Self::TestLogicReset),
+            Self::RunTestIdle | Self::UpdateDr | Self::UpdateIr => {
+                (Self::RunTestIdle, Self::SelectDr)
+            }
+            Self::SelectDr => (Self::CaptureDr, Self::SelectIr),
+            Self::CaptureDr | Self::ShiftDr => (Self::ShiftDr, Self::Exit1Dr),
+            Self::Exit1Dr => (Self::PauseDr, Self::UpdateDr),
+            Self::PauseDr => (Self::PauseDr, Self::Exit2Dr),
+            Self::Exit2Dr => (Self::ShiftDr, Self::UpdateDr),
+            Self::SelectIr => (Self::CaptureIr, Self::TestLogicReset),
+            Self::CaptureIr | Self::ShiftIr => (Self::ShiftIr, Self::Exit1Ir),
+            Self::Exit1Ir => (Self::PauseIr, Self::UpdateIr),
+            Self::PauseIr => (Self::PauseIr, Self::Exit2Ir),
+            Self::Exit2Ir => (Self::ShiftIr, Self::UpdateIr),
+        };
+        if tms { high } else { low }
+    }
+}
+
+/// The port, with the debug module behind it.
+#[derive(Clone, Debug)]
+pub struct Jtag {
+    /// The debug module.
+    pub module: DebugModule,
+    state: TapState,
+    instruction: u32,
+    shift: u64,
+    /// Bits of what is shifted.
+    bits: u32,
+    /// The answer to the last access, as the next scan captures it: address and data.
+    answer: u64,
+    /// Sticky: an access failed.
+    status: u32,
+    tdo: bool,
+}
+
+impl Default for Jtag {
+    fn default() -> Self {
+        Self {
+            module: DebugModule::default(),
+            state: TapState::TestLogicReset,
+            instruction: IR_IDCODE,
+            shift: 0,
+            bits: 1,
+            answer: 0,
+            status: 0,
+            tdo: true,
+        }
+    }
+}
+
+impl Jtag {
+    /// State of the controller.
+    #[must_use]
+    pub fn state(&self) -> TapState {
+        self.state
+    }
+
+    /// What the port drives: changes at falling edges. High while nothing is shifted, as a line
+    /// with a pull-up is.
+    #[must_use]
+    pub fn tdo(&self) -> bool {
+        self.tdo
+    }
+
+    /// TRST# is asserted.
+    pub fn test_reset(&mut self) {
+        self.state = TapState::TestLogicReset;
+        self.instruction = IR_IDCODE;
+        self.tdo = true;
+    }
+
+    /// A rising edge of TCK: what is captured and shifted, and the next state.
+    pub fn rising(&mut self, tms: bool, tdi: bool) {
+        match self.state {
+            TapState::CaptureDr => (self.shift, self.bits) = self.capture(),
+            TapState::CaptureIr => (self.shift, self.bits) = (IR_CAPTURE.into(), IR_BITS),
+            TapState::ShiftDr | TapState::ShiftIr => {
+                self.shift = self.shift >> 1 | u64::from(tdi) << (self.bits - 1);
+            }
+            _ => {}
+        }
+        self.state = self.state.next(tms);
+        if self.state == TapState::TestLogicReset {
+            self.instruction = IR_IDCODE;
+        }
+    }
+
+    /// A falling edge of TCK: what is updated, and TDO.
+    pub fn falling(&mut self, hart: &mut Hart, system: &mut impl System) {
+        match self.state {
+            TapState::UpdateIr => self.instruction = self.shift as u32,
+            TapState::UpdateDr => self.update(hart, system),
+            _ => {}
+        }
+        self.tdo = match self.state {
+            TapState::ShiftDr | TapState::ShiftIr => self.shift & 1 != 0,
+            _ => true,
+        };
+    }
+
+    /// What a data register shows, and its length. Unknown instructions are BYPASS.
+    fn capture(&self) -> (u64, u32) {
+        match self.instruction {
+            IR_IDCODE => (IDCODE.into(), 32),
+            IR_DTMCS => ((DTMCS | self.status << 10).into(), 32),
+            IR_DMI => (self.answer | u64::from(self.status), 34 + ABITS),
+            _ => (0, 1),
+        }
+    }
+
+    fn update(&mut self, hart: &mut Hart, system: &mut impl System) {
+        match self.instruction {
+            // dmireset and dmihardreset
+            IR_DTMCS if self.shift & (1 << 16 | 1 << 17) != 0 => self.status = 0,
+            IR_DMI if self.status == 0 => self.access(hart, system),
+            _ => {}
+        }
+    }
+
+    fn access(&mut self, hart: &mut Hart, system: &mut impl System) {
+        let (operation, data) = (self.shift & 3, (self.shift >> 2) as u32);
+        let address = (self.shift >> 34) as u32 & ((1 << ABITS) - 1);
+        let data = match operation {
+            0 => return,
+            OP_READ => self.module.read(address, hart, system),
+            OP_WRITE => {
+                self.module.write(address, data, hart, system);
+                data
+            }
+            _ => {
+                self.status = STATUS_FAILED;
+                return;
+            }
+        };
+        self.answer = u64::from(address) << 34 | u64::from(data) << 2;
+    }
+}

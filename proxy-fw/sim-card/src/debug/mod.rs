@@ -1,0 +1,27 @@
+//! What a probe sees of the card: a JTAG test access port with the RISC-V debug transport module,
+//! and behind it the debug module (RISC-V external debug support, version 0.13.2).
+//!
+//! The debug module does everything at once, between two edges of the clock: it is never busy, and
+//! the transport never answers that it is.
+
+mod abstract_command;
+mod jtag;
+mod module;
+mod system_bus;
+
+pub use jtag::{Jtag, TapState};
+pub use module::DebugModule;
+
+use crate::iss::Bus;
+
+/// What the debug module can do besides the hart: memory and devices, and their reset.
+pub trait System: Bus {
+    /// Resets everything but the hart and the debug module.
+    fn reset(&mut self);
+
+    /// Where the hart begins after a reset.
+    fn reset_vector(&self) -> u32;
+}
+
+#[cfg(test)]
+mod tests;

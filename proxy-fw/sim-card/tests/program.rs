@@ -1,0 +1,114 @@
+//! The program, from outside.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const BANK: usize = 32 << 20;
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-sim-card"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Firmware that says "h" and ends with this word for the finisher.
+fn firmware(word: u32) -> Vec<u8> {
+    // lui, whose value an addi with a negative number takes from.
+    let high = word.wrapping_add(0x800) & 0xffff_f000;
+    let low = word.wrapping_sub(high) & 0xfff;
+    [
+        0x1000_00b7,
+        0x0680_0113,
+        0x0020_8023,
+        0x0010_00b7,
+        high | 0x137,
+        low << 20 | 2 << 15 | 0x113,
+        0x0020_a023,
+        0x0000_006f,
+    ]
+    .iter()
+    .flat_map(|word: &u32| word.to_le_bytes())
+    .collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn wait_for(path: &Path, child: &mut Child) -> String {
+    for _ in 0..3000 {
+        if let Ok(text) = fs::read_to_string(path) {
+            return text;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was ready");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("it does not get ready");
+}
+
+#[test]
+fn firmware_in_the_flash_runs_and_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("flash");
+    for (word, code) in [(0x5555, 0), (0x0007_3333, 3)] {
+        fs::write(&flash, firmware(word)).unwrap();
+        let output = program().arg("--flash").arg(&flash).args(["--uart", "-"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert_eq!(output.stdout, b"h");
+        // The file became that of a whole bank.
+        let bytes = fs::read(&flash).unwrap();
+        assert_eq!(bytes.len(), BANK);
+        assert!(bytes.starts_with(&firmware(word)) && bytes.ends_with(&[0xff; 1000]));
+    }
+}
+
+#[test]
+fn a_signal_ends_it_and_it_says_where_it_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ready, uart) = (dir.path().join("ready"), dir.path().join("uart"));
+    let mut child = program()
+        .arg("--flash")
+        .arg(dir.path().join("flash"))
+        .arg("--ready-file")
+        .arg(&ready)
+        .arg("--uart")
+        .arg(&uart)
+        .arg("--halted")
+        .spawn()
+        .unwrap();
+    let address = wait_for(&ready, &mut child);
+    std::net::TcpStream::connect(address.trim()).expect("it listens there");
+    let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read(uart).unwrap(), b"");
+}
+
+#[test]
+fn what_cannot_be_done_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = dir.path().join("large");
+    fs::File::create(&large).unwrap().set_len(BANK as u64 + 1).unwrap();
+    let text = dir.path().join("text");
+    fs::write(&text, "no firmware").unwrap();
+    let nowhere = dir.path().join("no/where");
+    for (option, value, wanted) in [
+        ("--flash", &large, "give the file of one bank"),
+        ("--load", &text, "is no ELF file"),
+        ("--flash", &nowhere, "cannot open flash file"),
+        ("--uart", &nowhere, "is its folder there?"),
+        ("--ready-file", &nowhere, "is its folder there?"),
+    ] {
+        let output = program().arg(option).arg(value).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said(&output).contains(wanted), "{option}: {}", said(&output));
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = program().args(["--bitbang", &address]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("give another address"), "{}", said(&output));
+    assert_eq!(program().arg("--no-such").output().unwrap().status.code(), Some(2));
+}

@@ -1,0 +1,38 @@
+//! The machine's timer.
+
+use proxy_core::time::Instant;
+
+const MTIMECMP: usize = 0x0200_4000;
+const MTIME: usize = 0x0200_bff8;
+
+/// Nanoseconds of a tick: QEMU's machine counts at 10 MHz.
+const TICK: u64 = 100;
+
+fn read(address: usize) -> u32 {
+    // SAFETY: the CLINT's registers are at these addresses and readable by anybody.
+    unsafe { (address as *const u32).read_volatile() }
+}
+
+fn write(address: usize, value: u32) {
+    // SAFETY: the CLINT's compare register is only written here, by the one hart.
+    unsafe { (address as *mut u32).write_volatile(value) }
+}
+
+/// The time since the machine was started.
+pub(crate) fn now() -> Instant {
+    loop {
+        let (high, low) = (read(MTIME + 4), read(MTIME));
+        if read(MTIME + 4) == high {
+            return Instant::from_nanos((u64::from(high) << 32 | u64::from(low)) * TICK);
+        }
+    }
+}
+
+/// The timer's interrupt is pending from then on.
+pub(crate) fn interrupt_at(at: Instant) {
+    let ticks = at.as_nanos() / TICK;
+    // Never early in between (RISC-V privileged architecture 1.12, section 3.2.1).
+    write(MTIMECMP + 4, u32::MAX);
+    write(MTIMECMP, ticks as u32);
+    write(MTIMECMP + 4, (ticks >> 32) as u32);
+}

@@ -1,0 +1,37 @@
+//! The machine's UART, on which bytes go out.
+
+use core::fmt;
+
+const DATA: *mut u8 = 0x1000_0000 as *mut u8;
+const LINE_STATUS: *const u8 = 0x1000_0005 as *const u8;
+
+/// Line status of a 16550: the transmitter's register is empty.
+const EMPTY: u8 = 0x20;
+
+/// The UART.
+pub(crate) struct Console;
+
+impl Console {
+    /// Sends bytes, and waits for room for each.
+    pub(crate) fn write_bytes(bytes: &[u8]) {
+        for byte in bytes {
+            // SAFETY: the machine's UART is there, and only this module uses it.
+            unsafe {
+                while LINE_STATUS.read_volatile() & EMPTY == 0 {}
+                DATA.write_volatile(*byte);
+            }
+        }
+    }
+}
+
+impl fmt::Write for Console {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if byte == b'\n' {
+                Self::write_bytes(b"\r");
+            }
+            Self::write_bytes(&[byte]);
+        }
+        Ok(())
+    }
+}

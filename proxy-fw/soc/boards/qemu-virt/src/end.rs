@@ -1,0 +1,71 @@
+//! The end of a life: what ended it is written down, and the machine starts anew.
+
+use crate::{clint, retained};
+use core::fmt;
+use core::panic::PanicInfo;
+use core::time::Duration;
+use proxy_core::control::ResetCause;
+use riscv::register::{mcause, mepc, mtval};
+use soc::reset::{self, Death};
+
+/// QEMU's test finisher, and what resets the machine there.
+const FINISHER: *mut u32 = 0x10_0000 as *mut u32;
+const RESET: u32 = 0x7777;
+
+/// Ends this life.
+pub(crate) fn end(cause: ResetCause, place: usize, text: fmt::Arguments<'_>) -> ! {
+    let lived = Duration::from_nanos(clint::now().as_nanos());
+    let death = Death::new(cause, place as u32, lived.as_millis() as u64, text);
+    defmt::error!("{=str} at {=u32:#010x}: {=str}", name(cause), death.place, death.text.as_str());
+    reset(&death)
+}
+
+/// Writes down what ends this life, and resets the machine.
+pub(crate) fn reset(death: &Death) -> ! {
+    retained::with(|kept| reset::write_down(kept, death));
+    // What was written is there before the machine is reset.
+    riscv::asm::fence();
+    // SAFETY: the finisher resets the machine, which is what is wanted.
+    unsafe { FINISHER.write_volatile(RESET) }
+    loop {
+        riscv::asm::wfi();
+    }
+}
+
+/// In a word or two.
+pub(crate) fn name(cause: ResetCause) -> &'static str {
+    match cause {
+        ResetCause::Power => "power on",
+        ResetCause::Pin => "outside",
+        ResetCause::Watchdog => "watchdog",
+        ResetCause::Software => "asked for",
+        ResetCause::Panic => "panic",
+        ResetCause::Debugger => "debugger",
+        ResetCause::Trap => "trap",
+        ResetCause::Clock => "clock",
+    }
+}
+
+/// A firmware's panic handler.
+pub fn panicked(info: &PanicInfo<'_>) -> ! {
+    end(ResetCause::Panic, 0, format_args!("{}", Brief(info)))
+}
+
+/// Where, before what: a long text loses its end.
+struct Brief<'a>(&'a PanicInfo<'a>);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.0.location() {
+            write!(f, "{}:{}: ", at.file(), at.line())?;
+        }
+        self.0.message().fmt(f)
+    }
+}
+
+/// The start-up code's name for who gets exceptions.
+#[unsafe(export_name = "ExceptionHandler")]
+extern "C" fn trapped() -> ! {
+    let (cause, value) = (mcause::read().code(), mtval::read());
+    end(ResetCause::Trap, mepc::read(), format_args!("exception {cause} with {value:#010x}"))
+}

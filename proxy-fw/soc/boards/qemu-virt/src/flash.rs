@@ -1,0 +1,52 @@
+//! The machine's flash: bank 0, behind the driver for its command set.
+
+use crate::clint;
+use crate::layout::{ERASE_BLOCK, FLASH, FLASH_BASE};
+use core::convert::Infallible;
+use core::time::Duration;
+use embedded_hal::delay::DelayNs;
+use soc::flash::FlashError;
+use soc::flash::cfi::{Bus32, CfiFlash};
+
+/// The bank's wires. It is memory while it is only read.
+pub(crate) struct Bank;
+
+impl Bank {
+    fn address(offset: u32) -> *mut u32 {
+        assert!(offset < FLASH && offset.is_multiple_of(4), "the driver stays inside the bank");
+        (FLASH_BASE + offset) as usize as *mut u32
+    }
+}
+
+impl Bus32 for Bank {
+    fn read(&mut self, offset: u32) -> u32 {
+        // SAFETY: an aligned word of the bank, where nothing else than flash is.
+        unsafe { Self::address(offset).read_volatile() }
+    }
+
+    fn write(&mut self, offset: u32, value: u32) {
+        // SAFETY: as in `read`; no code runs from flash, and nothing of it is borrowed.
+        unsafe { Self::address(offset).write_volatile(value) }
+    }
+}
+
+/// Waits by the machine's timer.
+pub(crate) struct Wait;
+
+impl DelayNs for Wait {
+    fn delay_ns(&mut self, ns: u32) {
+        let until = clint::now() + Duration::from_nanos(ns.into());
+        while clint::now() < until {}
+    }
+}
+
+/// The flash.
+pub(crate) type Flash = CfiFlash<Bank, Wait, { ERASE_BLOCK as usize }>;
+
+/// Why the flash does not do something.
+pub(crate) type Error = FlashError<Infallible>;
+
+/// Asks the flash what it is.
+pub(crate) fn open() -> Result<Flash, Error> {
+    CfiFlash::new(Bank, Wait)
+}

@@ -1,0 +1,77 @@
+//! Logs: defmt's frames on the UART, and in memory where a probe fetches them (RTT, channel 0).
+
+use crate::console::Console;
+use core::cell::UnsafeCell;
+use rtt_target::{ChannelMode, UpChannel, rtt_init};
+
+#[defmt::global_logger]
+struct Log;
+
+/// What the logger has.
+struct State {
+    encoder: defmt::Encoder,
+    /// A frame is begun and not ended.
+    in_frame: bool,
+    /// To a probe. Until there is one, what is full stays full: nobody waits.
+    probe: Option<UpChannel>,
+}
+
+struct Shared(UnsafeCell<State>);
+
+// SAFETY: only the functions below use it, on the one hart, each for a moment in which nothing
+// else runs, or nothing that comes back: what ends a life.
+unsafe impl Sync for Shared {}
+
+static STATE: Shared =
+    Shared(UnsafeCell::new(State { encoder: defmt::Encoder::new(), in_frame: false, probe: None }));
+
+impl State {
+    fn encode(&mut self, encode: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
+        let Self { encoder, probe, .. } = self;
+        encode(encoder, &mut |bytes| {
+            Console::write_bytes(bytes);
+            if let Some(probe) = probe {
+                probe.write(bytes);
+            }
+        });
+    }
+}
+
+/// A probe can fetch what is logged from now on. To be called once, before anything is logged.
+pub(crate) fn start() {
+    let channels = rtt_init! {
+        up: { 0: { size: 4096, mode: ChannelMode::NoBlockSkip, name: "defmt" } }
+    };
+    // SAFETY: as said above.
+    unsafe { (*STATE.0.get()).probe = Some(channels.up.0) };
+}
+
+// SAFETY: acquire and release come in pairs around each frame, on the one hart.
+unsafe impl defmt::Logger for Log {
+    fn acquire() {
+        // SAFETY: as said above.
+        let state = unsafe { &mut *STATE.0.get() };
+        if core::mem::replace(&mut state.in_frame, true) {
+            // What ends a life may come in the middle of a frame, which stays a torn one.
+            state.encoder = defmt::Encoder::new();
+        }
+        state.encode(|encoder, write| encoder.start_frame(write));
+    }
+
+    unsafe fn flush() {}
+
+    unsafe fn release() {
+        // SAFETY: as said above.
+        let state = unsafe { &mut *STATE.0.get() };
+        state.encode(|encoder, write| encoder.end_frame(write));
+        state.in_frame = false;
+    }
+
+    unsafe fn write(bytes: &[u8]) {
+        // SAFETY: as said above.
+        let state = unsafe { &mut *STATE.0.get() };
+        state.encode(|encoder, write| encoder.write(bytes, write));
+    }
+}
+
+defmt::timestamp!("{=u64:us}", crate::clint::now().as_nanos() / 1000);

@@ -1,0 +1,209 @@
+//! A network interface of the machine.
+
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use soc::board::{Arrived, EthernetMac, MacCounters};
+use virtio_drivers::device::net::VirtIONetRaw;
+use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
+use virtio_drivers::transport::{DeviceType, Transport};
+use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE, PhysAddr};
+
+/// Where virtio devices are, and how far apart.
+const PLACES: usize = 0x1000_1000;
+const APART: usize = 0x1000;
+
+/// Frames in each direction that the interface has at a time.
+const QUEUE: usize = 16;
+
+/// Bytes of a buffer: virtio's header, and the longest frame; no fewer than the driver takes.
+const BUFFER: usize = 1536;
+
+/// The longest frame.
+const MAX_FRAME: usize = 1514;
+
+/// Pages for the queues of two interfaces, which are two queues each.
+const PAGES: usize = 2 * 2 * 2;
+
+#[repr(C, align(4096))]
+struct Pages(UnsafeCell<[u8; PAGES * PAGE_SIZE]>);
+
+// SAFETY: parts of it are handed out once each.
+unsafe impl Sync for Pages {}
+
+/// Bytes of frames, and of the queues that they are in.
+pub(crate) const PACKET_POOL: usize = PAGES * PAGE_SIZE;
+
+static POOL: Pages = Pages(UnsafeCell::new([0; PAGES * PAGE_SIZE]));
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+struct Machine;
+
+// SAFETY: pages are handed out once, zeroed as they are at the start; addresses are the same for
+// the core and for devices, and caches are coherent.
+unsafe impl Hal for Machine {
+    fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
+        let first = USED.load(Ordering::Relaxed);
+        assert!(first + pages <= PAGES, "two interfaces have two queues each");
+        USED.store(first + pages, Ordering::Relaxed);
+        // SAFETY: inside the pool.
+        let start = unsafe { POOL.0.get().cast::<u8>().add(first * PAGE_SIZE) };
+        (start as usize as PhysAddr, NonNull::new(start).expect("a static is somewhere"))
+    }
+
+    unsafe fn dma_dealloc(_: PhysAddr, _: NonNull<u8>, _: usize) -> i32 {
+        0
+    }
+
+    unsafe fn mmio_phys_to_virt(address: PhysAddr, _: usize) -> NonNull<u8> {
+        NonNull::new(address as usize as *mut u8).expect("no device is at 0")
+    }
+
+    unsafe fn share(buffer: NonNull<[u8]>, _: BufferDirection) -> PhysAddr {
+        buffer.as_ptr().cast::<u8>() as usize as PhysAddr
+    }
+
+    unsafe fn unshare(_: PhysAddr, _: NonNull<[u8]>, _: BufferDirection) {}
+}
+
+type Net = VirtIONetRaw<Machine, MmioTransport<'static>, QUEUE>;
+
+/// Buffers of one direction, and which of them a descriptor has.
+struct Buffers {
+    bytes: Box<[[u8; BUFFER]]>,
+    /// By descriptor.
+    of: [u8; QUEUE],
+}
+
+impl Buffers {
+    fn new() -> Self {
+        Self { bytes: alloc::vec![[0; BUFFER]; QUEUE].into_boxed_slice(), of: [0; QUEUE] }
+    }
+}
+
+/// A network interface.
+pub(crate) struct VirtioMac {
+    net: Net,
+    incoming: Buffers,
+    outgoing: Buffers,
+    /// Buffers of `outgoing` that are free.
+    free: heapless::Vec<u8, QUEUE>,
+    counters: MacCounters,
+}
+
+impl VirtioMac {
+    /// The interface at a place; `None` when none is there.
+    pub(crate) fn at(place: usize) -> Option<Self> {
+        let header = NonNull::new((PLACES + place * APART) as *mut VirtIOHeader)?;
+        // SAFETY: the machine has a virtio-mmio register block at each of its eight places, which
+        // nobody else uses.
+        let transport = unsafe { MmioTransport::new(header, APART) }.ok()?;
+        if transport.device_type() != DeviceType::Network {
+            return None;
+        }
+        let mut mac = Self {
+            net: Net::new(transport).ok()?,
+            incoming: Buffers::new(),
+            outgoing: Buffers::new(),
+            free: (0..QUEUE as u8).collect(),
+            counters: MacCounters::default(),
+        };
+        for buffer in 0..QUEUE as u8 {
+            mac.offer(buffer);
+        }
+        Some(mac)
+    }
+
+    /// Offers a buffer for a frame to come.
+    fn offer(&mut self, buffer: u8) {
+        let bytes = &mut self.incoming.bytes[usize::from(buffer)];
+        // SAFETY: the buffer is not touched until its descriptor comes back.
+        let token = unsafe { self.net.receive_begin(bytes) };
+        let token = token.expect("there are as many descriptors as buffers");
+        self.incoming.of[usize::from(token)] = buffer;
+    }
+
+    fn reclaim(&mut self) {
+        while let Some(token) = self.net.poll_transmit() {
+            let buffer = self.outgoing.of[usize::from(token)];
+            let bytes = &self.outgoing.bytes[usize::from(buffer)];
+            // SAFETY: it is the buffer that was given with this descriptor; of its length only the
+            // address counts here.
+            let sent = unsafe { self.net.transmit_complete(token, bytes) };
+            sent.expect("the device is done with it");
+            self.free.push(buffer).expect("there are no more buffers");
+        }
+    }
+
+    pub(crate) fn acknowledge_interrupt(&mut self) {
+        self.net.ack_interrupt();
+    }
+}
+
+impl EthernetMac for VirtioMac {
+    fn address(&self) -> [u8; 6] {
+        self.net.mac_address()
+    }
+
+    fn link_is_up(&mut self) -> bool {
+        true
+    }
+
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R> {
+        loop {
+            let token = self.net.poll_receive()?;
+            let buffer = self.incoming.of[usize::from(token)];
+            let bytes = &mut self.incoming.bytes[usize::from(buffer)];
+            // SAFETY: it is the buffer that was given with this descriptor.
+            let received = unsafe { self.net.receive_complete(token, bytes) };
+            let frame = received.ok().and_then(|(at, length)| bytes.get_mut(at..at + length));
+            let Some(frame) = frame else {
+                self.counters.damaged += 1;
+                self.offer(buffer);
+                continue;
+            };
+            self.counters.received += 1;
+            let result = sink(&mut Arrived { bytes: frame, marked: false });
+            self.offer(buffer);
+            return Some(result);
+        }
+    }
+
+    fn can_transmit(&mut self) -> bool {
+        self.reclaim();
+        !self.free.is_empty()
+    }
+
+    fn transmit<R>(
+        &mut self,
+        room: usize,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Option<R> {
+        if !self.can_transmit() {
+            self.counters.full += 1;
+            return None;
+        }
+        let buffer = *self.free.last()?;
+        let bytes = &mut self.outgoing.bytes[usize::from(buffer)];
+        let header = self.net.fill_buffer_header(bytes).expect("a buffer is longer than that");
+        let (length, result) = fill(&mut bytes[header..header + room]);
+        if length > 0 {
+            self.free.pop();
+            // SAFETY: the buffer is not touched until its descriptor comes back.
+            let token = unsafe { self.net.transmit_begin(&bytes[..header + length]) };
+            let token = token.expect("there are as many descriptors as buffers");
+            self.outgoing.of[usize::from(token)] = buffer;
+            self.counters.sent += 1;
+        }
+        Some(result)
+    }
+
+    fn counters(&self) -> MacCounters {
+        self.counters
+    }
+}

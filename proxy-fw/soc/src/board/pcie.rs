@@ -1,0 +1,66 @@
+//! The user side of the PCIe block: TLPs in both directions, and the wires beside them.
+
+use proxy_core::boxes::SlotSignal;
+use proxy_core::config_space::ResetKind;
+use proxy_core::control::Name;
+use proxy_core::link::ClassSet;
+
+/// A place where TLPs go in and out: on a box the device of a slot, numbered from 1; on a host
+/// the root port, which is [`SlotWire::HOST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotWire(pub u8);
+
+impl SlotWire {
+    /// The host's root port.
+    pub const HOST: Self = Self(0);
+}
+
+/// What happened at the PCIe side beside TLPs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Box: a device is in the slot, of this model as the board's configuration calls it.
+    Inserted(SlotWire, Name),
+    /// Box: no device is in the slot any more.
+    Removed(SlotWire),
+    /// Host: the root complex resets the card's link, or asserts PERST#.
+    Reset(ResetKind),
+    /// Host: a root complex is there, or is none any more.
+    RootComplex(bool),
+}
+
+/// The PCIe side of a card. No call waits.
+pub trait PcieSide {
+    /// The next thing that happened beside TLPs. It happened before the TLPs that
+    /// [`next`](Self::next) gives now.
+    fn happening(&mut self) -> Option<Happening>;
+
+    /// The TLP that comes next at a place, of those that came in and are of one of these classes.
+    /// It passes others only where PCI Express lets it (Base 5.0, section 2.4.1): posted ones pass
+    /// what is no posted one, completions pass non-posted ones.
+    fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]>;
+
+    /// Takes away the TLP that [`next`](Self::next) gave last at a place, which makes room for a
+    /// further one.
+    fn take(&mut self, at: SlotWire);
+
+    /// Which classes of TLPs can go out at a place now.
+    fn room(&mut self, at: SlotWire) -> ClassSet;
+
+    /// Sends a TLP out at a place that has [room](Self::room) for its class.
+    ///
+    /// # Panics
+    ///
+    /// May panic when there is no room.
+    fn send(&mut self, at: SlotWire, tlp: &[u8]);
+
+    /// Whether a slot's wires can be driven now.
+    fn can_signal(&mut self, at: SlotWire) -> bool;
+
+    /// Drives a slot's wires, behind the TLPs that were sent before. What came in from the slot
+    /// and was not taken is thrown away: a device that is reset says nothing any more.
+    ///
+    /// # Panics
+    ///
+    /// May panic when it [cannot](Self::can_signal) now.
+    fn signal(&mut self, at: SlotWire, signal: SlotSignal);
+}

@@ -1,0 +1,207 @@
+//! What is said, for what there is in the flash.
+
+use super::*;
+use crate::reset::{self, RETAINED};
+use crate::settings;
+use card_image::{
+    AntiDowngrade, BoardName, ImageParts, KeyId, Region, Role, SecurityVersion, TrustedKey,
+    Version, public_key, seal,
+};
+use embedded_storage::nor_flash::{ErrorType, ReadNorFlash};
+use nor_model::{Direct, Fault, Nor, Part};
+use std::string::String;
+use std::vec::Vec;
+
+type Flash = Direct<4, 1024>;
+
+const SECRET: [u8; 32] = [3; 32];
+const KEY: KeyId = KeyId(1);
+const LOAD: u32 = 0x8000_0000;
+
+fn board() -> BoardName {
+    BoardName::new("small").unwrap()
+}
+
+fn layout() -> Layout {
+    Layout::packed(16 << 10, 1 << 10, 1 << 10, 4 << 10).unwrap()
+}
+
+fn image(board: BoardName, major: u16) -> Vec<u8> {
+    let parts = ImageParts {
+        board,
+        role: Role::Box,
+        version: Version { major, ..Version::default() },
+        security: SecurityVersion(0),
+        load: LOAD,
+        entry: LOAD,
+    };
+    let payload = [major as u8; 700];
+    let header = seal(parts.unsigned(&payload).unwrap(), KEY, &SECRET).unwrap();
+    [&header.emit()[..], &payload].concat()
+}
+
+/// A card after power-on, with these images.
+fn flash(images: [Option<Vec<u8>>; 2]) -> Flash {
+    let mut nor = Nor::new(Part::small(16 << 10), 1);
+    for (slot, image) in SlotId::ALL.iter().zip(images) {
+        if let Some(image) = image {
+            nor.preload(layout().slot(*slot).start, &image);
+        }
+    }
+    Direct(nor)
+}
+
+/// One start, and what it said.
+fn start<F: NorFlash>(flash: &mut F) -> (Option<Chosen>, String) {
+    let keys = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
+    let requirements = Requirements {
+        board: board(),
+        role: Role::Any,
+        memory: Region { start: LOAD, len: 4096 },
+        keys: &keys,
+        anti_downgrade: AntiDowngrade::BySecurityVersion,
+        lowest_security: SecurityVersion(0),
+    };
+    let life = reset::begin(&mut [0; RETAINED], None);
+    let mut said = String::new();
+    let chosen = choose(flash, layout(), &requirements, &life, &mut said);
+    (chosen, said)
+}
+
+#[test]
+fn a_new_image_is_tried_and_then_given_up() {
+    let mut flash = flash([Some(image(board(), 1)), Some(image(board(), 2))]);
+    for left in [2, 1, 0] {
+        let (chosen, said) = start(&mut flash);
+        let chosen = chosen.unwrap();
+        let started = Started { slot: SlotId::B, trying: true, fallback: false };
+        assert_eq!(chosen.started, started, "the higher version");
+        assert!(said.contains("start 1: power came on"), "{said}");
+        assert!(said.contains(&std::format!("slot b is new, with {left} more starts")), "{said}");
+        assert!(said.contains("starting slot b: box 2.0.0+0"), "{said}");
+    }
+    let (chosen, said) = start(&mut flash);
+    assert_eq!(chosen.unwrap().boot.slot, SlotId::A);
+    assert!(said.contains("slot b: its image never reported that it is healthy"), "{said}");
+    assert!(said.contains("starting slot a: box 1.0.0+0"), "{said}");
+}
+
+#[test]
+fn a_healthy_image_starts_without_more_words() {
+    let mut flash = flash([Some(image(board(), 1)), None]);
+    let slot = start(&mut flash).0.unwrap().boot.slot;
+    let mut store = BootStore::open(&mut flash, layout()).unwrap();
+    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion).unwrap();
+    let (chosen, said) = start(&mut flash);
+    let started = Started { slot, trying: false, fallback: false };
+    assert_eq!(chosen.unwrap().started, started);
+    assert!(!said.contains("new"), "{said}");
+}
+
+#[test]
+fn without_an_image_it_says_why_and_what_to_do() {
+    let other = BoardName::new("other").unwrap();
+    let (chosen, said) = start(&mut flash([Some(image(other, 1)), None]));
+    assert_eq!(chosen, None);
+    assert!(said.contains("slot a: the image is for the board other"), "{said}");
+    assert!(said.contains("slot b: the slot is empty"), "{said}");
+    assert!(said.contains("recovery: nothing can be started"), "{said}");
+}
+
+#[test]
+fn a_flash_that_cannot_be_read_is_said() {
+    let mut flash = flash([Some(image(board(), 1)), None]);
+    flash.0.power_off();
+    let (chosen, said) = start(&mut flash);
+    assert_eq!(chosen, None);
+    assert!(said.contains("the flash cannot be read"), "{said}");
+    assert!(said.contains("recovery"), "{said}");
+}
+
+/// A flash that fails once, at one of its operations, and did nothing then.
+struct Failing {
+    flash: Flash,
+    /// Operations until then.
+    left: u32,
+}
+
+impl Failing {
+    fn next(&mut self) -> Result<(), Fault> {
+        let now = self.left == 0;
+        self.left = self.left.wrapping_sub(1);
+        if now { Err(Fault::Busy) } else { Ok(()) }
+    }
+}
+
+impl ErrorType for Failing {
+    type Error = Fault;
+}
+
+impl ReadNorFlash for Failing {
+    const READ_SIZE: usize = 1;
+
+    fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.next()?;
+        self.flash.read(offset, bytes)
+    }
+
+    fn capacity(&self) -> usize {
+        self.flash.capacity()
+    }
+}
+
+impl NorFlash for Failing {
+    const WRITE_SIZE: usize = 4;
+    const ERASE_SIZE: usize = 1024;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), Fault> {
+        self.next()?;
+        self.flash.erase(from, to)
+    }
+
+    fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Fault> {
+        self.next()?;
+        self.flash.write(offset, bytes)
+    }
+}
+
+#[test]
+fn a_flash_that_fails_once_anywhere_costs_nothing() {
+    let mut good = flash([Some(image(board(), 1)), Some(image(board(), 2))]);
+    // Slot b was healthy, so there is a record.
+    start(&mut good).0.unwrap();
+    let mut store = BootStore::open(&mut good, layout()).unwrap();
+    store.report_healthy(&mut good, SlotId::B, AntiDowngrade::BySecurityVersion).unwrap();
+    for left in 0.. {
+        let mut failing = Failing { flash: good.clone(), left };
+        let (chosen, said) = start(&mut failing);
+        assert_eq!(chosen.unwrap().boot.slot, SlotId::B, "{left}: {said}");
+        // Nor does it leave anything behind.
+        let (again, said) = start(&mut failing.flash);
+        let again = again.unwrap();
+        assert_eq!((again.boot.slot, again.started.trying), (SlotId::B, false), "{left}: {said}");
+        if failing.left < u32::MAX / 2 {
+            assert!(left > 30, "it fails at some of its operations");
+            break;
+        }
+    }
+}
+
+#[test]
+fn settings_outlast_a_flash_that_fails_once_anywhere() {
+    let config = layout().config();
+    let mut good = flash([None, None]);
+    settings::store(&mut good, config, "name = old").unwrap();
+    for left in 0.. {
+        let mut failing = Failing { flash: good.clone(), left };
+        let stored = settings::store(&mut failing, config, "name = new");
+        let text = settings::load(&mut failing.flash, config).unwrap().unwrap();
+        assert!(text == "name = new" || stored.is_err() && text == "name = old", "{left}");
+        let mut failing = Failing { flash: good.clone(), left };
+        let loaded = settings::load(&mut failing, config);
+        assert!(loaded.is_err() || loaded == Ok(Some("name = old".try_into().unwrap())));
+        if stored.is_ok() {
+            break;
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The loop that turns a card.
+
+mod roles;
+
+pub use roles::CardRole;
+
+use crate::board::{Board, EthernetMac};
+use crate::ethernet::{self, HEADER, Purpose, TAG};
+use crate::log;
+use crate::manage::{Heard, Management};
+use crate::reset::{self, ResetCounts};
+use core::time::Duration;
+use proxy_core::control::{FromProxy, PathAddress, ResetReport};
+use proxy_core::limits::SURROUNDINGS;
+use proxy_core::time::Instant;
+
+/// Frames that one turn takes in, or sends, before it looks at the other side.
+const FRAMES_A_TURN: usize = 16;
+
+/// Messages for the manager, or of it, that one turn moves.
+const MESSAGES_A_TURN: usize = 4;
+
+/// How long frames may wait for a MAC that has a link and takes none, before the watchdog is left
+/// to bite.
+const STUCK: Duration = Duration::from_secs(2);
+
+/// The longest that the loop sleeps.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// Turns without a tick of the clock after which it is taken for broken: each takes many ticks of
+/// one that goes.
+const STANDSTILL: u32 = 1000;
+
+/// How a card is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardConfig {
+    /// The VLAN of the fabric's frames, 1 to 4094, if they are tagged.
+    pub vlan: Option<u16>,
+    /// Bytes of the longest fabric frame: that of the role's links.
+    pub max_frame: usize,
+    /// Why this life began, which the manager is told once.
+    pub reset: Option<ResetReport>,
+    /// Resets by cause.
+    pub resets: ResetCounts,
+}
+
+/// What went nowhere in the loop itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    for_nobody: u64,
+    unroutable: u64,
+    unsaid: u64,
+    /// Turns at which the clock had gone back.
+    clock_back: u64,
+}
+
+/// A card: a role, and what is around it.
+pub struct Card<R> {
+    role: R,
+    manage: Management,
+    config: CardConfig,
+    /// Since when the MAC took no frame.
+    stuck_since: Option<Instant>,
+    last_turn: Instant,
+    /// Turns since the clock ticked.
+    standing: u32,
+    counts: Counts,
+}
+
+impl<R: CardRole> Card<R> {
+    /// Puts the parts together.
+    pub fn new(role: R, manage: Management, config: CardConfig) -> Self {
+        let (stuck_since, last_turn) = (None, Instant::ZERO);
+        let (standing, counts) = (0, Counts::default());
+        Self { role, manage, config, stuck_since, last_turn, standing, counts }
+    }
+
+    /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there was
+    /// anything to do.
+    pub fn turn<B: Board>(&mut self, board: &mut B) -> bool {
+        let now = self.look_at_the_clock(board);
+        let mut busy = self.receive_frames(now, board.mac());
+        busy |= self.role.exchange(now, board.pcie());
+        if self.role.poll_timeout().is_some_and(|at| at <= now) {
+            self.role.handle_timeout(now);
+            busy = true;
+        }
+        busy |= self.manage.turn(now, board.mac());
+        busy |= self.talk(now, board);
+        busy |= self.send_frames(now, board.mac());
+        if self.is_well(now, board.mac()) {
+            board.feed_watchdog();
+        }
+        busy
+    }
+
+    /// The time, which never goes back for anybody else.
+    fn look_at_the_clock<B: Board>(&mut self, board: &mut B) -> Instant {
+        let read = board.now();
+        if read > self.last_turn {
+            self.standing = 0;
+            self.last_turn = read;
+            return read;
+        }
+        self.counts.clock_back += u64::from(read < self.last_turn);
+        self.standing = self.standing.saturating_add(1);
+        if self.standing == STANDSTILL {
+            board.clock_failed();
+        }
+        self.last_turn
+    }
+
+    /// When the next turn is due if nothing happens.
+    pub fn poll_timeout(&self, now: Instant) -> Instant {
+        let role = self.role.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
+        role.min(self.manage.poll_timeout()).min(now + LONGEST_SLEEP)
+    }
+
+    fn receive_frames<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
+        let own = mac.address();
+        for taken in 0..FRAMES_A_TURN {
+            let Self { role, manage, config, counts, .. } = self;
+            let received =
+                mac.receive(|arrived| match ethernet::purpose(arrived.bytes, own, config.vlan) {
+                    Purpose::Fabric(at) if arrived.marked => {
+                        role.handle_marked_frame(now, &arrived.bytes[at..]);
+                    }
+                    Purpose::Fabric(at) => role.handle_frame(now, &arrived.bytes[at..]),
+                    Purpose::Ip => manage.handle_frame(arrived.bytes),
+                    Purpose::Nobody => counts.for_nobody += 1,
+                });
+            if received.is_none() {
+                return taken > 0;
+            }
+            if self.manage.holds_frame() {
+                self.manage.turn(now, mac);
+            }
+        }
+        true
+    }
+
+    fn send_frames<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
+        let own = mac.address();
+        let header = HEADER + if self.config.vlan.is_some() { TAG } else { 0 };
+        let room = header + self.config.max_frame;
+        for sent in 0..FRAMES_A_TURN {
+            let Self { role, config, counts, .. } = self;
+            let fill = |room: &mut [u8]| {
+                let Some(out) = role.poll_transmit(now, &mut room[header..]) else {
+                    return (0, false);
+                };
+                let path = role.peer_paths(out.peer).get(out.path.get() as usize);
+                let Some(PathAddress::Ethernet { mac, .. }) = path else {
+                    // The peer is on another kind of network; its link gives up in its time.
+                    counts.unroutable += 1;
+                    return (0, true);
+                };
+                ethernet::emit(*mac, own, config.vlan, room);
+                (header + out.len, true)
+            };
+            match mac.transmit(room, fill) {
+                None => {
+                    self.stuck_since.get_or_insert(now);
+                    return sent > 0;
+                }
+                Some(any) => {
+                    self.stuck_since = None;
+                    if !any {
+                        return sent > 0;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// What the manager asks for and is told.
+    fn talk<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
+        let mut busy = false;
+        for _ in 0..MESSAGES_A_TURN {
+            if !self.manage.conversation().has_room() || !self.hear(now, board) {
+                break;
+            }
+            busy = true;
+        }
+        if self.role.is_asked_for_counters() {
+            self.count(board);
+        }
+        if let Some(level) = self.role.poll_log_level() {
+            log!(info, "logging from {=str} on", level.name());
+            log::set_level(level);
+        }
+        if self.config.reset.is_some() && self.manage.conversation().is_joined() {
+            busy |= self.explain();
+            self.manage.turn(now, board.mac());
+        }
+        for _ in 0..MESSAGES_A_TURN {
+            if !self.manage.conversation().has_room() || !self.answer() {
+                break;
+            }
+            busy = true;
+            self.manage.turn(now, board.mac());
+        }
+        busy
+    }
+
+    // Messages are large. Each of these has its own on the stack, one after the other.
+
+    /// Takes in one thing that the manager says.
+    #[inline(never)]
+    fn hear<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
+        let Some(heard) = self.manage.poll(now) else { return false };
+        match heard {
+            Heard::Joined(welcome) => {
+                log!(info, "joined as node {=u16}", welcome.node.get());
+                self.role.set_node(welcome.node);
+                self.role.control_reconnected();
+                board.joined();
+            }
+            Heard::Lost(why) => {
+                log!(warn, "no manager: {=str}", why.brief());
+                self.role.control_reconnected();
+            }
+            Heard::Request { id, term, body } => {
+                log!(debug, "request {=u64}", id.0);
+                self.role.handle_control(now, id, term, &body);
+            }
+        }
+        true
+    }
+
+    /// Tells the role what is counted around it.
+    #[inline(never)]
+    fn count<B: Board>(&mut self, board: &mut B) {
+        let counters = self.surroundings(board);
+        self.role.set_surroundings(&counters);
+    }
+
+    /// Tells the manager why this life began, once.
+    #[inline(never)]
+    fn explain(&mut self) -> bool {
+        if !self.manage.conversation().has_room() {
+            return false;
+        }
+        let Some(report) = self.config.reset.take() else { return false };
+        let said = self.manage.say(&FromProxy::Reset(report));
+        assert!(said, "there was room");
+        true
+    }
+
+    /// Gives the manager one thing that the role has to say.
+    #[inline(never)]
+    fn answer(&mut self) -> bool {
+        let Some(message) = self.role.poll_control() else { return false };
+        if !self.manage.conversation().is_joined() {
+            self.counts.unsaid += 1;
+            return true;
+        }
+        let said = self.manage.say(&message);
+        assert!(said, "there was room");
+        true
+    }
+
+    fn surroundings<B: Board>(
+        &self,
+        board: &mut B,
+    ) -> heapless::Vec<(&'static str, u64), SURROUNDINGS> {
+        let counts = board.mac().counters();
+        // Counters have no sign, so the temperature is in kelvins.
+        let temperature = board
+            .temperature()
+            .map(|celsius| u64::from(celsius.saturating_add(273_150).unsigned_abs()));
+        let temperature = temperature.map(|kelvins| ("card: temperature in millikelvins", kelvins));
+        let own = [
+            ("card: frames for nobody here", self.counts.for_nobody),
+            ("card: frames to a node without an address", self.counts.unroutable),
+            ("card: messages to a manager that is away", self.counts.unsaid),
+            ("card: turns at which the clock had gone back", self.counts.clock_back),
+            ("port: frames sent", counts.sent),
+            ("port: frames that had to wait for room", counts.full),
+            ("port: frames received", counts.received),
+            ("port: frames thrown away as invalid", counts.damaged),
+            ("port: frames lost for lack of room", counts.dropped),
+        ];
+        let stack = board.stack_used().map(|bytes| ("card: bytes of stack, at most", bytes));
+        let resets = self.config.resets.map(u64::from);
+        let resets = reset::COUNTERS.into_iter().zip(resets);
+        own.into_iter()
+            .chain(self.manage.counters())
+            .chain(resets)
+            .chain(temperature)
+            .chain(stack)
+            .collect()
+    }
+
+    /// Whether there is progress: the clock goes, and the MAC takes frames when it has a link.
+    fn is_well<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
+        let stuck = self.stuck_since.is_some_and(|since| now.saturating_since(since) > STUCK);
+        self.standing == 0 && !(stuck && mac.link_is_up())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! A card among parts that fail and lie.
+
+use super::*;
+use crate::board::{Arrived, MacCounters, PcieSide, SlotWire};
+use crate::manage::{Addressing, ManagementConfig};
+use crate::records::{Beside, Body, RecordPort, Windows};
+use crate::testing::WireMac;
+use proptest::prelude::*;
+use proxy_core::boxes::SlotSignal;
+use proxy_core::control::{CONTROL_VERSION, Hello, Name, RoleKind, Term};
+use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::link::ClassSet;
+use std::vec::Vec;
+
+const WINDOWS: Windows = Windows([4, 2, 4]);
+
+/// A MAC whose link can be pulled.
+struct TestMac {
+    wire: WireMac,
+    link: bool,
+}
+
+impl EthernetMac for TestMac {
+    fn address(&self) -> [u8; 6] {
+        self.wire.address()
+    }
+
+    fn link_is_up(&mut self) -> bool {
+        self.link
+    }
+
+    fn max_frame(&self) -> usize {
+        self.wire.max_frame()
+    }
+
+    fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R> {
+        self.wire.receive(sink)
+    }
+
+    fn can_transmit(&mut self) -> bool {
+        self.wire.can_transmit()
+    }
+
+    fn transmit<R>(
+        &mut self,
+        room: usize,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Option<R> {
+        self.wire.transmit(room, fill)
+    }
+
+    fn counters(&self) -> MacCounters {
+        self.wire.counters()
+    }
+}
+
+struct TestBoard {
+    now: Instant,
+    mac: TestMac,
+    pcie: RecordPort<WireMac>,
+    fed: u32,
+    clock_failed: u32,
+}
+
+impl Board for TestBoard {
+    type Mac = TestMac;
+    type Pcie = RecordPort<WireMac>;
+
+    fn now(&mut self) -> Instant {
+        self.now
+    }
+
+    fn mac(&mut self) -> &mut TestMac {
+        &mut self.mac
+    }
+
+    fn pcie(&mut self) -> &mut RecordPort<WireMac> {
+        &mut self.pcie
+    }
+
+    fn feed_watchdog(&mut self) {
+        self.fed += 1;
+    }
+
+    fn stack_used(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn temperature(&mut self) -> Option<i32> {
+        Some(-250)
+    }
+
+    fn clock_failed(&mut self) {
+        self.clock_failed += 1;
+    }
+
+    fn joined(&mut self) {}
+
+    fn idle(&mut self, until: Instant) {
+        self.now = until;
+    }
+}
+
+/// A host card, its root complex, and the other end of its network.
+struct Bench {
+    card: Card<HostRole>,
+    board: TestBoard,
+    root: RecordPort<WireMac>,
+    net: WireMac,
+}
+
+impl Bench {
+    /// The network has room for so many frames.
+    fn new(room: usize) -> Self {
+        let (net, wire) = WireMac::pair(1, 2, room);
+        let (root, side) = WireMac::pair(3, 4, 64);
+        let mut mac = TestMac { wire, link: true };
+        let hello = Hello {
+            version: CONTROL_VERSION,
+            name: Name::try_from("card").unwrap(),
+            role: RoleKind::Host { ports: 4 },
+            incarnation: 1,
+            node: None,
+            paths: heapless::Vec::new(),
+            mtu: 1500,
+            term: Term(0),
+        };
+        let addressing = Addressing::Fixed { address: [10, 0, 0, 2], prefix: 24, gateway: None };
+        let config =
+            ManagementConfig { addressing, manager: ([10, 0, 0, 1], 7781), seed: 1, hello };
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let manage = Management::new(now, &mut mac, config);
+        let role = HostRole::new(&HostConfig::default()).unwrap();
+        let resets = ResetCounts::default();
+        let config = CardConfig { vlan: None, max_frame: 1500, reset: None, resets };
+        let pcie = RecordPort::new(side, 0..=0, WINDOWS);
+        let board = TestBoard { now, mac, pcie, fed: 0, clock_failed: 0 };
+        let card = Card::new(role, manage, config);
+        Self { card, board, root: RecordPort::new(root, 0..=0, WINDOWS), net }
+    }
+
+    /// One turn, a little later than the last.
+    fn turn(&mut self) {
+        self.board.now = self.board.now + Duration::from_micros(10);
+        self.card.turn(&mut self.board);
+        self.root.look();
+    }
+
+    /// The answers to one configuration read of the card's own function, and how they end.
+    fn configuration_read(&mut self, tag: u8) -> Vec<Vec<u8>> {
+        let read = [0x04, 0, 0, 1, 0, 0, tag, 0x0f, 0, 0, 0, 0];
+        assert!(self.root.room(SlotWire::HOST) == ClassSet::ALL, "the card takes it");
+        self.root.send(SlotWire::HOST, &read);
+        let mut answers = Vec::new();
+        for _ in 0..10 {
+            self.turn();
+            while let Some(answer) = self.root.next(SlotWire::HOST, ClassSet::ALL) {
+                answers.push(answer.to_vec());
+                self.root.take(SlotWire::HOST);
+            }
+        }
+        answers
+    }
+}
+
+#[test]
+fn progress_feeds_the_watchdog() {
+    let mut bench = Bench::new(64);
+    for _ in 0..100 {
+        bench.turn();
+    }
+    assert_eq!((bench.board.fed, bench.board.clock_failed), (100, 0));
+}
+
+#[test]
+fn a_clock_that_stands_still_is_noticed() {
+    let mut bench = Bench::new(64);
+    bench.turn();
+    let fed = bench.board.fed;
+    for _ in 0..STANDSTILL {
+        bench.card.turn(&mut bench.board);
+    }
+    assert_eq!((bench.board.fed, bench.board.clock_failed), (fed, 1));
+    // It was only a long moment.
+    bench.turn();
+    assert_eq!(bench.board.fed, fed + 1);
+}
+
+#[test]
+fn a_clock_that_goes_back_moves_nothing_back() {
+    let mut bench = Bench::new(64);
+    for _ in 0..10 {
+        bench.turn();
+    }
+    let (before, fed) = (bench.board.now, bench.board.fed);
+    bench.board.now = Instant::ZERO;
+    for _ in 0..10 {
+        bench.turn();
+    }
+    assert_eq!(bench.card.last_turn, before);
+    assert_eq!((bench.board.fed, bench.card.counts.clock_back), (fed, 10));
+    // Where it stays behind, the card starts anew.
+    for _ in 0..STANDSTILL {
+        bench.turn();
+    }
+    assert_eq!(bench.board.clock_failed, 1);
+    // It goes on from where it was.
+    bench.board.now = before;
+    bench.turn();
+    assert_eq!(bench.board.fed, fed + 1);
+}
+
+#[test]
+fn a_mac_that_takes_nothing_is_no_progress_unless_its_link_is_down() {
+    let mut bench = Bench::new(0);
+    let pass = |bench: &mut Bench, time: Duration| {
+        bench.board.now = bench.board.now + time;
+        bench.turn();
+    };
+    pass(&mut bench, Duration::ZERO);
+    pass(&mut bench, STUCK);
+    let fed = bench.board.fed;
+    assert!(fed > 0, "it may take a while");
+    pass(&mut bench, STUCK);
+    assert_eq!(bench.board.fed, fed);
+    bench.board.mac.link = false;
+    pass(&mut bench, STUCK);
+    assert_eq!(bench.board.fed, fed + 1, "without a partner that is so");
+}
+
+#[test]
+fn a_root_complex_that_resets_in_the_middle_of_a_tlp_is_served_again() {
+    let mut bench = Bench::new(64);
+    for _ in 0..8 {
+        bench.turn();
+    }
+    assert!(bench.root.is_met());
+    let present = |bench: &mut Bench| {
+        let said = bench.root.say(SlotWire::HOST, Body::Beside(Beside::RootComplex(true)));
+        assert!(said);
+        bench.turn();
+    };
+    present(&mut bench);
+    let whole = bench.configuration_read(1);
+    assert_eq!(whole.len(), 1, "{whole:02x?}");
+    for cut in 1..12 {
+        let read = [0x04, 0, 0, 1, 0, 0, 2, 0x0f, 0, 0, 0, 0];
+        // What was there of it when PERST# came.
+        assert!(bench.root.say(SlotWire::HOST, Body::Tlp(&read[..cut])));
+        let reset = SlotSignal::Perst { asserted: true };
+        assert!(bench.root.say(SlotWire::HOST, Body::Beside(Beside::Reset(reset))));
+        for _ in 0..10 {
+            bench.turn();
+            assert_eq!(bench.root.next(SlotWire::HOST, ClassSet::ALL), None, "cut at {cut}");
+        }
+        let again = bench.configuration_read(1);
+        assert_eq!(again, whole, "cut at {cut}");
+    }
+    assert_eq!(bench.board.clock_failed, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Frames of lengths that no frame has, with headers that are right and with others.
+    #[test]
+    fn frames_of_any_length_are_taken(
+        frames in prop::collection::vec(
+            (prop::collection::vec(any::<u8>(), 1..80), 0_usize..4000, 0_usize..4),
+            1..20,
+        ),
+    ) {
+        let mut bench = Bench::new(64);
+        let own = bench.board.mac.address();
+        for (mut bytes, longer, kind) in frames {
+            bytes.resize(bytes.len() + longer, 0x5a);
+            let ethertype = [[0x88, 0xb5], [0x08, 0], [0x08, 0x06], [0x81, 0]][kind];
+            for (at, byte) in own.into_iter().chain([0; 6]).chain(ethertype).enumerate() {
+                if let Some(there) = bytes.get_mut(at) {
+                    *there = byte;
+                }
+            }
+            let sent = bench.net.transmit(bytes.len(), |room| {
+                room.copy_from_slice(&bytes);
+                (bytes.len(), ())
+            });
+            prop_assert!(sent.is_some());
+            bench.turn();
+        }
+        let fed = bench.board.fed;
+        bench.turn();
+        prop_assert_eq!(bench.board.fed, fed + 1);
+    }
+}

@@ -1,0 +1,427 @@
+//! One end of the wire.
+
+use super::format::{Beside, Body, HEADER, LONGEST, Record, VERSION};
+use crate::board::{EthernetMac, Happening, PcieSide, SlotWire};
+use crate::ethernet;
+use alloc::boxed::Box;
+use heapless::Deque;
+use proxy_core::boxes::SlotSignal;
+use proxy_core::config_space::ResetKind;
+use proxy_core::limits::{MAX_SLOTS, TLP_BUFFER};
+use proxy_core::link::ClassSet;
+use tlp_codec::tlp::{Class, Packet};
+
+/// EtherType of a record's frame: IEEE 802, local experimental EtherType 2.
+const ETHERTYPE: u16 = 0x88b6;
+
+/// What happened beside TLPs and was not taken. With so much waiting nothing more is received.
+const BESIDES: usize = 2 * MAX_SLOTS;
+
+/// Records that one look takes in.
+const RECORDS_A_LOOK: usize = 16;
+
+/// A grant waits until it is worth a record: this part of the window.
+const WORTH: u32 = 2;
+
+/// TLPs by class (posted, non-posted, completion) that an end stores at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows(pub [u8; 3]);
+
+impl Windows {
+    fn total(self) -> usize {
+        self.0.iter().map(|count| usize::from(*count)).sum()
+    }
+}
+
+/// A TLP that came in.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    class: Class,
+    /// Its buffer.
+    buffer: u8,
+    length: u16,
+}
+
+/// What an end knows of a place.
+struct Place {
+    /// TLPs sent, and how many may have been, by class.
+    sent: [u32; 3],
+    limits: [u32; 3],
+    /// TLPs that came.
+    received: [u32; 3],
+    /// TLPs that were taken away, and how many the other end was told it may have sent.
+    freed: [u32; 3],
+    granted: [u32; 3],
+    /// In the order in which they came.
+    stored: Deque<Stored, { u8::MAX as usize }>,
+    buffers: Box<[[u8; TLP_BUFFER]]>,
+    free: heapless::Vec<u8, { u8::MAX as usize }>,
+    /// Which one was given last.
+    given: usize,
+}
+
+impl Place {
+    fn new(windows: Windows) -> Self {
+        let count = windows.total();
+        assert!((1..u8::MAX as usize).contains(&count), "buffers are numbered with 8 bits");
+        let mut place = Self {
+            sent: [0; 3],
+            limits: [0; 3],
+            received: [0; 3],
+            freed: [0; 3],
+            granted: [0; 3],
+            stored: Deque::new(),
+            buffers: alloc::vec![[0; TLP_BUFFER]; count].into_boxed_slice(),
+            free: heapless::Vec::new(),
+            given: 0,
+        };
+        place.begin();
+        place
+    }
+
+    /// Bytes of its buffers.
+    fn packet_pool(&self) -> usize {
+        size_of_val(&*self.buffers)
+    }
+
+    /// As after hello.
+    fn begin(&mut self) {
+        for counts in [&mut self.sent, &mut self.limits, &mut self.received] {
+            *counts = [0; 3];
+        }
+        (self.freed, self.granted) = ([0; 3], [0; 3]);
+        self.stored.clear();
+        self.free = (0..self.buffers.len() as u8).collect();
+    }
+
+    /// Stores a TLP; false: it came without a grant.
+    fn store(&mut self, tlp: &[u8]) -> bool {
+        let class = class_of(tlp);
+        let received = &mut self.received[class as usize];
+        if *received == self.granted[class as usize] {
+            return false;
+        }
+        *received = received.wrapping_add(1);
+        let buffer = self.free.pop().expect("what is granted has a buffer");
+        self.buffers[usize::from(buffer)][..tlp.len()].copy_from_slice(tlp);
+        let stored = Stored { class, buffer, length: tlp.len() as u16 };
+        self.stored.push_back(stored).expect("there are no more buffers");
+        true
+    }
+
+    /// The first that may go: posted ones pass what is no posted one, completions pass non-posted
+    /// ones.
+    fn first_of(&self, classes: ClassSet) -> Option<(usize, Stored)> {
+        let mut allowed = classes;
+        for (index, stored) in self.stored.iter().enumerate() {
+            if allowed.contains(stored.class) {
+                return Some((index, *stored));
+            }
+            allowed = match stored.class {
+                Class::Posted => return None,
+                Class::NonPosted => allowed.without(Class::NonPosted),
+                Class::Completion => allowed.without(Class::Completion).without(Class::NonPosted),
+            };
+        }
+        None
+    }
+
+    fn take(&mut self, index: usize) {
+        let Some(taken) = self.stored.get(index).copied() else { return };
+        let kept = self.stored.len();
+        for at in 0..kept {
+            let stored = self.stored.pop_front().expect("so many are there");
+            if at != index {
+                self.stored.push_back(stored).expect("one was just taken out");
+            }
+        }
+        self.give_back(taken);
+    }
+
+    fn give_back(&mut self, taken: Stored) {
+        self.free.push(taken.buffer).expect("there are no more buffers");
+        let class = taken.class as usize;
+        self.freed[class] = self.freed[class].wrapping_add(1);
+    }
+
+    /// The grant that the other end should hear of.
+    fn grant(&self, windows: Windows) -> Option<[u32; 3]> {
+        let mut grant = [0; 3];
+        let mut worth = false;
+        for (class, granted) in grant.iter_mut().enumerate() {
+            let window = u32::from(windows.0[class]);
+            *granted = self.freed[class].wrapping_add(window);
+            let more = granted.wrapping_sub(self.granted[class]);
+            worth |= more >= (window / WORTH).max(1);
+        }
+        worth.then_some(grant)
+    }
+}
+
+/// What cannot be told from a TLP is told by the role; it takes the room of a posted one.
+fn class_of(tlp: &[u8]) -> Class {
+    Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class()).unwrap_or(Class::Posted)
+}
+
+/// What an end counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    wrong: u64,
+    ungranted: u64,
+    hellos: u64,
+}
+
+/// One end of the wire: what is on the card beside the role, or a model beside an emulated card.
+pub struct RecordPort<M> {
+    mac: M,
+    windows: Windows,
+    /// Those with the numbers from `first` on.
+    places: Box<[Place]>,
+    first: u8,
+    beside: Deque<(SlotWire, Beside), BESIDES>,
+    /// Places, by bit, with a device or a root complex; and those whose was there when the other
+    /// end began anew.
+    present: u32,
+    gone: u32,
+    /// A hello is to be said, as an answer or by itself.
+    hello: Option<bool>,
+    /// The other end has said hello.
+    met: bool,
+    counts: Counts,
+}
+
+impl<M: EthernetMac> RecordPort<M> {
+    /// An end with places of these numbers. It says hello by itself.
+    ///
+    /// # Panics
+    ///
+    /// When there are more places than slots, or more than 254 buffers in a place.
+    pub fn new(mac: M, places: core::ops::RangeInclusive<u8>, windows: Windows) -> Self {
+        let first = *places.start();
+        assert!(places.clone().count() <= MAX_SLOTS, "no more places than slots");
+        Self {
+            mac,
+            windows,
+            places: places.map(|_| Place::new(windows)).collect(),
+            first,
+            beside: Deque::new(),
+            present: 0,
+            gone: 0,
+            hello: Some(false),
+            met: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether the other end is there.
+    pub fn is_met(&self) -> bool {
+        self.met
+    }
+
+    /// Times that the other end began: another number means that it knows nothing of before.
+    pub fn meetings(&self) -> u64 {
+        self.counts.hellos
+    }
+
+    /// Bytes of the buffers in which TLPs wait here.
+    pub fn packet_pool(&self) -> usize {
+        self.places.iter().map(Place::packet_pool).sum()
+    }
+
+    /// What was counted, by name.
+    pub fn counters(&self) -> [(&'static str, u64); 3] {
+        let counts = self.counts;
+        [
+            ("records: frames that are no record", counts.wrong),
+            ("records: TLPs that came without a grant", counts.ungranted),
+            ("records: times that the other end began", counts.hellos),
+        ]
+    }
+
+    /// The network that the records travel on.
+    pub fn mac(&mut self) -> &mut M {
+        &mut self.mac
+    }
+
+    fn place(&mut self, at: SlotWire) -> Option<&mut Place> {
+        let index = usize::from(at.0.checked_sub(self.first)?);
+        self.places.get_mut(index)
+    }
+
+    /// Takes in what arrived, and says what the other end should know. To be called in every turn.
+    pub fn look(&mut self) {
+        for _ in 0..RECORDS_A_LOOK {
+            if self.beside.is_full() || !self.receive() {
+                break;
+            }
+        }
+        if let Some(answer) = self.hello
+            && self.say(SlotWire::HOST, Body::Hello { version: VERSION, answer })
+        {
+            self.hello = None;
+        }
+        if self.met && self.hello.is_none() {
+            self.grant();
+        }
+    }
+
+    fn grant(&mut self) {
+        for index in 0..self.places.len() {
+            let Some(limits) = self.places[index].grant(self.windows) else { continue };
+            if !self.say(SlotWire(self.first + index as u8), Body::Room(limits)) {
+                return;
+            }
+            self.places[index].granted = limits;
+        }
+    }
+
+    /// Takes in a frame. Whether there was one.
+    fn receive(&mut self) -> bool {
+        let Self { mac, places, first, beside, present, gone, hello, met, counts, .. } = self;
+        let received = mac.receive(|arrived| {
+            let Some(record) = record_of(arrived.bytes) else {
+                counts.wrong += 1;
+                return;
+            };
+            if let Body::Hello { version, answer } = record.body {
+                if version != VERSION {
+                    counts.wrong += 1;
+                } else if !(answer && *met) {
+                    // Everything begins anew, for both.
+                    places.iter_mut().for_each(Place::begin);
+                    beside.clear();
+                    (*gone, *present) = (*gone | *present, 0);
+                    *hello = (!answer).then_some(true);
+                    *met = true;
+                    counts.hellos += 1;
+                }
+                return;
+            }
+            let index = record.at.0.checked_sub(*first).map(usize::from);
+            let Some(place) = index.and_then(|index| places.get_mut(index)).filter(|_| *met) else {
+                counts.wrong += 1;
+                return;
+            };
+            match record.body {
+                Body::Tlp(tlp) => counts.ungranted += u64::from(!place.store(tlp)),
+                Body::Room(limits) => place.limits = limits,
+                Body::Beside(what) => {
+                    let bit = 1 << record.at.0;
+                    match what {
+                        Beside::Inserted(_) | Beside::RootComplex(true) => *present |= bit,
+                        Beside::Removed | Beside::RootComplex(false) => *present &= !bit,
+                        Beside::Reset(_) => {}
+                    }
+                    beside.push_back((record.at, what)).expect("there was room");
+                }
+                Body::Hello { .. } => unreachable!("it was looked at"),
+            }
+        });
+        received.is_some()
+    }
+
+    /// Sends a record, if there is room.
+    pub fn say(&mut self, at: SlotWire, body: Body<'_>) -> bool {
+        let own = self.mac.address();
+        let record = Record { at, body };
+        let sent = self.mac.transmit(ethernet::HEADER + LONGEST, |room| {
+            // There is one other end: everybody is it.
+            room[..6].fill(0xff);
+            room[6..12].copy_from_slice(&own);
+            room[12..ethernet::HEADER].copy_from_slice(&ETHERTYPE.to_be_bytes());
+            let length = record.emit(&mut room[ethernet::HEADER..]);
+            (ethernet::HEADER + length, ())
+        });
+        sent.is_some()
+    }
+
+    /// What happened beside TLPs, as it was said.
+    pub fn beside(&mut self) -> Option<(SlotWire, Beside)> {
+        self.beside.pop_front()
+    }
+
+    /// A place whose device or root complex was there when the other end began anew.
+    fn lost(&mut self) -> Option<SlotWire> {
+        let at = self.gone.trailing_zeros();
+        self.gone &= self.gone.wrapping_sub(1);
+        (at < u32::BITS).then_some(SlotWire(at as u8))
+    }
+}
+
+fn record_of(frame: &[u8]) -> Option<Record<'_>> {
+    let (header, rest) = frame.split_first_chunk::<{ ethernet::HEADER }>()?;
+    let ours = header[12..] == ETHERTYPE.to_be_bytes();
+    if ours { Record::parse(rest).ok() } else { None }
+}
+
+impl<M: EthernetMac> PcieSide for RecordPort<M> {
+    fn happening(&mut self) -> Option<Happening> {
+        self.look();
+        if let Some(at) = self.lost() {
+            let root = at == SlotWire::HOST;
+            return Some(if root { Happening::RootComplex(false) } else { Happening::Removed(at) });
+        }
+        loop {
+            let (at, beside) = self.beside()?;
+            return Some(match beside {
+                Beside::Inserted(model) => Happening::Inserted(at, model),
+                Beside::Removed => Happening::Removed(at),
+                Beside::RootComplex(present) => Happening::RootComplex(present),
+                Beside::Reset(SlotSignal::HotReset) => Happening::Reset(ResetKind::Hot),
+                Beside::Reset(SlotSignal::Perst { asserted: true }) => {
+                    Happening::Reset(ResetKind::Fundamental)
+                }
+                // The role was reset when it was asserted.
+                Beside::Reset(SlotSignal::Perst { asserted: false }) => continue,
+            });
+        }
+    }
+
+    fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]> {
+        let place = self.place(at)?;
+        let (index, stored) = place.first_of(of)?;
+        place.given = index;
+        Some(&place.buffers[usize::from(stored.buffer)][..usize::from(stored.length)])
+    }
+
+    fn take(&mut self, at: SlotWire) {
+        if let Some(place) = self.place(at) {
+            place.take(place.given);
+        }
+    }
+
+    fn room(&mut self, at: SlotWire) -> ClassSet {
+        if !self.mac.can_transmit() || !self.met {
+            return ClassSet::NONE;
+        }
+        let Some(place) = self.place(at) else { return ClassSet::NONE };
+        let open = |class: &Class| place.sent[*class as usize] != place.limits[*class as usize];
+        Class::ALL.into_iter().filter(open).collect()
+    }
+
+    fn send(&mut self, at: SlotWire, tlp: &[u8]) {
+        let said = self.say(at, Body::Tlp(tlp));
+        assert!(said, "there was room");
+        let class = class_of(tlp) as usize;
+        let place = self.place(at).expect("a place with room");
+        place.sent[class] = place.sent[class].wrapping_add(1);
+    }
+
+    fn can_signal(&mut self, _at: SlotWire) -> bool {
+        self.mac.can_transmit()
+    }
+
+    fn signal(&mut self, at: SlotWire, signal: SlotSignal) {
+        let said = self.say(at, Body::Beside(Beside::Reset(signal)));
+        assert!(said, "there was room");
+        let Some(place) = self.place(at) else { return };
+        while let Some(stored) = place.stored.pop_front() {
+            place.give_back(stored);
+        }
+    }
+}
+
+const _: () = assert!(HEADER + TLP_BUFFER == LONGEST);
+
+#[cfg(test)]
+mod tests;

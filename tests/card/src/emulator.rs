@@ -1,0 +1,126 @@
+//! QEMU as cards, and as the network between them.
+
+use anyhow::Result;
+use processes::{Daemon, own_folder};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The emulator, which has to be on the path.
+pub const QEMU: &str = "qemu-system-riscv32";
+
+/// The network that all cards are on: Ethernet, a DHCP server, and this computer's loopback
+/// network behind the address [`Network::HERE`].
+pub struct Network {
+    folder: PathBuf,
+}
+
+impl Network {
+    /// The address of this computer, as cards see it.
+    pub const HERE: [u8; 4] = [10, 0, 2, 2];
+
+    /// A network for so many cards, whose sockets are in a folder, and the process that it is.
+    ///
+    /// # Errors
+    ///
+    /// When QEMU does not start.
+    pub fn start(folder: &Path, cards: usize) -> Result<(Self, Daemon)> {
+        let network = Self { folder: folder.to_owned() };
+        let mut command = Command::new(QEMU);
+        command.args(["-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]);
+        command.args(["-netdev", "user,id=here", "-netdev", "hubport,id=h,hubid=0,netdev=here"]);
+        for card in 0..cards {
+            let (near, far) = network.ends(card);
+            let wire = format!(
+                "dgram,id=c{card},local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                near.display(),
+                far.display()
+            );
+            command.args(["-netdev", &wire]);
+            command.args(["-netdev", &format!("hubport,id=h{card},hubid=0,netdev=c{card}")]);
+        }
+        let daemon = Daemon::start("network", folder, command, false)?;
+        Ok((network, daemon))
+    }
+
+    /// Both ends of a card's cable: the network's, and the card's.
+    fn ends(&self, card: usize) -> (PathBuf, PathBuf) {
+        let end = |name: &str| self.folder.join(format!("cable-{card}-{name}"));
+        (end("net"), end("card"))
+    }
+}
+
+/// A card that is to be started.
+#[derive(Clone, Debug)]
+pub struct CardOptions {
+    /// Its name, also of its files.
+    pub name: String,
+    /// Its flash, which the card starts from and writes to.
+    pub flash: PathBuf,
+    /// The socket of what is at its PCIe side, which has to listen already.
+    pub pcie: PathBuf,
+}
+
+impl Network {
+    /// Starts a card at one of the network's cables, which is the process; what it says on its console, the boot loader in plain
+    /// words and the firmware as its log encodes it, is added to `NAME.uart` in the network's
+    /// folder.
+    ///
+    /// # Errors
+    ///
+    /// When QEMU does not start.
+    pub fn start_card(&self, cable: usize, options: &CardOptions) -> Result<Daemon> {
+        let CardOptions { name, flash, pcie } = options;
+        let (far, near) = self.ends(cable);
+        let mut command = machine(&self.folder, name, flash);
+        command.args(["-global", "virtio-mmio.force-legacy=false"]);
+        let fabric = format!(
+            "dgram,id=f,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+            near.display(),
+            far.display()
+        );
+        let side = format!("stream,id=p,server=off,addr.type=unix,addr.path={}", pcie.display());
+        for (place, (id, wire)) in [("f", fabric), ("p", side)].iter().enumerate() {
+            let device = format!(
+                "virtio-net-device,bus=virtio-mmio-bus.{place},netdev={id},mac=02:00:00:00:0{place}:{cable:02x}"
+            );
+            command.args(["-netdev", wire, "-device", &device]);
+        }
+        Daemon::start(name, &self.folder, command, false)
+    }
+}
+
+/// The emulator's machine with this flash, without a network.
+pub fn machine(folder: &Path, name: &str, flash: &Path) -> Command {
+    let mut command = Command::new(QEMU);
+    command.args(["-M", "virt", "-bios", "none", "-display", "none", "-monitor", "none"]);
+    let uart = folder.join(format!("{name}.uart"));
+    let console = format!("file,id=console,append=on,path={}", uart.display());
+    command.args(["-chardev", &console, "-serial", "chardev:console"]);
+    let bank = format!("if=pflash,unit=0,format=raw,file={}", flash.display());
+    command.args(["-drive", &bank]);
+    command
+}
+
+/// Where `cargo xtask firmware` leaves boot loader and images, unless the environment says
+/// otherwise (`DXPU_FIRMWARE`).
+///
+/// # Errors
+///
+/// What is missing for an emulated card, and how to get it.
+pub fn firmware() -> Result<PathBuf, String> {
+    // A test is in a folder beside the programs.
+    let built = || {
+        let target = own_folder().ok()?.parent()?.parent()?.to_owned();
+        Some(target.join("bare-metal/riscv32imac-unknown-none-elf/card"))
+    };
+    let said = std::env::var_os("DXPU_FIRMWARE").map(PathBuf::from);
+    let folder = said.or_else(built).unwrap_or_default();
+    if !folder.join("fw-box.img").exists() {
+        let folder = folder.display();
+        return Err(format!("there is no firmware in {folder}: `cargo xtask firmware` builds it"));
+    }
+    match Command::new(QEMU).arg("--version").output() {
+        Ok(_) => Ok(folder),
+        Err(_) => Err(format!("{QEMU} is not there: install the package qemu-system-misc")),
+    }
+}

@@ -1,0 +1,59 @@
+//! The firmware with a fault in it, and what it logs.
+
+use anyhow::{Context, Result, bail};
+use card_image::Header;
+use defmt_decoder::{DecodeError, Table};
+use object::{Object, ObjectSymbol};
+
+/// The firmware as the linker left it.
+pub(crate) struct Program(Vec<u8>);
+
+impl Program {
+    pub(crate) fn new(elf: Vec<u8>) -> Self {
+        Self(elf)
+    }
+
+    /// Where the function is that turns the card.
+    pub(crate) fn turn(&self) -> Result<u32> {
+        let elf = object::File::parse(&self.0[..])?;
+        let names = elf.symbols().filter(|symbol| {
+            symbol.name().is_ok_and(|name| name.contains("soc4card") && name.contains("4turn"))
+        });
+        // Closures in it have longer names.
+        let turn = names.min_by_key(|symbol| symbol.name().map_or(0, str::len));
+        Ok(turn.context("the firmware has a function `soc::card::Card::turn`")?.address() as u32)
+    }
+
+    /// Where something is.
+    pub(crate) fn address(&self, name: &str) -> Result<u32> {
+        let elf = object::File::parse(&self.0[..])?;
+        let symbol = elf.symbol_by_name(name).with_context(|| name.to_owned())?;
+        Ok(symbol.address() as u32)
+    }
+
+    /// An image's payload, with another instruction where the function begins that turns the card.
+    pub(crate) fn spoiled(&self, image: &[u8], instruction: u32) -> Result<Vec<u8>> {
+        let header = Header::parse(image)?;
+        let mut payload = image[image.len() - header.payload_len as usize..].to_vec();
+        let at = (self.turn()? - header.load) as usize;
+        payload[at..at + 4].copy_from_slice(&instruction.to_le_bytes());
+        Ok(payload)
+    }
+
+    /// What the firmware logged on the console, without the boot loader's words.
+    pub(crate) fn log(&self, console: &[u8]) -> Result<Vec<String>> {
+        let table = Table::parse(&self.0)?.context("the firmware has a table of what it logs")?;
+        let mut decoder = table.new_stream_decoder();
+        decoder.received(console);
+        let mut lines = Vec::new();
+        loop {
+            match decoder.decode() {
+                Ok(frame) => lines.push(frame.display_message().to_string()),
+                Err(DecodeError::UnexpectedEof) => return Ok(lines),
+                // The boot loader's words are no frame.
+                Err(DecodeError::Malformed) if table.encoding().can_recover() => {}
+                Err(DecodeError::Malformed) => bail!("the encoding cannot be found again"),
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The other ways to a guest: memory that the host proxy cannot map, where every DMA is a message to
+//! QEMU, and interrupts by the adapter's own vectors.
+
+use crate::bench::{Bench, LONG, NVME, Wanted};
+use anyhow::{Result, ensure};
+use vm::{Kernel, TALK_BOUND, Verify};
+
+/// What the kernel says of a drive that does not answer, or whose interrupts do not come.
+const LATE: &[&str] = &["controller is down", "timeout", "completion polled", "Abort status"];
+
+/// A drive is bound, holds a file system and, with requests in numbers, what was written.
+fn a_drive_works(shared: bool, host: &[&str]) -> Result<()> {
+    let slots = ["1=nvme,image=drive.img,size=64M"];
+    let wanted = Wanted { slots: &slots, host, unshared: !shared, ..Wanted::default() };
+    let Some(mut bench) = Bench::start(Kernel::V6_12, &wanted)? else { return Ok(()) };
+    let mark = bench.guest().mark()?;
+    bench.lend(0, "box-a/1", NVME)?;
+    let guest = bench.guest();
+    guest.until("test -b /dev/nvme0n1", TALK_BOUND)?;
+    guest.ok(
+        "mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt && seq 200000 > /mnt/file && \
+         umount /mnt && echo 3 > /proc/sys/vm/drop_caches && mount /dev/nvme0n1 /mnt && \
+         seq 200000 | cmp - /mnt/file && umount /mnt",
+    )?;
+    let job = Verify::mixed("/dev/nvme0n1", 8, 16);
+    job.check(&guest.sh(job.command(), LONG)?)?;
+    let said = guest.dmesg_since(mark)?;
+    let late = said.iter().filter(|message| LATE.iter().any(|text| message.text.contains(text)));
+    let late: Vec<_> = late.collect();
+    ensure!(late.is_empty(), "{late:#?}");
+    // It was the way that is meant.
+    let counters = bench.fabric.manager(&["counters", "host-1"])?;
+    let by_message = counters["counters"]["vm: DMA reads by message"].as_u64();
+    ensure!(by_message.is_some_and(|count| (count > 0) != shared), "{counters}");
+    Ok(())
+}
+
+const REMAPPED: [&str; 2] = ["--vm-interrupts", "remapped"];
+
+#[test]
+fn memory_without_a_descriptor_is_reached_by_messages() {
+    a_drive_works(false, &[]).unwrap();
+}
+
+#[test]
+fn a_drives_interrupts_come_by_the_adapters_vectors() {
+    a_drive_works(true, &REMAPPED).unwrap();
+}
+
+#[test]
+#[ignore = "long: both at once"]
+fn a_drives_interrupts_come_by_the_adapters_vectors_beside_messages() {
+    a_drive_works(false, &REMAPPED).unwrap();
+}

@@ -1,0 +1,134 @@
+//! The emulated card's programs: boot loader and firmware, as a flash has them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use card_image::{BoardName, KeyId, Role, SecurityVersion, public_key};
+use dxpu_flash::image::keys::{read_public, read_secret};
+use dxpu_flash::image::{Label, Program, Signer, from_elf, parse_version};
+
+use crate::bare_metal::{TARGET, Toolchain, bare_target_dir, no_toolchain};
+use crate::report::Done;
+use crate::sections::Sizes;
+use crate::tools::{root, run};
+
+/// Code and constants that a card has room for, in bytes: of a firmware, and of the boot loader.
+const FIRMWARE_BUDGET: u64 = 256 * 1024;
+const BOOT_BUDGET: u64 = 64 * 1024;
+
+/// The board that all of it is for.
+const BOARD: &str = "qemu-virt";
+
+/// Firmware, by the name of its program.
+const FIRMWARE: [(&str, Role); 2] = [("fw-box", Role::Box), ("fw-host", Role::Host)];
+
+/// Builds boot loader and firmware, makes `boot.bin` and the images of them beside the programs,
+/// and prints their sizes beside what a card has room for.
+pub(crate) fn build() -> Result<Done> {
+    let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
+    let key = SigningKey::find()?;
+    let mut command = toolchain.build(&bare_target_dir());
+    command.args(["--profile", "card", "-p", "board-qemu-virt", "--bins"]);
+    command.arg("--config").arg(without_home(&cargo_home()?));
+    // What is compiled in; the card's settings and the manager say what of it is logged.
+    command.env("DEFMT_LOG", "debug");
+    run(&mut command).context("the firmware does not build")?;
+    let folder = folder();
+    let mut details = Vec::new();
+    let boot = program(&folder, "boot", BOOT_BUDGET, &mut details)?;
+    let length = boot.payload.len() as u64;
+    ensure!(length <= BOOT_BUDGET, "the boot loader has {length} of {BOOT_BUDGET} B");
+    write(&folder.join("boot.bin"), &boot.payload)?;
+    for (name, role) in FIRMWARE {
+        let program = self::program(&folder, name, FIRMWARE_BUDGET, &mut details)?;
+        let signer = Signer { number: key.number, secret: &key.secret };
+        let image = program.image(&label(role)?, Some(&signer))?;
+        write(&folder.join(format!("{name}.img")), &image)?;
+    }
+    Ok(Done::with(details.join(", ")))
+}
+
+/// The setting by which places in the sources of libraries, of which panics tell, are told without
+/// the folder that this computer has them in: shorter, and the same on every computer.
+fn without_home(home: &Path) -> String {
+    let sources = home.join("registry").join("src");
+    let flag = format!("--remap-path-prefix={}/=", sources.display());
+    format!("target.{TARGET}.rustflags=[{flag:?}]")
+}
+
+/// Where cargo keeps the sources of libraries (The Cargo Book, "Cargo Home").
+fn cargo_home() -> Result<PathBuf> {
+    if let Some(home) = std::env::var_os("CARGO_HOME") {
+        return Ok(home.into());
+    }
+    let home = std::env::home_dir().context("there is no home folder, nor CARGO_HOME")?;
+    Ok(home.join(".cargo"))
+}
+
+/// Where they are.
+pub(crate) fn folder() -> PathBuf {
+    bare_target_dir().join(TARGET).join("card")
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+/// Reads a program that was built, and prints its size.
+fn program(folder: &Path, name: &str, budget: u64, details: &mut Vec<String>) -> Result<Program> {
+    let path = folder.join(name);
+    let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    let Sizes { text, rodata, data } = Sizes::of_program(&bytes)?;
+    println!("{name:12} {text:7} B code, {rodata:7} B constants, {data:7} B variables");
+    details.push(format!("{name} {} of {budget} B", text + rodata));
+    from_elf(&bytes).with_context(|| path.display().to_string())
+}
+
+/// What images of this version of the project say.
+fn label(role: Role) -> Result<Label> {
+    let board = BoardName::new(BOARD).context("the board's name")?;
+    let version = parse_version(env!("CARGO_PKG_VERSION"))?;
+    Ok(Label { board, role, version, security: SecurityVersion(0) })
+}
+
+/// What images are signed with.
+struct SigningKey {
+    number: KeyId,
+    secret: [u8; 32],
+}
+
+impl SigningKey {
+    /// The key that the environment names, else the development key, as the boot loader's build
+    /// does with the keys that it trusts (`proxy-fw/soc/docs/boot.md`). It has to trust this one.
+    fn find() -> Result<Self> {
+        let keys = root().join("proxy-fw/flash/keys");
+        let said = std::env::var("DXPU_SIGNING_KEY");
+        let (number, path) = match &said {
+            Ok(said) => numbered(said).context("DXPU_SIGNING_KEY is NUMBER:FILE")?,
+            Err(_) => (1, keys.join("development.pem")),
+        };
+        let secret = read_secret(&path)?;
+        let public = public_key(&secret);
+        let trusted = match std::env::var("DXPU_TRUSTED_KEYS") {
+            Ok(list) => list.split(',').any(|said| {
+                numbered(said).is_some_and(|(of, file)| {
+                    of == number && read_public(&file).is_ok_and(|key| key == public)
+                })
+            }),
+            Err(_) => number == 1 && read_public(&keys.join("development.pub"))? == public,
+        };
+        let path = path.display();
+        ensure!(
+            trusted,
+            "no trusted key {number} belongs to {path}: what is built would not boot; \
+             DXPU_TRUSTED_KEYS and DXPU_SIGNING_KEY go together"
+        );
+        Ok(Self { number: KeyId(number), secret })
+    }
+}
+
+/// A key's number and file, from `NUMBER:FILE`.
+fn numbered(said: &str) -> Option<(u32, PathBuf)> {
+    let (number, path) = said.split_once(':')?;
+    Some((number.parse().ok()?, path.into()))
+}

@@ -1,0 +1,42 @@
+//! Python environments of our own, below the target folder, for programs from the package index.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::tools::{output, target_dir};
+
+/// How long the package index may take, in seconds.
+const INSTALL_BOUND: &str = "300";
+
+/// The Python interpreter of an environment that has what the file `requirements` names, in the
+/// folder `name` below the target folder. It is made once, and again when that file has changed.
+///
+/// # Errors
+///
+/// Where there is no Python with `venv`, or the package index is not reached: with what to install.
+pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf> {
+    let wanted = std::fs::read_to_string(requirements)
+        .with_context(|| format!("{} cannot be read", requirements.display()))?;
+    let folder = target_dir().join(name).join("python");
+    let (python, stamp) = (folder.join("bin/python"), folder.join("installed.txt"));
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    install(&folder, &python, requirements)?;
+    std::fs::write(&stamp, wanted)
+        .with_context(|| format!("{} cannot be written", stamp.display()))?;
+    Ok(python)
+}
+
+fn install(folder: &Path, python: &Path, requirements: &Path) -> Result<()> {
+    println!("installing what {} names in {}", requirements.display(), folder.display());
+    output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))
+        .context("install the package python3-venv")?;
+    let mut pip = Command::new("timeout");
+    pip.arg(INSTALL_BOUND).arg(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+    output(pip.arg(requirements)).context("pip needs the Python package index")?;
+    Ok(())
+}
