@@ -6,7 +6,7 @@
 use core::fmt;
 
 /// A value that does not fit the identifier it was meant for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OutOfRange {
     /// What the value was to be, as a person would call it.
     pub what: &'static str,
@@ -21,6 +21,8 @@ impl fmt::Display for OutOfRange {
         write!(f, "{} {:#x} is out of range (at most {:#x})", self.what, self.value, self.max)
     }
 }
+
+crate::debug_as_display!(OutOfRange);
 
 impl core::error::Error for OutOfRange {}
 

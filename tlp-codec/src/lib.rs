@@ -13,6 +13,19 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 
+/// Debug of an error that says what Display says. A derived one would escape the texts in it, and
+/// what it takes to escape text is kilobytes of a card's code.
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {$(
+        impl core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+    )+};
+}
+pub(crate) use debug_as_display;
+
 pub mod crc;
 pub mod fabric;
 pub mod ids;

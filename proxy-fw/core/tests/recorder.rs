@@ -1,4 +1,6 @@
-//! The flight recorder in both roles.
+//! The flight recorder in both roles. A card has none.
+
+#![cfg(not(dxpu_limits = "card"))]
 
 mod world;
 

@@ -36,8 +36,6 @@ pub(crate) fn build() -> Result<Done> {
     let folder = folder();
     let mut details = Vec::new();
     let boot = program(&folder, "boot", BOOT_BUDGET, &mut details)?;
-    let length = boot.payload.len() as u64;
-    ensure!(length <= BOOT_BUDGET, "the boot loader has {length} of {BOOT_BUDGET} B");
     write(&folder.join("boot.bin"), &boot.payload)?;
     for (name, role) in FIRMWARE {
         let program = self::program(&folder, name, FIRMWARE_BUDGET, &mut details)?;
@@ -74,13 +72,15 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Reads a program that was built, and prints its size.
+/// Reads a program that was built, and prints its size, which the budget bounds.
 fn program(folder: &Path, name: &str, budget: u64, details: &mut Vec<String>) -> Result<Program> {
     let path = folder.join(name);
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let Sizes { text, rodata, data } = Sizes::of_program(&bytes)?;
     println!("{name:12} {text:7} B code, {rodata:7} B constants, {data:7} B variables");
-    details.push(format!("{name} {} of {budget} B", text + rodata));
+    let length = text + rodata;
+    ensure!(length <= budget, "{name} has {length} B of code and constants: the budget is {budget}");
+    details.push(format!("{name} {length} of {budget} B"));
     from_elf(&bytes).with_context(|| path.display().to_string())
 }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// Why bytes are not a frame that can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameError {
     /// Fewer bytes than the header or than its length field says.
     CutShort {
@@ -60,10 +60,12 @@ impl fmt::Display for FrameError {
     }
 }
 
+crate::debug_as_display!(FrameError);
+
 impl core::error::Error for FrameError {}
 
 /// Why bytes inside a right frame are not a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordError {
     /// Fewer bytes than the record's length field or its kind needs.
     CutShort {
@@ -104,6 +106,8 @@ impl fmt::Display for RecordError {
         }
     }
 }
+
+crate::debug_as_display!(RecordError);
 
 impl core::error::Error for RecordError {}
 

@@ -9,7 +9,7 @@ use core::fmt;
 
 /// Why bytes cannot be looked at as a TLP at all. (What is a TLP but breaks a rule is told by
 /// [`Repr::parse`](super::Repr::parse).)
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MalformedTlp {
     /// Fewer bytes than the prefixes and the header need.
     HeaderCutShort {
@@ -43,6 +43,8 @@ impl fmt::Display for MalformedTlp {
         }
     }
 }
+
+crate::debug_as_display!(MalformedTlp);
 
 impl core::error::Error for MalformedTlp {}
 

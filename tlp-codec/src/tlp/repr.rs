@@ -185,7 +185,7 @@ pub enum AtomicOp {
 }
 
 /// Why a [`Repr`] cannot be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EmitError {
     /// The buffer is too small.
     BufferTooSmall {
@@ -211,6 +211,8 @@ impl fmt::Display for EmitError {
         }
     }
 }
+
+crate::debug_as_display!(EmitError);
 
 impl core::error::Error for EmitError {}
 

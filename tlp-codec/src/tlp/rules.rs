@@ -195,7 +195,7 @@ rules! {
 }
 
 /// A broken rule, and the value that broke it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RuleError {
     /// Which rule.
     pub rule: Rule,
@@ -273,6 +273,8 @@ impl fmt::Display for RuleError {
         write!(f, " ({})", rule.section())
     }
 }
+
+crate::debug_as_display!(RuleError);
 
 impl core::error::Error for RuleError {}
 

@@ -15,6 +15,7 @@ pub(super) const DEVICE_TAGS: usize = 16;
 pub(super) const STAMP_RING: usize = 64;
 pub(super) const EVENT_QUEUE: usize = 32;
 pub(super) const ANSWER_QUEUE: usize = 8;
-pub(super) const RECORDER_PIECE: usize = 2304;
+// No recorder: its code and memory are for what a card is there for.
+pub(super) const RECORDER_PIECE: usize = 0;
 pub(super) const MAX_ANSWER: usize = 4 * 1024;
 pub(super) const PAGE: usize = 8;

@@ -141,8 +141,11 @@ pub const RECORDER_RING: usize = 1 << 20;
 
 /// Bytes of recorded entries in one answer. A longer entry is lost and counted; in a program the
 /// longest frame is shorter. No more than makes an answer as large as other answers are: all are
-/// moved alike.
+/// moved alike. None where there is no recorder.
 pub const RECORDER_PIECE: usize = sizes::RECORDER_PIECE;
+
+/// Whether there is a recorder. Where there is none, no code of it is left.
+pub const HAS_RECORDER: bool = RECORDER_PIECE > 0;
 
 /// Entries of a table in one answer to the manager; more are read with the cursor.
 pub const PAGE: usize = sizes::PAGE;

@@ -18,11 +18,11 @@
 //! recorded.
 
 mod ring;
-#[cfg(test)]
+#[cfg(all(test, not(dxpu_limits = "card")))]
 mod tests;
 
 use crate::control::{RecorderPage, StampEntry};
-use crate::limits::{MAX_FRAME, MAX_RECORDED};
+use crate::limits::{HAS_RECORDER, MAX_FRAME, MAX_RECORDED};
 use crate::stamps::{StampKey, StampRecord};
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -156,8 +156,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With a ring of so many bytes; with none it records nothing.
+    /// With a ring of so many bytes; with none, or where there is no recorder
+    /// ([`HAS_RECORDER`]), it records nothing.
     pub fn new(bytes: usize) -> Self {
+        let bytes = if HAS_RECORDER { bytes } else { 0 };
         let scratch = if bytes == 0 { 0 } else { MAX_FRAME };
         Self {
             list: Vec::new(),
@@ -170,7 +172,7 @@ impl Recorder {
 
     /// Whether it can record anything.
     pub fn has_room(&self) -> bool {
-        !self.scratch.is_empty()
+        HAS_RECORDER && !self.scratch.is_empty()
     }
 
     /// Entries that were lost for lack of room.
@@ -181,6 +183,9 @@ impl Recorder {
     /// Records these bindings from now on and no others. What was recorded stays until it is
     /// read; the requests that were counted of a binding that stays are counted on.
     pub fn set(&mut self, list: &[Recorded]) {
+        if !self.has_room() {
+            return;
+        }
         let mut before = core::mem::take(&mut self.list);
         if before.is_empty() {
             // Whoever wanted what is left in the ring is gone.
@@ -208,13 +213,13 @@ impl Recorder {
     /// Whether stamps are recorded.
     #[inline]
     pub fn wants_stamps(&self) -> bool {
-        self.stamping
+        HAS_RECORDER && self.stamping
     }
 
     /// Whether frames are recorded.
     #[inline]
     pub fn wants_frames(&self) -> bool {
-        self.framing
+        HAS_RECORDER && self.framing
     }
 
     fn listed(&mut self, peer: NodeId, binding: BindingKey) -> Option<&mut Listed> {
@@ -298,14 +303,19 @@ impl Recorder {
 
     /// What stands from a position on, as much as fits a page. What is before it is forgotten.
     pub fn read(&mut self, from: u64, now: Instant) -> RecorderPage {
-        self.ring.free(from);
+        let bytes = if HAS_RECORDER {
+            self.ring.free(from);
+            self.ring.page()
+        } else {
+            Vec::new()
+        };
         RecorderPage {
             first: self.ring.head(),
             end: self.ring.tail(),
             lost: self.ring.lost(),
             now: now.as_nanos(),
             requests: self.list.iter().map(|l| l.requests).collect(),
-            bytes: self.ring.page(),
+            bytes,
         }
     }
 }

@@ -312,7 +312,9 @@ impl<M: EthernetMac> RecordPort<M> {
                         Beside::Removed | Beside::RootComplex(false) => *present &= !bit,
                         Beside::Reset(_) => {}
                     }
-                    beside.push_back((record.at, what)).expect("there was room");
+                    // Not with expect: that takes what turns names into text.
+                    let pushed = beside.push_back((record.at, what));
+                    assert!(pushed.is_ok(), "there was room");
                 }
                 Body::Hello { .. } => unreachable!("it was looked at"),
             }
