@@ -12,7 +12,7 @@ pub(super) const HOST_OUTSTANDING: usize = 16;
 pub(super) const HOST_RESERVED: usize = 8;
 pub(super) const DEVICE_OUTSTANDING: usize = 16;
 pub(super) const DEVICE_TAGS: usize = 16;
-pub(super) const STAMP_RING: usize = 64;
+pub(super) const STAMP_RING: usize = 32;
 pub(super) const EVENT_QUEUE: usize = 32;
 pub(super) const ANSWER_QUEUE: usize = 8;
 // No recorder: its code and memory are for what a card is there for.

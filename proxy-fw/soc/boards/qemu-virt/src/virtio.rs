@@ -23,8 +23,9 @@ const BUFFER: usize = 1536;
 /// The longest frame.
 const MAX_FRAME: usize = 1514;
 
-/// Pages for the queues of two interfaces, which are two queues each.
-const PAGES: usize = 2 * 2 * 2;
+/// The queues of two interfaces, which are two queues each, and the pages of a queue.
+const QUEUES: usize = 2 * 2;
+const PAGES: usize = QUEUES * 2;
 
 #[repr(C, align(4096))]
 struct Pages(UnsafeCell<[u8; PAGES * PAGE_SIZE]>);
@@ -33,7 +34,7 @@ struct Pages(UnsafeCell<[u8; PAGES * PAGE_SIZE]>);
 unsafe impl Sync for Pages {}
 
 /// Bytes of frames, and of the queues that they are in.
-pub(crate) const PACKET_POOL: usize = PAGES * PAGE_SIZE;
+pub(crate) const PACKET_POOL: usize = PAGES * PAGE_SIZE + QUEUES * QUEUE * BUFFER;
 
 static POOL: Pages = Pages(UnsafeCell::new([0; PAGES * PAGE_SIZE]));
 static USED: AtomicUsize = AtomicUsize::new(0);
