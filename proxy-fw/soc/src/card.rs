@@ -1,5 +1,6 @@
 //! The loop that turns a card.
 
+mod cycles;
 mod roles;
 
 pub use roles::CardRole;
@@ -10,6 +11,7 @@ use crate::log;
 use crate::manage::{Heard, Management};
 use crate::reset::{self, ResetCounts};
 use core::time::Duration;
+use cycles::{Cycles, Stage};
 use proxy_core::control::{FromProxy, PathAddress, ResetReport};
 use proxy_core::limits::SURROUNDINGS;
 use proxy_core::time::Instant;
@@ -65,33 +67,51 @@ pub struct Card<R> {
     /// Turns since the clock ticked.
     standing: u32,
     counts: Counts,
+    cycles: Cycles,
 }
 
 impl<R: CardRole> Card<R> {
     /// Puts the parts together.
     pub fn new(role: R, manage: Management, config: CardConfig) -> Self {
         let (stuck_since, last_turn) = (None, Instant::ZERO);
-        let (standing, counts) = (0, Counts::default());
-        Self { role, manage, config, stuck_since, last_turn, standing, counts }
+        let (standing, counts, cycles) = (0, Counts::default(), Cycles::default());
+        Self { role, manage, config, stuck_since, last_turn, standing, counts, cycles }
     }
 
     /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there was
     /// anything to do.
     pub fn turn<B: Board>(&mut self, board: &mut B) -> bool {
+        self.cycles.turn::<B>();
         let now = self.look_at_the_clock(board);
-        let mut busy = self.receive_frames(now, board.mac());
+        let mut busy = self.receive_frames::<B>(now, board.mac());
+        self.cycles.end::<B>(Stage::FramesIn);
+        self.cycles.act::<B>();
         busy |= self.role.exchange(now, board.pcie());
+        self.cycles.end::<B>(Stage::Pcie);
         if self.role.poll_timeout().is_some_and(|at| at <= now) {
             self.role.handle_timeout(now);
             busy = true;
         }
         busy |= self.manage.turn(now, board.mac());
         busy |= self.talk(now, board);
-        busy |= self.send_frames(now, board.mac());
         if self.is_well(now, board.mac()) {
             board.feed_watchdog();
         }
+        self.cycles.end::<B>(Stage::Management);
+        busy |= self.send_frames(now, board.mac());
+        self.cycles.end::<B>(Stage::FramesOut);
         busy
+    }
+
+    /// Turns for ever, and sleeps when there is nothing to do.
+    pub fn run<B: Board>(&mut self, board: &mut B) -> ! {
+        loop {
+            if !self.turn(board) {
+                let until = self.poll_timeout(board.now());
+                let woken = board.idle(until);
+                self.cycles.woken(woken);
+            }
+        }
     }
 
     /// The time, which never goes back for anybody else.
@@ -116,19 +136,21 @@ impl<R: CardRole> Card<R> {
         role.min(self.manage.poll_timeout()).min(now + LONGEST_SLEEP)
     }
 
-    fn receive_frames<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
+    fn receive_frames<B: Board>(&mut self, now: Instant, mac: &mut B::Mac) -> bool {
         let own = mac.address();
         for taken in 0..FRAMES_A_TURN {
-            let Self { role, manage, config, counts, .. } = self;
-            let received =
-                mac.receive(|arrived| match ethernet::purpose(arrived.bytes, own, config.vlan) {
+            let Self { role, manage, config, counts, cycles, .. } = self;
+            let received = mac.receive(|arrived| {
+                cycles.act::<B>();
+                match ethernet::purpose(arrived.bytes, own, config.vlan) {
                     Purpose::Fabric(at) if arrived.marked => {
                         role.handle_marked_frame(now, &arrived.bytes[at..]);
                     }
                     Purpose::Fabric(at) => role.handle_frame(now, &arrived.bytes[at..]),
                     Purpose::Ip => manage.handle_frame(arrived.bytes),
                     Purpose::Nobody => counts.for_nobody += 1,
-                });
+                }
+            });
             if received.is_none() {
                 return taken > 0;
             }
@@ -287,6 +309,7 @@ impl<R: CardRole> Card<R> {
         let resets = reset::COUNTERS.into_iter().zip(resets);
         own.into_iter()
             .chain(self.manage.counters())
+            .chain(self.cycles.counters())
             .chain(resets)
             .chain(temperature)
             .chain(stack)

@@ -79,7 +79,10 @@ fn program(folder: &Path, name: &str, budget: u64, details: &mut Vec<String>) ->
     let Sizes { text, rodata, data } = Sizes::of_program(&bytes)?;
     println!("{name:12} {text:7} B code, {rodata:7} B constants, {data:7} B variables");
     let length = text + rodata;
-    ensure!(length <= budget, "{name} has {length} B of code and constants: the budget is {budget}");
+    ensure!(
+        length <= budget,
+        "{name} has {length} B of code and constants: the budget is {budget}"
+    );
     details.push(format!("{name} {length} of {budget} B"));
     from_elf(&bytes).with_context(|| path.display().to_string())
 }

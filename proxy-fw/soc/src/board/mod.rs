@@ -94,6 +94,11 @@ pub trait Board {
     /// has joined; a board whose image has yet to report that it is healthy records that.
     fn joined(&mut self);
 
-    /// Nothing is to be done until an interrupt or that time.
-    fn idle(&mut self, until: Instant);
+    /// Nothing is to be done until an interrupt or that time. [`cycles`](Self::cycles) as they were
+    /// when the core woke.
+    fn idle(&mut self, until: Instant) -> u32;
+
+    /// Cycles of the core, as a difference between two readings: the count begins anew behind
+    /// `u32::MAX`.
+    fn cycles() -> u32;
 }

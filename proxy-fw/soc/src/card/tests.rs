@@ -54,6 +54,11 @@ impl EthernetMac for TestMac {
     }
 }
 
+std::thread_local! {
+    /// Soon the count begins anew.
+    static CYCLES: std::cell::Cell<u32> = const { std::cell::Cell::new(u32::MAX - 100) };
+}
+
 struct TestBoard {
     now: Instant,
     mac: TestMac,
@@ -96,8 +101,14 @@ impl Board for TestBoard {
 
     fn joined(&mut self) {}
 
-    fn idle(&mut self, until: Instant) {
+    fn idle(&mut self, until: Instant) -> u32 {
         self.now = until;
+        Self::cycles()
+    }
+
+    /// A cycle between any two looks.
+    fn cycles() -> u32 {
+        CYCLES.with(|count| count.replace(count.get().wrapping_add(1)))
     }
 }
 
@@ -170,6 +181,29 @@ fn progress_feeds_the_watchdog() {
         bench.turn();
     }
     assert_eq!((bench.board.fed, bench.board.clock_failed), (100, 0));
+}
+
+#[test]
+fn cycles_are_counted_by_stage_and_begin_anew_behind_the_last_number() {
+    let mut bench = Bench::new(64);
+    let begin = TestBoard::cycles();
+    for _ in 0..50 {
+        bench.turn();
+    }
+    let all = TestBoard::cycles().wrapping_sub(begin);
+    let counters: Vec<_> = bench.card.cycles.counters().map(|(_, value)| value).collect();
+    let [stages @ .., turns, answer] = &counters[..] else { panic!("{counters:?}") };
+    // A cycle at each look; the first of a turn is none of its own.
+    assert_eq!((*turns, u64::from(all) - 1), (50, stages.iter().sum::<u64>() + 50));
+    assert_eq!(*answer, 0, "nothing woke it");
+    assert!(all > 100, "it went past the last number");
+
+    let woken = bench.board.idle(bench.board.now);
+    bench.card.cycles.woken(woken);
+    bench.turn();
+    bench.turn();
+    let answer = bench.card.cycles.counters().last().unwrap().1;
+    assert!((1..10).contains(&answer), "{answer}");
 }
 
 #[test]

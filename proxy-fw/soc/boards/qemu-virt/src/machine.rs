@@ -83,7 +83,7 @@ impl Board for Virt {
         }
     }
 
-    fn idle(&mut self, until: Instant) {
+    fn idle(&mut self, until: Instant) -> u32 {
         if self.trial.is_some_and(|end| end <= until) {
             // The boot loader counts this try.
             end::end(
@@ -92,12 +92,17 @@ impl Board for Virt {
                 format_args!("a new image did not join in its trial"),
             );
         }
-        watchdog::sleep(until);
+        let woken = watchdog::sleep(until);
         plic::claim(|source| match source {
             FABRIC => self.mac.acknowledge_interrupt(),
             PCIE => self.pcie.mac().acknowledge_interrupt(),
             _ => {}
         });
+        woken
+    }
+
+    fn cycles() -> u32 {
+        riscv::register::mcycle::read() as u32
     }
 }
 

@@ -147,12 +147,7 @@ fn run<R: CardRole>(start: Start, role: R, kind: RoleKind, windows: Windows) -> 
     // From here on it counts what running takes.
     stack::fill();
     watchdog::start();
-    loop {
-        if !card.turn(&mut board) {
-            let until = card.poll_timeout(board.now());
-            board.idle(until);
-        }
-    }
+    card.run(&mut board)
 }
 
 /// A box card.

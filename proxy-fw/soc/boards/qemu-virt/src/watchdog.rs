@@ -10,7 +10,7 @@ use core::time::Duration;
 use critical_section::Mutex;
 use proxy_core::control::ResetCause;
 use proxy_core::time::Instant;
-use riscv::register::{mepc, mie};
+use riscv::register::{mcycle, mepc, mie};
 
 /// Between two looks: it bites after twice this at the earliest, and three times this at the latest.
 const PERIOD: Duration = Duration::from_secs(3);
@@ -45,18 +45,21 @@ fn set_next(at: Instant) {
     clint::interrupt_at(at);
 }
 
-/// Sleeps until an interrupt, or that time; no handler is called for what ends the sleep.
-pub(crate) fn sleep(until: Instant) {
+/// Sleeps until an interrupt, or that time; no handler is called for what ends the sleep. The core's
+/// cycles as they were when it woke.
+pub(crate) fn sleep(until: Instant) -> u32 {
     riscv::interrupt::free(|| {
         let next = critical_section::with(|cs| NEXT.borrow(cs).get());
         clint::interrupt_at(until.min(next));
         // SAFETY: only which interrupts end the sleep; they are off meanwhile.
         unsafe { mie::set_mext() };
         riscv::asm::wfi();
+        let woken = mcycle::read() as u32;
         // SAFETY: as above; from here on only the timer's is taken.
         unsafe { mie::clear_mext() };
         clint::interrupt_at(next);
-    });
+        woken
+    })
 }
 
 /// The start-up code's name for who gets the timer's interrupt: looks.
