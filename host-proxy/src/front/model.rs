@@ -2,7 +2,7 @@
 
 use crate::shell::server::{Job, Server};
 use crate::shell::{CountingPort, exec};
-use host_model::{HostConfig, ModelHost, PortError, TlpPort};
+use host_model::{AccessError, HostConfig, ModelHost, PortError, TlpPort};
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
@@ -70,9 +70,21 @@ impl ModelFront {
         plane.role.set_root_complex(true);
         let port =
             PlanePort { plane, meanwhile: VecDeque::new(), held: 0, taken: 0, stop: stop.clone() };
+        self.serve(port, stop)
+    }
+
+    /// As [`run`](Self::run), at a root port that is somewhere else.
+    ///
+    /// # Errors
+    ///
+    /// When the root port is broken for good.
+    pub fn serve(self, port: impl CountingPort, stop: &Stop) -> Result<(), String> {
         let mut host = ModelHost::new(port, self.config).map_err(|e| e.to_string())?;
-        if let Err(error) = host.enumerate() {
-            return if stop.requested() { Ok(()) } else { Err(error.to_string()) };
+        match host.enumerate() {
+            Ok(()) => {}
+            Err(AccessError::Port(PortError::Closed)) => return Ok(()),
+            Err(_) if stop.requested() => return Ok(()),
+            Err(error) => return Err(error.to_string()),
         }
         info!("the model host is up:\n{}", host.tree());
         while !stop.requested() {

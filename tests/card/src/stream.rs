@@ -1,9 +1,11 @@
 //! QEMU's `-netdev stream`: Ethernet frames on a socket, each behind its length.
 
+use proxy_daemon::stop::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use soc::board::{Arrived, EthernetMac, MacCounters};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
 /// Bytes in front of a frame: its length, big-endian.
@@ -14,6 +16,30 @@ const MAX_FRAME: usize = 1514;
 
 /// Bytes that wait to be sent, beyond which there is no room.
 const MAX_WAITING: usize = 64 * 1024;
+
+/// How often whoever waits for a card looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits at a socket until a card dials in; `None` when told to stop before.
+///
+/// # Errors
+///
+/// When nobody can listen there, such as at a path that is taken.
+pub fn accept(path: &Path, stop: &Stop) -> std::io::Result<Option<StreamMac>> {
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    let look = Timespec::try_from(LOOK).unwrap_or_default();
+    while !stop.requested() {
+        match listener.accept() {
+            Ok((socket, _)) => return StreamMac::new(socket).map(Some),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        // Whatever it says, the next turn looks.
+        let _ = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&look));
+    }
+    Ok(None)
+}
 
 /// A frame's end of the socket.
 #[derive(Debug)]
@@ -158,6 +184,22 @@ impl EthernetMac for StreamMac {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_card_stops_when_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, stop) = (folder.path().join("card"), Stop::default());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| accept(&path, &stop));
+            while !path.exists() {
+                std::thread::yield_now();
+            }
+            stop.request();
+            assert!(waiting.join().unwrap().unwrap().is_none());
+        });
+        let taken = accept(&path, &stop).map(drop);
+        assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
 
     #[test]
     fn frames_arrive_whole_whatever_the_pieces() {

@@ -2,9 +2,9 @@
 //! and model devices at the other.
 
 use anyhow::{Context, ensure};
-use card::emulator::{CardOptions, Network, firmware};
-use card::flash::CardFlash;
-use card_image::SlotId;
+use card_image::Role;
+use emulated_card::emulator::{Network, NewCard};
+use emulated_card::firmware::Firmware;
 use processes::{Daemon, own_folder, wait_for};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,7 +66,7 @@ impl Scene {
         })
     }
 
-    fn start(firmware: &Path) -> anyhow::Result<Self> {
+    fn start(firmware: &Firmware) -> anyhow::Result<Self> {
         // Beside the folder of tests.
         let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
         let folder = tempfile::tempdir()?;
@@ -83,7 +83,7 @@ impl Scene {
             |key: &str| ready[key].as_str().context("the manager says it").map(str::to_owned);
         scene.manager = format!("http://{}", said("listen")?);
         let control = said("control")?;
-        let port = control.rsplit(':').next().context("a port")?;
+        let manager = control.rsplit(':').next().context("a port")?.parse()?;
 
         let mut command = Command::new(scene.programs.join("dxpu-card-devices"));
         command.arg("--card").arg(scene.path("box-side"));
@@ -93,28 +93,18 @@ impl Scene {
         scene.daemon("devices", command)?;
         let mut command = Command::new(scene.programs.join("dxpu-card-host"));
         command.arg("--card").arg(scene.path("host-side"));
-        command.arg("--socket").arg(scene.path("shell"));
+        command.arg("--model-host").arg(scene.path("shell")).args(["--model-button-ms", "100"]);
         scene.daemon("host", command)?;
         scene.until_there(&scene.path("box-side"))?;
         scene.until_there(&scene.path("host-side"))?;
 
-        let (network, process) = Network::start(scene.folder.path(), 2)?;
+        let (network, process) = Network::start(scene.folder.path(), 2, false)?;
         scene.daemons.push(process);
-        for (cable, (role, side)) in
-            [("box", "box-side"), ("host", "host-side")].into_iter().enumerate()
-        {
-            let [a, b, c, d] = Network::HERE;
-            let name = format!("card-{role}");
-            let mut flash = CardFlash::new(&firmware.join("boot.bin"))?;
-            flash.set_settings(&format!(
-                "name = {name}\nmanager = {a}.{b}.{c}.{d}:{port}\nplaces = 4\n"
-            ))?;
-            let image = std::fs::read(firmware.join(format!("fw-{role}.img")))?;
-            flash.put_image(SlotId::A, &image);
-            let path = scene.path(&format!("{name}.flash"));
-            flash.write(&path)?;
-            let pcie = scene.path(side);
-            let card = network.start_card(cable, &CardOptions { name, flash: path, pcie })?;
+        let sides = [("card-box", Role::Box, "box-side"), ("card-host", Role::Host, "host-side")];
+        for (cable, (name, role, side)) in sides.into_iter().enumerate() {
+            let pcie = &scene.path(side);
+            let new = NewCard { name, role, places: 4, manager, pcie };
+            let card = network.start_new_card(cable, firmware, &new)?;
             scene.daemons.push(card);
         }
         Ok(scene)
@@ -142,8 +132,8 @@ fn content(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn the_whole_path_through_two_cards() {
-    let firmware = match firmware() {
-        Ok(folder) => folder,
+    let firmware = match Firmware::find() {
+        Ok(firmware) => firmware,
         Err(reason) => {
             println!("SKIPPED: {reason}");
             return;

@@ -1,23 +1,32 @@
 //! The bandwidth test, beside what Equation 1 of the DxPU paper predicts.
 
+use crate::Cli;
 use crate::programs::{Programs, number};
 use crate::report::Report;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+/// Requests of a device that a card keeps outstanding (proxy-core's `DEVICE_OUTSTANDING` with a card's
+/// limits): Equation 1 has no more tags than that.
+const CARD_TAGS: &str = "16";
+
 /// Runs the test with so many MiB each way, or with what takes about a second.
 pub(crate) fn bandwidth(
-    mib: Option<u64>,
+    cli: &Cli,
     report: &mut Report,
     programs: &Programs,
     accelerator: &str,
 ) -> Result<()> {
+    let mib = cli.bandwidth_mib;
     let size = mib.map_or("about a second".into(), |mib| format!("{mib} MiB"));
     report.step(&format!("bandwidth test, {size} each way, every byte checked"));
     let bytes = mib.map(|mib| (mib << 20).to_string());
     let mut arguments = vec!["bandwidth", accelerator];
     if let Some(bytes) = &bytes {
         arguments.extend(["--bytes", bytes]);
+    }
+    if cli.card {
+        arguments.extend(["--tags", CARD_TAGS]);
     }
     let result = programs.host_watched(report, &arguments)?;
     let (table, rows) = table(&result)?;

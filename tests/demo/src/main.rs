@@ -6,6 +6,7 @@ mod input;
 mod place;
 mod programs;
 mod report;
+mod running;
 mod split;
 mod story;
 
@@ -14,7 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Lends an NVMe drive and an accelerator from two boxes to a host across Ethernet, uses them and
-/// gives them back. Manager, host proxy and box proxies are separate processes on this machine.
+/// gives them back. Manager, host proxy and box proxies are separate processes on this machine; with
+/// --card the proxies are firmware in emulated cards.
 #[derive(Debug, Parser)]
 #[command(
     name = "dx demo",
@@ -28,6 +30,10 @@ struct Cli {
     /// Raw Ethernet between two network namespaces instead of UDP on loopback (needs root)
     #[arg(long)]
     l2: bool,
+    /// Host proxy and box proxies are the card's firmware, each in an emulated card with a flash of
+    /// its own (QEMU riscv32, package qemu-system-misc); much slower than programs
+    #[arg(long, conflicts_with = "l2")]
+    card: bool,
     /// Print everything as one JSON object on standard output
     #[arg(long)]
     json: bool,

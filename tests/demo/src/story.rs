@@ -2,36 +2,15 @@
 
 use crate::Cli;
 use crate::bandwidth::bandwidth;
-use crate::fabric::Fabric;
 use crate::input;
-use crate::place::Place;
 use crate::programs::{Programs, number, text};
 use crate::report::Report;
+use crate::running::{ACCELERATOR_BOX, HOST, Running};
 use crate::split::{Split, Stamps, split};
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use processes::{Daemon, namespaces, wait_for};
+use anyhow::{Result, anyhow, bail, ensure};
+use processes::namespaces;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Duration;
-
-const HOST: &str = "host-1";
-const DRIVE_BOX: &str = "box-a";
-const ACCELERATOR_BOX: &str = "box-b";
-
-/// How long daemons and devices get to appear.
-const APPEAR: Duration = Duration::from_secs(20);
-
-/// Smallest drive that is made.
-const SMALLEST_DRIVE: u64 = 16 << 20;
-
-/// Everything that runs. The order is that of stopping.
-struct Running {
-    programs: Programs,
-    host: Daemon,
-    boxes: [Daemon; 2],
-    manager: Daemon,
-    fabric: Fabric,
-}
 
 /// The host's names of the two devices.
 struct Devices {
@@ -50,13 +29,12 @@ pub(crate) fn run(cli: &Cli, report: &mut Report) -> Result<()> {
         None => input::repository(&cli.repository, &folder.path().join("files"))?,
     };
     input::check_room(bytes, folder.path())?;
-    let fabric = if cli.l2 { Fabric::ethernet()? } else { Fabric::Udp };
     let mut kept = false;
-    let mut result = start(cli, report, fabric, folder.path(), bytes).and_then(|mut running| {
+    let mut result = Running::start(cli, report, folder.path(), bytes).and_then(|mut running| {
         let result = tell(cli, report, &mut running, &file, bytes);
         // What a terminal's interrupt ended here it also ended there.
         if cli.keep && !processes::interrupted() {
-            kept = keep(report, running);
+            kept = running.keep(report);
         }
         result
     });
@@ -81,92 +59,16 @@ fn tell(
     pool(report, &running.programs)?;
     let before = tables(report, &running.programs, "the tables before")?;
     let allocations = allocate(report, &running.programs)?;
-    let devices = find_devices(report, &running.programs)?;
+    let devices = find_devices(report, running)?;
     let lent = tables(report, &running.programs, "the tables while the devices are lent")?;
     transfer(report, &running.programs, &devices, file, bytes)?;
     round_trip(cli, report, &running.programs, &devices)?;
-    bandwidth(cli.bandwidth_mib, report, &running.programs, &devices.accelerator)?;
-    memory(report, running);
+    bandwidth(cli, report, &running.programs, &devices.accelerator)?;
+    report.record("resident_bytes", running.resident());
     release(report, &running.programs, &devices, &allocations)?;
     let after = tables(report, &running.programs, "the tables after")?;
     report.record("tables", json!({ "before": before, "lent": lent, "after": after }));
-    for daemon in [&mut running.manager, &mut running.host].into_iter().chain(&mut running.boxes) {
-        daemon.check()?;
-    }
-    Ok(())
-}
-
-fn start(
-    cli: &Cli,
-    report: &mut Report,
-    fabric: Fabric,
-    folder: &Path,
-    bytes: u64,
-) -> Result<Running> {
-    let place = Place {
-        programs: processes::own_folder()?,
-        folder: folder.to_path_buf(),
-        outlive: cli.keep,
-    };
-    report
-        .step(&format!("starting manager, host proxy and two box proxies ({})", fabric.describe()));
-    report.record("fabric", fabric.describe().into());
-    let any = format!("{}:0", fabric.manager_address());
-    let ready = place.folder.join("ready.json");
-    let mut command = place.command("dxpu-manager", fabric.host_namespace());
-    command.args(["serve", "--listen", &any, "--control", &any, "--store", "manager.redb"]);
-    command.arg("--ready-file").arg(&ready);
-    let mut manager = place.start("manager", command)?;
-    let addresses = wait_for("the manager to listen", APPEAR, || {
-        manager.check()?;
-        let text = std::fs::read_to_string(&ready).ok();
-        Ok(text.and_then(|text| serde_json::from_str::<Value>(&text).ok()))
-    })?;
-    let control = text(&addresses, "/control")?;
-    let host_socket = place.folder.join("host.sock").display().to_string();
-    let programs = Programs {
-        place: place.clone(),
-        namespace: fabric.host_namespace().map(str::to_string),
-        server: format!("http://{}", text(&addresses, "/listen")?),
-        host_socket,
-    };
-
-    let mut command = place.command("host-proxy", fabric.host_namespace());
-    command.args(["--name", HOST, "--manager", &control, "--fabric", &fabric.host_setting()]);
-    command.args(["--model-host", &programs.host_socket, "--ports", "4"]);
-    command.args(["--model-button-ms", &cli.button_ms.to_string()]);
-    let host = place.start(HOST, command)?;
-
-    let size = (bytes + (1 << 20)).next_multiple_of(1 << 20).max(SMALLEST_DRIVE);
-    let drive = format!("1=nvme,image=drive.img,size={size},model=nvme");
-    let mut boxes = Vec::new();
-    for (name, slot) in [(DRIVE_BOX, &drive[..]), (ACCELERATOR_BOX, "1=accelerator")] {
-        let mut command = place.command("box-proxy", fabric.box_namespace());
-        command.args([
-            "--name",
-            name,
-            "--manager",
-            &control,
-            "--fabric",
-            &fabric.box_setting(name)?,
-        ]);
-        command.args(["--slot", slot]);
-        boxes.push(place.start(name, command)?);
-    }
-    let boxes: [Daemon; 2] = boxes.try_into().ok().context("two boxes were started")?;
-    let mut running = Running { programs, host, boxes, manager, fabric };
-    wait_for("two free devices and a host", APPEAR, || {
-        running.host.check()?;
-        for daemon in &mut running.boxes {
-            daemon.check()?;
-        }
-        let nodes = running.programs.manager_json(&["nodes"])?;
-        let free = running.programs.manager_json(&["list", "--free"])?;
-        let count =
-            |list: &Value| list.pointer("/items").and_then(Value::as_array).map_or(0, Vec::len);
-        Ok((count(&nodes) == 3 && count(&free) == 2).then_some(()))
-    })?;
-    Ok(running)
+    running.check()
 }
 
 fn pool(report: &mut Report, programs: &Programs) -> Result<()> {
@@ -198,9 +100,11 @@ fn allocate(report: &mut Report, programs: &Programs) -> Result<Vec<String>> {
     Ok(allocations)
 }
 
-fn find_devices(report: &mut Report, programs: &Programs) -> Result<Devices> {
+fn find_devices(report: &mut Report, running: &Running) -> Result<Devices> {
+    let programs = &running.programs;
     report.step("the host finds them behind its switch, by hot-plug");
-    let found = programs.host_json(&["wait", "--devices", "2", "--seconds", "20"])?;
+    let seconds = running.appear.as_secs().to_string();
+    let found = programs.host_json(&["wait", "--devices", "2", "--seconds", &seconds])?;
     report.text(&programs.host_text(&["lspci"])?);
     let tree = programs.host_json(&["lspci"])?;
     let mut devices = Devices { drive: String::new(), accelerator: String::new(), registers: 0 };
@@ -303,17 +207,6 @@ fn split_table(split: &Split) -> String {
     .join("\n")
 }
 
-fn memory(report: &mut Report, running: &Running) {
-    let resident = |daemon: &Daemon| daemon.resident().unwrap_or(0);
-    let value = json!({
-        "manager": resident(&running.manager),
-        HOST: resident(&running.host),
-        DRIVE_BOX: resident(&running.boxes[0]),
-        ACCELERATOR_BOX: resident(&running.boxes[1]),
-    });
-    report.record("resident_bytes", value);
-}
-
 fn release(
     report: &mut Report,
     programs: &Programs,
@@ -338,36 +231,4 @@ fn release(
     }
     report.record("after_release", json!({ "config_read": config, "memory_read": memory }));
     Ok(())
-}
-
-/// Leaves it running and says how to use and stop it. Whether it does: not when nobody reads that.
-fn keep(report: &Report, mut running: Running) -> bool {
-    report.step("left running; for example:");
-    if processes::interrupted() {
-        return false;
-    }
-    let folder = running.programs.place.folder.clone();
-    let remove = running.fabric.keep().map_or(String::new(), |remove| format!("; {remove}"));
-    let mut ids = vec![running.manager.id().to_string(), running.host.id().to_string()];
-    ids.extend(running.boxes.iter().map(|b| b.id().to_string()));
-    running.manager.keep();
-    running.host.keep();
-    for daemon in &mut running.boxes {
-        daemon.keep();
-    }
-    let programs = running.programs.place.programs.display().to_string();
-    let enter = running.programs.namespace.as_deref();
-    let enter = enter.map_or(String::new(), |space| format!("ip netns exec {space} "));
-    report.text(&format!(
-        "export PATH={programs}:$PATH DXPU_MANAGER={} DXPU_MODEL_HOST={}\n\
-         {enter}dxpu-manager list\n\
-         {enter}dxpu-manager allocate --host {HOST}\n\
-         dxpu-host lspci\n\
-         stop it: kill {}; sleep 2{remove}; rm -r {}",
-        running.programs.server,
-        running.programs.host_socket,
-        ids.join(" "),
-        folder.display(),
-    ));
-    true
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::report::Done;
 use crate::tools::{cargo, run, status};
@@ -56,8 +56,28 @@ pub(crate) fn sim(arguments: &[String]) -> Result<ExitCode> {
 /// The daemons, optimised, and then the demo that starts them.
 pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
     let mut command = after_daemons("demo", "dxpu-demo", arguments)?;
+    with_cards(&mut command, arguments)?;
     command.arg("--repository").arg(crate::tools::root()).args(arguments);
     ends_as(&mut command)
+}
+
+/// Builds the cards' firmware for a program that is to run with cards, and tells it where it is.
+fn with_cards(command: &mut std::process::Command, arguments: &[String]) -> Result<()> {
+    if has(arguments, &["--card"]) && !asks_for_help(arguments) {
+        if let Some(reason) = crate::firmware::build()?.skipped {
+            bail!("{reason}");
+        }
+        command.env("DXPU_FIRMWARE", crate::firmware::folder());
+    }
+    Ok(())
+}
+
+fn has(arguments: &[String], wanted: &[&str]) -> bool {
+    arguments.iter().any(|argument| wanted.contains(&&**argument))
+}
+
+fn asks_for_help(arguments: &[String]) -> bool {
+    has(arguments, &["--help", "-h"])
 }
 
 /// The daemons, optimised, and then guests on a fabric of them.
@@ -74,8 +94,7 @@ fn after_daemons(
     program: &str,
     arguments: &[String],
 ) -> Result<std::process::Command> {
-    let help = arguments.iter().any(|argument| argument == "--help" || argument == "-h");
-    let folder = if help {
+    let folder = if asks_for_help(arguments) {
         run(&mut cargo(&["build", "--quiet", "--package", package, "--bin", program]))?;
         "debug"
     } else {

@@ -54,6 +54,7 @@ const ROOMS: &[Room] = &[
     library("vfio-user-server", &[]),
     library("device-models", &["tlp-codec"]),
     library("processes", &[]),
+    library("emulated-card", &["board-qemu-virt", "card-image", "nor-model", "soc", "processes"]),
     library("nor-model", &[]),
     library("sim-card", &["card-regs", "nor-model"]),
     library("card-image", &[]),

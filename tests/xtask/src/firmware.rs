@@ -77,7 +77,7 @@ fn program(folder: &Path, name: &str, budget: u64, details: &mut Vec<String>) ->
     let path = folder.join(name);
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let Sizes { text, rodata, data } = Sizes::of_program(&bytes)?;
-    println!("{name:12} {text:7} B code, {rodata:7} B constants, {data:7} B variables");
+    eprintln!("{name:12} {text:7} B code, {rodata:7} B constants, {data:7} B variables");
     let length = text + rodata;
     ensure!(
         length <= budget,

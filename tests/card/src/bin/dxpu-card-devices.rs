@@ -3,10 +3,9 @@
 use anyhow::{Context, Result};
 use box_proxy::config::NumberedSlot;
 use card::devices::Devices;
-use card::stream::StreamMac;
+use card::stream;
 use clap::Parser;
 use proxy_daemon::stop::Stop;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 /// Models of devices at the PCIe side of an emulated box card, which dials in.
@@ -34,8 +33,8 @@ fn main() -> Result<()> {
     let stop = Stop::on_signals().context("signals")?;
     let slots = cli.slots.into_iter().map(|NumberedSlot(number, spec)| (number, spec)).collect();
     let seats = box_proxy::daemon::open_all(&cli.name, &slots).map_err(anyhow::Error::msg)?;
-    let listener = UnixListener::bind(&cli.card).with_context(|| cli.card.display().to_string())?;
-    let (socket, _) = listener.accept()?;
-    Devices::new(StreamMac::new(socket)?, seats).run(&stop);
+    let at = || cli.card.display().to_string();
+    let Some(mac) = stream::accept(&cli.card, &stop).with_context(at)? else { return Ok(()) };
+    Devices::new(mac, seats).run(&stop);
     Ok(())
 }

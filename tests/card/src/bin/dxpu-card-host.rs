@@ -3,19 +3,13 @@
 
 use anyhow::{Context, Result};
 use card::root::CardPort;
-use card::stream::StreamMac;
+use card::stream;
 use clap::Parser;
-use host_model::{HostConfig, ModelHost, PortError};
-use host_proxy::shell::exec;
-use host_proxy::shell::server::{Job, Server};
+use host_model::PortError;
+use host_proxy::front::model::ModelFront;
 use proxy_daemon::stop::Stop;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use tracing::info;
-
-/// How often the loop looks for commands and for the end.
-const LOOK: Duration = Duration::from_millis(1);
+use std::time::Duration;
 
 /// The model host at the PCIe side of an emulated host card, which dials in.
 #[derive(Debug, Parser)]
@@ -30,37 +24,27 @@ struct Cli {
     card: PathBuf,
     /// Where `dxpu-host` gives commands
     #[arg(long, value_name = "SOCKET")]
-    socket: PathBuf,
+    model_host: PathBuf,
+    /// Memory of the host in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    model_memory_mib: u64,
+    /// How long the host waits after the attention button, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5000)]
+    model_button_ms: u64,
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let stop = Stop::on_signals().context("signals")?;
-    let server = Server::open(&cli.socket).map_err(anyhow::Error::msg)?;
-    let listener = UnixListener::bind(&cli.card).with_context(|| cli.card.display().to_string())?;
-    let (socket, _) = listener.accept()?;
-    match serve(StreamMac::new(socket)?, &server, &stop) {
-        Err(PortError::Closed) => Ok(()),
-        other => Ok(other?),
-    }
-}
-
-fn serve(mac: StreamMac, server: &Server, stop: &Stop) -> Result<(), PortError> {
-    let port = CardPort::meet(mac, stop.clone())?;
-    let mut config = HostConfig::default();
-    config.hot_plug.button_delay = Duration::from_millis(100);
-    let mut host = ModelHost::new(port, config).expect("the default is possible");
-    host.enumerate().map_err(|error| PortError::Io(std::io::Error::other(error)))?;
-    info!("the model host is up:\n{}", host.tree());
-    while !stop.requested() {
-        if let Some(Job { command, reply }) = server.try_next() {
-            let line = exec::run(&mut host, &command, &reply);
-            // Nobody may be waiting any more.
-            let _ = reply.send(line);
-        }
-        host.service(Instant::now() + LOOK)?;
-        while host.poll_event().is_some() {}
-    }
-    Ok(())
+    let memory = cli.model_memory_mib.saturating_mul(1 << 20);
+    let delay = Duration::from_millis(cli.model_button_ms);
+    let front = ModelFront::open(&cli.model_host, memory, delay).map_err(anyhow::Error::msg)?;
+    let at = || cli.card.display().to_string();
+    let Some(mac) = stream::accept(&cli.card, &stop).with_context(at)? else { return Ok(()) };
+    let port = match CardPort::meet(mac, stop.clone()) {
+        Err(PortError::Closed) => return Ok(()),
+        port => port?,
+    };
+    front.serve(port, &stop).map_err(anyhow::Error::msg)
 }

@@ -7,12 +7,13 @@ mod simulated;
 
 use anyhow::{Context, Result};
 use board_qemu_virt::layout::LAYOUT;
-use card::emulator::{self, CardOptions, Network, machine};
-use card::flash::CardFlash;
 use card_image::{
     AntiDowngrade, BoardName, BootState, BootStore, Header, Journal, Requirements, STATE_RECORD,
     SecurityVersion, SlotId, SlotState,
 };
+use emulated_card::emulator::{CardOptions, Network, machine};
+use emulated_card::firmware::Firmware;
+use emulated_card::flash::CardFlash;
 use firmware::Program;
 use images::{Label, crashes, hangs, image, relabelled, says};
 use manager::Welcomer;
@@ -33,8 +34,11 @@ struct Bench {
 impl Bench {
     /// `None` where there is no firmware or no emulator; the reason is printed.
     fn new() -> Option<Self> {
-        match emulator::firmware() {
-            Ok(firmware) => Some(Self { folder: tempfile::tempdir().unwrap(), firmware }),
+        match Firmware::find() {
+            Ok(firmware) => Some(Self {
+                folder: tempfile::tempdir().unwrap(),
+                firmware: firmware.folder().to_owned(),
+            }),
             Err(reason) => {
                 println!("SKIPPED: {reason}");
                 None
@@ -285,7 +289,7 @@ impl Connected {
     fn new() -> Option<Self> {
         let bench = Bench::new()?;
         let manager = Welcomer::start().unwrap();
-        let (network, hub) = Network::start(bench.folder.path(), 1).unwrap();
+        let (network, hub) = Network::start(bench.folder.path(), 1, false).unwrap();
         let side = UnixListener::bind(bench.path("side")).unwrap();
         Some(Self { bench, manager, network, _hub: hub, _side: side })
     }

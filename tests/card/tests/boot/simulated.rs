@@ -3,8 +3,8 @@
 
 use crate::Bench;
 use anyhow::{Context, Result, ensure};
-use card::flash::CardFlash;
 use card_image::{SlotId, SlotState};
+use emulated_card::flash::CardFlash;
 use sim_card::card::Card;
 use sim_card::iss::{Bus, Width};
 

@@ -1,7 +1,10 @@
 //! QEMU as cards, and as the network between them.
 
+use crate::firmware::Firmware;
+use crate::flash::CardFlash;
 use anyhow::Result;
-use processes::{Daemon, own_folder};
+use card_image::{Role, SlotId};
+use processes::Daemon;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,19 +15,21 @@ pub const QEMU: &str = "qemu-system-riscv32";
 /// network behind the address [`Network::HERE`].
 pub struct Network {
     folder: PathBuf,
+    outlive: bool,
 }
 
 impl Network {
     /// The address of this computer, as cards see it.
     pub const HERE: [u8; 4] = [10, 0, 2, 2];
 
-    /// A network for so many cards, whose sockets are in a folder, and the process that it is.
+    /// A network for so many cards, whose sockets are in a folder, and the process that it is. It
+    /// and its cards end with this program, unless they may `outlive` it.
     ///
     /// # Errors
     ///
     /// When QEMU does not start.
-    pub fn start(folder: &Path, cards: usize) -> Result<(Self, Daemon)> {
-        let network = Self { folder: folder.to_owned() };
+    pub fn start(folder: &Path, cards: usize, outlive: bool) -> Result<(Self, Daemon)> {
+        let network = Self { folder: folder.to_owned(), outlive };
         let mut command = Command::new(QEMU);
         command.args(["-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]);
         command.args(["-netdev", "user,id=here", "-netdev", "hubport,id=h,hubid=0,netdev=here"]);
@@ -38,7 +43,7 @@ impl Network {
             command.args(["-netdev", &wire]);
             command.args(["-netdev", &format!("hubport,id=h{card},hubid=0,netdev=c{card}")]);
         }
-        let daemon = Daemon::start("network", folder, command, false)?;
+        let daemon = Daemon::start("network", folder, command, outlive)?;
         Ok((network, daemon))
     }
 
@@ -60,10 +65,52 @@ pub struct CardOptions {
     pub pcie: PathBuf,
 }
 
+/// A card that never ran: its flash is made as `dxpu-flash` leaves one, with boot loader, settings
+/// and an image that is to be started next.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCard<'a> {
+    /// Its name in the fabric, also of its files.
+    pub name: &'a str,
+    /// Which firmware it gets.
+    pub role: Role,
+    /// Slots of a box, ports of a host: 1 to 32.
+    pub places: u8,
+    /// The manager's port for proxies on this computer's loopback network.
+    pub manager: u16,
+    /// The socket of what is at its PCIe side, which has to listen already.
+    pub pcie: &'a Path,
+}
+
 impl Network {
-    /// Starts a card at one of the network's cables, which is the process; what it says on its console, the boot loader in plain
-    /// words and the firmware as its log encodes it, is added to `NAME.uart` in the network's
-    /// folder.
+    /// Starts a new card at one of the network's cables, with its flash in `NAME.flash`; else as
+    /// [`start_card`](Self::start_card).
+    ///
+    /// # Errors
+    ///
+    /// When its firmware or its flash is not to be had, or QEMU does not start.
+    pub fn start_new_card(
+        &self,
+        cable: usize,
+        firmware: &Firmware,
+        new: &NewCard<'_>,
+    ) -> Result<Daemon> {
+        let NewCard { name, role, places, manager, pcie } = new;
+        let [a, b, c, d] = Self::HERE;
+        let mut flash = CardFlash::new(&firmware.boot_loader())?;
+        flash.set_settings(&format!(
+            "name = {name}\nmanager = {a}.{b}.{c}.{d}:{manager}\nplaces = {places}\n"
+        ))?;
+        flash.write_image(SlotId::A, &firmware.image(*role)?)?;
+        let path = self.folder.join(format!("{name}.flash"));
+        flash.write(&path)?;
+        let options =
+            CardOptions { name: (*name).to_owned(), flash: path, pcie: pcie.to_path_buf() };
+        self.start_card(cable, &options)
+    }
+
+    /// Starts a card at one of the network's cables, which is the process; what it says on its
+    /// console, the boot loader in plain words and the firmware as its log encodes it, is added to
+    /// `NAME.uart` in the network's folder.
     ///
     /// # Errors
     ///
@@ -85,7 +132,7 @@ impl Network {
             );
             command.args(["-netdev", wire, "-device", &device]);
         }
-        Daemon::start(name, &self.folder, command, false)
+        Daemon::start(name, &self.folder, command, self.outlive)
     }
 }
 
@@ -99,28 +146,4 @@ pub fn machine(folder: &Path, name: &str, flash: &Path) -> Command {
     let bank = format!("if=pflash,unit=0,format=raw,file={}", flash.display());
     command.args(["-drive", &bank]);
     command
-}
-
-/// Where `cargo xtask firmware` leaves boot loader and images, unless the environment says
-/// otherwise (`DXPU_FIRMWARE`).
-///
-/// # Errors
-///
-/// What is missing for an emulated card, and how to get it.
-pub fn firmware() -> Result<PathBuf, String> {
-    // A test is in a folder beside the programs.
-    let built = || {
-        let target = own_folder().ok()?.parent()?.parent()?.to_owned();
-        Some(target.join("bare-metal/riscv32imac-unknown-none-elf/card"))
-    };
-    let said = std::env::var_os("DXPU_FIRMWARE").map(PathBuf::from);
-    let folder = said.or_else(built).unwrap_or_default();
-    if !folder.join("fw-box.img").exists() {
-        let folder = folder.display();
-        return Err(format!("there is no firmware in {folder}: `cargo xtask firmware` builds it"));
-    }
-    match Command::new(QEMU).arg("--version").output() {
-        Ok(_) => Ok(folder),
-        Err(_) => Err(format!("{QEMU} is not there: install the package qemu-system-misc")),
-    }
 }

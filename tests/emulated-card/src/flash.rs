@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use board_qemu_virt::layout::{ERASE_BLOCK, LAYOUT};
-use card_image::{BootStore, SlotId};
+use card_image::{BootState, BootStore, Header, Journal, STATE_RECORD, SlotEvent, SlotId};
 use nor_model::{Direct, Nor, Part};
 use soc::settings;
 use std::path::Path;
@@ -47,6 +47,23 @@ impl CardFlash {
     /// When they are too long.
     pub fn set_settings(&mut self, text: &str) -> Result<()> {
         Ok(settings::store(&mut self.0, LAYOUT.config(), text)?)
+    }
+
+    /// Writes an image to a slot and has it started next, as `dxpu-flash` does.
+    ///
+    /// # Errors
+    ///
+    /// When it is no image, does not fit the slot, or the boot state cannot be recorded.
+    pub fn write_image(&mut self, slot: SlotId, image: &[u8]) -> Result<()> {
+        let header = Header::parse(image)?;
+        let room = LAYOUT.slot(slot).len as usize;
+        ensure!(image.len() <= room, "the image is larger than its slot");
+        self.put_image(slot, image);
+        let state = self.store()?.state().after(slot, SlotEvent::Adopt(header.id()))?;
+        let state = BootState { wanted: slot, ..state };
+        let mut journal: Journal<STATE_RECORD> =
+            Journal::open(&mut self.0, LAYOUT.boot_state(), |_| true)?;
+        Ok(journal.append(&mut self.0, &state.emit())?)
     }
 
     /// Puts an image into a slot, as a probe does that tells nobody.
