@@ -63,7 +63,7 @@ pub struct Card<R> {
     config: CardConfig,
     /// Since when the MAC took no frame.
     stuck_since: Option<Instant>,
-    last_turn: Instant,
+    latest: Instant,
     /// Turns since the clock ticked.
     standing: u32,
     counts: Counts,
@@ -73,9 +73,9 @@ pub struct Card<R> {
 impl<R: CardRole> Card<R> {
     /// Puts the parts together.
     pub fn new(role: R, manage: Management, config: CardConfig) -> Self {
-        let (stuck_since, last_turn) = (None, Instant::ZERO);
+        let (stuck_since, latest) = (None, Instant::ZERO);
         let (standing, counts, cycles) = (0, Counts::default(), Cycles::default());
-        Self { role, manage, config, stuck_since, last_turn, standing, counts, cycles }
+        Self { role, manage, config, stuck_since, latest, standing, counts, cycles }
     }
 
     /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there was
@@ -83,9 +83,11 @@ impl<R: CardRole> Card<R> {
     pub fn turn<B: Board>(&mut self, board: &mut B) -> bool {
         self.cycles.turn::<B>();
         let now = self.look_at_the_clock(board);
-        let mut busy = self.receive_frames::<B>(now, board.mac());
+        let mut busy = self.receive_frames(now, board);
         self.cycles.end::<B>(Stage::FramesIn);
         self.cycles.act::<B>();
+        // What is stamped from here on did not happen when the turn began.
+        let now = self.later(board);
         busy |= self.role.exchange(now, board.pcie());
         self.cycles.end::<B>(Stage::Pcie);
         if self.role.poll_timeout().is_some_and(|at| at <= now) {
@@ -98,7 +100,7 @@ impl<R: CardRole> Card<R> {
             board.feed_watchdog();
         }
         self.cycles.end::<B>(Stage::Management);
-        busy |= self.send_frames(now, board.mac());
+        busy |= self.send_frames(now, board);
         self.cycles.end::<B>(Stage::FramesOut);
         busy
     }
@@ -117,17 +119,31 @@ impl<R: CardRole> Card<R> {
     /// The time, which never goes back for anybody else.
     fn look_at_the_clock<B: Board>(&mut self, board: &mut B) -> Instant {
         let read = board.now();
-        if read > self.last_turn {
+        if read > self.latest {
             self.standing = 0;
-            self.last_turn = read;
+            self.latest = read;
             return read;
         }
-        self.counts.clock_back += u64::from(read < self.last_turn);
+        self.counts.clock_back += u64::from(read < self.latest);
         self.standing = self.standing.saturating_add(1);
         if self.standing == STANDSTILL {
             board.clock_failed();
         }
-        self.last_turn
+        self.latest
+    }
+
+    /// The time further on in a turn.
+    fn later<B: Board>(&mut self, board: &mut B) -> Instant {
+        self.latest = self.latest.max(board.now());
+        self.latest
+    }
+
+    /// Stamps the TLPs of a frame that was just read or written.
+    fn mark<B: Board>(&mut self, board: &mut B) {
+        if self.role.wants_mark() {
+            let now = self.later(board);
+            self.role.mark(now);
+        }
     }
 
     /// When the next turn is due if nothing happens.
@@ -136,11 +152,11 @@ impl<R: CardRole> Card<R> {
         role.min(self.manage.poll_timeout()).min(now + LONGEST_SLEEP)
     }
 
-    fn receive_frames<B: Board>(&mut self, now: Instant, mac: &mut B::Mac) -> bool {
-        let own = mac.address();
+    fn receive_frames<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
+        let own = board.mac().address();
         for taken in 0..FRAMES_A_TURN {
             let Self { role, manage, config, counts, cycles, .. } = self;
-            let received = mac.receive(|arrived| {
+            let received = board.mac().receive(|arrived| {
                 cycles.act::<B>();
                 match ethernet::purpose(arrived.bytes, own, config.vlan) {
                     Purpose::Fabric(at) if arrived.marked => {
@@ -154,15 +170,16 @@ impl<R: CardRole> Card<R> {
             if received.is_none() {
                 return taken > 0;
             }
+            self.mark(board);
             if self.manage.holds_frame() {
-                self.manage.turn(now, mac);
+                self.manage.turn(now, board.mac());
             }
         }
         true
     }
 
-    fn send_frames<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
-        let own = mac.address();
+    fn send_frames<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
+        let own = board.mac().address();
         let header = HEADER + if self.config.vlan.is_some() { TAG } else { 0 };
         let room = header + self.config.max_frame;
         for sent in 0..FRAMES_A_TURN {
@@ -180,7 +197,7 @@ impl<R: CardRole> Card<R> {
                 ethernet::emit(*mac, own, config.vlan, room);
                 (header + out.len, true)
             };
-            match mac.transmit(room, fill) {
+            match board.mac().transmit(room, fill) {
                 None => {
                     self.stuck_since.get_or_insert(now);
                     return sent > 0;
@@ -190,6 +207,7 @@ impl<R: CardRole> Card<R> {
                     if !any {
                         return sent > 0;
                     }
+                    self.mark(board);
                 }
             }
         }

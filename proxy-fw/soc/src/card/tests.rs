@@ -231,7 +231,7 @@ fn a_clock_that_goes_back_moves_nothing_back() {
     for _ in 0..10 {
         bench.turn();
     }
-    assert_eq!(bench.card.last_turn, before);
+    assert_eq!(bench.card.latest, before);
     assert_eq!((bench.board.fed, bench.card.counts.clock_back), (fed, 10));
     // Where it stays behind, the card starts anew.
     for _ in 0..STANDSTILL {

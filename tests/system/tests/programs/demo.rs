@@ -163,6 +163,9 @@ fn the_demo_passes_with_firmware_in_emulated_cards() {
     let report = end(child, WITH_CARDS).json();
     // A card keeps the last 32 stamps, two of each round trip, and some are of other requests.
     assert_passed(&report, 8..=16);
+    let part = |name: &str| report["round_trip"]["split"][name].as_u64().unwrap();
+    let conversion = part("host_conversion_ns") + part("box_conversion_ns");
+    assert!(part("network_ns") > 0 && conversion < part("total_ns"), "{report}");
     let images = &report["cards"]["images"];
     for (image, firmware) in ["fw-host ", "fw-box "].into_iter().enumerate() {
         assert!(images[image].as_str().is_some_and(|name| name.starts_with(firmware)), "{images}");
