@@ -3,7 +3,7 @@
 mod cycles;
 mod roles;
 
-pub use roles::CardRole;
+pub use roles::{Buffer, CardRole};
 
 use crate::board::{Board, EthernetMac};
 use crate::ethernet::{self, HEADER, Purpose, TAG};
@@ -13,7 +13,7 @@ use crate::reset::{self, ResetCounts};
 use core::time::Duration;
 use cycles::{Cycles, Stage};
 use proxy_core::control::{FromProxy, PathAddress, ResetReport};
-use proxy_core::limits::SURROUNDINGS;
+use proxy_core::limits::{SURROUNDINGS, TLP_BUFFER};
 use proxy_core::time::Instant;
 
 /// Frames that one turn takes in, or sends, before it looks at the other side.
@@ -68,6 +68,8 @@ pub struct Card<R> {
     standing: u32,
     counts: Counts,
     cycles: Cycles,
+    /// Of a TLP on its way; to clear it each time would take longer than to move it.
+    tlp: Buffer,
 }
 
 impl<R: CardRole> Card<R> {
@@ -75,7 +77,8 @@ impl<R: CardRole> Card<R> {
     pub fn new(role: R, manage: Management, config: CardConfig) -> Self {
         let (stuck_since, latest) = (None, Instant::ZERO);
         let (standing, counts, cycles) = (0, Counts::default(), Cycles::default());
-        Self { role, manage, config, stuck_since, latest, standing, counts, cycles }
+        let tlp = [0; TLP_BUFFER];
+        Self { role, manage, config, stuck_since, latest, standing, counts, cycles, tlp }
     }
 
     /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there was
@@ -88,7 +91,7 @@ impl<R: CardRole> Card<R> {
         self.cycles.act::<B>();
         // What is stamped from here on did not happen when the turn began.
         let now = self.later(board);
-        busy |= self.role.exchange(now, board.pcie());
+        busy |= self.role.exchange(now, board.pcie(), &mut self.tlp);
         self.cycles.end::<B>(Stage::Pcie);
         if self.role.poll_timeout().is_some_and(|at| at <= now) {
             self.role.handle_timeout(now);
@@ -249,6 +252,9 @@ impl<R: CardRole> Card<R> {
     /// Takes in one thing that the manager says.
     #[inline(never)]
     fn hear<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
+        if !self.manage.conversation().has_news() {
+            return false;
+        }
         let Some(heard) = self.manage.poll(now) else { return false };
         match heard {
             Heard::Joined(welcome) => {

@@ -13,15 +13,19 @@ use tlp_codec::ids::SlotId;
 /// TLPs that one turn moves at a place in each direction.
 const TLPS_A_TURN: usize = 16;
 
+/// Room for the longest TLP.
+pub type Buffer = [u8; TLP_BUFFER];
+
 /// A role as a card plays it.
 pub trait CardRole: Role {
     /// Moves TLPs, and what happened beside them, between the role and the PCIe side. Whether
     /// there was anything.
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool;
+    /// `buffer` is for one TLP on its way.
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool;
 }
 
 impl CardRole for BoxRole {
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool {
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool {
         let mut busy = false;
         while let Some(happening) = pcie.happening() {
             busy = true;
@@ -42,7 +46,7 @@ impl CardRole for BoxRole {
         }
         for slot in self.slots() {
             busy |= drive_wires(self, slot, pcie);
-            busy |= to_device(self, now, slot, pcie);
+            busy |= to_device(self, now, slot, pcie, buffer);
             busy |= from_device(self, now, slot, pcie);
         }
         busy
@@ -64,16 +68,21 @@ fn drive_wires(role: &mut BoxRole, slot: SlotId, pcie: &mut impl PcieSide) -> bo
     busy
 }
 
-fn to_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> bool {
+fn to_device(
+    role: &mut BoxRole,
+    now: Instant,
+    slot: SlotId,
+    pcie: &mut impl PcieSide,
+    buffer: &mut Buffer,
+) -> bool {
     let at = SlotWire(slot.get());
-    let mut buf = [0; TLP_BUFFER];
     for moved in 0..TLPS_A_TURN {
         let room = pcie.room(at);
         if room == ClassSet::NONE {
             return moved > 0;
         }
-        let Some(length) = role.poll_tlp(now, slot, room, &mut buf) else { return moved > 0 };
-        pcie.send(at, &buf[..length]);
+        let Some(length) = role.poll_tlp(now, slot, room, buffer) else { return moved > 0 };
+        pcie.send(at, &buffer[..length]);
         if role.wants_mark() {
             role.mark(now);
         }
@@ -97,7 +106,7 @@ fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl P
 }
 
 impl CardRole for HostRole {
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool {
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool {
         let mut busy = false;
         while let Some(happening) = pcie.happening() {
             busy = true;
@@ -113,7 +122,7 @@ impl CardRole for HostRole {
                 Happening::Inserted(..) | Happening::Removed(_) => {}
             }
         }
-        busy | from_root(self, now, pcie) | to_root(self, now, pcie)
+        busy | from_root(self, now, pcie) | to_root(self, now, pcie, buffer)
     }
 }
 
@@ -132,14 +141,18 @@ fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> boo
 }
 
 /// The role says what it has only by giving it, so it is asked when everything finds room.
-fn to_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> bool {
-    let mut buf = [0; TLP_BUFFER];
+fn to_root(
+    role: &mut HostRole,
+    now: Instant,
+    pcie: &mut impl PcieSide,
+    buffer: &mut Buffer,
+) -> bool {
     for moved in 0..TLPS_A_TURN {
         if pcie.room(SlotWire::HOST) != ClassSet::ALL {
             return moved > 0;
         }
-        let Some(length) = role.poll_tlp(now, &mut buf) else { return moved > 0 };
-        pcie.send(SlotWire::HOST, &buf[..length]);
+        let Some(length) = role.poll_tlp(now, buffer) else { return moved > 0 };
+        pcie.send(SlotWire::HOST, &buffer[..length]);
         if role.wants_mark() {
             role.mark(now);
         }

@@ -186,6 +186,12 @@ impl Conversation {
         }
     }
 
+    /// Whether [`poll`](Self::poll) could give something: asked each turn, in which mostly nothing
+    /// came.
+    pub fn has_news(&self) -> bool {
+        self.received > 0 || self.lost.is_some() || self.owes_pong
+    }
+
     /// Room for bytes from the stream.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.inbox[self.received..]
