@@ -27,3 +27,4 @@ pub mod reset;
 pub mod settings;
 #[cfg(any(test, feature = "std"))]
 pub mod testing;
+mod waiting;

@@ -1,5 +1,14 @@
-//! The card's own register blocks (`hw/regs/card.md`) behind `embedded_hal`'s traits, for boards
-//! that have them.
+//! Drivers of the card's own register blocks (`hw/regs/card.md`), for boards that have them:
+//! behind `embedded_hal`'s traits where those fit, behind the traits of [`crate::board`] else.
 
 pub mod gpio;
 pub mod i2c;
+pub mod mac;
+mod queue;
+pub mod timer;
+pub mod tlp;
+
+pub use queue::{Buffers, Ring};
+
+#[cfg(test)]
+mod testing;

@@ -2,7 +2,7 @@
 
 mod pcie;
 
-pub use pcie::{Happening, PcieSide, SlotWire};
+pub use pcie::{Happening, PcieSide, SlotWire, Windows};
 
 use proxy_core::time::Instant;
 

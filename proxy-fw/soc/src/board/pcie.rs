@@ -15,6 +15,18 @@ impl SlotWire {
     pub const HOST: Self = Self(0);
 }
 
+/// TLPs by class (posted, non-posted, completion) that are stored at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows(pub [u8; 3]);
+
+impl Windows {
+    /// Of all classes.
+    pub const fn total(self) -> usize {
+        let [posted, non_posted, completion] = self.0;
+        posted as usize + non_posted as usize + completion as usize
+    }
+}
+
 /// What happened at the PCIe side beside TLPs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {

@@ -11,4 +11,6 @@ mod format;
 mod port;
 
 pub use format::{Beside, Body, HEADER, Record, RecordError, VERSION};
-pub use port::{RecordPort, Windows};
+// Its windows are those of every PCIe side.
+pub use crate::board::Windows;
+pub use port::RecordPort;

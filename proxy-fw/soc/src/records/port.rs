@@ -1,15 +1,16 @@
 //! One end of the wire.
 
 use super::format::{Beside, Body, HEADER, LONGEST, Record, VERSION};
-use crate::board::{EthernetMac, Happening, PcieSide, SlotWire};
+use crate::board::{EthernetMac, Happening, PcieSide, SlotWire, Windows};
 use crate::ethernet;
+use crate::waiting::{Waiting, class_of};
 use alloc::boxed::Box;
 use heapless::Deque;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::config_space::ResetKind;
 use proxy_core::limits::{MAX_SLOTS, TLP_BUFFER};
 use proxy_core::link::ClassSet;
-use tlp_codec::tlp::{Class, Packet};
+use tlp_codec::tlp::Class;
 
 /// EtherType of a record's frame: IEEE 802, local experimental EtherType 2.
 const ETHERTYPE: u16 = 0x88b6;
@@ -23,20 +24,9 @@ const RECORDS_A_LOOK: usize = 16;
 /// A grant waits until it is worth a record: this part of the window.
 const WORTH: u32 = 2;
 
-/// TLPs by class (posted, non-posted, completion) that an end stores at one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Windows(pub [u8; 3]);
-
-impl Windows {
-    fn total(self) -> usize {
-        self.0.iter().map(|count| usize::from(*count)).sum()
-    }
-}
-
 /// A TLP that came in.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
-    class: Class,
     /// Its buffer.
     buffer: u8,
     length: u16,
@@ -52,8 +42,7 @@ struct Place {
     /// TLPs that were taken away, and how many the other end was told it may have sent.
     freed: [u32; 3],
     granted: [u32; 3],
-    /// In the order in which they came.
-    stored: Deque<Stored, { u8::MAX as usize }>,
+    stored: Waiting<Stored>,
     buffers: Box<[[u8; TLP_BUFFER]]>,
     free: heapless::Vec<u8, { u8::MAX as usize }>,
     /// Which one was given last.
@@ -70,7 +59,7 @@ impl Place {
             received: [0; 3],
             freed: [0; 3],
             granted: [0; 3],
-            stored: Deque::new(),
+            stored: Waiting::new(),
             buffers: alloc::vec![[0; TLP_BUFFER]; count].into_boxed_slice(),
             free: heapless::Vec::new(),
             given: 0,
@@ -104,43 +93,19 @@ impl Place {
         *received = received.wrapping_add(1);
         let buffer = self.free.pop().expect("what is granted has a buffer");
         self.buffers[usize::from(buffer)][..tlp.len()].copy_from_slice(tlp);
-        let stored = Stored { class, buffer, length: tlp.len() as u16 };
-        self.stored.push_back(stored).expect("there are no more buffers");
+        self.stored.push(class, Stored { buffer, length: tlp.len() as u16 });
         true
     }
 
-    /// The first that may go: posted ones pass what is no posted one, completions pass non-posted
-    /// ones.
-    fn first_of(&self, classes: ClassSet) -> Option<(usize, Stored)> {
-        let mut allowed = classes;
-        for (index, stored) in self.stored.iter().enumerate() {
-            if allowed.contains(stored.class) {
-                return Some((index, *stored));
-            }
-            allowed = match stored.class {
-                Class::Posted => return None,
-                Class::NonPosted => allowed.without(Class::NonPosted),
-                Class::Completion => allowed.without(Class::Completion).without(Class::NonPosted),
-            };
-        }
-        None
-    }
-
     fn take(&mut self, index: usize) {
-        let Some(taken) = self.stored.get(index).copied() else { return };
-        let kept = self.stored.len();
-        for at in 0..kept {
-            let stored = self.stored.pop_front().expect("so many are there");
-            if at != index {
-                self.stored.push_back(stored).expect("one was just taken out");
-            }
+        if let Some((class, taken)) = self.stored.take(index) {
+            self.give_back(class, taken);
         }
-        self.give_back(taken);
     }
 
-    fn give_back(&mut self, taken: Stored) {
+    fn give_back(&mut self, class: Class, taken: Stored) {
         self.free.push(taken.buffer).expect("there are no more buffers");
-        let class = taken.class as usize;
+        let class = class as usize;
         self.freed[class] = self.freed[class].wrapping_add(1);
     }
 
@@ -156,11 +121,6 @@ impl Place {
         }
         worth.then_some(grant)
     }
-}
-
-/// What cannot be told from a TLP is told by the role; it takes the room of a posted one.
-fn class_of(tlp: &[u8]) -> Class {
-    Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class()).unwrap_or(Class::Posted)
 }
 
 /// What an end counts.
@@ -381,7 +341,7 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
 
     fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]> {
         let place = self.place(at)?;
-        let (index, stored) = place.first_of(of)?;
+        let (index, stored) = place.stored.first_of(of)?;
         place.given = index;
         Some(&place.buffers[usize::from(stored.buffer)][..usize::from(stored.length)])
     }
@@ -417,8 +377,8 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
         let said = self.say(at, Body::Beside(Beside::Reset(signal)));
         assert!(said, "there was room");
         let Some(place) = self.place(at) else { return };
-        while let Some(stored) = place.stored.pop_front() {
-            place.give_back(stored);
+        while let Some((class, stored)) = place.stored.pop() {
+            place.give_back(class, stored);
         }
     }
 }

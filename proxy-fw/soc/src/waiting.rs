@@ -1,0 +1,77 @@
+//! TLPs that wait at a place, in the order in which they came.
+
+use heapless::Deque;
+use proxy_core::link::ClassSet;
+use tlp_codec::tlp::{Class, Packet};
+
+/// TLPs that wait at a place at most.
+pub(crate) const MAX_WAITING: usize = u8::MAX as usize;
+
+/// TLPs that wait, each with what says where it is.
+#[derive(Debug)]
+pub(crate) struct Waiting<T>(Deque<(Class, T), MAX_WAITING>);
+
+impl<T> Waiting<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Deque::new())
+    }
+
+    /// Adds one behind the others.
+    ///
+    /// # Panics
+    ///
+    /// When there are [`MAX_WAITING`]: who adds has granted them.
+    pub(crate) fn push(&mut self, class: Class, what: T) {
+        let pushed = self.0.push_back((class, what));
+        assert!(pushed.is_ok(), "no more are granted");
+    }
+
+    /// The first of these classes that may go, and its place among all: posted ones pass what is no
+    /// posted one, completions pass non-posted ones (PCI Express Base 5.0, section 2.4.1).
+    pub(crate) fn first_of(&self, classes: ClassSet) -> Option<(usize, &T)> {
+        let mut allowed = classes;
+        for (index, (class, what)) in self.0.iter().enumerate() {
+            if allowed.contains(*class) {
+                return Some((index, what));
+            }
+            allowed = match class {
+                Class::Posted => return None,
+                Class::NonPosted => allowed.without(Class::NonPosted),
+                Class::Completion => allowed.without(Class::Completion).without(Class::NonPosted),
+            };
+        }
+        None
+    }
+
+    /// Takes one out.
+    pub(crate) fn take(&mut self, index: usize) -> Option<(Class, T)> {
+        if index >= self.0.len() {
+            return None;
+        }
+        // Round once, so that the others stay in their order.
+        let mut taken = None;
+        for at in 0..self.0.len() {
+            let first = self.0.pop_front()?;
+            if at == index {
+                taken = Some(first);
+            } else {
+                self.push(first.0, first.1);
+            }
+        }
+        taken
+    }
+
+    /// Takes the oldest out.
+    pub(crate) fn pop(&mut self) -> Option<(Class, T)> {
+        self.0.pop_front()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What cannot be told from a TLP is told by the role; it takes the room of a posted one.
+pub(crate) fn class_of(tlp: &[u8]) -> Class {
+    Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class()).unwrap_or(Class::Posted)
+}
