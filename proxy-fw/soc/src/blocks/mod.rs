@@ -5,8 +5,11 @@ pub mod gpio;
 pub mod i2c;
 pub mod mac;
 mod queue;
+pub mod spi;
 pub mod timer;
 pub mod tlp;
+pub mod uart;
+pub mod watchdog;
 
 pub use queue::{Buffers, Ring};
 
