@@ -7,11 +7,17 @@ use tlp_codec::tlp::{Class, Packet};
 /// TLPs that wait at a place at most.
 pub(crate) const MAX_WAITING: usize = u8::MAX as usize;
 
-/// TLPs that wait, each with what says where it is.
-#[derive(Debug)]
-pub(crate) struct Waiting<T>(Deque<(Class, T), MAX_WAITING>);
+/// What says of a TLP where it is, and its class: both in one value, so that it is small.
+pub(crate) trait Stored {
+    /// Its class.
+    fn class(&self) -> Class;
+}
 
-impl<T> Waiting<T> {
+/// TLPs that wait.
+#[derive(Debug)]
+pub(crate) struct Waiting<T>(Deque<T, MAX_WAITING>);
+
+impl<T: Stored> Waiting<T> {
     pub(crate) const fn new() -> Self {
         Self(Deque::new())
     }
@@ -21,8 +27,8 @@ impl<T> Waiting<T> {
     /// # Panics
     ///
     /// When there are [`MAX_WAITING`]: who adds has granted them.
-    pub(crate) fn push(&mut self, class: Class, what: T) {
-        let pushed = self.0.push_back((class, what));
+    pub(crate) fn push(&mut self, tlp: T) {
+        let pushed = self.0.push_back(tlp);
         assert!(pushed.is_ok(), "no more are granted");
     }
 
@@ -30,11 +36,11 @@ impl<T> Waiting<T> {
     /// posted one, completions pass non-posted ones (PCI Express Base 5.0, section 2.4.1).
     pub(crate) fn first_of(&self, classes: ClassSet) -> Option<(usize, &T)> {
         let mut allowed = classes;
-        for (index, (class, what)) in self.0.iter().enumerate() {
-            if allowed.contains(*class) {
-                return Some((index, what));
+        for (index, tlp) in self.0.iter().enumerate() {
+            if allowed.contains(tlp.class()) {
+                return Some((index, tlp));
             }
-            allowed = match class {
+            allowed = match tlp.class() {
                 Class::Posted => return None,
                 Class::NonPosted => allowed.without(Class::NonPosted),
                 Class::Completion => allowed.without(Class::Completion).without(Class::NonPosted),
@@ -44,7 +50,7 @@ impl<T> Waiting<T> {
     }
 
     /// Takes one out.
-    pub(crate) fn take(&mut self, index: usize) -> Option<(Class, T)> {
+    pub(crate) fn take(&mut self, index: usize) -> Option<T> {
         if index >= self.0.len() {
             return None;
         }
@@ -55,14 +61,14 @@ impl<T> Waiting<T> {
             if at == index {
                 taken = Some(first);
             } else {
-                self.push(first.0, first.1);
+                self.push(first);
             }
         }
         taken
     }
 
     /// Takes the oldest out.
-    pub(crate) fn pop(&mut self) -> Option<(Class, T)> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         self.0.pop_front()
     }
 

@@ -9,7 +9,7 @@ mod place;
 use super::queue::{Buffer, Buffers, Done, Pool, Queue, Ring};
 use super::timer::Timer;
 use crate::board::{Happening, PcieSide, SlotWire, Windows};
-use crate::waiting::{MAX_WAITING, class_of};
+use crate::waiting::{self, MAX_WAITING, class_of};
 use alloc::boxed::Box;
 use card_regs::tlp_descriptor::{Length, Status};
 use card_regs::values::{SlotEvent, TlpClass};
@@ -47,8 +47,15 @@ pub struct TlpRings<R> {
 /// A TLP that came in.
 #[derive(Debug)]
 struct Stored {
+    class: Class,
     buffer: Buffer,
     length: u16,
+}
+
+impl waiting::Stored for Stored {
+    fn class(&self) -> Class {
+        self.class
+    }
 }
 
 /// What the driver counts.
@@ -305,7 +312,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
             place.free(class);
             return offer(receive, pool, done.buffer);
         }
-        place.waiting.push(class, Stored { buffer: done.buffer, length });
+        place.waiting.push(Stored { class, buffer: done.buffer, length });
     }
 }
 
@@ -326,9 +333,9 @@ fn discard<B: Bus + Copy, R: Bus, M: Buffers>(
     pool: &mut Pool<M>,
     counts: &mut Counts,
 ) {
-    while let Some((class, stored)) = place.waiting.pop() {
+    while let Some(stored) = place.waiting.pop() {
         counts.discarded += 1;
-        place.free(class);
+        place.free(stored.class);
         offer(receive, pool, stored.buffer);
     }
 }
@@ -368,8 +375,8 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> PcieSide for TlpPort<B, R, M> {
 
     fn take(&mut self, at: SlotWire) {
         let Some(place) = self.place(at) else { return };
-        let Some((class, stored)) = place.waiting.take(place.given) else { return };
-        place.free(class);
+        let Some(stored) = place.waiting.take(place.given) else { return };
+        place.free(stored.class);
         offer(&mut self.receive, &mut self.pool, stored.buffer);
     }
 

@@ -3,7 +3,7 @@
 use super::format::{Beside, Body, HEADER, LONGEST, Record, VERSION};
 use crate::board::{EthernetMac, Happening, PcieSide, SlotWire, Windows};
 use crate::ethernet;
-use crate::waiting::{Waiting, class_of};
+use crate::waiting::{self, Waiting, class_of};
 use alloc::boxed::Box;
 use heapless::Deque;
 use proxy_core::boxes::SlotSignal;
@@ -27,9 +27,16 @@ const WORTH: u32 = 2;
 /// A TLP that came in.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
+    class: Class,
     /// Its buffer.
     buffer: u8,
     length: u16,
+}
+
+impl waiting::Stored for Stored {
+    fn class(&self) -> Class {
+        self.class
+    }
 }
 
 /// What an end knows of a place.
@@ -93,19 +100,19 @@ impl Place {
         *received = received.wrapping_add(1);
         let buffer = self.free.pop().expect("what is granted has a buffer");
         self.buffers[usize::from(buffer)][..tlp.len()].copy_from_slice(tlp);
-        self.stored.push(class, Stored { buffer, length: tlp.len() as u16 });
+        self.stored.push(Stored { class, buffer, length: tlp.len() as u16 });
         true
     }
 
     fn take(&mut self, index: usize) {
-        if let Some((class, taken)) = self.stored.take(index) {
-            self.give_back(class, taken);
+        if let Some(taken) = self.stored.take(index) {
+            self.give_back(taken);
         }
     }
 
-    fn give_back(&mut self, class: Class, taken: Stored) {
+    fn give_back(&mut self, taken: Stored) {
         self.free.push(taken.buffer).expect("there are no more buffers");
-        let class = class as usize;
+        let class = taken.class as usize;
         self.freed[class] = self.freed[class].wrapping_add(1);
     }
 
@@ -377,8 +384,8 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
         let said = self.say(at, Body::Beside(Beside::Reset(signal)));
         assert!(said, "there was room");
         let Some(place) = self.place(at) else { return };
-        while let Some((class, stored)) = place.stored.pop() {
-            place.give_back(class, stored);
+        while let Some(stored) = place.stored.pop() {
+            place.give_back(stored);
         }
     }
 }
