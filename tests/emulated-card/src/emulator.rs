@@ -16,6 +16,7 @@ pub const QEMU: &str = "qemu-system-riscv32";
 pub struct Network {
     folder: PathBuf,
     outlive: bool,
+    counting: bool,
 }
 
 impl Network {
@@ -29,7 +30,7 @@ impl Network {
     ///
     /// When QEMU does not start.
     pub fn start(folder: &Path, cards: usize, outlive: bool) -> Result<(Self, Daemon)> {
-        let network = Self { folder: folder.to_owned(), outlive };
+        let network = Self { folder: folder.to_owned(), outlive, counting: false };
         let mut command = Command::new(QEMU);
         command.args(["-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]);
         command.args(["-netdev", "user,id=here", "-netdev", "hubport,id=h,hubid=0,netdev=here"]);
@@ -45,6 +46,12 @@ impl Network {
         }
         let daemon = Daemon::start("network", folder, command, outlive)?;
         Ok((network, daemon))
+    }
+
+    /// Whether cards that are started from now on count instructions: one is a cycle of theirs,
+    /// and a nanosecond. What a stretch of code takes is the same then each time.
+    pub fn count_instructions(&mut self, counting: bool) {
+        self.counting = counting;
     }
 
     /// Both ends of a card's cable: the network's, and the card's.
@@ -120,6 +127,9 @@ impl Network {
         let (far, near) = self.ends(cable);
         let mut command = machine(&self.folder, name, flash);
         command.args(["-global", "virtio-mmio.force-legacy=false"]);
+        if self.counting {
+            command.args(["-icount", "shift=0"]);
+        }
         let fabric = format!(
             "dgram,id=f,local.type=unix,local.path={},remote.type=unix,remote.path={}",
             near.display(),

@@ -17,6 +17,7 @@ mod regs;
 mod report;
 mod sections;
 mod simulator;
+mod stack;
 mod test_output;
 mod tests_run;
 mod tools;
@@ -51,6 +52,9 @@ enum Command {
     Riscv,
     /// Builds the emulated card's boot loader and firmware images, which tests run where QEMU is.
     Firmware,
+    /// How deep the stack of the emulated card's firmware can get, from its machine code; build that
+    /// first.
+    Stack,
     /// The core with a card's limits: its tests and the simulator's.
     CardLimits {
         /// Also a thousand seeds of each profile, and a simulated day.
@@ -147,6 +151,7 @@ fn main() -> ExitCode {
             report.step("documentation", checks::docs);
             report.step("bare-metal riscv32imac", bare_metal::build);
             report.step("card firmware", firmware::build);
+            report.step("card's stack", stack::check);
             report.step("register map", regs::check);
             report.step("flash algorithms", flash_algorithm::check);
             tests(&mut report, &[], false)
@@ -164,6 +169,7 @@ fn main() -> ExitCode {
         Command::Deps => report.step("dependency direction", dependencies::check),
         Command::Riscv => report.step("bare-metal riscv32imac", bare_metal::build),
         Command::Firmware => report.step("card firmware", firmware::build),
+        Command::Stack => report.step("card's stack", stack::check),
         Command::CardLimits { long } => {
             report.step("limits of a card", || simulator::card_limits(long))
         }

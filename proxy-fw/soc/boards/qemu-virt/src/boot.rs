@@ -53,7 +53,7 @@ pub fn run_boot() -> ! {
     let Some(Chosen { boot, started }) = chosen else { wait() };
     retained::with(|kept| reset::set_started(kept, started));
     ENTERED.store(true, Ordering::Relaxed);
-    clint::interrupt_at(clint::now() + BOUND);
+    clint::interrupt_at(clint::Ticks::of(clint::now() + BOUND));
     // SAFETY: all of the image was checked, and it fits the memory for images; interrupts and
     // exceptions come to `boot_trapped`, which does not return.
     unsafe {

@@ -28,9 +28,22 @@ pub(crate) fn now() -> Instant {
     }
 }
 
+/// A time as the timer compares with it. To make one takes a division.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticks(u64);
+
+impl Ticks {
+    /// The machine's start.
+    pub(crate) const START: Self = Self(0);
+
+    /// The last tick that is not behind that time.
+    pub(crate) fn of(at: Instant) -> Self {
+        Self(at.as_nanos() / TICK)
+    }
+}
+
 /// The timer's interrupt is pending from then on.
-pub(crate) fn interrupt_at(at: Instant) {
-    let ticks = at.as_nanos() / TICK;
+pub(crate) fn interrupt_at(Ticks(ticks): Ticks) {
     // Never early in between (RISC-V privileged architecture 1.12, section 3.2.1).
     write(MTIMECMP + 4, u32::MAX);
     write(MTIMECMP, ticks as u32);

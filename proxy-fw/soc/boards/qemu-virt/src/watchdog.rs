@@ -3,6 +3,7 @@
 //! the whole machine stand still, while its clock goes on, is forgiven: there is one look then, and
 //! the next a whole period later.
 
+use crate::clint::Ticks;
 use crate::{clint, end};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ static FED: AtomicBool = AtomicBool::new(false);
 static HUNGRY: AtomicBool = AtomicBool::new(false);
 
 /// When it looks next.
-static NEXT: Mutex<Cell<Instant>> = Mutex::new(Cell::new(Instant::ZERO));
+static NEXT: Mutex<Cell<Ticks>> = Mutex::new(Cell::new(Ticks::START));
 
 /// Looks from now on.
 pub(crate) fn start() {
@@ -41,6 +42,7 @@ pub(crate) fn feed() {
 }
 
 fn set_next(at: Instant) {
+    let at = Ticks::of(at);
     critical_section::with(|cs| NEXT.borrow(cs).set(at));
     clint::interrupt_at(at);
 }
@@ -50,7 +52,7 @@ fn set_next(at: Instant) {
 pub(crate) fn sleep(until: Instant) -> u32 {
     riscv::interrupt::free(|| {
         let next = critical_section::with(|cs| NEXT.borrow(cs).get());
-        clint::interrupt_at(until.min(next));
+        clint::interrupt_at(Ticks::of(until).min(next));
         // SAFETY: only which interrupts end the sleep; they are off meanwhile.
         unsafe { mie::set_mext() };
         riscv::asm::wfi();

@@ -1,0 +1,218 @@
+//! How deep the stack of the emulated card's firmware can get, from its machine code.
+//!
+//! Each function's own bytes and whom it calls are read from its instructions ([`code`]). Where a
+//! call goes through a register, it is taken to go to any function whose address the program has
+//! anywhere; such calls are taken to nest [`UNKNOWN`] deep at most, since formatting text is what
+//! they are for: a message, a value in it, a part of that, and where it is written to. Functions
+//! that call themselves have no bound and are an error, but for those of [`RECURSIVE`].
+
+mod code;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anyhow::{Context, Result, bail, ensure};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+
+use crate::firmware::folder;
+use crate::report::Done;
+
+/// Bytes that a card's stack may have (`boards/qemu-virt/src/stack.rs`).
+const BUDGET: u32 = 128 << 10;
+
+/// How deep calls through registers nest.
+const UNKNOWN: usize = 4;
+
+/// Functions that may call themselves, by parts of their names, and how often: the end of a life
+/// says only what does not panic again; of a host's ports each is let go once; a link that is
+/// enabled again is a hot reset, which is nothing else.
+const RECURSIVE: [(&str, u32); 3] =
+    [("rust_begin_unwind", 1), ("process_switch_events", 32), ("Pending::want", 1)];
+
+/// The programs.
+const PROGRAMS: [&str; 2] = ["fw-box", "fw-host"];
+
+/// Where the start-up code ends, and what may interrupt whatever runs then.
+const MAIN: &str = "main";
+const HANDLER: &str = "_start_trap";
+
+/// Says how deep each firmware's stack gets, which the budget bounds.
+pub(crate) fn check() -> Result<Done> {
+    let mut details = Vec::new();
+    for name in PROGRAMS {
+        let path = folder().join(name);
+        let Ok(bytes) = std::fs::read(&path) else {
+            return Ok(Done::skipped("there is no firmware: its build was skipped"));
+        };
+        let program = Program::read(&bytes).with_context(|| path.display().to_string())?;
+        let (main, handler) = (program.deepest(MAIN)?, program.deepest(HANDLER)?);
+        let most = main.bytes + handler.bytes;
+        println!("{name}: {most} B of stack at most, {} of them in interrupts", handler.bytes);
+        for (name, frame) in main.path.iter().filter(|(_, frame)| *frame >= 256) {
+            println!("    {frame:6} {name}");
+        }
+        ensure!(most <= BUDGET, "{name} may need {most} B of stack: the budget is {BUDGET}");
+        details.push(format!("{name} {most} of {BUDGET} B"));
+    }
+    Ok(Done::with(details.join(", ")))
+}
+
+/// A program's functions by their addresses.
+struct Program {
+    functions: BTreeMap<u32, (String, code::Function)>,
+    /// Where each name is: several may be at one place.
+    places: BTreeMap<String, u32>,
+    /// Functions whose addresses the program has somewhere: Rust's, which have paths, and handlers
+    /// of interrupts (`MachineTimer`). What else there is is assembly, which nothing comes back to.
+    taken: Vec<u32>,
+}
+
+/// The deepest that a function gets.
+#[derive(Clone, Default)]
+struct Depth {
+    bytes: u32,
+    /// Who is on the stack then, with the bytes of each.
+    path: Vec<(String, u32)>,
+}
+
+impl Program {
+    fn read(elf: &[u8]) -> Result<Self> {
+        let file = object::File::parse(elf).context("no ELF file")?;
+        let mut starts = BTreeMap::new();
+        let mut places = BTreeMap::new();
+        for symbol in file.symbols() {
+            let is_code = symbol
+                .section_index()
+                .and_then(|index| file.section_by_index(index).ok())
+                .is_some_and(|section| section.kind() == SectionKind::Text);
+            let name = symbol.name().unwrap_or_default();
+            let is_place = name.is_empty() || name.starts_with('.') || name.starts_with('$');
+            if is_code && !is_place && symbol.kind() != SymbolKind::Section {
+                places.insert(name.to_owned(), symbol.address() as u32);
+                let entry = starts.entry(symbol.address() as u32).or_insert((name, 0));
+                entry.1 = entry.1.max(symbol.size() as u32);
+            }
+        }
+        let mut functions = BTreeMap::new();
+        let mut numbers = BTreeSet::new();
+        for section in file.sections() {
+            let base = section.address() as u32;
+            let data = section.data().unwrap_or_default();
+            match section.kind() {
+                SectionKind::Text => {
+                    let end = base + data.len() as u32;
+                    for (&start, &(name, size)) in starts.range(base..end) {
+                        // Assembly says no sizes: up to the next one.
+                        let next = starts.range(start + 1..).next().map_or(end, |(at, _)| *at);
+                        let size = if size > 0 { size } else { next.min(end) - start };
+                        let from = (start - base) as usize;
+                        let code = data.get(from..from + size as usize).context("a bad size")?;
+                        let function = code::read(code, start);
+                        numbers.extend(&function.numbers);
+                        let name = format!("{:#}", rustc_demangle::demangle(name));
+                        functions.insert(start, (name, function));
+                    }
+                }
+                SectionKind::ReadOnlyData | SectionKind::Data => {
+                    let (words, _) = data.as_chunks::<4>();
+                    numbers.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+                }
+                _ => {}
+            }
+        }
+        let taken = functions.iter().filter(|(start, (name, _))| {
+            numbers.contains(start) && (name.contains("::") || name.starts_with(char::is_uppercase))
+        });
+        let taken = taken.map(|(start, _)| *start).collect();
+        Ok(Self { functions, places, taken })
+    }
+
+    /// How deep the function of that name gets.
+    fn deepest(&self, name: &str) -> Result<Depth> {
+        let start = self.places.get(name);
+        let start = start.with_context(|| format!("there is no function `{name}`"))?;
+        let mut search = Search { program: self, known: HashMap::new(), open: Vec::new() };
+        search.depth(*start, UNKNOWN)
+    }
+
+    /// The function that begins there, or has that address inside it.
+    fn containing(&self, at: u32) -> Option<u32> {
+        self.functions.range(..=at).next_back().map(|(start, _)| *start)
+    }
+}
+
+/// Depths that were found, and functions that are being looked at.
+struct Search<'a> {
+    program: &'a Program,
+    known: HashMap<(u32, usize), Depth>,
+    open: Vec<(u32, usize)>,
+}
+
+impl Search<'_> {
+    /// How deep a function gets when calls through registers nest so deep yet.
+    fn depth(&mut self, start: u32, unknown: usize) -> Result<Depth> {
+        let key = (start, unknown);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
+        let program = self.program;
+        let (name, function) = &program.functions[&start];
+        if self.open.contains(&key) {
+            let from = self.open.iter().position(|open| *open == key).unwrap_or(0);
+            let round: Vec<_> =
+                self.open[from..].iter().map(|(at, _)| &program.functions[at]).collect();
+            let names: Vec<_> = round.iter().map(|(name, _)| &**name).collect();
+            let known =
+                RECURSIVE.iter().find(|(part, _)| names.iter().any(|name| name.contains(part)));
+            let Some((_, times)) = known else {
+                bail!("`{name}` calls itself, by {}: no stack is enough", names.join(", "));
+            };
+            let bytes = times * round.iter().map(|(_, function)| function.frame).sum::<u32>();
+            let path = vec![(format!("{times} times: {}", names.join(", ")), bytes)];
+            return Ok(Depth { bytes, path });
+        }
+        self.open.push(key);
+        let mut below = Depth::default();
+        for call in &function.calls {
+            below.deepen(self.of(*call, unknown)?);
+        }
+        if function.calls_unknown {
+            below.deepen(self.anybody(unknown)?);
+        }
+        let mut whole = Depth { bytes: below.bytes + function.frame, path: below.path };
+        whole.path.insert(0, (name.clone(), function.frame));
+        // Its own bytes are given back then.
+        for tail in &function.tails {
+            whole.deepen(self.of(*tail, unknown)?);
+        }
+        if function.jumps_unknown {
+            whole.deepen(self.anybody(unknown)?);
+        }
+        self.open.pop();
+        self.known.insert(key, whole.clone());
+        Ok(whole)
+    }
+
+    fn of(&mut self, at: u32, unknown: usize) -> Result<Depth> {
+        let start = self.program.containing(at);
+        self.depth(start.with_context(|| format!("a call of {at:#x}, where no code is"))?, unknown)
+    }
+
+    /// The deepest of those that a register may hold.
+    fn anybody(&mut self, unknown: usize) -> Result<Depth> {
+        let mut deepest = Depth::default();
+        if unknown > 0 {
+            for start in self.program.taken.clone() {
+                deepest.deepen(self.depth(start, unknown - 1)?);
+            }
+        }
+        Ok(deepest)
+    }
+}
+
+impl Depth {
+    fn deepen(&mut self, other: Self) {
+        if other.bytes > self.bytes {
+            *self = other;
+        }
+    }
+}
