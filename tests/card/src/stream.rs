@@ -4,6 +4,7 @@ use proxy_daemon::stop::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use soc::board::{Arrived, EthernetMac, MacCounters};
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -80,6 +81,11 @@ impl StreamMac {
         let timeout = Timespec::try_from(timeout).unwrap_or_default();
         // Whatever it says, the caller looks.
         let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&timeout));
+    }
+
+    /// What to wait for: the socket, for input, and whether also for room to send.
+    pub fn waits_on(&self) -> (BorrowedFd<'_>, bool) {
+        (self.socket.as_fd(), !self.outgoing.is_empty())
     }
 
     fn flush(&mut self) {

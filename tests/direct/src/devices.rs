@@ -215,8 +215,8 @@ impl Below for Devices {
         self.take_events();
     }
 
-    fn switch(&self) -> &VirtualSwitch {
-        &self.switch
+    fn switch(&self) -> Option<&VirtualSwitch> {
+        Some(&self.switch)
     }
 
     fn wants_counters(&self) -> bool {

@@ -1,5 +1,7 @@
 //! A fabric on this machine for guests: a manager, boxes and host proxies, each a process.
 
+mod cards;
+
 use anyhow::{Context, Result, ensure};
 use processes::{Daemon, wait_for};
 use serde_json::Value;
@@ -19,6 +21,8 @@ pub struct Fabric {
     pub hosts: Vec<(String, Daemon)>,
     /// The box proxies, by name.
     pub boxes: Vec<(String, Daemon)>,
+    /// What emulated cards are plugged into: their PCIe sides, and the network between them.
+    beside: Vec<Daemon>,
     /// The manager.
     pub manager: Daemon,
     /// Where the next proxies' frames travel, as their flags; UDP on loopback when there are none.
@@ -67,6 +71,7 @@ impl Fabric {
         Ok(Self {
             hosts: Vec::new(),
             boxes: Vec::new(),
+            beside: Vec::new(),
             manager,
             network: Vec::new(),
             programs: programs.to_path_buf(),
@@ -172,7 +177,7 @@ impl Fabric {
 
     fn daemons(&mut self) -> impl Iterator<Item = &mut Daemon> {
         let proxies = self.hosts.iter_mut().chain(&mut self.boxes).map(|(_, daemon)| daemon);
-        std::iter::once(&mut self.manager).chain(proxies)
+        std::iter::once(&mut self.manager).chain(proxies).chain(&mut self.beside)
     }
 
     /// What a command to the manager results in.

@@ -5,6 +5,7 @@ use crate::fabric::Fabric;
 use crate::guest::{BOOT_BOUND, Guest, Options};
 use crate::{guest_tools, terminal};
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use emulated_card::firmware::Firmware;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -45,6 +46,10 @@ pub struct Session {
     /// Run a command in the first guest's shell, and end with its status
     #[arg(long, value_name = "COMMAND")]
     pub run: Option<String>,
+    /// The proxies of the host and of both boxes are the card's firmware, in emulated cards (QEMU
+    /// riscv32, package qemu-system-misc); much slower than programs
+    #[arg(long, conflicts_with = "hosts")]
+    pub card: bool,
     /// A slot, such as box-a/1, that is lent to the first guest before the command of --run
     #[arg(long, value_name = "SLOT", requires = "run")]
     pub lend: Vec<String>,
@@ -56,27 +61,39 @@ pub struct Session {
 ///
 /// When something cannot be had, started or reached, with where the logs are.
 pub fn run(session: &Session) -> Result<u8> {
+    let firmware = session.card.then(Firmware::find).transpose()?;
     let cache = Cache::open(&[session.kernel], &mut show)?;
     let folder = tempfile::Builder::new().prefix("dxpu-vm-").tempdir()?;
-    let result = in_folder(session, &cache, folder.path());
+    let result = in_folder(session, firmware.as_ref(), &cache, folder.path());
     if processes::interrupted() {
         return result;
     }
     result.map_err(|error| anyhow!("{error:#}\nthe logs are in {}", folder.keep().display()))
 }
 
-fn in_folder(session: &Session, cache: &Cache, folder: &Path) -> Result<u8> {
+fn in_folder(
+    session: &Session,
+    firmware: Option<&Firmware>,
+    cache: &Cache,
+    folder: &Path,
+) -> Result<u8> {
     let programs = processes::own_folder()?;
     show(News::Step("building dxpu-guest, for the guests"));
     let tools = guest_tools(&programs)?;
     let mut fabric = Fabric::start(&programs, folder)?;
-    for name in ["box-a", "box-b"] {
-        fabric.add_box(name, &slots(name))?;
+    let boxes = ["box-a", "box-b"].map(|name| (name, slots(name)));
+    if firmware.is_none() {
+        for (name, slots) in &boxes {
+            fabric.add_box(name, slots)?;
+        }
     }
     let mut guests = Vec::new();
     for number in 1..=session.hosts {
         let host = format!("host-{number}");
-        let socket = fabric.add_host(&host, &[])?;
+        let socket = match firmware {
+            Some(firmware) => fabric.add_cards(firmware, &host, &boxes)?,
+            None => fabric.add_host(&host, &[])?,
+        };
         let mut options = Options::new(&host, session.kernel).with_vfio_user(&socket);
         options.memory_mib = session.memory_mib;
         // What is said twice is so as it is said last.

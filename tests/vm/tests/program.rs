@@ -1,5 +1,6 @@
 //! `dxpu-vm`, as people and scripts run it.
 
+use emulated_card::firmware::Firmware;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
@@ -22,11 +23,25 @@ fn stage() -> Option<Stage> {
 
 #[test]
 fn a_command_runs_in_the_guest_and_nothing_is_left() {
+    runs_a_command(&[]);
+}
+
+#[test]
+#[ignore = "long: a guest and four more machines, all emulated"]
+fn a_command_runs_in_a_guest_behind_a_card_and_nothing_is_left() {
+    match Firmware::find() {
+        Ok(_) => runs_a_command(&["--card"]),
+        Err(reason) => println!("SKIPPED: no emulated cards: {reason:#}"),
+    }
+}
+
+fn runs_a_command(options: &[&str]) {
     let Some(_stage) = stage() else { return };
     let folder = tempfile::tempdir().unwrap();
     let wait = "until test -b /dev/nvme0n1; do sleep 0.1; done; \
                 cat /sys/class/nvme/nvme0/model; echo done >&2; exit 7";
-    let output = dxpu_vm(folder.path(), &["run", "--lend", "box-a/1", "--run", wait]);
+    let arguments = [&["run", "--lend", "box-a/1", "--run", wait], options].concat();
+    let output = dxpu_vm(folder.path(), &arguments);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     assert!(said.ends_with("done\n") && said.lines().count() == 2, "{said}");

@@ -83,6 +83,7 @@ fn asks_for_help(arguments: &[String]) -> bool {
 /// The daemons, optimised, and then guests on a fabric of them.
 pub(crate) fn vm(arguments: &[String]) -> Result<ExitCode> {
     let mut command = after_daemons("vm", "dxpu-vm", arguments)?;
+    with_cards(&mut command, arguments)?;
     command.arg("run").args(arguments);
     ends_as(&mut command)
 }

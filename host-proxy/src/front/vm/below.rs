@@ -43,8 +43,9 @@ pub trait Below {
         let _ = present;
     }
 
-    /// The switch.
-    fn switch(&self) -> &VirtualSwitch;
+    /// The switch; `None` where it is in another machine, and which device a TLP is for cannot be
+    /// told.
+    fn switch(&self) -> Option<&VirtualSwitch>;
 
     /// Whether it is time to [`set_counters`](Below::set_counters).
     fn wants_counters(&self) -> bool;
@@ -107,8 +108,8 @@ impl Below for Plane<HostRole> {
         self.role.set_root_complex(present);
     }
 
-    fn switch(&self) -> &VirtualSwitch {
-        self.role.switch()
+    fn switch(&self) -> Option<&VirtualSwitch> {
+        Some(self.role.switch())
     }
 
     fn wants_counters(&self) -> bool {

@@ -81,7 +81,8 @@ impl Completions {
 }
 
 /// The lane of completions for a requester: its port's. What leads to no port is the switch's to
-/// answer for, which takes it.
-fn lane_of(switch: &VirtualSwitch, requester: Bdf) -> usize {
-    port_towards(switch, requester.bus()).map_or(0, |port| usize::from(port.get()))
+/// answer for, which takes it. Where the switch is not at hand one lane is everybody's.
+fn lane_of(switch: Option<&VirtualSwitch>, requester: Bdf) -> usize {
+    let port = switch.and_then(|switch| port_towards(switch, requester.bus()));
+    port.map_or(0, |port| usize::from(port.get()))
 }

@@ -87,7 +87,8 @@ impl Lane {
         if taken && self.stuck == 0 && !self.blocked {
             return Passed::Taken;
         }
-        let port = port_of(below.switch(), tlp).map_or(0, |port| 1 << port.get());
+        let port = below.switch().and_then(|switch| port_of(switch, tlp));
+        let port = port.map_or(0, |port| 1 << port.get());
         if taken {
             self.blocked = false;
             self.stuck &= !port;
@@ -105,11 +106,14 @@ impl Lane {
 }
 
 /// Whether a completion may not pass a TLP that waits: when that is a write to the same device
-/// (PCIe 5.0 section 2.4.1).
-pub(super) fn must_wait(switch: &VirtualSwitch, completion: &[u8], held: &[u8]) -> bool {
+/// (PCIe 5.0 section 2.4.1), or to one that cannot be told.
+pub(super) fn must_wait(switch: Option<&VirtualSwitch>, completion: &[u8], held: &[u8]) -> bool {
     let is_write =
         Packet::new_header_checked(held).is_ok_and(|held| held.class() == Some(Class::Posted));
-    is_write && port_of(switch, held).is_some_and(|port| port_of(switch, completion) == Some(port))
+    let same = |switch| {
+        port_of(switch, held).is_some_and(|port| port_of(switch, completion) == Some(port))
+    };
+    is_write && switch.is_none_or(same)
 }
 
 /// The port that a TLP from above leaves the switch by, if it is one port's.

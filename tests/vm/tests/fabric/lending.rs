@@ -8,7 +8,7 @@ use vm::{Guest, Kernel, Verify};
 const KNOWN: &[&str] = &[];
 
 /// The drive's files and their SHA-256.
-const SUMS: &str = "cd /mnt && find . -type f | sort | xargs sha256sum; cd /";
+pub(crate) const SUMS: &str = "cd /mnt && find . -type f | sort | xargs sha256sum; cd /";
 
 #[test]
 fn what_one_guest_wrote_the_next_one_reads() {

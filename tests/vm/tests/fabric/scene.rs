@@ -1,6 +1,7 @@
 //! A manager, boxes, and guests as hosts.
 
 use anyhow::Result;
+use emulated_card::firmware::Firmware;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -36,6 +37,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) adapter: bool,
     /// More of the guests' kernel command line.
     pub(crate) append: &'a str,
+    /// Whether the proxies are firmware in emulated cards; the one host's then, too.
+    pub(crate) cards: bool,
 }
 
 /// One guest and one box with a drive.
@@ -46,6 +49,7 @@ pub(crate) const SMALL: Plan<'static> = Plan {
     flags: &[],
     adapter: true,
     append: "",
+    cards: false,
 };
 
 /// Sets a scene and runs a play in it; tells why where there can be no guests.
@@ -55,26 +59,40 @@ pub(crate) const SMALL: Plan<'static> = Plan {
 /// When the play fails, with what the guests' consoles and the proxies' logs end with.
 #[track_caller]
 pub(crate) fn play(plan: &Plan, act: impl FnOnce(&mut Scene) -> Result<()>) {
+    let firmware = match plan.cards.then(Firmware::find).transpose() {
+        Ok(firmware) => firmware,
+        Err(reason) => {
+            println!("SKIPPED: no emulated cards: {reason:#}");
+            return;
+        }
+    };
     let stage = Stage::take(plan.kernels).unwrap_or_else(|error| panic!("{error:#}"));
     let Some(stage) = stage else { return };
-    let mut scene = set(stage, plan).unwrap_or_else(|error| panic!("{error:#}"));
+    let mut scene = set(stage, plan, firmware.as_ref()).unwrap_or_else(|error| panic!("{error:#}"));
     if let Err(error) = act(&mut scene) {
         panic!("{error:#}\n{}", scene.fabric.last_words());
     }
 }
 
-fn set(stage: Stage, plan: &Plan) -> Result<Scene> {
+fn set(stage: Stage, plan: &Plan, firmware: Option<&Firmware>) -> Result<Scene> {
     let folder = tempfile::tempdir()?;
     let own = std::env::current_exe()?;
     let programs = own.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
     let mut fabric = Fabric::start_with(programs, folder.path(), plan.manager)?;
-    for (name, slots) in plan.boxes {
-        fabric.add_box(name, &slots_of(name, slots))?;
+    let boxes: Vec<(&str, Vec<String>)> =
+        plan.boxes.iter().map(|(name, slots)| (*name, slots_of(name, slots))).collect();
+    if firmware.is_none() {
+        for (name, slots) in &boxes {
+            fabric.add_box(name, slots)?;
+        }
     }
     let (mut guests, mut all) = (Vec::new(), Vec::new());
     for (number, kernel) in (1..).zip(plan.kernels) {
         let name = format!("host-{number}");
-        let socket = fabric.add_host(&name, plan.flags)?;
+        let socket = match firmware {
+            Some(firmware) => fabric.add_cards(firmware, &name, &boxes)?,
+            None => fabric.add_host(&name, plan.flags)?,
+        };
         let mut options = Options::new(&name, *kernel).with_vfio_user(&socket);
         options.append = plan.append.to_owned();
         if !plan.adapter {

@@ -14,6 +14,8 @@ struct Below {
     /// By bit.
     full: u32,
     taken: usize,
+    /// Whether the switch is at hand.
+    here: bool,
 }
 
 const WINDOW: u64 = 0x1000_0000;
@@ -22,7 +24,7 @@ impl Below {
     fn new() -> Self {
         let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
         let role = HostRole::new(&HostConfig { switch, ..HostConfig::default() }).unwrap();
-        let mut below = Self { role, full: 0, taken: 0 };
+        let mut below = Self { role, full: 0, taken: 0, here: true };
         below.write(0x0100, 0x18, 0x0004_0201);
         below.write(0x0100, 0x04, 7);
         for port in [0_u16, 1] {
@@ -82,8 +84,8 @@ impl super::Below for Below {
 
     fn handle_reset(&mut self, _: ResetKind) {}
 
-    fn switch(&self) -> &VirtualSwitch {
-        self.role.switch()
+    fn switch(&self) -> Option<&VirtualSwitch> {
+        self.here.then(|| self.role.switch())
     }
 
     fn wants_counters(&self) -> bool {
@@ -182,7 +184,7 @@ fn several_hung_devices_cost_little_more_than_one() {
 #[test]
 fn a_completion_waits_for_a_write_to_the_same_device_alone() {
     let below = Below::new();
-    let switch = below.role.switch();
+    let switch = Some(below.role.switch());
     assert!(must_wait(switch, &completion(0), &write(0)));
     assert!(!must_wait(switch, &completion(1), &write(0)));
     let read = bytes(Kind::MemRead {
@@ -196,4 +198,17 @@ fn a_completion_waits_for_a_write_to_the_same_device_alone() {
     });
     assert!(!must_wait(switch, &completion(0), &read));
     assert!(!must_wait(switch, &completion(0), &[0; 3]));
+    // Where nobody can tell whose it is, for any.
+    assert!(must_wait(None, &completion(1), &write(0)));
+    assert!(!must_wait(None, &completion(0), &read));
+}
+
+#[test]
+fn what_a_switch_elsewhere_does_not_take_is_given_up_whoever_it_is_for() {
+    let (mut lane, mut below) = (Lane::new(), Below::new());
+    (below.here, below.full) = (false, 0b01);
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 2000), (Passed::GivenUp, 20));
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 3000), (Passed::Taken, 0));
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 4000), (Passed::GivenUp, 1500), "anew");
 }
