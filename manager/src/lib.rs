@@ -12,6 +12,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod control;
+pub mod firmware;
 pub mod manager;
 pub mod operations;
 pub mod planner;

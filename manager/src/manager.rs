@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::control::Registry;
+use crate::firmware::Transfers;
 use crate::operations::grace::Countdowns;
 use crate::recorder::recordings::Recordings;
 use crate::records::Records;
@@ -26,6 +27,8 @@ pub struct Manager {
     pub recordings: Recordings,
     /// What is taken back soon from hosts that went away.
     pub countdowns: Countdowns,
+    /// How far firmware has come on its way to cards.
+    pub transfers: Transfers,
     term: Term,
     stop: watch::Sender<bool>,
     events: mpsc::Sender<EventRecord>,
@@ -41,10 +44,17 @@ impl Manager {
         let term = Term(records.snapshot().meta().term);
         let stop = watch::Sender::new(false);
         let registry = Registry::new(settings.host_grace);
-        let recordings = Recordings::default();
-        let countdowns = Countdowns::default();
-        let manager =
-            Self { records, registry, settings, recordings, countdowns, term, stop, events };
+        let manager = Self {
+            records,
+            registry,
+            settings,
+            recordings: Recordings::default(),
+            countdowns: Countdowns::default(),
+            transfers: Transfers::default(),
+            term,
+            stop,
+            events,
+        };
         (Arc::new(manager), queue)
     }
 

@@ -5,7 +5,7 @@ use crate::manager::Manager;
 use crate::records::Records;
 use crate::store::{EmbeddedStore, StoreError};
 use crate::types::{EventKind, EventRecord};
-use crate::{api, control, operations, reconcile};
+use crate::{api, control, firmware, operations, reconcile};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -146,6 +146,7 @@ impl Server {
         parts.spawn(reconcile::driver::run(manager.clone()));
         parts.spawn(operations::watchdog::run(manager.clone()));
         parts.spawn(operations::grace::run(manager.clone()));
+        parts.spawn(firmware::run(manager.clone()));
         let recorder = manager.clone();
         let recording = tokio::spawn(async move { recorder.record_events(events).await });
         let router = api::router(manager.clone());

@@ -4,6 +4,7 @@ use super::App;
 use crate::operations::ClientKey;
 use crate::types::{Problem, ProblemCode};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::HeaderMap;
@@ -36,6 +37,29 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
                 Err(Problem::new(ProblemCode::BodyTooLarge, detail))
             }
             Err(error) => Err(Problem::invalid("body", error.body_text())),
+        }
+    }
+}
+
+/// The body as it is, up to the limit of its route.
+pub(super) struct Octets(pub(super) Bytes);
+
+impl FromRequest<App> for Octets {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let bound = app.settings.http_bound;
+        match tokio::time::timeout(bound, Bytes::from_request(request, app)).await {
+            Ok(Ok(bytes)) => Ok(Self(bytes)),
+            Ok(Err(error)) if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE => {
+                let detail = "the body is larger than anything that is taken here";
+                Err(Problem::new(ProblemCode::BodyTooLarge, detail))
+            }
+            Ok(Err(error)) => Err(Problem::invalid("body", error.body_text())),
+            Err(_) => {
+                let detail = format!("the body did not come within {bound:?}");
+                Err(Problem::new(ProblemCode::RequestTimeout, detail))
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 mod allocations;
 mod events;
 mod extract;
+mod firmware;
 mod nodes;
 mod operations;
 mod pool;
@@ -15,18 +16,21 @@ mod tables;
 pub mod views;
 
 pub use allocations::AllocateBody;
+pub use firmware::{
+    CardView, DEFAULT_WITHIN_S, FirmwareSlotView, ImageView, RolloutBody, RolloutView,
+};
 pub use problem::ProblemBody;
 pub use proxies::{LogLevelBody, LogLevelName, SamplingBody};
 pub use recordings::{RecordBody, RecordingView};
 
 use crate::manager::Manager;
-use crate::types::{Problem, ProblemCode};
+use crate::types::{MAX_IMAGE, Problem, ProblemCode};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
 use std::sync::Arc;
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 /// Largest body of a request, bytes.
@@ -51,12 +55,15 @@ pub type App = Arc<Manager>;
         (name = "operations", description = "Requests that take time"),
         (name = "proxies", description = "What the proxies themselves say, read when asked"),
         (name = "recorder", description = "What devices do while they are lent, recorded and looked at"),
+        (name = "firmware", description = "What cards run, and how they get something else"),
         (name = "manager", description = "The manager itself"),
     )
 )]
 struct Description;
 
 fn documented() -> OpenApiRouter<App> {
+    let images = routes!(firmware::images, firmware::add_image);
+    let images = images.layer(DefaultBodyLimit::max(MAX_IMAGE));
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(nodes::healthz))
         .routes(routes!(nodes::list))
@@ -84,6 +91,9 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(proxies::stamps))
         .routes(routes!(proxies::set_sampling))
         .routes(routes!(proxies::set_log_level))
+        .routes(images)
+        .routes(routes!(firmware::cards))
+        .routes(routes!(firmware::show, firmware::begin))
         .routes(routes!(recordings::list, recordings::start))
         .routes(routes!(recordings::show, recordings::forget))
         .routes(routes!(recordings::stop))

@@ -1,7 +1,8 @@
 //! What can be said on the command line.
 
-use crate::api::LogLevelName;
+use crate::api::{DEFAULT_WITHIN_S, LogLevelName};
 use crate::config::{LogFormat, Said};
+use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
 use crate::recorder::recordings::{Format, MAX_DURATION_MS, MAX_LIMIT};
 use crate::types::{BindingId, NodeName, RecordingId, Role, SlotAddress};
@@ -15,11 +16,12 @@ const EXIT_CODES: &str = "Exit codes:
   0  done
   1  anything not named below
   2  the command line or the request is not valid
-  3  there is no such host, box, slot, allocation, binding, operation or recording
-  4  conflict: the slot is in use, empty, busy or quarantined
+  3  there is no such host, box, slot, allocation, binding, operation, recording or image
+  4  conflict: the slot is in use, empty, busy or quarantined; the card is in use, the image is not
+     for it, or a rollout runs
   5  nothing fits the request
   6  the manager cannot be reached, or a proxy is not connected
-  7  the operation failed or did not end in time
+  7  the operation failed or did not end in time, or a card of a rollout failed
   8  the store cannot be used (locked, damaged, unreadable, full)
   9  an address cannot be listened on
 
@@ -99,6 +101,9 @@ pub enum Command {
     Fetch(Fetch),
     /// Look at the round trips of all lent devices for a moment (`tlp live` goes on looking)
     Latency(Latency),
+    /// Show and replace the firmware of cards
+    #[command(subcommand)]
+    Firmware(Firmware),
     /// Try again to make a quarantined slot usable
     Recover {
         /// The slot, BOX/SLOT
@@ -247,6 +252,65 @@ fn rate(text: &str) -> Result<u64, String> {
     };
     let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     rate.filter(|&rate| rate > 0).ok_or_else(|| "a number of bytes a second, such as 250M".into())
+}
+
+/// Of `firmware`.
+#[derive(Debug, Subcommand)]
+pub enum Firmware {
+    /// List the images that the manager has, and what the cards run
+    List,
+    /// Bring an image to cards, one wave after the other, and have them start it. Stops after the
+    /// first wave in which a card failed: it did not come back, or not with the new image
+    Push(Push),
+    /// Show how far the latest rollout is
+    Status {
+        /// Until it has ended
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Have a card go back to the image that it had before
+    Rollback {
+        /// The card
+        node: NodeName,
+        /// How cards are treated
+        #[command(flatten)]
+        care: Care,
+    },
+}
+
+/// Of `firmware push`.
+#[derive(Debug, ClapArgs)]
+pub struct Push {
+    /// The image's file, as `dxpu-flash image build` makes it
+    #[arg(value_name = "IMAGE")]
+    pub image: PathBuf,
+    /// Only this card; may be said several times, and gives the order
+    #[arg(long = "node", value_name = "NAME", required_unless_present = "all")]
+    pub nodes: Vec<NodeName>,
+    /// All cards that are connected and that the image is for
+    #[arg(long, conflicts_with = "nodes")]
+    pub all: bool,
+    /// Cards at a time, at most; never both ends of a binding
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WAVE)))]
+    pub wave_size: u32,
+    /// How cards are treated
+    #[command(flatten)]
+    pub care: Care,
+}
+
+/// How cards are treated that get other firmware.
+#[derive(Debug, ClapArgs)]
+pub struct Care {
+    /// Restart cards with bindings, too: their devices go away from their hosts, and come back when
+    /// the card is back
+    #[arg(long)]
+    pub interrupt: bool,
+    /// Time that a card has at most to be connected, and then to start what it got, seconds
+    #[arg(long, default_value_t = DEFAULT_WITHIN_S, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WITHIN_S)))]
+    pub within_s: u32,
+    /// Print the rollout and do not wait for it
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// Of `release`.

@@ -16,6 +16,9 @@ pub enum Failure {
     /// An operation failed.
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
+    /// A rollout of firmware failed.
+    #[error("{0}")]
+    Rollout(String),
     /// The server cannot run.
     #[error("{0}")]
     Serve(#[from] ServeError),
@@ -45,7 +48,7 @@ impl Failure {
         match self {
             Self::Client(ClientError::Problem(problem)) => of_problem(problem.code),
             Self::Client(ClientError::Unreachable { .. }) => 6,
-            Self::Operation(_) => 7,
+            Self::Operation(_) | Self::Rollout(_) => 7,
             Self::Store(_) | Self::Serve(ServeError::Store(_)) => 8,
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,
@@ -79,11 +82,11 @@ fn of_problem(code: ProblemCode) -> u8 {
     use ProblemCode::*;
     match code {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
-        | UnsupportedMediaType | WrongRole | IdempotencyKeyReused => 2,
+        | UnsupportedMediaType | WrongRole | IdempotencyKeyReused | NotAnImage => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
-        | NoSuchBinding | NoSuchOperation | NoSuchRecording => 3,
+        | NoSuchBinding | NoSuchOperation | NoSuchRecording | NoSuchImage | NoSuchRollout => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
-        | RecordingRuns => 4,
+        | RecordingRuns | RolloutRuns | CardInUse | WrongImage => 4,
         NothingFits => 5,
         NotConnected | Stopping => 6,
         ProxyRefused | ProxyTimeout | OperationTimeout | Superseded => 7,

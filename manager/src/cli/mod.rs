@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod failure;
+mod firmware;
 mod operations;
 mod record;
 mod render;
@@ -64,6 +65,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         Command::Fetch(which) => record::fetch(&client, &out, &which),
         Command::Latency(which) => latency(&client, &out, &which),
+        Command::Firmware(which) => firmware::firmware(&client, &out, which),
         Command::Recover { slot } => {
             let path = format!("/v1/boxes/{}/slots/{}/recover", slot.box_name(), slot.slot());
             let slot: SlotView = client.post(&path, &serde_json::json!({}), None)?;

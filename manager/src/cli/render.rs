@@ -10,7 +10,7 @@ use crate::types::{EventRecord, OperationRecord};
 use comfy_table::{Table, TableStyle};
 
 /// A table with a heading and no lines around its cells.
-fn table<const N: usize>(
+pub(super) fn table<const N: usize>(
     heading: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
@@ -26,7 +26,7 @@ fn table<const N: usize>(
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-fn or_dash<T: ToString>(value: Option<T>) -> String {
+pub(super) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 

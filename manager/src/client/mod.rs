@@ -106,6 +106,20 @@ impl Client {
         self.read(request.send_json(body))
     }
 
+    /// Posts a file.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn post_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        bytes: &[u8],
+    ) -> Result<T, ClientError> {
+        let request = self.agent.post(self.url(path));
+        self.read(request.header("content-type", "application/octet-stream").send(bytes))
+    }
+
     /// Deletes what is at a path.
     ///
     /// # Errors

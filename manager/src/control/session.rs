@@ -345,5 +345,6 @@ fn kind(body: &Request) -> &'static str {
         Request::SetRecorder(_) => "SetRecorder",
         Request::ReadRecorder { .. } => "ReadRecorder",
         Request::SetLogLevel(_) => "SetLogLevel",
+        Request::Firmware(_) => "Firmware",
     }
 }

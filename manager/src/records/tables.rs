@@ -4,12 +4,14 @@ use super::Meta;
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
-    FunctionAddress, NodeName, NodeRecord, OperationId, OperationRecord, SlotAddress,
+    FunctionAddress, ImageId, ImageLabel, ImageRecord, NodeName, NodeRecord, OperationId,
+    OperationRecord, RolloutRecord, SlotAddress, Timestamp,
 };
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Arc;
 use tlp_codec::ids::{Epoch, NodeId, PortId};
 
 /// The highest epoch of a function.
@@ -30,6 +32,8 @@ pub struct Tables {
     pub(super) bindings: OrdMap<BindingId, BindingRecord>,
     pub(super) operations: OrdMap<OperationId, OperationRecord>,
     pub(super) events: OrdMap<u64, EventRecord>,
+    pub(super) images: OrdMap<ImageId, Arc<ImageRecord>>,
+    pub(super) rollout: Option<Arc<RolloutRecord>>,
     // Indexes.
     by_number: OrdMap<NodeId, NodeName>,
     by_slot: OrdMap<SlotAddress, BindingId>,
@@ -146,6 +150,16 @@ impl Tables {
         &self.events
     }
 
+    /// The firmware images, by identifier.
+    pub fn images(&self) -> &OrdMap<ImageId, Arc<ImageRecord>> {
+        &self.images
+    }
+
+    /// The latest rollout of firmware.
+    pub fn rollout(&self) -> Option<&Arc<RolloutRecord>> {
+        self.rollout.as_ref()
+    }
+
     pub(super) fn insert_node(&mut self, record: NodeRecord) {
         self.by_number.insert(record.node, record.name.clone());
         self.nodes.insert(record.name.clone(), record);
@@ -235,7 +249,25 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     for record in read::<EventRecord>(store, path, Table::Events)? {
         tables.events.insert(record.sequence, record);
     }
+    for (key, value) in store.read(Table::Images)? {
+        let record = image(&value).map_err(|reason| StoreError::CorruptRecord {
+            path: path.to_owned(),
+            table: Table::Images.name(),
+            key: readable(&key),
+            reason,
+        })?;
+        tables.images.insert(record.label.id, Arc::new(record));
+    }
+    tables.rollout = read::<RolloutRecord>(store, path, Table::Rollout)?.pop().map(Arc::new);
     Ok(tables)
+}
+
+/// An image as it stands in the store.
+fn image(value: &[u8]) -> Result<ImageRecord, String> {
+    let (since, bytes) = value.split_first_chunk::<8>().ok_or("it is too short")?;
+    let label = ImageLabel::of(bytes).map_err(|problem| problem.detail)?;
+    let since = Timestamp::from_millis(u64::from_be_bytes(*since));
+    Ok(ImageRecord { label, since, bytes: bytes.to_vec() })
 }
 
 fn read<T: DeserializeOwned>(

@@ -5,12 +5,14 @@ use super::{MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
-    FunctionAddress, NodeRecord, OperationId, OperationRecord, Problem, ProblemCode, Timestamp,
+    FunctionAddress, ImageRecord, MAX_IMAGES, NodeRecord, OperationId, OperationRecord, Problem,
+    ProblemCode, RolloutRecord, Timestamp,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 use tlp_codec::ids::{Epoch, NodeId};
 
 /// A copy of the records that is being changed, and what has changed in it. Reads what it wrote.
@@ -225,6 +227,32 @@ impl Txn {
             self.delete(Table::Operations, key(oldest.0));
             self.tables.remove_operation(oldest);
         }
+    }
+
+    /// Adds a firmware image, if it is not there. When too many are kept, those go that came first,
+    /// but none that a rollout needs.
+    pub fn add_image(&mut self, record: ImageRecord) {
+        let id = record.label.id;
+        if self.tables.images.contains_key(&id) {
+            return;
+        }
+        let value = [&record.since.as_millis().to_be_bytes()[..], &record.bytes].concat();
+        self.changes.insert((Table::Images, id.0.to_vec()), Some(value));
+        self.tables.images.insert(id, Arc::new(record));
+        while self.tables.images.len() > MAX_IMAGES {
+            let needed =
+                |other| other == id || self.tables.rollout.as_ref().is_some_and(|r| r.needs(other));
+            let others = self.tables.images.iter().filter(|(other, _)| !needed(**other));
+            let (&oldest, _) = others.min_by_key(|(_, image)| image.since).expect("two are needed");
+            self.delete(Table::Images, oldest.0.to_vec());
+            self.tables.images.remove(&oldest);
+        }
+    }
+
+    /// Begins a rollout in the place of the one before, or says where it stands now.
+    pub fn put_rollout(&mut self, record: RolloutRecord) {
+        self.put(Table::Rollout, b"rollout".to_vec(), &record);
+        self.tables.rollout = Some(Arc::new(record));
     }
 
     /// Adds an event. When too many are kept, the oldest go.

@@ -49,6 +49,11 @@ tables! {
     Operations = "operations",
     /// Events by number.
     Events = "events",
+    /// Firmware images by their identifier: the time they came (8 bytes, milliseconds since 1970,
+    /// big-endian), then the image.
+    Images = "images",
+    /// One record: the latest rollout of firmware.
+    Rollout = "rollout",
 }
 
 /// One entry of a batch.

@@ -39,6 +39,14 @@ event_kinds! {
     NodeDisconnected = "node-disconnected",
     /// A card was reset, and says why.
     CardReset = "card-reset",
+    /// Firmware is on its way to cards.
+    FirmwareRolloutStarted = "firmware-rollout-started",
+    /// A card has joined with the firmware that it should have.
+    FirmwareUpdated = "firmware-updated",
+    /// A card does not run the firmware that it should.
+    FirmwareFailed = "firmware-failed",
+    /// No more cards get that firmware: all have it, or one failed.
+    FirmwareRolloutEnded = "firmware-rollout-ended",
     /// A proxy was not let in.
     NodeRefused = "node-refused",
     /// A device came into a slot, changed or went.

@@ -70,6 +70,11 @@ prefixed_id!(
     RecordingId, "rec", "rec-1"
 );
 
+prefixed_id!(
+    /// A rollout: firmware on its way to cards. Written `roll-N`.
+    RolloutId, "roll", "roll-1"
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 pub mod binding;
 pub mod device;
 pub mod event;
+pub mod firmware;
 pub mod ids;
 pub mod link_use;
 pub mod names;
@@ -17,7 +18,11 @@ pub mod problem;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
 pub use event::{EventKind, EventRecord};
-pub use ids::{AllocationId, BindingId, OperationId, RecordingId};
+pub use firmware::{
+    CardState, ImageId, ImageLabel, ImageRecord, MAX_IMAGE, MAX_IMAGES, RolloutCard, RolloutKind,
+    RolloutRecord, RolloutState,
+};
+pub use ids::{AllocationId, BindingId, OperationId, RecordingId, RolloutId};
 pub use link_use::LinkUse;
 pub use names::{NodeName, SlotAddress, Timestamp};
 pub use node::{NodeRecord, Role};

@@ -169,7 +169,12 @@ impl Timestamp {
     /// Now.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self((since.as_millis() as u64).min(LAST_TIMESTAMP))
+        Self::from_millis(since.as_millis() as u64)
+    }
+
+    /// So many milliseconds after 1970-01-01T00:00:00Z, at most the end of the year 9999.
+    pub fn from_millis(millis: u64) -> Self {
+        Self(millis.min(LAST_TIMESTAMP))
     }
 
     /// Milliseconds since 1970-01-01T00:00:00Z.

@@ -68,6 +68,18 @@ problem_codes! {
     NoSuchRecording = "no-such-recording", 404, "There is no such recording";
     /// The recording has not ended.
     RecordingRuns = "recording-runs", 409, "The recording still runs";
+    /// No such firmware image, or no longer.
+    NoSuchImage = "no-such-image", 404, "There is no such firmware image";
+    /// Firmware was never brought to cards.
+    NoSuchRollout = "no-such-rollout", 404, "There is no rollout";
+    /// The body is no firmware image that a card would start.
+    NotAnImage = "not-an-image", 400, "This is no firmware image for cards";
+    /// The image is for another board or role, too large or too old for a card.
+    WrongImage = "wrong-image", 409, "The firmware image is not for the card";
+    /// A rollout has not ended.
+    RolloutRuns = "rollout-runs", 409, "A rollout still runs";
+    /// A card has bindings that a restart would interrupt.
+    CardInUse = "card-in-use", 409, "The card is in use";
     /// The proxy is of the other role.
     WrongRole = "wrong-role", 400, "The proxy has the other role";
     /// The slot is lent; `owner` says to whom since when.

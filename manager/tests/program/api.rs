@@ -1,5 +1,6 @@
 //! The REST API against its own description, and what it says to requests that are wrong.
 
+use crate::common::card::{Card, Label};
 use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{ControlError, Request};
@@ -71,6 +72,12 @@ impl<'a> Checker<'a> {
         body: Option<Value>,
     ) -> (u16, Value) {
         let (status, answer) = self.manager.request(method, path, body.as_ref());
+        self.judge(method, template, path, status, &answer);
+        (status, answer)
+    }
+
+    /// Checks an answer.
+    fn judge(&mut self, method: &str, template: &str, path: &str, status: u16, answer: &Value) {
         let lower = method.to_lowercase();
         let operation = &self.description["paths"][template][&lower];
         assert!(operation.is_object(), "{method} {template} is not described");
@@ -86,12 +93,11 @@ impl<'a> Checker<'a> {
         let media = if status >= 400 { "application/problem+json" } else { "application/json" };
         let schema = &content[media]["schema"];
         if schema.is_null() {
-            assert_eq!(answer, Value::Null, "{method} {path} has a body that is not described");
+            assert_eq!(*answer, Value::Null, "{method} {path} has a body that is not described");
         } else {
-            self.validate(schema, &answer, &format!("{method} {path}"));
+            self.validate(schema, answer, &format!("{method} {path}"));
         }
         self.seen.insert((lower, template.to_owned(), status));
-        (status, answer)
     }
 
     fn validate(&self, schema: &Value, answer: &Value, what: &str) {
@@ -119,6 +125,9 @@ fn open_parts(root: &mut Value) {
     for part in parts {
         if let Some(Value::Object(schema)) = root.pointer_mut(part.trim_start_matches('#')) {
             schema.remove("unevaluatedProperties");
+            for one in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+                one.as_object_mut().map(|one| one.remove("unevaluatedProperties"));
+            }
         }
     }
 }
@@ -201,6 +210,38 @@ fn record_and_look(
     }
     let nothing = Some(json!({"binding": "bind-99", "format": "frames"}));
     check("POST", all, all, nothing, 404);
+}
+
+/// Brings firmware to a pretended card.
+fn bring_firmware(checker: &mut Checker<'_>, manager: &Manager) {
+    let (images, rollout) = ("/v1/firmware/images", "/v1/firmware/rollout");
+    assert_eq!(checker.check("GET", rollout, rollout, None).0, 404);
+    let _card = Card::start(manager.control, boxed("card1", 1));
+    manager.wait_ready(&["card1"]);
+    for (bytes, expected) in [(b"none".to_vec(), 400), (Label::version(2).image(), 200)] {
+        let (status, answer) = manager.post_file(images, &bytes);
+        checker.judge("POST", images, images, status, &answer);
+        assert_eq!(status, expected, "{answer}");
+    }
+    let (_, listed) = checker.check("GET", images, images, None);
+    let image = &listed["items"][0]["id"];
+    let cards = "/v1/firmware/cards";
+    assert_eq!(checker.check("GET", cards, cards, None).1["items"][0]["name"], "card1");
+    let body = json!({ "image": image, "nodes": ["card1"], "wave_size": 2, "within_s": 60 });
+    let (status, begun) = checker.check("POST", rollout, rollout, Some(body.clone()));
+    assert_eq!((status, &begun["cards"][0]["node"]), (202, &json!("card1")), "{begun}");
+    eventually("the end of the rollout", || {
+        let (_, now) = checker.check("GET", rollout, rollout, None);
+        (now["state"] == "succeeded").then_some(())
+    });
+    for (field, value) in
+        [("nodes", json!([])), ("wave_size", json!(0)), ("within_s", json!(1 << 20))]
+    {
+        let mut body = body.clone();
+        body[field] = value;
+        let (status, problem) = checker.check("POST", rollout, rollout, Some(body));
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{problem}");
+    }
 }
 
 #[test]
@@ -316,6 +357,7 @@ fn every_route_answers_as_described() {
     assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "succeeded");
     check("DELETE", "/v1/allocations/{id}", "/v1/allocations/alloc-1?within_ms=100", None, 202);
     drop(at_host);
+    bring_firmware(&mut checker, &manager);
 
     let seen = checker.seen;
     for (path, methods) in checker.description["paths"].as_object().unwrap() {

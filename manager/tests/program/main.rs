@@ -5,6 +5,7 @@
 mod api;
 mod cli;
 mod common;
+mod firmware;
 mod handshake;
 mod lending;
 mod store;

@@ -242,12 +242,20 @@ impl Node {
             self.requests_refused += 1;
             return false;
         }
+        let obeyed = self.obey(term);
+        if let Err(stale) = obeyed {
+            self.answer(id, Err(stale));
+        }
+        obeyed.is_ok()
+    }
+
+    /// As [`Role::obey`](crate::role::Role::obey).
+    pub(crate) fn obey(&mut self, term: Term) -> Result<(), ControlError> {
         if term < self.term {
-            self.answer(id, Err(ControlError::StaleTerm(self.term)));
-            return false;
+            return Err(ControlError::StaleTerm(self.term));
         }
         self.term = term;
-        true
+        Ok(())
     }
 
     pub(crate) fn answer(&mut self, id: OperationId, result: Result<Answer, ControlError>) {
@@ -290,6 +298,8 @@ impl Node {
                 self.log_level = Some(*level);
                 Ok(Answer::Done)
             }
+            // A card takes it before it gets here.
+            Request::Firmware(_) => Err(ControlError::NoFirmware),
             _ => return None,
         })
     }

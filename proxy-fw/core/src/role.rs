@@ -1,7 +1,7 @@
 //! What both roles have in common, for whoever runs one: frames, control messages and time.
 //! The PCIe side differs: see [`crate::host::HostRole`] and [`crate::boxes::BoxRole`].
 
-use crate::control::{FromProxy, LogLevel, OperationId, PathAddress, Request, Term};
+use crate::control::{ControlError, FromProxy, LogLevel, OperationId, PathAddress, Request, Term};
 use crate::time::Instant;
 use tlp_codec::ids::{NodeId, PathId};
 
@@ -39,6 +39,14 @@ pub trait Role {
     /// The manager asks for something. The answer comes out of [`Role::poll_control`], at once or
     /// when the operation has ended.
     fn handle_control(&mut self, now: Instant, id: OperationId, term: Term, request: &Request);
+
+    /// Whether a manager of this term is obeyed, for requests that are not the role's but of what
+    /// is around it: a card's firmware. Managers of earlier terms are not from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::StaleTerm`] when a later one was here.
+    fn obey(&mut self, term: Term) -> Result<(), ControlError>;
 
     /// The connection to the manager was lost or made anew: answers to earlier requests are not
     /// wanted any more. What they began goes on.

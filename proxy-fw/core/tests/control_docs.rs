@@ -144,6 +144,12 @@ fn examples_are_the_bytes() {
     } else {
         all.remove("response-recorder");
     }
+    let bytes = [0xaa, 0xbb, 0xcc].into_iter().collect();
+    let piece = Request::Firmware(FirmwareRequest::Piece { offset: 512, bytes });
+    check(all, "request-firmware-piece", &request(12, piece));
+    let answer = |id, reply| FromProxy::Response { id: OperationId(id), result: Ok(reply) };
+    check(all, "response-firmware-next", &answer(12, Reply::FirmwareNext(515)));
+    check(all, "response-firmware", &answer(13, Reply::Firmware(firmware())));
     assert!(examples.is_empty(), "not checked: {:?}", examples.keys());
 }
 
@@ -169,6 +175,23 @@ fn page<const N: usize>(requests: &[u64], entries: [Entry; N]) -> RecorderPage {
     }
     let requests = requests.iter().copied().collect();
     RecorderPage { first: 0, end: bytes.len() as u64, lost: 1, now: 1000, requests, bytes }
+}
+
+fn firmware() -> FirmwareStatus {
+    let version = FirmwareVersion { release: [1, 2, 3], build: 4 };
+    let slot =
+        |state, byte, version| SlotFirmware { state, image: FirmwareId([byte; 16]), version };
+    FirmwareStatus {
+        board: "qemu-v".try_into().unwrap(),
+        room: 1 << 20,
+        lowest_security: 1,
+        running: FirmwareSlot::A,
+        wanted: FirmwareSlot::A,
+        slots: [
+            slot(FirmwareState::Healthy, 0x11, Some(version)),
+            slot(FirmwareState::Writing { done: 1 << 16 }, 0x22, None),
+        ],
+    }
 }
 
 fn unbind_port(mode: Removal) -> Request {
@@ -271,6 +294,7 @@ fn requests_have_the_numbers_of_the_table() {
         Request::SetRecorder(Default::default()),
         Request::ReadRecorder { from: 0 },
         Request::SetLogLevel(LogLevel::Info),
+        Request::Firmware(FirmwareRequest::Status),
     ];
     check_numbers(table("Request"), &requests);
     check_numbers(table("LogLevel"), &LogLevel::ALL);
@@ -289,6 +313,8 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Reply::Counters { entries: Default::default(), next: None },
         Reply::Stamps { entries: Default::default(), next: None },
         Reply::Recorder(page(&[], [])),
+        Reply::Firmware(firmware()),
+        Reply::FirmwareNext(1),
     ];
     check_numbers(table("Reply"), &replies);
     let errors = [
@@ -308,6 +334,8 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         ControlError::NotReady(slot(1)),
         ControlError::LinkDown(node(1)),
         ControlError::NoRecorder,
+        ControlError::NoFirmware,
+        ControlError::Firmware(FirmwareError::Flash),
     ];
     check_numbers(table("ControlError"), &errors);
     let (peer, key, function) = (node(2), key(), SlotFunction::ZERO);
@@ -360,6 +388,39 @@ fn states_and_reasons_have_the_numbers_of_the_table() {
         ["Peers", "Channels", "Windows"].map(str::to_owned).to_vec(),
         &[Limit::Peers, Limit::Channels, Limit::Windows],
     );
+}
+
+#[test]
+fn what_is_said_of_firmware_has_the_numbers_of_the_tables() {
+    let requests = [
+        FirmwareRequest::Status,
+        FirmwareRequest::Begin { image: FirmwareId([0; 16]), header: Default::default() },
+        FirmwareRequest::Piece { offset: 0, bytes: Default::default() },
+        FirmwareRequest::Finish(FirmwareId([0; 16])),
+        FirmwareRequest::RollBack(FirmwareId([0; 16])),
+        FirmwareRequest::Restart { incarnation: 1 },
+    ];
+    check_numbers(table("FirmwareRequest"), &requests);
+    check_numbers(table("FirmwareSlot"), &[FirmwareSlot::A, FirmwareSlot::B]);
+    use FirmwareState as S;
+    let writing = S::Writing { done: 1 };
+    let states = [S::Empty, writing, S::Staged, S::Trying { left: 1 }, S::Healthy, S::Failed];
+    check_numbers(table("FirmwareState"), &states);
+    use FirmwareError as E;
+    let errors = [
+        E::NotAnImage,
+        E::OtherBoard,
+        E::OtherRole,
+        E::TooLarge,
+        E::Unsigned,
+        E::Downgrade(1),
+        E::LastGood,
+        E::NotBootable,
+        E::NothingBegun,
+        E::Incomplete(1),
+        E::Flash,
+    ];
+    check_numbers(table("FirmwareError"), &errors);
 }
 
 /// The largest page of every kind fits in one message.

@@ -4,8 +4,8 @@ mod world;
 
 use proxy_core::boxes::SlotSignal;
 use proxy_core::control::{
-    ControlError, Event, FromProxy, LinkDownReason, LogLevel, OperationId, PortState, Removal,
-    Reply, Request, SlotState, StampEntry, Term,
+    ControlError, Event, FirmwareRequest, FromProxy, LinkDownReason, LogLevel, OperationId,
+    PortState, Removal, Reply, Request, SlotState, StampEntry, Term,
 };
 use proxy_core::limits::{DEVICE_TAGS, TLP_BUFFER};
 use proxy_core::link::ClassSet;
@@ -571,6 +571,20 @@ fn the_level_of_the_log_is_given_once() {
     assert_eq!(world.boxes.poll_log_level(), None);
     assert_eq!(world.ask_host(Request::SetLogLevel(LogLevel::Trace)), Ok(Reply::Done));
     assert_eq!(world.host.poll_log_level(), Some(LogLevel::Trace));
+}
+
+/// A role has no flash: a card takes what is asked of its firmware before it gets here, and asks
+/// the role only whether that manager is obeyed.
+#[test]
+fn a_role_has_no_firmware_and_knows_whose_it_would_obey() {
+    let mut world = World::new();
+    let status = || Request::Firmware(FirmwareRequest::Status);
+    assert_eq!(world.ask_box(status()), Err(ControlError::NoFirmware));
+    assert_eq!(world.ask_host(status()), Err(ControlError::NoFirmware));
+    assert_eq!(world.boxes.obey(Term(7)), Ok(()));
+    assert_eq!(world.boxes.obey(Term(7)), Ok(()));
+    assert_eq!(world.boxes.obey(Term(6)), Err(ControlError::StaleTerm(Term(7))));
+    assert_eq!(world.ask_box(status()), Err(ControlError::StaleTerm(Term(7))));
 }
 
 #[test]

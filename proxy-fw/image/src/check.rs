@@ -28,9 +28,39 @@ pub enum AntiDowngrade {
     BySecurityVersion,
 }
 
+/// Who may have signed an image, for whoever looks at one.
+pub trait Keys {
+    /// Checks a header's signature as far as this side does.
+    ///
+    /// # Errors
+    ///
+    /// When it is not to be run.
+    fn check(&self, header: &Header) -> Result<(), Refusal>;
+}
+
+impl Keys for &[TrustedKey] {
+    fn check(&self, header: &Header) -> Result<(), Refusal> {
+        header.check_signature(self)
+    }
+}
+
+/// The keys are the boot loader's, which checks the signature at each start. Here an image must be
+/// signed, by whomever: so a firmware that writes images needs no Ed25519.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct KeysOfBootLoader;
+
+impl Keys for KeysOfBootLoader {
+    fn check(&self, header: &Header) -> Result<(), Refusal> {
+        if header.key == KeyId::NONE { Err(Refusal::Unsigned) } else { Ok(()) }
+    }
+}
+
+/// What a card demands of an image, by whoever has the keys.
+pub type Requirements<'a> = Demands<&'a [TrustedKey]>;
+
 /// What a card demands of an image.
 #[derive(Clone, Copy, Debug)]
-pub struct Requirements<'a> {
+pub struct Demands<K> {
     /// The card's board.
     pub board: BoardName,
     /// The card's role; [`Role::Any`] where it is not decided.
@@ -38,7 +68,7 @@ pub struct Requirements<'a> {
     /// Memory that an image may be loaded to, all of it within.
     pub memory: Region,
     /// Keys that may have signed it. With none nothing is run.
-    pub keys: &'a [TrustedKey],
+    pub keys: K,
     /// The policy.
     pub anti_downgrade: AntiDowngrade,
     /// The lowest security version that the board's owner allows, whatever the boot state says.
@@ -140,16 +170,16 @@ impl fmt::Display for Refusal {
 impl core::error::Error for Refusal {}
 
 impl Header {
-    /// Checks a header against what a card demands, and its signature: the payload is then what
-    /// its digest says, or not an image that was signed. `slot` is the room for header and
+    /// Checks a header against what a card demands, and its signature as far as [`Keys`] do: the
+    /// payload is then what its digest says, or not an image that was signed. `slot` is the room for header and
     /// payload in bytes, `lowest` what the boot state demands.
     ///
     /// # Errors
     ///
     /// The first reason not to run it.
-    pub fn check(
+    pub fn check<K: Keys>(
         &self,
-        requirements: &Requirements<'_>,
+        requirements: &Demands<K>,
         slot: u32,
         lowest: SecurityVersion,
     ) -> Result<(), Refusal> {
@@ -165,7 +195,7 @@ impl Header {
         if !requirements.memory.contains(self.load, self.payload_len) {
             return Err(Refusal::NoMemory { load: self.load });
         }
-        self.check_signature(requirements.keys)?;
+        requirements.keys.check(self)?;
         let lowest = lowest.max(requirements.lowest_security);
         let allowed = requirements.anti_downgrade == AntiDowngrade::Off || self.security >= lowest;
         if allowed { Ok(()) } else { Err(Refusal::Downgrade { has: self.security, lowest }) }

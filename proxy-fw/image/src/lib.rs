@@ -29,7 +29,9 @@ mod store;
 mod test_card;
 
 pub use boot::{Boot, BootReason, Decision, WhyNot};
-pub use check::{AntiDowngrade, PayloadCheck, Refusal, Requirements, TrustedKey};
+pub use check::{
+    AntiDowngrade, Demands, Keys, KeysOfBootLoader, PayloadCheck, Refusal, Requirements, TrustedKey,
+};
 pub use header::{FORMAT_VERSION, HEADER_LEN, Header, ImageId, MAGIC};
 pub use journal::{Journal, JournalError};
 pub use layout::{Layout, LayoutError, LayoutParts, Region};

@@ -2,7 +2,7 @@
 
 use embedded_storage::nor_flash::NorFlash;
 
-use crate::check::Requirements;
+use crate::check::{Demands, KeysOfBootLoader, Requirements};
 use crate::header::{HEADER_LEN, Header, ImageId};
 use crate::state::{BootState, SlotEvent, SlotId, SlotState};
 use crate::store::{BootStore, PAGE, StoreError};
@@ -58,13 +58,46 @@ impl BootStore {
         requirements: &Requirements<'_>,
     ) -> Result<Begun, StoreError<F::Error>> {
         self.staging = None;
-        let header = Header::parse(header).map_err(StoreError::Refused)?;
-        header
+        let parsed = Header::parse(header).map_err(StoreError::Refused)?;
+        parsed
             .check(requirements, self.layout.slot(slot).len, self.state.lowest_security)
             .map_err(StoreError::Refused)?;
-        let image = header.id();
+        self.begin_checked(flash, slot, running, (parsed.id(), parsed.payload_len), header)
+    }
+
+    /// As [`begin`](Self::begin), for a firmware whose boot loader checks signature and digest at
+    /// the next start: it says itself which image this is, and needs no code for either.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    pub fn begin_unread<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        slot: SlotId,
+        running: Option<SlotId>,
+        image: (ImageId, &[u8]),
+        demands: &Demands<KeysOfBootLoader>,
+    ) -> Result<Begun, StoreError<F::Error>> {
+        self.staging = None;
+        let (id, header) = image;
+        let parsed = Header::parse(header).map_err(StoreError::Refused)?;
+        parsed
+            .check(demands, self.layout.slot(slot).len, self.state.lowest_security)
+            .map_err(StoreError::Refused)?;
+        self.begin_checked(flash, slot, running, (id, parsed.payload_len), header)
+    }
+
+    fn begin_checked<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        slot: SlotId,
+        running: Option<SlotId>,
+        (image, payload_len): (ImageId, u32),
+        header: &[u8],
+    ) -> Result<Begun, StoreError<F::Error>> {
         // It fits a slot.
-        let length = HEADER_LEN as u32 + header.payload_len;
+        let length = HEADER_LEN as u32 + payload_len;
         let state = self.state.slot(slot);
         let done = match state {
             // One that has used up its tries or failed is written anew: somebody insists.
@@ -85,7 +118,8 @@ impl BootStore {
         let mut page = [0xff; PAGE];
         let mut next = done;
         if done == 0 {
-            page[..HEADER_LEN].copy_from_slice(&header.emit());
+            // It was parsed, so all of it is there.
+            page[..HEADER_LEN].copy_from_slice(&header[..HEADER_LEN]);
             next = HEADER_LEN as u32;
         }
         self.staging = Some(Staging { slot, image, length, next, page });
@@ -205,16 +239,9 @@ impl BootStore {
         flash: &mut F,
         requirements: &Requirements<'_>,
     ) -> Result<Header, StoreError<F::Error>> {
-        let mut staging = self.staging.take().ok_or(StoreError::NothingBegun)?;
-        let (have, need) = (staging.next, staging.length);
-        if have < need {
-            self.staging = Some(staging);
-            return Err(StoreError::Incomplete { have, need });
-        }
-        self.write_page_before(flash, &mut staging)?;
-        let slot = staging.slot;
+        let (slot, image) = self.write_last_page(flash)?;
         let verified = self.verify(flash, slot, requirements).map_err(StoreError::Flash)?;
-        let verified = verified.and_then(|header| match header.id() == staging.image {
+        let verified = verified.and_then(|header| match header.id() == image {
             true => Ok(header),
             false => Err(crate::Refusal::NotAsRecorded),
         });
@@ -222,5 +249,35 @@ impl BootStore {
         let next: BootState = self.state.after(slot, event)?;
         self.record(flash, next)?;
         verified.map_err(StoreError::Refused)
+    }
+
+    /// As [`finish`](Self::finish), and leaves it to the boot loader to look at the image. Every
+    /// page was read back when it was written.
+    ///
+    /// # Errors
+    ///
+    /// When bytes are missing; then it goes on. When the flash fails; then the image must be begun
+    /// again.
+    pub fn finish_unread<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+    ) -> Result<(), StoreError<F::Error>> {
+        let (slot, _) = self.write_last_page(flash)?;
+        let next = self.state.after(slot, SlotEvent::Written)?;
+        self.record(flash, next)
+    }
+
+    fn write_last_page<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+    ) -> Result<(SlotId, ImageId), StoreError<F::Error>> {
+        let mut staging = self.staging.take().ok_or(StoreError::NothingBegun)?;
+        let (have, need) = (staging.next, staging.length);
+        if have < need {
+            self.staging = Some(staging);
+            return Err(StoreError::Incomplete { have, need });
+        }
+        self.write_page_before(flash, &mut staging)?;
+        Ok((staging.slot, staging.image))
     }
 }

@@ -270,6 +270,23 @@ impl BootStore {
         self.record(flash, BootState { wanted: slot, ..self.state })
     }
 
+    /// As [`want`](Self::want), and leaves it to the boot loader to look at the image: that starts the
+    /// other one where this one is wrong.
+    ///
+    /// # Errors
+    ///
+    /// When the slot has no image that may be started, or it cannot be recorded.
+    pub fn want_unread<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        slot: SlotId,
+    ) -> Result<(), StoreError<F::Error>> {
+        if !self.state.slot(slot).is_bootable() {
+            return Err(StoreError::NotBootable(slot));
+        }
+        self.record(flash, BootState { wanted: slot, ..self.state })
+    }
+
     /// Goes back from the image that runs to the other one, from the next boot on. One that has
     /// not yet reported that it is healthy is not started again.
     ///
@@ -291,6 +308,23 @@ impl BootStore {
             WhyNot::Refused(refusal) => StoreError::Refused(refusal),
             _ => StoreError::NotBootable(back),
         })?;
+        self.roll_back_unread(flash, running)
+    }
+
+    /// As [`roll_back`](Self::roll_back), and leaves it to the boot loader to look at the image.
+    ///
+    /// # Errors
+    ///
+    /// When the other slot's image was never healthy, or it cannot be recorded.
+    pub fn roll_back_unread<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        running: SlotId,
+    ) -> Result<(), StoreError<F::Error>> {
+        let back = running.other();
+        if !matches!(self.state.slot(back), SlotState::Healthy { .. }) {
+            return Err(StoreError::NotBootable(back));
+        }
         let mut next = BootState { wanted: back, ..self.state };
         if let SlotState::Trying { .. } = self.state.slot(running) {
             next = next.after(running, SlotEvent::Fail)?;

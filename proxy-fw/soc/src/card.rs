@@ -10,9 +10,13 @@ use crate::ethernet::{self, HEADER, Purpose, TAG};
 use crate::log;
 use crate::manage::{Heard, Management};
 use crate::reset::{self, ResetCounts};
+use crate::update::FirmwareAnswer;
 use core::time::Duration;
 use cycles::{Cycles, Stage};
-use proxy_core::control::{FromProxy, PathAddress, ResetReport};
+use proxy_core::control::{
+    ControlError, FirmwareRequest, FromProxy, OperationId, PathAddress, Reply, Request,
+    ResetReport, Term,
+};
 use proxy_core::limits::{SURROUNDINGS, TLP_BUFFER};
 use proxy_core::time::Instant;
 
@@ -32,6 +36,9 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// Turns without a tick of the clock after which it is taken for broken: each takes many ticks of
 /// one that goes.
 const STANDSTILL: u32 = 1000;
+
+/// How long a card that was told to restart has for its answer, and for its links to say goodbye.
+const GOODBYE: Duration = Duration::from_millis(500);
 
 /// How a card is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +77,10 @@ pub struct Card<R> {
     cycles: Cycles,
     /// Of a TLP on its way; to clear it each time would take longer than to move it.
     tlp: Buffer,
+    /// What came of the last request for the firmware, until it is said.
+    firmware: Option<(OperationId, Result<FirmwareAnswer, ControlError>)>,
+    /// When it starts anew, if it was told to.
+    restart: Option<Instant>,
 }
 
 impl<R: CardRole> Card<R> {
@@ -78,7 +89,20 @@ impl<R: CardRole> Card<R> {
         let (stuck_since, latest) = (None, Instant::ZERO);
         let (standing, counts, cycles) = (0, Counts::default(), Cycles::default());
         let tlp = [0; TLP_BUFFER];
-        Self { role, manage, config, stuck_since, latest, standing, counts, cycles, tlp }
+        let (firmware, restart) = (None, None);
+        Self {
+            role,
+            manage,
+            config,
+            stuck_since,
+            latest,
+            standing,
+            counts,
+            cycles,
+            tlp,
+            firmware,
+            restart,
+        }
     }
 
     /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there was
@@ -105,6 +129,9 @@ impl<R: CardRole> Card<R> {
         self.cycles.end::<B>(Stage::Management);
         busy |= self.send_frames(now, board);
         self.cycles.end::<B>(Stage::FramesOut);
+        if self.restart.is_some_and(|at| at <= now) {
+            board.restart();
+        }
         busy
     }
 
@@ -225,6 +252,7 @@ impl<R: CardRole> Card<R> {
                 break;
             }
             busy = true;
+            self.say_firmware();
         }
         if self.role.is_asked_for_counters() {
             self.count(board);
@@ -267,12 +295,43 @@ impl<R: CardRole> Card<R> {
                 log!(warn, "no manager: {=str}", why.brief());
                 self.role.control_reconnected();
             }
+            Heard::Request { id, term, body: Request::Firmware(request) } => {
+                self.firmware = Some((id, self.see_to_firmware(now, board, term, &request)));
+            }
             Heard::Request { id, term, body } => {
                 log!(debug, "request {=u64}", id.0);
                 self.role.handle_control(now, id, term, &body);
             }
         }
         true
+    }
+
+    fn see_to_firmware<B: Board>(
+        &mut self,
+        now: Instant,
+        board: &mut B,
+        term: Term,
+        request: &FirmwareRequest,
+    ) -> Result<FirmwareAnswer, ControlError> {
+        self.role.obey(term)?;
+        let answer = board.firmware(request)?;
+        if let FirmwareRequest::Restart { incarnation } = *request
+            && incarnation == self.manage.conversation().incarnation()
+            && self.restart.is_none()
+        {
+            log!(info, "the manager wants a restart");
+            self.role.close_links(now);
+            self.restart = Some(now + GOODBYE);
+        }
+        Ok(answer)
+    }
+
+    /// Tells the manager what came of its request for the firmware.
+    #[inline(never)]
+    fn say_firmware(&mut self) {
+        let Some((id, answer)) = self.firmware.take() else { return };
+        let said = self.manage.say(&FromProxy::Response { id, result: answer.map(Reply::from) });
+        assert!(said, "requests come while there is room for an answer");
     }
 
     /// Tells the role what is counted around it.

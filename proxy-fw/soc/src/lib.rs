@@ -27,4 +27,5 @@ pub mod reset;
 pub mod settings;
 #[cfg(any(test, feature = "std"))]
 pub mod testing;
+pub mod update;
 mod waiting;

@@ -79,7 +79,7 @@ const ROOMS: &[Room] = &[
         &["tlp-codec", "proxy-core", "proxy-net", "proxy-daemon", "device-models"],
     ),
     library("card-regs", &[]),
-    program("manager", &["tlp-codec", "proxy-core"]),
+    program("manager", &["tlp-codec", "proxy-core", "card-image"]),
     tests("bench"),
     tests("card"),
     tests("demo"),

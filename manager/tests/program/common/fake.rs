@@ -8,6 +8,7 @@ use proxy_core::stamps::StampedTlp;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tlp_codec::ids::{
@@ -78,6 +79,7 @@ pub struct Fake {
     pub welcome: Welcome,
     stream: TcpStream,
     events: Arc<Mutex<u64>>,
+    over: Arc<AtomicBool>,
 }
 
 pub fn host(name: &str, ports: u8) -> Spec {
@@ -191,8 +193,18 @@ impl Fake {
             role: spec.role,
             events: events.clone(),
         };
-        std::thread::spawn(move || server.run(buffer));
-        Ok(Fake { spec, state, welcome, stream, events })
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = over.clone();
+        std::thread::spawn(move || {
+            server.run(buffer);
+            ended.store(true, Ordering::Relaxed);
+        });
+        Ok(Fake { spec, state, welcome, stream, events, over })
+    }
+
+    /// Whether its connection has ended.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     /// Says something of its own accord.
@@ -397,6 +409,7 @@ impl Server {
                 Ok(Reply::Slot(SlotState::Free))
             }
             Request::ReadInventory { from } if !host => Ok(inventory_page(state, from)),
+            Request::Firmware(_) => Err(ControlError::NoFirmware),
             _ => Err(ControlError::WrongRole),
         }
     }

@@ -1,5 +1,6 @@
 //! What the tests of the whole program share: a manager to run and proxies that pretend.
 
+pub mod card;
 pub mod fake;
 
 use serde_json::Value;
@@ -182,6 +183,16 @@ impl Manager {
         };
         let body = response.body_mut().read_to_vec().unwrap();
         (response.status().as_u16(), String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Posts a file: status and body.
+    pub fn post_file(&self, path: &str, bytes: &[u8]) -> (u16, Value) {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let request = agent.post(format!("http://{}{path}", self.api));
+        let mut response = request.send(bytes).unwrap();
+        let body = response.body_mut().read_to_vec().unwrap();
+        (response.status().as_u16(), serde_json::from_slice(&body).unwrap())
     }
 
     pub fn get(&self, path: &str) -> Value {

@@ -19,8 +19,8 @@ mod to_device;
 pub mod windows;
 
 use crate::control::{
-    BindingFailure, Event, FromProxy, LogLevel, Name, OperationId, PathAddress, Request, SlotState,
-    Term,
+    BindingFailure, ControlError, Event, FromProxy, LogLevel, Name, OperationId, PathAddress,
+    Request, SlotState, Term,
 };
 use crate::limits::{
     COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, RECORDER_RING, SYNTHESISED_COMPLETION,
@@ -326,6 +326,10 @@ impl Role for BoxRole {
         if self.node.admit(id, term) {
             self.control(now, id, request);
         }
+    }
+
+    fn obey(&mut self, term: Term) -> Result<(), ControlError> {
+        self.node.obey(term)
     }
 
     fn control_reconnected(&mut self) {

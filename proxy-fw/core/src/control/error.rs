@@ -1,6 +1,6 @@
 //! Why a proxy does not do what it is asked for.
 
-use super::Term;
+use super::{FirmwareError, Term};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 use tlp_codec::ids::{Epoch, NodeId, PortId, SlotId};
@@ -41,6 +41,10 @@ pub enum ControlError {
     LinkDown(NodeId),
     /// The proxy has no memory for a flight recorder.
     NoRecorder,
+    /// The proxy is no card that a boot loader started from a slot.
+    NoFirmware,
+    /// A card does not do that with its firmware.
+    Firmware(FirmwareError),
 }
 
 /// Which limit was reached.
@@ -81,6 +85,8 @@ impl fmt::Display for ControlError {
             Self::NotReady(s) => write!(f, "the device in slot {s} did not become ready"),
             Self::LinkDown(n) => write!(f, "the link to node {n} is down"),
             Self::NoRecorder => f.write_str("it has no memory for a flight recorder"),
+            Self::NoFirmware => f.write_str("it is no card with firmware in slots"),
+            Self::Firmware(error) => error.fmt(f),
         }
     }
 }

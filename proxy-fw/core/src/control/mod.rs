@@ -10,6 +10,7 @@
 
 mod error;
 mod event;
+mod firmware;
 mod framing;
 mod log;
 mod request;
@@ -18,6 +19,10 @@ mod table;
 
 pub use error::{ControlError, Limit};
 pub use event::{BindingFailure, Event, LinkDownReason};
+pub use firmware::{
+    FIRMWARE_HEADER, FIRMWARE_PIECE, FirmwareError, FirmwareId, FirmwareRequest, FirmwareSlot,
+    FirmwareState, FirmwareStatus, FirmwareVersion, MAX_BOARD, SlotFirmware,
+};
 pub use framing::{DecodeError, Decoded, decode, encode};
 pub use log::LogLevel;
 pub use request::{

@@ -1,8 +1,8 @@
 //! What the manager asks for, and the answers.
 
 use super::{
-    InventoryEntry, LogLevel, MappingEntry, Name, PAGE, PathAddress, RecorderPage, SlotEntry,
-    SlotState, StampEntry,
+    FirmwareRequest, FirmwareStatus, InventoryEntry, LogLevel, MappingEntry, Name, PAGE,
+    PathAddress, RecorderPage, SlotEntry, SlotState, StampEntry,
 };
 use crate::limits::{MAX_FUNCTIONS, MAX_PATHS, MAX_RECORDED, MAX_WINDOWS};
 use crate::recorder::Recorded;
@@ -76,6 +76,8 @@ pub enum Request {
     },
     /// Log from this level on, as long as this life lasts.
     SetLogLevel(LogLevel),
+    /// A card: see to its firmware.
+    Firmware(FirmwareRequest),
 }
 
 /// How a device is taken from a host.
@@ -254,4 +256,9 @@ pub enum Reply {
     },
     /// What was recorded.
     Recorder(RecorderPage),
+    /// Of [`FirmwareRequest::Status`].
+    Firmware(FirmwareStatus),
+    /// Of [`FirmwareRequest::Begin`] and [`FirmwareRequest::Piece`]: the offset of the byte of the
+    /// image that is wanted next, its length when all of it is there.
+    FirmwareNext(u32),
 }

@@ -14,7 +14,9 @@ mod pending;
 mod ports;
 mod upstream;
 
-use crate::control::{Event, FromProxy, LogLevel, OperationId, PathAddress, Request, Term};
+use crate::control::{
+    ControlError, Event, FromProxy, LogLevel, OperationId, PathAddress, Request, Term,
+};
 use crate::limits::{
     DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, SYNTHESISED_COMPLETION,
     TLP_BUFFER,
@@ -354,6 +356,10 @@ impl Role for HostRole {
         if self.node.admit(id, term) {
             self.control(now, id, request);
         }
+    }
+
+    fn obey(&mut self, term: Term) -> Result<(), ControlError> {
+        self.node.obey(term)
     }
 
     fn control_reconnected(&mut self) {

@@ -4,6 +4,8 @@ mod pcie;
 
 pub use pcie::{Happening, PcieSide, SlotWire, Windows};
 
+use crate::update::FirmwareAnswer;
+use proxy_core::control::{ControlError, FirmwareRequest};
 use proxy_core::time::Instant;
 
 /// A media access controller with its queues. Frames are whole Ethernet frames without the frame
@@ -93,6 +95,17 @@ pub trait Board {
     /// The manager knows the card: the firmware does what it is for. Called each time that the card
     /// has joined; a board whose image has yet to report that it is healthy records that.
     fn joined(&mut self);
+
+    /// The manager asks for this of the firmware in the board's slots. What is written is written
+    /// before it returns; a restart is the card's to do, with [`restart`](Self::restart).
+    ///
+    /// # Errors
+    ///
+    /// Why not; [`ControlError::NoFirmware`] where no boot loader started it from a slot.
+    fn firmware(&mut self, request: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError>;
+
+    /// The manager wants the card to start anew. A board that can do so does not return.
+    fn restart(&mut self);
 
     /// Nothing is to be done until an interrupt or that time. [`cycles`](Self::cycles) as they were
     /// when the core woke.

@@ -65,6 +65,9 @@ struct TestBoard {
     pcie: RecordPort<WireMac>,
     fed: u32,
     clock_failed: u32,
+    /// What it was asked of its firmware, and how often it was told to start anew.
+    asked: Vec<FirmwareRequest>,
+    restarted: u32,
 }
 
 impl Board for TestBoard {
@@ -100,6 +103,21 @@ impl Board for TestBoard {
     }
 
     fn joined(&mut self) {}
+
+    fn firmware(&mut self, request: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError> {
+        self.asked.push(request.clone());
+        match request {
+            FirmwareRequest::Piece { offset, bytes } => {
+                Ok(FirmwareAnswer::Next(offset + bytes.len() as u32))
+            }
+            FirmwareRequest::Status => Err(ControlError::NoFirmware),
+            _ => Ok(FirmwareAnswer::Done),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.restarted += 1;
+    }
 
     fn idle(&mut self, until: Instant) -> u32 {
         self.now = until;
@@ -145,7 +163,8 @@ impl Bench {
         let resets = ResetCounts::default();
         let config = CardConfig { vlan: None, max_frame: 1500, reset: None, resets };
         let pcie = RecordPort::new(side, 0..=0, WINDOWS);
-        let board = TestBoard { now, mac, pcie, fed: 0, clock_failed: 0 };
+        let (fed, clock_failed, asked, restarted) = (0, 0, Vec::new(), 0);
+        let board = TestBoard { now, mac, pcie, fed, clock_failed, asked, restarted };
         let card = Card::new(role, manage, config);
         Self { card, board, root: RecordPort::new(root, 0..=0, WINDOWS), net }
     }
@@ -204,6 +223,33 @@ fn cycles_are_counted_by_stage_and_begin_anew_behind_the_last_number() {
     bench.turn();
     let answer = bench.card.cycles.counters().last().unwrap().1;
     assert!((1..10).contains(&answer), "{answer}");
+}
+
+#[test]
+fn what_is_asked_of_the_firmware_goes_to_the_board_if_the_term_is_right() {
+    let mut bench = Bench::new(64);
+    let now = bench.board.now;
+    let mut ask = |term, request| {
+        let Bench { card, board, .. } = &mut bench;
+        let answer = card.see_to_firmware(now, board, Term(term), &request);
+        (answer, card.restart)
+    };
+    let bytes = [1, 2, 3].into_iter().collect();
+    let piece = FirmwareRequest::Piece { offset: 512, bytes };
+    assert_eq!(ask(5, piece.clone()), (Ok(FirmwareAnswer::Next(515)), None));
+    assert_eq!(ask(4, piece), (Err(ControlError::StaleTerm(Term(5))), None));
+    let no = Err(ControlError::NoFirmware);
+    assert_eq!(ask(5, FirmwareRequest::Status), (no, None));
+    let restart = |incarnation| FirmwareRequest::Restart { incarnation };
+    assert_eq!(ask(5, restart(2)), (Ok(FirmwareAnswer::Done), None), "another life");
+    let at = Some(now + GOODBYE);
+    assert_eq!(ask(5, restart(1)), (Ok(FirmwareAnswer::Done), at));
+    assert_eq!(bench.board.asked.len(), 4);
+    while bench.board.now < now + GOODBYE {
+        assert_eq!(bench.board.restarted, 0, "it has time for its answer");
+        bench.turn();
+    }
+    assert!(bench.board.restarted > 0);
 }
 
 #[test]

@@ -135,6 +135,11 @@ impl Conversation {
         }
     }
 
+    /// The number of this life, as the manager was told it.
+    pub fn incarnation(&self) -> u32 {
+        self.hello.incarnation
+    }
+
     /// Whether the manager knows this card now.
     pub fn is_joined(&self) -> bool {
         matches!(self.state, State::Joined(_))
@@ -215,7 +220,7 @@ impl Conversation {
                 return Some(Heard::Lost(lost));
             }
             self.pay_pong();
-            if !self.wants_stream() || self.owes_pong {
+            if !self.wants_stream() || (self.is_joined() && !self.has_room()) {
                 return None;
             }
             let message = match decode::<ToProxy>(&self.inbox[..self.received]) {

@@ -304,11 +304,13 @@ impl Management {
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.tcp);
         while socket.can_recv() && !self.conversation.room().is_empty() {
             let got = socket.recv_slice(self.conversation.room());
-            self.conversation.handle_received(got.expect("it can receive"));
+            let Ok(got) = got else { panic!("it can receive") };
+            self.conversation.handle_received(got);
         }
         while socket.can_send() && !self.conversation.outgoing().is_empty() {
             let sent = socket.send_slice(self.conversation.outgoing());
-            self.conversation.handle_sent(sent.expect("it can send"));
+            let Ok(sent) = sent else { panic!("it can send") };
+            self.conversation.handle_sent(sent);
         }
         if !socket.may_recv() && !socket.can_recv() {
             // The manager closed its end, or the connection is gone.

@@ -4,6 +4,7 @@ mod firmware;
 mod images;
 mod manager;
 mod simulated;
+mod update;
 
 use anyhow::{Context, Result};
 use board_qemu_virt::layout::LAYOUT;

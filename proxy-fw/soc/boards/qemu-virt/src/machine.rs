@@ -1,14 +1,14 @@
 //! The machine as a board.
 
-use crate::layout::LAYOUT;
 use crate::virtio::VirtioMac;
 use crate::{clint, end, flash, plic, stack, watchdog};
-use card_image::{AntiDowngrade, BootStore, SlotId, StoreError};
-use proxy_core::control::ResetCause;
+use card_image::{AntiDowngrade, SlotId};
+use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, ResetCause};
 use proxy_core::time::Instant;
 use soc::board::Board;
 use soc::log;
 use soc::records::RecordPort;
+use soc::update::{FirmwareAnswer, Update};
 
 /// Interrupts of the two interfaces: virtio-mmio places have the sources from 1 on.
 const FABRIC: u32 = 1;
@@ -18,8 +18,10 @@ const PCIE: u32 = 2;
 pub(crate) struct Virt {
     mac: VirtioMac,
     pcie: RecordPort<VirtioMac>,
-    /// Whose image runs and has yet to report that it is healthy.
-    trying: Option<SlotId>,
+    /// The slots, where the boot loader started one of them.
+    update: Option<Update>,
+    /// The image that runs has yet to report that it is healthy.
+    trying: bool,
     /// Until when it has to, where there is another image to go back to.
     trial: Option<Instant>,
 }
@@ -28,11 +30,12 @@ impl Virt {
     pub(crate) fn new(
         mac: VirtioMac,
         pcie: RecordPort<VirtioMac>,
-        trying: Option<SlotId>,
+        update: Option<Update>,
+        trying: bool,
         trial: Option<Instant>,
     ) -> Self {
         plic::enable(&[FABRIC, PCIE]);
-        Self { mac, pcie, trying, trial }
+        Self { mac, pcie, update, trying, trial }
     }
 }
 
@@ -72,15 +75,30 @@ impl Board for Virt {
 
     fn joined(&mut self) {
         self.trial = None;
-        let Some(slot) = self.trying else { return };
-        match report_healthy(slot) {
-            Ok(()) => {
-                log!(info, "the image in slot {=str} is healthy", name(slot));
-                self.trying = None;
-            }
+        let Some(update) = self.update.as_mut().filter(|_| self.trying) else { return };
+        let slot = match update.running() {
+            SlotId::A => "a",
+            SlotId::B => "b",
+        };
+        if report_healthy(update) {
+            log!(info, "the image in slot {=str} is healthy", slot);
+            self.trying = false;
+        } else {
             // It is tried again when the card joins again, and after the next reset.
-            Err(_) => log!(error, "that slot {=str} is healthy was not recorded", name(slot)),
+            log!(error, "that slot {=str} is healthy was not recorded", slot);
         }
+    }
+
+    #[inline(never)] // its stack is needed seldom
+    fn firmware(&mut self, request: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError> {
+        let update = self.update.as_mut().ok_or(ControlError::NoFirmware)?;
+        let failed = ControlError::Firmware(FirmwareError::Flash);
+        let mut flash = flash::open().map_err(|_| failed)?;
+        update.handle(&mut flash, request).map_err(ControlError::Firmware)
+    }
+
+    fn restart(&mut self) {
+        end::end(ResetCause::Software, 0, format_args!("the manager wanted it"));
     }
 
     fn idle(&mut self, until: Instant) -> u32 {
@@ -106,18 +124,10 @@ impl Board for Virt {
     }
 }
 
-fn name(slot: SlotId) -> &'static str {
-    match slot {
-        SlotId::A => "a",
-        SlotId::B => "b",
-    }
-}
-
-/// Records that a slot's image is healthy. The card stands still meanwhile: some milliseconds, and
-/// as long as an erase takes once in thousands of times.
+/// Records that the image that runs is healthy. The card stands still meanwhile: some milliseconds,
+/// and as long as an erase takes once in thousands of times.
 #[inline(never)] // its stack is needed once
-fn report_healthy(slot: SlotId) -> Result<(), StoreError<flash::Error>> {
-    let mut flash = flash::open().map_err(StoreError::Flash)?;
-    let mut store = BootStore::open(&mut flash, LAYOUT).map_err(StoreError::Flash)?;
-    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion)
+fn report_healthy(update: &mut Update) -> bool {
+    let Ok(mut flash) = flash::open() else { return false };
+    update.report_healthy(&mut flash, AntiDowngrade::BySecurityVersion).is_ok()
 }

@@ -1,9 +1,10 @@
 //! From the start to the loop that never ends.
 
-use crate::layout::LAYOUT;
+use crate::layout::{BOARD, LAYOUT, MEMORY};
 use crate::machine::Virt;
 use crate::virtio::{self, VirtioMac};
 use crate::{clint, end, flash, memory, retained, stack, watchdog};
+use card_image::{AntiDowngrade, Demands, KeysOfBootLoader, Role, SecurityVersion, SlotId};
 use core::time::Duration;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, RoleKind, Term};
@@ -18,6 +19,7 @@ use soc::manage::{Management, ManagementConfig};
 use soc::records::{RecordPort, Windows};
 use soc::reset;
 use soc::settings::{self, Settings, SettingsError};
+use soc::update::Update;
 
 /// The places of the interfaces.
 const FABRIC: usize = 0;
@@ -91,6 +93,23 @@ fn start() -> Start {
     Start { settings, mac, pcie, incarnation, link, max_frame }
 }
 
+/// What may be written to the slots of a card that runs from this one.
+fn update(running: SlotId, kind: RoleKind) -> Update {
+    let role = match kind {
+        RoleKind::Host { .. } => Role::Host,
+        RoleKind::Box { .. } => Role::Box,
+    };
+    let demands = Demands {
+        board: BOARD,
+        role,
+        memory: MEMORY,
+        keys: KeysOfBootLoader,
+        anti_downgrade: AntiDowngrade::BySecurityVersion,
+        lowest_security: SecurityVersion(0),
+    };
+    Update::new(LAYOUT, running, demands)
+}
+
 fn run<R: CardRole>(start: Start, role: R, kind: RoleKind, windows: Windows) -> ! {
     let Start { settings, mut mac, pcie, incarnation, max_frame, .. } = start;
     let (life, reset) = retained::with(|kept| (reset::life(kept), reset::report(kept)));
@@ -131,11 +150,13 @@ fn run<R: CardRole>(start: Start, role: R, kind: RoleKind, windows: Windows) -> 
     let manage = Management::new(clint::now(), &mut mac, config);
     let mut card =
         Card::new(role, manage, CardConfig { vlan: settings.vlan, max_frame, reset, resets });
-    let trying = life.and_then(|life| life.started).filter(|started| started.trying);
-    let trial = trying.filter(|started| started.fallback);
+    let started = life.and_then(|life| life.started);
+    let update = started.map(|started| update(started.slot, kind));
+    let trying = started.is_some_and(|started| started.trying);
+    let trial = started.filter(|started| started.trying && started.fallback);
     let trial = trial.map(|_| clint::now() + Duration::from_secs(settings.trial.into()));
     let pcie = RecordPort::new(pcie, places, windows);
-    let mut board = Virt::new(mac, pcie, trying.map(|started| started.slot), trial);
+    let mut board = Virt::new(mac, pcie, update, trying, trial);
     // Frames and TLPs, and what says which of them is whose.
     let pool = pool + board.pcie().packet_pool() + virtio::PACKET_POOL;
     let made = memory::variables() + memory::used() - pool;

@@ -121,7 +121,8 @@ impl VirtioMac {
         let bytes = &mut self.incoming.bytes[usize::from(buffer)];
         // SAFETY: the buffer is not touched until its descriptor comes back.
         let token = unsafe { self.net.receive_begin(bytes) };
-        let token = token.expect("there are as many descriptors as buffers");
+        // Not with expect, here and below: that takes what turns names into text.
+        let Ok(token) = token else { panic!("there are as many descriptors as buffers") };
         self.incoming.of[usize::from(token)] = buffer;
     }
 
@@ -132,8 +133,9 @@ impl VirtioMac {
             // SAFETY: it is the buffer that was given with this descriptor; of its length only the
             // address counts here.
             let sent = unsafe { self.net.transmit_complete(token, bytes) };
-            sent.expect("the device is done with it");
-            self.free.push(buffer).expect("there are no more buffers");
+            assert!(sent.is_ok(), "the device is done with it");
+            let pushed = self.free.push(buffer);
+            assert!(pushed.is_ok(), "there are no more buffers");
         }
     }
 
@@ -191,13 +193,14 @@ impl EthernetMac for VirtioMac {
         }
         let buffer = *self.free.last()?;
         let bytes = &mut self.outgoing.bytes[usize::from(buffer)];
-        let header = self.net.fill_buffer_header(bytes).expect("a buffer is longer than that");
+        let header = self.net.fill_buffer_header(bytes);
+        let Ok(header) = header else { panic!("a buffer is longer than that") };
         let (length, result) = fill(&mut bytes[header..header + room]);
         if length > 0 {
             self.free.pop();
             // SAFETY: the buffer is not touched until its descriptor comes back.
             let token = unsafe { self.net.transmit_begin(&bytes[..header + length]) };
-            let token = token.expect("there are as many descriptors as buffers");
+            let Ok(token) = token else { panic!("there are as many descriptors as buffers") };
             self.outgoing.of[usize::from(token)] = buffer;
             self.counters.sent += 1;
         }

@@ -1,0 +1,203 @@
+//! `firmware`: what cards run, and how they get something else.
+
+use super::args::{Care, Firmware, Push};
+use super::render::{or_dash, table};
+use super::{Failure, Output};
+use crate::api::views::List;
+use crate::api::{CardView, FirmwareSlotView, ImageView, RolloutBody, RolloutView};
+use crate::client::{Client, ClientError};
+use crate::types::{CardState, RolloutCard, RolloutKind, RolloutState};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Where the latest rollout is.
+const ROLLOUT: &str = "/v1/firmware/rollout";
+
+/// How often it is asked for.
+const TURN: Duration = Duration::from_millis(250);
+
+/// Questions without an answer before a manager is taken for gone: one that restarts goes on.
+const PATIENCE: u32 = 120;
+
+/// Does what was said.
+pub(super) fn firmware(client: &Client, out: &Output, which: Firmware) -> Result<(), Failure> {
+    match which {
+        Firmware::List => list(client, out),
+        Firmware::Push(push) => self::push(client, out, push),
+        Firmware::Status { watch } => {
+            let view: RolloutView = client.get(ROLLOUT)?;
+            if watch { finish(client, out, view) } else { out.print(&view, render) }
+        }
+        Firmware::Rollback { node, care } => {
+            let body = RolloutBody {
+                image: None,
+                nodes: Some(vec![node]),
+                wave_size: None,
+                interrupt: care.interrupt,
+                within_s: Some(care.within_s),
+            };
+            begin(client, out, &body, &care)
+        }
+    }
+}
+
+/// What there is.
+#[derive(Serialize)]
+struct Listed {
+    images: Vec<ImageView>,
+    cards: Vec<CardView>,
+}
+
+fn list(client: &Client, out: &Output) -> Result<(), Failure> {
+    let images = client.get::<List<ImageView>>("/v1/firmware/images")?.items;
+    let cards = client.get::<List<CardView>>("/v1/firmware/cards")?.items;
+    out.print(&Listed { images, cards }, |listed| {
+        let images = table(
+            ["IMAGE", "VERSION", "BOARD", "ROLE", "SECURITY", "KEY", "BYTES", "SINCE"],
+            listed.images.iter().map(|image| {
+                let label = &image.label;
+                [
+                    label.id.to_string(),
+                    label.version.clone(),
+                    label.board.clone(),
+                    label.role.map_or_else(|| "any".to_owned(), |role| role.to_string()),
+                    label.security.to_string(),
+                    label.key.to_string(),
+                    label.bytes.to_string(),
+                    image.since.to_string(),
+                ]
+            }),
+        );
+        let cards = table(
+            ["CARD", "ROLE", "BOARD", "RUNS", "SLOT A", "SLOT B"],
+            listed.cards.iter().map(|card| {
+                [
+                    card.name.to_string(),
+                    card.role.to_string(),
+                    card.board.clone(),
+                    or_dash(card.runs().and_then(|slot| slot.version.as_ref())),
+                    or_dash(card.slots.first().map(slot)),
+                    or_dash(card.slots.get(1).map(slot)),
+                ]
+            }),
+        );
+        format!("{images}\n\n{cards}")
+    })
+}
+
+fn slot(slot: &FirmwareSlotView) -> String {
+    let state = serde_json::to_value(slot.state).expect("a state is JSON");
+    let state = state.as_str().unwrap_or_default();
+    match &slot.version {
+        Some(version) => format!("{version} ({state})"),
+        None => state.to_owned(),
+    }
+}
+
+fn push(client: &Client, out: &Output, push: Push) -> Result<(), Failure> {
+    let named = push.image.display();
+    let bytes = std::fs::read(&push.image)
+        .map_err(|error| Failure::Argument(format!("{named} cannot be read: {error}")))?;
+    let image: ImageView = client.post_bytes("/v1/firmware/images", &bytes)?;
+    let body = RolloutBody {
+        image: Some(image.label.id),
+        nodes: (!push.all).then_some(push.nodes),
+        wave_size: Some(push.wave_size),
+        interrupt: push.care.interrupt,
+        within_s: Some(push.care.within_s),
+    };
+    begin(client, out, &body, &push.care)
+}
+
+fn begin(client: &Client, out: &Output, body: &RolloutBody, care: &Care) -> Result<(), Failure> {
+    let view: RolloutView = client.post(ROLLOUT, body, None)?;
+    if care.no_wait { out.print(&view, render) } else { finish(client, out, view) }
+}
+
+/// Waits for the end, and says on standard error what happens meanwhile.
+fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failure> {
+    let mut said = vec![String::new(); first.rollout.cards.len()];
+    let (mut view, mut unanswered) = (first, 0);
+    loop {
+        for (card, said) in view.rollout.cards.iter().zip(&mut said) {
+            let line = progress(&view, card);
+            if line != *said && !matches!(card.state, CardState::Waiting) {
+                eprintln!("{}: {}: {line}", view.rollout.id, card.node);
+            }
+            *said = line;
+        }
+        if view.rollout.state != RolloutState::Running {
+            break;
+        }
+        std::thread::sleep(TURN);
+        match client.get::<RolloutView>(ROLLOUT) {
+            Ok(next) if next.rollout.id != view.rollout.id => {
+                let id = view.rollout.id;
+                let text = format!("{id} has ended, and {} has begun", next.rollout.id);
+                return Err(Failure::Rollout(text));
+            }
+            Ok(next) => (view, unanswered) = (next, 0),
+            Err(ClientError::Unreachable { .. }) if unanswered < PATIENCE => unanswered += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    out.print(&view, render)?;
+    match view.rollout.state {
+        RolloutState::Failed => {
+            let failed = view.rollout.cards.iter().filter_map(|card| match &card.state {
+                CardState::Failed { reason } => Some(format!("{}: {reason}", card.node)),
+                _ => None,
+            });
+            let failed = failed.collect::<Vec<_>>().join("; ");
+            Err(Failure::Rollout(format!("{} is stopped: {failed}", view.rollout.id)))
+        }
+        RolloutState::Running | RolloutState::Succeeded => Ok(()),
+    }
+}
+
+/// Where a card stands, for a person. Of what is written only whole tenths.
+fn progress(view: &RolloutView, card: &RolloutCard) -> String {
+    let version = |version: &Option<String>| or_dash(version.as_ref());
+    match &card.state {
+        CardState::Waiting => "waits for its wave".to_owned(),
+        CardState::Writing => match (&view.rollout.what, view.written.get(card.node.as_str())) {
+            (RolloutKind::Push { image }, Some(written)) => {
+                let tenths = u64::from(*written) * 10 / image.bytes.max(1);
+                format!("has {} % of {}", tenths * 10, image.version)
+            }
+            (RolloutKind::Push { image }, None) => format!("is to get {}", image.version),
+            (RolloutKind::RollBack, _) => "is to go back".to_owned(),
+        },
+        CardState::Restarting { .. } => "restarts".to_owned(),
+        CardState::Updated => format!("runs {}", version(&card.runs)),
+        CardState::Failed { reason } => format!("failed: {reason}"),
+        CardState::LeftAlone => "was left alone".to_owned(),
+    }
+}
+
+/// All of a rollout.
+fn render(view: &RolloutView) -> String {
+    let rollout = &view.rollout;
+    let what = match &rollout.what {
+        RolloutKind::Push { image } => format!("{} ({})", image.version, image.id),
+        RolloutKind::RollBack => "back to the image before".to_owned(),
+    };
+    let state = match rollout.state {
+        RolloutState::Running => "running",
+        RolloutState::Succeeded => "succeeded",
+        RolloutState::Failed => "stopped: a card failed",
+    };
+    let cards = table(
+        ["CARD", "WAVE", "STATE", "BEFORE", ""],
+        rollout.cards.iter().map(|card| {
+            [
+                card.node.to_string(),
+                or_dash(card.wave),
+                card.state.name().to_owned(),
+                or_dash(card.before.as_ref()),
+                progress(view, card),
+            ]
+        }),
+    );
+    format!("{}: {what}: {state}\n\n{cards}", rollout.id)
+}

@@ -1,0 +1,323 @@
+//! What one card needs until it runs what it should, from wherever it stands.
+
+use super::start::uses;
+use crate::control::{RequestError, Session};
+use crate::manager::Manager;
+use crate::types::{
+    CardState, EventKind, EventRecord, ImageId, NodeName, RolloutKind, RolloutRecord,
+};
+use proxy_core::control::{
+    ControlError, FIRMWARE_HEADER, FIRMWARE_PIECE, FirmwareError, FirmwareRequest, FirmwareState,
+    FirmwareStatus, Reply, Request, SlotFirmware,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often it looks whether a card is back.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Times that a card's flash may fail before the card is given up.
+const FLASH_TRIES: u32 = 3;
+
+/// What stops a card's turn.
+enum Stop {
+    /// It does not do it: for a person.
+    Failed(String),
+    /// Its connection went: it is asked again when it is back.
+    Away,
+    /// Its flash failed, and may not the next time.
+    Flash,
+}
+
+impl From<RequestError> for Stop {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Refused(ControlError::Firmware(FirmwareError::Flash)) => Self::Flash,
+            // It had forgotten what was begun: it restarted meanwhile.
+            RequestError::Refused(ControlError::Firmware(FirmwareError::NothingBegun)) => {
+                Self::Away
+            }
+            RequestError::Refused(error) => Self::Failed(format!("it refused: {error}")),
+            RequestError::Closed | RequestError::TimedOut(_) | RequestError::Nonsense => Self::Away,
+        }
+    }
+}
+
+/// Goes on with a card until it has ended, and records each step.
+pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
+    let mut flash_failed = 0;
+    // From when on it counts how long the card has for its next thing. A manager that restarts
+    // gives it its whole time.
+    let mut since = Instant::now();
+    let mut seen = None;
+    while !manager.is_stopping() {
+        let Some(rollout) = manager.records.snapshot().rollout().cloned() else { return };
+        let Some(card) = rollout.card(&node) else { return };
+        let turn = async {
+            match card.state {
+                CardState::Writing => write(&manager, &rollout, &node, since).await,
+                CardState::Restarting { incarnation, left } => {
+                    restart(&manager, &rollout, &node, incarnation, left, since).await
+                }
+                _ => Ok(None),
+            }
+        };
+        let next = match turn.await {
+            Ok(None) => return,
+            Ok(Some(next)) => Ok(next),
+            Err(Stop::Failed(reason)) => Err(reason),
+            Err(Stop::Flash) => {
+                flash_failed += 1;
+                if flash_failed < FLASH_TRIES {
+                    continue;
+                }
+                Err("its flash failed".to_owned())
+            }
+            Err(Stop::Away) => {
+                let written = manager.transfers.written(&node);
+                if written != seen {
+                    (seen, since) = (written, Instant::now());
+                }
+                if since.elapsed() <= within(&rollout) + Duration::from_secs(1) {
+                    tokio::time::sleep(TICK).await;
+                    continue;
+                }
+                Err(format!("it did not get on within {} s", rollout.within_s))
+            }
+        };
+        manager.transfers.set(&node, None);
+        let next = next.unwrap_or_else(|reason| Next {
+            state: CardState::Failed { reason },
+            before: None,
+            runs: None,
+        });
+        record(&manager, &node, next).await;
+        since = Instant::now();
+    }
+}
+
+/// Where a card stands next.
+struct Next {
+    state: CardState,
+    /// What ran before.
+    before: Option<String>,
+    /// What runs now.
+    runs: Option<String>,
+}
+
+async fn record(manager: &Manager, node: &NodeName, next: Next) {
+    let changed = manager.records.apply(|txn| {
+        let Some(mut rollout) = txn.rollout().map(|rollout| RolloutRecord::clone(rollout)) else {
+            return;
+        };
+        let id = rollout.id;
+        let Some(card) = rollout.cards.iter_mut().find(|card| card.node == *node) else { return };
+        let runs = next.runs.clone().unwrap_or_default();
+        let event = match &next.state {
+            CardState::Updated => {
+                Some((EventKind::FirmwareUpdated, format!("{node} runs {runs} ({id})")))
+            }
+            CardState::Failed { reason } => {
+                Some((EventKind::FirmwareFailed, format!("{node}: {reason} ({id})")))
+            }
+            _ => None,
+        };
+        card.state = next.state;
+        card.before = next.before.or_else(|| card.before.take());
+        card.runs = next.runs;
+        txn.put_rollout(rollout);
+        if let Some((kind, detail)) = event {
+            txn.event(EventRecord::new(kind, detail).node(node));
+        }
+    });
+    if let Err(problem) = changed.await {
+        tracing::error!("where {node} stands cannot be recorded: {problem}");
+        tokio::time::sleep(manager.settings.reconcile_interval).await;
+    }
+}
+
+/// The card's session, when it is there.
+async fn session(
+    manager: &Manager,
+    rollout: &RolloutRecord,
+    node: &NodeName,
+    since: Instant,
+) -> Result<Arc<Session>, Stop> {
+    match manager.registry.ready(node) {
+        Some(session) => Ok(session),
+        None if since.elapsed() > within(rollout) => {
+            let seconds = rollout.within_s;
+            Err(Stop::Failed(format!("it was not connected within {seconds} s")))
+        }
+        None => Err(Stop::Away),
+    }
+}
+
+fn within(rollout: &RolloutRecord) -> Duration {
+    Duration::from_secs(rollout.within_s.into())
+}
+
+async fn ask(manager: &Manager, card: &Session, what: FirmwareRequest) -> Result<Reply, Stop> {
+    Ok(card.request(Request::Firmware(what), manager.settings.request_bound).await?)
+}
+
+/// As [`ask`], for what is answered by [`Reply::Done`].
+async fn done(manager: &Manager, card: &Session, what: FirmwareRequest) -> Result<(), Stop> {
+    match ask(manager, card, what).await? {
+        Reply::Done => Ok(()),
+        _ => Err(card.nonsense().into()),
+    }
+}
+
+async fn status(manager: &Manager, card: &Session) -> Result<FirmwareStatus, Stop> {
+    match ask(manager, card, FirmwareRequest::Status).await? {
+        Reply::Firmware(status) => Ok(status),
+        _ => Err(card.nonsense().into()),
+    }
+}
+
+/// The version in a slot, for people.
+pub(super) fn version(slot: &SlotFirmware) -> Option<String> {
+    slot.version.map(|version| version.to_string())
+}
+
+/// Has the card written, or told to go back, and then restarted.
+async fn write(
+    manager: &Manager,
+    rollout: &RolloutRecord,
+    node: &NodeName,
+    since: Instant,
+) -> Result<Option<Next>, Stop> {
+    let card = session(manager, rollout, node, since).await?;
+    may_interrupt(manager, rollout, node)?;
+    let status = status(manager, &card).await?;
+    let running = *status.running();
+    let before = version(&running);
+    match &rollout.what {
+        RolloutKind::Push { image } if running.image == image.id.into() => {
+            if running.state != FirmwareState::Healthy {
+                // It joined, and could not record so yet.
+                return Err(Stop::Away);
+            }
+            return Ok(Some(Next { state: CardState::Updated, runs: before.clone(), before }));
+        }
+        RolloutKind::Push { image } => {
+            let tables = manager.records.snapshot();
+            let there = tables.images().get(&image.id).cloned();
+            let there = there.ok_or_else(|| Stop::Failed("the image is gone".into()))?;
+            transfer(manager, &card, &there.bytes, image.id).await?;
+        }
+        RolloutKind::RollBack => {
+            done(manager, &card, FirmwareRequest::RollBack(running.image)).await?;
+        }
+    }
+    let (incarnation, left) = (card.identity().incarnation, ImageId::from(running.image));
+    let state = CardState::Restarting { incarnation, left };
+    Ok(Some(Next { state, before, runs: None }))
+}
+
+/// Sends what the card does not have of an image, and has it checked there.
+async fn transfer(
+    manager: &Manager,
+    card: &Session,
+    image: &[u8],
+    id: ImageId,
+) -> Result<(), Stop> {
+    let header = image.iter().copied().take(FIRMWARE_HEADER).collect();
+    let begin = FirmwareRequest::Begin { image: id.into(), header };
+    let mut reply = ask(manager, card, begin).await?;
+    // More answers than this, and the card is no further for what it gets.
+    let answers = 2 * image.len() / FIRMWARE_PIECE + 16;
+    for _ in 0..answers {
+        let Reply::FirmwareNext(offset) = reply else { return Err(card.nonsense().into()) };
+        manager.transfers.set(card.name(), Some(offset));
+        let Some(rest) = image.get(offset as usize..) else { return Err(card.nonsense().into()) };
+        if rest.is_empty() {
+            return done(manager, card, FirmwareRequest::Finish(id.into())).await;
+        }
+        let bytes = rest.iter().copied().take(FIRMWARE_PIECE).collect();
+        reply = ask(manager, card, FirmwareRequest::Piece { offset, bytes }).await?;
+    }
+    Err(Stop::Failed("it takes bytes of the image and wants them again".into()))
+}
+
+/// Has the card start what it has got, and looks what it runs then.
+async fn restart(
+    manager: &Manager,
+    rollout: &RolloutRecord,
+    node: &NodeName,
+    incarnation: u32,
+    left: ImageId,
+    since: Instant,
+) -> Result<Option<Next>, Stop> {
+    let over = since.elapsed() > within(rollout);
+    let card = match manager.registry.ready(node) {
+        Some(card) => card,
+        None if over => {
+            let seconds = rollout.within_s;
+            let why = format!(
+                "it was told to restart and has not joined again within {seconds} s; its boot \
+                 loader goes back to the image before when it gives this one up"
+            );
+            return Err(Stop::Failed(why));
+        }
+        None => return Err(Stop::Away),
+    };
+    if card.identity().incarnation == incarnation {
+        if over {
+            return Err(Stop::Failed("it was told to restart and did not".into()));
+        }
+        may_interrupt(manager, rollout, node)?;
+        done(manager, &card, FirmwareRequest::Restart { incarnation }).await?;
+        let _ = tokio::time::timeout(Duration::from_secs(2), card.closed()).await;
+        return Err(Stop::Away);
+    }
+    let status = status(manager, &card).await?;
+    let running = *status.running();
+    let runs = version(&running);
+    let as_it_should = match &rollout.what {
+        RolloutKind::Push { image } => running.image == image.id.into(),
+        RolloutKind::RollBack => ImageId::from(running.image) != left,
+    };
+    if !as_it_should {
+        return Err(Stop::Failed(instead(rollout, &status)));
+    }
+    if running.state != FirmwareState::Healthy {
+        // It joined, and could not record so yet.
+        return match over {
+            true => Err(Stop::Failed("it runs, and cannot record that it is healthy".into())),
+            false => Err(Stop::Away),
+        };
+    }
+    Ok(Some(Next { state: CardState::Updated, before: None, runs }))
+}
+
+/// Why it runs what it should not.
+fn instead(rollout: &RolloutRecord, status: &FirmwareStatus) -> String {
+    let running = status.running();
+    let runs = version(running).unwrap_or_else(|| "an image without a header".to_owned());
+    let wanted = match &rollout.what {
+        RolloutKind::Push { image } => image.version.clone(),
+        RolloutKind::RollBack => return format!("it still runs {runs}"),
+    };
+    let other = status.slots.iter().find(|slot| slot.image != running.image);
+    let why = match other.map(|slot| slot.state) {
+        Some(FirmwareState::Failed) => {
+            "its boot loader refused the new image, or gave it up because it never joined; the \
+             card's console says which"
+        }
+        _ => "it did not start the new image",
+    };
+    format!("it runs {runs} and not {wanted}: {why}")
+}
+
+/// Whether nothing on the card stands in the way of a restart.
+fn may_interrupt(manager: &Manager, rollout: &RolloutRecord, node: &NodeName) -> Result<(), Stop> {
+    match uses(&manager.records.snapshot(), node) {
+        Some(use_) if !rollout.interrupt => {
+            Err(Stop::Failed(format!("{use_} by now; release it, or push with --interrupt")))
+        }
+        _ => Ok(()),
+    }
+}

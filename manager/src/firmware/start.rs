@@ -1,0 +1,220 @@
+//! Which cards a rollout is for, and what stands in its way.
+
+use super::card::version;
+use crate::control::{RequestError, Session};
+use crate::manager::Manager;
+use crate::records::Tables;
+use crate::types::{
+    CardState, EventKind, EventRecord, ImageId, ImageLabel, NodeName, Problem, ProblemCode, Role,
+    RolloutCard, RolloutId, RolloutKind, RolloutRecord, RolloutState,
+};
+use proxy_core::control::{ControlError, FirmwareRequest, FirmwareStatus, Reply, Request};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Most cards that may be updated at a time.
+pub const MAX_WAVE: u32 = 1000;
+
+/// Longest time that a card may be given, seconds.
+pub const MAX_WITHIN_S: u32 = 24 * 3600;
+
+/// What somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The image; none: back to the one before.
+    pub image: Option<ImageId>,
+    /// The cards; none: all that are connected and that the image is for.
+    pub nodes: Option<Vec<NodeName>>,
+    /// Cards at a time, 1 to [`MAX_WAVE`].
+    pub wave_size: u32,
+    /// Whether cards with bindings are restarted, too.
+    pub interrupt: bool,
+    /// Seconds for a card, 1 to [`MAX_WITHIN_S`].
+    pub within_s: u32,
+}
+
+/// What uses a card, for a person: the first of its bindings.
+pub(super) fn uses(tables: &Tables, node: &NodeName) -> Option<String> {
+    let binding = tables.bindings_at(node).next()?;
+    let (slot, host, id) = (&binding.slot, &binding.host, binding.allocation);
+    Some(format!("{slot} is lent to {host} ({id})"))
+}
+
+/// A connected card and what is in its slots.
+pub type CardStatus = (Arc<Session>, FirmwareStatus);
+
+/// What is in a proxy's slots; none where it has no firmware in slots.
+///
+/// # Errors
+///
+/// When it does not answer.
+pub async fn status(
+    manager: &Manager,
+    session: &Session,
+) -> Result<Option<FirmwareStatus>, RequestError> {
+    let ask = Request::Firmware(FirmwareRequest::Status);
+    match session.request(ask, manager.settings.request_bound).await {
+        Ok(Reply::Firmware(status)) => Ok(Some(status)),
+        Ok(_) => Err(session.nonsense()),
+        Err(RequestError::Refused(ControlError::NoFirmware)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// All cards that are connected, by name. Proxies that do not answer are left out: they are not
+/// connected any more.
+pub async fn cards(manager: &Arc<Manager>) -> Vec<CardStatus> {
+    let mut asked = JoinSet::new();
+    for session in manager.registry.all().into_iter().filter(|session| session.is_ready()) {
+        let manager = manager.clone();
+        asked.spawn(async move {
+            let status = status(&manager, &session).await;
+            status.ok().flatten().map(|status| (session, status))
+        });
+    }
+    let mut cards = Vec::new();
+    while let Some(card) = asked.join_next().await {
+        cards.extend(card.expect("it does not panic"));
+    }
+    cards.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
+    cards
+}
+
+/// Begins a rollout.
+///
+/// # Errors
+///
+/// When another one runs, there is no such image, or it is not for one of the cards; when one of
+/// them is away, is no card, or is in use and not to be interrupted.
+pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<RolloutRecord, Problem> {
+    let tables = manager.records.snapshot();
+    let image = wish.image.map(|id| label(&tables, id)).transpose()?;
+    let cards = match &wish.nodes {
+        Some(nodes) => named(manager, nodes).await?,
+        None => cards(manager).await,
+    };
+    let mut chosen = Vec::new();
+    for (session, status) in cards {
+        let wrong = image.as_ref().map(|image| fits(image, &session, &status)).transpose();
+        match (wrong, &wish.nodes) {
+            (Ok(_), _) => chosen.push((session, status)),
+            (Err(problem), Some(_)) => return Err(problem),
+            // Of all, it is for those that it fits.
+            (Err(_), None) => {}
+        }
+    }
+    if chosen.is_empty() {
+        let detail = "no card is connected that the image is for; `firmware list` shows the cards";
+        return Err(Problem::new(ProblemCode::NothingFits, detail));
+    }
+    manager.records.change(|txn| begin(txn, &wish, image, &chosen)).await
+}
+
+fn label(tables: &Tables, id: ImageId) -> Result<ImageLabel, Problem> {
+    let image = tables.images().get(&id).map(|image| image.label.clone());
+    image.ok_or_else(|| {
+        let detail = format!("there is no image {id}; send it first, or look at `firmware list`");
+        Problem::new(ProblemCode::NoSuchImage, detail)
+    })
+}
+
+async fn named(manager: &Arc<Manager>, nodes: &[NodeName]) -> Result<Vec<CardStatus>, Problem> {
+    let mut cards: Vec<CardStatus> = Vec::new();
+    for node in nodes {
+        if !manager.records.snapshot().nodes().contains_key(node) {
+            let detail = format!("no proxy with the name {node} was ever here");
+            return Err(Problem::new(ProblemCode::NoSuchNode, detail));
+        }
+        if cards.iter().any(|(card, _)| card.name() == node) {
+            return Err(Problem::invalid("nodes", format!("{node} is there twice")));
+        }
+        let session = manager.registry.ready(node).ok_or_else(|| {
+            Problem::new(ProblemCode::NotConnected, format!("{node} is not connected"))
+        })?;
+        let asked = status(manager, &session).await.map_err(|error| error.problem(node))?;
+        let status = asked.ok_or_else(|| {
+            let detail = format!("{node} is no card that runs firmware from a slot");
+            Problem::new(ProblemCode::ProxyRefused, detail)
+        })?;
+        cards.push((session, status));
+    }
+    Ok(cards)
+}
+
+/// Whether an image is for a card, as far as its label says.
+fn fits(image: &ImageLabel, session: &Session, status: &FirmwareStatus) -> Result<(), Problem> {
+    let name = session.name();
+    let role = session.identity().role;
+    let wrong = |why: String| Err(Problem::new(ProblemCode::WrongImage, why));
+    if image.board != status.board.as_str() {
+        let (is_for, has) = (&image.board, &status.board);
+        return wrong(format!("the image is for the board {is_for}, and {name} is a {has}"));
+    }
+    if image.role.is_some_and(|is_for| is_for != role) {
+        let is_for = if role == Role::Box { Role::Host } else { Role::Box };
+        return wrong(format!("the image is for a {is_for}, and {name} is a {role}"));
+    }
+    if image.bytes > u64::from(status.room) {
+        let (bytes, room) = (image.bytes, status.room);
+        return wrong(format!("the image has {bytes} bytes, and a slot of {name} only {room}"));
+    }
+    if image.security < status.lowest_security {
+        let (has, lowest) = (image.security, status.lowest_security);
+        return wrong(format!(
+            "the image has security version {has}, and {name} runs none below {lowest}"
+        ));
+    }
+    Ok(())
+}
+
+fn begin(
+    txn: &mut crate::records::Txn,
+    wish: &Wish,
+    image: Option<ImageLabel>,
+    cards: &[CardStatus],
+) -> Result<RolloutRecord, Problem> {
+    let last = txn.rollout().map(|rollout| (rollout.id, rollout.state));
+    if let Some((id, RolloutState::Running)) = last {
+        let detail = format!("{id} still runs: `firmware status --watch` shows how far it is");
+        return Err(Problem::new(ProblemCode::RolloutRuns, detail));
+    }
+    if let Some(image) = &image {
+        // It may have made way for others meanwhile.
+        label(txn, image.id)?;
+    }
+    let used = |(session, _): &CardStatus| uses(txn, session.name());
+    let reasons: Vec<String> = cards.iter().filter_map(used).collect();
+    if !wish.interrupt && !reasons.is_empty() {
+        let detail = "a restart would interrupt what is lent; release it, or say --interrupt";
+        return Err(Problem::new(ProblemCode::CardInUse, detail).because(reasons));
+    }
+    let card = |(session, status): &CardStatus| RolloutCard {
+        node: session.name().clone(),
+        state: CardState::Waiting,
+        wave: None,
+        before: version(status.running()),
+        runs: None,
+    };
+    let record = RolloutRecord {
+        id: RolloutId(last.map_or(1, |(id, _)| id.0 + 1)),
+        what: image.map_or(RolloutKind::RollBack, |image| RolloutKind::Push { image }),
+        state: RolloutState::Running,
+        wave_size: wish.wave_size,
+        interrupt: wish.interrupt,
+        within_s: wish.within_s,
+        cards: cards.iter().map(card).collect(),
+        started: txn.now(),
+        ended: None,
+    };
+    let what = match &record.what {
+        RolloutKind::Push { image } => format!("{} goes to", image.version),
+        RolloutKind::RollBack => "back to the image before:".to_owned(),
+    };
+    let count = record.cards.len();
+    let cards =
+        if count == 1 { record.cards[0].node.to_string() } else { format!("{count} cards") };
+    let detail = format!("{}: {what} {cards}", record.id);
+    txn.event(EventRecord::new(EventKind::FirmwareRolloutStarted, detail));
+    txn.put_rollout(record.clone());
+    Ok(record)
+}

@@ -1,0 +1,249 @@
+//! Firmware on its way to cards.
+
+use crate::common::card::{BROKEN, Card, Label, wait_pieces};
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
+use card_image::Role;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Writes an image to a file beside the manager, and gives its name.
+fn file(manager: &Manager, name: &str, image: &[u8]) -> String {
+    std::fs::write(manager.path(name), image).unwrap();
+    name.to_owned()
+}
+
+fn image(manager: &Manager, major: u16) -> String {
+    file(manager, &format!("v{major}.img"), &Label::version(major).image())
+}
+
+fn card<'a>(rollout: &'a Value, name: &str) -> &'a Value {
+    let cards = rollout["cards"].as_array().unwrap();
+    cards.iter().find(|card| card["node"] == name).unwrap()
+}
+
+fn rollout_ends(manager: &Manager, state: &str) -> Value {
+    eventually("the end of the rollout", || {
+        let rollout = manager.get("/v1/firmware/rollout");
+        (rollout["state"] == state).then_some(rollout)
+    })
+}
+
+/// The major version that a card runs.
+fn runs(manager: &Manager, name: &str) -> String {
+    let listed = manager.json(&["firmware", "list"]);
+    let cards = listed["cards"].as_array().unwrap();
+    let card = cards.iter().find(|card| card["name"] == name).unwrap();
+    let slot = usize::from(card["running"] == "b");
+    card["slots"][slot]["version"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_card_gets_an_image_and_goes_back() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 2));
+    let _program = Fake::join(manager.control, host("host1", 2), "");
+    manager.wait_ready(&["box1", "host1"]);
+    assert_eq!(manager.failure(&["firmware", "status"]).0, 3, "there was none");
+    let listed = manager.json(&["firmware", "list"]);
+    assert_eq!(listed["images"], json!([]));
+    let cards = listed["cards"].as_array().unwrap();
+    assert_eq!(cards.len(), 1, "host1 is no card: {cards:?}");
+    assert_eq!((&cards[0]["board"], &cards[0]["running"]), (&json!("small"), &json!("a")));
+    assert_eq!(cards[0]["slots"][1], json!({ "state": "empty" }));
+    let name = image(&manager, 2);
+    let rollout = manager.json(&["firmware", "push", &name, "--all"]);
+    assert_eq!((&rollout["state"], &rollout["id"]), (&json!("succeeded"), &json!("roll-1")));
+    let updated = card(&rollout, "box1");
+    assert_eq!((&updated["state"], &updated["wave"]), (&json!("updated"), &json!(1)));
+    assert_eq!((&updated["before"], &updated["runs"]), (&json!("1.0.0+0"), &json!("2.0.0+0")));
+    assert_eq!(at_box.pieces().len(), 6);
+    manager.wait_event("firmware-updated", "box1 runs 2.0.0+0");
+    manager.wait_event("firmware-rollout-ended", "roll-1: all 1 cards");
+    let text = manager.text(&["firmware", "list"]);
+    assert!(text.contains("2.0.0+0 (healthy)") && text.contains("1.0.0+0 (healthy)"), "{text}");
+    // The same again does nothing.
+    let again = manager.json(&["firmware", "push", &name, "--node", "box1"]);
+    assert_eq!((&again["state"], &again["id"]), (&json!("succeeded"), &json!("roll-2")));
+    assert_eq!(at_box.pieces().len(), 6);
+    assert_eq!(manager.json(&["firmware", "list"])["images"].as_array().unwrap().len(), 1);
+    let back = manager.json(&["firmware", "rollback", "box1"]);
+    assert_eq!(card(&back, "box1")["runs"], "1.0.0+0");
+    assert_eq!(runs(&manager, "box1"), "1.0.0+0");
+    assert!(manager.text(&["firmware", "status", "--watch"]).contains("back to the image before"));
+}
+
+#[test]
+fn images_that_are_none_for_the_cards_are_refused() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 2));
+    let _program = Fake::join(manager.control, host("host1", 2), "");
+    manager.wait_ready(&["box1", "host1"]);
+    let good = Label::version(2);
+    let whole = good.image();
+    let (header, payload) = good.unsigned();
+    let mut damaged = whole.clone();
+    damaged[1000] ^= 1;
+    for (bytes, why) in [
+        (b"not an image".to_vec(), "truncated"),
+        (vec![7; 5000], "no firmware image"),
+        (whole[..2000].to_vec(), "truncated"),
+        (damaged, "damaged"),
+        ([&whole[..], b"more"].concat(), "more follows"),
+        ([&header.emit()[..], &payload].concat(), "not signed"),
+    ] {
+        let name = file(&manager, "bad.img", &bytes);
+        let (code, problem) = manager.failure(&["firmware", "push", &name, "--all"]);
+        assert_eq!((code, &problem["code"]), (2, &json!("not-an-image")), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(why), "{problem}");
+    }
+    let push = |label: Label, to: &[&str]| {
+        let name = file(&manager, "other.img", &label.image());
+        manager.failure(&[&["firmware", "push", &name], to].concat())
+    };
+    for label in [
+        Label { board: "other", ..good },
+        Label { role: Role::Host, ..good },
+        Label { length: 4000, ..good },
+        Label { security: 0, ..good },
+    ] {
+        let (code, problem) = push(label, &["--node", "box1"]);
+        assert_eq!((code, &problem["code"]), (4, &json!("wrong-image")), "{problem}");
+        let (code, problem) = push(label, &["--all"]);
+        assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")), "{problem}");
+    }
+    assert_eq!(push(good, &["--node", "host1"]).0, 7, "it is no card");
+    assert_eq!(push(good, &["--node", "nobody"]).0, 3);
+    assert_eq!(push(good, &["--node", "box1", "--node", "box1"]).0, 2);
+    assert_eq!(manager.failure(&["firmware", "rollback", "box1"]).0, 7, "there is nothing else");
+    assert!(at_box.pieces().is_empty());
+    assert_eq!(runs(&manager, "box1"), "1.0.0+0");
+    let big = vec![0; (4 << 20) + 1];
+    let name = file(&manager, "big.img", &big);
+    assert_eq!(manager.failure(&["firmware", "push", &name, "--all"]).0, 2);
+    let (status, _) = manager.request("POST", "/v1/firmware/rollout", Some(&json!({})));
+    assert_eq!(status, 400);
+    let body = json!({ "image": "00".repeat(16), "wave_size": 1 });
+    let (status, problem) = manager.request("POST", "/v1/firmware/rollout", Some(&body));
+    assert_eq!((status, &problem["code"]), (404, &json!("no-such-image")));
+    assert_eq!(manager.failure(&["firmware", "push", "nowhere.img", "--all"]).0, 2);
+}
+
+#[test]
+fn waves_never_have_both_ends_of_a_binding() {
+    let manager = Manager::start();
+    let cards = ["box1", "box2", "host1", "host2"];
+    let all: Vec<Card> = cards
+        .iter()
+        .map(|name| {
+            let spec = if name.starts_with("box") { boxed(name, 1) } else { host(name, 1) };
+            Card::start(manager.control, spec)
+        })
+        .collect();
+    manager.wait_ready(&cards);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1"]);
+    let name = image(&manager, 2);
+    let (code, problem) = manager.failure(&["firmware", "push", &name, "--all"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("card-in-use")), "{problem}");
+    let reasons = problem["reasons"].to_string();
+    assert!(reasons.contains("box1/1 is lent to host1"), "{problem}");
+    let rollout =
+        manager.json(&["firmware", "push", &name, "--all", "--wave-size", "4", "--interrupt"]);
+    let waves: Vec<&Value> = cards.iter().map(|name| &card(&rollout, name)["wave"]).collect();
+    assert_eq!(waves, [&json!(1), &json!(1), &json!(2), &json!(1)]);
+    let (from, to) = all[2].away();
+    let (box_from, box_to) = all[0].away();
+    assert!(box_to < from, "{box_from:?} {box_to:?} {from:?} {to:?}");
+    // What was lent is lent again.
+    manager.wait_phase("configured");
+}
+
+#[test]
+fn it_stops_at_the_first_card_that_fails() {
+    let manager = Manager::start();
+    let cards = ["box1", "box2", "box3"];
+    let all: Vec<Card> =
+        cards.iter().map(|name| Card::start(manager.control, boxed(name, 1))).collect();
+    manager.wait_ready(&cards);
+    let name = image(&manager, BROKEN);
+    let order = ["--node", "box2", "--node", "box1", "--node", "box3"];
+    let output = manager.cli(&[&["--json", "firmware", "push", &name], &order[..]].concat());
+    assert_eq!(output.status.code(), Some(7));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("box2: it runs 1.0.0+0 and not 100.0.0+0"), "{error}");
+    let rollout: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rollout["state"], "failed");
+    for (name, state) in [("box1", "left-alone"), ("box2", "failed"), ("box3", "left-alone")] {
+        assert_eq!(card(&rollout, name)["state"], state, "{rollout}");
+    }
+    assert!(all[0].pieces().is_empty() && all[2].pieces().is_empty());
+    manager.wait_event("firmware-failed", "box2");
+    manager.wait_event("firmware-rollout-ended", "stopped: 0 cards updated, 1 failed, 2 left");
+    let listed = manager.json(&["firmware", "list"]);
+    assert_eq!(listed["cards"][1]["slots"][1]["state"], "failed");
+    // A good one goes on from there.
+    let good = image(&manager, 3);
+    manager.text(&["firmware", "push", &good, "--all", "--wave-size", "3"]);
+    for name in cards {
+        assert_eq!(runs(&manager, name), "3.0.0+0");
+    }
+}
+
+#[test]
+fn a_card_that_does_not_come_back_is_told() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    at_box.stays_away(true);
+    let name = image(&manager, 2);
+    let to = ["firmware", "push", &name, "--all", "--within-s", "1"];
+    let (code, problem) = manager.failure(&to);
+    assert_eq!(code, 7);
+    assert!(problem["detail"].as_str().unwrap().contains("has not joined again"), "{problem}");
+    assert_eq!(manager.failure(&["firmware", "push", &name, "--node", "box1"]).0, 6, "it is away");
+    at_box.stays_away(false);
+    manager.wait_ready(&["box1"]);
+    assert_eq!(runs(&manager, "box1"), "2.0.0+0", "it was late");
+}
+
+#[test]
+fn a_manager_that_is_killed_goes_on_where_it_was() {
+    let mut manager = Manager::start();
+    let cards = ["box1", "box2"];
+    let all: Vec<Card> =
+        cards.iter().map(|name| Card::start(manager.control, boxed(name, 1))).collect();
+    manager.wait_ready(&cards);
+    all[0].is_slow(Duration::from_millis(300));
+    let name = image(&manager, 2);
+    let first = manager.json(&["firmware", "push", &name, "--all", "--no-wait"]);
+    assert_eq!(first["state"], "running");
+    assert_eq!(manager.failure(&["firmware", "push", &name, "--all"]).0, 4, "one at a time");
+    wait_pieces(&all[0], 3);
+    manager.kill();
+    let before = all[0].pieces().len();
+    all[0].is_slow(Duration::ZERO);
+    manager.run();
+    let rollout = rollout_ends(&manager, "succeeded");
+    assert_eq!(rollout["id"], "roll-1");
+    let pieces = all[0].pieces();
+    assert!(pieces[before] >= 1024, "what the card had was not sent again: {pieces:?}");
+    for name in cards {
+        assert_eq!(runs(&manager, name), "2.0.0+0");
+    }
+}
+
+#[test]
+fn a_card_that_loses_its_power_gets_the_rest() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    at_box.is_slow(Duration::from_millis(100));
+    let name = image(&manager, 2);
+    manager.json(&["firmware", "push", &name, "--all", "--no-wait"]);
+    wait_pieces(&at_box, 4);
+    at_box.power_cycle();
+    rollout_ends(&manager, "succeeded");
+    let pieces = at_box.pieces();
+    assert!(pieces.iter().filter(|offset| **offset < 1024).count() <= 2, "{pieces:?}");
+    assert_eq!(runs(&manager, "box1"), "2.0.0+0");
+}
