@@ -47,7 +47,9 @@ const ROOMS: &[Room] = &[
     library("proxy-daemon", &["tlp-codec", "proxy-core", "proxy-net"]),
     library("soc", &["tlp-codec", "proxy-core", "card-image", "card-regs"]),
     // Programs for a card, and where things are on it, which tests compare.
-    library("board-qemu-virt", &["tlp-codec", "proxy-core", "soc", "card-image"]),
+    library("board-common", &[]),
+    library("board-qemu-virt", &["tlp-codec", "proxy-core", "soc", "card-image", "board-common"]),
+    library("board-litex", &["proxy-core", "soc", "card-image", "card-regs", "board-common"]),
     library("host-model", &["tlp-codec", "nvme-driver"]),
     library("nvme-driver", &["tlp-codec"]),
     library("vmd-adapter", &["tlp-codec", "proxy-core"]),

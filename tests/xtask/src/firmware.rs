@@ -1,4 +1,4 @@
-//! The emulated card's programs: boot loader and firmware, as a flash has them.
+//! Cards' programs, as a flash has them: the emulated card's boot loader, and firmware of each board.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,13 @@ use crate::tools::{root, run};
 const FIRMWARE_BUDGET: u64 = 256 * 1024;
 const BOOT_BUDGET: u64 = 64 * 1024;
 
-/// The board that all of it is for.
-const BOARD: &str = "qemu-virt";
-
-/// Firmware, by the name of its program.
-const FIRMWARE: [(&str, Role); 2] = [("fw-box", Role::Box), ("fw-host", Role::Host)];
+/// Firmware, by the name of its program, and the board that it is for.
+const FIRMWARE: [(&str, &str, Role); 4] = [
+    ("fw-box", "qemu-virt", Role::Box),
+    ("fw-host", "qemu-virt", Role::Host),
+    ("litex-box", "litex", Role::Box),
+    ("litex-host", "litex", Role::Host),
+];
 
 /// Builds boot loader and firmware, makes `boot.bin` and the images of them beside the programs,
 /// and prints their sizes beside what a card has room for.
@@ -28,8 +30,8 @@ pub(crate) fn build() -> Result<Done> {
     let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
     let key = SigningKey::find()?;
     let mut command = toolchain.build(&bare_target_dir());
-    command.args(["--profile", "card", "-p", "board-qemu-virt", "--bins"]);
-    command.arg("--config").arg(without_home(&cargo_home()?));
+    command.args(["--profile", "card", "-p", "board-qemu-virt", "-p", "board-litex"]);
+    command.arg("--bins").arg("--config").arg(without_home(&cargo_home()?));
     // What is compiled in; the card's settings and the manager say what of it is logged.
     command.env("DEFMT_LOG", "debug");
     run(&mut command).context("the firmware does not build")?;
@@ -37,10 +39,10 @@ pub(crate) fn build() -> Result<Done> {
     let mut details = Vec::new();
     let boot = program(&folder, "boot", BOOT_BUDGET, &mut details)?;
     write(&folder.join("boot.bin"), &boot.payload)?;
-    for (name, role) in FIRMWARE {
+    for (name, board, role) in FIRMWARE {
         let program = self::program(&folder, name, FIRMWARE_BUDGET, &mut details)?;
         let signer = Signer { number: key.number, secret: &key.secret };
-        let image = program.image(&label(role)?, Some(&signer))?;
+        let image = program.image(&label(board, role)?, Some(&signer))?;
         write(&folder.join(format!("{name}.img")), &image)?;
     }
     Ok(Done::with(details.join(", ")))
@@ -88,8 +90,8 @@ fn program(folder: &Path, name: &str, budget: u64, details: &mut Vec<String>) ->
 }
 
 /// What images of this version of the project say.
-fn label(role: Role) -> Result<Label> {
-    let board = BoardName::new(BOARD).context("the board's name")?;
+fn label(board: &str, role: Role) -> Result<Label> {
+    let board = BoardName::new(board).context("the board's name")?;
     let version = parse_version(env!("CARGO_PKG_VERSION"))?;
     Ok(Label { board, role, version, security: SecurityVersion(0) })
 }

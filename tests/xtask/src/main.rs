@@ -50,10 +50,10 @@ enum Command {
     Deps,
     /// The libraries of a card for bare-metal RISC-V (riscv32imac), and the size of their code.
     Riscv,
-    /// Builds the emulated card's boot loader and firmware images, which tests run where QEMU is.
+    /// Builds the emulated card's boot loader and firmware images, which tests run where QEMU is, and
+    /// those of the other boards.
     Firmware,
-    /// How deep the stack of the emulated card's firmware can get, from its machine code; build that
-    /// first.
+    /// How deep the stack of each firmware can get, from its machine code; build that first.
     Stack,
     /// The core with a card's limits: its tests and the simulator's.
     CardLimits {

@@ -25,7 +25,7 @@ impl<T: Bus + ?Sized> Bus for &T {
 }
 
 /// `SIZE` bytes of the address space, accessed as they are: a card's registers (`Mmio<{
-/// card_regs::Card::<()>::SIZE }>`), or a ring of descriptors.
+/// card_regs::card::SIZE }>`), or a ring of descriptors.
 ///
 /// Accesses are volatile, so they keep their order among each other. Ordinary ones, such as those
 /// to a TLP in its buffer, need a fence (`core::sync::atomic::fence`) before a descriptor is given

@@ -3,6 +3,7 @@
 
 pub mod gpio;
 pub mod i2c;
+pub mod id;
 pub mod mac;
 mod queue;
 pub mod spi;

@@ -2,7 +2,7 @@
 //!
 //! One queue in each direction carries the TLPs of all slots, and what happened at them in between.
 //! So nothing may wait in a queue: every TLP that comes in was granted, has a buffer in the queue
-//! and waits at its slot's [`Place`]; none goes out that the slot has not granted.
+//! and waits at its slot's place; none goes out that the slot has not granted.
 
 mod place;
 

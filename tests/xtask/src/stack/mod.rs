@@ -1,4 +1,4 @@
-//! How deep the stack of the emulated card's firmware can get, from its machine code.
+//! How deep the stack of each firmware can get, from its machine code.
 //!
 //! Each function's own bytes and whom it calls are read from its instructions ([`code`]). Where a
 //! call goes through a register, it is taken to go to any function whose address the program has
@@ -16,7 +16,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 use crate::firmware::folder;
 use crate::report::Done;
 
-/// Bytes that a card's stack may have (`boards/qemu-virt/src/stack.rs`).
+/// Bytes that a card's stack may have (`boards/common/src/stack.rs`).
 const BUDGET: u32 = 128 << 10;
 
 /// How deep calls through registers nest.
@@ -29,7 +29,7 @@ const RECURSIVE: [(&str, u32); 3] =
     [("rust_begin_unwind", 1), ("process_switch_events", 32), ("Pending::want", 1)];
 
 /// The programs.
-const PROGRAMS: [&str; 2] = ["fw-box", "fw-host"];
+const PROGRAMS: [&str; 4] = ["fw-box", "fw-host", "litex-box", "litex-host"];
 
 /// Where the start-up code ends, and what may interrupt whatever runs then.
 const MAIN: &str = "main";

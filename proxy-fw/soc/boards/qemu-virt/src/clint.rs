@@ -49,3 +49,9 @@ pub(crate) fn interrupt_at(Ticks(ticks): Ticks) {
     write(MTIMECMP, ticks as u32);
     write(MTIMECMP + 4, (ticks >> 32) as u32);
 }
+
+/// The log's clock.
+#[unsafe(no_mangle)]
+fn dxpu_microseconds() -> u64 {
+    now().as_nanos() / 1000
+}

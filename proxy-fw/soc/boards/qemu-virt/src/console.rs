@@ -24,6 +24,12 @@ impl Console {
     }
 }
 
+/// The log's way out.
+#[unsafe(no_mangle)]
+fn dxpu_console(bytes: &[u8]) {
+    Console::write_bytes(bytes);
+}
+
 impl fmt::Write for Console {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {

@@ -22,19 +22,13 @@ mod end;
 mod flash;
 pub mod layout;
 #[cfg(target_os = "none")]
-mod log;
-#[cfg(target_os = "none")]
 mod machine;
-#[cfg(target_os = "none")]
-mod memory;
 #[cfg(target_os = "none")]
 mod plic;
 #[cfg(target_os = "none")]
 mod retained;
 #[cfg(target_os = "none")]
 mod run;
-#[cfg(target_os = "none")]
-mod stack;
 #[cfg(target_os = "none")]
 mod virtio;
 #[cfg(target_os = "none")]

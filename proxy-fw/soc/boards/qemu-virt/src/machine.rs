@@ -1,7 +1,8 @@
 //! The machine as a board.
 
 use crate::virtio::VirtioMac;
-use crate::{clint, end, flash, plic, stack, watchdog};
+use crate::{clint, end, flash, plic, watchdog};
+use board_common::stack;
 use card_image::{AntiDowngrade, SlotId};
 use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, ResetCause};
 use proxy_core::time::Instant;

@@ -3,51 +3,46 @@
 use crate::layout::{BOARD, LAYOUT, MEMORY};
 use crate::machine::Virt;
 use crate::virtio::{self, VirtioMac};
-use crate::{clint, end, flash, memory, retained, stack, watchdog};
+use crate::{clint, end, flash, retained, watchdog};
+use board_common::memory::Arena;
+use board_common::stack;
 use card_image::{AntiDowngrade, Demands, KeysOfBootLoader, Role, SecurityVersion, SlotId};
 use core::time::Duration;
-use proxy_core::boxes::{BoxConfig, BoxRole};
-use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, RoleKind, Term};
-use proxy_core::host::{HostConfig, HostRole};
-use proxy_core::link::LinkConfig;
-use proxy_core::switch::SwitchConfig;
-use soc::board::{Board, EthernetMac};
-use soc::card::{Card, CardConfig, CardRole};
-use soc::ethernet;
+use proxy_core::control::RoleKind;
+use soc::board::{Board, Windows};
+use soc::card::CardRole;
 use soc::log;
-use soc::manage::{Management, ManagementConfig};
-use soc::records::{RecordPort, Windows};
+use soc::records::RecordPort;
 use soc::reset;
 use soc::settings::{self, Settings, SettingsError};
+use soc::start::{Bounds, Start};
 use soc::update::Update;
+
+/// What is allocated at the start.
+#[global_allocator]
+static ARENA: Arena<{ 3 << 20 }> = Arena::new();
 
 /// The places of the interfaces.
 const FABRIC: usize = 0;
 const PCIE: usize = 1;
 
-/// What waits for what, from the shortest bound to the longest: a link for its acknowledgements, a
-/// request for its answer, a device for a completion. The emulator stands still whenever its
-/// computer has other things to do.
-const GIVE_UP: Duration = Duration::from_secs(5);
-const COMPLETION_BOUND: Duration = Duration::from_secs(8);
-const COMPLETION_TIMEOUT: Duration = Duration::from_secs(13);
-
-/// Boxes that a host uses at a time, and hosts that a box serves. A further one is refused.
-const PEERS: usize = 4;
+/// The emulator stands still whenever its computer has other things to do.
+const BOUNDS: Bounds = Bounds {
+    give_up: Duration::from_secs(5),
+    completion: Duration::from_secs(8),
+    completion_timeout: Duration::from_secs(13),
+    peers: 4,
+};
 
 /// TLPs that wait in the card at the root port, and at each slot, by class.
 const HOST_WINDOWS: Windows = Windows([32, 16, 32]);
 const BOX_WINDOWS: Windows = Windows([4, 2, 4]);
 
 /// What both roles start with.
-struct Start {
-    settings: Settings,
+struct Begun {
+    start: Start,
     mac: VirtioMac,
     pcie: VirtioMac,
-    /// Another number at each start.
-    incarnation: u32,
-    link: LinkConfig,
-    max_frame: usize,
 }
 
 /// Stays, since a reset would change nothing: a person has to do something first.
@@ -63,11 +58,11 @@ fn settings() -> Result<Result<Settings, SettingsError>, flash::Error> {
     Ok(text.ok_or(SettingsError::None).and_then(|text| text.parse()))
 }
 
-fn start() -> Start {
+fn begin() -> Begun {
     // The boot loader leaves them on, for what happens before this.
     riscv::interrupt::disable();
     stack::fill();
-    crate::log::start();
+    board_common::log::start();
     let settings = match settings() {
         Ok(Ok(settings)) => settings,
         Ok(Err(error)) => {
@@ -84,13 +79,9 @@ fn start() -> Start {
         log!(error, "the machine has not two network interfaces");
         stay()
     };
-    let tag = if settings.vlan.is_some() { ethernet::TAG } else { 0 };
-    let max_frame = mac.max_frame() - ethernet::HEADER - tag;
-    let channels = settings.places.into();
-    let link = LinkConfig { give_up: GIVE_UP, max_frame, channels, ..LinkConfig::default() };
     // The time that QEMU took to start is different each time.
     let incarnation = clint::now().as_nanos() as u32 | 1;
-    Start { settings, mac, pcie, incarnation, link, max_frame }
+    Begun { start: Start::new(settings, BOUNDS, &mac, incarnation), mac, pcie }
 }
 
 /// What may be written to the slots of a card that runs from this one.
@@ -110,8 +101,8 @@ fn update(running: SlotId, kind: RoleKind) -> Update {
     Update::new(LAYOUT, running, demands)
 }
 
-fn run<R: CardRole>(start: Start, role: R, kind: RoleKind, windows: Windows) -> ! {
-    let Start { settings, mut mac, pcie, incarnation, max_frame, .. } = start;
+fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
+    let Begun { start, mut mac, pcie } = begun;
     let (life, reset) = retained::with(|kept| (reset::life(kept), reset::report(kept)));
     if let Some(reset) = &reset {
         let (cause, text) = (end::name(reset.cause), reset.text.as_str());
@@ -124,42 +115,23 @@ fn run<R: CardRole>(start: Start, role: R, kind: RoleKind, windows: Windows) -> 
             text
         );
     }
-    let resets = life.map_or_else(Default::default, |life| life.counts);
-    let places = match kind {
+    let places = match role.1 {
         RoleKind::Host { .. } => 0..=0,
         RoleKind::Box { slots } => 1..=slots,
     };
-    let path = PathAddress::Ethernet { mac: mac.address(), vlan: settings.vlan };
-    let hello = Hello {
-        version: CONTROL_VERSION,
-        name: settings.name,
-        role: kind,
-        incarnation,
-        node: None,
-        paths: [path].into_iter().collect(),
-        mtu: max_frame as u16,
-        term: Term(0),
-    };
-    let config = ManagementConfig {
-        addressing: settings.addressing,
-        manager: settings.manager,
-        seed: u64::from(incarnation),
-        hello,
-    };
-    let pool = role.packet_pool();
-    let manage = Management::new(clint::now(), &mut mac, config);
-    let mut card =
-        Card::new(role, manage, CardConfig { vlan: settings.vlan, max_frame, reset, resets });
+    let (pool, kind) = (role.0.packet_pool(), role.1);
+    let trial_time = Duration::from_secs(start.settings().trial.into());
+    let mut card = start.card(role, clint::now(), &mut mac, life.as_ref(), reset);
     let started = life.and_then(|life| life.started);
     let update = started.map(|started| update(started.slot, kind));
     let trying = started.is_some_and(|started| started.trying);
     let trial = started.filter(|started| started.trying && started.fallback);
-    let trial = trial.map(|_| clint::now() + Duration::from_secs(settings.trial.into()));
+    let trial = trial.map(|_| clint::now() + trial_time);
     let pcie = RecordPort::new(pcie, places, windows);
     let mut board = Virt::new(mac, pcie, update, trying, trial);
     // Frames and TLPs, and what says which of them is whose.
     let pool = pool + board.pcie().packet_pool() + virtio::PACKET_POOL;
-    let made = memory::variables() + memory::used() - pool;
+    let made = ARENA.variables() + ARENA.used() - pool;
     // These two lie on the stack, but as long as the firmware runs.
     let fixed = made + size_of_val(&card) + size_of_val(&board);
     let (made, kept) = (stack::used(), stack::in_use());
@@ -173,36 +145,16 @@ fn run<R: CardRole>(start: Start, role: R, kind: RoleKind, windows: Windows) -> 
 
 /// A box card.
 pub fn run_box() -> ! {
-    let start = start();
-    let slots = start.settings.places;
-    let role = BoxRole::new(&BoxConfig {
-        incarnation: start.incarnation,
-        slots: slots.into(),
-        link: start.link,
-        peers: PEERS,
-        recorder: 0,
-        completion_bound: COMPLETION_BOUND,
-        completion_timeout: COMPLETION_TIMEOUT,
-        ..BoxConfig::default()
-    });
-    run(start, role, RoleKind::Box { slots }, BOX_WINDOWS)
+    let begun = begin();
+    let role = begun.start.box_role();
+    run(begun, role, BOX_WINDOWS)
 }
 
 /// A host card.
 pub fn run_host() -> ! {
-    let start = start();
-    let ports = start.settings.places;
-    let switch = SwitchConfig { ports, ..SwitchConfig::default() };
-    let role = HostRole::new(&HostConfig {
-        incarnation: start.incarnation,
-        switch,
-        link: start.link,
-        peers: PEERS,
-        recorder: 0,
-        completion_bound: COMPLETION_BOUND,
-    });
-    match role {
-        Ok(role) => run(start, role, RoleKind::Host { ports }, HOST_WINDOWS),
+    let begun = begin();
+    match begun.start.host_role() {
+        Ok(role) => run(begun, role, HOST_WINDOWS),
         Err(error) => {
             log!(error, "switch: {}", defmt::Display2Format(&error));
             stay()

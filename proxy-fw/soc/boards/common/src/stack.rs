@@ -3,7 +3,7 @@
 use core::ptr::addr_of;
 
 /// Bytes that the stack may have. There is memory behind them, but no card has to have more.
-pub(crate) const BUDGET: usize = 128 << 10;
+pub const BUDGET: usize = 128 << 10;
 
 const PATTERN: u32 = 0x57ac_ca17;
 
@@ -20,7 +20,7 @@ fn end() -> usize {
 }
 
 /// Fills what is not in use now: what is said from then on is of what runs from then on.
-pub(crate) fn fill() {
+pub fn fill() {
     for address in (end()..pointer() - MARGIN).step_by(4) {
         // SAFETY: memory of the stack (memory.x), below all that is on it.
         unsafe { (address as *mut u32).write_volatile(PATTERN) }
@@ -35,7 +35,7 @@ fn pointer() -> usize {
 }
 
 /// Bytes that are in use now.
-pub(crate) fn in_use() -> usize {
+pub fn in_use() -> usize {
     addr_of!(_stack_start) as usize - pointer()
 }
 
@@ -45,12 +45,12 @@ fn is_unused(address: usize) -> bool {
 }
 
 /// Whether it never had more than its budget.
-pub(crate) fn is_within_budget() -> bool {
+pub fn is_within_budget() -> bool {
     is_unused(end())
 }
 
 /// The most bytes that it had.
-pub(crate) fn used() -> usize {
+pub fn used() -> usize {
     let unused = (end()..).step_by(4).take_while(|address| is_unused(*address)).count();
     BUDGET - 4 * unused
 }

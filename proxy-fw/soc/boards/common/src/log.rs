@@ -1,8 +1,19 @@
-//! Logs: defmt's frames on the UART, and in memory where a probe fetches them (RTT, channel 0).
+//! Logs: defmt's frames on the board's console, and in memory where a probe fetches them (RTT,
+//! channel 0).
+//!
+//! A board's crate gives two functions, by their names: `dxpu_console`, which sends bytes on the
+//! console, and `dxpu_microseconds`, the time since the start.
 
-use crate::console::Console;
 use core::cell::UnsafeCell;
 use rtt_target::{ChannelMode, UpChannel, rtt_init};
+
+unsafe extern "Rust" {
+    /// Sends bytes on the console.
+    safe fn dxpu_console(bytes: &[u8]);
+
+    /// Microseconds since the start.
+    safe fn dxpu_microseconds() -> u64;
+}
 
 #[defmt::global_logger]
 struct Log;
@@ -29,7 +40,7 @@ impl State {
     fn encode(&mut self, encode: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
         let Self { encoder, probe, .. } = self;
         encode(encoder, &mut |bytes| {
-            Console::write_bytes(bytes);
+            dxpu_console(bytes);
             if let Some(probe) = probe {
                 probe.write(bytes);
             }
@@ -38,7 +49,7 @@ impl State {
 }
 
 /// A probe can fetch what is logged from now on. To be called once, before anything is logged.
-pub(crate) fn start() {
+pub fn start() {
     let channels = rtt_init! {
         up: { 0: { size: 4096, mode: ChannelMode::NoBlockSkip, name: "defmt" } }
     };
@@ -74,4 +85,4 @@ unsafe impl defmt::Logger for Log {
     }
 }
 
-defmt::timestamp!("{=u64:us}", crate::clint::now().as_nanos() / 1000);
+defmt::timestamp!("{=u64:us}", dxpu_microseconds());

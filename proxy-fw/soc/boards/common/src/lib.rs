@@ -1,0 +1,11 @@
+//! What the firmware of every board with a RISC-V core has: memory that is allocated at the start
+//! and never after, a stack of which is known how much was used, and a log.
+
+#![cfg_attr(target_os = "none", no_std)]
+
+#[cfg(target_os = "none")]
+pub mod log;
+#[cfg(target_os = "none")]
+pub mod memory;
+#[cfg(target_os = "none")]
+pub mod stack;

@@ -1,0 +1,133 @@
+//! The SoC as a board.
+
+use crate::end;
+use crate::hardware::{Registers, card, now, sensors};
+use crate::layout::{INTERRUPT, THERMOMETER};
+use crate::shared::{Mac, Pcie};
+use board_common::stack;
+use card_regs::irq::{Enable, Pending};
+use core::time::Duration;
+use proxy_core::control::{ControlError, FirmwareRequest, ResetCause};
+use proxy_core::time::Instant;
+use riscv::register::{mcycle, mie};
+use soc::blocks::timer::Timer;
+use soc::blocks::watchdog::Watchdog;
+use soc::board::Board;
+use soc::peripherals::thermometer::Thermometer;
+use soc::update::FirmwareAnswer;
+
+/// How long the watchdog waits, and how long before its reset it warns: time to write down where
+/// the core is.
+const PATIENCE: Duration = Duration::from_secs(6);
+const WARNING: Duration = Duration::from_millis(100);
+
+/// The SoC.
+pub(crate) struct Soc {
+    mac: Mac,
+    pcie: Pcie,
+    watchdog: Watchdog<Registers>,
+}
+
+impl Soc {
+    /// Puts it together, and starts the watchdog.
+    pub(crate) fn new(mac: Mac, pcie: Pcie) -> Self {
+        let watchdog = Watchdog::start(card().watchdog(), PATIENCE, WARNING);
+        card().irq().enable().write(awake());
+        unmask();
+        // SAFETY: the one source that is enabled is handled (src/end.rs).
+        unsafe {
+            mie::set_mext();
+            riscv::interrupt::enable();
+        }
+        Self { mac, pcie, watchdog }
+    }
+}
+
+/// What interrupts the core: a handler takes it.
+fn awake() -> Enable {
+    Enable::RESET.with_watchdog(true)
+}
+
+/// What ends the core's sleep; no handler takes it.
+fn asleep() -> Enable {
+    let pcie = awake().with_tlp_receive(true).with_tlp_transmit(true).with_tlp_grant(true);
+    let mac = pcie.with_mac0_fabric(true).with_mac0_other(true).with_mac0_transmit(true);
+    mac.with_mac0_link(true).with_timer(true).with_queue_error(true)
+}
+
+/// VexRiscv in LiteX has a mask of its own in front of the machine external interrupt: CSR 0xbc0,
+/// a bit for each line.
+fn unmask() {
+    // SAFETY: only which interrupts the core sees.
+    unsafe { core::arch::asm!("csrw 0xbc0, {}", in(reg) 1_u32 << INTERRUPT) }
+}
+
+impl Board for Soc {
+    type Mac = Mac;
+    type Pcie = Pcie;
+
+    fn now(&mut self) -> Instant {
+        now()
+    }
+
+    fn mac(&mut self) -> &mut Mac {
+        &mut self.mac
+    }
+
+    fn pcie(&mut self) -> &mut Pcie {
+        &mut self.pcie
+    }
+
+    fn stack_used(&mut self) -> Option<u64> {
+        Some(stack::used() as u64)
+    }
+
+    fn feed_watchdog(&mut self) {
+        assert!(stack::is_within_budget(), "the stack has its {} bytes", stack::BUDGET);
+        self.watchdog.feed();
+    }
+
+    fn temperature(&mut self) -> Option<i32> {
+        Thermometer::new(sensors(), THERMOMETER).read().ok()
+    }
+
+    fn clock_failed(&mut self) {
+        end::end(ResetCause::Clock, 0, format_args!("the timer stood still"));
+    }
+
+    /// Images are loaded by the SoC's own loader, which asks for no report.
+    fn joined(&mut self) {}
+
+    /// As [`joined`](Self::joined): no boot loader started it from a slot.
+    fn firmware(&mut self, _: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError> {
+        Err(ControlError::NoFirmware)
+    }
+
+    fn restart(&mut self) {
+        end::end(ResetCause::Software, 0, format_args!("the manager wanted it"));
+    }
+
+    fn idle(&mut self, until: Instant) -> u32 {
+        let woken = riscv::interrupt::free(|| {
+            Timer::new(card().timer()).alarm_at(until);
+            card().irq().enable().write(asleep());
+            riscv::asm::wfi();
+            let woken = mcycle::read() as u32;
+            card().irq().enable().write(awake());
+            woken
+        });
+        let pending = card().irq().pending();
+        let was = pending.read();
+        // The watchdog's stays for its handler. What the others tell of is looked at behind this.
+        pending.write(Pending::from_bits(asleep().bits() & !awake().bits()));
+        if was.queue_error() {
+            self.mac.recover();
+            self.pcie.recover();
+        }
+        woken
+    }
+
+    fn cycles() -> u32 {
+        mcycle::read() as u32
+    }
+}

@@ -1,0 +1,125 @@
+//! From the start to the loop that never ends.
+
+use crate::end;
+use crate::hardware::{self, card, now};
+use crate::layout::{MAX_FRAME, NAME, TLP_RECEIVE};
+use crate::machine::Soc;
+use crate::shared::{self, Mac, Parts, Pcie};
+use board_common::memory::Arena;
+use board_common::stack;
+use core::time::Duration;
+use proxy_core::control::{Name, RoleKind};
+use soc::blocks::id::{self, Side};
+use soc::blocks::mac::MacPort;
+use soc::blocks::tlp::TlpPort;
+use soc::board::{Board, Windows};
+use soc::card::CardRole;
+use soc::log;
+use soc::reset;
+use soc::start::{Bounds, Start};
+
+/// What is allocated at the start.
+#[global_allocator]
+static ARENA: Arena<{ 3 << 20 }> = Arena::new();
+
+/// On a network of some microseconds, and with devices whose Completion Timeout is 50 ms.
+const BOUNDS: Bounds = Bounds {
+    give_up: Duration::from_millis(10),
+    completion: Duration::from_millis(30),
+    completion_timeout: Duration::from_millis(50),
+    peers: 4,
+};
+
+/// TLPs that wait in the card at the root port, and at each slot, by class.
+const HOST_WINDOWS: Windows = Windows([32, 16, 32]);
+const BOX_WINDOWS: Windows = Windows([4, 2, 4]);
+
+/// What both roles start with.
+struct Begun {
+    start: Start,
+    mac: Mac,
+    parts: PcieParts,
+}
+
+/// What the PCIe side is made of.
+type PcieParts = (soc::blocks::tlp::TlpRings<shared::Words>, shared::SharedBuffers);
+
+/// Stays, since a reset would change nothing: a person has to do something first.
+fn stay() -> ! {
+    log!(error, "the card waits for a reset");
+    loop {
+        riscv::asm::wfi();
+    }
+}
+
+/// Says why the card does not start, and stays.
+fn refuse(why: &dyn core::fmt::Display) -> ! {
+    log!(error, "{}", defmt::Display2Format(why));
+    stay()
+}
+
+fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
+    riscv::interrupt::disable();
+    stack::fill();
+    board_common::log::start();
+    shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
+    let settings = match hardware::settings() {
+        Ok(Ok(settings)) => settings,
+        Ok(Err(error)) => refuse(&error),
+        Err(error) => refuse(&error),
+    };
+    log::set_level(settings.log);
+    if let Err(error) = id::check(card().id(), NAME, side(settings.places), TLP_RECEIVE) {
+        refuse(&error);
+    }
+    let address = match hardware::address() {
+        Ok(address) => address,
+        Err(_) => refuse(&"the identity EEPROM on I2C bus 0 does not answer"),
+    };
+    let Parts { mac_rings, frames, tlp_rings, tlps } = shared::take();
+    let block = card().mac(0).expect("there is one");
+    let mac = MacPort::new(block, mac_rings, frames, address, MAX_FRAME);
+    // How long all this took, to the nanosecond, and how often the card was started.
+    let started = u32::from(card().reset().status().read().count()) << 24;
+    let incarnation = (now().as_nanos() as u32).wrapping_add(started) | 1;
+    Begun { start: Start::new(settings, BOUNDS, &mac, incarnation), mac, parts: (tlp_rings, tlps) }
+}
+
+fn run<R: CardRole>(start: Start, mut mac: Mac, pcie: Pcie, role: (R, RoleKind)) -> ! {
+    let (life, reset) = shared::with_retained(|kept| (reset::life(kept), reset::report(kept)));
+    let pool = role.0.packet_pool() + mac.packet_pool() + pcie.packet_pool();
+    let mut card = start.card(role, now(), &mut mac, life.as_ref(), reset);
+    // What the shared memory has is not among the variables.
+    let made = ARENA.variables() + ARENA.used();
+    let mut board = Soc::new(mac, pcie);
+    let fixed = made + size_of_val(&card) + size_of_val(&board);
+    log!(info, "up, with {=usize} B of memory, and a packet pool of {=usize} B", fixed, pool);
+    // From here on it counts what running takes.
+    stack::fill();
+    board.feed_watchdog();
+    card.run(&mut board)
+}
+
+/// What the devices are called until they say what they are.
+fn models(slots: u8) -> impl Iterator<Item = Name> {
+    (0..slots).map(|_| Name::try_from("device").expect("a name"))
+}
+
+/// A box card.
+pub fn run_box() -> ! {
+    let Begun { start, mac, parts: (rings, memory) } = begin(Side::Box);
+    let models = models(start.settings().places);
+    let pcie = TlpPort::of_box(card(), rings, memory, BOX_WINDOWS, models);
+    let role = start.box_role();
+    run(start, mac, pcie, role)
+}
+
+/// A host card.
+pub fn run_host() -> ! {
+    let Begun { start, mac, parts: (rings, memory) } = begin(|_| Side::Host);
+    let pcie = TlpPort::of_host(card(), rings, memory, HOST_WINDOWS);
+    match start.host_role() {
+        Ok(role) => run(start, mac, pcie, role),
+        Err(error) => refuse(&error),
+    }
+}

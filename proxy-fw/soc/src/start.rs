@@ -1,0 +1,127 @@
+//! From settings to a card: what is the same on every board.
+
+use crate::board::EthernetMac;
+use crate::card::{Card, CardConfig, CardRole};
+use crate::ethernet;
+use crate::manage::{Management, ManagementConfig};
+use crate::reset::Life;
+use crate::settings::Settings;
+use core::time::Duration;
+use proxy_core::boxes::{BoxConfig, BoxRole};
+use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, ResetReport, RoleKind, Term};
+use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::link::LinkConfig;
+use proxy_core::switch::{SwitchConfig, SwitchConfigError};
+use proxy_core::time::Instant;
+
+/// What waits for what, from the shortest bound to the longest, and how many a card works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// A link for its acknowledgements.
+    pub give_up: Duration,
+    /// A request for its answer.
+    pub completion: Duration,
+    /// A device for a completion (Completion Timeout).
+    pub completion_timeout: Duration,
+    /// Boxes that a host uses at a time, and hosts that a box serves. A further one is refused.
+    pub peers: usize,
+}
+
+/// What a card starts with.
+#[derive(Clone, Debug)]
+pub struct Start {
+    settings: Settings,
+    bounds: Bounds,
+    incarnation: u32,
+    link: LinkConfig,
+    max_frame: usize,
+}
+
+impl Start {
+    /// A card with these settings on this network. `incarnation` is another number at each start,
+    /// and not 0.
+    pub fn new(
+        settings: Settings,
+        bounds: Bounds,
+        mac: &impl EthernetMac,
+        incarnation: u32,
+    ) -> Self {
+        let tag = if settings.vlan.is_some() { ethernet::TAG } else { 0 };
+        let max_frame = mac.max_frame() - ethernet::HEADER - tag;
+        let channels = settings.places.into();
+        let give_up = bounds.give_up;
+        let link = LinkConfig { give_up, max_frame, channels, ..LinkConfig::default() };
+        Self { settings, bounds, incarnation, link, max_frame }
+    }
+
+    /// What it was set to.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The role of a box card, and what the manager is told of it.
+    pub fn box_role(&self) -> (BoxRole, RoleKind) {
+        let slots = self.settings.places;
+        let role = BoxRole::new(&BoxConfig {
+            incarnation: self.incarnation,
+            slots: slots.into(),
+            link: self.link,
+            peers: self.bounds.peers,
+            recorder: 0,
+            completion_bound: self.bounds.completion,
+            completion_timeout: self.bounds.completion_timeout,
+            ..BoxConfig::default()
+        });
+        (role, RoleKind::Box { slots })
+    }
+
+    /// The role of a host card, and what the manager is told of it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such switch.
+    pub fn host_role(&self) -> Result<(HostRole, RoleKind), SwitchConfigError> {
+        let ports = self.settings.places;
+        let role = HostRole::new(&HostConfig {
+            incarnation: self.incarnation,
+            switch: SwitchConfig { ports, ..SwitchConfig::default() },
+            link: self.link,
+            peers: self.bounds.peers,
+            recorder: 0,
+            completion_bound: self.bounds.completion,
+        })?;
+        Ok((role, RoleKind::Host { ports }))
+    }
+
+    /// The card. `life` is what the boot loader began, `reset` why.
+    pub fn card<R: CardRole>(
+        self,
+        (role, kind): (R, RoleKind),
+        now: Instant,
+        mac: &mut impl EthernetMac,
+        life: Option<&Life>,
+        reset: Option<ResetReport>,
+    ) -> Card<R> {
+        let Self { settings, incarnation, max_frame, .. } = self;
+        let resets = life.map_or_else(Default::default, |life| life.counts);
+        let path = PathAddress::Ethernet { mac: mac.address(), vlan: settings.vlan };
+        let hello = Hello {
+            version: CONTROL_VERSION,
+            name: settings.name,
+            role: kind,
+            incarnation,
+            node: None,
+            paths: [path].into_iter().collect(),
+            mtu: max_frame as u16,
+            term: Term(0),
+        };
+        let config = ManagementConfig {
+            addressing: settings.addressing,
+            manager: settings.manager,
+            seed: u64::from(incarnation),
+            hello,
+        };
+        let manage = Management::new(now, mac, config);
+        Card::new(role, manage, CardConfig { vlan: settings.vlan, max_frame, reset, resets })
+    }
+}
