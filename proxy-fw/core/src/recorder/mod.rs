@@ -145,9 +145,12 @@ struct Listed {
     requests: u64,
 }
 
+/// Bindings that there is room for in the list.
+const LISTED: usize = if HAS_RECORDER { MAX_RECORDED } else { 0 };
+
 /// The recorder of one proxy.
 pub struct Recorder {
-    list: Vec<Listed, MAX_RECORDED>,
+    list: Vec<Listed, LISTED>,
     stamping: bool,
     framing: bool,
     ring: Ring,
