@@ -190,18 +190,27 @@ async fn write(
     since: Instant,
 ) -> Result<Option<Next>, Stop> {
     let card = session(manager, rollout, node, since).await?;
-    may_interrupt(manager, rollout, node)?;
     let status = status(manager, &card).await?;
     let running = *status.running();
-    let before = version(&running);
-    match &rollout.what {
-        RolloutKind::Push { image } if running.image == image.id.into() => {
-            if running.state != FirmwareState::Healthy {
-                // It joined, and could not record so yet.
-                return Err(Stop::Away);
-            }
-            return Ok(Some(Next { state: CardState::Updated, runs: before.clone(), before }));
+    let runs = version(&running);
+    let recorded = rollout.cards.iter().find(|card| card.node == *node);
+    let recorded = recorded.and_then(|card| card.before.clone());
+    let is_done = match &rollout.what {
+        RolloutKind::Push { image } => running.image == image.id.into(),
+        // It went back, and restarted before that was recorded here. To go back once more would
+        // be forward.
+        RolloutKind::RollBack => recorded.is_some() && recorded != runs,
+    };
+    let before = recorded.or_else(|| runs.clone());
+    if is_done {
+        if running.state != FirmwareState::Healthy {
+            // It joined, and could not record so yet.
+            return Err(Stop::Away);
         }
+        return Ok(Some(Next { state: CardState::Updated, runs, before }));
+    }
+    may_interrupt(manager, rollout, node)?;
+    match &rollout.what {
         RolloutKind::Push { image } => {
             let tables = manager.records.snapshot();
             let there = tables.images().get(&image.id).cloned();
@@ -270,7 +279,9 @@ async fn restart(
         }
         may_interrupt(manager, rollout, node)?;
         done(manager, &card, FirmwareRequest::Restart { incarnation }).await?;
-        let _ = tokio::time::timeout(Duration::from_secs(2), card.closed()).await;
+        // It has gone when it is looked for again, and that is soon enough to tell why it is away.
+        let closed = Duration::from_secs(2).min(within(rollout) / 4);
+        let _ = tokio::time::timeout(closed, card.closed()).await;
         return Err(Stop::Away);
     }
     let status = status(manager, &card).await?;

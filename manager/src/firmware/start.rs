@@ -8,7 +8,9 @@ use crate::types::{
     CardState, EventKind, EventRecord, ImageId, ImageLabel, NodeName, Problem, ProblemCode, Role,
     RolloutCard, RolloutId, RolloutKind, RolloutRecord, RolloutState,
 };
-use proxy_core::control::{ControlError, FirmwareRequest, FirmwareStatus, Reply, Request};
+use proxy_core::control::{
+    ControlError, FirmwareRequest, FirmwareState, FirmwareStatus, Reply, Request,
+};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -182,8 +184,15 @@ fn begin(
         // It may have made way for others meanwhile.
         label(txn, image.id)?;
     }
-    let used = |(session, _): &CardStatus| uses(txn, session.name());
-    let reasons: Vec<String> = cards.iter().filter_map(used).collect();
+    // A card that runs the image already is not restarted.
+    let stays = |status: &FirmwareStatus| {
+        let running = status.running();
+        let runs = image.as_ref().is_some_and(|image| running.image == image.id.into());
+        runs && running.state == FirmwareState::Healthy
+    };
+    let restarted = cards.iter().filter(|(_, status)| !stays(status));
+    let reasons: Vec<String> =
+        restarted.filter_map(|(session, _)| uses(txn, session.name())).collect();
     if !wish.interrupt && !reasons.is_empty() {
         let detail = "a restart would interrupt what is lent; release it, or say --interrupt";
         return Err(Problem::new(ProblemCode::CardInUse, detail).because(reasons));

@@ -156,6 +156,10 @@ fn waves_never_have_both_ends_of_a_binding() {
     assert!(box_to < from, "{box_from:?} {box_to:?} {from:?} {to:?}");
     // What was lent is lent again.
     manager.wait_phase("configured");
+    // None of them is restarted for what it runs already.
+    let again = manager.json(&["firmware", "push", &name, "--all"]);
+    assert_eq!(again["state"], "succeeded", "{again}");
+    assert_eq!(all[0].away(), (box_from, box_to));
 }
 
 #[test]

@@ -202,9 +202,9 @@ impl<F: NorFlash> Asked<'_, F> {
     }
 
     fn roll_back(&mut self, image: FirmwareId) -> Result<FirmwareAnswer, FirmwareError> {
-        let state = self.store.state();
-        let runs = state.slot(self.running).image() == Some(ImageId(image.0));
-        if runs && state.wanted == self.running {
+        // An image that is only staged is no way back, also where it is wanted already.
+        let runs = self.store.state().slot(self.running).image() == Some(ImageId(image.0));
+        if runs {
             self.store.roll_back_unread(self.flash, self.running).map_err(said)?;
         }
         Ok(FirmwareAnswer::Done)

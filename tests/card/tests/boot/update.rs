@@ -153,9 +153,10 @@ impl Scene {
 fn a_card_is_updated_over_the_network_whoever_dies_meanwhile() {
     let Some(mut scene) = Scene::new() else { return };
     let firmware = scene.bench.box_image().unwrap();
-    // One erase block, and some: what lies behind the program is cleared when it starts.
+    // Nearly two erase blocks, so that there is time between the first's end and the image's: what
+    // lies behind the program is cleared when it starts.
     let mut payload = firmware[256..].to_vec();
-    payload.resize(BLOCK as usize + 60_000, 0);
+    payload.resize(2 * BLOCK as usize - 10_000, 0);
     let new = scene.file("7.img", &image(Label::version(7), &payload).unwrap());
     let begun = scene.json(&["push", &new, "--all", "--no-wait"]).unwrap();
     assert_eq!(begun["state"], "running");

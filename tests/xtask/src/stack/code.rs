@@ -149,10 +149,15 @@ pub(crate) fn read(code: &[u8], start: u32) -> Function {
                 known[rd] = Some(value);
                 function.numbers.push(value);
             }
-            Instruction::Add(SP, SP, change) => function.frame += take(change),
+            Instruction::Add(SP, SP, change) => {
+                function.frame = function.frame.saturating_add(take(change));
+            }
             Instruction::AddRegister { rd: SP, rs1: SP, rs2, less } => {
-                let change = known[rs2].unwrap_or(0) as i32;
-                function.frame += take(if less { change.wrapping_neg() } else { change });
+                // What is not known is more than any stack has.
+                let change =
+                    known[rs2].map_or(if less { i32::MAX } else { i32::MIN + 1 }, |by| by as i32);
+                let taken = take(if less { change.wrapping_neg() } else { change });
+                function.frame = function.frame.saturating_add(taken);
             }
             Instruction::Add(rd, rs, change) => {
                 known[rd] = known[rs].map(|value| value.wrapping_add_signed(change));

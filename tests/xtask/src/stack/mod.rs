@@ -45,7 +45,7 @@ pub(crate) fn check() -> Result<Done> {
         };
         let program = Program::read(&bytes).with_context(|| path.display().to_string())?;
         let (main, handler) = (program.deepest(MAIN)?, program.deepest(HANDLER)?);
-        let most = main.bytes + handler.bytes;
+        let most = main.bytes.saturating_add(handler.bytes);
         println!("{name}: {most} B of stack at most, {} of them in interrupts", handler.bytes);
         for (name, frame) in main.path.iter().filter(|(_, frame)| *frame >= 256) {
             println!("    {frame:6} {name}");
@@ -178,7 +178,8 @@ impl Search<'_> {
         if function.calls_unknown {
             below.deepen(self.anybody(unknown)?);
         }
-        let mut whole = Depth { bytes: below.bytes + function.frame, path: below.path };
+        let bytes = below.bytes.saturating_add(function.frame);
+        let mut whole = Depth { bytes, path: below.path };
         whole.path.insert(0, (name.clone(), function.frame));
         // Its own bytes are given back then.
         for tail in &function.tails {

@@ -118,8 +118,9 @@ impl Board for Soc {
         });
         let pending = card().irq().pending();
         let was = pending.read();
-        // The watchdog's stays for its handler. What the others tell of is looked at behind this.
-        pending.write(Pending::from_bits(asleep().bits() & !awake().bits()));
+        // The watchdog's stays for its handler, and what came since for the next time. What the
+        // others tell of is looked at behind this.
+        pending.write(Pending::from_bits(was.bits() & asleep().bits() & !awake().bits()));
         if was.queue_error() {
             self.mac.recover();
             self.pcie.recover();
