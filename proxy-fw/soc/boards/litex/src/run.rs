@@ -87,10 +87,11 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
 
 fn run<R: CardRole>(start: Start, mut mac: Mac, pcie: Pcie, role: (R, RoleKind)) -> ! {
     let (life, reset) = shared::with_retained(|kept| (reset::life(kept), reset::report(kept)));
-    let pool = role.0.packet_pool() + mac.packet_pool() + pcie.packet_pool();
+    let links = role.0.packet_pool();
+    let pool = links + mac.packet_pool() + pcie.packet_pool();
     let mut card = start.card(role, now(), &mut mac, life.as_ref(), reset);
-    // What the shared memory has is not among the variables.
-    let made = ARENA.variables() + ARENA.used();
+    // What the shared memory has is not among the variables; what links have is in the arena.
+    let made = ARENA.variables() + ARENA.used() - links;
     let mut board = Soc::new(mac, pcie);
     let fixed = made + size_of_val(&card) + size_of_val(&board);
     log!(info, "up, with {=usize} B of memory, and a packet pool of {=usize} B", fixed, pool);
