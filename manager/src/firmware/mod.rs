@@ -1,7 +1,7 @@
 //! Brings firmware to cards, one wave after the other, and cards back to what they had before.
 //!
 //! A rollout is a record: which cards, in which order, and where each stands. [`start`] makes one,
-//! this loop takes its cards in waves, and [`card`] does what one card needs. Everything that is
+//! this loop takes its cards in waves, and `card` does what one card needs. Everything that is
 //! asked of a card can be asked again, and what a card has got is asked from the card, so a manager
 //! that restarts goes on where it was.
 
