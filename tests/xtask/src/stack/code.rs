@@ -34,6 +34,8 @@ enum Instruction {
     Add(usize, usize, i32),
     /// `rd` is `rs1` and `rs2`, or less `rs2`.
     AddRegister { rd: usize, rs1: usize, rs2: usize, less: bool },
+    /// `rd` is `rs`, so many bits to the left.
+    Shift(usize, usize, u32),
     /// To that address, which is left in `rd`.
     Jump { link: usize, to: u32 },
     /// To what is in `rs` and that number.
@@ -64,6 +66,7 @@ fn whole(word: u32, at: u32) -> Instruction {
         (0x37, _) => Instruction::Set(rd, upper),
         (0x17, _) => Instruction::Set(rd, at.wrapping_add(upper)),
         (0x13, 0) => Instruction::Add(rd, rs1, immediate),
+        (0x13, 1) => Instruction::Shift(rd, rs1, bits(word, 24, 20)),
         (0x33, 0) if matches!(word >> 25, 0 | 0x20) => {
             Instruction::AddRegister { rd, rs1, rs2, less: word >> 25 == 0x20 }
         }
@@ -114,7 +117,8 @@ fn compressed(half: u32, at: u32) -> Instruction {
             (0, rs2) => Instruction::AddRegister { rd, rs1: 0, rs2, less: false },
             (_, rs2) => Instruction::AddRegister { rd, rs1: rd, rs2, less: false },
         },
-        (2, 0 | 2) => Instruction::Other(rd),
+        (2, 0) => Instruction::Shift(rd, rd, bits(half, 6, 2)),
+        (2, 2) => Instruction::Other(rd),
         // Registers of these have three bits, from s0 on.
         (0, 0 | 2) => Instruction::Other(8 + bits(half, 4, 2) as usize),
         (1, 4) => Instruction::Other(8 + bits(half, 9, 7) as usize),
@@ -153,9 +157,9 @@ pub(crate) fn read(code: &[u8], start: u32) -> Function {
                 function.frame = function.frame.saturating_add(take(change));
             }
             Instruction::AddRegister { rd: SP, rs1: SP, rs2, less } => {
-                // What is not known is more than any stack has.
-                let change =
-                    known[rs2].map_or(if less { i32::MAX } else { i32::MIN + 1 }, |by| by as i32);
+                // What is taken and not known is more than any stack has; what is added gives back.
+                let unknown = if less { i32::MAX } else { 0 };
+                let change = known[rs2].map_or(unknown, |by| by as i32);
                 let taken = take(if less { change.wrapping_neg() } else { change });
                 function.frame = function.frame.saturating_add(taken);
             }
@@ -163,6 +167,7 @@ pub(crate) fn read(code: &[u8], start: u32) -> Function {
                 known[rd] = known[rs].map(|value| value.wrapping_add_signed(change));
                 function.numbers.extend(known[rd]);
             }
+            Instruction::Shift(rd, rs, by) => known[rd] = known[rs].map(|value| value << by),
             Instruction::AddRegister { rd, .. } => known[rd] = None,
             Instruction::Jump { link: 0, to } if inside(to) => {}
             Instruction::Jump { link: 0, to } => function.tails.push(to),
@@ -219,6 +224,15 @@ mod tests {
         assert_eq!(function.frame, 2032 + 3 * 4096 - 16);
         assert_eq!(function.calls, [0x8000_0110]);
         assert!(function.tails.is_empty() && !function.calls_unknown && !function.jumps_unknown);
+    }
+
+    #[test]
+    fn a_frame_of_a_shifted_number_and_one_that_is_not_known() {
+        // c.li a1,25; c.slli a1,8; sub sp,sp,a1; sub sp,sp,a5
+        let mut words = vec![(0x45e5, 2), (0x05a2, 2), (0x40b1_0133, 4)];
+        assert_eq!(read(&code(&words), 0x8000_0000).frame, 6400);
+        words.push((0x40f1_0133, 4));
+        assert!(read(&code(&words), 0x8000_0000).frame > 1 << 30);
     }
 
     #[test]
