@@ -1,5 +1,5 @@
 //! What the firmware of every board with a RISC-V core has: memory that is allocated at the start
-//! and never after, a stack of which is known how much was used, and a log.
+//! and never after, a stack of which is known how much was used, a log, and what a panic says.
 
 #![cfg_attr(target_os = "none", no_std)]
 
@@ -7,5 +7,7 @@
 pub mod log;
 #[cfg(target_os = "none")]
 pub mod memory;
+#[cfg(target_os = "none")]
+pub mod panic;
 #[cfg(target_os = "none")]
 pub mod stack;

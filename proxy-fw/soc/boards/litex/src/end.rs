@@ -2,6 +2,7 @@
 
 use crate::hardware::{card, now};
 use crate::shared;
+use board_common::panic::Brief;
 use card_regs::reset_control::Request;
 use card_regs::values;
 use core::fmt;
@@ -48,18 +49,6 @@ pub(crate) fn end(cause: ResetCause, place: usize, text: fmt::Arguments<'_>) -> 
 /// A firmware's panic handler.
 pub fn panicked(info: &PanicInfo<'_>) -> ! {
     end(ResetCause::Panic, 0, format_args!("{}", Brief(info)))
-}
-
-/// Where, before what: a long text loses its end.
-struct Brief<'a>(&'a PanicInfo<'a>);
-
-impl fmt::Display for Brief<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(at) = self.0.location() {
-            write!(f, "{}:{}: ", at.file(), at.line())?;
-        }
-        self.0.message().fmt(f)
-    }
 }
 
 /// The start-up code's name for who gets exceptions.

@@ -1,6 +1,7 @@
 //! The end of a life: what ended it is written down, and the machine starts anew.
 
 use crate::{clint, retained};
+use board_common::panic::Brief;
 use core::fmt;
 use core::panic::PanicInfo;
 use core::time::Duration;
@@ -49,18 +50,6 @@ pub(crate) fn name(cause: ResetCause) -> &'static str {
 /// A firmware's panic handler.
 pub fn panicked(info: &PanicInfo<'_>) -> ! {
     end(ResetCause::Panic, 0, format_args!("{}", Brief(info)))
-}
-
-/// Where, before what: a long text loses its end.
-struct Brief<'a>(&'a PanicInfo<'a>);
-
-impl fmt::Display for Brief<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(at) = self.0.location() {
-            write!(f, "{}:{}: ", at.file(), at.line())?;
-        }
-        self.0.message().fmt(f)
-    }
 }
 
 /// The start-up code's name for who gets exceptions.
