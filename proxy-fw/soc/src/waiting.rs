@@ -77,7 +77,8 @@ impl<T: Stored> Waiting<T> {
     }
 }
 
-/// What cannot be told from a TLP is told by the role; it takes the room of a posted one.
-pub(crate) fn class_of(tlp: &[u8]) -> Class {
+/// Whose room a TLP takes: that of its class. What cannot be told from a TLP is told by the role; it
+/// takes the room of a posted one.
+pub fn class_of(tlp: &[u8]) -> Class {
     Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class()).unwrap_or(Class::Posted)
 }

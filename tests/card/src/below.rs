@@ -11,11 +11,10 @@ use proxy_core::time::Instant;
 use proxy_daemon::Clock;
 use proxy_daemon::stop::Stop;
 use proxy_net::{Waiting, wait_any};
-use soc::board::{PcieSide, SlotWire};
+use soc::board::{PcieSide, SlotWire, class_of};
 use soc::records::{Beside, Body, RecordPort, Windows};
 use std::collections::VecDeque;
 use std::time::Duration;
-use tlp_codec::tlp::{Class, Packet};
 
 /// TLPs that the machine's side stores, by class.
 const WINDOWS: Windows = Windows([64, 32, 64]);
@@ -91,8 +90,7 @@ impl Below for CardBelow {
     }
 
     fn handle_tlp(&mut self, _now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
-        let class = Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class());
-        let class = class.unwrap_or(Class::Posted);
+        let class = class_of(tlp);
         // Nothing passes a reset.
         if !self.resets.is_empty() || !self.port.room(SlotWire::HOST).contains(class) {
             return Err(Backpressure);

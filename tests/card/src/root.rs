@@ -6,10 +6,9 @@ use host_proxy::shell::CountingPort;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::ClassSet;
 use proxy_daemon::stop::Stop;
-use soc::board::{PcieSide, SlotWire};
+use soc::board::{PcieSide, SlotWire, class_of};
 use soc::records::{Beside, Body, RecordPort, Windows};
 use std::time::{Duration, Instant};
-use tlp_codec::tlp::{Class, Packet};
 
 /// TLPs that the host's side stores, by class.
 const WINDOWS: Windows = Windows([64, 32, 64]);
@@ -53,8 +52,7 @@ impl TlpPort for CardPort {
         if tlp.len() > TLP_BUFFER {
             return Err(PortError::TooLong { len: tlp.len(), max: TLP_BUFFER });
         }
-        let class = Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class());
-        let class = class.unwrap_or(Class::Posted);
+        let class = class_of(tlp);
         while !self.port.room(SlotWire::HOST).contains(class) {
             self.pause(LONGEST_SLEEP)?;
         }

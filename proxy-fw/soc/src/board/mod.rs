@@ -2,6 +2,7 @@
 
 mod pcie;
 
+pub use crate::waiting::class_of;
 pub use pcie::{Happening, PcieSide, SlotWire, Windows};
 
 use crate::update::FirmwareAnswer;
