@@ -82,6 +82,7 @@ const ROOMS: &[Room] = &[
     ),
     library("card-regs", &[]),
     program("manager", &["tlp-codec", "proxy-core", "card-image"]),
+    library("perf-shim", &[]),
     tests("bench"),
     tests("card"),
     tests("demo"),

@@ -7,6 +7,7 @@ mod card;
 mod checks;
 mod conformance;
 mod counts;
+mod cuda_hooks;
 mod dependencies;
 mod firmware;
 mod flash_algorithm;
@@ -66,6 +67,15 @@ enum Command {
         /// Only say whether it is up to date, and compare it with another generator's.
         #[arg(long)]
         check: bool,
+    },
+    /// Makes the CUDA shim's table of hooked functions anew, from NVIDIA's headers.
+    CudaHooks {
+        /// Only say whether it is up to date and complete.
+        #[arg(long, conflicts_with = "newest")]
+        check: bool,
+        /// Only say what the newest CUDA has that the table's headers have not.
+        #[arg(long)]
+        newest: bool,
     },
     /// Builds the flash algorithms into the board files of dxpu-flash.
     FlashAlgorithm {
@@ -154,6 +164,7 @@ fn main() -> ExitCode {
             report.step("card's stack", stack::check);
             report.step("register map", regs::check);
             report.step("flash algorithms", flash_algorithm::check);
+            report.step("CUDA hook table", cuda_hooks::check);
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
                 && report.step("instruction counts", || counts::run(false))
@@ -175,6 +186,9 @@ fn main() -> ExitCode {
         }
         Command::Regs { check: true } => report.step("register map", regs::check),
         Command::Regs { check: false } => report.step("register map", regs::make),
+        Command::CudaHooks { newest: true, .. } => report.step("newest CUDA", cuda_hooks::newest),
+        Command::CudaHooks { check: true, .. } => report.step("CUDA hook table", cuda_hooks::check),
+        Command::CudaHooks { .. } => report.step("CUDA hook table", cuda_hooks::make),
         Command::FlashAlgorithm { check: true } => {
             report.step("flash algorithms", flash_algorithm::check)
         }

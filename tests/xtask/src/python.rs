@@ -30,6 +30,21 @@ pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
+/// Makes [`environment`] install anew what it has in the folder `name`.
+///
+/// # Errors
+///
+/// When the file that says what is installed cannot be removed.
+pub(crate) fn forget(name: &str) -> Result<()> {
+    let stamp = target_dir().join(name).join("python/installed.txt");
+    match std::fs::remove_file(&stamp) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{} cannot be removed", stamp.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn install(folder: &Path, python: &Path, requirements: &Path) -> Result<()> {
     println!("installing what {} names in {}", requirements.display(), folder.display());
     output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))

@@ -1,5 +1,6 @@
 //! Running other programs.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -81,4 +82,33 @@ pub(crate) fn shown(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A text file.
+///
+/// # Errors
+///
+/// When it cannot be read: with its path.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+/// The text of a Rust file as rustfmt.toml has it.
+///
+/// # Errors
+///
+/// When rustfmt does not run, or the text is no Rust.
+pub(crate) fn rustfmt(text: &str) -> Result<String> {
+    let mut command = Command::new("rustfmt");
+    command.args(["--edition", "2024", "--config-path"]).arg(root().join("rustfmt.toml"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child =
+        command.spawn().with_context(|| format!("`{}` does not start", shown(&command)))?;
+    // It reads all before it writes, so neither waits for the other.
+    child.stdin.take().expect("it is piped").write_all(text.as_bytes())?;
+    let done = child.wait_with_output()?;
+    if !done.status.success() {
+        bail!("`{}` failed ({})", shown(&command), done.status);
+    }
+    Ok(String::from_utf8(done.stdout)?)
 }

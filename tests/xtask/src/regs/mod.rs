@@ -18,7 +18,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::report::Done;
-use crate::tools::{output, root, shown, target_dir};
+use crate::tools::{output, read, root, rustfmt, target_dir};
 use model::Model;
 
 /// The folder of the map, and in it what the compiler understood of it.
@@ -134,29 +134,6 @@ fn compile(python: &Path, work: &Path) -> Result<String> {
     command.arg("export.py").arg("card.rdl").arg(&json).arg(work);
     output(&mut command)?;
     read(&json)
-}
-
-/// The text as rustfmt.toml has it.
-fn rustfmt(text: &str) -> Result<String> {
-    use std::io::Write;
-    use std::process::Stdio;
-
-    let mut command = Command::new("rustfmt");
-    command.args(["--edition", "2024", "--config-path"]).arg(root().join("rustfmt.toml"));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child =
-        command.spawn().with_context(|| format!("`{}` does not start", shown(&command)))?;
-    // It reads all before it writes, so neither waits for the other.
-    child.stdin.take().expect("it is piped").write_all(text.as_bytes())?;
-    let done = child.wait_with_output()?;
-    if !done.status.success() {
-        bail!("`{}` failed ({})", shown(&command), done.status);
-    }
-    Ok(String::from_utf8(done.stdout)?)
-}
-
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -1,0 +1,30 @@
+//! The table as Rust.
+
+use std::fmt::Write;
+
+use super::Hook;
+
+/// The table's source, before rustfmt.
+pub(super) fn table(hooks: &[Hook]) -> String {
+    let mut out = String::from(
+        "//! The hooked functions, in the order of their symbols.\n\
+         // Made from NVIDIA's headers by `cargo xtask cuda-hooks`: change that, not this.\n\n\
+         use super::{Class::*, Hook, Role::*, hook, p};\n\n\
+         /// Every hooked form of a function, in the order of symbols.\n",
+    );
+    writeln!(out, "pub static HOOKS: [Hook; {}] = [", hooks.len()).expect("a string takes all");
+    for Hook { form, symbol, class, parameters } in hooks {
+        let parameters: Vec<String> =
+            parameters.iter().map(|(role, width)| format!("p({role}, {width})")).collect();
+        writeln!(
+            out,
+            "hook({:?}, {}, {}, {symbol:?}, {class}, &[{}]),",
+            form.name,
+            form.since,
+            !form.per_thread.is_empty(),
+            parameters.join(", ")
+        )
+        .expect("a string takes all");
+    }
+    out + "];\n"
+}
