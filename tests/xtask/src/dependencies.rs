@@ -83,6 +83,8 @@ const ROOMS: &[Room] = &[
     library("card-regs", &[]),
     program("manager", &["tlp-codec", "proxy-core", "card-image"]),
     library("perf-shim", &[]),
+    library("perf-core", &[]),
+    program("perf-model", &["perf-core"]),
     tests("bench"),
     tests("card"),
     tests("demo"),

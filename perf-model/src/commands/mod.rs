@@ -1,0 +1,41 @@
+//! The command line: what was said, and which file does it.
+
+mod fabric;
+mod model;
+mod paper;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// What disaggregation would cost a CUDA workload.
+///
+/// Exit codes: 0 done, 2 wrong use or an error.
+#[derive(Debug, Parser)]
+#[command(name = "dxpu-perf", version)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Equation 1 and the closed forms: what a round trip costs copies and kernels.
+    Model(model::ModelArgs),
+    /// The model beside every row that DxPU's paper measured.
+    Paper(paper::PaperArgs),
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// What is wrong and what to do about it; exit code 2.
+pub fn run(args: Args, out: &mut dyn Write) -> Result<ExitCode> {
+    match args.command {
+        Command::Model(args) => model::run(&args, out)?,
+        Command::Paper(args) => paper::run(&args, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,14 @@
+//! What disaggregation would cost a CUDA workload.
+//!
+//! `dxpu-perf` is the command; `docs/` beside this crate says how the model works
+//! (`model.md`) and how well it does (`paper.md`).
+
+#![forbid(unsafe_code)]
+
+pub mod commands;
+pub mod paper;
+pub mod profile;
+pub mod quantity;
+pub mod table;
+
+pub use commands::{Args, run};
