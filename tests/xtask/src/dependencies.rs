@@ -82,7 +82,7 @@ const ROOMS: &[Room] = &[
     ),
     library("card-regs", &[]),
     program("manager", &["tlp-codec", "proxy-core", "card-image"]),
-    library("perf-shim", &[]),
+    library("cuda-hooks", &[]),
     library("perf-core", &[]),
     program("perf-model", &["perf-core"]),
     tests("bench"),

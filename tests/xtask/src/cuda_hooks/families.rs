@@ -1,6 +1,6 @@
 //! Which functions of the driver the shim hooks, and which of those that look alike it leaves.
 
-/// A class of `perf-shim`'s table, and the functions in it by their names without suffixes.
+/// A class of `cuda-hooks`, and the functions in it by their names without suffixes.
 pub(super) struct Family {
     pub(super) class: &'static str,
     pub(super) names: &'static [&'static str],

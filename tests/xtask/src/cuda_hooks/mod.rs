@@ -19,7 +19,7 @@ use families::{FAMILIES, LEFT, WATCHED};
 use headers::{Form, Forms, Headers};
 
 /// What is made.
-const TABLE: &str = "perf-model/shim/src/table/generated.rs";
+const TABLE: &str = "perf-model/hooks/src/generated.rs";
 
 /// Where the packages of the headers are named: those of the table, and the newest.
 const PINNED: &str = "tests/cuda/requirements/headers.txt";

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use super::headers::Parameter;
 
-/// The role in `perf-shim`'s table of a parameter of a function of the class.
+/// The role in `cuda-hooks` of a parameter of a function of the class.
 pub(super) fn role(class: &str, parameter: &Parameter) -> &'static str {
     match (parameter.kind.as_str(), parameter.name.as_str()) {
         ("CUstream", _) => "Stream",

@@ -26,5 +26,12 @@ pub(super) fn table(hooks: &[Hook]) -> String {
         )
         .expect("a string takes all");
     }
-    out + "];\n"
+    out += "];\n\n\
+            /// Gives a macro the number and the symbol of every row: `$then! { 0 cuCtxDestroy … }`.\n\
+            #[macro_export]\n\
+            macro_rules! each_hook {\n($then:ident) => {\n$then! {\n";
+    for (number, Hook { symbol, .. }) in hooks.iter().enumerate() {
+        writeln!(out, "            {number} {symbol}").expect("a string takes all");
+    }
+    out + "}\n};\n}\n"
 }

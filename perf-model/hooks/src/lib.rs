@@ -227,9 +227,19 @@ impl Hook {
     }
 }
 
+/// Where in [`HOOKS`] a symbol of the driver is.
+pub fn index_of(symbol: &str) -> Option<usize> {
+    HOOKS.binary_search_by(|hook| hook.symbol.cmp(symbol)).ok()
+}
+
 /// The hook of a symbol of the driver.
 pub fn by_symbol(symbol: &str) -> Option<&'static Hook> {
-    HOOKS.binary_search_by(|hook| hook.symbol.cmp(symbol)).ok().map(|found| &HOOKS[found])
+    index_of(symbol).map(|found| &HOOKS[found])
+}
+
+/// The newest CUDA version that brought a form.
+pub fn newest() -> u32 {
+    HOOKS.iter().map(|hook| hook.since).max().unwrap_or(0)
 }
 
 /// The hook of what `cuGetProcAddress` gives for a name at a CUDA version: the newest form that is
