@@ -6,9 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod commands;
+pub mod launch;
 pub mod paper;
 pub mod profile;
 pub mod quantity;
+pub mod report;
+pub mod sweep;
 pub mod table;
 
 pub use commands::{Args, run};

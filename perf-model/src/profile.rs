@@ -30,6 +30,8 @@ pub struct Profile {
     pub split: Option<Split>,
     /// What the GPU is called, where that is known.
     pub gpu: Option<String>,
+    /// The smallest delay that can be injected, where it was measured (`dxpu-perf calibrate`).
+    pub smallest_delay: Option<Nanos>,
 }
 
 /// The names of the profiles that are built in.
@@ -51,12 +53,14 @@ impl Profile {
                     conversion: Nanos(3_700),
                 }),
                 gpu: Some("V100".to_owned()),
+                smallest_delay: None,
             }),
             "dxpu-49" => Ok(Self {
                 name: name.to_owned(),
                 fabric: Fabric::DXPU_49,
                 split: None,
                 gpu: Some("V100".to_owned()),
+                smallest_delay: None,
             }),
             file => Self::read(Path::new(file)),
         }
@@ -76,6 +80,11 @@ impl Profile {
         file.profile(name).with_context(|| format!("profile {}", path.display()))
     }
 
+    /// The shortest round trip that can be injected: the native one and the smallest delay.
+    pub fn least_rtt(&self) -> Nanos {
+        self.fabric.native_rtt.saturating_add(self.smallest_delay.unwrap_or(Nanos::ZERO))
+    }
+
     /// The text of a file that [`Profile::load`] reads as this profile.
     pub fn to_toml(&self) -> String {
         let file = File::of(self);
@@ -89,6 +98,7 @@ impl Profile {
 struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<String>,
+    smallest_delay: Option<String>,
     rtt: Option<String>,
     native_rtt: Option<String>,
     network: Option<String>,
@@ -146,7 +156,9 @@ impl File {
                 .map_or(Ok(base.kernel_round_trips), round_trips)?,
             push: field("push", self.push.as_deref(), quantity::rate)?,
         };
-        Ok(Profile { name, fabric: fabric.with_rtt(rtt)?, split, gpu: self.gpu })
+        let smallest_delay =
+            field("smallest_delay", self.smallest_delay.as_deref(), quantity::time)?;
+        Ok(Profile { name, fabric: fabric.with_rtt(rtt)?, split, gpu: self.gpu, smallest_delay })
     }
 
     fn of(profile: &Profile) -> Self {
@@ -155,6 +167,7 @@ impl File {
         let rate = |rate: BytesPerSecond| Some(format!("{}B/s", rate.get()));
         Self {
             gpu: profile.gpu.clone(),
+            smallest_delay: profile.smallest_delay.and_then(time),
             rtt: time(fabric.rtt),
             native_rtt: time(fabric.native_rtt),
             network: profile.split.and_then(|split| time(split.network)),

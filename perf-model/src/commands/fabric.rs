@@ -7,16 +7,21 @@ use perf_core::{BytesPerSecond, Fabric, Nanos, ReadSize, Tags};
 use crate::profile::{self, Profile};
 use crate::quantity;
 
-/// A profile, and what differs from it.
+/// Round trip of a read through the fabric, as 6.8us; without it, the profile's.
+#[derive(Clone, Debug, Args)]
+pub(super) struct RttArg {
+    /// Round trip of a read through the fabric, as 6.8us.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    pub(super) rtt: Option<Nanos>,
+}
+
+/// A profile, and what differs from it but for the round trip.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Fabric")]
 pub(super) struct FabricArgs {
     /// dxpu-68, dxpu-49 (DxPU's two systems), or a file that `dxpu-perf calibrate` wrote.
     #[arg(long, default_value = "dxpu-68", value_name = "NAME|FILE")]
     profile: String,
-    /// Round trip of a read through the fabric, as 6.8us.
-    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
-    rtt: Option<Nanos>,
     /// Round trip of a read with the GPU in the host.
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     native_rtt: Option<Nanos>,
@@ -42,11 +47,11 @@ pub(super) struct FabricArgs {
 }
 
 impl FabricArgs {
-    /// The profile with what differs from it.
+    /// The profile with what differs from it, and with this round trip where there is one.
     ///
     /// # Errors
     /// A profile that cannot be read; numbers that do not go together.
-    pub(super) fn profile(&self) -> Result<Profile> {
+    pub(super) fn profile(&self, rtt: Option<Nanos>) -> Result<Profile> {
         let mut profile = Profile::load(&self.profile)?;
         let base = profile.fabric;
         let fabric = Fabric {
@@ -61,7 +66,7 @@ impl FabricArgs {
             push: self.push.or(base.push),
             ..base
         };
-        profile.fabric = fabric.with_rtt(self.rtt.unwrap_or(base.rtt)).context("--rtt")?;
+        profile.fabric = fabric.with_rtt(rtt.unwrap_or(base.rtt)).context("--rtt")?;
         if profile.fabric.rtt != base.rtt || profile.fabric.native_rtt != base.native_rtt {
             // Where this round trip goes nobody said.
             profile.split = None;

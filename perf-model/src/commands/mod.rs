@@ -3,6 +3,9 @@
 mod fabric;
 mod model;
 mod paper;
+mod run;
+mod shim;
+mod sweep;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,7 +15,8 @@ use clap::{Parser, Subcommand};
 
 /// What disaggregation would cost a CUDA workload.
 ///
-/// Exit codes: 0 done, 2 wrong use or an error.
+/// Exit codes: 0 done, 2 wrong use or an error; `run` has the exit code of the program that it ran
+/// (128 and the number of the signal that killed it), and 2 if it could not run it.
 #[derive(Debug, Parser)]
 #[command(name = "dxpu-perf", version)]
 pub struct Args {
@@ -22,6 +26,10 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs a program as if its GPU were at the far end of the fabric, and reports.
+    Run(run::RunArgs),
+    /// Runs a program at several round trips: its performance against them.
+    Sweep(sweep::SweepArgs),
     /// Equation 1 and the closed forms: what a round trip costs copies and kernels.
     Model(model::ModelArgs),
     /// The model beside every row that DxPU's paper measured.
@@ -34,6 +42,8 @@ enum Command {
 /// What is wrong and what to do about it; exit code 2.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<ExitCode> {
     match args.command {
+        Command::Run(args) => return run::run(&args),
+        Command::Sweep(args) => return sweep::run(&args, out),
         Command::Model(args) => model::run(&args, out)?,
         Command::Paper(args) => paper::run(&args, out)?,
     }

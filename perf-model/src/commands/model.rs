@@ -7,7 +7,7 @@ use clap::Args;
 use perf_core::{BytesPerSecond, Fabric, Kind, KindSet, Nanos, ReadSize, Settings, Tags};
 use serde_json::{Value, json};
 
-use super::fabric::FabricArgs;
+use super::fabric::{FabricArgs, RttArg};
 use crate::profile::Profile;
 use crate::quantity::{self, show_bytes};
 use crate::table::Table;
@@ -15,6 +15,8 @@ use crate::table::Table;
 /// What is asked of `dxpu-perf model`.
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
+    #[command(flatten)]
+    rtt: RttArg,
     #[command(flatten)]
     fabric: FabricArgs,
     /// Average duration of a kernel: says what is left of the performance of a program whose GPU
@@ -39,7 +41,7 @@ const GENERATIONS: [(&str, f64); 4] =
 /// # Errors
 /// A fabric that cannot be; those of `out`.
 pub(super) fn run(args: &ModelArgs, out: &mut dyn Write) -> Result<()> {
-    let profile = args.fabric.profile()?;
+    let profile = args.fabric.profile(args.rtt.rtt)?;
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &as_json(&profile, &args.kernel))?;
         writeln!(out)?;

@@ -1,0 +1,77 @@
+//! `dxpu-perf run`: a program as if its GPU were at the far end of the fabric.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use super::fabric::RttArg;
+use super::shim::ShimArgs;
+use crate::launch;
+use crate::report::Report;
+
+/// What is asked of `dxpu-perf run`.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// The report goes into this file as text, and not to standard error.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The report goes into this file as JSON, too.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The report goes into this file as a page with plots, too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// No report as text.
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    rtt: RttArg,
+    #[command(flatten)]
+    shim: ShimArgs,
+}
+
+/// Does it; the exit code is the program's own.
+///
+/// # Errors
+/// The program or the shim that cannot be started, files that cannot be written.
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let profile = args.shim.profile(args.rtt.rtt)?;
+    let settings = args.shim.settings(&profile)?;
+    let launch = args.shim.launch()?;
+    let outcome = launch.run(&settings, false)?;
+    let report = Report {
+        command: launch.command,
+        settings,
+        profile: profile.name,
+        wall: outcome.wall,
+        ended: launch::ended(outcome.status),
+        processes: outcome.processes,
+    };
+    let mut text = Vec::new();
+    report.write_text(&mut text)?;
+    match &args.report {
+        Some(path) => write(path, &text)?,
+        None if args.quiet => {}
+        // Nobody may be reading it any more.
+        None => drop(std::io::stderr().write_all(&text)),
+    }
+    if let Some(path) = &args.json {
+        write(path, &serde_json::to_vec_pretty(&report.to_json())?)?;
+    }
+    if let Some(path) = &args.html {
+        write(path, report.to_html().as_bytes())?;
+    }
+    Ok(ExitCode::from(launch::exit_code(outcome.status)))
+}
+
+/// Writes a file of the report.
+///
+/// # Errors
+/// It cannot be written; names it.
+pub(super) fn write(path: &PathBuf, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
+}

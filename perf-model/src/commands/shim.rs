@@ -1,0 +1,126 @@
+//! The options that say what the shim does.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use perf_core::{Graphs, Kind, Nanos, Place, PushCopies, Settings};
+
+use super::fabric::FabricArgs;
+use crate::launch::{self, Launch, Way};
+use crate::profile::Profile;
+use crate::quantity;
+
+/// What the shim does, and to which program.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ShimArgs {
+    #[command(flatten)]
+    fabric: FabricArgs,
+    /// Where delays are spent: on the GPU's timeline in the stream concerned, or by the CPU in the
+    /// call, which holds the program up where a fabric would not.
+    #[arg(long, value_enum, default_value = "gpu")]
+    place: PlaceArg,
+    /// A graph's launch costs one kernel's end, or each of its nodes costs its own.
+    #[arg(long, value_enum, default_value = "launch")]
+    graphs: GraphsArg,
+    /// Kinds that cost nothing more (doorbell and mapped are off unless --on names them):
+    /// htod, dtoh, peer, kernel, graph, memset, sync, callback, managed, mapped, doorbell.
+    #[arg(long, value_delimiter = ',', value_name = "KIND,...", value_parser = kind)]
+    off: Vec<Kind>,
+    /// Kinds that do.
+    #[arg(long, value_delimiter = ',', value_name = "KIND,...", value_parser = kind)]
+    on: Vec<Kind>,
+    /// The duration of one of so many kernels is measured; 0 measures none.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    measure_every: u32,
+    /// Copies to the GPU of these sizes are done as writes of the CPU, where the driver maps the
+    /// GPU's memory for it (DxPU, section 5.1).
+    #[arg(long, value_name = "LEAST-MOST", value_parser = sizes,
+          num_args = 0..=1, default_missing_value = "1-1MiB")]
+    push_copies: Option<PushCopies>,
+    /// The shim, where it does not lie beside this program.
+    #[arg(long, value_name = "FILE", env = "DXPU_PERF_SHIM")]
+    shim: Option<PathBuf>,
+    /// How the shim comes into the program.
+    #[arg(long, value_enum, default_value = "preload")]
+    way: Way,
+    /// The program and its arguments, behind `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PlaceArg {
+    Gpu,
+    Cpu,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GraphsArg {
+    Launch,
+    Node,
+}
+
+impl ShimArgs {
+    /// The profile that was asked for, with this round trip where there is one.
+    ///
+    /// # Errors
+    /// One that cannot be.
+    pub(super) fn profile(&self, rtt: Option<Nanos>) -> Result<Profile> {
+        self.fabric.profile(rtt)
+    }
+
+    /// What the shim is to do in this profile.
+    ///
+    /// # Errors
+    /// A kind that is both on and off.
+    pub(super) fn settings(&self, profile: &Profile) -> Result<Settings> {
+        let mut settings = Settings::of(profile.fabric);
+        for kind in &self.on {
+            if self.off.contains(kind) {
+                bail!("{} is both --on and --off", kind.name());
+            }
+            settings.off = settings.off.without(*kind);
+        }
+        for kind in &self.off {
+            settings.off = settings.off.with(*kind);
+        }
+        settings.place = match self.place {
+            PlaceArg::Gpu => Place::Gpu,
+            PlaceArg::Cpu => Place::Cpu,
+        };
+        settings.graphs = match self.graphs {
+            GraphsArg::Launch => Graphs::Launch,
+            GraphsArg::Node => Graphs::Node,
+        };
+        settings.measure_every = self.measure_every;
+        settings.push_copies = self.push_copies;
+        Ok(settings)
+    }
+
+    /// The program with the shim.
+    ///
+    /// # Errors
+    /// The shim is not to be found.
+    pub(super) fn launch(&self) -> Result<Launch> {
+        let shim = launch::find_shim(self.shim.as_deref()).context("the shim")?;
+        Ok(Launch { shim, way: self.way, command: self.command.clone() })
+    }
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    Kind::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+        format!("it is none of {}", names.join(", "))
+    })
+}
+
+fn sizes(text: &str) -> Result<PushCopies, String> {
+    let (least, most) =
+        text.split_once('-').ok_or_else(|| format!("{text:?}: LEAST-MOST is wanted, as 1-1MiB"))?;
+    let (least, most) = (quantity::bytes(least)?, quantity::bytes(most)?);
+    if least > most {
+        return Err(format!("{least} bytes are more than {most}"));
+    }
+    Ok(PushCopies { least, most })
+}

@@ -1,0 +1,275 @@
+//! `dxpu-perf sweep`: a program's performance against the round trip.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use perf_core::{Nanos, Settings};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::run::write;
+use super::shim::ShimArgs;
+use crate::launch::{self, Launch};
+use crate::profile::Profile;
+use crate::quantity;
+use crate::report::{Curve, Page, Point};
+use crate::sweep::{self, Better, Performance, Step};
+use crate::table::Table;
+
+/// What is asked of `dxpu-perf sweep`.
+#[derive(Debug, Args)]
+pub(super) struct SweepArgs {
+    /// Round trips, as 2us..20us. What lies below the smallest that can be injected here is raised
+    /// to it.
+    #[arg(long, value_name = "FROM..TO", value_parser = range)]
+    rtt: (Nanos, Nanos),
+    /// How many, evenly.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    steps: u32,
+    /// How often the program runs at each; from 2 on there are confidence intervals.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// A regular expression for the program's output whose first group is the metric; the last
+    /// match counts. Without it the metric is the time that the program runs.
+    #[arg(long, value_name = "REGEX")]
+    metric: Option<Regex>,
+    /// A smaller metric is better.
+    #[arg(long, requires = "metric")]
+    lower_is_better: bool,
+    /// The share of native performance, in percent, whose round trip is looked for.
+    #[arg(long, value_name = "PERCENT", default_value_t = 90.0)]
+    level: f64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+    /// The curve goes into this file as a page, too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    shim: ShimArgs,
+}
+
+fn range(text: &str) -> Result<(Nanos, Nanos), String> {
+    let (from, to) = text
+        .split_once("..")
+        .ok_or_else(|| format!("{text:?}: FROM..TO is wanted, as 2us..20us"))?;
+    let (from, to) = (quantity::time(from)?, quantity::time(to)?);
+    if from > to {
+        return Err(format!("{from} is longer than {to}"));
+    }
+    Ok((from, to))
+}
+
+/// What a sweep found.
+struct Found {
+    profile: Profile,
+    command: Vec<String>,
+    better: Better,
+    native: Vec<f64>,
+    steps: Vec<Step>,
+    curve: Vec<Performance>,
+    level: f64,
+    at_level: Option<Nanos>,
+}
+
+/// Does it.
+///
+/// # Errors
+/// A run that fails, or whose output has no metric.
+pub(super) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<ExitCode> {
+    let profile = args.shim.profile(None)?;
+    let settings = args.shim.settings(&profile)?;
+    let launch = args.shim.launch()?;
+    if !(args.level > 0.0 && args.level <= 100.0) {
+        bail!("--level: {} is not above 0 and at most 100", args.level);
+    }
+    let found = measure(args, &profile, &settings, &launch)?;
+    if let Some(path) = &args.html {
+        write(path, found.html().as_bytes())?;
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &found.json())?;
+        writeln!(out)?;
+    } else {
+        found.text(out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the program at every round trip. The repetitions go through all round trips one after the
+/// other, so that a machine that grows slower with time does not bend the curve.
+fn measure(
+    args: &SweepArgs,
+    profile: &Profile,
+    settings: &Settings,
+    launch: &Launch,
+) -> Result<Found> {
+    let native_rtt = profile.fabric.native_rtt;
+    let least = profile.least_rtt();
+    let (from, to) = (args.rtt.0.max(least), args.rtt.1.max(least));
+    if from > args.rtt.0 {
+        eprintln!("dxpu-perf: {} cannot be injected here; beginning at {from}", args.rtt.0);
+    }
+    let mut round_trips = vec![native_rtt];
+    round_trips.extend(sweep::round_trips(from, to, args.steps));
+    round_trips.dedup();
+    let mut values: Vec<Vec<f64>> = vec![Vec::new(); round_trips.len()];
+    for repetition in 1..=args.repeat {
+        for (rtt, values) in round_trips.iter().zip(&mut values) {
+            let settings = Settings { fabric: profile.fabric.with_rtt(*rtt)?, ..*settings };
+            let value = one(args, &settings, launch)
+                .with_context(|| format!("run {repetition} at a round trip of {rtt}"))?;
+            eprintln!("dxpu-perf: run {repetition} of {} at {rtt}: {value}", args.repeat);
+            values.push(value);
+        }
+    }
+    let native = values.remove(0);
+    round_trips.remove(0);
+    let steps: Vec<Step> =
+        round_trips.into_iter().zip(values).map(|(rtt, values)| Step { rtt, values }).collect();
+    let better = match (&args.metric, args.lower_is_better) {
+        (Some(_), false) => Better::Higher,
+        _ => Better::Lower,
+    };
+    let curve = sweep::performances(&native, &steps, better);
+    let level = args.level / 100.0;
+    let at_level = sweep::falls_below(&curve, native_rtt, level);
+    Ok(Found {
+        profile: profile.clone(),
+        command: launch.command.clone(),
+        better,
+        native,
+        steps,
+        curve,
+        level,
+        at_level,
+    })
+}
+
+/// One run's metric.
+fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
+    let outcome = launch.run(settings, args.metric.is_some())?;
+    if let Some(ended) = launch::ended(outcome.status) {
+        bail!("the program {ended}: {}", tail(&outcome.output));
+    }
+    if outcome.processes.is_empty() {
+        bail!("no process called CUDA's driver through the shim: there is nothing to delay");
+    }
+    let Some(metric) = &args.metric else {
+        return Ok(outcome.wall.0 as f64 / 1e9);
+    };
+    let output = String::from_utf8_lossy(&outcome.output);
+    let group = metric
+        .captures_iter(&output)
+        .last()
+        .and_then(|captures| captures.get(1).or_else(|| captures.get(0)))
+        .with_context(|| {
+            format!("--metric {metric} is nowhere in its output: {}", tail(&outcome.output))
+        })?;
+    let value: f64 = group
+        .as_str()
+        .trim()
+        .parse()
+        .with_context(|| format!("--metric {metric} found {:?}", group.as_str()))?;
+    if !(value.is_finite() && value > 0.0) {
+        bail!("--metric {metric} found {value}: more than 0 is wanted");
+    }
+    Ok(value)
+}
+
+/// The end of a program's output.
+fn tail(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let lines: Vec<&str> = text.lines().rev().take(3).collect();
+    if lines.is_empty() {
+        return "it wrote nothing".to_owned();
+    }
+    format!("it ends with {:?}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
+}
+
+fn percents(performance: &Performance) -> (String, String) {
+    let interval = performance
+        .interval
+        .map_or("-".to_owned(), |(low, high)| format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high));
+    (format!("{:.1}", 100.0 * performance.mean), interval)
+}
+
+impl Found {
+    fn verdict(&self) -> String {
+        let level = 100.0 * self.level;
+        match (self.at_level, self.curve.last()) {
+            (Some(rtt), _) => {
+                format!("below {level:.0} % of native performance from a round trip of {rtt} on")
+            }
+            (None, Some(last)) => {
+                format!("{level:.0} % of native performance and more up to {}", last.rtt)
+            }
+            (None, None) => "nothing was measured".to_owned(),
+        }
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let mut rows = vec![vec![
+            self.profile.fabric.native_rtt.to_string(),
+            format!("{:.4}", mean(&self.native)),
+            "100.0".to_owned(),
+            "native".to_owned(),
+        ]];
+        for (step, performance) in self.steps.iter().zip(&self.curve) {
+            let (percent, interval) = percents(performance);
+            let metric = format!("{:.4}", mean(&step.values));
+            rows.push(vec![step.rtt.to_string(), metric, percent, interval]);
+        }
+        rows
+    }
+
+    fn text(&self, out: &mut dyn Write) -> Result<()> {
+        let mut table = Table::new(["RTT", "METRIC", "PERFORMANCE %", "95 % CONFIDENCE"]);
+        for row in self.rows() {
+            table.row(row);
+        }
+        table.write(out, 0)?;
+        writeln!(out, "{}", self.verdict())?;
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "command": self.command,
+            "profile": self.profile.name,
+            "native_rtt_ns": self.profile.fabric.native_rtt.0,
+            "higher_is_better": self.better == Better::Higher,
+            "native": self.native,
+            "steps": self.steps.iter().zip(&self.curve).map(|(step, performance)| json!({
+                "rtt_ns": step.rtt.0,
+                "values": step.values,
+                "performance": performance.mean,
+                "confidence_95": performance.interval.map(|(low, high)| [low, high]),
+            })).collect::<Vec<_>>(),
+            "level": self.level,
+            "falls_below_level_at_ns": self.at_level.map(|rtt| rtt.0),
+        })
+    }
+
+    fn html(&self) -> String {
+        let mut page = Page::new("Performance against round trip");
+        page.code(&self.command.join(" "));
+        page.paragraph(&format!("{}.", self.verdict()));
+        let native = self.profile.fabric.native_rtt;
+        let mut points = vec![Point { x: native.micros(), y: 1.0, interval: (1.0, 1.0) }];
+        points.extend(self.curve.iter().map(|performance| Point {
+            x: performance.rtt.micros(),
+            y: performance.mean,
+            interval: performance.interval.unwrap_or((performance.mean, performance.mean)),
+        }));
+        let x_title = "round trip, us".to_owned();
+        let curve = Curve { points, x_title, level: self.level };
+        page.plot(&curve.svg("performance against round trip"));
+        page.table(&["round trip", "metric", "performance, %", "95 % confidence"], &self.rows());
+        page.finish()
+    }
+}

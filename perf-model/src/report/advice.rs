@@ -1,0 +1,168 @@
+//! What to change, with the numbers behind it.
+
+use perf_core::{Fabric, Kind, Nanos, Settings};
+
+use super::{Report, percent};
+use crate::quantity::show_bytes;
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// What it would save, at most.
+    pub saves: Nanos,
+    /// What to do.
+    pub what: String,
+    /// The numbers behind it.
+    pub because: String,
+}
+
+/// Kernels shorter than this are called short (DxPU, Figure 5).
+pub(crate) const SHORT: Nanos = Nanos(10_000);
+
+/// Less than this share of the program's time is not worth a word.
+const WORTH: f64 = 0.5;
+
+/// The advice for a run, the most worthwhile first.
+pub fn advise(report: &Report) -> Vec<Advice> {
+    let mut advice: Vec<Advice> =
+        [kernels, copies_small, copies_large, memsets, synchronisation, callbacks, managed]
+            .into_iter()
+            .filter_map(|rule| rule(report))
+            .filter(|advice| percent(advice.saves, report.wall) >= WORTH)
+            .collect();
+    advice.sort_by_key(|advice| std::cmp::Reverse(advice.saves));
+    advice
+}
+
+fn kernels(report: &Report) -> Option<Advice> {
+    let row = report.row(Kind::Kernel);
+    let kernels = report.kernels();
+    let (short, _) = kernels.share_below(SHORT.0);
+    let mean = Nanos(kernels.mean()? as u64);
+    // A kernel of ten times the added time loses a tenth, which fusing hardly mends.
+    if mean > Nanos(report.settings.fabric.kernel_extra().0.saturating_mul(10)) && short < 0.3 {
+        return None;
+    }
+    Some(Advice {
+        saves: Nanos(row.added),
+        what: "Launch fewer and longer kernels: fuse them (torch.compile, XLA), put the step into \
+               a CUDA graph, take a larger batch."
+            .to_owned(),
+        because: format!(
+            "{} kernels of {mean} on average, {:.0} % of them shorter than {SHORT}; the end of \
+             each costs {}",
+            row.operations,
+            100.0 * short,
+            report.settings.fabric.kernel_extra(),
+        ),
+    })
+}
+
+/// What `row`'s bytes cost beyond a round trip for each copy.
+fn split(report: &Report) -> (Nanos, Nanos) {
+    let row = report.row(Kind::HostToDevice);
+    let latency = report.settings.extra(Kind::HostToDevice, 1).0.saturating_mul(row.delays);
+    let latency = Nanos(latency.min(row.added));
+    (latency, Nanos(row.added).saturating_sub(latency))
+}
+
+fn copies_small(report: &Report) -> Option<Advice> {
+    let row = report.row(Kind::HostToDevice);
+    let (latency, _) = split(report);
+    let mean = row.bytes.checked_div(row.operations)?;
+    (latency.0 > 0).then(|| Advice {
+        saves: latency,
+        what: "Copy to the GPU less often: keep parameters and constants there, gather small \
+               inputs into one copy."
+            .to_owned(),
+        because: format!(
+            "{} copies to the GPU of {} on average; each waits for a round trip, {}",
+            row.operations,
+            show_bytes(mean),
+            report.settings.extra(Kind::HostToDevice, 1),
+        ),
+    })
+}
+
+fn copies_large(report: &Report) -> Option<Advice> {
+    let fabric = report.settings.fabric;
+    let row = report.row(Kind::HostToDevice);
+    let (_, slower) = split(report);
+    if slower.0 == 0 || fabric.push.is_some() {
+        return None;
+    }
+    let push = Fabric { push: Some(Fabric::DXPU_PUSH), ..fabric };
+    let pushed = Settings { fabric: push, ..report.settings };
+    let now = fabric.htod_rate().time(row.bytes);
+    let then = pushed.fabric.htod_rate().time(row.bytes);
+    Some(Advice {
+        saves: now.saturating_sub(then).min(slower),
+        what: "Have the CPU write instead of the GPU read: `--push-copies`, or let the proxy read \
+               ahead; send less (smaller types, decode on the GPU)."
+            .to_owned(),
+        because: format!(
+            "{} go to the GPU as its reads, at {:.2} GB/s instead of {:.1}; writes of the CPU have \
+             {:.2}",
+            show_bytes(row.bytes),
+            fabric.htod_rate().giga(),
+            fabric.native_htod.giga(),
+            push.htod_rate().giga(),
+        ),
+    })
+}
+
+fn memsets(report: &Report) -> Option<Advice> {
+    let row = report.row(Kind::Memset);
+    (row.added > 0).then(|| Advice {
+        saves: Nanos(row.added),
+        what: "Clear less: `zero_grad(set_to_none=True)`, one buffer for all gradients, kernels \
+               that overwrite instead of add."
+            .to_owned(),
+        because: format!(
+            "{} memsets; the end of each costs {}",
+            row.operations,
+            report.settings.extra(Kind::Memset, 0)
+        ),
+    })
+}
+
+fn synchronisation(report: &Report) -> Option<Advice> {
+    let row = report.row(Kind::Synchronise);
+    (row.added > 0).then(|| Advice {
+        saves: Nanos(row.added),
+        what: "Wait less often: no `.item()`, `.cpu()` or print of a tensor in the step; read the \
+               loss every so many steps; do not poll events."
+            .to_owned(),
+        because: format!(
+            "the CPU waited for the GPU {} times; it sees the end {} later each time",
+            row.calls,
+            report.settings.extra(Kind::Synchronise, 0)
+        ),
+    })
+}
+
+fn callbacks(report: &Report) -> Option<Advice> {
+    let row = report.row(Kind::HostCallback);
+    (row.added > 0).then(|| Advice {
+        saves: Nanos(row.added),
+        what: "Take host callbacks out of streams: let a thread wait for an event instead."
+            .to_owned(),
+        because: format!(
+            "{} host callbacks; the stream stands still {} longer for each",
+            row.calls,
+            report.settings.extra(Kind::HostCallback, 0)
+        ),
+    })
+}
+
+fn managed(report: &Report) -> Option<Advice> {
+    let row = report.row(Kind::Managed);
+    (row.added > 0).then(|| Advice {
+        saves: Nanos(row.added),
+        what: "Give managed memory up for memory of the GPU and explicit copies.".to_owned(),
+        because: format!(
+            "{} of managed memory moved to the GPU as its reads",
+            show_bytes(row.bytes)
+        ),
+    })
+}

@@ -1,0 +1,81 @@
+//! A report as JSON.
+
+use perf_core::{Graphs, Histogram, Kind, Place};
+use serde_json::{Value, json};
+
+use super::advice::SHORT;
+use super::{Process, Report, advise};
+
+impl Report {
+    /// The report as one JSON object.
+    pub fn to_json(&self) -> Value {
+        let settings = &self.settings;
+        let kernels = self.kernels();
+        let kinds: serde_json::Map<String, Value> = Kind::ALL
+            .into_iter()
+            .map(|kind| {
+                let row = self.row(kind);
+                let value = json!({
+                    "calls": row.calls,
+                    "operations": row.operations,
+                    "bytes": row.bytes,
+                    "delays": row.delays,
+                    "added_ns": row.added,
+                });
+                (kind.name().to_owned(), value)
+            })
+            .collect();
+        json!({
+            "command": self.command,
+            "profile": self.profile,
+            "rtt_ns": settings.fabric.rtt.0,
+            "native_rtt_ns": settings.fabric.native_rtt.0,
+            "place": if settings.place == Place::Gpu { "gpu" } else { "cpu" },
+            "graphs": if settings.graphs == Graphs::Launch { "launch" } else { "node" },
+            "off": settings.off.iter().map(Kind::name).collect::<Vec<_>>(),
+            "wall_ns": self.wall.0,
+            "ended": self.ended,
+            "added_ns": self.added().0,
+            "kinds": kinds,
+            "kernels": histogram(&kernels),
+            "processes": self.processes.iter().map(process).collect::<Vec<_>>(),
+            "advice": advise(self).iter().map(|advice| json!({
+                "saves_ns": advice.saves.0,
+                "what": advice.what,
+                "because": advice.because,
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Durations by number and by time.
+pub(crate) fn histogram(histogram: &Histogram) -> Value {
+    let (number, time) = histogram.share_below(SHORT.0);
+    json!({
+        "count": histogram.count(),
+        "mean_ns": histogram.mean(),
+        "short_ns": SHORT.0,
+        "short_by_number": number,
+        "short_by_time": time,
+        "bins": histogram.bins().map(|(bin, count, nanos)| json!({
+            "from_ns": bin.start(),
+            "count": count,
+            "total_ns": nanos,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn process(process: &Process) -> Value {
+    json!({
+        "pid": process.pid,
+        "program": process.program,
+        "device": process.device,
+        "active_ns": process.active.0,
+        "calls": process.calls,
+        "delays_gpu": process.delays.gpu,
+        "delays_cpu": process.delays.cpu,
+        "delays_lost": process.delays.lost,
+        "pushed_bytes": process.pushed,
+        "notes": process.notes,
+    })
+}

@@ -1,0 +1,160 @@
+//! What a run cost, by kind, and what would make it cost less.
+
+mod advice;
+mod html;
+mod json;
+mod plot;
+mod text;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Row, Settings, Text};
+
+pub use advice::{Advice, advise};
+pub use html::Page;
+pub use plot::{Bars, Curve, Point};
+
+/// What a program's processes did under the shim.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The command.
+    pub command: Vec<String>,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The profile's name.
+    pub profile: String,
+    /// How long the program ran.
+    pub wall: Nanos,
+    /// How it ended, in words; none if it ended well.
+    pub ended: Option<String>,
+    /// Its processes that called CUDA's driver.
+    pub processes: Vec<Process>,
+}
+
+/// One process that called CUDA's driver.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its process ID.
+    pub pid: u64,
+    /// The program's name.
+    pub program: String,
+    /// The first GPU's name.
+    pub device: String,
+    /// From its first call of the driver to the last one whose time is known.
+    pub active: Nanos,
+    /// What was counted, in the order of [`Kind::ALL`].
+    pub rows: [Row; Kind::ALL.len()],
+    /// Kernel durations, of those that were measured.
+    pub kernels: Histogram,
+    /// All calls of the driver.
+    pub calls: u64,
+    /// Delays on the GPU's timeline, spent by the CPU, and left out.
+    pub delays: Delays,
+    /// Bytes that were pushed.
+    pub pushed: u64,
+    /// What a person should know of it.
+    pub notes: Vec<String>,
+}
+
+/// Where delays went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// On the GPU's timeline.
+    pub gpu: u64,
+    /// Spent by the CPU.
+    pub cpu: u64,
+    /// Left out: there was no place for them.
+    pub lost: u64,
+}
+
+impl Report {
+    /// What was counted for `kind`, of all processes.
+    pub fn row(&self, kind: Kind) -> Row {
+        let rows = self.processes.iter().map(|process| process.rows[kind.number()]);
+        rows.fold(Row::default(), |sum, row| Row {
+            calls: sum.calls + row.calls,
+            operations: sum.operations + row.operations,
+            bytes: sum.bytes + row.bytes,
+            delays: sum.delays + row.delays,
+            added: sum.added + row.added,
+        })
+    }
+
+    /// The time that was added, of all kinds and processes. On several streams or GPUs it may have
+    /// passed at the same time.
+    pub fn added(&self) -> Nanos {
+        Nanos(Kind::ALL.into_iter().map(|kind| self.row(kind).added).sum())
+    }
+
+    /// Kernel durations of all processes.
+    pub fn kernels(&self) -> Histogram {
+        let mut all = Histogram::default();
+        for process in &self.processes {
+            all.merge(&process.kernels);
+        }
+        all
+    }
+
+    /// Reads the processes' ledgers in `folder`, in the order of their process IDs.
+    ///
+    /// # Errors
+    /// A folder or a ledger that cannot be read.
+    pub fn read_processes(folder: &Path) -> Result<Vec<Process>> {
+        let mut processes = Vec::new();
+        let entries = fs::read_dir(folder)
+            .with_context(|| format!("the folder of ledgers {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "ledger") {
+                let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+                let words = Ledger::words(&bytes).with_context(|| path.display().to_string())?;
+                let ledger = Ledger::open(&words).with_context(|| path.display().to_string())?;
+                processes.push(Process::of(&ledger));
+            }
+        }
+        processes.sort_by_key(|process| process.pid);
+        Ok(processes)
+    }
+}
+
+impl Process {
+    fn of(ledger: &Ledger<'_>) -> Self {
+        let first = ledger.fact(Fact::FirstCall);
+        let notes = [
+            ("delays are not on the GPU's timeline", Text::NoGpuDelays),
+            ("push copies are not available here", Text::NoPush),
+            ("note", Text::Note),
+        ]
+        .into_iter()
+        .map(|(what, text)| (what, ledger.text(text)))
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(what, text)| format!("{what}: {text}"))
+        .collect();
+        Self {
+            pid: ledger.fact(Fact::Pid),
+            program: ledger.text(Text::Program),
+            device: ledger.text(Text::Device),
+            active: Nanos(ledger.fact(Fact::LastCall).saturating_sub(first)),
+            rows: Kind::ALL.map(|kind| ledger.row(kind)),
+            kernels: ledger.kernels(),
+            calls: ledger.fact(Fact::Calls),
+            delays: Delays {
+                gpu: ledger.fact(Fact::GpuDelays),
+                cpu: ledger.fact(Fact::CpuDelays),
+                lost: ledger.fact(Fact::LostDelays),
+            },
+            pushed: ledger.fact(Fact::PushedBytes),
+            notes,
+        }
+    }
+}
+
+/// A time as part of another one, in percent; 0 of nothing.
+pub(crate) fn percent(part: Nanos, whole: Nanos) -> f64 {
+    if whole.0 == 0 { 0.0 } else { 100.0 * part.0 as f64 / whole.0 as f64 }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

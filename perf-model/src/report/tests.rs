@@ -1,0 +1,164 @@
+//! Reports of runs that were never run: what is in the ledger is in the report.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_core::{Fabric, Fact, Kind, Ledger, Nanos, Row, Settings, Text, WORDS};
+
+use super::{Bars, Curve, Point, Report, advise};
+
+/// A ledger's file as the shim would leave it.
+fn ledger(pid: u64, fill: impl Fn(&Ledger<'_>)) -> Vec<u8> {
+    let words: Box<[AtomicU64; WORDS]> = Ledger::words(&vec![0; WORDS * 8]).unwrap();
+    let ledger = Ledger::begin(&words);
+    ledger.set_fact(Fact::Pid, pid);
+    fill(&ledger);
+    words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+}
+
+/// A run of one second: 40,000 short kernels, 100 large copies, a name that HTML could trip over.
+pub(crate) fn report() -> Report {
+    let settings = Settings::of(Fabric::DXPU_68);
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = ledger(77, |ledger| {
+        ledger.set_text(Text::Program, "<script>alert(1)</script>");
+        ledger.set_text(Text::Device, "Stand-in");
+        ledger.set_text(Text::NoPush, "the driver maps no GPU memory");
+        let row =
+            |calls, bytes, added| Row { calls, operations: calls, bytes, delays: calls, added };
+        ledger.add(Kind::Kernel, row(40_000, 0, 40_000 * 5_600));
+        let copy = settings.extra(Kind::HostToDevice, 10_000_000).0;
+        ledger.add(Kind::HostToDevice, row(100, 1_000_000_000, 100 * copy));
+        ledger.set_fact(Fact::GpuDelays, 40_100);
+        ledger.set_fact(Fact::LostDelays, 3);
+        for nanos in [2_000, 3_000, 4_000, 300_000] {
+            ledger.add_kernel(nanos);
+        }
+    });
+    fs::write(folder.path().join("77.ledger"), bytes).unwrap();
+    fs::write(folder.path().join("5.ledger"), ledger(5, |_| {})).unwrap();
+    fs::write(folder.path().join("notes.txt"), "not a ledger").unwrap();
+    let processes = Report::read_processes(folder.path()).unwrap();
+    Report {
+        command: vec!["python".to_owned(), "a <b> & \"c\".py".to_owned()],
+        settings,
+        profile: "dxpu-68".to_owned(),
+        wall: Nanos(1_000_000_000),
+        ended: None,
+        processes,
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut text = Vec::new();
+    report.write_text(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn the_text_says_what_was_counted() {
+    let report = report();
+    assert_eq!(report.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [5, 77]);
+    let text = text(&report);
+    for part in [
+        "6.80 us in the fabric",
+        "40000  ",
+        "224.00 ms",
+        "22.4 %",
+        "4 measured, 77.25 us on average; 75 % by number and 3 % by time",
+        "push copies are not available here: the driver maps no GPU memory",
+        "3 delays had no place",
+        "Launch fewer and longer kernels",
+        "--push-copies",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_advice_that_saves_most_comes_first_and_saves_no_more_than_was_added() {
+    let report = report();
+    let advice = advise(&report);
+    assert_eq!(advice.len(), 2, "{advice:?}");
+    assert!(advice[0].saves >= advice[1].saves);
+    assert!(advice.iter().all(|advice| advice.saves <= report.added()));
+    let copies = report.row(Kind::HostToDevice).added;
+    assert!(advice[0].what.contains("CPU write") && advice[0].saves.0 <= copies);
+}
+
+#[test]
+fn without_a_fabric_there_is_nothing_to_advise() {
+    let mut report = report();
+    report.settings = Settings::of(Fabric::DXPU_68.with_rtt(Nanos(1_200)).unwrap());
+    for process in &mut report.processes {
+        for row in &mut process.rows {
+            row.added = 0;
+            row.delays = 0;
+        }
+    }
+    assert_eq!(advise(&report), []);
+}
+
+#[test]
+fn a_program_without_cuda_is_said_to_be_one() {
+    let report = Report { processes: Vec::new(), ..report() };
+    assert!(text(&report).contains("no process called CUDA's driver"));
+    assert!(report.to_html().contains("No process called CUDA"));
+    assert_eq!(report.to_json()["added_ns"], 0);
+}
+
+#[test]
+fn json_has_the_same_numbers() {
+    let json = report().to_json();
+    assert_eq!(json["kinds"]["kernel"]["calls"], 40_000);
+    assert_eq!(json["kinds"]["htod"]["bytes"], 1_000_000_000);
+    assert_eq!(json["kernels"]["count"], 4);
+    assert_eq!(json["processes"][1]["delays_lost"], 3);
+    assert_eq!(json["advice"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_page_takes_no_name_for_markup_and_fetches_nothing() {
+    let html = report().to_html();
+    assert!(!html.contains("<script") && html.contains("&lt;script&gt;"));
+    assert!(html.contains("a &lt;b&gt; &amp; &quot;c&quot;.py"));
+    assert!(html.contains("<svg") && html.contains("by number"));
+    for fetched in ["http:", "https:", "src=", "href=", "url(", "@import"] {
+        assert!(!html.contains(fetched), "{fetched}");
+    }
+}
+
+#[test]
+fn the_shares_of_the_bars_add_up() {
+    let svg = Bars::of(&report().kernels()).unwrap().svg("bars");
+    for class in ["number", "time"] {
+        let sum: f64 = svg
+            .split(&format!("<rect class=\"{class}\""))
+            .skip(1)
+            .map(|bar| {
+                let title = bar.split("<title>").nth(1).unwrap();
+                title.split(" %").next().unwrap().parse::<f64>().unwrap()
+            })
+            .sum();
+        assert!((sum - 100.0).abs() < 0.5, "{class}: {sum}");
+    }
+    assert!(Bars::of(&perf_core::Histogram::default()).is_none());
+}
+
+#[test]
+fn a_curve_has_a_point_for_each_step() {
+    let point = |x, y| Point { x, y, interval: (y - 0.01, y + 0.01) };
+    let points = vec![point(1.2, 1.0), point(8.0, 0.9), point(19.0, 0.8)];
+    let svg = Curve { points, x_title: "us".to_owned(), level: 0.9 }.svg("curve");
+    assert_eq!(svg.matches("<circle").count(), 3);
+    let one = Curve { points: vec![point(0.0, 1.0)], x_title: String::new(), level: 0.9 };
+    assert!(!one.svg("one").contains("NaN"));
+}
+
+#[test]
+fn a_ledger_that_is_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("9.ledger"), "short").unwrap();
+    let error = format!("{:#}", Report::read_processes(folder.path()).unwrap_err());
+    assert!(error.contains("9.ledger") && error.contains("has 5 bytes"), "{error}");
+}

@@ -1,0 +1,131 @@
+//! A report as text.
+
+use std::io::{self, Write};
+
+use perf_core::{Kind, Nanos, Place};
+
+use super::advice::SHORT;
+use super::{Report, advise, percent};
+use crate::quantity::show_bytes;
+use crate::table::Table;
+
+impl Report {
+    /// Writes the report as text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let fabric = &self.settings.fabric;
+        writeln!(out, "dxpu-perf: {}", self.command.join(" "))?;
+        writeln!(
+            out,
+            "  {} in the fabric, {} native, {} added to a round trip (profile {})",
+            fabric.rtt,
+            fabric.native_rtt,
+            fabric.delta(),
+            self.profile
+        )?;
+        if let Some(ended) = &self.ended {
+            writeln!(out, "  the program {ended}")?;
+        }
+        if self.processes.is_empty() {
+            return writeln!(
+                out,
+                "  ran {}; no process called CUDA's driver through the shim",
+                self.wall
+            );
+        }
+        self.write_processes(out)?;
+        self.write_kinds(out)?;
+        self.write_kernels(out)?;
+        self.write_advice(out)
+    }
+
+    fn write_processes(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "  ran {}", self.wall)?;
+        for process in &self.processes {
+            let delays = process.delays;
+            let device = if process.device.is_empty() { "a GPU" } else { &process.device };
+            writeln!(
+                out,
+                "  process {} ({}) on {device}: {} driver calls, {} delays on the GPU, {} of the \
+                 CPU",
+                process.pid, process.program, process.calls, delays.gpu, delays.cpu,
+            )?;
+            if delays.lost > 0 {
+                writeln!(out, "    {} delays had no place and were left out", delays.lost)?;
+            }
+            if process.pushed > 0 {
+                writeln!(out, "    {} pushed by the CPU", show_bytes(process.pushed))?;
+            }
+            for note in &process.notes {
+                writeln!(out, "    {note}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_kinds(&self, out: &mut dyn Write) -> io::Result<()> {
+        let added = self.added();
+        writeln!(out)?;
+        let mut table = Table::new(["", "CALLS", "OPERATIONS", "BYTES", "ADDED", "OF THE RUN"]);
+        for kind in Kind::ALL {
+            let row = self.row(kind);
+            if row.calls == 0 && row.added == 0 {
+                continue;
+            }
+            table.row([
+                kind.title().to_owned(),
+                row.calls.to_string(),
+                row.operations.to_string(),
+                if row.bytes == 0 { "-".to_owned() } else { show_bytes(row.bytes) },
+                Nanos(row.added).to_string(),
+                format!("{:.1} %", percent(Nanos(row.added), self.wall)),
+            ]);
+        }
+        table.row([
+            "together".to_owned(),
+            String::new(),
+            String::new(),
+            String::new(),
+            added.to_string(),
+            format!("{:.1} %", percent(added, self.wall)),
+        ]);
+        table.write(out, 2)?;
+        if self.settings.place == Place::Gpu {
+            writeln!(out, "  (on several streams or GPUs added times may pass at the same time)")?;
+        }
+        Ok(())
+    }
+
+    fn write_kernels(&self, out: &mut dyn Write) -> io::Result<()> {
+        let kernels = self.kernels();
+        let Some(mean) = kernels.mean() else {
+            return Ok(());
+        };
+        let (number, time) = kernels.share_below(SHORT.0);
+        writeln!(
+            out,
+            "\n  kernels: {} measured, {} on average; {:.0} % by number and {:.0} % by time are \
+             shorter than {SHORT}",
+            kernels.count(),
+            Nanos(mean as u64),
+            100.0 * number,
+            100.0 * time,
+        )
+    }
+
+    fn write_advice(&self, out: &mut dyn Write) -> io::Result<()> {
+        let advice = advise(self);
+        if advice.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n  what would help")?;
+        for advice in advice {
+            let share = percent(advice.saves, self.wall);
+            writeln!(out, "  - up to {} ({share:.1} %): {}", advice.saves, advice.what)?;
+            writeln!(out, "    {}.", advice.because)?;
+        }
+        Ok(())
+    }
+}
