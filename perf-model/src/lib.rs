@@ -13,5 +13,6 @@ pub mod quantity;
 pub mod report;
 pub mod sweep;
 pub mod table;
+pub mod trace;
 
 pub use commands::{Args, run};

@@ -1,0 +1,460 @@
+//! What readers find, put together: names and IDs entered once, operations joined with the calls
+//! that asked for them, times counted from the first event.
+
+use std::collections::HashMap;
+
+use super::call::{CallKind, Scope};
+use super::error::{Place, ReadError};
+use super::model::{
+    Call, CallId, Device, DeviceId, EVENTS, Event, LONGEST_NS, MOST_BYTES, NameId, Operation,
+    OperationKind, ProcessId, Step, Stream, StreamId, Target, Thread, ThreadId, Trace, Wait,
+};
+
+/// A stream as files name it: the process where it is known, the device's number, its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct StreamKey {
+    pub(super) process: Option<ProcessId>,
+    pub(super) device: u32,
+    pub(super) number: i64,
+}
+
+/// An operation as it stands in a file; the start is on the file's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundOperation {
+    pub(super) start: i64,
+    pub(super) duration: i64,
+    pub(super) bytes: u64,
+    pub(super) correlation: Option<u64>,
+    pub(super) stream: StreamKey,
+    pub(super) name: NameId,
+    pub(super) kind: OperationKind,
+}
+
+/// A call as it stands in a file.
+#[derive(Clone, Debug)]
+pub(super) struct FoundCall {
+    pub(super) start: i64,
+    pub(super) duration: i64,
+    pub(super) correlation: Option<u64>,
+    pub(super) thread: ThreadId,
+    pub(super) name: NameId,
+    /// Where the file says more than the function's name.
+    pub(super) kind: Option<CallKind>,
+    pub(super) target: Option<Box<FoundTarget>>,
+}
+
+/// What a file says of what a call waits for, or what it makes wait for what.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FoundTarget {
+    /// The stream that waits, or that is waited for.
+    pub(super) stream: Option<StreamKey>,
+    /// The device, where all its streams are waited for.
+    pub(super) device: Option<u32>,
+    /// The stream in which the event was recorded, and the correlation of that call.
+    pub(super) event: Option<(StreamKey, u64)>,
+}
+
+/// The same, where it stands apart from the call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundWait {
+    /// The call's.
+    pub(super) correlation: u64,
+    /// Its process, where correlations are counted for each.
+    pub(super) process: Option<ProcessId>,
+    pub(super) target: FoundTarget,
+}
+
+/// Collects what a reader finds.
+#[derive(Debug)]
+pub(super) struct Builder {
+    salvage: bool,
+    /// Added to every time, in nanoseconds.
+    pub(super) base: i64,
+    trace: Trace,
+    kinds: Vec<CallKind>,
+    processes: HashMap<i64, ProcessId>,
+    threads: HashMap<(ProcessId, i64), ThreadId>,
+    /// The thread that was asked for last, and what with: mostly it is so again.
+    last_thread: Option<((ProcessId, i64), ThreadId)>,
+    operations: Vec<FoundOperation>,
+    calls: Vec<FoundCall>,
+    waits: Vec<FoundWait>,
+    steps: Vec<(ThreadId, i64, i64)>,
+}
+
+impl Builder {
+    pub(super) fn new(salvage: bool) -> Builder {
+        Builder {
+            salvage,
+            base: 0,
+            trace: Trace::default(),
+            kinds: Vec::new(),
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            last_thread: None,
+            operations: Vec::new(),
+            calls: Vec::new(),
+            waits: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Whether what is wrong is to be left out rather than refused.
+    pub(super) fn salvages(&self) -> bool {
+        self.salvage
+    }
+
+    /// An event is wrong: refuses the file, or leaves the event out and counts it.
+    pub(super) fn wrong(&mut self, place: Place, reason: &str) -> Result<(), ReadError> {
+        if !self.salvage {
+            return Err(ReadError::wrong(place, reason));
+        }
+        if self.trace.notes.left_out == 0 {
+            self.remark(format!("The first event that was left out: {place}: {reason}."));
+        }
+        self.trace.notes.left_out += 1;
+        Ok(())
+    }
+
+    /// Says something to whoever reads the prediction.
+    pub(super) fn remark(&mut self, remark: String) {
+        self.trace.notes.remarks.push(remark);
+    }
+
+    pub(super) fn name(&mut self, name: &str) -> Result<NameId, ReadError> {
+        let no_room = || ReadError::wrong(Place::File, "more than 256 MiB of names");
+        let id = self.trace.names.enter(name).ok_or_else(no_room)?;
+        if id.index() == self.kinds.len() {
+            self.kinds.push(CallKind::of(name));
+        }
+        Ok(id)
+    }
+
+    pub(super) fn process(&mut self, id: i64) -> ProcessId {
+        let processes = &mut self.trace.processes;
+        *self.processes.entry(id).or_insert_with(|| {
+            processes.push(id);
+            ProcessId::of(processes.len() - 1)
+        })
+    }
+
+    pub(super) fn thread(&mut self, process: ProcessId, id: i64) -> ThreadId {
+        let key = (process, id);
+        if let Some((_, thread)) = self.last_thread.filter(|(last, _)| *last == key) {
+            return thread;
+        }
+        let threads = &mut self.trace.threads;
+        let thread = *self.threads.entry(key).or_insert_with(|| {
+            threads.push(Thread { process, id });
+            ThreadId::of(threads.len() - 1)
+        });
+        self.last_thread = Some((key, thread));
+        thread
+    }
+
+    pub(super) fn operation(&mut self, found: FoundOperation) -> Result<(), &'static str> {
+        self.check(found.start, found.duration)?;
+        if found.bytes > MOST_BYTES {
+            return Err("more than 1 PiB in one operation");
+        }
+        self.operations.push(found);
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, found: FoundCall) -> Result<(), &'static str> {
+        self.check(found.start, found.duration)?;
+        self.calls.push(found);
+        Ok(())
+    }
+
+    pub(super) fn wait(&mut self, found: FoundWait) -> Result<(), &'static str> {
+        self.check(0, 0)?;
+        self.waits.push(found);
+        Ok(())
+    }
+
+    pub(super) fn step(
+        &mut self,
+        thread: ThreadId,
+        start: i64,
+        duration: i64,
+    ) -> Result<(), &'static str> {
+        self.check(start, duration)?;
+        self.steps.push((thread, start, duration));
+        Ok(())
+    }
+
+    /// Whether an event can be taken: its times are possible and there is room for it.
+    fn check(&self, start: i64, duration: i64) -> Result<(), &'static str> {
+        if duration < 0 {
+            return Err("a negative duration");
+        }
+        if start.unsigned_abs() > 1 << 62 || duration.unsigned_abs() > LONGEST_NS {
+            return Err("a time that no trace can have");
+        }
+        let events = self.operations.len() + self.calls.len() + self.waits.len() + self.steps.len();
+        if events >= EVENTS {
+            return Err("more than 100 million events");
+        }
+        Ok(())
+    }
+
+    /// The trace.
+    pub(super) fn finish(mut self) -> Result<Trace, ReadError> {
+        let starts = self.operations.iter().map(|operation| operation.start);
+        let starts = starts.chain(self.calls.iter().map(|call| call.start));
+        let (first, last) = starts
+            .fold((i64::MAX, i64::MIN), |(first, last), start| (first.min(start), last.max(start)));
+        if first > last {
+            return Err(ReadError::wrong(
+                Place::File,
+                "no kernel, copy or call in it: was the profiler told to record CUDA activities?",
+            ));
+        }
+        if first.abs_diff(last) > LONGEST_NS {
+            let reason = format!(
+                "the first event is at {first} ns and the last at {last} ns: \
+                                  more than a year apart"
+            );
+            return Err(ReadError::wrong(Place::File, reason));
+        }
+        self.trace.origin_ns = first.saturating_add(self.base);
+        let issuers = self.take_calls(first);
+        let streams = self.take_operations(first, &issuers);
+        self.take_waits(&streams, &issuers);
+        self.take_steps(first);
+        Ok(self.trace)
+    }
+
+    /// Sorts the calls, makes those inside others part of these, and says which correlation is
+    /// whose.
+    fn take_calls(&mut self, first: i64) -> Issuers {
+        let mut found = std::mem::take(&mut self.calls);
+        // Within a thread by start; of two that begin together the outer one first.
+        found.sort_by_key(|call| (call.thread, call.start, -call.duration));
+        let mut calls: Vec<Call> = Vec::with_capacity(found.len());
+        let mut correlations = Vec::with_capacity(found.len());
+        for call in found {
+            let start = call.start.abs_diff(first);
+            let end = start + call.duration.unsigned_abs();
+            let kind = call.kind.unwrap_or(self.kinds[call.name.index()]);
+            let outer = calls.last_mut().filter(|o| o.thread == call.thread && start < o.end());
+            let inside = match outer {
+                Some(outer) if end <= outer.end() => {
+                    if outer.kind == CallKind::Other {
+                        outer.kind = kind;
+                    }
+                    true
+                }
+                Some(outer) => {
+                    // Half inside is a clock's rounding.
+                    outer.duration = start - outer.start;
+                    false
+                }
+                None => false,
+            };
+            if !inside {
+                calls.push(Call {
+                    start,
+                    duration: end - start,
+                    thread: call.thread,
+                    name: call.name,
+                    kind,
+                    target: Target::Unknown,
+                });
+            }
+            if call.correlation.is_some() || call.target.is_some() {
+                correlations.push((call.correlation, calls.len() - 1, call.target));
+            }
+        }
+        let place = self.put_in_order(calls);
+        let mut targets = Vec::new();
+        let mut by_correlation = Vec::with_capacity(correlations.len());
+        for (correlation, old, target) in correlations {
+            let call = CallId::of(place[old] as usize);
+            by_correlation.extend(correlation.map(|correlation| (correlation, call)));
+            targets.extend(target.map(|target| (call, *target)));
+        }
+        Issuers::of(by_correlation, targets)
+    }
+
+    /// Makes these the trace's calls, by start, and says which became which.
+    fn put_in_order(&mut self, calls: Vec<Call>) -> Vec<u32> {
+        let count = u32::try_from(calls.len()).expect("EVENTS fit");
+        let mut order: Vec<u32> = (0..count).collect();
+        order.sort_by_key(|&old| calls[old as usize].start);
+        let mut place = vec![0_u32; calls.len()];
+        for (new, &old) in (0..count).zip(&order) {
+            place[old as usize] = new;
+        }
+        self.trace.calls = order.iter().map(|&old| calls[old as usize]).collect();
+        place
+    }
+
+    fn take_operations(&mut self, first: i64, issuers: &Issuers) -> Streams {
+        let mut found = std::mem::take(&mut self.operations);
+        found.sort_by_key(|operation| (operation.start, operation.duration));
+        let mut streams = Streams::default();
+        self.trace.operations.reserve_exact(found.len());
+        for operation in found {
+            let start = operation.start.abs_diff(first);
+            let process = operation.stream.process;
+            let call = operation
+                .correlation
+                .and_then(|it| issuers.find(&self.trace, it, process, Some(start)));
+            let owner = call.map(|call| self.trace.process_of(call));
+            let key = StreamKey { process: process.or(owner), ..operation.stream };
+            let stream = streams.enter(&mut self.trace, key);
+            self.trace.operations.push(Operation {
+                start,
+                duration: operation.duration.unsigned_abs(),
+                bytes: operation.bytes,
+                call,
+                stream,
+                name: operation.name,
+                kind: operation.kind,
+            });
+        }
+        streams
+    }
+
+    /// Takes what is said of waits: of streams in which something was done.
+    fn take_waits(&mut self, streams: &Streams, issuers: &Issuers) {
+        for (call, target) in &issuers.targets {
+            self.take_wait(*call, target, streams, issuers);
+        }
+        for wait in std::mem::take(&mut self.waits) {
+            if let Some(call) = issuers.find(&self.trace, wait.correlation, wait.process, None) {
+                self.take_wait(call, &wait.target, streams, issuers);
+            }
+        }
+        self.trace.waits.sort_by_key(|wait| wait.call);
+    }
+
+    fn take_wait(&mut self, call: CallId, said: &FoundTarget, all: &Streams, issuers: &Issuers) {
+        let owner = self.trace.process_of(call);
+        let find = |key: StreamKey| all.find(StreamKey { process: Some(owner), ..key });
+        let stream = said.stream.and_then(find);
+        let event = said.event.and_then(|(key, correlation)| {
+            let recorded = issuers.find(&self.trace, correlation, Some(owner), None)?;
+            Some(Event { stream: find(key)?, recorded })
+        });
+        let target = match self.trace.calls[call.index()].kind {
+            CallKind::StreamWait => {
+                if let (Some(stream), Some(event)) = (stream, event) {
+                    self.trace.waits.push(Wait { call, stream, event });
+                }
+                None
+            }
+            CallKind::Synchronise(Scope::Device) => {
+                said.device.and_then(|number| all.device(number)).map(Target::Device)
+            }
+            CallKind::Synchronise(Scope::Stream) => stream.map(Target::Stream),
+            CallKind::Synchronise(Scope::Event) => event.map(Target::Event),
+            CallKind::Issue | CallKind::IssueAndWait | CallKind::Other => None,
+        };
+        if let Some(target) = target {
+            self.trace.calls[call.index()].target = target;
+        }
+    }
+
+    fn take_steps(&mut self, first: i64) {
+        for (thread, start, duration) in std::mem::take(&mut self.steps) {
+            // A step may begin before the first call: that of the trace is then its first event.
+            let end = (start - first).saturating_add(duration).max(0).unsigned_abs();
+            let start = (start - first).max(0).unsigned_abs();
+            self.trace.steps.push(Step { thread, start, duration: end - start });
+        }
+        self.trace.steps.sort_by_key(|step| step.start);
+    }
+}
+
+/// The streams of a trace that is being built.
+#[derive(Debug, Default)]
+struct Streams {
+    devices: HashMap<u32, DeviceId>,
+    known: HashMap<StreamKey, StreamId>,
+    /// The one that was asked for last: mostly it is so again.
+    last: Option<(StreamKey, StreamId)>,
+}
+
+impl Streams {
+    fn enter(&mut self, trace: &mut Trace, key: StreamKey) -> StreamId {
+        if let Some((_, stream)) = self.last.filter(|(last, _)| *last == key) {
+            return stream;
+        }
+        let device = *self.devices.entry(key.device).or_insert_with(|| {
+            trace.devices.push(Device { file: 0, number: key.device });
+            DeviceId::of(trace.devices.len() - 1)
+        });
+        let stream = *self.known.entry(key).or_insert_with(|| {
+            trace.streams.push(Stream { process: key.process, device, number: key.number });
+            StreamId::of(trace.streams.len() - 1)
+        });
+        self.last = Some((key, stream));
+        stream
+    }
+
+    fn find(&self, key: StreamKey) -> Option<StreamId> {
+        self.known.get(&key).copied()
+    }
+
+    fn device(&self, number: u32) -> Option<DeviceId> {
+        self.devices.get(&number).copied()
+    }
+}
+
+/// Which call has which correlation.
+#[derive(Debug, Default)]
+struct Issuers {
+    /// By correlation, then by start.
+    by_correlation: Vec<(u64, CallId)>,
+    /// Where each correlation's calls begin in that, if they are small numbers, as they mostly are.
+    first: Vec<u32>,
+    /// What calls were said to wait for.
+    targets: Vec<(CallId, FoundTarget)>,
+}
+
+impl Issuers {
+    fn of(mut by_correlation: Vec<(u64, CallId)>, targets: Vec<(CallId, FoundTarget)>) -> Issuers {
+        by_correlation.sort_unstable();
+        let highest = by_correlation.last().map_or(0, |(correlation, _)| *correlation);
+        let mut first = Vec::new();
+        if highest <= 8 * by_correlation.len() as u64 + 1024 {
+            first = vec![u32::MAX; usize::try_from(highest).expect("as many as calls") + 1];
+            for (place, (correlation, _)) in by_correlation.iter().enumerate().rev() {
+                first[*correlation as usize] = u32::try_from(place).expect("EVENTS fit");
+            }
+        }
+        Issuers { by_correlation, first, targets }
+    }
+
+    /// The call with this correlation: of this process, where it is known; of several the last
+    /// that began before the operation, or at least the first.
+    fn find(
+        &self,
+        trace: &Trace,
+        correlation: u64,
+        process: Option<ProcessId>,
+        start: Option<u64>,
+    ) -> Option<CallId> {
+        let first = if self.first.is_empty() {
+            self.by_correlation.partition_point(|(other, _)| *other < correlation)
+        } else {
+            *self.first.get(usize::try_from(correlation).ok()?)? as usize
+        };
+        let same = self
+            .by_correlation
+            .get(first..)?
+            .iter()
+            .map_while(|(other, call)| (*other == correlation).then_some(*call));
+        let mut best = None;
+        for call in same.filter(|call| process.is_none_or(|it| trace.process_of(*call) == it)) {
+            let before = start.is_none_or(|start| trace.calls[call.index()].start <= start);
+            if best.is_none() || before {
+                best = Some(call);
+            }
+        }
+        best
+    }
+}
