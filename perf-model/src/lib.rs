@@ -3,8 +3,7 @@
 //! `dxpu-perf` is the command; `docs/` beside this crate says how the model works
 //! (`model.md`) and how well it does (`paper.md`).
 
-#![forbid(unsafe_code)]
-
+pub mod calibrate;
 pub mod commands;
 pub mod launch;
 pub mod paper;

@@ -14,6 +14,7 @@ mod fabric;
 mod histogram;
 mod kind;
 mod ledger;
+pub mod ptx;
 mod settings;
 #[cfg(test)]
 mod tests;

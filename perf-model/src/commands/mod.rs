@@ -1,5 +1,6 @@
 //! The command line: what was said, and which file does it.
 
+mod calibrate;
 mod fabric;
 mod model;
 mod paper;
@@ -30,6 +31,8 @@ enum Command {
     Run(run::RunArgs),
     /// Runs a program at several round trips: its performance against them.
     Sweep(sweep::SweepArgs),
+    /// Measures this host and GPU, and writes a profile.
+    Calibrate(calibrate::CalibrateArgs),
     /// Equation 1 and the closed forms: what a round trip costs copies and kernels.
     Model(model::ModelArgs),
     /// The model beside every row that DxPU's paper measured.
@@ -44,6 +47,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<ExitCode> {
     match args.command {
         Command::Run(args) => return run::run(&args),
         Command::Sweep(args) => return sweep::run(&args, out),
+        Command::Calibrate(args) => calibrate::run(&args, out)?,
         Command::Model(args) => model::run(&args, out)?,
         Command::Paper(args) => paper::run(&args, out)?,
     }

@@ -1,0 +1,305 @@
+//! What this host and GPU are without a fabric, measured.
+
+use std::time::{Duration, Instant};
+
+use perf_core::{BytesPerSecond, Fabric, FabricError, Nanos, ptx};
+use perf_cuda::{CudaError, Gpu};
+use thiserror::Error;
+
+/// How often each thing is measured; the median counts.
+const REPEATS: usize = 9;
+
+/// Reads in one chase. Each is of another line: nothing is found in a cache.
+const HOPS: usize = 8192;
+
+/// Bytes between two of a chase's words: more than any GPU reads at once.
+const STRIDE: usize = 256;
+
+/// Launches whose time is taken together.
+const LAUNCHES: u32 = 1000;
+
+/// The sizes of copies that are measured, bytes.
+pub const SIZES: [usize; 8] =
+    [4, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+
+/// A copy of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Its size.
+    pub bytes: usize,
+    /// To the GPU, on the GPU's timeline.
+    pub to_device: Duration,
+    /// From the GPU.
+    pub to_host: Duration,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// What the GPU is called.
+    pub gpu: String,
+    /// Where it is on the PCI bus.
+    pub pci_address: String,
+    /// A read of the host's memory by the GPU.
+    pub read_rtt: Nanos,
+    /// Copies by size, growing.
+    pub copies: Vec<Copy>,
+    /// What the CPU spends on launching a kernel that does nothing.
+    pub launch_cpu: Nanos,
+    /// What such a kernel takes on the GPU, one after the other.
+    pub launch_gpu: Nanos,
+    /// Bytes that one read of this GPU may ask for (Device Control, Max_Read_Request_Size), where
+    /// this user may read it.
+    pub read_size: Option<u32>,
+}
+
+/// Why there is no calibration.
+#[derive(Debug, Error)]
+pub enum CalibrateError {
+    /// The driver or the GPU.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// What was measured cannot be.
+    #[error("what was measured cannot be: {0}")]
+    Fabric(#[from] FabricError),
+}
+
+/// Measures `gpu`; `progress` hears what is being measured.
+///
+/// # Errors
+/// What the driver says.
+pub fn measure(gpu: &Gpu, mut progress: impl FnMut(&str)) -> Result<Calibration, CalibrateError> {
+    progress("reads of the host's memory by the GPU");
+    let read_rtt = read_rtt(gpu)?;
+    let mut copies = Vec::new();
+    for bytes in SIZES {
+        progress(&format!("copies of {}", crate::quantity::show_bytes(bytes as u64)));
+        copies.push(copy(gpu, bytes)?);
+    }
+    progress("launches");
+    let (launch_cpu, launch_gpu) = launches(gpu)?;
+    let pci_address = gpu.pci_address()?;
+    let read_size = read_size(&pci_address);
+    Ok(Calibration {
+        gpu: gpu.name()?,
+        pci_address,
+        read_rtt,
+        copies,
+        launch_cpu,
+        launch_gpu,
+        read_size,
+    })
+}
+
+impl Calibration {
+    /// The largest copy's rate to the GPU and from it.
+    ///
+    /// # Errors
+    /// A copy that took no time, or for ever.
+    pub fn rates(&self) -> Result<(BytesPerSecond, BytesPerSecond), FabricError> {
+        let rate = |time: fn(&Copy) -> Duration| {
+            let rates = self.copies.iter().map(|copy| copy.bytes as f64 / time(copy).as_secs_f64());
+            let best = rates.filter(|rate| rate.is_finite()).fold(0.0, f64::max);
+            BytesPerSecond::new(best as u64)
+        };
+        Ok((rate(|copy| copy.to_device)?, rate(|copy| copy.to_host)?))
+    }
+
+    /// Bytes that the GPU has asked for and not yet got when it copies at its full rate: tags ×
+    /// read size is at least that much (Little's law). The link, not the tags, may be what bounds
+    /// it without a fabric.
+    pub fn in_flight(&self) -> Result<u64, FabricError> {
+        let (to_device, _) = self.rates()?;
+        Ok((to_device.giga() * self.read_rtt.0 as f64).ceil() as u64)
+    }
+
+    /// `fabric` with this GPU and host in place of its own: its added time, its tags × read size
+    /// where this GPU was seen to have no more under way.
+    ///
+    /// # Errors
+    /// What was measured cannot be.
+    pub fn fabric(&self, fabric: Fabric) -> Result<Fabric, FabricError> {
+        let (native_htod, native_dtoh) = self.rates()?;
+        let delta = fabric.delta();
+        let read_size = match self.read_size.map(perf_core::ReadSize::new) {
+            Some(Ok(size)) => size,
+            _ => fabric.read_size,
+        };
+        let seen = self.in_flight()?.div_ceil(u64::from(read_size.get()));
+        let known = u64::from(fabric.tags.get()) * u64::from(fabric.read_size.get());
+        let known = known.div_ceil(u64::from(read_size.get()));
+        let tags = u32::try_from(seen.max(known)).unwrap_or(u32::MAX).min(16_384);
+        Ok(Fabric {
+            native_rtt: self.read_rtt,
+            rtt: self.read_rtt.saturating_add(delta),
+            native_htod,
+            native_dtoh,
+            read_size,
+            tags: perf_core::Tags::new(tags)?,
+            ..fabric
+        })
+    }
+}
+
+/// The round trip of a read: the time that more hops take longer than fewer, for each of them.
+fn read_rtt(gpu: &Gpu) -> Result<Nanos, CudaError> {
+    let words = STRIDE / 8;
+    let mut host = gpu.pinned_memory(2 * HOPS * STRIDE)?;
+    let out = gpu.device_memory(8)?;
+    let base = host.address()?;
+    for (index, order) in orders().into_iter().enumerate() {
+        let next = base + (order * STRIDE) as u64;
+        host.words()[index * words] = next;
+    }
+    let kernel = gpu.kernel(ptx::CHASE)?;
+    let stream = gpu.stream()?;
+    let hops = |hops: usize| {
+        stream.timed(|stream| {
+            // SAFETY: the chase's parameters; it reads words of `host`, each of which holds the
+            // address of another, and writes one word to `out`; both outlive `timed`, which waits.
+            #[expect(unsafe_code, reason = "see above")]
+            unsafe {
+                kernel.launch(stream, [base, hops as u64, out.address()])
+            }
+        })
+    };
+    hops(16)?;
+    let mut trips = Vec::new();
+    for _ in 0..REPEATS {
+        let more = hops(HOPS)?.saturating_sub(hops(HOPS / 2)?);
+        trips.push(more.as_nanos() as u64 / (HOPS / 2) as u64);
+    }
+    Ok(Nanos(median(&mut trips)))
+}
+
+/// For each line the one that is read after it: a cycle through all of them, each far from the
+/// one before.
+fn orders() -> Vec<usize> {
+    let lines = 2 * HOPS;
+    // Steps of an odd number through a power of two come to every line once.
+    let step = 7919;
+    (0..lines).map(|line| (line + step) % lines).collect()
+}
+
+fn copy(gpu: &Gpu, bytes: usize) -> Result<Copy, CudaError> {
+    let mut host = gpu.pinned_memory(bytes.max(8))?;
+    let device = gpu.device_memory(bytes.max(8))?;
+    let stream = gpu.stream()?;
+    let (mut to_device, mut to_host) = (Vec::new(), Vec::new());
+    for _ in 0..=REPEATS {
+        to_device.push(stream.timed(|stream| device.copy_from(&host, bytes, stream))?);
+        to_host.push(stream.timed(|stream| device.copy_to(&mut host, bytes, stream))?);
+    }
+    Ok(Copy { bytes, to_device: median(&mut to_device[1..]), to_host: median(&mut to_host[1..]) })
+}
+
+/// What a launch costs the CPU, and the GPU.
+fn launches(gpu: &Gpu) -> Result<(Nanos, Nanos), CudaError> {
+    let kernel = gpu.kernel(ptx::EMPTY)?;
+    let stream = gpu.stream()?;
+    let (mut cpu, mut on_gpu) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        let mut spent = Duration::ZERO;
+        let elapsed = stream.timed(|stream| {
+            let begun = Instant::now();
+            for _ in 0..LAUNCHES {
+                // SAFETY: the kernel has no parameters and touches nothing.
+                #[expect(unsafe_code, reason = "see above")]
+                unsafe {
+                    kernel.launch(stream, [])?;
+                }
+            }
+            spent = begun.elapsed();
+            Ok(())
+        })?;
+        cpu.push((spent / LAUNCHES).as_nanos() as u64);
+        on_gpu.push((elapsed / LAUNCHES).as_nanos() as u64);
+    }
+    Ok((Nanos(median(&mut cpu)), Nanos(median(&mut on_gpu))))
+}
+
+/// Max_Read_Request_Size of the device at `address`, from its configuration space (PCIe 6.0,
+/// section 7.5.3.4). Only root may read that far.
+fn read_size(address: &str) -> Option<u32> {
+    let config = std::fs::read(format!("/sys/bus/pci/devices/{address}/config")).ok()?;
+    read_size_of(&config)
+}
+
+fn read_size_of(config: &[u8]) -> Option<u32> {
+    let byte = |at: usize| config.get(at).copied();
+    let mut at = usize::from(byte(0x34)? & 0xfc);
+    // More capabilities than fit are a loop.
+    for _ in 0..48 {
+        if at == 0 {
+            return None;
+        }
+        if byte(at)? == 0x10 {
+            let control = u16::from_le_bytes([byte(at + 8)?, byte(at + 9)?]);
+            return Some(128 << (control >> 12 & 7));
+        }
+        at = usize::from(byte(at + 1)? & 0xfc);
+    }
+    None
+}
+
+fn median<T: Ord + Clone>(values: &mut [T]) -> T {
+    values.sort();
+    values[values.len() / 2].clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chase_comes_to_every_line_before_it_comes_back() {
+        let orders = orders();
+        let (mut at, mut seen) = (0, vec![false; orders.len()]);
+        for _ in 0..orders.len() {
+            assert!(!seen[at]);
+            seen[at] = true;
+            at = orders[at];
+        }
+        assert_eq!(at, 0);
+    }
+
+    fn calibration() -> Calibration {
+        Calibration {
+            gpu: "GPU".to_owned(),
+            pci_address: "0000:3b:00.0".to_owned(),
+            read_rtt: Nanos(1_000),
+            copies: vec![Copy {
+                bytes: 64_000_000,
+                to_device: Duration::from_millis(4),
+                to_host: Duration::from_millis(2),
+            }],
+            launch_cpu: Nanos(2_000),
+            launch_gpu: Nanos(1_500),
+            read_size: Some(512),
+        }
+    }
+
+    #[test]
+    fn a_profile_has_this_gpu_and_the_fabrics_added_time() {
+        let fabric = calibration().fabric(Fabric::DXPU_68).unwrap();
+        assert_eq!((fabric.native_rtt, fabric.delta()), (Nanos(1_000), Fabric::DXPU_68.delta()));
+        assert_eq!(fabric.native_htod.get(), 16_000_000_000);
+        assert_eq!(fabric.native_dtoh.get(), 32_000_000_000);
+        // 16 GB/s and 1 us: 16,000 bytes; DxPU's V100 was seen to have 17,920 under way.
+        assert_eq!((fabric.read_size.get(), fabric.tags.get()), (512, 35));
+    }
+
+    #[test]
+    fn the_read_size_is_where_pcie_has_it() {
+        let mut config = vec![0_u8; 256];
+        config[0x34] = 0x60;
+        (config[0x60], config[0x61]) = (0x01, 0x78);
+        (config[0x78], config[0x79]) = (0x10, 0x00);
+        config[0x81] = 0x20;
+        assert_eq!(read_size_of(&config), Some(512));
+        assert_eq!(read_size_of(&config[..64]), None);
+        config[0x78] = 0x05;
+        (config[0x79], config[0x61]) = (0x60, 0x78);
+        assert_eq!(read_size_of(&config), None);
+    }
+}
