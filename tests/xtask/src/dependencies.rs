@@ -88,6 +88,7 @@ const ROOMS: &[Room] = &[
     program("perf-model", &["perf-core", "perf-cuda"]),
     tests("bench"),
     tests("card"),
+    tests("cuda-stand-in"),
     tests("demo"),
     tests("direct"),
     tests("sim"),

@@ -16,9 +16,10 @@ fn selection(command: &mut Command, arguments: &[String]) {
     command.args(arguments);
 }
 
-/// Builds the tests, and the programs that whole-system tests start.
+/// Builds the tests, and the programs that whole-system tests start, and the libraries that those
+/// load.
 pub(crate) fn build(arguments: &[String]) -> Result<Done> {
-    let mut programs = cargo(&["build", "--bins"]);
+    let mut programs = cargo(&["build", "--bins", "--lib"]);
     selection(&mut programs, &[]);
     run_command(&mut programs)?;
     let mut tests = cargo(&["test", "--no-run", "--quiet"]);

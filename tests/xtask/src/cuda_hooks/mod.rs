@@ -18,8 +18,9 @@ use crate::tools::{read, root, rustfmt};
 use families::{FAMILIES, LEFT, WATCHED};
 use headers::{Form, Forms, Headers};
 
-/// What is made.
+/// What is made: the shim's table, and the names that the stand-in driver of tests knows.
 const TABLE: &str = "perf-model/hooks/src/generated.rs";
+const NAMES: &str = "tests/cuda/stand-in/src/names/generated.rs";
 
 /// Where the packages of the headers are named: those of the table, and the newest.
 const PINNED: &str = "tests/cuda/requirements/headers.txt";
@@ -37,10 +38,13 @@ struct Hook {
 /// Makes the table anew.
 pub(crate) fn make() -> Result<Done> {
     let all = pinned()?;
-    let (hooks, text) = table(&all)?;
-    let path = root().join(TABLE);
-    std::fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
-    Ok(Done::with(format!("{} of {} forms hooked", hooks.len(), all.forms.len())))
+    let (hooks, texts) = sources(&all)?;
+    for (path, text) in texts {
+        let path = root().join(path);
+        std::fs::write(&path, text)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    Ok(Done::with(format!("{hooks} of {} forms hooked", all.forms.len())))
 }
 
 /// Whether the table is what [`make`] would make, and has all that is to be hooked.
@@ -53,11 +57,13 @@ pub(crate) fn check() -> Result<Done> {
             )));
         }
     };
-    let (hooks, text) = table(&all)?;
-    if read(&root().join(TABLE))? != text {
-        bail!("{TABLE} is not what the headers say: run `cargo xtask cuda-hooks`");
+    let (hooks, texts) = sources(&all)?;
+    for (path, text) in texts {
+        if read(&root().join(path))? != text {
+            bail!("{path} is not what the headers say: run `cargo xtask cuda-hooks`");
+        }
     }
-    Ok(Done::with(format!("{} of {} forms hooked", hooks.len(), all.forms.len())))
+    Ok(Done::with(format!("{hooks} of {} forms hooked", all.forms.len())))
 }
 
 /// What the newest CUDA has that the headers of the table have not.
@@ -138,8 +144,8 @@ fn folders_with(folder: &Path, name: &str, found: &mut Vec<PathBuf>) -> Result<(
     Ok(())
 }
 
-/// The hooked forms, and the text of the table.
-fn table(all: &Headers) -> Result<(Vec<Hook>, String)> {
+/// The number of hooked forms, and the sources that are made, by their paths.
+fn sources(all: &Headers) -> Result<(usize, [(&'static str, String); 2])> {
     let unknown = unknown(&all.forms);
     if !unknown.is_empty() {
         bail!(
@@ -149,8 +155,10 @@ fn table(all: &Headers) -> Result<(Vec<Hook>, String)> {
         );
     }
     let hooks = hooks(all)?;
-    let text = rustfmt(&write::table(&hooks)).context("the table is no Rust")?;
-    Ok((hooks, text))
+    let table = rustfmt(&write::table(&hooks)).context("the table is no Rust")?;
+    let names = rustfmt(&write::names(&headers::symbols(&all.forms)));
+    let names = names.context("the list of names is no Rust")?;
+    Ok((hooks.len(), [(TABLE, table), (NAMES, names)]))
 }
 
 /// Functions that are watched and in neither list.
