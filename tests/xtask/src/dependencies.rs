@@ -83,6 +83,7 @@ const ROOMS: &[Room] = &[
     library("card-regs", &[]),
     program("manager", &["tlp-codec", "proxy-core", "card-image"]),
     library("cuda-hooks", &[]),
+    library("perf-shim", &["cuda-hooks", "perf-core"]),
     library("perf-core", &[]),
     library("perf-cuda", &["perf-core"]),
     program("perf-model", &["perf-core", "perf-cuda"]),

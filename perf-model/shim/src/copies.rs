@@ -1,0 +1,425 @@
+//! Copies: which way the bytes go, and who waits for them.
+//!
+//! Whose time a copy's delay is: the stream's, where the call only puts the copy into it; the CPU's,
+//! where the call returns when the copy has ended. The driver copies pageable memory itself, through
+//! buffers of its own (CUDA Driver API, "API synchronization behavior"): up to 64 KB to the device
+//! is staged and the call returns; more, and any copy to pageable memory, holds up the call.
+
+use perf_core::{Kind, Nanos};
+
+use crate::arch::Frame;
+use crate::call::After;
+use crate::driver::{MEMORY_ARRAY, MEMORY_DEVICE, MEMORY_HOST, Result32, SUCCESS, Stream};
+use crate::session::Session;
+use crate::table::{Class, Hook, Role};
+use crate::work::{doorbell, number, stream_of, stream_or_default};
+use crate::{captures, delay, real};
+
+/// Copies of at most so many bytes from pageable memory are staged at once.
+const STAGED_AT_ONCE: u64 = 64 << 10;
+
+/// The kinds that copies are of, in the order of [`Moves::parts`].
+const KINDS: [Kind; 6] = [
+    Kind::HostToDevice,
+    Kind::DeviceToHost,
+    Kind::DeviceToDevice,
+    Kind::PeerToPeer,
+    Kind::HostToHost,
+    Kind::Managed,
+];
+
+/// The copies of one kind that a call does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    operations: u64,
+    bytes: u64,
+    /// How many of them take longer, and how much.
+    delays: u64,
+    extra: Nanos,
+}
+
+/// The copies that a call does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moves {
+    parts: [Part; KINDS.len()],
+    /// Where they go.
+    stream: Stream,
+    /// Whether the stream records them.
+    captured: bool,
+    /// Whether the call returns when they have ended.
+    waits: bool,
+}
+
+/// One end of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Memory of the host at this address.
+    Host(u64),
+    /// Memory of a GPU at this address.
+    Device(u64),
+    /// An array, which has no address.
+    Array,
+    /// What the driver makes of this address.
+    Unified(u64),
+}
+
+impl End {
+    /// An end of this CUmemorytype.
+    pub(crate) fn of(kind: u32, host: u64, device: u64) -> Self {
+        match kind {
+            MEMORY_HOST => Self::Host(host),
+            MEMORY_DEVICE => Self::Device(device),
+            MEMORY_ARRAY => Self::Array,
+            _ => Self::Unified(device),
+        }
+    }
+
+    /// This end, of which the driver was asked what it is.
+    fn known(self, session: &Session) -> Self {
+        let Self::Unified(address) = self else { return self };
+        match session.driver.memory_type(address) {
+            Some(MEMORY_DEVICE) => Self::Device(address),
+            Some(MEMORY_ARRAY) => Self::Array,
+            // Memory that the driver does not know is the host's.
+            _ => Self::Host(address),
+        }
+    }
+}
+
+/// A copy of `bytes` from one end to the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copy {
+    pub(crate) from: End,
+    pub(crate) to: End,
+    pub(crate) bytes: u64,
+}
+
+impl Copy {
+    /// Which way it goes.
+    pub(crate) fn kind(&self, session: &Session) -> Kind {
+        match (self.from.known(session), self.to.known(session)) {
+            (End::Host(_), End::Host(_)) => Kind::HostToHost,
+            (End::Host(_), _) => Kind::HostToDevice,
+            (_, End::Host(_)) => Kind::DeviceToHost,
+            (End::Device(from), End::Device(to)) if between_devices(session, from, to) => {
+                Kind::PeerToPeer
+            }
+            _ => Kind::DeviceToDevice,
+        }
+    }
+}
+
+/// Whether two addresses are of different devices. It is asked only where that costs something.
+fn between_devices(session: &Session, from: u64, to: u64) -> bool {
+    if session.extra(Kind::PeerToPeer, 1) == Nanos::ZERO {
+        return false;
+    }
+    let device = |address| session.driver.device_of(address);
+    matches!((device(from), device(to)), (Some(from), Some(to)) if from != to)
+}
+
+/// Before copies.
+pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
+    let stream = stream_or_default(hook, frame);
+    let synchronous = stream_of(hook, frame).is_none();
+    let captured = captures::is_captured(session, stream);
+    let mut moves = Moves { parts: [Part::default(); KINDS.len()], stream, captured, waits: false };
+    // Forms from before CUDA 3.2 describe a copy otherwise; they are for 32-bit devices.
+    if hook.since < 3020 && hook.position(Role::Description).is_some() {
+        return After::Nothing;
+    }
+    match hook.class {
+        Class::Prefetch => prefetch(session, &mut moves, hook, frame),
+        Class::PrefetchBatch => prefetches(session, &mut moves, hook, frame),
+        _ => each(hook, frame, |copy| moves.copy(session, copy, synchronous)),
+    }
+    if !captured {
+        doorbell(session, stream);
+    }
+    After::Moves(moves)
+}
+
+impl Moves {
+    /// Adds one copy.
+    fn copy(&mut self, session: &Session, copy: Copy, synchronous: bool) {
+        let kind = copy.kind(session);
+        let extra = session.extra(kind, copy.bytes);
+        self.add(kind, copy.bytes, extra);
+        if extra == Nanos::ZERO || self.waits {
+            return;
+        }
+        let pageable = |end: End| match end {
+            End::Host(address) | End::Unified(address) => {
+                session.driver.memory_type(address).is_none()
+            }
+            End::Device(_) | End::Array => false,
+        };
+        self.waits = match kind {
+            Kind::HostToDevice => {
+                let small = copy.bytes <= STAGED_AT_ONCE;
+                // Pinned memory: the call says it. Pageable: the size does.
+                if synchronous {
+                    !small || !pageable(copy.from)
+                } else {
+                    !small && pageable(copy.from)
+                }
+            }
+            Kind::DeviceToHost => synchronous || pageable(copy.to),
+            _ => false,
+        };
+    }
+
+    fn add(&mut self, kind: Kind, bytes: u64, extra: Nanos) {
+        let place = KINDS.iter().position(|other| *other == kind).expect("a kind of copy");
+        let part = &mut self.parts[place];
+        part.operations += 1;
+        part.bytes = part.bytes.saturating_add(bytes);
+        part.delays += u64::from(extra != Nanos::ZERO);
+        part.extra = part.extra.saturating_add(extra);
+    }
+}
+
+/// After copies.
+pub(crate) fn end(session: &Session, moves: &Moves, result: Result32) {
+    if result != SUCCESS {
+        return;
+    }
+    for (kind, part) in KINDS.into_iter().zip(&moves.parts) {
+        if part.operations == 0 {
+            continue;
+        }
+        if !moves.captured {
+            session.ledger.did(kind, part.operations, part.bytes);
+        }
+        if part.extra == Nanos::ZERO {
+            continue;
+        }
+        if moves.waits && !moves.captured {
+            delay::on_cpu(session, kind, part.extra);
+        } else if moves.captured {
+            delay::recorded(session, moves.stream, part.extra);
+        } else {
+            delay::in_stream(session, kind, moves.stream, part.extra);
+        }
+    }
+    if moves.waits && !moves.captured {
+        delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));
+        session.ledger.tick();
+    }
+}
+
+/// Each copy that a call asks for.
+fn each(hook: &Hook, frame: &Frame, mut copy: impl FnMut(Copy)) {
+    let at = |role| number(hook, frame, role);
+    let bytes = at(Role::Bytes);
+    let (source, destination) = (at(Role::Source), at(Role::Destination));
+    let device = |role, address| match hook.position(role) {
+        Some(_) => End::Array,
+        None => End::Device(address),
+    };
+    match hook.class {
+        Class::HostToDevice => copy(Copy {
+            from: End::Host(source),
+            to: device(Role::DestinationArray, destination),
+            bytes,
+        }),
+        Class::DeviceToHost => copy(Copy {
+            from: device(Role::SourceArray, source),
+            to: End::Host(destination),
+            bytes,
+        }),
+        Class::DeviceToDevice => copy(Copy {
+            from: device(Role::SourceArray, source),
+            to: device(Role::DestinationArray, destination),
+            bytes,
+        }),
+        Class::CopyPeer => {
+            copy(Copy { from: End::Device(source), to: End::Device(destination), bytes });
+        }
+        Class::Copy => {
+            copy(Copy { from: End::Unified(source), to: End::Unified(destination), bytes });
+        }
+        Class::Copy2d => described::<Plane>(hook, frame, |plane| copy(plane.copy())),
+        Class::Copy3d | Class::Copy3dPeer => {
+            described::<Volume>(hook, frame, |volume| copy(volume.copy()));
+        }
+        Class::Copy3dBatch => described::<Operation>(hook, frame, |one| copy(one.copy())),
+        Class::CopyBatch => batch(hook, frame, copy),
+        _ => {}
+    }
+}
+
+/// Each description that a call was given: as many as it says, or one.
+fn described<T>(hook: &Hook, frame: &Frame, each: impl FnMut(&T)) {
+    let at = number(hook, frame, Role::Description) as usize;
+    let count = match hook.position(Role::Count) {
+        Some(_) => number(hook, frame, Role::Count) as usize,
+        None => 1,
+    };
+    list::<T>(at as u64, count).iter().for_each(each);
+}
+
+/// A list that the program gives the driver in a call.
+fn list<'a, T>(at: u64, count: usize) -> &'a [T] {
+    let at: *const T = real::pointer(at as usize).cast();
+    if at.is_null() || !at.is_aligned() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the call's contract with the driver is that so many lie there until it returns, and
+    // the result is used before.
+    unsafe { core::slice::from_raw_parts(at, count) }
+}
+
+fn batch(hook: &Hook, frame: &Frame, mut copy: impl FnMut(Copy)) {
+    let count = number(hook, frame, Role::Count) as usize;
+    let words = |role| list::<u64>(number(hook, frame, role), count);
+    let ends = words(Role::Sources).iter().zip(words(Role::Destinations));
+    for ((from, to), bytes) in ends.zip(words(Role::Sizes)) {
+        copy(Copy { from: End::Unified(*from), to: End::Unified(*to), bytes: *bytes });
+    }
+}
+
+/// A `CUDA_MEMCPY2D` (cuda.h, since CUDA 3.2).
+#[repr(C)]
+struct Plane {
+    from: PlaneEnd,
+    to: PlaneEnd,
+    width: u64,
+    height: u64,
+}
+
+#[repr(C)]
+struct PlaneEnd {
+    x: u64,
+    y: u64,
+    kind: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    pitch: u64,
+}
+
+impl Plane {
+    fn copy(&self) -> Copy {
+        let end = |end: &PlaneEnd| End::of(end.kind, end.host, end.device);
+        Copy {
+            from: end(&self.from),
+            to: end(&self.to),
+            bytes: self.width.saturating_mul(self.height),
+        }
+    }
+}
+
+/// A `CUDA_MEMCPY3D` or `CUDA_MEMCPY3D_PEER` (cuda.h, since CUDA 3.2 and 4.0).
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct Volume {
+    from: VolumeEnd,
+    to: VolumeEnd,
+    width: u64,
+    height: u64,
+    depth: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Default)]
+struct VolumeEnd {
+    x: u64,
+    y: u64,
+    z: u64,
+    level: u64,
+    kind: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    /// A context in a copy between devices.
+    context: u64,
+    pitch: u64,
+    height: u64,
+}
+
+impl Volume {
+    /// The copy that it describes.
+    pub(crate) fn copy(&self) -> Copy {
+        let end = |end: &VolumeEnd| End::of(end.kind, end.host, end.device);
+        let area = self.width.saturating_mul(self.height);
+        Copy { from: end(&self.from), to: end(&self.to), bytes: area.saturating_mul(self.depth) }
+    }
+}
+
+/// A `CUDA_MEMCPY3D_BATCH_OP` (cuda.h, since CUDA 12.8). The extent of an array is in elements, of
+/// which the call does not say how long they are: they are counted as bytes.
+#[repr(C)]
+struct Operation {
+    from: Operand,
+    to: Operand,
+    extent: [u64; 3],
+    order: u32,
+    flags: u32,
+}
+
+/// A `CUmemcpy3DOperand`: an address (type 1) or an array (type 2), then what belongs to it.
+#[repr(C)]
+struct Operand {
+    kind: u32,
+    value: u64,
+    rest: [u64; 3],
+}
+
+impl Operation {
+    fn copy(&self) -> Copy {
+        let end = |end: &Operand| match end.kind {
+            1 => End::Unified(end.value),
+            _ => End::Array,
+        };
+        let [width, height, depth] = self.extent;
+        let bytes = width.saturating_mul(height).saturating_mul(depth);
+        Copy { from: end(&self.from), to: end(&self.to), bytes }
+    }
+}
+
+const _: () = assert!(size_of::<Plane>() == 128);
+const _: () = assert!(size_of::<Volume>() == 200);
+const _: () = assert!(size_of::<Operation>() == 112);
+
+/// Whether managed memory goes to a device: a `CUmemLocation` says CU_MEM_LOCATION_TYPE_DEVICE in
+/// its first half; the older form is the device's number, with −1 for the host.
+fn to_device(word: u64, width: u8) -> bool {
+    if width == 4 { word as u32 as i32 >= 0 } else { word as u32 == 1 }
+}
+
+fn move_pages(session: &Session, moves: &mut Moves, address: u64, bytes: u64, to_device: bool) {
+    let extra = session.extra(Kind::Managed, bytes);
+    let extra = if to_device || extra == Nanos::ZERO {
+        extra
+    } else {
+        session.settings.fabric.dtoh_extra(bytes)
+    };
+    session.ranges.moved(address, to_device);
+    moves.add(Kind::Managed, bytes, extra);
+}
+
+fn prefetch(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) {
+    let at = |role| number(hook, frame, role);
+    let width = hook.position(Role::Location).map_or(8, |at| hook.parameters[at].width);
+    let there = to_device(at(Role::Location), width);
+    move_pages(session, moves, at(Role::Address), at(Role::Bytes), there);
+}
+
+fn prefetches(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) {
+    let at = |role| number(hook, frame, role);
+    let count = at(Role::Count) as usize;
+    let Some(position) = hook.position(Role::Locations) else { return };
+    // After the locations: the first range of each, and how many they are.
+    let locations = frame.word(position + 2) as usize;
+    let firsts = list::<u64>(frame.word(position + 1), locations);
+    let locations = list::<u64>(at(Role::Locations), locations);
+    let ranges = list::<u64>(at(Role::Addresses), count);
+    for (index, (address, bytes)) in
+        ranges.iter().zip(list::<u64>(at(Role::Sizes), count)).enumerate()
+    {
+        let last = firsts.iter().rposition(|first| *first <= index as u64);
+        let location = last.and_then(|last| locations.get(last)).copied().unwrap_or(0);
+        move_pages(session, moves, *address, *bytes, to_device(location, 8));
+    }
+}

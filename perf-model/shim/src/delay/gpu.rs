@@ -1,0 +1,268 @@
+//! A stream waits: a kernel of one thread that does nothing for as long.
+//!
+//! The kernel comes in a module of its own, loaded into each context when it is first needed there,
+//! so that no name of the program's can be the same. It goes into the stream that it delays, by the
+//! stream's own handle and with the call's default stream, so that it waits for what the work before
+//! it waited for, and nothing else does. Other streams go on; the kernel takes one thread's room.
+//!
+//! It counts its processor's clock (`clock64`), which has the finest steps, up to as many cycles as
+//! the time has. How many those are it learns from earlier delays: each adds the cycles and the
+//! nanoseconds (`globaltimer`) that passed to sums in the module's memory. The steps of `globaltimer`
+//! are coarse, 1 us on some GPUs, but a sum of many is right. The first delays go by the clock that
+//! the driver names. So nothing has to be measured, copied or waited for in the program's way.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use perf_core::{Nanos, Text};
+
+use crate::arch::Frame;
+use crate::call::After;
+use crate::driver::{CAPTURE_RELAXED, Driver, Handle, SUCCESS, Stream};
+use crate::real;
+use crate::session::Session;
+use crate::table::{Hook, Role};
+use crate::work::number;
+
+/// The kernel, for GPUs from 2014 on (compute capability 5.2).
+const PTX: &str = concat!(include_str!("dxpu_delay.ptx"), "\0");
+
+/// Contexts of a process that can have delays. More have none, and the ledger says so.
+const CONTEXTS: usize = 64;
+
+/// CU_DEVICE_ATTRIBUTE_CLOCK_RATE, kHz.
+const CLOCK_RATE: i32 = 13;
+
+/// The clock of a device that does not say its own, kHz.
+const USUAL_CLOCK: u32 = 1_500_000;
+
+/// The delaying kernel in a context.
+#[derive(Debug)]
+struct Entry {
+    /// The context, or 0.
+    context: AtomicUsize,
+    /// The kernel, or 0 where it could not be loaded.
+    function: AtomicUsize,
+    /// The device's clock, kHz.
+    clock: AtomicUsize,
+    /// The device's number.
+    device: AtomicI32,
+}
+
+/// The delaying kernel in each context.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    entries: [Entry; CONTEXTS],
+    /// Held by who adds an entry.
+    adding: Mutex<()>,
+}
+
+impl Default for Contexts {
+    fn default() -> Self {
+        let entry = || Entry {
+            context: AtomicUsize::new(0),
+            function: AtomicUsize::new(0),
+            clock: AtomicUsize::new(0),
+            device: AtomicI32::new(-1),
+        };
+        Self { entries: core::array::from_fn(|_| entry()), adding: Mutex::new(()) }
+    }
+}
+
+/// The kernel of a context, and its device's clock in kHz.
+#[derive(Clone, Copy, Debug)]
+struct Kernel {
+    function: Handle,
+    clock: u32,
+}
+
+impl Contexts {
+    fn find(&self, context: usize) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.context.load(Ordering::Acquire) == context)
+    }
+
+    /// The kernel of the current context, which is `context`.
+    fn kernel(&self, session: &Session, context: usize) -> Option<Kernel> {
+        let entry = match self.find(context) {
+            Some(entry) => entry,
+            None => self.add(session, context)?,
+        };
+        let function = entry.function.load(Ordering::Acquire);
+        let clock = entry.clock.load(Ordering::Acquire) as u32;
+        (function != 0).then(|| Kernel { function: real::pointer(function), clock })
+    }
+
+    #[cold]
+    fn add(&self, session: &Session, context: usize) -> Option<&Entry> {
+        let _guard = self.adding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(entry) = self.find(context) {
+            return Some(entry);
+        }
+        let Some(entry) = self.find(0) else {
+            session.ledger.say(
+                Text::NoGpuDelays,
+                &format!("more than {CONTEXTS} contexts: those beyond have no delays"),
+            );
+            return None;
+        };
+        let function = match load(&session.driver) {
+            Ok(function) => function,
+            Err(why) => {
+                session.ledger.say(Text::NoGpuDelays, &why);
+                core::ptr::null_mut()
+            }
+        };
+        entry.function.store(real::address(function), Ordering::Release);
+        let device = session.driver.current_device();
+        let clock = device.and_then(|device| clock(&session.driver, device));
+        entry.clock.store(clock.unwrap_or(USUAL_CLOCK) as usize, Ordering::Release);
+        entry.device.store(device.unwrap_or(-1), Ordering::Release);
+        entry.context.store(context, Ordering::Release);
+        if let Some(name) = session.driver.name_of_device() {
+            session.ledger.say(Text::Device, &name);
+        }
+        Some(entry)
+    }
+
+    /// Whether a function is one of the kernels.
+    pub(crate) fn is_ours(&self, function: Handle) -> bool {
+        let function = real::address(function);
+        function != 0
+            && self.entries.iter().any(|entry| {
+                entry.context.load(Ordering::Acquire) != 0
+                    && entry.function.load(Ordering::Acquire) == function
+            })
+    }
+
+    /// A context goes, and the kernel with it.
+    fn forget(&self, context: usize) {
+        if let Some(entry) = self.find(context) {
+            entry.context.store(0, Ordering::Release);
+        }
+    }
+
+    /// The contexts of a device that have a kernel.
+    fn of_device(&self, device: i32) -> impl Iterator<Item = usize> {
+        self.entries
+            .iter()
+            .filter(move |entry| entry.device.load(Ordering::Acquire) == device)
+            .map(|entry| entry.context.load(Ordering::Acquire))
+            .filter(|context| *context != 0)
+    }
+}
+
+/// Loads the kernel into the current context.
+fn load(driver: &Driver) -> Result<Handle, String> {
+    let (Some(load), Some(find)) = (driver.load_module, driver.function) else {
+        return Err("the driver has no cuModuleLoadData".into());
+    };
+    // Loading is allowed in this thread even while another captures a stream.
+    let mut mode = CAPTURE_RELAXED;
+    // SAFETY: the mode is read and written here.
+    let relaxed = driver.exchange_capture_mode.map(|exchange| unsafe { exchange(&raw mut mode) });
+    let mut module = core::ptr::null_mut();
+    let mut function = core::ptr::null_mut();
+    // SAFETY: the image is PTX with its zero byte; module and function are written here.
+    let result = unsafe {
+        match load(&raw mut module, PTX.as_ptr().cast::<c_void>()) {
+            SUCCESS => find(&raw mut function, module, c"dxpu_delay".as_ptr()),
+            error => error,
+        }
+    };
+    if let (SUCCESS, Some(load_function)) = (result, driver.load_function) {
+        // A driver that loads functions late would do it at the first launch, and wait for the GPU.
+        // SAFETY: the function is the module's.
+        unsafe { load_function(function) };
+    }
+    if let (Some(SUCCESS), Some(exchange)) = (relaxed, driver.exchange_capture_mode) {
+        // SAFETY: as above; the mode is the one that was before.
+        unsafe { exchange(&raw mut mode) };
+    }
+    match result {
+        SUCCESS => Ok(function),
+        error => Err(format!("the delaying kernel could not be loaded: CUDA error {error}")),
+    }
+}
+
+/// A device's clock, kHz.
+fn clock(driver: &Driver, device: i32) -> Option<u32> {
+    let mut clock = 0;
+    // SAFETY: the number is written here.
+    let result = unsafe { driver.device_attribute?(&raw mut clock, CLOCK_RATE, device) };
+    u32::try_from(clock).ok().filter(|clock| result == SUCCESS && *clock > 0)
+}
+
+/// Puts a delay into a stream. False if it could not be put there; the program's own work goes on.
+pub(crate) fn put(session: &Session, stream: Stream, time: Nanos) -> bool {
+    let driver = &session.driver;
+    let Some(context) = driver.context_of(stream) else { return false };
+    let current = driver.current_context();
+    let other = current != Some(context);
+    if other {
+        let Some(push) = driver.push_context else { return false };
+        // SAFETY: the context is the stream's, so it is there.
+        if unsafe { push(context) } != SUCCESS {
+            return false;
+        }
+    }
+    let put = session
+        .contexts
+        .kernel(session, real::address(context))
+        .is_some_and(|kernel| launch(driver, kernel, stream, time));
+    if let (true, Some(pop)) = (other, driver.pop_context) {
+        let mut popped = core::ptr::null_mut();
+        // SAFETY: this thread pushed one above.
+        unsafe { pop(&raw mut popped) };
+    }
+    put
+}
+
+fn launch(driver: &Driver, kernel: Kernel, stream: Stream, time: Nanos) -> bool {
+    let mut nanos = time.0;
+    let mut clock = kernel.clock;
+    let mut parameters = [(&raw mut nanos).cast::<c_void>(), (&raw mut clock).cast::<c_void>()];
+    // SAFETY: the kernel is the current context's and takes a 64-bit and a 32-bit number, which the
+    // driver copies before it returns.
+    unsafe { driver.launch_one(kernel.function, stream, &mut parameters) == SUCCESS }
+}
+
+/// Before a context goes: nothing of it is used again. Its handle may come back as another's.
+pub(crate) fn context_ends(session: &Session, hook: &Hook, frame: &Frame) -> After {
+    if hook.position(Role::Context).is_some() {
+        forget(session, number(hook, frame, Role::Context) as usize);
+        return After::Nothing;
+    }
+    // A device's primary context: which one it is the driver does not say once it is gone.
+    After::PrimaryEnds { device: number(hook, frame, Role::Device) as i32 }
+}
+
+/// After a device's primary context was released or reset: if it is gone, so are its kernel and
+/// events. Another context of the device gets a new kernel when it next needs one.
+pub(crate) fn primary_ended(session: &Session, device: i32) {
+    let (mut flags, mut active) = (0, 0);
+    let asked = session.driver.primary_state.map(|state| {
+        // SAFETY: both numbers are written here.
+        unsafe { state(device, &raw mut flags, &raw mut active) }
+    });
+    if asked == Some(SUCCESS) && active != 0 {
+        return;
+    }
+    for context in session.contexts.of_device(device) {
+        forget(session, context);
+    }
+}
+
+fn forget(session: &Session, context: usize) {
+    session.contexts.forget(context);
+    session.sampler.forget(context);
+}
+
+/// The time of one of the kernels' launches, from the addresses of its parameters.
+///
+/// # Safety
+/// `parameters` are those of a launch of [`put`], as the driver keeps them.
+pub(crate) unsafe fn time_of(parameters: *const *const c_void) -> Nanos {
+    // SAFETY: the first parameter is a 64-bit number.
+    Nanos(unsafe { (*parameters).cast::<u64>().read_unaligned() })
+}

@@ -1,0 +1,226 @@
+//! Kernels: what is launched, and how long some of them last.
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use perf_core::Kind;
+
+use crate::arch::Frame;
+use crate::call::After;
+use crate::driver::{Driver, Handle, SUCCESS, Stream};
+use crate::session::Session;
+use crate::table::{Hook, Role};
+use crate::work::{Work, number, stream_or_default};
+use crate::{captures, mapped, real};
+
+/// Where a `CUlaunchConfig` begins (cuda.h, since CUDA 11.8).
+#[repr(C)]
+struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: Handle,
+}
+
+/// A `CUDA_LAUNCH_PARAMS` (cuda.h, since CUDA 9).
+#[repr(C)]
+struct LaunchParams {
+    function: Handle,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: Handle,
+    parameters: Handle,
+}
+
+const _: () = assert!(offset_of!(LaunchConfig, stream) == 32);
+const _: () = assert!(size_of::<LaunchParams>() == 56);
+
+/// Before one or several kernels are launched.
+pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
+    let at = |role| hook.position(role).map(|position| frame.word(position) as usize);
+    if let Some(list) = at(Role::LaunchList) {
+        return several(session, hook, frame, list);
+    }
+    let stream = match at(Role::LaunchConfig) {
+        Some(0) => return After::Nothing,
+        Some(config) => {
+            let config: *const LaunchConfig = real::pointer(config).cast();
+            // SAFETY: the program gives the driver this configuration; it begins so.
+            let handle = unsafe { (*config).stream };
+            Stream { handle, per_thread: hook.per_thread }
+        }
+        None => stream_or_default(hook, frame),
+    };
+    let mut work = Work::begin(session, Kind::Kernel, 0, stream);
+    if !work.captured {
+        mapped::launch(session, hook, frame, stream);
+        work.sample = session.sampler.begin(session, stream);
+    }
+    After::Work(work)
+}
+
+/// Before a kernel is launched on several devices at once. Each stream gets its own delay, and
+/// that of the last is what the call ends with.
+fn several(session: &Session, hook: &Hook, frame: &Frame, list: usize) -> After {
+    let count = number(hook, frame, Role::Count) as usize;
+    if list == 0 || count == 0 {
+        return After::Nothing;
+    }
+    // SAFETY: the program gives the driver a list of so many launches.
+    let launches =
+        unsafe { core::slice::from_raw_parts(real::pointer(list).cast::<LaunchParams>(), count) };
+    let stream =
+        |launch: &LaunchParams| Stream { handle: launch.stream, per_thread: hook.per_thread };
+    let work = Work::begin(session, Kind::Kernel, 0, stream(&launches[0]));
+    After::Launches { work: Work { operations: count as u64, ..work }, list }
+}
+
+/// After kernels were launched on several devices: the delay of each stream.
+pub(crate) fn ended(session: &Session, work: &Work, list: usize, result: i32) {
+    let count = work.operations as usize;
+    // SAFETY: as in `several`; the call has not returned to the program, so the list is there.
+    let launches =
+        unsafe { core::slice::from_raw_parts(real::pointer(list).cast::<LaunchParams>(), count) };
+    crate::work::end(session, work, result);
+    for launch in launches.iter().skip(1).filter(|_| result == SUCCESS) {
+        let stream = Stream { handle: launch.stream, ..work.stream };
+        crate::delay::after_work(session, &Work { stream, ..*work });
+    }
+}
+
+/// Kernels that are measured at a time, in all contexts. While so many have not ended, no other
+/// is measured.
+const PAIRS: usize = 128;
+
+/// Events around a kernel.
+#[derive(Debug)]
+struct Pair {
+    context: usize,
+    start: usize,
+    end: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// The kernel is being launched.
+    Begun,
+    /// The kernel was launched and may have ended.
+    UnderWay,
+}
+
+/// Which pair of events is around a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample(usize);
+
+/// Measures the duration of one of so many kernels, with events of its own in the kernel's stream.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler {
+    seen: AtomicU32,
+    pairs: Mutex<Vec<Pair>>,
+}
+
+impl Sampler {
+    /// The pairs, unless another thread has them: then this kernel is not measured.
+    fn pairs(&self) -> Option<MutexGuard<'_, Vec<Pair>>> {
+        match self.pairs.try_lock() {
+            Ok(pairs) => Some(pairs),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Before a kernel is launched: puts an event before it, if it is one that is measured.
+    fn begin(&self, session: &Session, stream: Stream) -> Option<Sample> {
+        let every = session.settings.measure_every;
+        if every == 0 || !session.ledger.is_on() {
+            return None;
+        }
+        let seen = self.seen.fetch_add(1, Ordering::Relaxed);
+        if !seen.is_multiple_of(every) || captures::any(session) {
+            return None;
+        }
+        self.harvest(session);
+        let driver = &session.driver;
+        let context = real::address(driver.current_context()?);
+        let mut pairs = self.pairs()?;
+        let free = |pair: &Pair| pair.context == context && pair.state == State::Free;
+        let index = match pairs.iter().position(free) {
+            Some(index) => index,
+            None => {
+                // In the place of one whose context went, or in a new one.
+                let gone = pairs.iter().position(|pair| pair.context == 0);
+                if gone.is_none() && pairs.len() == PAIRS {
+                    return None;
+                }
+                let (start, end) = (event(driver)?, event(driver)?);
+                let pair = Pair { context, start, end, state: State::Free };
+                match gone {
+                    Some(index) => pairs[index] = pair,
+                    None => pairs.push(pair),
+                }
+                gone.unwrap_or(pairs.len() - 1)
+            }
+        };
+        let pair = &mut pairs[index];
+        if !driver.record(real::pointer(pair.start), stream) {
+            return None;
+        }
+        pair.state = State::Begun;
+        Some(Sample(index))
+    }
+
+    /// After it was launched: puts the other event behind it.
+    pub(crate) fn end(&self, session: &Session, sample: Sample, stream: Stream, launched: bool) {
+        let mut pairs = self.pairs.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // A context that went in between took its pairs with it.
+        let Some(pair) = pairs.get_mut(sample.0).filter(|pair| pair.state == State::Begun) else {
+            return;
+        };
+        let recorded = launched && session.driver.record(real::pointer(pair.end), stream);
+        pair.state = if recorded { State::UnderWay } else { State::Free };
+    }
+
+    /// Counts the kernels that have ended.
+    pub(crate) fn harvest(&self, session: &Session) {
+        let driver = &session.driver;
+        let (Some(query), Some(elapsed)) = (driver.event_query, driver.elapsed) else { return };
+        if session.settings.measure_every == 0 || captures::any(session) {
+            return;
+        }
+        let Some(mut pairs) = self.pairs() else { return };
+        for pair in pairs.iter_mut().filter(|pair| pair.state == State::UnderWay) {
+            let (start, end) = (real::pointer(pair.start), real::pointer(pair.end));
+            // SAFETY: both events are the shim's, of a context that is there: `forget` drops those
+            // of a context that goes.
+            if unsafe { query(end) } != SUCCESS {
+                continue;
+            }
+            let mut millis = 0_f32;
+            // SAFETY: as above; the time is written here.
+            if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
+                session.ledger.kernel((f64::from(millis) * 1e6).round() as u64);
+            }
+            pair.state = State::Free;
+        }
+    }
+
+    /// Drops the events of a context, which goes with all that is in it.
+    pub(crate) fn forget(&self, context: usize) {
+        let mut pairs = self.pairs.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for pair in pairs.iter_mut().filter(|pair| pair.context == context) {
+            *pair = Pair { context: 0, start: 0, end: 0, state: State::Free };
+        }
+    }
+}
+
+/// An event that notes the time.
+fn event(driver: &Driver) -> Option<usize> {
+    let mut event = core::ptr::null_mut();
+    // SAFETY: the event is written here; flags 0 ask for one with a time.
+    let result = unsafe { driver.create_event?(&raw mut event, 0) };
+    (result == SUCCESS).then(|| real::address(event))
+}

@@ -1,0 +1,175 @@
+//! The ledger: a file that is mapped, so that the counts stay when the process is killed.
+
+use core::sync::atomic::AtomicU64;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use perf_core::{Fact, Kind, Ledger, Nanos, Row, Text, WORDS};
+
+/// Programs that one process becomes with `exec` and that get a ledger each.
+const PROGRAMS: u32 = 100;
+
+/// What the shim counts, if it is to.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    ledger: Option<Ledger<'static>>,
+    /// Held by who writes a text.
+    texts: Mutex<()>,
+}
+
+impl Counts {
+    /// A new ledger in `folder`. Without one nothing is counted; a folder that cannot be written
+    /// is said on standard error.
+    pub(crate) fn begin(folder: Option<&OsStr>) -> Self {
+        let Some(folder) = folder.filter(|folder| !folder.is_empty()) else { return Self::none() };
+        match map(Path::new(folder)) {
+            Ok(words) => {
+                let ledger = Ledger::begin(words);
+                ledger.set_fact(Fact::Pid, u64::from(std::process::id()));
+                ledger.set_fact(Fact::FirstCall, now());
+                ledger.set_fact(Fact::LastCall, now());
+                ledger.set_text(Text::Program, &command_line());
+                Self { ledger: Some(ledger), texts: Mutex::new(()) }
+            }
+            Err(error) => {
+                let folder = folder.display();
+                eprintln!(
+                    "libdxpu_perf.so: no ledger in {folder}: {error}; nothing is counted. \
+                     Give a folder that this program can write to"
+                );
+                Self::none()
+            }
+        }
+    }
+
+    fn none() -> Self {
+        Self { ledger: None, texts: Mutex::new(()) }
+    }
+
+    /// Whether anything is counted.
+    pub(crate) fn is_on(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    /// A call of the driver, of any kind.
+    pub(crate) fn called(&self) {
+        if let Some(ledger) = &self.ledger {
+            ledger.add_fact(Fact::Calls, 1);
+        }
+    }
+
+    /// One call that did `operations` of a kind.
+    pub(crate) fn did(&self, kind: Kind, operations: u64, bytes: u64) {
+        if let Some(ledger) = &self.ledger {
+            ledger.add(kind, Row { calls: 1, operations, bytes, ..Row::default() });
+        }
+    }
+
+    /// A delay for a kind.
+    pub(crate) fn delayed(&self, kind: Kind, place: Fact, time: Nanos) {
+        self.delays(kind, place, 1, time);
+    }
+
+    /// So many delays for a kind, which take `nanos` together.
+    pub(crate) fn delays(&self, kind: Kind, place: Fact, delays: u64, nanos: Nanos) {
+        if let Some(ledger) = &self.ledger {
+            ledger.add(kind, Row { delays, added: nanos.0, ..Row::default() });
+            ledger.add_fact(place, delays);
+        }
+    }
+
+    /// Adds to a number.
+    pub(crate) fn add(&self, fact: Fact, more: u64) {
+        if let Some(ledger) = &self.ledger {
+            ledger.add_fact(fact, more);
+        }
+    }
+
+    /// A kernel's duration, ns.
+    pub(crate) fn kernel(&self, nanos: u64) {
+        if let Some(ledger) = &self.ledger {
+            ledger.add_kernel(nanos);
+        }
+    }
+
+    /// Notes the time.
+    pub(crate) fn tick(&self) {
+        if let Some(ledger) = &self.ledger {
+            ledger.set_fact(Fact::LastCall, now());
+        }
+    }
+
+    /// Says something once: a text that is there stays.
+    pub(crate) fn say(&self, text: Text, what: &str) {
+        let Some(ledger) = &self.ledger else { return };
+        // A writer that panicked has left a text or none, as good as any.
+        let _guard = self.texts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if ledger.text(text).is_empty() {
+            ledger.set_text(text, what);
+        }
+    }
+}
+
+/// Maps a new file of the folder.
+fn map(folder: &Path) -> std::io::Result<&'static [AtomicU64; WORDS]> {
+    let file = create(folder)?;
+    let bytes = WORDS * 8;
+    file.set_len(bytes as u64)?;
+    // SAFETY: a new mapping of a file that is open and this long; nothing lies there before.
+    let at = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is so long, aligned to a page, all zero bytes, and never unmapped. Others
+    // who map the file read it; a word is only used as an atomic.
+    Ok(unsafe { &*at.cast::<[AtomicU64; WORDS]>() })
+}
+
+/// A file that was not there: the process may have become another program, or its number may have
+/// been another process's.
+fn create(folder: &Path) -> std::io::Result<File> {
+    let pid = std::process::id();
+    let mut result = Err(std::io::ErrorKind::AlreadyExists.into());
+    for program in 0..PROGRAMS {
+        let name = match program {
+            0 => format!("{pid}.ledger"),
+            program => format!("{pid}-{program}.ledger"),
+        };
+        result = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name));
+        match &result {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            _ => break,
+        }
+    }
+    result
+}
+
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What the process was started as.
+fn command_line() -> String {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words: Vec<_> = bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(String::from_utf8_lossy)
+        .collect();
+    words.join(" ")
+}

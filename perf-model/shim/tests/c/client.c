@@ -1,0 +1,143 @@
+// Calls the driver in the way that it is built for, and says what it got.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef uint64_t word;
+typedef int (*Function)();
+
+#ifdef LINKED
+#define LIST(X) X(cuInit) X(cuLaunchKernel) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoHAsync_v2)          \
+    X(cuMemcpyDtoH_v2) X(cuMemcpyAsync) X(cuMemsetD32Async) X(cuMemsetD2D16_v2) X(cuStreamSynchronize)         \
+    X(cuStreamQuery) X(cuEventQuery) X(cuLaunchHostFunc) X(cuMemcpyBatchAsync) X(cuNotHooked) X(cuCtxDestroy_v2) X(cuMemcpy2DAsync_v2)   \
+    X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(testPinned) X(testDevice) X(testWaiting)
+#define DECLARE(n) extern int n();
+LIST(DECLARE)
+static Function find(const char *name) {
+#define TRY(n) if (!strcmp(name, #n)) return (Function)n;
+    LIST(TRY)
+    return 0;
+}
+#else
+static void *library;
+static Function resolver;
+static int version = 12080;
+static word flags;
+static Function find(const char *name) {
+    void *found = 0;
+    if (!resolver) return (Function)dlsym(library, name);
+    char base[64];
+    snprintf(base, sizeof base, "%s", name);
+    char *suffix = strstr(base, "_v2");
+    if (suffix) *suffix = 0;
+    resolver(base, &found, version, flags, (int *)0);
+    return found ? (Function)found : (Function)dlsym(library, name);
+}
+#endif
+
+static void say(const char *what, long number) {
+    char line[96];
+    int length = snprintf(line, sizeof line, "client %s %ld\n", what, number);
+    if (write(1, line, (size_t)length) != length) _exit(70);
+}
+
+static int launch(Function f, word kernel, word stream) {
+    return f(kernel, 2, 3, 4, 5, 6, 7, 8, stream, (void **)0, (void **)9);
+}
+static void callback(void *data) { say("callback", (long)data); }
+static void *thread(void *f) {
+    for (int i = 0; i < 1000; i++) if (launch((Function)f, 7, 5)) _exit(71);
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "all";
+#ifndef LINKED
+    library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) { puts(dlerror()); return 72; }
+    if (count > 2) {
+        version = atoi(arguments[2]);
+        flags = (word)atoi(arguments[3]);
+        resolver = (Function)dlsym(library, "cuGetProcAddress_v2");
+        // Through itself, as NVIDIA's runtime does.
+        void *again = 0;
+        resolver("cuGetProcAddress", &again, 12000, flags, (int *)0);
+        if (again) resolver = (Function)again;
+    }
+#endif
+    Function run = find("cuLaunchKernel");
+    char *pinned = ((char *(*)())find("testPinned"))(), *device = ((char *(*)())find("testDevice"))();
+    char pageable[8];
+    find("cuInit")(0);
+    if (!strcmp(what, "all")) {
+        launch(run, 7, 5);
+        launch(run, 7, 0);
+        say("failed launch", launch(run, 99, 5));
+        find("cuMemcpyHtoDAsync_v2")((word)device, pinned, (word)4096, (word)5);
+        find("cuMemcpyHtoDAsync_v2")((word)device, pageable, (word)(1 << 20), (word)5);
+        find("cuMemcpyDtoHAsync_v2")(pinned, (word)device, (word)4096, (word)5);
+        find("cuMemcpyAsync")((word)pinned, (word)device, (word)100, (word)5);
+        find("cuMemcpyAsync")((word)device, (word)device + 512, (word)100, (word)5);
+        find("cuMemcpyHtoD_v2")((word)device, pageable, (word)8);
+        find("cuMemcpyDtoH_v2")(pageable, (word)device, (word)8);
+        find("cuMemsetD32Async")((word)device, 4, (word)10, (word)6);
+        find("cuMemsetD2D16_v2")((word)device, (word)64, 3, (word)4, (word)5);
+        find("cuLaunchHostFunc")((word)5, callback, (void *)42);
+        find("cuStreamSynchronize")((word)5);
+        say("not hooked", find("cuNotHooked")((word)17));
+    } else if (!strcmp(what, "batch")) {
+        word to[3] = {(word)device, (word)pinned, (word)device}, from[3] = {(word)pinned, (word)device, (word)device + 512};
+        word bytes[3] = {100, 200, 300}, at = 0, failed = 0;
+        find("cuMemcpyBatchAsync")(to, from, bytes, (word)3, (void *)0, &at, (word)1, &failed, (word)5);
+    } else if (!strcmp(what, "query")) {
+        Function query = find("cuStreamQuery");
+        Function wait = find("testWaiting");
+        say("query", query((word)5));
+        wait(0);
+        say("query", query((word)5));
+        say("query", query((word)5));
+        find("cuStreamSynchronize")((word)5);
+    } else if (!strcmp(what, "context")) {
+        launch(run, 7, 5);
+        find("cuCtxDestroy_v2")((word)0xc0);
+        launch(run, 7, 5);
+    } else if (!strcmp(what, "capture")) {
+        word graph;
+        find("cuStreamBeginCapture_v2")((word)0x77, 0);
+        launch(run, 7, 0x77);
+        launch(run, 7, 5);
+        find("cuStreamEndCapture")((word)0x77, &graph);
+        launch(run, 7, 0x77);
+    } else if (!strcmp(what, "threads")) {
+        pthread_t threads[8];
+        for (int i = 0; i < 8; i++) pthread_create(&threads[i], 0, thread, (void *)run);
+        for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+    } else if (!strcmp(what, "fork")) {
+        launch(run, 7, 5);
+        pid_t child = fork();
+        if (child == 0) { launch(run, 7, 6); launch(run, 7, 6); _exit(0); }
+        int status = 0;
+        waitpid(child, &status, 0);
+        say("child", status);
+        launch(run, 7, 5);
+    } else if (!strcmp(what, "again")) {
+#ifndef LINKED
+        say("same thunk", run == find("cuLaunchKernel"));
+        say("dlvsym is the driver's", (Function)dlvsym(library, "cuLaunchKernel", "DRIVER") != run);
+        for (int i = 0; i < 3; i++) {
+            dlclose(library);
+            library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+            launch((Function)dlsym(library, "cuLaunchKernel"), 7, 5);
+        }
+#endif
+    } else {
+        return 73;
+    }
+    return 0;
+}

@@ -1,0 +1,379 @@
+//! The shim before programs in C, over a driver in C that says what it is asked.
+//!
+//! The driver's functions say each call that reaches them, so a call that the shim caught twice, or
+//! delayed twice, shows, and one that it changed does too.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use perf_core::{Fact, Kind, LEDGER_VARIABLE, Ledger, Text, VARIABLE};
+
+/// 6.8 us instead of 1.2 us, and no kernel measured.
+const SETTINGS: &str = "rtt=6800,measure=0";
+
+/// What the driver says of a kernel's delay at these settings.
+const KERNEL_DELAY: &str = "cuLaunchKernel delay stream=5 5600";
+
+/// The folder with the programs, made once.
+fn programs() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
+        std::fs::create_dir_all(&folder).expect("the target folder can be written");
+        let map = source("driver.map");
+        let script = format!("-Wl,--version-script={}", map.display());
+        let library = ["-shared", "-fPIC"];
+        let driver = ["-Wl,-soname,libcuda.so.1", &script];
+        compile(&folder, "driver.c", "libcuda.so.1", &[&library[..], &driver].concat());
+        compile(&folder, "wrapmalloc.c", "libwrapmalloc.so", &library);
+        compile(&folder, "wrapper.c", "libwrapper.so", &library);
+        compile(&folder, "plain.c", "plain", &[]);
+        compile(&folder, "client.c", "client", &["-pthread"]);
+        let linked = folder.join("libcuda.so.1");
+        let linked = linked.to_str().expect("a path in ASCII");
+        compile(&folder, "client.c", "linked", &["-pthread", "-DLINKED", linked]);
+        folder
+    })
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name)
+}
+
+fn compile(folder: &Path, name: &str, to: &str, options: &[&str]) {
+    let output = Command::new("cc")
+        .args(["-O1", "-w", "-o"])
+        .arg(folder.join(to))
+        .arg(source(name))
+        .args(options)
+        .arg("-ldl")
+        .output()
+        .expect("a C compiler is installed as cc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The shim, which cargo builds beside these tests.
+fn shim() -> PathBuf {
+    let test = std::env::current_exe().expect("this test is a file");
+    let folder = test.parent().expect("it is in a folder");
+    let shim = folder.join("libdxpu_perf.so");
+    assert!(shim.is_file(), "{} is not there", shim.display());
+    shim
+}
+
+/// A program under the shim.
+struct Run {
+    output: Output,
+    ledgers: Vec<Box<[std::sync::atomic::AtomicU64; perf_core::WORDS]>>,
+}
+
+/// What is loaded before the program.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    Nothing,
+    Shim,
+    /// The shim, then this library.
+    ShimAnd(&'a str),
+    /// This library, then the shim.
+    AndShim(&'a str),
+}
+
+fn run(before: Before, settings: &str, command: &[&str]) -> Run {
+    let folder = programs();
+    let ledgers = tempfile::tempdir().expect("a folder for ledgers");
+    let shim = shim().display().to_string();
+    let library = |name: &str| folder.join(name).display().to_string();
+    let preload = match before {
+        Before::Nothing => String::new(),
+        Before::Shim => shim,
+        Before::ShimAnd(name) => format!("{shim}:{}", library(name)),
+        Before::AndShim(name) => format!("{}:{shim}", library(name)),
+    };
+    let program = folder.join(command[0]);
+    let program = if program.is_file() { program } else { PathBuf::from(command[0]) };
+    let output = Command::new(program)
+        .args(&command[1..])
+        .env("LD_LIBRARY_PATH", folder)
+        .env("LD_PRELOAD", preload)
+        .env(VARIABLE, settings)
+        .env(LEDGER_VARIABLE, ledgers.path())
+        .output()
+        .expect("the program starts");
+    let entries = std::fs::read_dir(ledgers.path()).expect("the folder is there");
+    let ledgers = entries
+        .map(|entry| std::fs::read(entry.expect("it is listed").path()).expect("it is a file"))
+        .map(|bytes| Ledger::words(&bytes).expect("a ledger is whole"))
+        .collect();
+    Run { output, ledgers }
+}
+
+impl Run {
+    fn text(&self) -> String {
+        let error = String::from_utf8_lossy(&self.output.stderr);
+        assert!(self.output.status.success(), "{}: {error}", self.output.status);
+        String::from_utf8(self.output.stdout.clone()).expect("text")
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.text().lines().map(str::to_owned).collect()
+    }
+
+    /// How often each line is there.
+    fn counted(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for line in self.lines() {
+            *counts.entry(line).or_default() += 1;
+        }
+        counts
+    }
+
+    fn ledgers(&self) -> Vec<Ledger<'_>> {
+        self.ledgers.iter().map(|words| Ledger::open(words).expect("it was begun")).collect()
+    }
+
+    /// The only ledger.
+    fn ledger(&self) -> Ledger<'_> {
+        let ledgers = self.ledgers();
+        assert_eq!(ledgers.len(), 1);
+        ledgers[0]
+    }
+}
+
+/// What a program under the shim has more than one without it: delays and what they need.
+fn without_delays(lines: &[String]) -> Vec<&str> {
+    let more = ["delay ", "cuModule", "cuStreamQuery"];
+    let kept = |line: &&str| !more.iter().any(|more| line.contains(more));
+    lines.iter().map(String::as_str).filter(kept).collect()
+}
+
+/// Every way to the driver that a program in C has.
+const WAYS: [&[&str]; 4] = [
+    &["linked", "all"],
+    &["client", "all"],
+    &["client", "all", "12080", "0"],
+    &["client", "all", "12080", "2"],
+];
+
+#[test]
+fn every_way_is_caught_once() {
+    for way in WAYS {
+        let bare = run(Before::Nothing, SETTINGS, way).lines();
+        let under = run(Before::Shim, SETTINGS, way);
+        let lines = under.lines();
+        assert_eq!(without_delays(&lines), bare, "{way:?}");
+        let delays: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| line.split_once(" delay "))
+            .map(|(_, delay)| delay)
+            .collect();
+        let expected = [
+            // Two kernels; the third failed.
+            "stream=5 5600",
+            "stream=0 5600",
+            // 4 KiB to the device; the megabyte from pageable memory held up the call instead.
+            "stream=5 6788",
+            "stream=5 2825",
+            // A copy whose name does not say which way it goes.
+            "stream=5 2801",
+            // Eight bytes from pageable memory: staged.
+            "stream=0 5602",
+            // Two memsets.
+            "stream=6 5600",
+            "stream=0 5600",
+            // Around the function of the host.
+            "stream=5 2800",
+            "stream=5 2800",
+        ];
+        assert_eq!(delays, expected, "{way:?}");
+        let ledger = under.ledger();
+        assert_eq!(ledger.row(Kind::Kernel).calls, 2, "{way:?}");
+        assert_eq!(ledger.row(Kind::Kernel).added, 11_200);
+        assert_eq!(ledger.row(Kind::HostToDevice).calls, 3);
+        assert_eq!(ledger.row(Kind::HostToDevice).bytes, 4096 + (1 << 20) + 8);
+        assert_eq!(ledger.row(Kind::DeviceToHost).calls, 3);
+        assert_eq!(ledger.row(Kind::DeviceToDevice).bytes, 100);
+        assert_eq!(ledger.row(Kind::DeviceToDevice).delays, 0);
+        assert_eq!(ledger.row(Kind::Memset).bytes, 40 + 40);
+        assert_eq!(ledger.row(Kind::HostCallback).added, 5_600);
+        // The stream's and those of the copies that held up their call.
+        assert_eq!(ledger.row(Kind::Synchronise).calls, 1);
+        assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
+        assert_eq!(ledger.fact(Fact::GpuDelays), expected.len() as u64);
+        assert_eq!(ledger.fact(Fact::LostDelays), 0);
+    }
+}
+
+#[test]
+fn without_delays_nothing_is_added() {
+    for way in WAYS {
+        let bare = run(Before::Nothing, "", way).lines();
+        let under = run(Before::Shim, "rtt=1200,measure=0", way);
+        assert_eq!(under.lines(), bare, "{way:?}");
+        let ledger = under.ledger();
+        assert_eq!(ledger.row(Kind::Kernel).calls, 2);
+        assert_eq!(ledger.fact(Fact::GpuDelays) + ledger.fact(Fact::CpuDelays), 0);
+    }
+}
+
+#[test]
+fn kinds_that_are_off_are_counted_and_not_delayed() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,off=kernel+callback+sync", WAYS[1]);
+    let ledger = under.ledger();
+    for kind in [Kind::Kernel, Kind::HostCallback, Kind::Synchronise] {
+        assert_eq!(ledger.row(kind).delays, 0, "{kind:?}");
+        assert!(ledger.row(kind).calls > 0, "{kind:?}");
+    }
+    assert_eq!(ledger.row(Kind::Memset).delays, 2);
+}
+
+#[test]
+fn the_cpu_waits_where_that_is_wanted() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,place=cpu", WAYS[1]);
+    let lines = under.lines();
+    assert!(!lines.iter().any(|line| line.contains("delay ")), "{lines:?}");
+    let ledger = under.ledger();
+    assert_eq!(ledger.fact(Fact::GpuDelays), 0);
+    assert_eq!(ledger.row(Kind::Kernel).added, 11_200);
+}
+
+#[test]
+fn bypassed_it_hooks_nothing() {
+    let folder = programs();
+    let output = Command::new(folder.join("linked"))
+        .arg("all")
+        .env("LD_LIBRARY_PATH", folder)
+        .env("LD_PRELOAD", shim())
+        .env(VARIABLE, SETTINGS)
+        .env(perf_core::BYPASS_VARIABLE, "1")
+        .output()
+        .expect("the program starts");
+    let bare = run(Before::Nothing, "", &["linked", "all"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), bare.text());
+}
+
+#[test]
+fn settings_that_are_wrong_are_said_and_delay_nothing() {
+    let under = run(Before::Shim, "rtt=fast", WAYS[0]);
+    let bare = run(Before::Nothing, "", WAYS[0]);
+    assert_eq!(under.text(), bare.text());
+    let said = String::from_utf8_lossy(&under.output.stderr).into_owned();
+    assert!(said.contains("rtt=fast"), "{said}");
+    assert!(under.ledger().text(Text::Note).contains("rtt=fast"));
+}
+
+#[test]
+fn a_batch_is_delayed_copy_by_copy() {
+    for version in ["12080", "13000"] {
+        let under = run(Before::Shim, SETTINGS, &["client", "batch", version, "0"]);
+        let ledger = under.ledger();
+        let rows = [Kind::HostToDevice, Kind::DeviceToHost, Kind::DeviceToDevice]
+            .map(|kind| ledger.row(kind))
+            .map(|row| (row.calls, row.operations, row.bytes, row.delays));
+        assert_eq!(rows, [(1, 1, 100, 1), (1, 1, 200, 1), (1, 1, 300, 0)], "CUDA {version}");
+    }
+}
+
+#[test]
+fn a_form_that_is_newer_than_the_table_is_left_and_said() {
+    let under = run(Before::Shim, SETTINGS, &["client", "batch", "99000", "0"]);
+    assert!(under.text().contains("later_batch"));
+    let note = under.ledger().text(Text::Note);
+    assert!(note.contains("cuMemcpyBatchAsync for CUDA 99.0 is not hooked"), "{note}");
+}
+
+#[test]
+fn a_library_that_wraps_the_driver_is_caught_once_in_both_orders() {
+    for before in [Before::ShimAnd("libwrapper.so"), Before::AndShim("libwrapper.so")] {
+        for way in ["linked", "client"] {
+            let under = run(before, SETTINGS, &[way, "threads"]);
+            let counts = under.counted();
+            let wrapped = counts.get("wrapper").copied().unwrap_or(0);
+            // A program that asks its driver's handle passes by libraries that wrap it.
+            assert_eq!(wrapped, if way == "linked" { 8_000 } else { 0 }, "{way}");
+            assert_eq!(counts["cuLaunchKernel stream=5 7"], 8_000, "{way}");
+            assert_eq!(counts[KERNEL_DELAY], 8_000, "{way}");
+            assert_eq!(under.ledger().row(Kind::Kernel).calls, 8_000, "{way}");
+        }
+    }
+}
+
+#[test]
+fn a_query_is_late_once() {
+    let under = run(Before::Shim, SETTINGS, &["client", "query"]);
+    let row = under.ledger().row(Kind::Synchronise);
+    // Ready twice and waited for once; late the first time, after it was not ready.
+    assert_eq!((row.calls, row.delays, row.added), (3, 1, 2_800));
+}
+
+#[test]
+fn a_context_that_comes_back_gets_a_kernel_of_its_own() {
+    let lines = run(Before::Shim, SETTINGS, &["client", "context"]).lines();
+    let loads = lines.iter().filter(|line| line.starts_with("cuModuleLoadData")).count();
+    assert_eq!(loads, 2);
+}
+
+#[test]
+fn a_captured_launch_is_delayed_as_a_node_or_not_at_all() {
+    let delays = |settings| {
+        let under = run(Before::Shim, settings, &["client", "capture"]);
+        let lines = under.lines();
+        let delays = lines.iter().filter(|line| line.contains("delay stream=77")).count();
+        (delays, under.ledger().row(Kind::Kernel).calls)
+    };
+    // The launch before the capture ended is a node, and not counted as a kernel.
+    assert_eq!(delays("rtt=6800,measure=0,graphs=launch"), (1, 2));
+    assert_eq!(delays("rtt=6800,measure=0,graphs=node"), (2, 2));
+}
+
+#[test]
+fn a_forked_child_has_its_own_ledger_and_its_parent_goes_on() {
+    let under = run(Before::Shim, SETTINGS, &["client", "fork"]);
+    assert!(under.text().contains("client child 0"));
+    let mut calls: Vec<u64> =
+        under.ledgers().iter().map(|ledger| ledger.row(Kind::Kernel).calls).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [2, 2]);
+    let pids: Vec<u64> = under.ledgers().iter().map(|ledger| ledger.fact(Fact::Pid)).collect();
+    assert_ne!(pids[0], pids[1]);
+}
+
+#[test]
+fn a_driver_that_is_closed_and_opened_again_is_still_hooked() {
+    let counts = run(Before::Shim, SETTINGS, &["client", "again"]).counted();
+    assert_eq!(counts["client same thunk 1"], 1);
+    assert_eq!(counts["client dlvsym is the driver's 1"], 1);
+    assert_eq!(counts[KERNEL_DELAY], 3);
+}
+
+#[test]
+fn programs_without_cuda_are_as_they_were() {
+    let bare = run(Before::Nothing, SETTINGS, &["plain"]);
+    let under = run(Before::Shim, SETTINGS, &["plain"]);
+    assert_eq!(under.text(), bare.text());
+    assert!(!under.text().contains(" no\n"), "{}", under.text());
+    assert_eq!(under.ledgers.len(), 0);
+}
+
+#[test]
+fn a_shell_runs_everything_else_as_before() {
+    let script = "ls -d /; printf '%s\\n' b a | sort | tr a-z A-Z; (exit 3); echo $?; \
+                  n=0; for i in 1 2 3; do n=$((n + i)); done; echo $n; sh -c 'sh -c \"kill -9 \\$\\$\"'; \
+                  echo $?";
+    let command = ["/bin/sh", "-c", script];
+    let bare = run(Before::Nothing, SETTINGS, &command);
+    let malloc = "libwrapmalloc.so";
+    for before in [Before::Shim, Before::ShimAnd(malloc), Before::AndShim(malloc)] {
+        let under = run(before, SETTINGS, &command);
+        assert_eq!(under.text(), bare.text());
+        assert_eq!(under.ledgers.len(), 0);
+        let wrapped = |line: &&str| *line == "malloc wrapped";
+        let said = String::from_utf8_lossy(&under.output.stderr).into_owned();
+        let rest: Vec<&str> = said.lines().filter(|line| !wrapped(line)).collect();
+        let bare = String::from_utf8_lossy(&bare.output.stderr).into_owned();
+        assert_eq!(rest, bare.lines().collect::<Vec<_>>());
+        let wraps = !matches!(before, Before::Shim);
+        assert_eq!(said.lines().filter(wrapped).count() > 0, wraps, "{said}");
+    }
+}
