@@ -9,6 +9,7 @@ pub mod launch;
 pub mod paper;
 pub mod profile;
 pub mod quantity;
+pub mod replay;
 pub mod report;
 pub mod sweep;
 pub mod table;

@@ -351,7 +351,9 @@ impl Builder {
             }
             CallKind::Synchronise(Scope::Stream) => stream.map(Target::Stream),
             CallKind::Synchronise(Scope::Event) => event.map(Target::Event),
-            CallKind::Issue | CallKind::IssueAndWait | CallKind::Other => None,
+            CallKind::Issue | CallKind::IssueGraph | CallKind::IssueAndWait | CallKind::Other => {
+                None
+            }
         };
         if let Some(target) = target {
             self.trace.calls[call.index()].target = target;

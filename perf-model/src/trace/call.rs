@@ -5,6 +5,8 @@
 pub enum CallKind {
     /// Asks the device for something and returns.
     Issue,
+    /// Asks the device for all that is in a graph and returns.
+    IssueGraph,
     /// Asks for a copy and returns when it is done.
     IssueAndWait,
     /// Waits until something that was asked for is done.
@@ -42,7 +44,7 @@ impl CallKind {
             "StreamSynchronize" => CallKind::Synchronise(Scope::Stream),
             "EventSynchronize" => CallKind::Synchronise(Scope::Event),
             "StreamWaitEvent" => CallKind::StreamWait,
-            "GraphLaunch" => CallKind::Issue,
+            "GraphLaunch" => CallKind::IssueGraph,
             _ if name.starts_with("Memcpy") && !name.contains("Async") => CallKind::IssueAndWait,
             _ if name.starts_with("Launch")
                 || name.starts_with("ModuleLaunch")
@@ -88,7 +90,7 @@ mod unit_tests {
             ("cuLaunchKernel_ptsz", CallKind::Issue),
             ("hipModuleLaunchKernel", CallKind::Issue),
             ("hipLaunchKernel", CallKind::Issue),
-            ("cudaGraphLaunch_v10000", CallKind::Issue),
+            ("cudaGraphLaunch_v10000", CallKind::IssueGraph),
             ("cudaMemcpyAsync_ptsz_v7000", CallKind::Issue),
             ("cudaMemcpy_v3020", CallKind::IssueAndWait),
             ("cuMemcpyHtoD_v2", CallKind::IssueAndWait),

@@ -209,6 +209,7 @@ impl<'a> Row<'a> {
             b"dtoh" => self.operation(copy(Direction::DeviceToHost), builder),
             b"dtod" => self.operation(copy(Direction::DeviceToDevice), builder),
             b"peer" | b"ptop" => self.operation(copy(Direction::PeerToPeer), builder),
+            b"callback" => self.operation(OperationKind::Callback, builder),
             b"memset" => self.operation(OperationKind::Memset, builder),
             // No device has to do with it.
             b"htoh" => Ok(()),
@@ -218,7 +219,7 @@ impl<'a> Row<'a> {
             b"call" => self.call(Said::Call, builder),
             b"step" => self.step(builder),
             _ => Err(Wrong::in_column("kind")(
-                "none of kernel, htod, dtoh, dtod, peer, htoh, memset, launch, sync, wait, call, step",
+                "none of kernel, htod, dtoh, dtod, peer, htoh, memset, callback, launch, sync, wait, call, step",
             )),
         }
     }
@@ -352,7 +353,7 @@ impl Said {
         match (self, by_name) {
             (Said::Call, any) => any,
             (Said::Wait, _) => CallKind::StreamWait,
-            (Said::Launch, CallKind::Issue | CallKind::IssueAndWait) => by_name,
+            (Said::Launch, CallKind::IssueGraph | CallKind::IssueAndWait) => by_name,
             (Said::Launch, _) => CallKind::Issue,
             // A copy that waits stands as what waits, too.
             (Said::Sync, CallKind::Synchronise(_) | CallKind::IssueAndWait) => by_name,

@@ -147,6 +147,8 @@ pub enum OperationKind {
     Copy(Direction, Memory),
     /// Memory was set to a value.
     Memset,
+    /// The stream waited for a function on the CPU.
+    Callback,
 }
 
 /// From where to where a copy went.

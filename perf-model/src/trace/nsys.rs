@@ -356,6 +356,7 @@ fn copy_name(kind: OperationKind) -> &'static str {
         OperationKind::Copy(Direction::PeerToPeer, _) => "memcpy PtoP",
         OperationKind::Copy(Direction::DeviceToDevice, _)
         | OperationKind::Kernel
-        | OperationKind::Memset => "memcpy DtoD",
+        | OperationKind::Memset
+        | OperationKind::Callback => "memcpy DtoD",
     }
 }

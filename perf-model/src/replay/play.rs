@@ -1,0 +1,258 @@
+//! Playing a graph with a fabric.
+
+use perf_core::{Fabric, Graphs, Kind, Nanos, Settings};
+
+use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
+use crate::trace::{Direction, Operation, OperationKind};
+
+/// Which proxies the devices of a trace are behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proxies {
+    /// All behind one: they share its rate, and reach each other without the fabric.
+    #[default]
+    One,
+    /// Each behind one of its own.
+    Each,
+}
+
+/// How a trace is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// What each kind of operation costs more.
+    pub settings: Settings,
+    /// Which proxies the devices are behind.
+    pub proxies: Proxies,
+}
+
+/// No constraint: a node that comes when it came in the trace.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A graph that was played: when each point came, in nanoseconds.
+#[derive(Debug)]
+pub struct Played<'g> {
+    pub(super) graph: &'g Graph<'g>,
+    /// What it was played with, for each device.
+    pub(super) settings: Vec<Settings>,
+    pub(super) proxies: Proxies,
+    pub(super) calls: Vec<Times>,
+    pub(super) operations: Vec<Times>,
+    /// What operations waited for others at the proxy they share, in nanoseconds.
+    pub(super) queued: Vec<u64>,
+}
+
+/// When a call or an operation began and ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// The constraints that were met last, or [`NONE`]; an operation's end has none.
+    pub(super) start_by: u32,
+    pub(super) end_by: u32,
+}
+
+/// How often a graph is played to find how much several devices use the proxy they share: what they
+/// use depends on how long it all takes.
+const ROUNDS: usize = 4;
+
+/// Uses that differ less than this are the same.
+const SAME_USE: f64 = 0.005;
+
+impl Graph<'_> {
+    /// Plays it.
+    #[must_use]
+    pub fn play(&self, scenario: &Scenario) -> Played<'_> {
+        let moved = self.moved();
+        let shared = scenario.proxies == Proxies::One && moved.len() > 1;
+        let mut length = self.trace.length_ns();
+        let mut uses = self.uses(&moved, &scenario.settings.fabric, shared, length);
+        let mut played = self.play_once(scenario, &uses, shared);
+        if shared && !scenario.settings.fabric.is_native() {
+            for _ in 1..ROUNDS {
+                length = played.length_ns();
+                let next = self.uses(&moved, &scenario.settings.fabric, shared, length);
+                let same = uses.iter().zip(&next).all(|(old, new)| (old - new).abs() < SAME_USE);
+                if same {
+                    break;
+                }
+                uses = next;
+                played = self.play_once(scenario, &uses, shared);
+            }
+        }
+        played
+    }
+
+    /// Bytes that went to and from each device over the fabric.
+    fn moved(&self) -> Vec<[u64; 2]> {
+        let mut moved = vec![[0_u64; 2]; self.trace.devices.len()];
+        for operation in &self.trace.operations {
+            if let Some(direction) = over_fabric(operation.kind) {
+                let device = self.trace.device_of(operation).index();
+                let bytes = &mut moved[device][direction];
+                *bytes = bytes.saturating_add(operation.bytes);
+            }
+        }
+        moved
+    }
+
+    /// For each device, the part of the proxy's rate that the others use, in the direction in which
+    /// that is more.
+    fn uses(&self, moved: &[[u64; 2]], fabric: &Fabric, shared: bool, length: u64) -> Vec<f64> {
+        if !shared || length == 0 {
+            return vec![0.0; moved.len()];
+        }
+        let all = [0, 1].map(|way| moved.iter().map(|bytes| bytes[way] as f64).sum::<f64>());
+        let room = fabric.fabric_rate.get() as f64 * length as f64 / 1e9;
+        let of_others = |own: &[u64; 2]| {
+            let ways = [0, 1].map(|way| (all[way] - own[way] as f64) / room);
+            ways[0].max(ways[1])
+        };
+        moved.iter().map(of_others).collect()
+    }
+
+    fn play_once(&self, scenario: &Scenario, uses: &[f64], shared: bool) -> Played<'_> {
+        let settings = uses.iter().map(|used| Settings {
+            fabric: scenario.settings.fabric.under_load(*used),
+            ..scenario.settings
+        });
+        let never = Times { start: 0, end: 0, start_by: NONE, end_by: NONE };
+        let mut played = Played {
+            graph: self,
+            settings: settings.collect(),
+            proxies: scenario.proxies,
+            calls: vec![never; self.trace.calls.len()],
+            operations: vec![never; self.trace.operations.len()],
+            queued: vec![0; if shared { self.trace.operations.len() } else { 0 }],
+        };
+        // When the shared proxy has done what it was given before, in each direction.
+        let mut free = [0_u64; 2];
+        for (place, node) in self.order.iter().enumerate() {
+            let (time, by) = played.due(place, *node);
+            match *node {
+                Node::CallStart(at) => {
+                    let call = &mut played.calls[at as usize];
+                    (call.start, call.start_by) = (time, by);
+                }
+                Node::CallEnd(at) => {
+                    let call = &mut played.calls[at as usize];
+                    (call.end, call.end_by) = (time, by);
+                }
+                Node::Operation(at) => played.operate(at, time, by, shared.then_some(&mut free)),
+            }
+        }
+        played
+    }
+}
+
+/// Whether an operation moves data over the fabric: to the device 0, from it 1.
+fn over_fabric(kind: OperationKind) -> Option<usize> {
+    match kind {
+        OperationKind::Copy(Direction::HostToDevice, _) => Some(0),
+        OperationKind::Copy(Direction::DeviceToHost, _) => Some(1),
+        _ => None,
+    }
+}
+
+impl Played<'_> {
+    /// When a node comes, and by which constraint.
+    fn due(&self, place: usize, node: Node) -> (u64, u32) {
+        let graph = self.graph;
+        let (from, to) = (graph.first[place], graph.first[place + 1]);
+        let device = match node {
+            Node::Operation(at) => {
+                graph.trace.device_of(&graph.trace.operations[at as usize]).index()
+            }
+            Node::CallStart(_) | Node::CallEnd(_) => 0,
+        };
+        let mut due = (0, NONE);
+        for by in from..to {
+            let constraint = &graph.constraints[by as usize];
+            let time = self
+                .time(constraint.point, constraint.index)
+                .saturating_add_signed(constraint.lag)
+                .saturating_add(self.between(constraint, device).0);
+            if due.1 == NONE || time > due.0 {
+                due = (time, by);
+            }
+        }
+        if due.1 == NONE { (graph.native_node(node), NONE) } else { due }
+    }
+
+    /// What the fabric adds to a constraint; of the device of the node that it is of.
+    pub(super) fn between(&self, constraint: &Constraint, device: usize) -> Nanos {
+        match constraint.between {
+            Between::Nothing => Nanos::ZERO,
+            Between::Doorbell => self.settings[device].extra(Kind::Doorbell, 0),
+            Between::Seen => {
+                let operation = &self.graph.trace.operations[constraint.index as usize];
+                let device = self.graph.trace.device_of(operation).index();
+                self.settings[device].extra(Kind::Synchronise, 0)
+            }
+        }
+    }
+
+    fn operate(&mut self, at: u32, start: u64, by: u32, free: Option<&mut [u64; 2]>) {
+        let operation = &self.graph.trace.operations[at as usize];
+        let (_, extra) = self.extra(at, operation);
+        let mut end = start.saturating_add(operation.duration).saturating_add(extra.0);
+        if let (Some(free), Some(way)) = (free, over_fabric(operation.kind)) {
+            let device = self.graph.trace.device_of(operation).index();
+            let fabric = &self.settings[device].fabric;
+            if !fabric.is_native() {
+                let served =
+                    start.max(free[way]).saturating_add(fabric.fabric_rate.time(operation.bytes).0);
+                free[way] = served;
+                self.queued[at as usize] = served.saturating_sub(end);
+                end = end.max(served);
+            }
+        }
+        self.operations[at as usize] = Times { start, end, start_by: by, end_by: NONE };
+    }
+
+    /// What the fabric adds to an operation, and as what it counts.
+    pub(super) fn extra(&self, at: u32, operation: &Operation) -> (Kind, Nanos) {
+        let settings = &self.settings[self.graph.trace.device_of(operation).index()];
+        let kind = match operation.kind {
+            OperationKind::Kernel => Kind::Kernel,
+            OperationKind::Memset => Kind::Memset,
+            OperationKind::Callback => Kind::HostCallback,
+            OperationKind::Copy(Direction::HostToDevice, _) => Kind::HostToDevice,
+            OperationKind::Copy(Direction::DeviceToHost, _) => Kind::DeviceToHost,
+            OperationKind::Copy(Direction::DeviceToDevice, _) => Kind::DeviceToDevice,
+            OperationKind::Copy(Direction::PeerToPeer, _) => Kind::PeerToPeer,
+        };
+        if kind == Kind::PeerToPeer && self.proxies == Proxies::One {
+            return (kind, Nanos::ZERO);
+        }
+        match (self.graph.in_graph[at as usize], settings.graphs) {
+            (InGraph::No, _) | (_, Graphs::Node) => (kind, settings.extra(kind, operation.bytes)),
+            (InGraph::Last, Graphs::Launch) => (Kind::Graph, settings.extra(Kind::Graph, 0)),
+            (InGraph::Inner, Graphs::Launch) => (Kind::Graph, Nanos::ZERO),
+        }
+    }
+
+    /// When a point came.
+    pub(super) fn time(&self, point: Point, index: u32) -> u64 {
+        let at = index as usize;
+        match point {
+            Point::CallStart => self.calls[at].start,
+            Point::CallEnd => self.calls[at].end,
+            Point::Start => self.operations[at].start,
+            Point::End => self.operations[at].end,
+            Point::Done => {
+                let operation = &self.graph.trace.operations[at];
+                match operation.kind {
+                    // What a copy takes longer it moves data in.
+                    OperationKind::Copy(..) => self.operations[at].end,
+                    _ => self.operations[at].start.saturating_add(operation.duration),
+                }
+            }
+        }
+    }
+
+    /// When the last call or operation ended, in nanoseconds since the first began.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        let ends = self.calls.iter().chain(&self.operations).map(|times| times.end);
+        ends.max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,299 @@
+//! Programs on the machine, and what the replay makes of their traces.
+
+mod machine;
+
+use std::path::Path;
+
+use perf_core::{BytesPerSecond, Fabric, Kind, KindSet, Nanos, Settings, Thousandths};
+use proptest::prelude::*;
+
+use super::*;
+use crate::trace::{Options, Trace, read_bytes, read_file};
+use machine::{Do, Machine, Written};
+
+fn settings(rtt: u64) -> Settings {
+    Settings::of(Fabric::DXPU_68.with_rtt(Nanos(rtt)).unwrap())
+}
+
+/// Everything costs more, also what has to be asked for.
+fn all_on(rtt: u64) -> Settings {
+    Settings { off: KindSet::EMPTY, ..settings(rtt) }
+}
+
+const NATIVE: u64 = 1_200;
+
+fn read(text: &str) -> Trace {
+    read_bytes(text.as_bytes(), &Options::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn scenario(settings: Settings) -> Scenario {
+    Scenario { settings, proxies: Proxies::One }
+}
+
+fn repeat(count: usize, steps: &[Do]) -> Vec<Do> {
+    (0..count).flat_map(|_| steps.iter().copied()).collect()
+}
+
+/// Programs by what makes them slow.
+#[rustfmt::skip]
+fn programs() -> Vec<(&'static str, Vec<Vec<Do>>)> {
+    use Do::*;
+    let many_streams = |count: usize, time: u64| -> Vec<Do> {
+        repeat(200, &(0..count).map(|stream| Kernel(stream, time)).collect::<Vec<_>>())
+    };
+    let one = |steps: Vec<Do>| vec![steps];
+    vec![
+        ("short kernels, the GPU never idle", one(repeat(3000, &[Kernel(1, 6_000)]))),
+        ("very short kernels, the CPU is slower", one(repeat(2000, &[Work(6_000), Kernel(1, 2_000)]))),
+        ("kernels as long as launches", one(repeat(2000, &[Work(1_000), Kernel(1, 5_000)]))),
+        ("long kernels", one(repeat(500, &[Kernel(1, 250_000)]))),
+        ("long kernels in a slow program", one(repeat(500, &[Work(300_000), Kernel(1, 250_000)]))),
+        ("each kernel waited for", one(repeat(500, &[Kernel(1, 12_000), AwaitStream(1), Work(3_000)]))),
+        ("steps of kernels and a wait", one(repeat(60, &[
+            Kernel(1, 4_000), Kernel(1, 9_000), Memset(1), Kernel(1, 30_000), Kernel(1, 2_500),
+            Kernel(1, 70_000), AwaitStream(1), Work(20_000)]))),
+        ("two streams", one(many_streams(2, 20_000))),
+        ("eight streams", one(many_streams(8, 60_000))),
+        ("eight streams of short kernels", one(many_streams(8, 9_000))),
+        ("streams that wait for each other", one(repeat(300, &[
+            Kernel(1, 15_000), Record(1, 1), Wait(2, 1), Kernel(2, 12_000), Record(2, 2), Wait(1, 2)]))),
+        ("streams that wait for each other, idle", one(repeat(300, &[
+            Kernel(1, 8_000), Record(1, 1), Wait(2, 1), Kernel(2, 6_000), Record(2, 2), Wait(1, 2),
+            Work(30_000)]))),
+        ("large copies to the GPU", one(repeat(60, &[ToDevice(1, 8 << 20)]))),
+        ("small copies to the GPU", one(repeat(800, &[ToDevice(1, 512), Kernel(1, 20_000)]))),
+        ("copies from the GPU", one(repeat(100, &[Kernel(1, 30_000), FromDevice(1, 1 << 20)]))),
+        ("pageable copies both ways", one(repeat(200, &[
+            ToDevicePageable(1, 64 << 10), Kernel(1, 25_000), FromDevicePageable(1, 4096)]))),
+        ("the next batch is copied meanwhile", one(repeat(60, &[
+            ToDevice(2, 4 << 20), Record(2, 2), Kernel(1, 400_000), Kernel(1, 500_000), Wait(1, 2)]))),
+        ("copies in two streams share an engine", one(repeat(80, &[
+            ToDevice(1, 1 << 20), Kernel(1, 50_000), ToDevice(2, 1 << 20), Kernel(2, 50_000)]))),
+        ("graphs", one(repeat(80, &[Graph(1, 40, 3_000), AwaitStream(1), Work(15_000)]))),
+        ("graphs without waiting", one(repeat(200, &[Graph(1, 25, 4_000)]))),
+        ("a full launch queue", one(repeat(4000, &[Kernel(1, 15_000)]))),
+        ("events waited for", one(repeat(150, &[
+            Kernel(1, 40_000), Record(1, 1), Kernel(1, 60_000), AwaitEvent(1), Work(10_000)]))),
+        ("the device waited for", one(repeat(100, &[
+            Kernel(1, 20_000), Kernel(2, 45_000), Memset(3), AwaitDevice, Work(25_000)]))),
+        ("a result is read in each step", one(repeat(100, &[
+            ToDevice(1, 300_000), Kernel(1, 90_000), Kernel(1, 5_000), Kernel(1, 5_000),
+            FromDevicePageable(1, 4), Work(40_000)]))),
+        ("two threads in turn", vec![
+            repeat(30, &[Kernel(1, 9_000), Kernel(1, 9_000), AwaitStream(1), Work(500), HandOver]),
+            repeat(30, &[Work(200_000), Kernel(1, 7_000), Kernel(1, 40_000), AwaitStream(1), HandOver]),
+        ]),
+    ]
+}
+
+#[test]
+fn predicted_and_run_agree_within_three_percent() {
+    let mut worst: Vec<(f64, String)> = Vec::new();
+    for waits in [false, true] {
+        let written = Written { waits };
+        for (name, program) in programs() {
+            let (native, text) = Machine::run(&program, &settings(NATIVE), written);
+            let trace = read(&text);
+            let graph = Graph::of(&trace);
+            assert_eq!(graph.play(&scenario(settings(NATIVE))).length_ns(), trace.length_ns());
+            assert_eq!(trace.length_ns(), native, "{name}");
+            for fabric in [settings(4_900), settings(6_800), settings(19_000), all_on(6_800)] {
+                let (run, _) = Machine::run(&program, &fabric, written);
+                let predicted = graph.play(&scenario(fabric)).length_ns();
+                let error = predicted as f64 / run as f64 - 1.0;
+                let what = format!(
+                    "{name} at {}: native {native}, run {run}, predicted {predicted}, {:+.2} %",
+                    fabric.fabric.rtt,
+                    error * 100.0
+                );
+                worst.push((error.abs(), what));
+            }
+        }
+    }
+    worst.sort_by(|one, other| other.0.total_cmp(&one.0));
+    for (_, what) in worst.iter().take(12) {
+        eprintln!("{what}");
+    }
+    assert!(worst.len() >= 2 * 4 * 20);
+    let beyond: Vec<_> = worst.iter().filter(|(error, _)| *error > 0.03).collect();
+    assert!(beyond.is_empty(), "{beyond:#?}");
+}
+
+#[test]
+fn what_is_lost_adds_up_to_what_the_whole_takes_longer() {
+    for (name, program) in programs() {
+        let (native, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let played = graph.play(&scenario(all_on(6_800)));
+        let lost = played.lost();
+        assert_eq!(lost.lost_ns(), played.length_ns() - native, "{name}");
+        let by_name: u64 = lost.names.values().map(|lost| lost.lost_ns).sum();
+        assert_eq!(by_name, lost.lost_ns(), "{name}");
+        for (cause, lost) in &lost.causes {
+            assert!(lost.lost_ns <= lost.added_ns, "{name}: {cause:?} {lost:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_behind_a_busy_gpu_or_a_slow_cpu_is_hidden() {
+    // The CPU needs 50 us for each kernel of 10 us: 5.6 us more are nothing.
+    let slow = vec![repeat(200, &[Do::Work(46_000), Do::Kernel(1, 10_000)])];
+    // Kernels one after the other pay for each end; a copy beside them pays nothing.
+    let busy = vec![repeat(200, &[Do::Kernel(1, 100_000), Do::ToDevice(2, 1000)])];
+    for (program, kind, share) in [(slow, Kind::Kernel, 0.01), (busy, Kind::HostToDevice, 0.0)] {
+        let (_, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let lost = graph.play(&scenario(settings(6_800))).lost();
+        let of_kind = lost.causes[&Cause::Kind(kind)];
+        assert_eq!(of_kind.count, 200);
+        assert!(of_kind.lost_ns as f64 <= share * of_kind.added_ns as f64, "{of_kind:?}");
+    }
+}
+
+/// The same program on several GPUs, each of its own process.
+fn on_gpus(text: &str, count: usize) -> String {
+    let mut lines = text.lines();
+    let mut all = format!("{},device,process\n", lines.next().unwrap());
+    for line in lines {
+        for gpu in 0..count {
+            all += &format!("{line},{gpu},{gpu}\n");
+        }
+    }
+    all
+}
+
+#[test]
+fn several_gpus_share_one_proxy() {
+    let program = vec![repeat(40, &[Do::ToDevice(1, 4 << 20), Do::Kernel(1, 2_000_000)])];
+    let (_, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+    let lengths: Vec<u64> = [1, 2, 4, 8]
+        .into_iter()
+        .map(|gpus| {
+            let trace = read(&on_gpus(&text, gpus));
+            let graph = Graph::of(&trace);
+            let shared = graph.play(&scenario(settings(6_800)));
+            let own = Scenario { proxies: Proxies::Each, ..scenario(settings(6_800)) };
+            let own = graph.play(&own);
+            let native = graph.play(&scenario(settings(NATIVE)));
+            assert_eq!(native.length_ns(), trace.length_ns());
+            assert!(own.length_ns() <= shared.length_ns());
+            if gpus == 8 {
+                let waits = shared.lost().causes[&Cause::SharedProxy];
+                assert!(waits.added_ns > 0, "{waits:?}");
+                assert_eq!(shared.lost().lost_ns(), shared.length_ns() - trace.length_ns());
+            }
+            shared.length_ns()
+        })
+        .collect();
+    assert!(lengths.is_sorted(), "{lengths:?}");
+    // Eight ask for more than the proxy carries: it is all that counts.
+    let all = Fabric::DXPU_68.fabric_rate.time(8 * 40 * (4 << 20)).0;
+    assert!(lengths[3] > all, "{lengths:?} {all}");
+}
+
+#[test]
+fn a_faster_fabric_and_fewer_round_trips_cost_less() {
+    let (_, program) = programs().swap_remove(6);
+    let (_, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+    let trace = read(&text);
+    let graph = Graph::of(&trace);
+    let length = |settings| graph.play(&scenario(settings)).length_ns();
+    let base = settings(6_800);
+    let fewer = Fabric { kernel_round_trips: Thousandths(500), ..base.fabric };
+    assert!(length(Settings::of(fewer)) < length(base));
+    assert!(length(settings(4_900)) < length(base));
+    assert!(length(all_on(6_800)) >= length(base));
+}
+
+#[test]
+fn a_trace_without_calls_hides_nothing() {
+    let text = "start_ns,duration_ns,kind,stream,name\n\
+                0,10000,kernel,1,a\n11000,10000,kernel,1,b\n50000,10000,kernel,2,c\n";
+    let trace = read(text);
+    let graph = Graph::of(&trace);
+    let played = graph.play(&scenario(settings(6_800)));
+    assert_eq!(played.length_ns(), 60_000 + 3 * 5_600);
+    assert!(graph.remarks[0].contains("Of 3 of 3 operations"), "{:?}", graph.remarks);
+}
+
+#[test]
+fn times_between_calls_move_with_the_calls() {
+    let program = vec![repeat(10, &[Do::Kernel(1, 50_000), Do::AwaitStream(1), Do::Work(10_000)])];
+    let (native, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+    let trace = read(&text);
+    let graph = Graph::of(&trace);
+    let thread = trace.calls[0].thread;
+    let played = graph.play(&scenario(settings(6_800)));
+    assert_eq!(played.time_in_thread(thread, 0), 0);
+    let added = played.length_ns() - trace.length_ns();
+    assert_eq!(played.time_in_thread(thread, native), native + added);
+    let middle = trace.calls[9].end() + 3_000;
+    assert_eq!(played.time_in_thread(thread, middle) - middle, added / 2);
+}
+
+#[test]
+fn real_traces_are_played_where_there_are_some() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces");
+    for name in ["kineto-alexnet.json.gz", "nsys-h100-2gpu-1s.sqlite"] {
+        let path = folder.join(name);
+        if !path.exists() {
+            eprintln!("skipped: there is no {}", path.display());
+            continue;
+        }
+        let trace = read_file(&path, &Options::default()).unwrap();
+        let graph = Graph::of(&trace);
+        assert_eq!(graph.play(&scenario(settings(NATIVE))).length_ns(), trace.length_ns());
+        let played = graph.play(&scenario(settings(6_800)));
+        let lost = played.lost();
+        assert_eq!(lost.lost_ns(), played.length_ns() - trace.length_ns(), "{name}");
+        eprintln!("{name}: {} -> {}: {:?}", trace.length_ns(), played.length_ns(), lost.causes);
+    }
+}
+
+proptest! {
+    /// Whatever a trace has in it: without a fabric it takes what it took, and with one more.
+    #[test]
+    fn any_trace_plays_as_it_was(
+        rows in prop::collection::vec(
+            (0_i64..400_000, 0_i64..150_000, 0_usize..9, 0_i64..4, 0_u64..30, 0_i64..3, 0_i64..2),
+            1..120),
+        rate in 1_000_000_000_u64..20_000_000_000,
+    ) {
+        let kinds =
+            ["kernel", "htod", "dtoh", "memset", "launch", "sync", "call", "peer", "callback"];
+        let names = ["cuStreamWaitEvent", "cuMemcpyDtoH", "cuGraphLaunch", "cuLaunchKernel"];
+        let mut text =
+            String::from("start_ns,duration_ns,kind,stream,correlation,thread,device,bytes,name\n");
+        for (start, duration, kind, stream, correlation, thread, device) in rows {
+            let (kind, name) = (kinds[kind], names[start as usize % names.len()]);
+            text += &format!(
+                "{start},{duration},{kind},{stream},{correlation},{thread},{device},{duration},{name}\n"
+            );
+        }
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let played = graph.play(&scenario(settings(NATIVE)));
+        for (operation, times) in trace.operations.iter().zip(&played.operations) {
+            prop_assert_eq!((operation.start, operation.end()), (times.start, times.end));
+        }
+        for (call, times) in trace.calls.iter().zip(&played.calls) {
+            prop_assert_eq!((call.start, call.end()), (times.start, times.end));
+        }
+        let fabric = Fabric {
+            fabric_rate: BytesPerSecond::new(rate).unwrap(),
+            ..all_on(6_800).fabric
+        };
+        for proxies in [Proxies::One, Proxies::Each] {
+            let settings = Settings { off: KindSet::EMPTY, ..Settings::of(fabric) };
+            let played = graph.play(&Scenario { settings, proxies });
+            let longer = played.length_ns() - trace.length_ns();
+            prop_assert_eq!(played.lost().lost_ns(), longer);
+            for (operation, times) in trace.operations.iter().zip(&played.operations) {
+                prop_assert!(operation.start <= times.start && operation.end() <= times.end);
+            }
+        }
+    }
+}
