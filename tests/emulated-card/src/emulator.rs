@@ -5,6 +5,8 @@ use crate::flash::CardFlash;
 use anyhow::Result;
 use card_image::{Role, SlotId};
 use processes::Daemon;
+use processes::relay::Relay;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +19,16 @@ pub struct Network {
     folder: PathBuf,
     outlive: bool,
     counting: bool,
+    /// Cables with something in them that misbehaves.
+    bad: BTreeSet<usize>,
+}
+
+/// What misbehaves in a card's cable.
+pub struct BadCable {
+    /// From the network to the card.
+    pub to_card: Relay,
+    /// From the card to the network.
+    pub from_card: Relay,
 }
 
 impl Network {
@@ -30,7 +42,8 @@ impl Network {
     ///
     /// When QEMU does not start.
     pub fn start(folder: &Path, cards: usize, outlive: bool) -> Result<(Self, Daemon)> {
-        let network = Self { folder: folder.to_owned(), outlive, counting: false };
+        let network =
+            Self { folder: folder.to_owned(), outlive, counting: false, bad: BTreeSet::new() };
         let mut command = Command::new(QEMU);
         command.args(["-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]);
         command.args(["-netdev", "user,id=here", "-netdev", "hubport,id=h,hubid=0,netdev=here"]);
@@ -54,7 +67,30 @@ impl Network {
         self.counting = counting;
     }
 
-    /// Both ends of a card's cable: the network's, and the card's.
+    /// Puts relays into a card's cable, before the card is started. They let everything through
+    /// until they are told otherwise; the seed says which frames they will harm.
+    ///
+    /// # Errors
+    ///
+    /// When there are no sockets.
+    pub fn make_bad(&mut self, cable: usize, seed: u64) -> Result<BadCable> {
+        let (network, card) = self.ends(cable);
+        let (behind, up) = self.bad_ends(cable);
+        self.bad.insert(cable);
+        Ok(BadCable {
+            to_card: Relay::between(&card, &behind, seed)?,
+            from_card: Relay::between(&up, &network, seed.wrapping_add(1))?,
+        })
+    }
+
+    /// Where a card behind a bad cable listens, and where it sends to.
+    fn bad_ends(&self, cable: usize) -> (PathBuf, PathBuf) {
+        let end = |name: &str| self.folder.join(format!("cable-{cable}-{name}"));
+        (end("behind"), end("up"))
+    }
+
+    /// Both ends of a card's cable, each the socket that it listens at: the network's, and the
+    /// card's.
     fn ends(&self, card: usize) -> (PathBuf, PathBuf) {
         let end = |name: &str| self.folder.join(format!("cable-{card}-{name}"));
         (end("net"), end("card"))
@@ -124,7 +160,12 @@ impl Network {
     /// When QEMU does not start.
     pub fn start_card(&self, cable: usize, options: &CardOptions) -> Result<Daemon> {
         let CardOptions { name, flash, pcie } = options;
-        let (far, near) = self.ends(cable);
+        let (near, far) = if self.bad.contains(&cable) {
+            self.bad_ends(cable)
+        } else {
+            let (network, card) = self.ends(cable);
+            (card, network)
+        };
         let mut command = machine(&self.folder, name, flash);
         command.args(["-global", "virtio-mmio.force-legacy=false"]);
         if self.counting {

@@ -1,9 +1,11 @@
-//! A network that misbehaves, for proxies that talk UDP: a relay stands between a proxy and
-//! everybody that sends to it.
+//! A network that misbehaves: a relay stands between a proxy that talks UDP and everybody that
+//! sends to it, or in one direction of an emulated card's cable.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,6 +20,8 @@ pub struct Faults {
     pub duplicate: f64,
     /// Come [`LATE`] after their turn, behind others.
     pub reorder: f64,
+    /// Come with one bit turned over.
+    pub damage: f64,
     /// All are lost.
     pub cut: bool,
 }
@@ -36,11 +40,37 @@ pub struct Done {
     pub doubled: u64,
     /// Frames that were held back.
     pub late: u64,
+    /// Frames that were damaged.
+    pub damaged: u64,
+    /// Frames that were sent on, each as often as it was.
+    pub sent: u64,
+}
+
+/// Where frames come from and go to.
+enum Ends {
+    Udp { from: UdpSocket, to: SocketAddr },
+    Unix { from: UnixDatagram, to: PathBuf },
+}
+
+impl Ends {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Udp { from, .. } => from.recv_from(buffer).map(|(length, _)| length),
+            Self::Unix { from, .. } => from.recv(buffer),
+        }
+    }
+
+    /// Sends a frame, if the one behind is there already.
+    fn send(&self, frame: &[u8]) -> bool {
+        match self {
+            Self::Udp { from, to } => from.send_to(frame, to).is_ok(),
+            Self::Unix { from, to } => from.send_to(frame, to).is_ok(),
+        }
+    }
 }
 
 struct Shared {
-    socket: UdpSocket,
-    to: SocketAddr,
+    ends: Ends,
     stop: AtomicBool,
     state: Mutex<(Faults, Done)>,
 }
@@ -59,28 +89,53 @@ impl Relay {
     ///
     /// When there is no socket.
     pub fn start(seed: u64) -> io::Result<Self> {
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        socket.set_read_timeout(Some(LATE))?;
-        let to = SocketAddr::from(([127, 0, 0, 3], socket.local_addr()?.port()));
+        let from = UdpSocket::bind("127.0.0.1:0")?;
+        from.set_read_timeout(Some(LATE))?;
+        let to = SocketAddr::from(([127, 0, 0, 3], from.local_addr()?.port()));
+        Ok(Self::over(Ends::Udp { from, to }, seed))
+    }
+
+    /// A relay that listens at one socket and sends to the other, which may come later.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot listen there.
+    pub fn between(from: &Path, to: &Path, seed: u64) -> io::Result<Self> {
+        let from = UnixDatagram::bind(from)?;
+        from.set_read_timeout(Some(LATE))?;
+        Ok(Self::over(Ends::Unix { from, to: to.to_owned() }, seed))
+    }
+
+    fn over(ends: Ends, seed: u64) -> Self {
         let stop = AtomicBool::new(false);
-        let shared = Arc::new(Shared { socket, to, stop, state: Mutex::default() });
+        let shared = Arc::new(Shared { ends, stop, state: Mutex::default() });
         let of_thread = shared.clone();
         let thread = std::thread::spawn(move || of_thread.run(Random(seed)));
-        Ok(Self { shared, thread: Some(thread) })
+        Self { shared, thread: Some(thread) }
     }
 
     /// Where the others are to send to: `--advertise udp:...` of the proxy behind it.
     ///
     /// # Errors
     ///
-    /// When the system does not say.
+    /// When the system does not say, and for a relay without UDP.
     pub fn public(&self) -> io::Result<SocketAddr> {
-        self.shared.socket.local_addr()
+        match &self.shared.ends {
+            Ends::Udp { from, .. } => from.local_addr(),
+            Ends::Unix { .. } => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
     }
 
     /// Where the proxy behind it listens: its `--fabric udp:...`.
+    ///
+    /// # Panics
+    ///
+    /// For a relay without UDP.
     pub fn behind(&self) -> SocketAddr {
-        self.shared.to
+        match &self.shared.ends {
+            Ends::Udp { to, .. } => *to,
+            Ends::Unix { .. } => panic!("a relay between two sockets has no UDP address"),
+        }
     }
 
     /// From now on it does this to frames.
@@ -112,8 +167,8 @@ impl Shared {
         let mut buffer = [0; 9000];
         let mut late: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
         while !self.stop.load(Ordering::Relaxed) {
-            if let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
-                self.pass(&buffer[..length], &mut random, &mut late);
+            if let Ok(length) = self.ends.receive(&mut buffer) {
+                self.pass(&mut buffer[..length], &mut random, &mut late);
             }
             while late.front().is_some_and(|(at, _)| *at <= Instant::now()) {
                 if let Some((_, frame)) = late.pop_front() {
@@ -123,8 +178,8 @@ impl Shared {
         }
     }
 
-    fn pass(&self, frame: &[u8], random: &mut Random, late: &mut VecDeque<(Instant, Vec<u8>)>) {
-        let (loss, duplicate, reorder) = (random.share(), random.share(), random.share());
+    fn pass(&self, frame: &mut [u8], random: &mut Random, late: &mut VecDeque<(Instant, Vec<u8>)>) {
+        let [loss, duplicate, reorder, damage] = std::array::from_fn(|_| random.share());
         let mut state = self.lock();
         let (faults, done) = &mut *state;
         done.came += 1;
@@ -134,9 +189,15 @@ impl Shared {
         }
         let doubled = duplicate < faults.duplicate;
         let held = reorder < faults.reorder;
+        let damaged = damage < faults.damage && !frame.is_empty();
         done.doubled += u64::from(doubled);
         done.late += u64::from(held);
+        done.damaged += u64::from(damaged);
         drop(state);
+        if damaged {
+            let bit = (random.share() * frame.len() as f64 * 8.0) as usize;
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
         if doubled {
             self.send(frame);
         }
@@ -148,8 +209,8 @@ impl Shared {
     }
 
     fn send(&self, frame: &[u8]) {
-        // The proxy behind may not be there yet.
-        let _ = self.socket.send_to(frame, self.to);
+        let sent = self.ends.send(frame);
+        self.lock().1.sent += u64::from(sent);
     }
 }
 
@@ -201,7 +262,28 @@ mod tests {
             std::thread::yield_now();
         }
         let done = relay.done();
-        assert_eq!((done.lost, done.doubled, done.late), (1, 1, 1));
+        assert_eq!((done.lost, done.doubled, done.late, done.sent), (1, 1, 1, 5));
+    }
+
+    #[test]
+    fn a_damaged_frame_differs_in_one_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let (near, far) = (folder.path().join("near"), folder.path().join("far"));
+        let end = UnixDatagram::bind(&far).unwrap();
+        end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let relay = Relay::between(&near, &far, 3).unwrap();
+        relay.set(Faults { damage: 1.0, ..Faults::default() });
+        let sender = UnixDatagram::unbound().unwrap();
+        let mut places = std::collections::BTreeSet::new();
+        for _ in 0..20 {
+            sender.send_to(&[0; 64], &near).unwrap();
+            let mut buffer = [0; 128];
+            assert_eq!(end.recv(&mut buffer).unwrap(), 64);
+            assert_eq!(buffer.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+            places.insert(buffer.iter().position(|byte| *byte != 0));
+        }
+        assert!(places.len() > 5, "bits all over the frame");
+        assert_eq!(relay.done().damaged, 20);
     }
 
     #[test]

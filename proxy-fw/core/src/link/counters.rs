@@ -59,12 +59,19 @@ counters! {
 pub(crate) struct Sums {
     counters: Counters,
     bad_frames: BadFrames,
+    /// TLP buffers that hold something at this moment.
+    held: u64,
 }
 
 impl Sums {
     pub(super) fn add(&mut self, counters: &Counters, bad_frames: &BadFrames) {
         self.counters.add(counters);
         self.bad_frames.add(bad_frames);
+    }
+
+    /// With TLP buffers that hold something.
+    pub(super) fn hold(&mut self, buffers: usize) {
+        self.held += buffers as u64;
     }
 
     /// With frames that belong to no link.
@@ -74,7 +81,8 @@ impl Sums {
 
     /// Every counter with its name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.counters.iter().chain(self.bad_frames.iter())
+        let held = ("link.buffers_in_use", self.held);
+        self.counters.iter().chain(self.bad_frames.iter()).chain([held])
     }
 }
 

@@ -395,6 +395,7 @@ impl Link {
     /// Adds what it counted.
     pub(crate) fn count_into(&self, sums: &mut Sums) {
         sums.add(&self.counters, &self.bad_frames);
+        sums.hold(self.out.slab.in_use() + self.inbox.slab.in_use());
     }
 
     /// Marks a binding as failed, because of something that only its owner can see.

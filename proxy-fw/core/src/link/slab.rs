@@ -49,6 +49,11 @@ impl<M> Slab<M> {
         size_of_val(&*self.bytes) + size_of_val(&*self.entries)
     }
 
+    /// How many are in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.meta.is_some()).count()
+    }
+
     /// Takes all buffers back, whoever has them.
     pub(super) fn clear(&mut self) {
         self.free = NONE;

@@ -1,7 +1,7 @@
 //! What a TLP costs a card: instructions of the whole firmware, as the cards count them themselves
 //! under an emulator whose cycles are instructions.
 
-use crate::scene::Scene;
+use crate::scene::{Cards, Counters, Scene};
 use emulated_card::firmware::Firmware;
 use std::collections::BTreeMap;
 
@@ -21,17 +21,6 @@ const FIRST_ACTION: &str = "card: cycles from an interrupt to the first action, 
 /// The accelerator.
 const DEVICE: &str = "03:00.0";
 
-type Counters = BTreeMap<String, u64>;
-
-fn counters(scene: &Scene, card: &str) -> Counters {
-    let text = scene.manager(&["counters", card]).unwrap();
-    let lines = text.lines().filter_map(|line| {
-        let (name, value) = line.rsplit_once(' ')?;
-        Some((name.trim().to_owned(), value.parse().ok()?))
-    });
-    lines.collect()
-}
-
 /// Instructions of each stage between two looks, and TLPs that went in or out.
 fn between(before: &Counters, after: &Counters) -> ([u64; 4], u64) {
     let more = |name: &str| after[name] - before[name];
@@ -43,7 +32,7 @@ fn between(before: &Counters, after: &Counters) -> ([u64; 4], u64) {
 fn cost(scene: &Scene, what: &str, work: &[&str]) -> BTreeMap<&'static str, u64> {
     let mut costs = BTreeMap::new();
     let cards = ["card-box", "card-host"];
-    let looks = |scene: &Scene| cards.map(|card| counters(scene, card));
+    let looks = |scene: &Scene| cards.map(|card| scene.counters(card));
     let at_rest = [looks(scene), looks(scene)];
     let before = looks(scene);
     scene.host(work).unwrap();
@@ -98,7 +87,7 @@ fn what_a_tlp_costs() {
             return;
         }
     };
-    let mut scene = Scene::start(&firmware, true).unwrap();
+    let mut scene = Scene::start(&firmware, Cards::Counting).unwrap();
     scene.until("the accelerator", &["list"], "accelerator").unwrap();
     scene.host(&["lspci"]).unwrap();
     scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
@@ -114,7 +103,7 @@ fn what_a_tlp_costs() {
         }
     }
     for card in ["card-box", "card-host"] {
-        let most = counters(&scene, card)[FIRST_ACTION];
+        let most = scene.counters(card)[FIRST_ACTION];
         println!("{card}: {most} from an interrupt to the first action, at most");
         assert!((1..=TO_FIRST_ACTION).contains(&most), "{card}: {most}");
     }

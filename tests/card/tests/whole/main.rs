@@ -1,16 +1,17 @@
 //! The firmware in two emulated cards, and all that belongs to them.
 
 mod cost;
+mod load;
 mod scene;
 
 use emulated_card::firmware::Firmware;
 use processes::wait_for;
-use scene::{BOUND, Scene};
+use scene::{BOUND, Cards, Scene};
 use std::path::Path;
 
-/// The same bytes each time, none of them regular.
-fn content(bytes: usize) -> Vec<u8> {
-    let mut state = 1_u32;
+/// The same bytes each time for a seed, none of them regular.
+fn content(bytes: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
@@ -27,7 +28,7 @@ fn the_whole_path_through_two_cards() {
             return;
         }
     };
-    let mut scene = Scene::start(&firmware, false).unwrap();
+    let mut scene = Scene::start(&firmware, Cards::Plain).unwrap();
     for address in ["ethernet 02:00:00:00:00:00", "ethernet 02:00:00:00:00:01"] {
         scene.until("a card's path", &["nodes"], address).unwrap();
     }
@@ -44,7 +45,7 @@ fn the_whole_path_through_two_cards() {
     }
 
     let (sent, read) = (scene.path("sent"), scene.path("read"));
-    std::fs::write(&sent, content(1 << 20)).unwrap();
+    std::fs::write(&sent, content(1 << 20, 1)).unwrap();
     let name = |path: &Path| path.to_str().unwrap().to_owned();
     scene.host(&["nvme-write", "03:00.0", &name(&sent)]).unwrap();
     scene.host(&["nvme-read", "03:00.0", &name(&read), "--bytes", "1048576"]).unwrap();

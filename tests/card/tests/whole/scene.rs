@@ -3,9 +3,10 @@
 
 use anyhow::{Context, ensure};
 use card_image::Role;
-use emulated_card::emulator::{Network, NewCard};
+use emulated_card::emulator::{BadCable, Network, NewCard};
 use emulated_card::firmware::Firmware;
 use processes::{Daemon, own_folder, wait_for};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +18,22 @@ pub(crate) struct Scene {
     programs: PathBuf,
     manager: String,
     daemons: Vec<Daemon>,
+    /// What misbehaves in the cards' cables, where that was asked for: the box's, the host's.
+    pub(crate) cables: Vec<BadCable>,
 }
+
+/// How the cards run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cards {
+    /// As they are.
+    Plain,
+    /// Their clocks and counts of cycles go with their instructions.
+    Counting,
+    /// With something in their cables that can misbehave; the seed says how.
+    BadCables(u64),
+}
+
+pub(crate) type Counters = BTreeMap<String, u64>;
 
 fn line(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output()?;
@@ -66,14 +82,13 @@ impl Scene {
         })
     }
 
-    /// Starts everything. With `counting`, the cards' clocks and counts of cycles go with their
-    /// instructions.
-    pub(crate) fn start(firmware: &Firmware, counting: bool) -> anyhow::Result<Self> {
+    /// Starts everything.
+    pub(crate) fn start(firmware: &Firmware, cards: Cards) -> anyhow::Result<Self> {
         // Beside the folder of tests.
         let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
         let folder = tempfile::tempdir()?;
-        let (manager, daemons) = (String::new(), Vec::new());
-        let mut scene = Self { folder, programs, manager, daemons };
+        let (manager, daemons, cables) = (String::new(), Vec::new(), Vec::new());
+        let mut scene = Self { folder, programs, manager, daemons, cables };
         let ready = scene.path("ready.json");
         let mut command = Command::new(scene.programs.join("dxpu-manager"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
@@ -101,16 +116,29 @@ impl Scene {
         scene.until_there(&scene.path("host-side"))?;
 
         let (mut network, process) = Network::start(scene.folder.path(), 2, false)?;
-        network.count_instructions(counting);
+        network.count_instructions(cards == Cards::Counting);
         scene.daemons.push(process);
         let sides = [("card-box", Role::Box, "box-side"), ("card-host", Role::Host, "host-side")];
         for (cable, (name, role, side)) in sides.into_iter().enumerate() {
             let pcie = &scene.path(side);
+            if let Cards::BadCables(seed) = cards {
+                scene.cables.push(network.make_bad(cable, seed + 2 * cable as u64)?);
+            }
             let new = NewCard { name, role, places: 4, manager, pcie };
             let card = network.start_new_card(cable, firmware, &new)?;
             scene.daemons.push(card);
         }
         Ok(scene)
+    }
+
+    /// What a card counts, by name.
+    pub(crate) fn counters(&self, card: &str) -> Counters {
+        let text = self.manager(&["counters", card]).unwrap();
+        let lines = text.lines().filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.trim().to_owned(), value.parse().ok()?))
+        });
+        lines.collect()
     }
 
     pub(crate) fn until(
