@@ -24,7 +24,15 @@ pub struct Hook {
     /// Its parameters in order. The first six are in registers, the others on the stack, eight
     /// bytes each.
     pub parameters: &'static [Parameter],
+    /// Where the first parameter of each role is, or [`NOWHERE`].
+    places: [u8; ROLES],
 }
+
+/// How many roles there are.
+const ROLES: usize = Role::Other as usize + 1;
+
+/// The place of a role that no parameter has.
+const NOWHERE: u8 = u8::MAX;
 
 /// A parameter of a hooked function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,8 +230,11 @@ pub enum Role {
 
 impl Hook {
     /// Where the first parameter of this role is, counted from 0.
-    pub fn position(&self, role: Role) -> Option<usize> {
-        self.parameters.iter().position(|parameter| parameter.role == role)
+    pub const fn position(&self, role: Role) -> Option<usize> {
+        match self.places[role as usize] {
+            NOWHERE => None,
+            place => Some(place as usize),
+        }
     }
 }
 
@@ -262,7 +273,13 @@ const fn hook(
     class: Class,
     parameters: &'static [Parameter],
 ) -> Hook {
-    Hook { name, since, per_thread, symbol, class, parameters }
+    let mut places = [NOWHERE; ROLES];
+    let mut index = parameters.len();
+    while index > 0 {
+        index -= 1;
+        places[parameters[index].role as usize] = index as u8;
+    }
+    Hook { name, since, per_thread, symbol, class, parameters, places }
 }
 
 /// A parameter of a row.
@@ -365,6 +382,20 @@ mod unit_tests {
             assert!(complete, "{hook:?}");
             let asynchronous = hook.symbol.contains("Async");
             assert!(!asynchronous || has(Role::Stream), "{hook:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_the_first_of_a_role() {
+        for hook in &HOOKS {
+            for parameter in hook.parameters {
+                let first = hook.parameters.iter().position(|other| other.role == parameter.role);
+                assert_eq!(hook.position(parameter.role), first, "{hook:?}");
+            }
+            let with = hook.places.iter().filter(|place| **place != NOWHERE).count();
+            let roles: std::collections::BTreeSet<u8> =
+                hook.parameters.iter().map(|parameter| parameter.role as u8).collect();
+            assert_eq!(with, roles.len(), "{hook:?}");
         }
     }
 

@@ -2,7 +2,6 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
 use perf_core::Nanos;
@@ -92,7 +91,7 @@ pub(crate) unsafe extern "C" fn before(frame: *mut Frame) -> *mut c_void {
     } else {
         begin(session::get(), behind.hook(), frame)
     };
-    frame.after = MaybeUninit::new(after);
+    frame.after.write(after);
     behind.real
 }
 
@@ -103,8 +102,7 @@ pub(crate) unsafe extern "C" fn after(frame: *mut Frame) {
     // SAFETY: as in `before`.
     let frame = unsafe { &mut *frame };
     // SAFETY: `before` gave a function, so it has set this.
-    let after = unsafe { frame.after.assume_init() };
-    match after {
+    match unsafe { frame.after.assume_init_ref() } {
         After::Outside => return,
         After::Nothing => {}
         After::Resolve => {
@@ -165,14 +163,14 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
 }
 
 /// Does what is to do after the driver returned `result`.
-pub(crate) fn end(session: &Session, after: After, result: Result32) {
-    match after {
+pub(crate) fn end(session: &Session, after: &After, result: Result32) {
+    match *after {
         After::Outside | After::Nothing | After::Resolve => {}
-        After::Work(work) => work::end(session, &work, result),
-        After::Moves(moves) => copies::end(session, &moves, result),
-        After::Launches { work, list } => kernels::ended(session, &work, list, result),
-        After::Delayed { work, delays, time } => {
-            graphs::launched(session, &work, delays, time, result);
+        After::Work(ref work) => work::end(session, work, result),
+        After::Moves(ref moves) => copies::end(session, moves, result),
+        After::Launches { ref work, list } => kernels::ended(session, work, list, result),
+        After::Delayed { ref work, delays, time } => {
+            graphs::launched(session, work, delays, time, result);
         }
         After::Memory(asked) => session.ranges.given(asked, result),
         After::Wait { pending } => waits::end(session, pending, result),

@@ -18,7 +18,7 @@ use crate::{captures, delay, real};
 /// Copies of at most so many bytes from pageable memory are staged at once.
 const STAGED_AT_ONCE: u64 = 64 << 10;
 
-/// The kinds that copies are of, in the order of [`Moves::parts`].
+/// The kinds that copies are of, in the order of [`Parts`].
 const KINDS: [Kind; 6] = [
     Kind::HostToDevice,
     Kind::DeviceToHost,
@@ -33,21 +33,31 @@ const KINDS: [Kind; 6] = [
 struct Part {
     operations: u64,
     bytes: u64,
-    /// How many of them take longer, and how much.
-    delays: u64,
+    /// What they take longer.
     extra: Nanos,
 }
+
+/// The copies of each kind that a call does.
+type Parts = [Part; KINDS.len()];
 
 /// The copies that a call does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moves {
-    parts: [Part; KINDS.len()],
+    what: What,
     /// Where they go.
     stream: Stream,
     /// Whether the stream records them.
     captured: bool,
     /// Whether the call returns when they have ended.
     waits: bool,
+}
+
+/// One kind of copies, as nearly every call does, or several.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    One(Kind, Part),
+    /// From [`Box::into_raw`]; [`end`] frees it, once.
+    Several(*mut Parts),
 }
 
 /// One end of a copy.
@@ -123,7 +133,8 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let stream = stream_or_default(hook, frame);
     let synchronous = stream_of(hook, frame).is_none();
     let captured = captures::is_captured(session, stream);
-    let mut moves = Moves { parts: [Part::default(); KINDS.len()], stream, captured, waits: false };
+    let nothing = What::One(Kind::HostToHost, Part::default());
+    let mut moves = Moves { what: nothing, stream, captured, waits: false };
     // Forms from before CUDA 3.2 describe a copy otherwise; they are for 32-bit devices.
     if hook.since < 3020 && hook.position(Role::Description).is_some() {
         return After::Nothing;
@@ -170,37 +181,75 @@ impl Moves {
     }
 
     fn add(&mut self, kind: Kind, bytes: u64, extra: Nanos) {
-        let place = KINDS.iter().position(|other| *other == kind).expect("a kind of copy");
-        let part = &mut self.parts[place];
-        part.operations += 1;
-        part.bytes = part.bytes.saturating_add(bytes);
-        part.delays += u64::from(extra != Nanos::ZERO);
-        part.extra = part.extra.saturating_add(extra);
+        let more = Part { operations: 1, bytes, extra };
+        match &mut self.what {
+            What::One(_, part) if part.operations == 0 => self.what = What::One(kind, more),
+            What::One(same, part) if *same == kind => part.add(more),
+            What::One(other, part) => {
+                let mut parts = Box::new(Parts::default());
+                parts[place(*other)] = *part;
+                parts[place(kind)].add(more);
+                self.what = What::Several(Box::into_raw(parts));
+            }
+            // SAFETY: it comes from `Box::into_raw`, and only `end`, which comes later, frees it.
+            What::Several(parts) => unsafe { (&mut **parts)[place(kind)].add(more) },
+        }
     }
+
+    /// Counts copies of one kind, and delays what waits for them.
+    fn did(&self, session: &Session, kind: Kind, part: &Part) {
+        if part.operations == 0 {
+            return;
+        }
+        if !self.captured {
+            session.ledger.did(kind, part.operations, part.bytes);
+        }
+        if part.extra == Nanos::ZERO {
+            return;
+        }
+        if self.captured {
+            delay::recorded(session, self.stream, part.extra);
+        } else if self.waits {
+            delay::on_cpu(session, kind, part.extra);
+        } else {
+            delay::in_stream(session, kind, self.stream, part.extra);
+        }
+    }
+}
+
+impl Part {
+    fn add(&mut self, more: Self) {
+        self.operations += more.operations;
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.extra = self.extra.saturating_add(more.extra);
+    }
+}
+
+/// A kind's place in [`KINDS`].
+fn place(kind: Kind) -> usize {
+    KINDS.iter().position(|other| *other == kind).expect("a kind of copy")
 }
 
 /// After copies.
 pub(crate) fn end(session: &Session, moves: &Moves, result: Result32) {
+    match moves.what {
+        What::One(kind, part) => {
+            if result == SUCCESS {
+                moves.did(session, kind, &part);
+            }
+        }
+        What::Several(parts) => {
+            // SAFETY: from `Box::into_raw` in `add`, and this is the one end of the call.
+            let parts = unsafe { Box::from_raw(parts) };
+            if result == SUCCESS {
+                for (kind, part) in KINDS.into_iter().zip(&*parts) {
+                    moves.did(session, kind, part);
+                }
+            }
+        }
+    }
     if result != SUCCESS {
         return;
-    }
-    for (kind, part) in KINDS.into_iter().zip(&moves.parts) {
-        if part.operations == 0 {
-            continue;
-        }
-        if !moves.captured {
-            session.ledger.did(kind, part.operations, part.bytes);
-        }
-        if part.extra == Nanos::ZERO {
-            continue;
-        }
-        if moves.waits && !moves.captured {
-            delay::on_cpu(session, kind, part.extra);
-        } else if moves.captured {
-            delay::recorded(session, moves.stream, part.extra);
-        } else {
-            delay::in_stream(session, kind, moves.stream, part.extra);
-        }
     }
     if moves.waits && !moves.captured {
         delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));

@@ -56,6 +56,7 @@ impl Counts {
     }
 
     /// A call of the driver, of any kind.
+    #[inline]
     pub(crate) fn called(&self) {
         if let Some(ledger) = &self.ledger {
             ledger.add_fact(Fact::Calls, 1);
@@ -63,6 +64,7 @@ impl Counts {
     }
 
     /// One call that did `operations` of a kind.
+    #[inline]
     pub(crate) fn did(&self, kind: Kind, operations: u64, bytes: u64) {
         if let Some(ledger) = &self.ledger {
             ledger.add(kind, Row { calls: 1, operations, bytes, ..Row::default() });

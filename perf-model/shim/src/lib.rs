@@ -15,6 +15,7 @@ mod copies;
 mod delay;
 mod driver;
 mod graphs;
+mod injection;
 mod kernels;
 mod ledger;
 mod mapped;

@@ -19,6 +19,8 @@ use crate::waits::Pending;
 pub(crate) struct Session {
     /// What it is told to do.
     pub(crate) settings: Settings,
+    /// Whether nothing is added to anything.
+    native: bool,
     /// The driver, as it is.
     pub(crate) driver: Driver,
     /// What it counts.
@@ -39,13 +41,14 @@ pub(crate) struct Session {
 
 impl Session {
     /// What one operation of a kind takes longer.
+    #[inline]
     pub(crate) fn extra(&self, kind: Kind, bytes: u64) -> Nanos {
-        self.settings.extra(kind, bytes)
+        if self.native { Nanos::ZERO } else { self.settings.extra(kind, bytes) }
     }
 
     /// Whether nothing is added to anything.
     pub(crate) fn is_native(&self) -> bool {
-        self.settings.fabric.is_native()
+        self.native
     }
 
     fn begin() -> Self {
@@ -63,6 +66,7 @@ impl Session {
         }
         Self {
             settings,
+            native: settings.fabric.is_native(),
             // A hooked function was called, so there is a driver; one that has another name cannot
             // be asked anything, and then nothing is put on a GPU.
             driver: Driver::loaded().unwrap_or_else(Driver::none),

@@ -78,21 +78,16 @@ pub(crate) fn doorbell(session: &Session, stream: Stream) {
 
 /// Before a memset.
 pub(crate) fn memset(session: &Session, hook: &Hook, frame: &Frame) -> After {
-    let value = hook.position(Role::Value).map_or(1, |at| hook.parameters[at].width);
+    let width = hook.position(Role::Value).map_or(1, |at| hook.parameters[at].width);
     let number = |role| number(hook, frame, role);
     let elements = match hook.position(Role::Elements) {
         Some(_) => number(Role::Elements),
         None => number(Role::Width).saturating_mul(number(Role::Height)),
     };
-    let bytes = elements.saturating_mul(width_of(hook).unwrap_or(u64::from(value)));
+    // An element is as wide as the value that it is set to.
+    let bytes = elements.saturating_mul(u64::from(width));
     let stream = stream_or_default(hook, frame);
     After::Work(Work::begin(session, Kind::Memset, bytes, stream))
-}
-
-/// How many bytes an element of a memset has: the name says it, cuMemsetD2D32Async 4.
-fn width_of(hook: &Hook) -> Option<u64> {
-    let digits = hook.name.trim_end_matches("Async").rsplit('D').next()?;
-    digits.parse::<u64>().ok().map(|bits| bits / 8)
 }
 
 /// Before a function of the host is put into a stream: half of what it takes longer comes before

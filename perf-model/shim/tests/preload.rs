@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
-use perf_core::{Fact, Kind, LEDGER_VARIABLE, Ledger, Text, VARIABLE};
+use perf_core::{Fact, Kind, LEDGER_VARIABLE, Ledger, Text, VARIABLE, WORDS};
 
 /// 6.8 us instead of 1.2 us, and no kernel measured.
 const SETTINGS: &str = "rtt=6800,measure=0";
@@ -29,6 +30,11 @@ fn programs() -> &'static Path {
         compile(&folder, "driver.c", "libcuda.so.1", &[&library[..], &driver].concat());
         compile(&folder, "wrapmalloc.c", "libwrapmalloc.so", &library);
         compile(&folder, "wrapper.c", "libwrapper.so", &library);
+        let cupti = folder.join("cupti");
+        std::fs::create_dir_all(&cupti).expect("the target folder can be written");
+        compile(&cupti, "cupti.c", "libcupti.so.12", &library);
+        compile(&folder, "injected.c", "injected", &["-D_GNU_SOURCE"]);
+        compile(&folder, "bench.c", "bench", &[]);
         compile(&folder, "plain.c", "plain", &[]);
         compile(&folder, "client.c", "client", &["-pthread"]);
         let linked = folder.join("libcuda.so.1");
@@ -66,7 +72,7 @@ fn shim() -> PathBuf {
 /// A program under the shim.
 struct Run {
     output: Output,
-    ledgers: Vec<Box<[std::sync::atomic::AtomicU64; perf_core::WORDS]>>,
+    ledgers: Vec<Box<[AtomicU64; WORDS]>>,
 }
 
 /// What is loaded before the program.
@@ -101,12 +107,16 @@ fn run(before: Before, settings: &str, command: &[&str]) -> Run {
         .env(LEDGER_VARIABLE, ledgers.path())
         .output()
         .expect("the program starts");
-    let entries = std::fs::read_dir(ledgers.path()).expect("the folder is there");
-    let ledgers = entries
+    Run { output, ledgers: read(ledgers.path()) }
+}
+
+/// The ledgers of a folder.
+fn read(folder: &Path) -> Vec<Box<[AtomicU64; WORDS]>> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    entries
         .map(|entry| std::fs::read(entry.expect("it is listed").path()).expect("it is a file"))
         .map(|bytes| Ledger::words(&bytes).expect("a ledger is whole"))
-        .collect();
-    Run { output, ledgers }
+        .collect()
 }
 
 impl Run {
@@ -376,4 +386,76 @@ fn a_shell_runs_everything_else_as_before() {
         let wraps = !matches!(before, Before::Shim);
         assert_eq!(said.lines().filter(wrapped).count() > 0, wraps, "{said}");
     }
+}
+
+/// The shim as CUDA loads it, with CUPTI or without.
+fn injected(cupti: bool, more: &[(&str, &str)]) -> Run {
+    let folder = programs();
+    let ledgers = tempfile::tempdir().expect("a folder for ledgers");
+    let mut path = folder.display().to_string();
+    if cupti {
+        path += &format!(":{}", folder.join("cupti").display());
+    }
+    let output = Command::new(folder.join("injected"))
+        .env("LD_LIBRARY_PATH", path)
+        .env("CUDA_INJECTION64_PATH", shim())
+        .env(VARIABLE, SETTINGS)
+        .env(LEDGER_VARIABLE, ledgers.path())
+        .envs(more.iter().copied())
+        .output()
+        .expect("the program starts");
+    Run { output, ledgers: read(ledgers.path()) }
+}
+
+#[test]
+fn through_cupti_each_call_is_caught_once() {
+    let under = injected(true, &[]);
+    let counts = under.counted();
+    assert_eq!(counts["cuLaunchKernel stream=5 7"], 2);
+    assert_eq!(counts[KERNEL_DELAY], 2);
+    let ledger = under.ledger();
+    assert_eq!(ledger.row(Kind::Kernel).calls, 2);
+    assert_eq!(ledger.row(Kind::Synchronise).delays, 1);
+    assert_eq!(ledger.text(Text::Note), "");
+}
+
+#[test]
+fn through_cupti_and_loaded_before_the_program_each_call_is_caught_once() {
+    let shim = shim().display().to_string();
+    let under = injected(true, &[("LD_PRELOAD", shim.as_str())]);
+    // This client takes the driver's own functions, past what is loaded before it; what counts is
+    // that CUPTI was left alone.
+    assert_eq!(under.counted().get(KERNEL_DELAY), None);
+}
+
+#[test]
+fn cupti_that_is_missing_or_taken_is_said() {
+    for (run, why) in [
+        (injected(false, &[]), "CUPTI (libcupti.so) is not found"),
+        (injected(true, &[("CUPTI_TAKEN", "1")]), "CUPTI is in use by a profiler"),
+    ] {
+        assert_eq!(run.counted()["cuLaunchKernel stream=5 7"], 2);
+        assert_eq!(run.counted().get(KERNEL_DELAY), None);
+        let said = String::from_utf8_lossy(&run.output.stderr).into_owned();
+        assert!(said.contains(why), "{said}");
+        assert!(run.ledger().text(Text::Note).contains(why));
+    }
+}
+
+/// What a call costs when nothing is delayed. Its time is printed, for `cargo test --release -p
+/// perf-shim -- --nocapture costs`; what is asserted is that each call came to the driver and was counted.
+#[test]
+fn what_a_call_costs_when_nothing_is_delayed() {
+    const CALLS: u64 = 100_000;
+    let calls = CALLS.to_string();
+    let under = run(Before::Shim, "rtt=1200,measure=0", &["bench", &calls]);
+    let text = under.text();
+    println!("{text}");
+    // Two functions, five rounds, past the shim and through it.
+    assert!(text.contains(&format!("{} right", 2 * 5 * 2 * CALLS)), "{text}");
+    let ledger = under.ledger();
+    assert_eq!(ledger.row(Kind::Memset).calls, 5 * CALLS);
+    assert_eq!(ledger.row(Kind::Memset).bytes, 5 * CALLS * 3);
+    assert_eq!(ledger.row(Kind::DeviceToDevice).bytes, 5 * CALLS * 3);
+    assert_eq!(ledger.fact(Fact::Calls), 2 * 5 * CALLS);
 }

@@ -21,9 +21,7 @@ use aarch64 as imp;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as imp;
 
-#[cfg(test)]
-pub(crate) use imp::dlsym;
-pub(crate) use imp::{DLSYM_VERSION, common, export};
+pub(crate) use imp::{DLSYM_VERSION, common, dlsym, export};
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("the shim is for Linux on x86_64 and aarch64, as NVIDIA's driver for servers is");
@@ -54,7 +52,22 @@ pub(crate) struct Frame {
     pub(crate) after: MaybeUninit<After>,
 }
 
+/// Arguments that a call can have.
+pub(crate) const WORDS: usize = imp::REGISTERS + STACK_WORDS;
+
 impl Frame {
+    /// A frame of arguments that did not come through a thunk. It must not outlive `words`.
+    pub(crate) fn new(words: &[u64; WORDS]) -> Self {
+        let (registers, stack) = words.split_at(imp::REGISTERS);
+        Self {
+            registers: registers.try_into().expect("split there"),
+            stack: stack.as_ptr(),
+            slot: 0,
+            result: 0,
+            after: MaybeUninit::uninit(),
+        }
+    }
+
     /// Argument `index`, from 0, as the eight bytes that carry it: those above a narrower
     /// argument are arbitrary.
     pub(crate) fn word(&self, index: usize) -> u64 {
@@ -63,8 +76,8 @@ impl Frame {
         }
         let place = index - imp::REGISTERS;
         assert!(place < STACK_WORDS, "no function of the table has so many arguments");
-        // SAFETY: `stack` points to the caller's frame, which a call of a function with so many
-        // arguments has written.
+        // SAFETY: `stack` points to the words of `Frame::new`, or to the caller's frame, which a
+        // call of a function with so many arguments has written.
         unsafe { *self.stack.add(place) }
     }
 
