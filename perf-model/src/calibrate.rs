@@ -59,6 +59,9 @@ pub enum CalibrateError {
     /// The driver or the GPU.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// Reads took no time.
+    #[error("reads of the host's memory by the GPU took no time: this GPU cannot be measured")]
+    NoTime,
     /// What was measured cannot be.
     #[error("what was measured cannot be: {0}")]
     Fabric(#[from] FabricError),
@@ -71,6 +74,9 @@ pub enum CalibrateError {
 pub fn measure(gpu: &Gpu, mut progress: impl FnMut(&str)) -> Result<Calibration, CalibrateError> {
     progress("reads of the host's memory by the GPU");
     let read_rtt = read_rtt(gpu)?;
+    if read_rtt == Nanos::ZERO {
+        return Err(CalibrateError::NoTime);
+    }
     let mut copies = Vec::new();
     for bytes in SIZES {
         progress(&format!("copies of {}", crate::quantity::show_bytes(bytes as u64)));

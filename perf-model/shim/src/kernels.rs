@@ -140,7 +140,7 @@ impl Sampler {
             return None;
         }
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
-        if !seen.is_multiple_of(every) || captures::any(session) {
+        if !is_sample(seen, every) || captures::any(session) {
             return None;
         }
         self.harvest(session);
@@ -217,10 +217,42 @@ impl Sampler {
     }
 }
 
+/// Whether this launch, of those counted, is one of `every` that is measured: the first, then one of
+/// each run of `every`, at another place in each. A program that launches the same kernels over and
+/// over would else show the same one each time.
+fn is_sample(seen: u32, every: u32) -> bool {
+    let (run, place) = (seen / every, seen % every);
+    // The finaliser of MurmurHash3: spreads the run's number over all bits; 0 stays 0.
+    let mut hash = run;
+    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+    place == (hash ^ hash >> 16) % every
+}
+
 /// An event that notes the time.
 fn event(driver: &Driver) -> Option<usize> {
     let mut event = core::ptr::null_mut();
     // SAFETY: the event is written here; flags 0 ask for one with a time.
     let result = unsafe { driver.create_event?(&raw mut event, 0) };
     (result == SUCCESS).then(|| real::address(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_sample;
+
+    #[test]
+    fn one_of_so_many_is_measured_and_no_place_of_a_step_is_left_out() {
+        for (every, step) in [(16, 2), (16, 48), (1, 7), (10, 10)] {
+            let launches = 64_000;
+            let mut seen = vec![0_u32; step as usize];
+            for launch in (0..launches).filter(|launch| is_sample(*launch, every)) {
+                seen[(launch % step) as usize] += 1;
+            }
+            assert_eq!(seen.iter().sum::<u32>(), launches / every);
+            let fair = launches / every / step;
+            assert!(seen.iter().all(|seen| (fair / 2..=fair * 2).contains(seen)), "{seen:?}");
+        }
+        assert!(is_sample(0, 16), "a program with few kernels shows one");
+    }
 }

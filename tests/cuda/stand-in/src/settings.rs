@@ -62,6 +62,8 @@ settings! {
     dtod_rate = 700_000,
     /// Device to another device.
     peer_rate = 11_200,
+    /// A read of the host's memory by a kernel: its round trip.
+    read_ns = 1_200,
     /// A host callback, beside what it does itself.
     callback_ns = 3_000,
 }

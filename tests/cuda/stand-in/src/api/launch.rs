@@ -11,6 +11,10 @@ use crate::status::{Answer, Status};
 /// The kernel whose first parameter says how long it lasts: nanoseconds, 64 bits.
 const DELAY: &str = "dxpu_delay";
 
+/// The kernel that reads the host's memory as often as its second parameter says, 64 bits, each read
+/// behind the one before.
+const CHASE: &str = "dxpu_chase";
+
 /// What a kernel's name says how long it lasts with: `last_25us`.
 const LASTS: &str = "last_";
 
@@ -144,6 +148,7 @@ pub(super) fn kernel(
     let name = known.name.to_string_lossy().into_owned();
     let duration = match said(&name) {
         _ if name == DELAY => parameters.get()?.get()?,
+        _ if name == CHASE => parameters.all(2)?[1].get()?.saturating_mul(settings().read_ns),
         Some(duration) => duration,
         None => settings().kernel_ns,
     };
