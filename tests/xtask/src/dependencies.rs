@@ -90,6 +90,7 @@ const ROOMS: &[Room] = &[
     tests("bench"),
     tests("card"),
     tests("cuda-stand-in"),
+    tests("cuda-tests"),
     tests("demo"),
     tests("direct"),
     tests("sim"),

@@ -7,6 +7,7 @@ mod card;
 mod checks;
 mod conformance;
 mod counts;
+mod cuda_clients;
 mod cuda_hooks;
 mod dependencies;
 mod firmware;
@@ -77,6 +78,8 @@ enum Command {
         #[arg(long)]
         newest: bool,
     },
+    /// Installs what tests of CUDA programs run and compare with: Python packages, NVIDIA's driver.
+    CudaClients,
     /// Builds the flash algorithms into the board files of dxpu-flash.
     FlashAlgorithm {
         /// Only say whether they are up to date.
@@ -165,6 +168,7 @@ fn main() -> ExitCode {
             report.step("register map", regs::check);
             report.step("flash algorithms", flash_algorithm::check);
             report.step("CUDA hook table", cuda_hooks::check);
+            report.step("CUDA programs", cuda_clients::install);
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
                 && report.step("instruction counts", || counts::run(false))
@@ -189,6 +193,7 @@ fn main() -> ExitCode {
         Command::CudaHooks { newest: true, .. } => report.step("newest CUDA", cuda_hooks::newest),
         Command::CudaHooks { check: true, .. } => report.step("CUDA hook table", cuda_hooks::check),
         Command::CudaHooks { .. } => report.step("CUDA hook table", cuda_hooks::make),
+        Command::CudaClients => report.step("CUDA programs", cuda_clients::install),
         Command::FlashAlgorithm { check: true } => {
             report.step("flash algorithms", flash_algorithm::check)
         }

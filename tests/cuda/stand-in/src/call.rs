@@ -27,6 +27,10 @@ pub(crate) enum Sort {
     Ask,
     /// Asks nothing of a device.
     Call,
+    /// Only asks what something is.
+    Get,
+    /// Asks how far something is.
+    Query,
     /// Asks a device for something.
     Launch,
     /// Waits.
@@ -71,6 +75,8 @@ pub(crate) fn enter(
         Sort::Launch => settings().launch_ns,
         Sort::Sync => settings().sync_ns,
         Sort::Call | Sort::Ask => settings().call_ns,
+        Sort::Get => settings().get_ns,
+        Sort::Query => settings().query_ns,
     };
     driver.correlation += 1;
     call.correlation = call.driver().correlation;
@@ -84,7 +90,7 @@ pub(crate) fn enter(
     let kind = match sort {
         Sort::Launch => "launch",
         Sort::Sync => "sync",
-        Sort::Call | Sort::Ask => "call",
+        Sort::Call | Sort::Get | Sort::Query | Sort::Ask => "call",
     };
     let (duration, device) = (end - start, driver.device_of_thread());
     let name = symbol;
@@ -134,6 +140,11 @@ impl Call {
         let now = self.now().max(time);
         CLOCK.set(Some(now));
         self.latest = self.latest.max(now);
+    }
+
+    /// Makes the call cost something else than calls of its sort do.
+    pub(crate) fn costs(&mut self, instead_of: u64, nanoseconds: u64) {
+        CLOCK.set(Some((self.now() + nanoseconds).saturating_sub(instead_of)));
     }
 
     /// Whether stream 0 is the thread's own.

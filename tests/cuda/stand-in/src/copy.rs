@@ -134,6 +134,11 @@ impl Copy {
         Err(Status::INVALID_VALUE)
     }
 
+    /// Source, destination and how much.
+    pub(crate) fn parts(&self) -> (End, End, Extent) {
+        (self.from, self.to, self.extent)
+    }
+
     /// Copies the bytes. The memory may be gone since the copy was put into a graph.
     pub(crate) fn perform(&self, memory: &Memory) -> Answer {
         if self.bytes == 0 {

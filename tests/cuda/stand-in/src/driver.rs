@@ -139,7 +139,7 @@ impl Driver {
             process: None,
             latest: 0,
             correlation: 0,
-            record: Record::default(),
+            record: Record::open(),
             calls: HashMap::new(),
             devices: Vec::new(),
             primaries: Vec::new(),
@@ -174,7 +174,6 @@ impl Driver {
             self.process = None;
             return Err(Status::NO_DEVICE);
         }
-        self.record = Record::open();
         for _ in 0..settings().devices {
             self.devices.push(Device::new(settings().concurrent as usize));
             self.primaries.push(Primary::default());

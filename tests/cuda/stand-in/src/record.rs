@@ -1,5 +1,8 @@
 //! What is written down: a line for each call, and the timeline.
 //!
+//! A call is the thread, the symbol and the answer. What the resolver is asked for is the thread,
+//! `?`, the name, the version, the flags, and 1 where there was a function.
+//!
 //! The timeline is the plain CSV that `dxpu-perf predict` reads. Operations of a device have the
 //! kinds `kernel`, `htod`, `dtoh`, `dtod` and `memset`; calls `launch` (a launch, a copy or a memset
 //! was asked for), `sync` (waits) and `call`. A call and what it asked for have the same
@@ -9,7 +12,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 
 /// The files, where they are wanted.
-#[derive(Default)]
 pub(crate) struct Record {
     calls: Option<File>,
     timeline: Option<File>,
@@ -45,6 +47,14 @@ impl Record {
     pub(crate) fn call(&mut self, symbol: &str, code: i32) {
         if let Some(file) = &mut self.calls {
             write(file, &format!("{} {symbol} {code}\n", thread()));
+        }
+    }
+
+    /// Writes that the resolver was asked for a name.
+    pub(crate) fn look_up(&mut self, name: &str, version: i32, flags: u64, is_found: bool) {
+        if let Some(file) = &mut self.calls {
+            let found = i32::from(is_found);
+            write(file, &format!("{} ? {name} {version} {flags} {found}\n", thread()));
         }
     }
 

@@ -42,6 +42,12 @@ settings! {
     memory = 85_899_345_920,
     /// A call that asks nothing of a device.
     call_ns = 200,
+    /// A call that only asks what something is.
+    get_ns = 100,
+    /// A call that asks how far a stream or an event is.
+    query_ns = 200,
+    /// A launch of the shim's kernel that spends a delay.
+    delay_ns = 2_000,
     /// A call that launches a kernel or a graph, copies or sets memory.
     launch_ns = 2_000,
     /// A call that waits, beside the waiting.

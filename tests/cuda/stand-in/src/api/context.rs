@@ -32,7 +32,7 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuDevicePrimaryCtxGetState(
+    Get fn cuDevicePrimaryCtxGetState(
         call, device: i32, flags: Out<u32>, active: Out<i32>,
     ) {
         let device = call.device(device)?;
@@ -108,20 +108,20 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuCtxGetCurrent(_call, context: Out<Handle>) {
+    Get fn cuCtxGetCurrent(_call, context: Out<Handle>) {
         context.put(crate::call::current_context().unwrap_or(0))
     }
 
-    Call fn cuCtxGetDevice(call, device: Out<i32>) {
+    Get fn cuCtxGetDevice(call, device: Out<i32>) {
         device.put(call.current_device()? as i32)
     }
 
-    Call fn cuCtxGetDevice_v2(call, device: Out<i32>, context: Handle) {
+    Get fn cuCtxGetDevice_v2(call, device: Out<i32>, context: Handle) {
         let context = given_or_current(call, context)?;
         device.put(call.contexts[&context].device as i32)
     }
 
-    Call fn cuCtxGetFlags(call, flags: Out<u32>) {
+    Get fn cuCtxGetFlags(call, flags: Out<u32>) {
         let context = call.context()?;
         flags.put(call.contexts[&context].flags)
     }
@@ -132,23 +132,23 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuCtxGetId(call, context: Handle, id: Out<u64>) {
+    Get fn cuCtxGetId(call, context: Handle, id: Out<u64>) {
         id.put(given_or_current(call, context)?)
     }
 
-    Call fn cuCtxGetApiVersion(call, context: Handle, version: Out<u32>) {
+    Get fn cuCtxGetApiVersion(call, context: Handle, version: Out<u32>) {
         given_or_current(call, context)?;
         version.put(3020)
     }
 
-    Call fn cuCtxGetStreamPriorityRange(call, least: Out<i32>, greatest: Out<i32>) {
+    Get fn cuCtxGetStreamPriorityRange(call, least: Out<i32>, greatest: Out<i32>) {
         call.context()?;
         least.put_if_wanted(0);
         greatest.put_if_wanted(-5);
         Ok(())
     }
 
-    Call fn cuCtxGetLimit(call, value: Out<usize>, limit: u32) {
+    Get fn cuCtxGetLimit(call, value: Out<usize>, limit: u32) {
         let context = call.context()?;
         value.put(call.contexts[&context].limits.get(&limit).copied().unwrap_or(1024))
     }
@@ -159,7 +159,7 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuCtxGetCacheConfig(call, config: Out<u32>) {
+    Get fn cuCtxGetCacheConfig(call, config: Out<u32>) {
         call.context()?;
         config.put(0)
     }

@@ -6,6 +6,7 @@ use crate::copy::{Copy, Direction, End, Extent};
 use crate::driver::Handle;
 use crate::ffi::{In, Opaque, Out};
 use crate::graph::Operation;
+use crate::memory::Memory;
 use crate::status::{Answer, Status};
 
 /// Pageable memory of up to as many bytes is taken over before the call returns, and copied to the
@@ -313,6 +314,21 @@ struct Side {
     height: u64,
 }
 
+/// An end that is none, to be filled in.
+const NOWHERE: Side = Side {
+    x: 0,
+    y: 0,
+    z: 0,
+    level: 0,
+    kind: 0,
+    host: 0,
+    device: 0,
+    array: 0,
+    context: 0,
+    pitch: 0,
+    height: 0,
+};
+
 /// cuda.h: `CUDA_MEMCPY3D`, and `CUDA_MEMCPY3D_PEER`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -349,6 +365,24 @@ impl Side {
 }
 
 impl Copy3d {
+    /// The description of a copy: of one of bytes in a row too.
+    pub(super) fn of(copy: &Copy, memory: &Memory) -> Self {
+        let (from, to, Extent { width, height, depth }) = copy.parts();
+        let side = |End { address, pitch, slice }| {
+            let pitch = if pitch == 0 { width } else { pitch };
+            let is_device = memory.device(address).is_some();
+            Side {
+                kind: if is_device { 2 } else { 1 },
+                host: if is_device { 0 } else { address },
+                device: if is_device { address } else { 0 },
+                pitch,
+                height: slice.checked_div(pitch).unwrap_or(0).max(height),
+                ..NOWHERE
+            }
+        };
+        Self { from: side(from), to: side(to), width, height, depth }
+    }
+
     pub(super) fn copy(&self, call: &Call) -> Result<Copy, Status> {
         call.context()?;
         let extent = Extent { width: self.width, height: self.height, depth: self.depth };
@@ -385,15 +419,12 @@ impl Copy2d {
         let side = |Side2d { x, y, kind, host, device, array, pitch }| Side {
             x,
             y,
-            z: 0,
-            level: 0,
             kind,
             host,
             device,
             array,
-            context: 0,
             pitch,
-            height: 0,
+            ..NOWHERE
         };
         let Self { from, to, width, height } = self;
         Copy3d { from: side(from), to: side(to), width, height, depth: 1 }
@@ -426,27 +457,10 @@ struct BatchCopy {
 
 impl BatchCopy {
     fn copy(&self, call: &Call) -> Result<Copy, Status> {
-        let side = |BatchSide { kind, what }| {
-            let nothing = Side {
-                x: 0,
-                y: 0,
-                z: 0,
-                level: 0,
-                kind: 0,
-                host: 0,
-                device: 0,
-                array: 0,
-                context: 0,
-                pitch: 0,
-                height: 0,
-            };
-            match kind {
-                1 => Side { kind: 4, device: what[0], pitch: what[1], height: what[2], ..nothing },
-                2 => {
-                    Side { kind: 3, array: what[0], x: what[1], y: what[2], z: what[3], ..nothing }
-                }
-                _ => nothing,
-            }
+        let side = |BatchSide { kind, what }| match kind {
+            1 => Side { kind: 4, device: what[0], pitch: what[1], height: what[2], ..NOWHERE },
+            2 => Side { kind: 3, array: what[0], x: what[1], y: what[2], z: what[3], ..NOWHERE },
+            _ => NOWHERE,
         };
         let (from, to) = (side(self.from), side(self.to));
         let Self { width, height, depth, .. } = *self;

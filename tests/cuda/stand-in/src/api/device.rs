@@ -73,21 +73,21 @@ const PCI_DEVICE: i32 = 34;
 const PCI_DOMAIN: i32 = 50;
 
 driver_functions! {
-    Call fn cuDeviceGetCount(call, count: Out<i32>) {
+    Get fn cuDeviceGetCount(call, count: Out<i32>) {
         count.put(call.devices.len() as i32)
     }
 
-    Call fn cuDeviceGet(call, device: Out<i32>, ordinal: i32) {
+    Get fn cuDeviceGet(call, device: Out<i32>, ordinal: i32) {
         call.device(ordinal)?;
         device.put(ordinal)
     }
 
-    Call fn cuDeviceGetName(call, name: Out<c_char>, length: i32, device: i32) {
+    Get fn cuDeviceGetName(call, name: Out<c_char>, length: i32, device: i32) {
         call.device(device)?;
         put_text(name, NAME, length)
     }
 
-    Call [cuDeviceGetUuid_v2] fn cuDeviceGetUuid(call, uuid: Out<[u8; 16]>, device: i32) {
+    Get [cuDeviceGetUuid_v2] fn cuDeviceGetUuid(call, uuid: Out<[u8; 16]>, device: i32) {
         let mut id = *b"DxPU stand-in \0\0";
         id[15] = call.device(device)? as u8;
         uuid.put(id)
@@ -98,7 +98,7 @@ driver_functions! {
         bytes.put(settings().memory as usize)
     }
 
-    Call fn cuDeviceGetAttribute(call, value: Out<i32>, attribute: i32, device: i32) {
+    Get fn cuDeviceGetAttribute(call, value: Out<i32>, attribute: i32, device: i32) {
         let index = call.device(device)? as i32;
         if attribute <= 0 || attribute > 200 {
             return Err(Status::INVALID_VALUE);
@@ -118,12 +118,12 @@ driver_functions! {
         minor.put(0)
     }
 
-    Call fn cuDeviceGetPCIBusId(call, id: Out<c_char>, length: i32, device: i32) {
+    Get fn cuDeviceGetPCIBusId(call, id: Out<c_char>, length: i32, device: i32) {
         let index = call.device(device)?;
         put_text(id, &format!("0000:{:02X}:00.0", index + 1), length)
     }
 
-    Call fn cuDeviceGetByPCIBusId(call, device: Out<i32>, id: Name) {
+    Get fn cuDeviceGetByPCIBusId(call, device: Out<i32>, id: Name) {
         let id = id.get()?.to_ascii_uppercase();
         let known = |index: &usize| format!("0000:{:02X}:00.0", index + 1).ends_with(&id);
         let found = (0..call.devices.len()).find(known).ok_or(Status::INVALID_DEVICE)?;
@@ -135,7 +135,7 @@ driver_functions! {
         can.put(i32::from(device != peer))
     }
 
-    Call fn cuDeviceGetP2PAttribute(
+    Get fn cuDeviceGetP2PAttribute(
         call, value: Out<i32>, attribute: i32, device: i32, peer: i32,
     ) {
         if call.device(device)? == call.device(peer)? {
@@ -145,7 +145,7 @@ driver_functions! {
         value.put(i32::from(attribute == 2))
     }
 
-    Call fn cuDeviceGetLuid(_call, _luid: Out<c_char>, _mask: Out<u32>, _device: i32) {
+    Get fn cuDeviceGetLuid(_call, _luid: Out<c_char>, _mask: Out<u32>, _device: i32) {
         // Of Windows only.
         Err(Status::NOT_SUPPORTED)
     }

@@ -32,7 +32,7 @@ driver_functions! {
         record(call, event, stream)
     }
 
-    Call fn cuEventQuery(call, event: Handle) {
+    Query fn cuEventQuery(call, event: Handle) {
         let known = call.events.get(&event).ok_or(Status::INVALID_HANDLE)?;
         if known.captured.is_some() {
             return Err(Status::CAPTURED_EVENT);

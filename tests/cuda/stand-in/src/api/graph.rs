@@ -31,24 +31,24 @@ driver_functions! {
         clone.put(made)
     }
 
-    Call fn cuGraphGetNodes(call, graph: Handle, nodes: Out<Handle>, count: Out<usize>) {
+    Get fn cuGraphGetNodes(call, graph: Handle, nodes: Out<Handle>, count: Out<usize>) {
         let all: Vec<Handle> = known(call, graph)?.nodes.iter().map(|node| node.handle).collect();
         list(&all, nodes, count)
     }
 
-    Call fn cuGraphGetRootNodes(call, graph: Handle, nodes: Out<Handle>, count: Out<usize>) {
+    Get fn cuGraphGetRootNodes(call, graph: Handle, nodes: Out<Handle>, count: Out<usize>) {
         let roots = known(call, graph)?.nodes.iter().filter(|node| node.after.is_empty());
         let roots: Vec<Handle> = roots.map(|node| node.handle).collect();
         list(&roots, nodes, count)
     }
 
-    Call fn cuGraphGetEdges(
+    Get fn cuGraphGetEdges(
         call, graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>,
     ) {
         edges(call, graph, from, to, count)
     }
 
-    Call fn cuGraphGetEdges_v2(
+    Get fn cuGraphGetEdges_v2(
         call, graph: Handle, from: Out<Handle>, to: Out<Handle>, data: Out<u64>,
         count: Out<usize>,
     ) {
@@ -107,7 +107,7 @@ driver_functions! {
         call.executables.remove(&executable).map(drop).ok_or(Status::INVALID_VALUE)
     }
 
-    Call fn cuGraphExecGetFlags(call, executable: Handle, flags: Out<u64>) {
+    Get fn cuGraphExecGetFlags(call, executable: Handle, flags: Out<u64>) {
         call.executables.get(&executable).ok_or(Status::INVALID_VALUE)?;
         flags.put(0)
     }

@@ -105,17 +105,17 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuGraphNodeGetType(call, node: Handle, kind: Out<i32>) {
+    Get fn cuGraphNodeGetType(call, node: Handle, kind: Out<i32>) {
         kind.put(of(call, node)?.operation.node_type())
     }
 
-    Call fn cuGraphNodeGetDependencies(
+    Get fn cuGraphNodeGetDependencies(
         call, node: Handle, nodes: Out<Handle>, count: Out<usize>,
     ) {
         list(&of(call, node)?.after, nodes, count)
     }
 
-    Call fn cuGraphNodeGetDependencies_v2(
+    Get fn cuGraphNodeGetDependencies_v2(
         call, node: Handle, nodes: Out<Handle>, data: Out<u64>, count: Out<usize>,
     ) {
         if data.is_wanted() {
@@ -124,13 +124,13 @@ driver_functions! {
         list(&of(call, node)?.after, nodes, count)
     }
 
-    Call fn cuGraphNodeGetDependentNodes(
+    Get fn cuGraphNodeGetDependentNodes(
         call, node: Handle, nodes: Out<Handle>, count: Out<usize>,
     ) {
         list(&behind(call, node)?, nodes, count)
     }
 
-    Call fn cuGraphNodeGetDependentNodes_v2(
+    Get fn cuGraphNodeGetDependentNodes_v2(
         call, node: Handle, nodes: Out<Handle>, data: Out<u64>, count: Out<usize>,
     ) {
         if data.is_wanted() {
@@ -147,7 +147,7 @@ driver_functions! {
         out.put(found.ok_or(Status::INVALID_VALUE)?.handle)
     }
 
-    Call fn cuGraphChildGraphNodeGetGraph(call, node: Handle, graph: Out<Handle>) {
+    Get fn cuGraphChildGraphNodeGetGraph(call, node: Handle, graph: Out<Handle>) {
         let Operation::Child(child) = &of(call, node)?.operation else {
             return Err(Status::INVALID_VALUE);
         };
@@ -156,11 +156,11 @@ driver_functions! {
         graph.put(made)
     }
 
-    Call fn cuGraphKernelNodeGetParams(call, node: Handle, out: Out<KernelParameters>) {
+    Get fn cuGraphKernelNodeGetParams(call, node: Handle, out: Out<KernelParameters>) {
         out.put(KernelParameters::of(kernel_of(call, node)?))
     }
 
-    Call fn cuGraphKernelNodeGetParams_v2(call, node: Handle, out: Out<KernelParameters2>) {
+    Get fn cuGraphKernelNodeGetParams_v2(call, node: Handle, out: Out<KernelParameters2>) {
         let kernel = kernel_of(call, node)?;
         let launch = KernelParameters::of(kernel);
         out.put(KernelParameters2 { launch, kernel: 0, context: call.context().unwrap_or(0) })
@@ -178,12 +178,19 @@ driver_functions! {
         set(call, node, operation)
     }
 
+    Get fn cuGraphMemcpyNodeGetParams(call, node: Handle, out: Out<Copy3d>) {
+        let Operation::Copy(copy) = &of(call, node)?.operation else {
+            return Err(Status::INVALID_VALUE);
+        };
+        out.put(Copy3d::of(copy, &call.memory))
+    }
+
     Call fn cuGraphMemcpyNodeSetParams(call, node: Handle, parameters: In<Copy3d>) {
         let operation = Operation::Copy(parameters.get()?.copy(call)?);
         set(call, node, operation)
     }
 
-    Call fn cuGraphMemsetNodeGetParams(call, node: Handle, out: Out<SetParameters>) {
+    Get fn cuGraphMemsetNodeGetParams(call, node: Handle, out: Out<SetParameters>) {
         let Operation::Set(set) = &of(call, node)?.operation else {
             return Err(Status::INVALID_VALUE);
         };
@@ -253,7 +260,7 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuGraphNodeGetEnabled(
+    Get fn cuGraphNodeGetEnabled(
         call, executable: Handle, node: Handle, is_enabled: Out<u32>,
     ) {
         let graph = executable_mut(call, executable)?;

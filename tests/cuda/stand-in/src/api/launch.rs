@@ -115,6 +115,9 @@ fn launch(
 ) -> Answer {
     call.context()?;
     let kernel = kernel(call, shape, parameters, extra)?;
+    if kernel.name == DELAY {
+        call.costs(settings().launch_ns, settings().delay_ns);
+    }
     let stream = call.stream(stream)?;
     call.submit(stream, Operation::Kernel(kernel))?;
     Ok(())

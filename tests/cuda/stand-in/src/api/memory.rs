@@ -84,7 +84,7 @@ driver_functions! {
         freed.map(drop).map_err(|_| Status::HOST_MEMORY_NOT_REGISTERED)
     }
 
-    Call fn cuMemHostGetDevicePointer_v2(call, out: Out<u64>, address: u64, _flags: u32) {
+    Get fn cuMemHostGetDevicePointer_v2(call, out: Out<u64>, address: u64, _flags: u32) {
         call.context()?;
         let range = call.memory.find(address).ok_or(Status::INVALID_VALUE)?;
         if !matches!(range.kind, Kind::Pinned | Kind::Registered) {
@@ -93,12 +93,12 @@ driver_functions! {
         out.put(address)
     }
 
-    Call fn cuMemHostGetFlags(call, flags: Out<u32>, address: u64) {
+    Get fn cuMemHostGetFlags(call, flags: Out<u32>, address: u64) {
         call.memory.find(address).ok_or(Status::INVALID_VALUE)?;
         flags.put(2)
     }
 
-    Call fn cuMemGetInfo_v2(call, free: Out<usize>, total: Out<usize>) {
+    Get fn cuMemGetInfo_v2(call, free: Out<usize>, total: Out<usize>) {
         let device = call.current_device()?;
         let all = settings().memory;
         free.put_if_wanted((all - call.memory.used(device).min(all)) as usize);
@@ -106,19 +106,19 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuMemGetAddressRange_v2(call, base: Out<u64>, size: Out<usize>, address: u64) {
+    Get fn cuMemGetAddressRange_v2(call, base: Out<u64>, size: Out<usize>, address: u64) {
         let range = call.memory.find(address).ok_or(Status::NOT_FOUND)?;
         base.put_if_wanted(range.base);
         size.put_if_wanted(range.size);
         Ok(())
     }
 
-    Call fn cuPointerGetAttribute(call, value: Out<u64>, attribute: u32, address: u64) {
+    Get fn cuPointerGetAttribute(call, value: Out<u64>, attribute: u32, address: u64) {
         let range = call.memory.find(address).ok_or(Status::INVALID_VALUE)?;
         attribute_of(call, value, attribute, Some(range), address)
     }
 
-    Call fn cuPointerGetAttributes(
+    Get fn cuPointerGetAttributes(
         call, count: u32, attributes: In<u32>, values: In<Out<u64>>, address: u64,
     ) {
         // Memory that is not known gives zeros, and no error (cuda.h).
@@ -149,7 +149,7 @@ driver_functions! {
         make_array(call, array, [d.width, d.height, d.depth], d.format, d.channels, d.flags)
     }
 
-    Call fn cuArray3DGetDescriptor_v2(
+    Get fn cuArray3DGetDescriptor_v2(
         call, description: Out<Array3dDescription>, array: Handle,
     ) {
         let array = *call.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?;

@@ -40,16 +40,16 @@ driver_functions! {
         unload(call, module)
     }
 
-    Call fn cuModuleGetLoadingMode(_call, mode: Out<i32>) {
+    Get fn cuModuleGetLoadingMode(_call, mode: Out<i32>) {
         mode.put(1)
     }
 
-    Call fn cuModuleGetFunction(call, function: Out<Handle>, module: Handle, name: Name) {
+    Get fn cuModuleGetFunction(call, function: Out<Handle>, module: Handle, name: Name) {
         let found = find(call, module, name)?;
         function.put(found)
     }
 
-    Call fn cuModuleGetGlobal_v2(
+    Get fn cuModuleGetGlobal_v2(
         call, _address: Out<u64>, _bytes: Out<usize>, module: Handle, name: Name,
     ) {
         // No image is read, so there are no variables.
@@ -78,17 +78,17 @@ driver_functions! {
         unload(call, library)
     }
 
-    Call fn cuLibraryGetKernel(call, kernel: Out<Handle>, library: Handle, name: Name) {
+    Get fn cuLibraryGetKernel(call, kernel: Out<Handle>, library: Handle, name: Name) {
         let found = find(call, library, name)?;
         kernel.put(found)
     }
 
-    Call fn cuLibraryGetModule(call, module: Out<Handle>, library: Handle) {
+    Get fn cuLibraryGetModule(call, module: Out<Handle>, library: Handle) {
         known(call, library)?;
         module.put(library)
     }
 
-    Call fn cuLibraryGetGlobal(
+    Get fn cuLibraryGetGlobal(
         call, _address: Out<u64>, _bytes: Out<usize>, library: Handle, name: Name,
     ) {
         known(call, library)?;
@@ -96,21 +96,21 @@ driver_functions! {
         Err(Status::NOT_FOUND)
     }
 
-    Call fn cuKernelGetFunction(call, function: Out<Handle>, kernel: Handle) {
+    Get fn cuKernelGetFunction(call, function: Out<Handle>, kernel: Handle) {
         call.context()?;
         of(call, kernel)?;
         function.put(kernel)
     }
 
-    Call fn cuKernelGetLibrary(call, library: Out<Handle>, kernel: Handle) {
+    Get fn cuKernelGetLibrary(call, library: Out<Handle>, kernel: Handle) {
         library.put(of(call, kernel)?.module)
     }
 
-    Call fn cuKernelGetName(call, name: Out<*const c_char>, kernel: Handle) {
+    Get fn cuKernelGetName(call, name: Out<*const c_char>, kernel: Handle) {
         name.put(of(call, kernel)?.name.as_ptr())
     }
 
-    Call fn cuKernelGetAttribute(
+    Get fn cuKernelGetAttribute(
         call, value: Out<i32>, attribute: i32, kernel: Handle, device: i32,
     ) {
         call.device(device)?;
@@ -127,15 +127,15 @@ driver_functions! {
         of(call, kernel).map(drop)
     }
 
-    Call fn cuFuncGetName(call, name: Out<*const c_char>, function: Handle) {
+    Get fn cuFuncGetName(call, name: Out<*const c_char>, function: Handle) {
         name.put(of(call, function)?.name.as_ptr())
     }
 
-    Call fn cuFuncGetModule(call, module: Out<Handle>, function: Handle) {
+    Get fn cuFuncGetModule(call, module: Out<Handle>, function: Handle) {
         module.put(of(call, function)?.module)
     }
 
-    Call fn cuFuncGetAttribute(call, value: Out<i32>, attribute: i32, function: Handle) {
+    Get fn cuFuncGetAttribute(call, value: Out<i32>, attribute: i32, function: Handle) {
         value.put(attribute_of(call, function, attribute)?)
     }
 

@@ -35,12 +35,12 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuDeviceGetDefaultMemPool(call, pool: Out<Handle>, device: i32) {
+    Get fn cuDeviceGetDefaultMemPool(call, pool: Out<Handle>, device: i32) {
         let device = call.device(device)?;
         pool.put(default(call, device))
     }
 
-    Call fn cuDeviceGetMemPool(call, pool: Out<Handle>, device: i32) {
+    Get fn cuDeviceGetMemPool(call, pool: Out<Handle>, device: i32) {
         let device = call.device(device)?;
         pool.put(default(call, device))
     }
@@ -66,7 +66,7 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuMemPoolGetAttribute(call, pool: Handle, attribute: u32, value: Out<u64>) {
+    Get fn cuMemPoolGetAttribute(call, pool: Handle, attribute: u32, value: Out<u64>) {
         let pool = call.pools.get(&pool).ok_or(Status::INVALID_VALUE)?;
         let set = pool.attributes.get(&attribute).copied();
         match attribute {

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 
 use super::driver_functions;
+use crate::call::Call;
 use crate::ffi::{Name, Opaque, Out};
 use crate::names::{Found, resolve};
 use crate::settings::settings;
@@ -32,15 +33,15 @@ driver_functions! {
         described.map(drop).ok_or(Status::INVALID_VALUE)
     }
 
-    Ask fn cuGetProcAddress(_call, name: Name, function: Out<*const ()>, version: i32, flags: u64) {
-        match look_up(name, version, flags)? {
+    Ask fn cuGetProcAddress(call, name: Name, function: Out<*const ()>, version: i32, flags: u64) {
+        match look_up(call, name, version, flags)? {
             Found::Function(found) => function.put(found),
             Found::Unknown | Found::TooOld => Err(Status::NOT_FOUND),
         }
     }
 
     Ask fn cuGetProcAddress_v2(
-        _call,
+        call,
         name: Name,
         function: Out<*const ()>,
         version: i32,
@@ -48,7 +49,7 @@ driver_functions! {
         status: Out<i32>,
     ) {
         // cuda.h: `CUdriverProcAddressQueryResult`.
-        let (found, said) = match look_up(name, version, flags)? {
+        let (found, said) = match look_up(call, name, version, flags)? {
             Found::Function(found) => (found, 0),
             Found::Unknown => (std::ptr::null(), 1),
             Found::TooOld => (std::ptr::null(), 2),
@@ -58,7 +59,7 @@ driver_functions! {
         Ok(())
     }
 
-    Call fn cuGetExportTable(_call, _table: Out<*const ()>, _id: Opaque) {
+    Get fn cuGetExportTable(_call, _table: Out<*const ()>, _id: Opaque) {
         // Its tables are documented nowhere.
         Err(Status::NOT_FOUND)
     }
@@ -69,10 +70,12 @@ driver_functions! {
 }
 
 /// The flags ask for the legacy default stream (1), the thread's own (2), or neither.
-fn look_up(name: Name, version: i32, flags: u64) -> Result<Found, Status> {
+fn look_up(call: &mut Call, name: Name, version: i32, flags: u64) -> Result<Found, Status> {
     if flags & !3 != 0 {
         return Err(Status::INVALID_VALUE);
     }
-    let version = u32::try_from(version).unwrap_or(0);
-    Ok(resolve(&name.get()?, version, flags & 2 != 0))
+    let name = name.get()?;
+    let found = resolve(&name, u32::try_from(version).unwrap_or(0), flags & 2 != 0);
+    call.record.look_up(&name, version, flags, matches!(found, Found::Function(_)));
+    Ok(found)
 }

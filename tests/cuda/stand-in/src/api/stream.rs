@@ -39,7 +39,7 @@ driver_functions! {
         Ok(())
     }
 
-    Call [cuStreamQuery_ptsz] fn cuStreamQuery(call, stream: Handle) {
+    Query [cuStreamQuery_ptsz] fn cuStreamQuery(call, stream: Handle) {
         let stream = call.stream(stream)?;
         call.refuse_captured(stream)?;
         call.refuse_legacy_while_capturing(stream)?;
@@ -80,29 +80,29 @@ driver_functions! {
         host_function(call, stream, function, data)
     }
 
-    Call [cuStreamGetPriority_ptsz] fn cuStreamGetPriority(
+    Get [cuStreamGetPriority_ptsz] fn cuStreamGetPriority(
         call, stream: Handle, priority: Out<i32>,
     ) {
         let stream = call.stream(stream)?;
         priority.put(call.streams[&stream].priority)
     }
 
-    Call [cuStreamGetFlags_ptsz] fn cuStreamGetFlags(call, stream: Handle, flags: Out<u32>) {
+    Get [cuStreamGetFlags_ptsz] fn cuStreamGetFlags(call, stream: Handle, flags: Out<u32>) {
         let stream = call.stream(stream)?;
         flags.put(call.streams[&stream].flags)
     }
 
-    Call [cuStreamGetId_ptsz] fn cuStreamGetId(call, stream: Handle, id: Out<u64>) {
+    Get [cuStreamGetId_ptsz] fn cuStreamGetId(call, stream: Handle, id: Out<u64>) {
         let stream = call.stream(stream)?;
         id.put(call.streams[&stream].number)
     }
 
-    Call [cuStreamGetCtx_ptsz] fn cuStreamGetCtx(call, stream: Handle, context: Out<Handle>) {
+    Get [cuStreamGetCtx_ptsz] fn cuStreamGetCtx(call, stream: Handle, context: Out<Handle>) {
         let stream = call.stream(stream)?;
         context.put(call.streams[&stream].context)
     }
 
-    Call [cuStreamGetCtx_v2_ptsz] fn cuStreamGetCtx_v2(
+    Get [cuStreamGetCtx_v2_ptsz] fn cuStreamGetCtx_v2(
         call, stream: Handle, context: Out<Handle>, green: Out<Handle>,
     ) {
         let stream = call.stream(stream)?;
@@ -110,7 +110,7 @@ driver_functions! {
         context.put(call.streams[&stream].context)
     }
 
-    Call [cuStreamGetDevice_ptsz] fn cuStreamGetDevice(
+    Get [cuStreamGetDevice_ptsz] fn cuStreamGetDevice(
         call, stream: Handle, device: Out<i32>,
     ) {
         let stream = call.stream(stream)?;
@@ -158,7 +158,7 @@ driver_functions! {
         graph.put(made)
     }
 
-    Call [cuStreamIsCapturing_ptsz] fn cuStreamIsCapturing(
+    Get [cuStreamIsCapturing_ptsz] fn cuStreamIsCapturing(
         call, stream: Handle, status: Out<i32>,
     ) {
         let stream = call.stream(stream)?;
@@ -166,7 +166,7 @@ driver_functions! {
         status.put(capture_status(call, stream))
     }
 
-    Call [cuStreamGetCaptureInfo_ptsz] fn cuStreamGetCaptureInfo(
+    Get [cuStreamGetCaptureInfo_ptsz] fn cuStreamGetCaptureInfo(
         call, stream: Handle, status: Out<i32>, id: Out<u64>,
     ) {
         let stream = call.stream(stream)?;
@@ -175,14 +175,14 @@ driver_functions! {
         Ok(())
     }
 
-    Call [cuStreamGetCaptureInfo_v2_ptsz] fn cuStreamGetCaptureInfo_v2(
+    Get [cuStreamGetCaptureInfo_v2_ptsz] fn cuStreamGetCaptureInfo_v2(
         call, stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
         after: Out<*const Handle>, count: Out<usize>,
     ) {
         info(call, stream, status, id, graph, after, count)
     }
 
-    Call [cuStreamGetCaptureInfo_v3_ptsz] fn cuStreamGetCaptureInfo_v3(
+    Get [cuStreamGetCaptureInfo_v3_ptsz] fn cuStreamGetCaptureInfo_v3(
         call, stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
         after: Out<*const Handle>, data: Out<*const u64>, count: Out<usize>,
     ) {
