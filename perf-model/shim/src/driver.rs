@@ -152,7 +152,7 @@ functions! {
         unsafe extern "C" fn(Handle, *mut Handle) -> Result32;
     /// Moves a virtual clock of the calling thread, ns. Only a driver whose clock is not the real
     /// one has it.
-    advance_clock: c"standInAdvance", unsafe extern "C" fn(u64) -> u64;
+    advance_clock: c"standInAdvanceCpu", unsafe extern "C" fn(u64) -> Result32;
 }
 
 impl Driver {

@@ -8,12 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use perf_core::{Fact, Graphs as Setting, Kind, Nanos, Place};
+use perf_core::{Fact, Graphs as Setting, Kind, Nanos};
 
 use crate::arch::Frame;
 use crate::call::After;
 use crate::copies::Volume;
-use crate::delay::gpu;
 use crate::driver::{Driver, Handle, Result32, SUCCESS};
 use crate::real;
 use crate::session::Session;
@@ -38,11 +37,10 @@ const CHILD: i32 = 4;
 struct Contents {
     nodes: u64,
     bytes: u64,
-    /// What the nodes cost that have no delay of their own.
+    /// What the nodes cost.
     extra: Nanos,
-    /// Delays that are nodes, and their time.
+    /// Delays that are nodes: then those take that time.
     delays: u64,
-    delayed: Nanos,
 }
 
 /// The executable graphs of the process.
@@ -117,10 +115,11 @@ pub(crate) fn launch(session: &Session, hook: &Hook, frame: &Frame) -> After {
     work.operations = contents.nodes;
     work.bytes = contents.bytes;
     if session.settings.graphs == Setting::Node && work.extra != Nanos::ZERO {
-        work.extra = contents.extra;
         if contents.delays > 0 && !work.captured {
-            return After::Delayed { work, delays: contents.delays, time: contents.delayed };
+            work.extra = Nanos::ZERO;
+            return After::Delayed { work, delays: contents.delays, time: contents.extra };
         }
+        work.extra = contents.extra;
     }
     After::Work(work)
 }
@@ -139,11 +138,8 @@ fn look(session: &Session, graph: Handle, contents: &mut Contents, depth: u32) {
     let by_node = session.settings.graphs == Setting::Node && !session.is_native();
     for node in nodes(driver, graph).unwrap_or_default() {
         let kind = node_type(driver, node);
-        if kind == Some(KERNEL)
-            && let Some(time) = delay_of(session, node)
-        {
+        if kind == Some(KERNEL) && is_delay(session, node) {
             contents.delays += 1;
-            contents.delayed = contents.delayed.saturating_add(time);
             continue;
         }
         contents.nodes += 1;
@@ -168,10 +164,6 @@ fn look(session: &Session, graph: Handle, contents: &mut Contents, depth: u32) {
         if by_node {
             contents.extra = contents.extra.saturating_add(session.extra(kind, bytes));
         }
-    }
-    // Captured: each node that costs something has its delay behind it.
-    if depth == 0 && contents.delays > 0 && session.settings.place == Place::Gpu {
-        contents.extra = Nanos::ZERO;
     }
 }
 
@@ -211,25 +203,19 @@ struct KernelNode {
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
-    parameters: *const *const core::ffi::c_void,
+    parameters: Handle,
     extra: Handle,
 }
 
-/// The time of a kernel node that is a delay.
-fn delay_of(session: &Session, node: Handle) -> Option<Nanos> {
+/// Whether a kernel node is a delay.
+fn is_delay(session: &Session, node: Handle) -> bool {
     let mut kernel = core::mem::MaybeUninit::<KernelNode>::zeroed();
+    let Some(ask) = session.driver.kernel_node else { return false };
     // SAFETY: the node is a kernel's; its parameters are written here.
-    let result = unsafe { session.driver.kernel_node?(node, kernel.as_mut_ptr().cast()) };
-    if result != SUCCESS {
-        return None;
-    }
-    // SAFETY: the driver has written it, and it was zeroed before.
+    let result = unsafe { ask(node, kernel.as_mut_ptr().cast()) };
+    // SAFETY: it was zeroed, which is a value of it, and the driver has written over that.
     let kernel = unsafe { kernel.assume_init() };
-    if !session.contexts.is_ours(kernel.function) || kernel.parameters.is_null() {
-        return None;
-    }
-    // SAFETY: the driver keeps the parameters of the launch.
-    Some(unsafe { gpu::time_of(kernel.parameters) })
+    result == SUCCESS && session.contexts.is_ours(kernel.function)
 }
 
 /// What a copy node copies.

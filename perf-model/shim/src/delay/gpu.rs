@@ -257,12 +257,3 @@ fn forget(session: &Session, context: usize) {
     session.contexts.forget(context);
     session.sampler.forget(context);
 }
-
-/// The time of one of the kernels' launches, from the addresses of its parameters.
-///
-/// # Safety
-/// `parameters` are those of a launch of [`put`], as the driver keeps them.
-pub(crate) unsafe fn time_of(parameters: *const *const c_void) -> Nanos {
-    // SAFETY: the first parameter is a 64-bit number.
-    Nanos(unsafe { (*parameters).cast::<u64>().read_unaligned() })
-}
