@@ -80,7 +80,7 @@ fn whole(value: f64, text: &str) -> Result<u64, String> {
 /// A size with a unit of powers of 1024, where it is whole in it.
 pub fn show_bytes(bytes: u64) -> String {
     for (unit, size) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if bytes >= size && bytes.is_multiple_of(size) {
+        if bytes >= size && bytes.is_multiple_of(size) && bytes / size < 10_000 {
             return format!("{} {unit}", bytes / size);
         }
     }

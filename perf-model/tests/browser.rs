@@ -86,6 +86,7 @@ fn report() -> Report {
             calls: 40_100,
             delays: Delays { gpu: 40_100, cpu: 0, lost: 0 },
             pushed: 0,
+            pageable: 0,
             notes: Vec::new(),
         }],
     }

@@ -45,13 +45,15 @@ pub enum Fact {
     KernelsMeasured,
     /// Bytes that were copied to a GPU as writes of the CPU (push copies).
     PushedBytes,
+    /// Bytes of copies that held up the program's call because their host memory is not pinned.
+    PageableBytes,
     /// Driver calls that went through the shim, of any kind.
     Calls,
 }
 
 impl Fact {
     /// Every fact, in the order of the words.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pid,
         Self::FirstCall,
         Self::LastCall,
@@ -60,6 +62,7 @@ impl Fact {
         Self::LostDelays,
         Self::KernelsMeasured,
         Self::PushedBytes,
+        Self::PageableBytes,
         Self::Calls,
     ];
 }

@@ -5,7 +5,7 @@
 //! buffers of its own (CUDA Driver API, "API synchronization behavior"): up to 64 KB to the device
 //! is staged and the call returns; more, and any copy to pageable memory, holds up the call.
 
-use perf_core::{Kind, Nanos};
+use perf_core::{Fact, Kind, Nanos};
 
 use crate::arch::Frame;
 use crate::call::After;
@@ -105,6 +105,11 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
+    /// Whether the driver takes all of it into its own buffer at once.
+    fn is_small(&self) -> bool {
+        self.bytes <= STAGED_AT_ONCE
+    }
+
     /// Which way it goes.
     pub(crate) fn kind(&self, session: &Session) -> Kind {
         match (self.from.known(session), self.to.known(session)) {
@@ -165,19 +170,21 @@ impl Moves {
             }
             End::Device(_) | End::Array => false,
         };
-        self.waits = match kind {
-            Kind::HostToDevice => {
-                let small = copy.bytes <= STAGED_AT_ONCE;
-                // Pinned memory: the call says it. Pageable: the size does.
-                if synchronous {
-                    !small || !pageable(copy.from)
-                } else {
-                    !small && pageable(copy.from)
-                }
-            }
-            Kind::DeviceToHost => synchronous || pageable(copy.to),
+        let is_pageable = match kind {
+            // A small one is in the driver's buffer when the call returns: the call's kind says
+            // enough, unless it is one that waits for pinned memory only.
+            Kind::HostToDevice => (synchronous || !copy.is_small()) && pageable(copy.from),
+            Kind::DeviceToHost => pageable(copy.to),
             _ => false,
         };
+        self.waits = match kind {
+            Kind::HostToDevice if copy.is_small() => synchronous && !is_pageable,
+            Kind::HostToDevice | Kind::DeviceToHost => synchronous || is_pageable,
+            _ => false,
+        };
+        if is_pageable && self.waits {
+            session.ledger.add(Fact::PageableBytes, copy.bytes);
+        }
     }
 
     fn add(&mut self, kind: Kind, bytes: u64, extra: Nanos) {

@@ -24,12 +24,20 @@ const WORTH: f64 = 0.5;
 
 /// The advice for a run, the most worthwhile first.
 pub fn advise(report: &Report) -> Vec<Advice> {
-    let mut advice: Vec<Advice> =
-        [kernels, copies_small, copies_large, memsets, synchronisation, callbacks, managed]
-            .into_iter()
-            .filter_map(|rule| rule(report))
-            .filter(|advice| percent(advice.saves, report.wall) >= WORTH)
-            .collect();
+    let mut advice: Vec<Advice> = [
+        kernels,
+        copies_small,
+        copies_large,
+        pageable,
+        memsets,
+        synchronisation,
+        callbacks,
+        managed,
+    ]
+    .into_iter()
+    .filter_map(|rule| rule(report))
+    .filter(|advice| percent(advice.saves, report.wall) >= WORTH)
+    .collect();
     advice.sort_by_key(|advice| std::cmp::Reverse(advice.saves));
     advice
 }
@@ -107,6 +115,25 @@ fn copies_large(report: &Report) -> Option<Advice> {
             fabric.htod_rate().giga(),
             fabric.native_htod.giga(),
             push.htod_rate().giga(),
+        ),
+    })
+}
+
+fn pageable(report: &Report) -> Option<Advice> {
+    let bytes: u64 = report.processes.iter().map(|process| process.pageable).sum();
+    let copies = [Kind::HostToDevice, Kind::DeviceToHost].map(|kind| report.row(kind));
+    let [all, added] = [copies.map(|row| row.bytes), copies.map(|row| row.added)]
+        .map(|each| u128::from(each[0]) + u128::from(each[1]));
+    // Their part of the copies' time, by bytes.
+    let saves = (added * u128::from(bytes)).checked_div(all)?;
+    (bytes > 0).then(|| Advice {
+        saves: Nanos(u64::try_from(saves).unwrap_or(u64::MAX)),
+        what: "Pin the host memory of copies (`pin_memory=True`, `non_blocking=True`, \
+               cudaHostRegister), so that the CPU goes on while they run."
+            .to_owned(),
+        because: format!(
+            "{} were copied from or to memory that is not pinned, and held up the call",
+            show_bytes(bytes)
         ),
     })
 }

@@ -76,6 +76,7 @@ fn process(process: &Process) -> Value {
         "delays_cpu": process.delays.cpu,
         "delays_lost": process.delays.lost,
         "pushed_bytes": process.pushed,
+        "pageable_bytes": process.pageable,
         "notes": process.notes,
     })
 }

@@ -54,6 +54,8 @@ pub struct Process {
     pub delays: Delays,
     /// Bytes that were pushed.
     pub pushed: u64,
+    /// Bytes of copies that held up a call because their host memory is not pinned.
+    pub pageable: u64,
     /// What a person should know of it.
     pub notes: Vec<String>,
 }
@@ -146,6 +148,7 @@ impl Process {
                 lost: ledger.fact(Fact::LostDelays),
             },
             pushed: ledger.fact(Fact::PushedBytes),
+            pageable: ledger.fact(Fact::PageableBytes),
             notes,
         }
     }

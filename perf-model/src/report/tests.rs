@@ -87,6 +87,17 @@ fn the_advice_that_saves_most_comes_first_and_saves_no_more_than_was_added() {
 }
 
 #[test]
+fn memory_that_is_not_pinned_is_advised_against() {
+    let mut report = report();
+    assert!(!advise(&report).iter().any(|advice| advice.what.contains("Pin")));
+    report.processes[1].pageable = 500_000_000;
+    let advice = advise(&report);
+    let pin = advice.iter().find(|advice| advice.what.contains("pin_memory")).unwrap();
+    assert!(pin.because.contains("500.0 MB"), "{pin:?}");
+    assert_eq!(pin.saves.0, report.row(Kind::HostToDevice).added / 2);
+}
+
+#[test]
 fn without_a_fabric_there_is_nothing_to_advise() {
     let mut report = report();
     report.settings = Settings::of(Fabric::DXPU_68.with_rtt(Nanos(1_200)).unwrap());
