@@ -8,7 +8,7 @@ use perf_core::Nanos;
 
 use crate::arch::Frame;
 use crate::copies::Moves;
-use crate::driver::{NOT_FOUND, Result32};
+use crate::driver::{NOT_FOUND, Result32, SUCCESS};
 use crate::graphs::Made;
 use crate::session::{self, Session};
 use crate::table::{Class, Hook, Role};
@@ -22,6 +22,8 @@ pub(crate) enum After {
     Outside,
     /// Nothing more.
     Nothing,
+    /// The shim did what was asked for: the driver is not called.
+    Answered,
     /// The program asked for a function.
     Resolve,
     /// Work for a stream.
@@ -91,6 +93,11 @@ pub(crate) unsafe extern "C" fn before(frame: *mut Frame) -> *mut c_void {
     } else {
         begin(session::get(), behind.hook(), frame)
     };
+    if matches!(after, After::Answered) {
+        leave();
+        frame.result = SUCCESS as u64;
+        return null_mut();
+    }
     frame.after.write(after);
     behind.real
 }
@@ -104,7 +111,7 @@ pub(crate) unsafe extern "C" fn after(frame: *mut Frame) {
     // SAFETY: `before` gave a function, so it has set this.
     match unsafe { frame.after.assume_init_ref() } {
         After::Outside => return,
-        After::Nothing => {}
+        After::Nothing | After::Answered => {}
         After::Resolve => {
             if let Some(behind) = resolve::behind(frame.slot) {
                 resolve::resolved(behind.hook(), frame);
@@ -148,7 +155,11 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
             mapped::asked(session, hook, frame).map_or(After::Nothing, After::Memory)
         }
         Class::Free => {
-            session.ranges.freed(work::number(hook, frame, Role::Address));
+            let address = work::number(hook, frame, Role::Address);
+            session.ranges.freed(address);
+            if session.settings.push_copies.is_some() {
+                session.pushes.freed(address);
+            }
             After::Nothing
         }
         Class::Resolver
@@ -165,7 +176,7 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
 /// Does what is to do after the driver returned `result`.
 pub(crate) fn end(session: &Session, after: &After, result: Result32) {
     match *after {
-        After::Outside | After::Nothing | After::Resolve => {}
+        After::Outside | After::Nothing | After::Answered | After::Resolve => {}
         After::Work(ref work) => work::end(session, work, result),
         After::Moves(ref moves) => copies::end(session, moves, result),
         After::Launches { ref work, list } => kernels::ended(session, work, list, result),

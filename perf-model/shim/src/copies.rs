@@ -13,7 +13,7 @@ use crate::driver::{MEMORY_ARRAY, MEMORY_DEVICE, MEMORY_HOST, Result32, SUCCESS,
 use crate::session::Session;
 use crate::table::{Class, Hook, Role};
 use crate::work::{doorbell, number, stream_of, stream_or_default};
-use crate::{captures, delay, real};
+use crate::{captures, delay, push, real};
 
 /// Copies of at most so many bytes from pageable memory are staged at once.
 const STAGED_AT_ONCE: u64 = 64 << 10;
@@ -110,6 +110,14 @@ impl Copy {
         self.bytes <= STAGED_AT_ONCE
     }
 
+    /// A copy from an address to another, by a function of this class.
+    pub(crate) fn linear(class: Class, from: u64, to: u64, bytes: u64) -> Self {
+        match class {
+            Class::HostToDevice => Self { from: End::Host(from), to: End::Device(to), bytes },
+            _ => Self { from: End::Unified(from), to: End::Unified(to), bytes },
+        }
+    }
+
     /// Which way it goes.
     pub(crate) fn kind(&self, session: &Session) -> Kind {
         match (self.from.known(session), self.to.known(session)) {
@@ -143,6 +151,9 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     // Forms from before CUDA 3.2 describe a copy otherwise; they are for 32-bit devices.
     if hook.since < 3020 && hook.position(Role::Description).is_some() {
         return After::Nothing;
+    }
+    if session.settings.push_copies.is_some() && push::push(session, hook, frame) {
+        return After::Answered;
     }
     match hook.class {
         Class::Prefetch => prefetch(session, &mut moves, hook, frame),

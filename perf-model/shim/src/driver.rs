@@ -150,6 +150,16 @@ functions! {
     /// The graph within a node.
     child_graph: c"cuGraphChildGraphNodeGetGraph",
         unsafe extern "C" fn(Handle, *mut Handle) -> Result32;
+    /// The allocation that an address lies in.
+    address_range: c"cuMemGetAddressRange_v2",
+        unsafe extern "C" fn(*mut u64, *mut usize, u64) -> Result32;
+    /// A handle of device memory for others.
+    export_memory: c"cuMemGetHandleForAddressRange",
+        unsafe extern "C" fn(*mut c_void, u64, usize, c_int, u64) -> Result32;
+    /// Waits for an event.
+    event_wait: c"cuEventSynchronize", unsafe extern "C" fn(Handle) -> Result32;
+    /// Destroys an event.
+    destroy_event: c"cuEventDestroy_v2", unsafe extern "C" fn(Handle) -> Result32;
     /// Moves a virtual clock of the calling thread, ns. Only a driver whose clock is not the real
     /// one has it.
     advance_clock: c"standInAdvanceCpu", unsafe extern "C" fn(u64) -> Result32;
@@ -211,6 +221,25 @@ impl Driver {
         record
             .or(self.record_event)
             .is_some_and(|record| unsafe { record(event, stream.handle) } == SUCCESS)
+    }
+
+    /// Waits for what is in a stream, and for what that waits for. False if that cannot be.
+    pub(crate) fn wait_for(&self, stream: Stream) -> bool {
+        let (Some(create), Some(wait), Some(destroy)) =
+            (self.create_event, self.event_wait, self.destroy_event)
+        else {
+            return false;
+        };
+        let mut event = core::ptr::null_mut();
+        // SAFETY: the event is written here; CU_EVENT_DISABLE_TIMING.
+        if unsafe { create(&raw mut event, 2) } != SUCCESS {
+            return false;
+        }
+        // SAFETY: the event is the one above.
+        let waited = self.record(event, stream) && unsafe { wait(event) } == SUCCESS;
+        // SAFETY: as above; nothing else knows it.
+        unsafe { destroy(event) };
+        waited
     }
 
     /// The calling thread's context, if it has one.

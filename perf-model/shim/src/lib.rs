@@ -19,6 +19,7 @@ mod injection;
 mod kernels;
 mod ledger;
 mod mapped;
+mod push;
 mod real;
 mod resolve;
 mod session;

@@ -12,6 +12,7 @@ use crate::graphs::Graphs;
 use crate::kernels::Sampler;
 use crate::ledger::Counts;
 use crate::mapped::Ranges;
+use crate::push::Pushes;
 use crate::waits::Pending;
 
 /// What the shim knows of the process.
@@ -35,6 +36,10 @@ pub(crate) struct Session {
     pub(crate) ranges: Ranges,
     /// Streams and events that were asked for and had not ended.
     pub(crate) pending: Pending,
+    /// Allocations that copies are pushed into.
+    pub(crate) pushes: Pushes,
+    /// Whether CUPTI calls, which cannot replace a call.
+    pub(crate) injected: AtomicBool,
     /// Streams that are captured now, in all threads.
     pub(crate) captures: AtomicUsize,
 }
@@ -76,15 +81,17 @@ impl Session {
             graphs: Graphs::default(),
             ranges: Ranges::default(),
             pending: Pending::default(),
+            pushes: Pushes::default(),
+            injected: AtomicBool::new(false),
             captures: AtomicUsize::new(0),
         }
     }
 }
 
-/// Without settings: counted, nothing delayed.
+/// Without settings: counted, nothing delayed, nothing measured.
 fn native() -> Settings {
     let fabric = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
-    Settings::of(fabric)
+    Settings { measure_every: 0, ..Settings::of(fabric) }
 }
 
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());

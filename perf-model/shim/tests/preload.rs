@@ -33,6 +33,9 @@ fn programs() -> &'static Path {
         let cupti = folder.join("cupti");
         std::fs::create_dir_all(&cupti).expect("the target folder can be written");
         compile(&cupti, "cupti.c", "libcupti.so.12", &library);
+        let gdr = folder.join("gdr");
+        std::fs::create_dir_all(&gdr).expect("the target folder can be written");
+        compile(&gdr, "gdr.c", "libgdrapi.so.2", &library);
         compile(&folder, "injected.c", "injected", &["-D_GNU_SOURCE"]);
         compile(&folder, "bench.c", "bench", &[]);
         compile(&folder, "plain.c", "plain", &[]);
@@ -458,4 +461,78 @@ fn what_a_call_costs_when_nothing_is_delayed() {
     assert_eq!(ledger.row(Kind::Memset).bytes, 5 * CALLS * 3);
     assert_eq!(ledger.row(Kind::DeviceToDevice).bytes, 5 * CALLS * 3);
     assert_eq!(ledger.fact(Fact::Calls), 2 * 5 * CALLS);
+}
+
+/// The shim pushes copies of 1 KiB to 64 KiB; what is installed for that is in the folders `more`.
+fn pushing(more: &[&str], variables: &[(&str, &str)]) -> Run {
+    let folder = programs();
+    let ledgers = tempfile::tempdir().expect("a folder for ledgers");
+    let mut path = folder.display().to_string();
+    for more in more {
+        path += &format!(":{}", folder.join(more).display());
+    }
+    let output = Command::new(folder.join("client"))
+        .arg("push")
+        .env("LD_LIBRARY_PATH", path)
+        .env("LD_PRELOAD", shim())
+        .env(VARIABLE, "rtt=6800,measure=0,push=1024-65536")
+        .env(LEDGER_VARIABLE, ledgers.path())
+        .envs(variables.iter().copied())
+        .output()
+        .expect("the program starts");
+    Run { output, ledgers: read(ledgers.path()) }
+}
+
+#[test]
+fn copies_are_pushed_through_a_dma_buf_or_gdrcopy() {
+    for (more, unpinned) in [(&[][..], 0), (&["gdr"][..], 1)] {
+        let under = pushing(more, &[]);
+        let counts = under.counted();
+        let said = |what: &str| counts.get(&format!("client {what} 1")).copied().unwrap_or(0);
+        for what in [
+            "now right",
+            "not in turn: left",
+            "in turn: right",
+            "default stream: left",
+            "too small: left",
+            "unnamed: right",
+            "mapped again: right",
+        ] {
+            assert_eq!(said(what), 1, "{what}: {}", under.text());
+        }
+        // What is left: out of turn, default stream, too small, past the allocation's end.
+        let of_driver =
+            |name: &str| under.lines().iter().filter(|line| line.starts_with(name)).count();
+        assert_eq!(of_driver("cuMemcpyHtoDAsync_v2"), 2);
+        assert_eq!(of_driver("cuMemcpyHtoD_v2"), 2);
+        assert_eq!(of_driver("cuMemcpyAsync"), 0);
+        assert_eq!(counts.get("unpinned").copied().unwrap_or(0), unpinned);
+        let ledger = under.ledger();
+        assert_eq!(ledger.fact(Fact::PushedBytes), 3 * 4096 + 5000);
+        assert_eq!(ledger.row(Kind::HostToDevice).calls, 8);
+        assert_eq!(ledger.text(Text::NoPush), "");
+    }
+}
+
+#[test]
+fn why_copies_are_not_pushed_is_said() {
+    for (more, variables, why) in [
+        (
+            &[][..],
+            &[("NO_DMA_BUF", "1")][..],
+            "GDRCopy (libgdrapi.so.2) is not installed; the driver",
+        ),
+        (
+            &["gdr"][..],
+            &[("NO_DMA_BUF", "1"), ("NO_GDRDRV", "1")][..],
+            "(/dev/gdrdrv) is not there",
+        ),
+    ] {
+        let under = pushing(more, variables);
+        assert!(under.text().contains("cuMemcpyHtoD_v2 - 4096"));
+        let ledger = under.ledger();
+        assert_eq!(ledger.fact(Fact::PushedBytes), 0);
+        let said = ledger.text(Text::NoPush);
+        assert!(said.contains(why) && said.contains("CUDA error 801"), "{said}");
+    }
 }

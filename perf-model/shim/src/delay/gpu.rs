@@ -229,6 +229,7 @@ fn launch(driver: &Driver, kernel: Kernel, stream: Stream, time: Nanos) -> bool 
 
 /// Before a context goes: nothing of it is used again. Its handle may come back as another's.
 pub(crate) fn context_ends(session: &Session, hook: &Hook, frame: &Frame) -> After {
+    session.pushes.forget();
     if hook.position(Role::Context).is_some() {
         forget(session, number(hook, frame, Role::Context) as usize);
         return After::Nothing;

@@ -107,6 +107,26 @@ int main(int count, char **arguments) {
         launch(run, 7, 5);
         find("cuCtxDestroy_v2")((word)0xc0);
         launch(run, 7, 5);
+    } else if (!strcmp(what, "push")) {
+        Function now = find("cuMemcpyHtoD_v2"), later = find("cuMemcpyHtoDAsync_v2");
+        for (int i = 0; i < 1 << 20; i++) pinned[i] = (char)(i * 31 + (i >> 8));
+        now((word)device + 3, pinned, (word)4096);
+        say("now right", !memcmp(device + 3, pinned, 4096) && device[2] == 0 && device[4099] == 0);
+        later((word)device, pinned + 1, (word)4096, (word)5);
+        say("not in turn: left", !!memcmp(device, pinned + 1, 4096));
+        find("testWaiting")(0);
+        later((word)device, pinned + 1, (word)4096, (word)5);
+        say("in turn: right", !memcmp(device, pinned + 1, 4096));
+        later((word)device, pinned + 2, (word)4096, (word)0);
+        say("default stream: left", !memcmp(device, pinned + 1, 4096));
+        now((word)device, pinned + 2, (word)8);
+        say("too small: left", !memcmp(device, pinned + 1, 4096));
+        now((word)device + (1 << 20) - 100, pinned, (word)4096);
+        find("cuMemcpyAsync")((word)device, pinned + 4, (word)5000, (word)5);
+        say("unnamed: right", !memcmp(device, pinned + 4, 5000));
+        find("cuMemFree_v2")((word)device);
+        now((word)device, pinned + 3, (word)4096);
+        say("mapped again: right", !memcmp(device, pinned + 3, 4096));
     } else if (!strcmp(what, "capture")) {
         word graph;
         find("cuStreamBeginCapture_v2")((word)0x77, 0);

@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef uint64_t word;
@@ -17,9 +19,19 @@ static void say(const char *what, const char *stream, word number) {
     if (write(1, line, (size_t)length) != length) _exit(70);
 }
 
-static char pinned[1 << 20], device[1 << 20];
+enum { BYTES = 1 << 20 };
+static char pinned[BYTES], *device;
+static int device_file;
 static int waiting = 1;
 static word delay_kernel, context = 0xc0;
+
+// The device's memory is a file's, so that it can be mapped again.
+__attribute__((constructor)) static void begin(void) {
+    device_file = memfd_create("device", MFD_CLOEXEC);
+    if (device_file < 0 || ftruncate(device_file, BYTES)) _exit(70);
+    device = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, device_file, 0);
+    if (device == MAP_FAILED) _exit(70);
+}
 
 void *testPinned(void) { return pinned; }
 void *testDevice(void) { return device; }
@@ -114,8 +126,8 @@ int cuModuleGetFunction(word *out, word module, const char *name) {
 int cuPointerGetAttribute(void *out, int attribute, word address) {
     char *at = (char *)address;
     if (attribute != 2) return 1;
-    if (at >= pinned && at < pinned + sizeof pinned) { *(int *)out = 1; return 0; }
-    if (at >= device && at < device + sizeof device) { *(int *)out = 2; return 0; }
+    if (at >= pinned && at < pinned + BYTES) { *(int *)out = 1; return 0; }
+    if (at >= device && at < device + BYTES) { *(int *)out = 2; return 0; }
     return 1;
 }
 int cuStreamBeginCapture_v2(word stream, int mode) { say("cuStreamBeginCapture_v2", name_of(stream), mode); return 0; }
@@ -123,6 +135,25 @@ int cuStreamEndCapture(word stream, word *graph) { *graph = 0x60; say("cuStreamE
 int cuStreamIsCapturing(word stream, int *status) { *status = stream == 0x77; return 0; }
 int cuNotHooked(word a) { say("cuNotHooked", "-", a); return (int)a; }
 int cudnnLikeName(word a) { return (int)a; }
+
+int cuEventCreate(word *out, unsigned flags) { *out = 0xe0; say("cuEventCreate", "-", flags); return 0; }
+int cuEventRecord(word event, word stream) { say("cuEventRecord", name_of(stream), event); return 0; }
+int cuEventDestroy_v2(word event) { say("cuEventDestroy_v2", "-", event); return 0; }
+int cuMemFree_v2(word address) { say("cuMemFree_v2", "-", (char *)address == device); return 0; }
+int cuMemGetAddressRange_v2(word *base, size_t *bytes, word address) {
+    if ((char *)address < device || (char *)address >= device + BYTES) return 1;
+    *base = (word)device;
+    *bytes = BYTES;
+    return 0;
+}
+// As drivers do that do not know the flag for a mapping over PCIe.
+int cuMemGetHandleForAddressRange(int *out, word address, size_t bytes, int kind, word flags) {
+    say("cuMemGetHandleForAddressRange", "-", flags);
+    if (getenv("NO_DMA_BUF")) return 801;
+    if ((char *)address != device || bytes != BYTES || kind != 1 || flags) return 1;
+    *out = dup(device_file);
+    return 0;
+}
 
 int cuGetProcAddress_v2(const char *name, void **out, int version, word flags, int *status) {
     static const char *suffixes[] = {"_v2_ptsz", "_ptsz", "_v2", ""};
