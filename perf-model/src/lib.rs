@@ -7,6 +7,7 @@ pub mod calibrate;
 pub mod commands;
 pub mod launch;
 pub mod paper;
+pub mod predict;
 pub mod profile;
 pub mod quantity;
 pub mod replay;

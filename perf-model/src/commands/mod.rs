@@ -1,9 +1,12 @@
 //! The command line: what was said, and which file does it.
 
 mod calibrate;
+mod compare;
 mod fabric;
+mod kinds;
 mod model;
 mod paper;
+mod predict;
 mod run;
 mod shim;
 mod sweep;
@@ -33,6 +36,8 @@ enum Command {
     Sweep(sweep::SweepArgs),
     /// Measures this host and GPU, and writes a profile.
     Calibrate(calibrate::CalibrateArgs),
+    /// What a fabric would cost a program, by a trace of it; needs no GPU.
+    Predict(predict::PredictArgs),
     /// Equation 1 and the closed forms: what a round trip costs copies and kernels.
     Model(model::ModelArgs),
     /// The model beside every row that DxPU's paper measured.
@@ -48,6 +53,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<ExitCode> {
         Command::Run(args) => return run::run(&args),
         Command::Sweep(args) => return sweep::run(&args, out),
         Command::Calibrate(args) => calibrate::run(&args, out)?,
+        Command::Predict(args) => predict::run(&args, out)?,
         Command::Model(args) => model::run(&args, out)?,
         Command::Paper(args) => paper::run(&args, out)?,
     }

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use perf_core::{Graphs, Kind, Nanos, Place, PushCopies, Settings};
+use perf_core::{Nanos, Place, PushCopies, Settings};
 
 use super::fabric::FabricArgs;
+use super::kinds::KindArgs;
 use crate::launch::{self, Launch, Way};
 use crate::profile::Profile;
 use crate::quantity;
@@ -20,16 +21,8 @@ pub(super) struct ShimArgs {
     /// call, which holds the program up where a fabric would not.
     #[arg(long, value_enum, default_value = "gpu")]
     place: PlaceArg,
-    /// A graph's launch costs one kernel's end, or each of its nodes costs its own.
-    #[arg(long, value_enum, default_value = "launch")]
-    graphs: GraphsArg,
-    /// Kinds that cost nothing more (doorbell and mapped are off unless --on names them):
-    /// htod, dtoh, peer, kernel, graph, memset, sync, callback, managed, mapped, doorbell.
-    #[arg(long, value_delimiter = ',', value_name = "KIND,...", value_parser = kind)]
-    off: Vec<Kind>,
-    /// Kinds that do.
-    #[arg(long, value_delimiter = ',', value_name = "KIND,...", value_parser = kind)]
-    on: Vec<Kind>,
+    #[command(flatten)]
+    kinds: KindArgs,
     /// The duration of one of so many kernels is measured; 0 measures none.
     #[arg(long, value_name = "N", default_value_t = 16)]
     measure_every: u32,
@@ -55,12 +48,6 @@ enum PlaceArg {
     Cpu,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum GraphsArg {
-    Launch,
-    Node,
-}
-
 impl ShimArgs {
     /// The profile that was asked for, with this round trip where there is one.
     ///
@@ -75,23 +62,10 @@ impl ShimArgs {
     /// # Errors
     /// A kind that is both on and off.
     pub(super) fn settings(&self, profile: &Profile) -> Result<Settings> {
-        let mut settings = Settings::of(profile.fabric);
-        for kind in &self.on {
-            if self.off.contains(kind) {
-                bail!("{} is both --on and --off", kind.name());
-            }
-            settings.off = settings.off.without(*kind);
-        }
-        for kind in &self.off {
-            settings.off = settings.off.with(*kind);
-        }
+        let mut settings = self.kinds.settings(profile.fabric)?;
         settings.place = match self.place {
             PlaceArg::Gpu => Place::Gpu,
             PlaceArg::Cpu => Place::Cpu,
-        };
-        settings.graphs = match self.graphs {
-            GraphsArg::Launch => Graphs::Launch,
-            GraphsArg::Node => Graphs::Node,
         };
         settings.measure_every = self.measure_every;
         settings.push_copies = self.push_copies;
@@ -106,13 +80,6 @@ impl ShimArgs {
         let shim = launch::find_shim(self.shim.as_deref()).context("the shim")?;
         Ok(Launch { shim, way: self.way, command: self.command.clone() })
     }
-}
-
-fn kind(text: &str) -> Result<Kind, String> {
-    Kind::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
-        format!("it is none of {}", names.join(", "))
-    })
 }
 
 fn sizes(text: &str) -> Result<PushCopies, String> {

@@ -73,7 +73,13 @@ pub(super) enum InGraph {
     Last,
 }
 
-impl Graph<'_> {
+impl<'t> Graph<'t> {
+    /// The trace.
+    #[must_use]
+    pub fn trace(&self) -> &'t Trace {
+        self.trace
+    }
+
     /// When a point was in the trace.
     pub(super) fn native(&self, point: Point, index: u32) -> u64 {
         let at = index as usize;

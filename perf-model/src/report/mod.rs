@@ -14,6 +14,7 @@ use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Row, Settings, Text};
 
 pub use advice::{Advice, advise};
 pub use html::Page;
+pub(crate) use json::histogram;
 pub use plot::{Bars, Curve, Point};
 
 /// What a program's processes did under the shim.

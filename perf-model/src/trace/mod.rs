@@ -12,6 +12,7 @@ mod kineto;
 mod model;
 mod names;
 mod nsys;
+mod select;
 mod source;
 #[cfg(test)]
 mod unit_tests;
@@ -23,4 +24,4 @@ pub use model::{
     OperationKind, ProcessId, Step, Stream, StreamId, Target, Thread, ThreadId, Trace, Wait,
 };
 pub use names::Names;
-pub use source::{Format, Options, read_bytes, read_file};
+pub use source::{Format, Options, read_file, read_text};

@@ -29,6 +29,11 @@ impl Names {
         Some(NameId::of(self.known.insert_full(name.into()).0))
     }
 
+    /// What stands for names of further files where there is no more room.
+    pub(super) fn overflow(&mut self) -> NameId {
+        NameId::of(self.known.insert_full("(a name for which there was no room)".into()).0)
+    }
+
     /// The name with this ID.
     ///
     /// # Panics

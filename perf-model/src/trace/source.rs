@@ -55,42 +55,40 @@ pub fn read_file(path: &Path, options: &Options) -> Result<Trace, ReadError> {
     if is_gzip(&head) {
         let mut text = decompress_ahead(head, file);
         let head = head_of(&mut text)?;
-        read_text(head, text, options, &mut builder)?;
+        read_plain(head, text, options, &mut builder)?;
     } else {
         match options.format.or_else(|| format_of(&head)) {
             Some(Format::Nsys) => nsys::read(path, &mut builder)?,
-            _ => read_text(head, file, options, &mut builder)?,
+            _ => read_plain(head, file, options, &mut builder)?,
         }
     }
     builder.finish()
 }
 
-/// Reads a trace of text (Chrome JSON or CSV, compressed or not) that is in memory.
+/// Reads a trace of text (Chrome JSON or CSV, compressed or not) that comes from anywhere.
 ///
 /// # Errors
 ///
-/// [`ReadError`]: where something in it is wrong, or it is no text.
-pub fn read_bytes(bytes: &[u8], options: &Options) -> Result<Trace, ReadError> {
+/// [`ReadError`]: where it cannot be read, something in it is wrong, or it is no text.
+pub fn read_text(mut reader: impl Read, options: &Options) -> Result<Trace, ReadError> {
     let mut builder = Builder::new(options.salvage);
-    if is_gzip(bytes) {
-        let mut text = MultiGzDecoder::new(bytes);
+    let head = head_of(&mut reader)?;
+    if is_gzip(&head) {
+        let mut text = MultiGzDecoder::new(io::Cursor::new(head).chain(reader));
         let head = head_of(&mut text)?;
-        read_text(head, text, options, &mut builder)?;
+        read_plain(head, text, options, &mut builder)?;
     } else {
-        read_text(Vec::new(), bytes, options, &mut builder)?;
+        read_plain(head, reader, options, &mut builder)?;
     }
     builder.finish()
 }
 
-fn read_text(
+fn read_plain(
     mut head: Vec<u8>,
-    mut rest: impl Read,
+    rest: impl Read,
     options: &Options,
     builder: &mut Builder,
 ) -> Result<(), ReadError> {
-    if head.is_empty() {
-        head = head_of(&mut rest)?;
-    }
     let format = options.format.or_else(|| format_of(&head));
     if head.starts_with(BYTE_ORDER_MARK) {
         head.drain(..BYTE_ORDER_MARK.len());

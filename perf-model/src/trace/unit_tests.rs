@@ -56,11 +56,11 @@ step,99000,50000,,,,ProfilerStep#3,,9,9,
 ";
 
 fn read(text: &str) -> Trace {
-    read_bytes(text.as_bytes(), &PLAIN).unwrap_or_else(|error| panic!("{error}"))
+    read_text(text.as_bytes(), &PLAIN).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(text: &str) -> String {
-    read_bytes(text.as_bytes(), &PLAIN).expect_err("it is wrong").to_string()
+    read_text(text.as_bytes(), &PLAIN).expect_err("it is wrong").to_string()
 }
 
 /// Everything in a trace, as text, without what only says where it came from.
@@ -193,7 +193,7 @@ fn arrays_alone_compressed_files_and_marks_are_read() {
     std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
     let error = read_file(&path, &PLAIN).unwrap_err();
     assert!(matches!(error, ReadError::Truncated { .. }), "{error}");
-    assert!(read_bytes(&packed[..packed.len() / 2], &PLAIN).is_err());
+    assert!(read_text(&packed[..packed.len() / 2], &PLAIN).is_err());
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_trace_that_is_cut_off_is_refused_with_the_place_or_salvaged() {
     let whole = shown(&read(KINETO)).len();
     for end in 0..KINETO.trim_end().len() {
         let cut = &KINETO.as_bytes()[..end];
-        match read_bytes(cut, &PLAIN).unwrap_err() {
+        match read_text(cut, &PLAIN).unwrap_err() {
             ReadError::Truncated { place: Place::Byte { byte, line } } => {
                 let lines = cut.iter().filter(|byte| **byte == b'\n').count() as u64;
                 assert_eq!((byte, line), (end as u64, lines + 1));
@@ -209,13 +209,13 @@ fn a_trace_that_is_cut_off_is_refused_with_the_place_or_salvaged() {
             ReadError::UnknownFormat => assert_eq!(end, 0),
             other => panic!("at {end}: {other}"),
         }
-        if let Ok(trace) = read_bytes(cut, &SALVAGE) {
+        if let Ok(trace) = read_text(cut, &SALVAGE) {
             assert!(shown(&trace).len() <= whole);
             assert!(trace.notes.remarks[0].contains("cut off"), "{:?}", trace.notes);
         }
     }
     let most = &KINETO[..KINETO.find("{\"ph\": \"X\", \"cat\": \"user_annotation\"").unwrap()];
-    assert_eq!(shown(&read_bytes(most.as_bytes(), &SALVAGE).unwrap()).len(), whole - 1);
+    assert_eq!(shown(&read_text(most.as_bytes(), &SALVAGE).unwrap()).len(), whole - 1);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_is_wrong_is_refused_with_its_place() {
 #[test]
 fn wrong_events_are_left_out_when_asked() {
     let text = CSV.replace("130000,5000", "130000,-5000");
-    let trace = read_bytes(text.as_bytes(), &SALVAGE).unwrap();
+    let trace = read_text(text.as_bytes(), &SALVAGE).unwrap();
     assert_eq!((trace.operations.len(), trace.notes.left_out), (1, 1));
     assert!(trace.notes.remarks[0].contains("line 2, column duration_ns"), "{:?}", trace.notes);
 }
@@ -404,7 +404,7 @@ proptest! {
         bytes in prop_oneof![damaged(KINETO), damaged(CSV), prop::collection::vec(any::<u8>(), 0..200)],
         salvage: bool,
     ) {
-        if let Ok(trace) = read_bytes(&bytes, &Options { format: None, salvage }) {
+        if let Ok(trace) = read_text(bytes.as_slice(), &Options { format: None, salvage }) {
             is_sound(&trace);
         }
     }

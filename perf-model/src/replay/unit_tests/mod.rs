@@ -8,7 +8,7 @@ use perf_core::{BytesPerSecond, Fabric, Kind, KindSet, Nanos, Settings, Thousand
 use proptest::prelude::*;
 
 use super::*;
-use crate::trace::{Options, Trace, read_bytes, read_file};
+use crate::trace::{Options, Trace, read_file, read_text};
 use machine::{Do, Machine, Written};
 
 fn settings(rtt: u64) -> Settings {
@@ -23,7 +23,7 @@ fn all_on(rtt: u64) -> Settings {
 const NATIVE: u64 = 1_200;
 
 fn read(text: &str) -> Trace {
-    read_bytes(text.as_bytes(), &Options::default()).unwrap_or_else(|error| panic!("{error}"))
+    read_text(text.as_bytes(), &Options::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn scenario(settings: Settings) -> Scenario {

@@ -1,0 +1,215 @@
+//! `dxpu-perf predict`: what a fabric would cost a program, by a trace of it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use perf_core::Nanos;
+use serde_json::{Value, json};
+
+use super::compare::{Changes, changes, compared};
+use super::fabric::{FabricArgs, RttArg};
+use super::kinds::KindArgs;
+use crate::predict::{Native, Prediction};
+use crate::replay::{Graph, Proxies, Scenario};
+use crate::table::Table;
+use crate::trace::{Format, Options, Trace, read_file};
+
+/// What is asked of `dxpu-perf predict`.
+#[derive(Debug, Args)]
+pub(super) struct PredictArgs {
+    /// Traces: PyTorch's (.json, .json.gz), SQLite exports of Nsight Systems, or CSV
+    /// (docs/predict.md). Several are played together, as a job's ranks.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    #[command(flatten)]
+    rtt: RttArg,
+    #[command(flatten)]
+    fabric: FabricArgs,
+    #[command(flatten)]
+    kinds: KindArgs,
+    /// Predicts also what this would change, for each value: rtt, tags, mrs, read-ahead, push,
+    /// fabric-rate, kernel-round-trips or proxies, as rtt=2us,4.9us; several at once with +, as
+    /// tags=280+mrs=512.
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = changes)]
+    compare: Vec<Changes>,
+    /// Which proxies the devices are behind: all behind one, whose rate they share, or each behind
+    /// one of its own.
+    #[arg(long, value_enum, default_value = "one")]
+    proxies: ProxiesArg,
+    /// Where the rates of copies without a fabric are from: the trace, as far as it has large
+    /// copies, or the profile.
+    #[arg(long, value_enum, default_value = "trace")]
+    native_rates: NativeRates,
+    /// Only what was done on these devices.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER,...")]
+    device: Vec<u32>,
+    /// Only what these processes asked for.
+    #[arg(long, value_delimiter = ',', value_name = "PID,...", allow_negative_numbers = true)]
+    process: Vec<i64>,
+    /// What kind of file the traces are, where their first bytes do not say it.
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
+    /// Takes what is right of a trace that is cut off or has wrong events in it.
+    #[arg(long)]
+    salvage: bool,
+    /// How many kernels and copies that lose most are named.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProxiesArg {
+    One,
+    Each,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NativeRates {
+    Trace,
+    Profile,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormatArg {
+    Kineto,
+    Nsys,
+    Csv,
+}
+
+/// Does it.
+///
+/// # Errors
+/// A trace that cannot be read; a fabric that cannot be; those of `out`.
+pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
+    let trace = args.trace()?;
+    let native = Native::of(&trace);
+    let mut fabric = args.fabric.profile(args.rtt.rtt)?.fabric;
+    if args.native_rates == NativeRates::Trace {
+        fabric = native.with_rates(fabric);
+    }
+    let proxies = match args.proxies {
+        ProxiesArg::One => Proxies::One,
+        ProxiesArg::Each => Proxies::Each,
+    };
+    let base = Scenario { settings: args.kinds.settings(fabric)?, proxies };
+    // All that was asked for can be, before any of it is played.
+    let scenarios = compared(&args.compare, &base)?;
+
+    let graph = Graph::of(&trace);
+    let prediction = Prediction::of(&graph, base);
+    let compared: Vec<(String, Prediction)> = scenarios
+        .into_iter()
+        .map(|(change, scenario)| (change, Prediction::of(&graph, scenario)))
+        .collect();
+    let remarks: Vec<&String> = trace.notes.remarks.iter().chain(&graph.remarks).collect();
+    if args.json {
+        let value = args.as_json(&trace, &native, &prediction, &compared, &remarks);
+        serde_json::to_writer_pretty(&mut *out, &value)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    native.write_text(out)?;
+    prediction.write_text(&native, args.top, out)?;
+    write_compared(&native, &prediction, &compared, out)?;
+    for (at, remark) in remarks.iter().enumerate() {
+        writeln!(out, "{}{remark}", if at == 0 { "\n" } else { "" })?;
+    }
+    Ok(())
+}
+
+impl PredictArgs {
+    /// Reads the traces, and keeps of them what was asked for.
+    fn trace(&self) -> Result<Trace> {
+        let format = self.format.map(|format| match format {
+            FormatArg::Kineto => Format::Kineto,
+            FormatArg::Nsys => Format::Nsys,
+            FormatArg::Csv => Format::Csv,
+        });
+        let options = Options { format, salvage: self.salvage };
+        let read = |path: &PathBuf| {
+            read_file(path, &options).with_context(|| format!("{}", path.display()))
+        };
+        let mut traces: Vec<Trace> = self.traces.iter().map(read).collect::<Result<_>>()?;
+        let mut trace = match (traces.len(), traces.pop()) {
+            (1, Some(only)) => only,
+            (_, last) => {
+                traces.extend(last);
+                Trace::together(traces)
+            }
+        };
+        if !self.device.is_empty() || !self.process.is_empty() {
+            let has = format!(
+                "it has devices {} and processes {}",
+                list(trace.devices.iter().map(|device| device.number)),
+                list(trace.processes.iter().copied())
+            );
+            trace.keep(&self.device, &self.process);
+            if trace.operations.is_empty() {
+                bail!("nothing is left of the trace with --device and --process: {has}");
+            }
+        }
+        Ok(trace)
+    }
+
+    fn as_json(
+        &self,
+        trace: &Trace,
+        native: &Native,
+        prediction: &Prediction,
+        compared: &[(String, Prediction)],
+        remarks: &[&String],
+    ) -> Value {
+        let compared: Vec<Value> = compared
+            .iter()
+            .map(|(change, prediction)| {
+                json!({ "change": change, "prediction": prediction.to_json(native, self.top) })
+            })
+            .collect();
+        json!({
+            "traces": self.traces,
+            "trace": native.to_json(),
+            "prediction": prediction.to_json(native, self.top),
+            "compare": compared,
+            "left_out": trace.notes.left_out,
+            "remarks": remarks,
+        })
+    }
+}
+
+/// Numbers in order, each once.
+fn list<T: Ord + ToString>(numbers: impl Iterator<Item = T>) -> String {
+    let numbers: std::collections::BTreeSet<T> = numbers.collect();
+    numbers.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn write_compared(
+    native: &Native,
+    base: &Prediction,
+    compared: &[(String, Prediction)],
+    out: &mut dyn Write,
+) -> Result<()> {
+    if compared.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ncompared")?;
+    let mut table = Table::new(["", "predicted", "performance", "lost", "hidden"]);
+    let as_it_is = ("as above".to_owned(), base);
+    let others = compared.iter().map(|(change, prediction)| (change.clone(), prediction));
+    for (change, prediction) in std::iter::once(as_it_is).chain(others) {
+        let hidden = prediction.hidden_percent();
+        table.row([
+            change,
+            Nanos(prediction.length_ns).to_string(),
+            format!("{:.2} %", native.performance(prediction)),
+            Nanos(prediction.lost_ns()).to_string(),
+            hidden.map_or_else(|| "-".to_owned(), |hidden| format!("{hidden:.1} %")),
+        ]);
+    }
+    table.write(out, 2)?;
+    Ok(())
+}

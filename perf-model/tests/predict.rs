@@ -1,0 +1,100 @@
+//! `dxpu-perf predict` as a person calls it.
+
+use std::path::Path;
+
+use clap::Parser;
+use perf_model::Args;
+use serde_json::Value;
+
+const TRACE: &str = "\
+start_ns,duration_ns,kind,device,stream,bytes,name,correlation,thread,process
+0,4000,launch,,,,cuLaunchKernel,1,1,10
+6000,20000,kernel,0,7,,first,1,,10
+5000,4000,launch,,,,cuMemcpyHtoDAsync,2,1,10
+27000,100000,htod,0,7,1000000,copy,2,,10
+10000,120000,sync,0,7,,cuStreamSynchronize,3,1,10
+500,4000,launch,,,,cuLaunchKernel,1,1,20
+6500,30000,kernel,1,7,,second,1,,20
+";
+
+fn predict(arguments: &[&str]) -> Result<String, String> {
+    let command = ["dxpu-perf", "predict"];
+    let args =
+        Args::try_parse_from(command.iter().chain(arguments)).map_err(|it| it.to_string())?;
+    let mut out = Vec::new();
+    perf_model::run(args, &mut out).map_err(|error| format!("{error:#}"))?;
+    Ok(String::from_utf8(out).expect("text"))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let text = predict(&[arguments, &["--json"]].concat()).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_trace_is_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(folder.path(), "t.csv", TRACE);
+    let text = predict(&[&trace, "--rtt", "6.8us", "--compare", "rtt=4.9us,1.2us"]).unwrap();
+    for said in ["3 operations on 2 devices", "what loses most", "copy", "rtt=4.9us", "100.00 %"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    // The kernel's end, the copy at Equation 1's rate, a round trip, and half of one.
+    let alone = json(&[&trace, "--rtt", "6.8us", "--device", "0", "--native-rates", "profile"]);
+    let fabric = perf_core::Fabric::DXPU_68;
+    let longer = 5_600 + fabric.htod_extra(1_000_000).0 + 2_800;
+    assert_eq!(alone["trace"]["native_ns"], 130_000);
+    assert_eq!(alone["prediction"]["predicted_ns"], 130_000 + longer);
+    assert_eq!(alone["prediction"]["lost_ns"], longer);
+    assert_eq!(alone["prediction"]["top"][0]["name"], "copy");
+
+    let same = json(&[&trace, "--rtt", "1.2us", "--compare", "rtt=6.8us", "--off", "kernel"]);
+    assert_eq!(same["prediction"]["performance_percent"], 100.0);
+    let compared = &same["compare"][0];
+    assert_eq!(
+        (&compared["change"], &compared["prediction"]["rtt_ns"]),
+        (&"rtt=6.8us".into(), &6800.into())
+    );
+    assert!(compared["prediction"]["causes"]["kernel"].is_null());
+}
+
+#[test]
+fn several_files_are_one_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = write(folder.path(), "0.csv", TRACE);
+    let two = write(folder.path(), "1.csv", TRACE);
+    let both = json(&[&one, &two]);
+    assert_eq!(both["trace"]["devices"], 4);
+    assert_eq!(both["trace"]["native_ns"], 130_000);
+    let each = json(&[&one, &two, "--proxies", "each"]);
+    let length = |value: &Value| value["prediction"]["predicted_ns"].as_u64().unwrap();
+    assert!(length(&each) < length(&both));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_file_and_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(folder.path(), "t.csv", TRACE);
+    let wrong = write(folder.path(), "wrong.csv", &TRACE.replace("6000,20000", "6000,-1"));
+    for (arguments, says) in [
+        (vec![wrong.as_str()], "wrong.csv: in line 3, column duration_ns: a negative duration"),
+        (vec!["/no/such/file"], "/no/such/file: cannot be read"),
+        (vec![&trace, "--format", "kineto"], "neither an object nor an array"),
+        (vec![&trace, "--device", "5"], "it has devices 0, 1 and processes 10, 20"),
+        (vec![&trace, "--rtt", "1us"], "shorter than the native one"),
+        (vec![&trace, "--compare", "speed=2"], "is none of rtt, tags"),
+        (vec![&trace, "--off", "sync", "--on", "sync"], "both --on and --off"),
+        (vec![], "required"),
+    ] {
+        let error = predict(&arguments).unwrap_err();
+        assert!(error.contains(says), "{arguments:?}: {error}");
+    }
+    let saved = json(&[&wrong, "--salvage"]);
+    assert_eq!((&saved["left_out"], &saved["trace"]["operations"]), (&1.into(), &2.into()));
+}
