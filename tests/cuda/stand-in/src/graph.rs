@@ -186,7 +186,22 @@ impl Call {
             }
             Operation::Host(callback) => {
                 let callback = *callback;
-                Ok(self.call_back(ready + settings.callback_ns, || callback.call()))
+                let end = self.call_back(ready + settings.callback_ns, || callback.call());
+                let (stream, device) = (place.number, place.device);
+                let (kind, correlation) = ("callback", self.correlation);
+                let duration = end.saturating_sub(ready);
+                let (start, bytes, name) = (ready, 0, "");
+                self.record.row(&Row {
+                    start,
+                    duration,
+                    kind,
+                    stream,
+                    bytes,
+                    name,
+                    device,
+                    correlation,
+                });
+                Ok(end)
             }
             Operation::Record(event) => {
                 let event = self.events.get_mut(event).ok_or(Status::INVALID_HANDLE)?;

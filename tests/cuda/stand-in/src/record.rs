@@ -4,8 +4,8 @@
 //! `?`, the name, the version, the flags, and 1 where there was a function.
 //!
 //! The timeline is the plain CSV that `dxpu-perf predict` reads. Operations of a device have the
-//! kinds `kernel`, `htod`, `dtoh`, `dtod` and `memset`; calls `launch` (a launch, a copy or a memset
-//! was asked for), `sync` (waits) and `call`. A call and what it asked for have the same
+//! kinds `kernel`, `htod`, `dtoh`, `dtod`, `memset` and `callback`; calls `launch` (a launch, a copy
+//! or a memset was asked for), `sync` (waits) and `call`. A call and what it asked for have the same
 //! correlation. Stream 0 is the first context's legacy default stream.
 
 use std::fs::{File, OpenOptions};
