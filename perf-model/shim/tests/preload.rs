@@ -536,3 +536,43 @@ fn why_copies_are_not_pushed_is_said() {
         assert!(said.contains(why) && said.contains("CUDA error 801"), "{said}");
     }
 }
+
+#[test]
+fn managed_and_mapped_memory_is_known_by_what_kernels_are_given() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,off=kernel+doorbell", &["client", "memory"]);
+    let lines = under.lines();
+    let delays: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.split_once(" delay stream=5 "))
+        .map(|(_, delay)| delay)
+        .collect();
+    let settings: perf_core::Settings = "rtt=6800".parse().expect("settings");
+    let there = settings.fabric.htod_extra(1 << 20).0.to_string();
+    let home = settings.fabric.dtoh_extra(1 << 20).0.to_string();
+    // One read of mapped memory, 128 bytes.
+    let read = settings.fabric.htod_extra(128).0.to_string();
+    // To the device with the first kernel, home and there again by the next, there by a prefetch;
+    // then a kernel with mapped memory, while it is mapped.
+    assert_eq!(delays, [&there, &home, &there, &there, &read]);
+    let ledger = under.ledger();
+    assert_eq!(ledger.row(Kind::Managed).bytes, 4 << 20);
+    assert_eq!(ledger.row(Kind::Mapped).calls, 1);
+    assert_eq!(ledger.row(Kind::Kernel).calls, 8);
+    assert_eq!(ledger.row(Kind::Kernel).delays, 0);
+}
+
+#[test]
+fn a_gpu_that_is_idle_hears_of_work_late() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,off=kernel+memset", &["client", "idle"]);
+    let lines = under.lines();
+    let delay = "cuLaunchKernel delay stream=5 8400";
+    let work: Vec<&str> = lines
+        .iter()
+        .map(String::as_str)
+        .filter(|line| line.starts_with("cuLaunchKernel") || line.starts_with("cuMemset"))
+        .collect();
+    let (kernel, memset) = ("cuLaunchKernel stream=5 7", "cuMemsetD32Async stream=5 10");
+    // The first is put in while the stream has work.
+    assert_eq!(work, [kernel, delay, kernel, delay, memset]);
+    assert_eq!(under.ledger().row(Kind::Doorbell).delays, 2);
+}

@@ -15,6 +15,8 @@ struct Under {
     run: Run,
     rows: BTreeMap<&'static str, Row>,
     lost: u64,
+    /// Kernels that were measured: how many, and their average in nanoseconds.
+    measured: (u64, f64),
 }
 
 impl Under {
@@ -56,7 +58,7 @@ fn run(settings: &str, binding: Binding, arguments: &[&str]) -> Under {
     command.env(VARIABLE, settings).env(LEDGER_VARIABLE, ledgers.path());
     let run = stand_in.run(command).unwrap();
     run.must_succeed();
-    let mut under = Under { run, rows: BTreeMap::new(), lost: 0 };
+    let mut under = Under { run, rows: BTreeMap::new(), lost: 0, measured: (0, 0.0) };
     for kind in Kind::ALL {
         under.rows.insert(kind.name(), Row::default());
     }
@@ -68,6 +70,8 @@ fn run(settings: &str, binding: Binding, arguments: &[&str]) -> Under {
             under.rows.insert(kind.name(), ledger.row(kind));
         }
         under.lost += ledger.fact(Fact::LostDelays);
+        let kernels = ledger.kernels();
+        under.measured = (kernels.count(), kernels.mean().unwrap_or(0.0));
     }
     under
 }
@@ -201,4 +205,17 @@ fn place_cpu_delays_the_call() {
     // The device is done before the CPU comes with the next one: 2 us for a call of the stand-in.
     let asked = 50 * (5_600 + 2_000);
     assert!(added > 0 && (asked..asked + asked / 50).contains(&under.time()), "{}", under.time());
+}
+
+#[test]
+fn measured_kernels_last_as_long_as_kernels_and_not_as_their_delays() {
+    for rtt in [1_200, 6_800] {
+        let settings = format!("rtt={rtt},measure=10");
+        let under = run(&settings, Binding::Dlsym, &["kernel", "199"]);
+        let (count, mean) = under.measured;
+        // One of ten of 200, all of which had ended when the program last waited.
+        assert_eq!(count, 20);
+        // Where the device is idle before, the time from event to kernel is in it.
+        assert!((25_000.0..26_000.0).contains(&mean), "{mean} ns");
+    }
 }

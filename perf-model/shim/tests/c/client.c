@@ -107,6 +107,29 @@ int main(int count, char **arguments) {
         launch(run, 7, 5);
         find("cuCtxDestroy_v2")((word)0xc0);
         launch(run, 7, 5);
+    } else if (!strcmp(what, "memory")) {
+        word managed = 0, mapped = 0, there = (word)device;
+        unsigned number = 1;
+        void *with[2] = {&number, &there};
+#define GIVEN(address) there = address, run((word)7, 2, 3, 4, 5, 6, 7, 8, (word)5, with, (void **)0)
+        find("cuMemAllocManaged")(&managed, (word)(1 << 20), 1);
+        find("cuMemHostAlloc")(&mapped, (word)4096, 2);
+        GIVEN((word)device);
+        GIVEN(managed + 100);
+        GIVEN(managed + 200);
+        find("cuMemPrefetchAsync")(managed, (word)(1 << 20), -1, (word)5);
+        GIVEN(managed);
+        find("cuMemPrefetchAsync")(managed, (word)(1 << 20), 0, (word)5);
+        GIVEN(managed + (1 << 20));
+        GIVEN(mapped + 8);
+        GIVEN(mapped + 4096);
+        find("cuMemFreeHost")(mapped);
+        GIVEN(mapped + 8);
+    } else if (!strcmp(what, "idle")) {
+        launch(run, 7, 5);
+        find("testWaiting")(0);
+        launch(run, 7, 5);
+        find("cuMemsetD32Async")((word)device, 4, (word)10, (word)5);
     } else if (!strcmp(what, "push")) {
         Function now = find("cuMemcpyHtoD_v2"), later = find("cuMemcpyHtoDAsync_v2");
         for (int i = 0; i < 1 << 20; i++) pinned[i] = (char)(i * 31 + (i >> 8));

@@ -53,7 +53,7 @@ int cuInit(unsigned flags) { say("cuInit", "-", flags); return 0; }
             return 0;                                                                              \
         }                                                                                          \
         int right = gx == 2 && gy == 3 && gz == 4 && bx == 5 && by == 6 && bz == 7 &&              \
-                    shared == 8 && extra == (void **)9;                                            \
+                    shared == 8 && (parameters || extra == (void **)9);                                            \
         say(#symbol, name_of(stream), right ? f : 0);                                              \
         return f == 99 ? 719 : 0;                                                                  \
     }
@@ -152,6 +152,21 @@ int cuMemGetHandleForAddressRange(int *out, word address, size_t bytes, int kind
     if (getenv("NO_DMA_BUF")) return 801;
     if ((char *)address != device || bytes != BYTES || kind != 1 || flags) return 1;
     *out = dup(device_file);
+    return 0;
+}
+
+// Two parameters: a number of 32 bits and an address.
+int cuFuncGetParamInfo(word function, size_t index, size_t *offset, size_t *bytes) {
+    if (function == delay_kernel || index > 1) return 1;
+    *offset = index * 8;
+    *bytes = index ? 8 : 4;
+    return 0;
+}
+int cuMemAllocManaged(word *out, size_t bytes, unsigned flags) { *out = 0x700000; say("cuMemAllocManaged", "-", bytes + flags); return 0; }
+int cuMemHostAlloc(word *out, size_t bytes, unsigned flags) { *out = (word)pinned; say("cuMemHostAlloc", "-", bytes + flags); return 0; }
+int cuMemFreeHost(word address) { say("cuMemFreeHost", "-", (char *)address == pinned); return 0; }
+int cuMemPrefetchAsync(word address, size_t bytes, int device, word stream) {
+    say(device < 0 ? "cuMemPrefetchAsync home" : "cuMemPrefetchAsync", name_of(stream), address == 0x700000 ? bytes : 0);
     return 0;
 }
 
