@@ -14,7 +14,7 @@ use crate::built;
 const BOUND: &str = "120";
 
 /// The kinds of rows that are calls.
-const CALLS: [&str; 3] = ["launch", "sync", "call"];
+const CALLS: [&str; 4] = ["launch", "sync", "wait", "call"];
 
 /// A folder with the stand-in under the driver's names, and with the files of its programs.
 #[derive(Debug)]
@@ -54,10 +54,11 @@ pub struct Row {
     pub start: u64,
     /// In nanoseconds.
     pub duration: u64,
-    /// `kernel`, `htod`, `dtoh`, `dtod` or `memset` of the device; `launch`, `sync` or `call`.
+    /// `kernel`, `htod`, `dtoh`, `dtod`, `peer`, `htoh`, `memset` or `callback` of the device; `launch`,
+    /// `sync`, `wait` or `call`.
     pub kind: String,
-    /// The stream's number; 0 is the legacy default stream.
-    pub stream: u64,
+    /// The stream's number, where it is about one; 0 is the legacy default stream.
+    pub stream: Option<u64>,
     /// Bytes that were moved or set.
     pub bytes: u64,
     /// The kernel or the driver's symbol.
@@ -192,14 +193,14 @@ fn look_up(line: &str) -> Result<LookUp> {
 fn row(line: &str) -> Result<Row> {
     let fields: Vec<&str> = line.splitn(6, ',').collect();
     let [start, duration, kind, stream, bytes, rest] = fields[..] else { bail!("no row: {line}") };
-    // Names of tests have no quotes and commas in them. Device, correlation and thread follow.
+    // Names of tests have no quotes and commas in them. Device, correlation and others follow.
     let rest: Vec<&str> = rest.split(',').collect();
-    let [name, _, correlation, _] = rest[..] else { bail!("no row: {line}") };
+    let [name, _, correlation, ..] = rest[..] else { bail!("no row: {line}") };
     Ok(Row {
         start: start.parse()?,
         duration: duration.parse()?,
         kind: kind.to_owned(),
-        stream: stream.parse()?,
+        stream: if stream.is_empty() { None } else { Some(stream.parse()?) },
         bytes: bytes.parse()?,
         name: name.trim_matches('"').to_owned(),
         correlation: correlation.parse()?,

@@ -94,7 +94,7 @@ fn programs_call_what_they_ask_for_in_every_way_to_the_driver() {
 
 #[test]
 fn the_timeline_depends_on_the_program_alone() {
-    let device = |run: &Run| -> Vec<(u64, u64, String, u64, u64)> {
+    let device = |run: &Run| -> Vec<(u64, u64, String, Option<u64>, u64)> {
         let row = |row: &cuda_tests::Row| {
             (row.start, row.duration, row.kind.clone(), row.stream, row.bytes)
         };
@@ -182,14 +182,14 @@ fn tinygrad_runs() {
 
 #[test]
 fn the_bindings_of_both_cuda_versions_run() {
-    for (set, version) in [("bindings-12", 12090), ("bindings-13", 13000)] {
+    for (set, version) in [("bindings-12", 12), ("bindings-13", 13)] {
         let Some(run) = python_client(set, "bindings_client.py") else { continue };
         let work = ["cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2"];
         assert_eq!(called(&run, &work), [1, 3, 1], "{set}");
         let work = ["cuMemsetD8_v2", "cuMemcpyDtoH_v2", "cuStreamSynchronize"];
         assert_eq!(called(&run, &work), [1, 1, 1], "{set}");
         let newest = run.look_ups.iter().map(|look_up| look_up.version).max();
-        assert!(newest.is_some_and(|newest| newest >= version), "{set}: {newest:?}");
+        assert_eq!(newest.map(|newest| newest / 1000), Some(version), "{set}");
     }
 }
 

@@ -110,7 +110,7 @@ fn nothing_to_add_changes_nothing() {
                 let asks = ["Get", "Query", "IsCapturing"].iter().any(|part| symbol.contains(part));
                 assert!(asks, "{symbol}");
             }
-            let work = |run: &Run| -> Vec<(String, u64, u64, String, u64)> {
+            let work = |run: &Run| -> Vec<(String, u64, u64, String, Option<u64>)> {
                 run.device()
                     .map(|r| (r.kind.clone(), r.duration, r.bytes, r.name.clone(), r.stream))
                     .collect()

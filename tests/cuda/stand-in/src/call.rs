@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::driver::Driver;
-use crate::record::Row;
+use crate::record::{Recorded, Row};
 use crate::settings::settings;
 use crate::status::{Answer, Status, code};
 
@@ -35,6 +35,8 @@ pub(crate) enum Sort {
     Launch,
     /// Waits.
     Sync,
+    /// Has a stream wait for an event.
+    Wait,
 }
 
 /// A call in progress.
@@ -45,7 +47,9 @@ pub(crate) struct Call {
     /// What the timeline calls it and what it asked for.
     pub(crate) correlation: u64,
     /// The stream that it was about, for the timeline.
-    pub(crate) stream: u64,
+    pub(crate) stream: Option<u64>,
+    /// The event that it was about, for the timeline.
+    pub(crate) event: Option<Recorded>,
     /// Bytes that it moved.
     pub(crate) bytes: u64,
 }
@@ -74,7 +78,7 @@ pub(crate) fn enter(
     let cost = match sort {
         Sort::Launch => settings().launch_ns,
         Sort::Sync => settings().sync_ns,
-        Sort::Call | Sort::Ask => settings().call_ns,
+        Sort::Call | Sort::Wait | Sort::Ask => settings().call_ns,
         Sort::Get => settings().get_ns,
         Sort::Query => settings().query_ns,
     };
@@ -83,18 +87,29 @@ pub(crate) fn enter(
     CLOCK.set(Some(start + cost));
     let code = code(body(&mut call));
     let end = call.now();
-    let Call { correlation, stream, bytes, .. } = call;
+    let Call { correlation, stream, event, bytes, .. } = call;
     let driver = &mut *call;
     driver.latest = driver.latest.max(end);
     driver.record.call(symbol, code);
     let kind = match sort {
         Sort::Launch => "launch",
         Sort::Sync => "sync",
+        Sort::Wait => "wait",
         Sort::Call | Sort::Get | Sort::Query | Sort::Ask => "call",
     };
     let (duration, device) = (end - start, driver.device_of_thread());
-    let name = symbol;
-    driver.record.row(&Row { start, duration, kind, stream, bytes, name, device, correlation });
+    driver.record.row(&Row {
+        start,
+        duration,
+        kind,
+        stream,
+        bytes,
+        name: symbol,
+        device,
+        correlation,
+        memory: "",
+        event,
+    });
     code
 }
 
@@ -118,7 +133,7 @@ pub(crate) fn with_contexts<T>(f: impl FnOnce(&mut Vec<u64>) -> T) -> T {
 impl Call {
     fn begin(per_thread: bool) -> Self {
         let driver = Some(lock());
-        Self { driver, per_thread, correlation: 0, stream: 0, bytes: 0 }
+        Self { driver, per_thread, correlation: 0, stream: None, event: None, bytes: 0 }
     }
 
     /// A call that is none of the driver's: a test's.

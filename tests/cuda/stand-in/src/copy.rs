@@ -18,12 +18,14 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// As the timeline has it. What is between a device and another counts as on one.
+    /// As the timeline has it.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::ToDevice => "htod",
-            Self::ToHost | Self::OnHost => "dtoh",
-            Self::OnDevice | Self::Peer => "dtod",
+            Self::ToHost => "dtoh",
+            Self::OnDevice => "dtod",
+            Self::Peer => "peer",
+            Self::OnHost => "htoh",
         }
     }
 
@@ -132,6 +134,15 @@ impl Copy {
             return Ok(self);
         }
         Err(Status::INVALID_VALUE)
+    }
+
+    /// The host's end, as the timeline has it.
+    pub(crate) fn memory(&self) -> &'static str {
+        match self.direction {
+            Direction::OnDevice | Direction::Peer => "",
+            _ if self.pageable => "pageable",
+            _ => "pinned",
+        }
     }
 
     /// Source, destination and how much.

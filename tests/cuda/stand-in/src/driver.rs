@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::call::{Call, current_context};
 use crate::graph::{Capture, Graph, Operation};
 use crate::memory::Memory;
-use crate::record::{Record, thread};
+use crate::record::{Record, Recorded, thread};
 use crate::schedule::Device;
 use crate::settings::settings;
 use crate::status::{Answer, Status};
@@ -94,6 +94,8 @@ pub(crate) struct Event {
     pub(crate) timing: bool,
     /// When it was last recorded.
     pub(crate) time: Option<u64>,
+    /// By what.
+    pub(crate) recorded: Option<Recorded>,
     /// The capture that it was recorded in, and after what.
     pub(crate) captured: Option<(u64, Vec<Handle>)>,
 }
@@ -278,7 +280,7 @@ impl Call {
             _ if self.streams.contains_key(&handle) => handle,
             _ => return Err(Status::INVALID_HANDLE),
         };
-        self.stream = self.streams[&stream].number;
+        self.stream = Some(self.streams[&stream].number);
         Ok(stream)
     }
 

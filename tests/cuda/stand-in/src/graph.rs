@@ -6,8 +6,8 @@ use crate::call::Call;
 use crate::copy::{Copy, Set};
 use crate::driver::{Handle, Place};
 use crate::ffi::Opaque;
-use crate::record::{Row, thread};
-use crate::schedule::Need;
+use crate::record::{Recorded, Row, thread};
+use crate::schedule::{Need, Span};
 use crate::settings::settings;
 use crate::status::{Answer, Status};
 
@@ -144,6 +144,14 @@ impl Graph {
     }
 }
 
+/// What the timeline says of an operation.
+struct What<'a> {
+    kind: &'static str,
+    name: &'a str,
+    bytes: u64,
+    memory: &'static str,
+}
+
 /// A capture of streams to a graph.
 #[derive(Debug)]
 pub(crate) struct Capture {
@@ -169,42 +177,36 @@ impl Call {
         let settings = settings();
         match operation {
             Operation::Kernel(kernel) => {
-                Ok(self.row(place, Need::Kernel, ready, kernel.duration, "kernel", &kernel.name, 0))
+                let name = kernel.name.as_str();
+                let what = What { kind: "kernel", name, bytes: 0, memory: "" };
+                Ok(self.place(place, Need::Kernel, ready, kernel.duration, what))
             }
             Operation::Copy(copy) => {
                 copy.perform(&self.memory)?;
                 let duration = settings.moving(copy.bytes, copy.direction.rate(settings));
                 let (need, kind) = (copy.direction.need(), copy.direction.kind());
+                let what = What { kind, name: "", bytes: copy.bytes, memory: copy.memory() };
                 self.bytes += copy.bytes;
-                Ok(self.row(place, need, ready, duration, kind, "", copy.bytes))
+                Ok(self.place(place, need, ready, duration, what))
             }
             Operation::Set(set) => {
                 set.perform(&self.memory)?;
                 let duration = settings.moving(set.bytes(), settings.dtod_rate);
+                let what = What { kind: "memset", name: "", bytes: set.bytes(), memory: "" };
                 self.bytes += set.bytes();
-                Ok(self.row(place, Need::Kernel, ready, duration, "memset", "", set.bytes()))
+                Ok(self.place(place, Need::Kernel, ready, duration, what))
             }
             Operation::Host(callback) => {
                 let callback = *callback;
                 let end = self.call_back(ready + settings.callback_ns, || callback.call());
-                let (stream, device) = (place.number, place.device);
-                let (kind, correlation) = ("callback", self.correlation);
-                let duration = end.saturating_sub(ready);
-                let (start, bytes, name) = (ready, 0, "");
-                self.record.row(&Row {
-                    start,
-                    duration,
-                    kind,
-                    stream,
-                    bytes,
-                    name,
-                    device,
-                    correlation,
-                });
+                let what = What { kind: "callback", name: "", bytes: 0, memory: "" };
+                self.write(place, Span { start: ready, end }, what);
                 Ok(end)
             }
             Operation::Record(event) => {
+                let correlation = self.correlation;
                 let event = self.events.get_mut(event).ok_or(Status::INVALID_HANDLE)?;
+                event.recorded = Some(Recorded { stream: place.number, correlation });
                 (event.time, event.captured) = (Some(ready), None);
                 Ok(ready)
             }
@@ -234,22 +236,37 @@ impl Call {
         Ok(ends.into_values().max().unwrap_or(ready))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the columns of a row")]
-    fn row(
+    /// Finds a time for something, writes it down, and says when it ends.
+    fn place(
         &mut self,
         place: Place,
         need: Need,
         ready: u64,
         duration: u64,
-        kind: &'static str,
-        name: &str,
-        bytes: u64,
+        what: What<'_>,
     ) -> u64 {
         let span = self.devices[place.device].place(need, ready, duration);
-        let (start, stream, device, correlation) =
-            (span.start, place.number, place.device, self.correlation);
-        self.record.row(&Row { start, duration, kind, stream, bytes, name, device, correlation });
+        self.write(place, span, what);
         span.end
+    }
+
+    fn write(&mut self, place: Place, span: Span, what: What<'_>) {
+        let (start, duration) = (span.start, span.end - span.start);
+        let What { kind, name, bytes, memory } = what;
+        let (stream, device, correlation) = (Some(place.number), place.device, self.correlation);
+        let event = None;
+        self.record.row(&Row {
+            start,
+            duration,
+            kind,
+            stream,
+            bytes,
+            name,
+            device,
+            correlation,
+            memory,
+            event,
+        });
     }
 
     /// Adds a node to a graph.

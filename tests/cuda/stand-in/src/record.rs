@@ -4,9 +4,11 @@
 //! `?`, the name, the version, the flags, and 1 where there was a function.
 //!
 //! The timeline is the plain CSV that `dxpu-perf predict` reads. Operations of a device have the
-//! kinds `kernel`, `htod`, `dtoh`, `dtod`, `memset` and `callback`; calls `launch` (a launch, a copy
-//! or a memset was asked for), `sync` (waits) and `call`. A call and what it asked for have the same
-//! correlation. Stream 0 is the first context's legacy default stream.
+//! kinds `kernel`, `htod`, `dtoh`, `dtod`, `peer`, `memset` and `callback`; calls `launch` (a launch,
+//! a copy or a memset was asked for), `sync` (waits), `wait` (has a stream wait for an event) and
+//! `call`. A call and what it asked for have the same correlation, and what waits for an event has
+//! the stream and the correlation of the call that recorded it. Stream 0 is the first context's
+//! legacy default stream.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -22,14 +24,26 @@ pub(crate) struct Row<'a> {
     pub(crate) start: u64,
     pub(crate) duration: u64,
     pub(crate) kind: &'static str,
-    pub(crate) stream: u64,
+    /// None for a call that is about no stream.
+    pub(crate) stream: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) name: &'a str,
     pub(crate) device: usize,
     pub(crate) correlation: u64,
+    /// The host's end of a copy: `pinned` or `pageable`; nothing for others.
+    pub(crate) memory: &'static str,
+    pub(crate) event: Option<Recorded>,
 }
 
-const COLUMNS: &str = "start_ns,duration_ns,kind,stream,bytes,name,device,correlation,thread\n";
+/// The call that recorded an event: its stream in the timeline, and its correlation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) stream: u64,
+    pub(crate) correlation: u64,
+}
+
+const COLUMNS: &str = "start_ns,duration_ns,kind,stream,bytes,name,device,correlation,thread,\
+                       memory,event_stream,event_correlation\n";
 
 impl Record {
     /// Opens what the environment names. Processes that a test starts share the files.
@@ -61,11 +75,15 @@ impl Record {
     /// Writes a row of the timeline.
     pub(crate) fn row(&mut self, row: &Row<'_>) {
         let Some(file) = &mut self.timeline else { return };
-        let Row { start, duration, kind, stream, bytes, name, device, correlation } = row;
-        let name = name.replace('"', "\"\"");
-        let thread = thread();
+        let Row { start, duration, kind, bytes, device, correlation, memory, .. } = row;
+        let name = row.name.replace('"', "\"\"");
+        let number = |number: Option<u64>| number.map_or(String::new(), |it| it.to_string());
+        let (stream, thread) = (number(row.stream), thread());
+        let on = number(row.event.map(|event| event.stream));
+        let by = number(row.event.map(|event| event.correlation));
         let line = format!(
-            "{start},{duration},{kind},{stream},{bytes},\"{name}\",{device},{correlation},{thread}\n"
+            "{start},{duration},{kind},{stream},{bytes},\"{name}\",{device},{correlation},{thread},\
+             {memory},{on},{by}\n"
         );
         write(file, &line);
     }

@@ -14,7 +14,8 @@ driver_functions! {
         }
         // cuda.h, `CUevent_flags`: 2 is without timing.
         let (handle, timing) = (call.handle(), flags & 2 == 0);
-        call.events.insert(handle, Event { context, timing, time: None, captured: None });
+        let (time, recorded, captured) = (None, None, None);
+        call.events.insert(handle, Event { context, timing, time, recorded, captured });
         event.put(handle)
     }
 
@@ -45,7 +46,8 @@ driver_functions! {
         if known.captured.is_some() {
             return Err(Status::CAPTURED_EVENT);
         }
-        let time = known.time.unwrap_or(0);
+        let (time, recorded) = (known.time.unwrap_or(0), known.recorded);
+        call.event = recorded;
         call.wait_until(time);
         Ok(())
     }

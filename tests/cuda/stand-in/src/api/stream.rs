@@ -46,7 +46,7 @@ driver_functions! {
         if call.ready(stream) > call.now() { Err(Status::NOT_READY) } else { Ok(()) }
     }
 
-    Call [cuStreamWaitEvent_ptsz] fn cuStreamWaitEvent(
+    Wait [cuStreamWaitEvent_ptsz] fn cuStreamWaitEvent(
         call, stream: Handle, event: Handle, _flags: u32,
     ) {
         let stream = call.stream(stream)?;
@@ -54,6 +54,7 @@ driver_functions! {
         if known.captured.is_some() && call.streams[&stream].capture.is_none() {
             return call.join(stream, event);
         }
+        call.event = known.recorded;
         call.submit(stream, Operation::Wait(event))?;
         Ok(())
     }
