@@ -19,6 +19,7 @@ pub mod nvme;
 pub mod socket;
 pub mod switch;
 pub mod tlp;
+pub mod trace;
 pub mod vfio_user;
 
 /// A function that takes any bytes and panics where a promise is broken.
@@ -37,5 +38,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("socket", socket::run),
     ("switch", switch::run),
     ("tlp", tlp::run),
+    ("trace", trace::run),
     ("vfio_user", vfio_user::run),
 ];

@@ -57,4 +57,4 @@ macro_rules! replayed {
     };
 }
 
-replayed!(boot cli control frame image link link_bytes nvme socket switch tlp vfio_user);
+replayed!(boot cli control frame image link link_bytes nvme socket switch tlp trace vfio_user);
