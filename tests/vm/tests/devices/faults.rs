@@ -9,10 +9,10 @@ use vm::{Kernel, TALK_BOUND, Verify};
 
 /// As bad as the issue wants it, one after the other and all at once.
 const WEATHER: [Faults; 4] = [
-    Faults { loss: 0.01, duplicate: 0.0, reorder: 0.0, cut: false },
-    Faults { loss: 0.0, duplicate: 0.02, reorder: 0.0, cut: false },
-    Faults { loss: 0.0, duplicate: 0.0, reorder: 0.02, cut: false },
-    Faults { loss: 0.01, duplicate: 0.01, reorder: 0.01, cut: false },
+    Faults { loss: 0.01, duplicate: 0.0, reorder: 0.0, damage: 0.0, cut: false },
+    Faults { loss: 0.0, duplicate: 0.02, reorder: 0.0, damage: 0.0, cut: false },
+    Faults { loss: 0.0, duplicate: 0.0, reorder: 0.02, damage: 0.0, cut: false },
+    Faults { loss: 0.01, duplicate: 0.01, reorder: 0.01, damage: 0.0, cut: false },
 ];
 
 fn done(bench: &Bench) -> Done {
@@ -22,6 +22,8 @@ fn done(bench: &Bench) -> Done {
         lost: sum.lost + one.lost,
         doubled: sum.doubled + one.doubled,
         late: sum.late + one.late,
+        damaged: sum.damaged + one.damaged,
+        sent: sum.sent + one.sent,
     })
 }
 
