@@ -98,3 +98,18 @@ fn what_is_wrong_is_said_with_the_file_and_the_place() {
     let saved = json(&[&wrong, "--salvage"]);
     assert_eq!((&saved["left_out"], &saved["trace"]["operations"]), (&1.into(), &2.into()));
 }
+
+#[test]
+fn a_prediction_is_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write(folder.path(), "t.csv", &TRACE.replace("first", "<script>f()</script>"));
+    let page = folder.path().join("page.html");
+    let arguments =
+        [&trace, "--rtt", "6.8us", "--compare", "tags=280", "--html", page.to_str().unwrap()];
+    predict(&arguments).unwrap();
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(!html.contains("<script") && html.contains("&lt;script&gt;"), "{html}");
+    for said in ["What loses most", "tags=280", "<svg", "of native performance"] {
+        assert!(html.contains(said), "{said}: {html}");
+    }
+}

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::compare::{Changes, changes, compared};
 use super::fabric::{FabricArgs, RttArg};
 use super::kinds::KindArgs;
-use crate::predict::{Native, Prediction};
+use super::run::write;
+use crate::predict::{Native, Predicted, Prediction};
 use crate::replay::{Graph, Proxies, Scenario};
 use crate::table::Table;
 use crate::trace::{Format, Options, Trace, read_file};
@@ -60,6 +61,9 @@ pub(super) struct PredictArgs {
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// The prediction goes into this file as a page with plots, too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -107,6 +111,19 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
         .map(|(change, scenario)| (change, Prediction::of(&graph, scenario)))
         .collect();
     let remarks: Vec<&String> = trace.notes.remarks.iter().chain(&graph.remarks).collect();
+    if let Some(path) = &args.html {
+        let traces: Vec<String> =
+            args.traces.iter().map(|path| path.display().to_string()).collect();
+        let page = Predicted {
+            traces: &traces,
+            native: &native,
+            prediction: &prediction,
+            compared: &compared,
+            remarks: &remarks,
+            top: args.top,
+        };
+        write(path, page.to_html().as_bytes())?;
+    }
     if args.json {
         let value = args.as_json(&trace, &native, &prediction, &compared, &remarks);
         serde_json::to_writer_pretty(&mut *out, &value)?;

@@ -1,11 +1,14 @@
 //! What a fabric would cost a program, by a trace of it.
 
+mod html;
 mod json;
 mod text;
 #[cfg(test)]
 mod unit_tests;
 
 use perf_core::{BytesPerSecond, Fabric, Histogram};
+
+pub use html::Predicted;
 
 use crate::replay::{Cause, Graph, Lost, Played, Scenario};
 use crate::trace::{Direction, Memory, OperationKind, Trace};
