@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use perf_core::{BytesPerSecond, Fabric, FabricError, Nanos, ptx};
-use perf_cuda::{CudaError, Gpu};
+use perf_cuda::{CudaError, Gpu, Stream};
 use thiserror::Error;
 
 /// How often each thing is measured; the median counts.
@@ -21,6 +21,15 @@ const LAUNCHES: u32 = 1000;
 /// The sizes of copies that are measured, bytes.
 pub const SIZES: [usize; 8] =
     [4, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+
+/// The lengths of delays that are measured, ns.
+pub const DELAYS: [u64; 8] = [0, 1_000, 2_000, 3_700, 5_600, 10_000, 20_000, 100_000];
+
+/// A delay that holds a stream up while others are launched, ns.
+const PLUG: u64 = 10_000_000;
+
+/// Delays of one length that follow each other.
+const DELAYS_TOGETHER: u64 = 200;
 
 /// A copy of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +57,9 @@ pub struct Calibration {
     pub launch_cpu: Nanos,
     /// What such a kernel takes on the GPU, one after the other.
     pub launch_gpu: Nanos,
+    /// The shim's delays by what was asked for: what one takes on the GPU's timeline, the gap before
+    /// it included. The first, of no length, is the smallest there is.
+    pub delays: Vec<(Nanos, Nanos)>,
     /// Bytes that one read of this GPU may ask for (Device Control, Max_Read_Request_Size), where
     /// this user may read it.
     pub read_size: Option<u32>,
@@ -84,6 +96,8 @@ pub fn measure(gpu: &Gpu, mut progress: impl FnMut(&str)) -> Result<Calibration,
     }
     progress("launches");
     let (launch_cpu, launch_gpu) = launches(gpu)?;
+    progress("delays");
+    let delays = delays(gpu)?;
     let pci_address = gpu.pci_address()?;
     let read_size = read_size(&pci_address);
     Ok(Calibration {
@@ -93,6 +107,7 @@ pub fn measure(gpu: &Gpu, mut progress: impl FnMut(&str)) -> Result<Calibration,
         copies,
         launch_cpu,
         launch_gpu,
+        delays,
         read_size,
     })
 }
@@ -109,6 +124,11 @@ impl Calibration {
             BytesPerSecond::new(best as u64)
         };
         Ok((rate(|copy| copy.to_device)?, rate(|copy| copy.to_host)?))
+    }
+
+    /// What a delay of no length takes: none can be shorter, and each is longer by it.
+    pub fn smallest_delay(&self) -> Nanos {
+        self.delays.first().map_or(Nanos::ZERO, |(_, got)| *got)
     }
 
     /// Bytes that the GPU has asked for and not yet got when it copies at its full rate: tags ×
@@ -224,6 +244,36 @@ fn launches(gpu: &Gpu) -> Result<(Nanos, Nanos), CudaError> {
     Ok((Nanos(median(&mut cpu)), Nanos(median(&mut on_gpu))))
 }
 
+/// What the shim's delays take, one after the other.
+fn delays(gpu: &Gpu) -> Result<Vec<(Nanos, Nanos)>, CudaError> {
+    let kernel = gpu.kernel(ptx::DELAY)?;
+    let stream = gpu.stream()?;
+    let clock = u64::from(gpu.clock()?.max(1));
+    let delay = |stream: &Stream<'_>, asked: u64| {
+        // SAFETY: the delay's parameters; it touches the memory of its own module alone.
+        #[expect(unsafe_code, reason = "see above")]
+        unsafe {
+            kernel.launch(stream, [asked, clock])
+        }
+    };
+    let one = |asked: u64| {
+        // All of them are launched before the first begins: the GPU's own pace is looked for.
+        delay(&stream, PLUG)?;
+        let elapsed =
+            stream.timed(|stream| (0..DELAYS_TOGETHER).try_for_each(|_| delay(stream, asked)))?;
+        Ok(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX) / DELAYS_TOGETHER)
+    };
+    // It learns the clock from its first delays.
+    one(10_000)?;
+    DELAYS
+        .into_iter()
+        .map(|asked| {
+            let mut got: Vec<u64> = (0..REPEATS).map(|_| one(asked)).collect::<Result<_, _>>()?;
+            Ok((Nanos(asked), Nanos(median(&mut got))))
+        })
+        .collect()
+}
+
 /// Max_Read_Request_Size of the device at `address`, from its configuration space (PCIe 6.0,
 /// section 7.5.3.4). Only root may read that far.
 fn read_size(address: &str) -> Option<u32> {
@@ -281,6 +331,7 @@ mod tests {
             }],
             launch_cpu: Nanos(2_000),
             launch_gpu: Nanos(1_500),
+            delays: vec![(Nanos(0), Nanos(1_800)), (Nanos(1_000), Nanos(2_800))],
             read_size: Some(512),
         }
     }

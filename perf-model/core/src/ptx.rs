@@ -1,7 +1,7 @@
-//! The kernels that measure, as PTX: the driver compiles them for the GPU at hand.
+//! The kernels that delay and measure, as PTX: the driver compiles them for the GPU at hand.
 //!
-//! They ask for PTX ISA 6.0 and sm_50, so that every driver since CUDA 9 takes them for every GPU
-//! since Maxwell. Each is launched with one thread and takes 64-bit numbers.
+//! Each is launched with one thread. The measuring ones ask for PTX ISA 6.0 and sm_50, so that every
+//! driver since CUDA 9 takes them for every GPU since Maxwell; the delaying one for 6.4 and sm_52.
 
 use core::ffi::CStr;
 
@@ -12,6 +12,17 @@ pub const CHASE: &CStr = c"dxpu_chase";
 
 /// Ends at once: no parameters.
 pub const EMPTY: &CStr = c"dxpu_empty";
+
+/// Lasts as long as it is told: parameters nanoseconds (64 bits), the clock that the driver names in
+/// kHz (32 bits). It learns from earlier delays how fast the clock is.
+pub const DELAY: &CStr = c"dxpu_delay";
+
+/// The module with [`DELAY`].
+pub const DELAY_MODULE: &CStr =
+    match CStr::from_bytes_with_nul(concat!(include_str!("dxpu_delay.ptx"), "\0").as_bytes()) {
+        Ok(module) => module,
+        Err(_) => panic!("a text without a zero byte in it"),
+    };
 
 /// The module with [`CHASE`] and [`EMPTY`].
 pub const MODULE: &CStr = c"

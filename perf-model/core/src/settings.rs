@@ -59,6 +59,8 @@ pub struct Settings {
     pub measure_every: u32,
     /// Copies that are done as writes of the CPU.
     pub push_copies: Option<PushCopies>,
+    /// What a delay of no length takes on the GPU's timeline: each is made shorter by it.
+    pub delay_cost: Nanos,
 }
 
 impl Settings {
@@ -72,6 +74,7 @@ impl Settings {
             off: KindSet::EMPTY.with(Kind::Doorbell).with(Kind::Mapped),
             measure_every: 16,
             push_copies: None,
+            delay_cost: Nanos::ZERO,
         }
     }
 
@@ -121,6 +124,9 @@ impl Settings {
         if let Some(PushCopies { least, most }) = self.push_copies {
             text += &format!(",push={least}-{most}");
         }
+        if self.delay_cost != Nanos::ZERO {
+            text += &format!(",cost={}", self.delay_cost.0);
+        }
         text
     }
 
@@ -142,6 +148,7 @@ impl Settings {
             "graphs" => self.graphs = graphs(value)?,
             "off" => self.off = kinds(value)?,
             "push" => self.push_copies = Some(push_copies(value)?),
+            "cost" => self.delay_cost = Nanos(number(value)?),
             _ => return Err(Wrong::Text("this setting is not known")),
         }
         Ok(())

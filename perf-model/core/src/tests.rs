@@ -183,7 +183,7 @@ prop_compose! {
 proptest! {
     #[test]
     fn settings_come_back_as_they_went(
-        fabric in fabrics(), gpu: bool, node: bool, off in 0..1_u32 << 13, measure: u32,
+        fabric in fabrics(), gpu: bool, node: bool, off in 0..1_u32 << 13, measure: u32, cost: u64,
         push in proptest::option::of((0..u64::MAX / 2, 0..u64::MAX / 2)),
     ) {
         let settings = Settings {
@@ -193,6 +193,7 @@ proptest! {
             off: Kind::ALL.into_iter().filter(|kind| off & 1 << kind.number() != 0).collect(),
             measure_every: measure,
             push_copies: push.map(|(least, more)| PushCopies { least, most: least + more }),
+            delay_cost: Nanos(cost),
         };
         prop_assert_eq!(settings.to_env().parse::<Settings>(), Ok(settings));
     }

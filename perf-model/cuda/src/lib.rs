@@ -24,7 +24,7 @@ pub use stream::{Event, Stream};
 pub struct Gpu {
     api: Api,
     device: i32,
-    module: api::Module,
+    modules: [api::Module; 2],
     /// A context is current on one thread.
     one_thread: PhantomData<*const ()>,
 }
@@ -42,10 +42,12 @@ impl Gpu {
         let mut context = std::ptr::null_mut();
         check("cuDevicePrimaryCtxRetain", (api.retain)(&raw mut context, device))?;
         check("cuCtxSetCurrent", (api.set_current)(context))?;
-        let mut module = std::ptr::null_mut();
-        let image = ptx::MODULE.as_ptr().cast();
-        check("cuModuleLoadData", (api.module_load)(&raw mut module, image))?;
-        Ok(Self { api, device, module, one_thread: PhantomData })
+        let mut modules = [std::ptr::null_mut(); 2];
+        for (module, image) in modules.iter_mut().zip([ptx::MODULE, ptx::DELAY_MODULE]) {
+            let image = image.as_ptr().cast();
+            check("cuModuleLoadData", (api.module_load)(module, image))?;
+        }
+        Ok(Self { api, device, modules, one_thread: PhantomData })
     }
 
     /// What it is called.
@@ -82,21 +84,36 @@ impl Gpu {
     /// What the driver says.
     pub fn kernel(&self, name: &CStr) -> Result<Kernel<'_>, CudaError> {
         let mut function = std::ptr::null_mut();
-        let status = (self.api.function)(&raw mut function, self.module, name.as_ptr());
+        let module = self.modules[usize::from(name == ptx::DELAY)];
+        let status = (self.api.function)(&raw mut function, module, name.as_ptr());
         check("cuModuleGetFunction", status)?;
         Ok(Kernel { gpu: self, function })
+    }
+
+    /// The clock that the driver names, in kHz.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn clock(&self) -> Result<u32, CudaError> {
+        let mut clock = 0;
+        // CU_DEVICE_ATTRIBUTE_CLOCK_RATE.
+        let status = (self.api.attribute)(&raw mut clock, 13, self.device);
+        check("cuDeviceGetAttribute", status)?;
+        Ok(u32::try_from(clock).unwrap_or(0))
     }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
         // What goes wrong now matters to nobody.
-        let _ = (self.api.module_unload)(self.module);
+        for module in self.modules {
+            let _ = (self.api.module_unload)(module);
+        }
         let _ = (self.api.release)(self.device);
     }
 }
 
-/// A kernel that takes 64-bit numbers.
+/// A kernel that takes numbers of up to 64 bits.
 #[derive(Debug)]
 pub struct Kernel<'a> {
     gpu: &'a Gpu,
@@ -107,8 +124,8 @@ impl Kernel<'_> {
     /// Puts one thread of it into `stream`.
     ///
     /// # Safety
-    /// The kernel takes as many parameters as there are `parameters`, each of 64 bits, and what it
-    /// does with them is sound until it has ended.
+    /// The kernel takes as many parameters as there are `parameters`, each of 64 bits or (the low
+    /// ones) fewer, and what it does with them is sound until it has ended.
     ///
     /// # Errors
     /// What the driver says.

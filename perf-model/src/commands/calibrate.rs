@@ -51,7 +51,7 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<()> {
         fabric,
         split: None,
         gpu: Some(calibration.gpu.clone()),
-        smallest_delay: Some(calibration.launch_gpu),
+        smallest_delay: Some(calibration.smallest_delay()),
     };
     write(&args.output, profile.to_toml().as_bytes())?;
     if args.json {
@@ -72,13 +72,19 @@ fn text(calibration: &Calibration, out: &mut dyn Write) -> Result<()> {
     table.row(["copies to the GPU".to_owned(), format!("{:.2} GB/s", to_device.giga())]);
     table.row(["copies from the GPU".to_owned(), format!("{:.2} GB/s", to_host.giga())]);
     table.row(["launch, CPU".to_owned(), calibration.launch_cpu.to_string()]);
-    table.row(["launch, GPU (smallest delay)".to_owned(), calibration.launch_gpu.to_string()]);
+    table.row(["launch, GPU".to_owned(), calibration.launch_gpu.to_string()]);
     table.row(["reads under way, at least".to_owned(), show_bytes(calibration.in_flight()?)]);
     let read_size = calibration
         .read_size
         .map_or("not to be read by this user".to_owned(), |size| format!("{size} B"));
     table.row(["Max_Read_Request_Size".to_owned(), read_size]);
     table.write(out, 2)?;
+    let mut delays = Table::new(["delay asked for", "took", "without the smallest"]);
+    for (asked, got) in &calibration.delays {
+        let net = got.saturating_sub(calibration.smallest_delay());
+        delays.row([asked.to_string(), got.to_string(), net.to_string()]);
+    }
+    delays.write(out, 2)?;
     let mut table = Table::new(["size", "to the GPU", "from it"]);
     for copy in &calibration.copies {
         let nanos = |time: std::time::Duration| Nanos(time.as_nanos() as u64).to_string();
@@ -95,6 +101,10 @@ fn as_json(calibration: &Calibration) -> Value {
         "read_rtt_ns": calibration.read_rtt.0,
         "launch_cpu_ns": calibration.launch_cpu.0,
         "launch_gpu_ns": calibration.launch_gpu.0,
+        "delays": calibration.delays.iter().map(|(asked, got)| json!({
+            "asked_ns": asked.0,
+            "took_ns": got.0,
+        })).collect::<Vec<_>>(),
         "in_flight_bytes": calibration.in_flight().ok(),
         "max_read_request_size": calibration.read_size,
         "copies": calibration.copies.iter().map(|copy| json!({

@@ -69,6 +69,7 @@ impl ShimArgs {
         };
         settings.measure_every = self.measure_every;
         settings.push_copies = self.push_copies;
+        settings.delay_cost = profile.smallest_delay.unwrap_or(Nanos::ZERO);
         Ok(settings)
     }
 

@@ -21,7 +21,8 @@ code{font-family:ui-monospace,monospace;overflow-wrap:anywhere}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}
-td{font-variant-numeric:tabular-nums}
+td{font-variant-numeric:tabular-nums;white-space:nowrap}
+td:first-child{white-space:normal;overflow-wrap:anywhere}
 svg{width:100%;height:auto;font:11px system-ui,sans-serif}svg text{fill:var(--soft)}
 .grid{stroke:var(--line)}.number{fill:var(--one)}.time{fill:var(--two)}
 .curve{fill:none;stroke:var(--one);stroke-width:2}.point{fill:var(--one)}

@@ -185,6 +185,15 @@ fn memsets_and_callbacks_are_delayed() {
 }
 
 #[test]
+fn what_a_delay_itself_costs_is_taken_off_it() {
+    let (_, under) = compare(6_800, ",cost=1500", "memset", 20);
+    assert!(under.delays().iter().all(|delay| delay.duration == 5_600 - 1_500));
+    assert_eq!(under.row(Kind::Memset).added, 20 * 5_600);
+    let (_, under) = compare(6_800, ",cost=9000", "memset", 20);
+    assert!(under.delays().iter().all(|delay| delay.duration == 0));
+}
+
+#[test]
 fn a_graph_is_delayed_once_or_by_node() {
     let (launch, under) = compare(6_800, ",graphs=launch", "graph", 50);
     let row = under.row(Kind::Graph);

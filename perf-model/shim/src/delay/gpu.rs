@@ -15,7 +15,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use perf_core::{Nanos, Text};
+use perf_core::{Nanos, Text, ptx};
 
 use crate::arch::Frame;
 use crate::call::After;
@@ -24,9 +24,6 @@ use crate::real;
 use crate::session::Session;
 use crate::table::{Hook, Role};
 use crate::work::number;
-
-/// The kernel, for GPUs from 2014 on (compute capability 5.2).
-const PTX: &str = concat!(include_str!("dxpu_delay.ptx"), "\0");
 
 /// Contexts of a process that can have delays. More have none, and the ledger says so.
 const CONTEXTS: usize = 64;
@@ -165,8 +162,8 @@ fn load(driver: &Driver) -> Result<Handle, String> {
     let mut function = core::ptr::null_mut();
     // SAFETY: the image is PTX with its zero byte; module and function are written here.
     let result = unsafe {
-        match load(&raw mut module, PTX.as_ptr().cast::<c_void>()) {
-            SUCCESS => find(&raw mut function, module, c"dxpu_delay".as_ptr()),
+        match load(&raw mut module, ptx::DELAY_MODULE.as_ptr().cast::<c_void>()) {
+            SUCCESS => find(&raw mut function, module, ptx::DELAY.as_ptr()),
             error => error,
         }
     };
@@ -193,9 +190,10 @@ fn clock(driver: &Driver, device: i32) -> Option<u32> {
     u32::try_from(clock).ok().filter(|clock| result == SUCCESS && *clock > 0)
 }
 
-/// Puts a delay into a stream. False if it could not be put there; the program's own work goes on.
+/// Puts a delay into a stream, shorter by what the kernel itself takes. False if it could not be put there; the program's own work goes on.
 pub(crate) fn put(session: &Session, stream: Stream, time: Nanos) -> bool {
     let driver = &session.driver;
+    let time = time.saturating_sub(session.settings.delay_cost);
     let Some(context) = driver.context_of(stream) else { return false };
     let current = driver.current_context();
     let other = current != Some(context);
