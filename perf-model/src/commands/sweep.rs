@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use perf_core::{Nanos, Settings};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
 use super::run::write;
@@ -32,9 +32,10 @@ pub(super) struct SweepArgs {
     /// How often the program runs at each; from 2 on there are confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// A regular expression for the program's output whose first group is the metric; the last
-    /// match counts. Without it the metric is the time that the program runs.
-    #[arg(long, value_name = "REGEX")]
+    /// A regular expression for the program's output whose first group is the metric; `^` and `$`
+    /// are a line's ends, and the last match counts. Without it the metric is the time that the
+    /// program runs.
+    #[arg(long, value_name = "REGEX", value_parser = metric)]
     metric: Option<Regex>,
     /// A smaller metric is better.
     #[arg(long, requires = "metric")]
@@ -61,6 +62,10 @@ fn range(text: &str) -> Result<(Nanos, Nanos), String> {
         return Err(format!("{from} is longer than {to}"));
     }
     Ok((from, to))
+}
+
+fn metric(text: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text).multi_line(true).build()
 }
 
 /// What a sweep found.

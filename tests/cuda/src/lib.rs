@@ -23,7 +23,16 @@ pub fn shim() -> Result<PathBuf> {
     built("libdxpu_perf.so", "perf-shim")
 }
 
-/// A library of the profile that this program is built with.
+/// The command that runs and predicts.
+///
+/// # Errors
+///
+/// When it is not built.
+pub fn dxpu_perf() -> Result<PathBuf> {
+    built("dxpu-perf", "perf-model")
+}
+
+/// A library or program of the profile that this program is built with.
 fn built(file: &str, package: &str) -> Result<PathBuf> {
     let path = profile_folder()?.join(file);
     if !path.exists() {

@@ -1,0 +1,146 @@
+//! `dxpu-perf` as a person calls it, with the stand-in as the machine's driver.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use cuda_tests::{Binding, StandIn, compile, dxpu_perf, shim};
+use serde_json::Value;
+
+fn command(stand_in: &StandIn, arguments: &[&str]) -> Command {
+    let mut command = stand_in.command(dxpu_perf().unwrap());
+    command.args(arguments).env("DXPU_PERF_SHIM", shim().unwrap());
+    command
+}
+
+fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn calibrate_measures_what_the_stand_in_takes() {
+    let stand_in = StandIn::new().unwrap();
+    let profile = stand_in.folder().join("mine.toml");
+    let name = profile.to_str().unwrap();
+    let (code, out, error) = output(&mut command(&stand_in, &["calibrate", "--json", "-o", name]));
+    assert_eq!(code, Some(0), "{error}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(said["gpu"], "DxPU stand-in");
+    // `read_ns` of its settings.
+    assert_eq!(said["read_rtt_ns"], 1_200);
+    let delays = said["delays"].as_array().unwrap();
+    for delay in delays {
+        let [asked, took] = ["asked_ns", "took_ns"].map(|key| delay[key].as_u64().unwrap());
+        assert!(took.abs_diff(asked) * 100 <= asked + 100, "{delay}");
+    }
+    let copy = said["copies"].as_array().unwrap().last().unwrap();
+    let rate = copy["bytes"].as_f64().unwrap() / copy["htod_ns"].as_f64().unwrap();
+    assert!((rate - 11.2).abs() < 0.1, "{rate} GB/s");
+    // The profile says the same, and can be used.
+    let (code, out, error) =
+        output(&mut command(&stand_in, &["model", "--json", "--profile", name]));
+    assert_eq!(code, Some(0), "{error}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&said["native_rtt_ns"], &said["delta_ns"]), (&1_200.into(), &5_600.into()));
+}
+
+#[test]
+fn run_reports_and_ends_as_the_program_ends() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();
+    let program = program.to_str().unwrap();
+    let [report, page] = ["r.json", "r.html"].map(|name| stand_in.folder().join(name));
+    let arguments = [
+        "run",
+        "--rtt",
+        "6.8us",
+        "--json",
+        report.to_str().unwrap(),
+        "--html",
+        page.to_str().unwrap(),
+        "--",
+        program,
+        "50",
+        "k5us@1",
+        "h4096@1",
+        "s1",
+    ];
+    let (code, out, error) = output(&mut command(&stand_in, &arguments));
+    assert_eq!(code, Some(0), "{error}");
+    // The program's own output is its own; the report is beside it.
+    assert!(out.trim().parse::<u64>().is_ok(), "{out}");
+    assert!(
+        error.contains("what would help") && error.contains("host-to-device copies"),
+        "{error}"
+    );
+    let report = json(&report);
+    // Once before the clock.
+    assert_eq!(report["kinds"]["kernel"]["calls"], 51);
+    assert_eq!(report["kinds"]["kernel"]["added_ns"], 51 * 5_600);
+    assert_eq!(report["kinds"]["htod"]["bytes"], 51 * 4096);
+    assert!(std::fs::read_to_string(page).unwrap().contains("What the fabric cost"));
+
+    let (code, _, _) = output(&mut command(&stand_in, &["run", "-q", "--", "sh", "-c", "exit 7"]));
+    assert_eq!(code, Some(7));
+    let (code, _, _) =
+        output(&mut command(&stand_in, &["run", "-q", "--", "sh", "-c", "kill -9 $$"]));
+    assert_eq!(code, Some(137));
+    let (code, _, error) = output(&mut command(&stand_in, &["run", "--", "/no/such/program"]));
+    assert_eq!(code, Some(2));
+    assert!(error.contains("/no/such/program cannot be started"), "{error}");
+}
+
+#[test]
+fn sweep_finds_where_performance_falls() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();
+    let program = program.to_str().unwrap();
+    let page = stand_in.folder().join("sweep.html");
+    let arguments = [
+        "sweep",
+        "--rtt",
+        "2us..20us",
+        "--steps",
+        "4",
+        "--repeat",
+        "2",
+        "--metric",
+        "^([0-9]+)$",
+        "--lower-is-better",
+        "--off",
+        "sync",
+        "--measure-every",
+        "0",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+        "--",
+        program,
+        "100",
+        "k50us@1",
+    ];
+    let mut command = command(&stand_in, &arguments);
+    command.env("STAND_IN", "call_ns=1,get_ns=1,query_ns=1,delay_ns=1,launch_ns=20,reach_ns=20");
+    let (code, out, error) = output(&mut command);
+    assert_eq!(code, Some(0), "{error}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    let steps = said["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 4);
+    for step in steps {
+        // Kernels of 50 us, one after the other.
+        let added = step["rtt_ns"].as_f64().unwrap() - 1_200.0;
+        let performance = 50_000.0 / (50_000.0 + added);
+        let is = step["performance"].as_f64().unwrap();
+        assert!((is - performance).abs() < 0.002, "{step}: not {performance}");
+        assert!(step["confidence_95"].is_array());
+    }
+    // 50 / 0.9 - 50 + 1.2, between two steps.
+    let falls = said["falls_below_level_at_ns"].as_f64().unwrap();
+    assert!((falls - 6_755.0).abs() < 300.0, "{falls}");
+    assert!(std::fs::read_to_string(page).unwrap().contains("<polyline"));
+}
