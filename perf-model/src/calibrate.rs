@@ -25,6 +25,9 @@ pub const SIZES: [usize; 8] =
 /// The lengths of delays that are measured, ns.
 pub const DELAYS: [u64; 8] = [0, 1_000, 2_000, 3_700, 5_600, 10_000, 20_000, 100_000];
 
+/// From this length on a delay's own work is within it.
+const LONG_ENOUGH: Nanos = Nanos(3_700);
+
 /// A delay that holds a stream up while others are launched, ns.
 const PLUG: u64 = 10_000_000;
 
@@ -126,9 +129,12 @@ impl Calibration {
         Ok((rate(|copy| copy.to_device)?, rate(|copy| copy.to_host)?))
     }
 
-    /// What a delay of no length takes: none can be shorter, and each is longer by it.
-    pub fn smallest_delay(&self) -> Nanos {
-        self.delays.first().map_or(Nanos::ZERO, |(_, got)| *got)
+    /// What a delay costs beyond what was asked for. The first ones are left out: what the kernel
+    /// does itself hides in a longer delay, and not in those.
+    pub fn delay_cost(&self) -> Nanos {
+        let long = self.delays.iter().filter(|(asked, _)| *asked >= LONG_ENOUGH);
+        let mut costs: Vec<Nanos> = long.map(|(asked, got)| got.saturating_sub(*asked)).collect();
+        if costs.is_empty() { Nanos::ZERO } else { median(&mut costs) }
     }
 
     /// Bytes that the GPU has asked for and not yet got when it copies at its full rate: tags ×
@@ -151,19 +157,17 @@ impl Calibration {
             Some(Ok(size)) => size,
             _ => fabric.read_size,
         };
-        let seen = self.in_flight()?.div_ceil(u64::from(read_size.get()));
         let known = u64::from(fabric.tags.get()) * u64::from(fabric.read_size.get());
         let known = known.div_ceil(u64::from(read_size.get()));
-        let tags = u32::try_from(seen.max(known)).unwrap_or(u32::MAX).min(16_384);
-        Ok(Fabric {
+        let known = u32::try_from(known).unwrap_or(u32::MAX).min(16_384);
+        let own = Fabric {
             native_rtt: self.read_rtt,
             rtt: self.read_rtt.saturating_add(delta),
-            native_htod,
-            native_dtoh,
             read_size,
-            tags: perf_core::Tags::new(tags)?,
+            tags: perf_core::Tags::new(known)?,
             ..fabric
-        })
+        };
+        Ok(own.with_native_rates(native_htod, native_dtoh))
     }
 }
 
@@ -331,7 +335,7 @@ mod tests {
             }],
             launch_cpu: Nanos(2_000),
             launch_gpu: Nanos(1_500),
-            delays: vec![(Nanos(0), Nanos(1_800)), (Nanos(1_000), Nanos(2_800))],
+            delays: vec![(Nanos(0), Nanos(2_500)), (Nanos(5_600), Nanos(7_400))],
             read_size: Some(512),
         }
     }
@@ -344,6 +348,7 @@ mod tests {
         assert_eq!(fabric.native_dtoh.get(), 32_000_000_000);
         // 16 GB/s and 1 us: 16,000 bytes; DxPU's V100 was seen to have 17,920 under way.
         assert_eq!((fabric.read_size.get(), fabric.tags.get()), (512, 35));
+        assert_eq!(calibration().delay_cost(), Nanos(1_800));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +34,18 @@ pub struct Launch {
     /// How it comes in.
     pub way: Way,
     /// The program and its arguments; at least the program.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
+}
+
+/// What becomes of the program's standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It is this program's own.
+    Own,
+    /// It goes where this program's errors go: this program's output is its own.
+    ToErrors,
+    /// It is kept.
+    Kept,
 }
 
 /// How a run ended.
@@ -46,6 +57,8 @@ pub struct Outcome {
     pub wall: Nanos,
     /// Its processes that called CUDA's driver.
     pub processes: Vec<Process>,
+    /// Counts that are lost, and why.
+    pub lost: Vec<String>,
     /// What it wrote to its standard output, where that was asked for.
     pub output: Vec<u8>,
 }
@@ -87,29 +100,36 @@ pub fn find_shim(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 impl Launch {
-    /// Runs the program with `settings` to its end. Its standard output is kept where `keep_output`
-    /// says so, and is this program's own otherwise.
+    /// Runs the program with `settings` to its end.
     ///
     /// # Errors
-    /// It cannot be started; its ledgers cannot be read.
-    pub fn run(&self, settings: &Settings, keep_output: bool) -> Result<Outcome> {
+    /// It cannot be started; there is no room for its ledgers or its output.
+    pub fn run(&self, settings: &Settings, said: Said) -> Result<Outcome> {
         let ledgers = tempfile::Builder::new()
             .prefix("dxpu-perf-")
             .tempdir()
             .context("a folder for ledgers")?;
         let mut command = self.prepare(settings, ledgers.path())?;
-        if keep_output {
-            command.stdout(Stdio::piped());
+        // A file, not a pipe: a process that the program leaves behind may hold it open.
+        let mut kept = tempfile::tempfile().context("a file for the program's output")?;
+        match said {
+            Said::Own => {}
+            Said::ToErrors => drop(command.stdout(std::io::stderr())),
+            Said::Kept => drop(command.stdout(kept.try_clone().context("the output's file")?)),
         }
         let begun = Instant::now();
         let mut child = command.spawn().map_err(|error| {
-            let program = &self.command[0];
+            let program = self.command[0].display();
             anyhow::Error::new(error).context(format!("{program} cannot be started"))
         })?;
-        let (status, output) = wait(&mut child)?;
+        let status = wait(&mut child)?;
         let wall = Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let processes = Report::read_processes(ledgers.path())?;
-        Ok(Outcome { status, wall, processes, output })
+        let (processes, lost) = Report::read_processes(ledgers.path());
+        let mut output = Vec::new();
+        kept.rewind()
+            .and_then(|()| kept.read_to_end(&mut output))
+            .context("the program's output")?;
+        Ok(Outcome { status, wall, processes, lost, output })
     }
 
     fn prepare(&self, settings: &Settings, ledgers: &Path) -> Result<Command> {
@@ -138,7 +158,7 @@ impl Launch {
 
 /// Waits for the program. Ctrl-C reaches it from the terminal, and this program outlives it to
 /// report; a request to end is passed on.
-fn wait(child: &mut Child) -> Result<(ExitStatus, Vec<u8>)> {
+fn wait(child: &mut Child) -> Result<ExitStatus> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .context("signals")?;
     let handle = signals.handle();
@@ -151,15 +171,15 @@ fn wait(child: &mut Child) -> Result<(ExitStatus, Vec<u8>)> {
             }
         }
     });
-    let mut output = Vec::new();
-    let read = child.stdout.take().map(|mut pipe| pipe.read_to_end(&mut output));
     let status = child.wait().context("waiting for the program")?;
     handle.close();
     passer.join().expect("passing signals on cannot panic");
-    if let Some(read) = read {
-        read.context("the program's output")?;
-    }
-    Ok((status, output))
+    Ok(status)
+}
+
+/// A command as people see it.
+pub fn shown(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// How a program ended, in words; none if it ended well.

@@ -13,7 +13,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dxpu-perf: {error:#}");
+            // Nobody may be there to read it.
+            let _ = writeln!(io::stderr(), "dxpu-perf: {error:#}");
             ExitCode::from(2)
         }
     }

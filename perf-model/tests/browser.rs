@@ -89,6 +89,7 @@ fn report() -> Report {
             pageable: 0,
             notes: Vec::new(),
         }],
+        lost: Vec::new(),
     }
 }
 

@@ -113,3 +113,38 @@ fn a_prediction_is_a_page() {
         assert!(html.contains(said), "{said}: {html}");
     }
 }
+
+#[test]
+fn a_name_that_is_no_text_is_shown_as_well_as_it_can_be() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"\xfe.csv"));
+    std::fs::write(&path, TRACE).unwrap();
+    let command = ["dxpu-perf", "predict", "--json"].map(std::ffi::OsString::from);
+    let args = Args::try_parse_from(command.into_iter().chain([path.into_os_string()])).unwrap();
+    let mut out = Vec::new();
+    perf_model::run(args, &mut out).unwrap();
+    let json: Value = serde_json::from_slice(&out).unwrap();
+    assert!(json["traces"][0].as_str().unwrap().ends_with(".csv"));
+}
+
+#[test]
+fn steps_are_where_their_calls_are_however_many_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();
+    let calls = 50_000_u64;
+    for at in 0..calls {
+        text += &format!("{},1000,launch,,cuLaunchKernel,{at},1\n", at * 10_000);
+        text += &format!("{},5000,kernel,7,k,{at},\n", at * 10_000 + 2_000);
+    }
+    // A thread without calls has steps, too.
+    for at in 0..5_000 {
+        text += &format!("{},90000,step,,s,,{}\n", at * 100_000_u64, 1 + at % 2);
+    }
+    // One that no trace can have is left out.
+    text += "4611686018427387904,1,step,,s,,1\n";
+    let trace = write(folder.path(), "t.csv", &text);
+    let said = json(&[&trace, "--rtt", "6.8us"]);
+    assert_eq!(said["trace"]["steps"], 5_000);
+    assert_eq!(said["trace"]["native_step_ns"], 90_000.0);
+}

@@ -54,6 +54,8 @@ pub enum FabricError {
     Tags(u32),
     /// A read asks for 128 to 4,096 bytes, a power of two (PCIe 6.0, Device Control).
     ReadSize(u32),
+    /// A round trip of more than [`Fabric::LONGEST_RTT`].
+    TooLong(Nanos),
     /// The fabric's round trip is shorter than the GPU's own.
     ShorterThanNative {
         /// The round trip through the fabric.
@@ -70,6 +72,9 @@ impl fmt::Display for FabricError {
             Self::Tags(tags) => write!(out, "{tags} tags: a requester has 1 to 16384"),
             Self::ReadSize(size) => {
                 write!(out, "read size {size}: a power of two from 128 to 4096 bytes is wanted")
+            }
+            Self::TooLong(rtt) => {
+                write!(out, "the round trip {rtt} is longer than {}", Fabric::LONGEST_RTT)
             }
             Self::ShorterThanNative { rtt, native } => write!(
                 out,
@@ -212,16 +217,23 @@ impl Fabric {
     /// DxPU's second system: as the first, with 4.9 us.
     pub const DXPU_49: Self = Self { rtt: Nanos(4_900), ..Self::DXPU_68 };
 
+    /// The longest round trip that is a fabric's: requests of devices time out before
+    /// (PCIe 6.0, section 2.8: 50 ms by default).
+    pub const LONGEST_RTT: Nanos = Nanos(1_000_000_000);
+
     /// The rate of copies as writes of the CPU that DxPU measured (section 5.1).
     pub const DXPU_PUSH: BytesPerSecond = rate(9_440_000_000);
 
     /// This fabric with another round trip.
     ///
     /// # Errors
-    /// [`FabricError::ShorterThanNative`].
+    /// [`FabricError::ShorterThanNative`] and [`FabricError::TooLong`].
     pub fn with_rtt(self, rtt: Nanos) -> Result<Self, FabricError> {
         if rtt < self.native_rtt {
             return Err(FabricError::ShorterThanNative { rtt, native: self.native_rtt });
+        }
+        if rtt > Self::LONGEST_RTT {
+            return Err(FabricError::TooLong(rtt));
         }
         Ok(Self { rtt, ..self })
     }
@@ -263,6 +275,16 @@ impl Fabric {
     /// Device to host through the fabric, for large copies: posted writes, which wait for nothing.
     pub fn dtoh_rate(&self) -> BytesPerSecond {
         if self.is_native() { self.native_dtoh } else { self.fabric_rate.min(self.native_dtoh) }
+    }
+
+    /// This fabric with the rates that a GPU was seen to have without it, and as many tags at
+    /// least as those need: what moves at a rate has rate × round trip under way (Little's law).
+    #[must_use]
+    pub fn with_native_rates(self, htod: BytesPerSecond, dtoh: BytesPerSecond) -> Self {
+        let in_flight = u128::from(htod.0) * u128::from(self.native_rtt.0) / 1_000_000_000;
+        let wanted = in_flight.div_ceil(u128::from(self.read_size.0));
+        let tags = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(self.tags.0, 16_384);
+        Self { native_htod: htod, native_dtoh: dtoh, tags: Tags(tags), ..self }
     }
 
     /// What a copy of `bytes` to the device takes longer: a round trip's share, or half of it as

@@ -1,5 +1,7 @@
 //! Durations by number and by time, in bins that grow with the duration.
 
+use crate::Nanos;
+
 /// A range of durations: four bins for each doubling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bin(u8);
@@ -38,16 +40,21 @@ impl Bin {
     }
 }
 
-/// How many durations lie in each bin, and how long they are together.
+/// Kernels shorter than this are called short (DxPU, Figure 5).
+pub const SHORT: Nanos = Nanos(10_000);
+
+/// How many durations lie in each bin, and how long they are together. Short ones are counted by
+/// themselves, too: [`SHORT`] lies within a bin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; Bin::COUNT],
     nanos: [u64; Bin::COUNT],
+    short: (u64, u64),
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: [0; Bin::COUNT], nanos: [0; Bin::COUNT] }
+        Self { counts: [0; Bin::COUNT], nanos: [0; Bin::COUNT], short: (0, 0) }
     }
 }
 
@@ -55,10 +62,19 @@ impl Histogram {
     /// Adds a duration.
     pub fn add(&mut self, nanos: u64) {
         self.add_many(Bin::of(nanos), 1, nanos);
+        if nanos < SHORT.0 {
+            self.add_short(1, nanos);
+        }
+    }
+
+    /// Says of `count` durations that were added, `nanos` long together, that they are short.
+    pub(crate) fn add_short(&mut self, count: u64, nanos: u64) {
+        self.short.0 = self.short.0.saturating_add(count);
+        self.short.1 = self.short.1.saturating_add(nanos);
     }
 
     /// Adds `count` durations of one bin that are `nanos` long together.
-    pub fn add_many(&mut self, bin: Bin, count: u64, nanos: u64) {
+    pub(crate) fn add_many(&mut self, bin: Bin, count: u64, nanos: u64) {
         let bin = bin.number();
         self.counts[bin] = self.counts[bin].saturating_add(count);
         self.nanos[bin] = self.nanos[bin].saturating_add(nanos);
@@ -69,6 +85,7 @@ impl Histogram {
         for (bin, count, nanos) in other.bins() {
             self.add_many(bin, count, nanos);
         }
+        self.add_short(other.short.0, other.short.1);
     }
 
     /// The bins that hold something: bin, count, ns together.
@@ -94,13 +111,10 @@ impl Histogram {
         (count > 0).then(|| self.nanos() as f64 / count as f64)
     }
 
-    /// The share of durations that are shorter than the start of `nanos`' bin, by number and by
-    /// time, each from 0 to 1.
-    pub fn share_below(&self, nanos: u64) -> (f64, f64) {
-        let end = Bin::of(nanos).number();
-        let count: u64 = self.counts[..end].iter().sum();
-        let time: u64 = self.nanos[..end].iter().sum();
+    /// The share of durations that are shorter than [`SHORT`], by number and by time, each from 0
+    /// to 1.
+    pub fn short(&self) -> (f64, f64) {
         let of = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        (of(count, self.count()), of(time, self.nanos()))
+        (of(self.short.0, self.count()), of(self.short.1, self.nanos()))
     }
 }

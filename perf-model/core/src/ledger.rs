@@ -8,7 +8,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Bin, Histogram, Kind};
+use crate::{Bin, Histogram, Kind, SHORT};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"dxpuperf");
 const VERSION: u64 = 1;
@@ -47,13 +47,17 @@ pub enum Fact {
     PushedBytes,
     /// Bytes of copies that held up the program's call because their host memory is not pinned.
     PageableBytes,
+    /// Kernels of those measured that are shorter than [`crate::SHORT`].
+    ShortKernels,
+    /// How long those are together, ns.
+    ShortNanos,
     /// Driver calls that went through the shim, of any kind.
     Calls,
 }
 
 impl Fact {
     /// Every fact, in the order of the words.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Pid,
         Self::FirstCall,
         Self::LastCall,
@@ -63,6 +67,8 @@ impl Fact {
         Self::KernelsMeasured,
         Self::PushedBytes,
         Self::PageableBytes,
+        Self::ShortKernels,
+        Self::ShortNanos,
         Self::Calls,
     ];
 }
@@ -216,6 +222,10 @@ impl<'a> Ledger<'a> {
         self.0[COUNTS_AT + bin].fetch_add(1, Ordering::Relaxed);
         self.0[NANOS_AT + bin].fetch_add(nanos, Ordering::Relaxed);
         self.add_fact(Fact::KernelsMeasured, 1);
+        if nanos < SHORT.0 {
+            self.add_fact(Fact::ShortKernels, 1);
+            self.add_fact(Fact::ShortNanos, nanos);
+        }
     }
 
     /// The measured kernel durations.
@@ -228,6 +238,7 @@ impl<'a> Ledger<'a> {
                 histogram.add_many(bin, count, nanos);
             }
         }
+        histogram.add_short(self.fact(Fact::ShortKernels), self.fact(Fact::ShortNanos));
         histogram
     }
 

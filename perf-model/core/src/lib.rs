@@ -20,7 +20,7 @@ mod settings;
 mod tests;
 
 pub use fabric::{BytesPerSecond, Fabric, FabricError, Nanos, ReadSize, Tags, Thousandths};
-pub use histogram::{Bin, Histogram};
+pub use histogram::{Bin, Histogram, SHORT};
 pub use kind::{Kind, KindSet};
 pub use ledger::{Fact, Ledger, LedgerError, Row, Text, WORDS};
 pub use settings::{

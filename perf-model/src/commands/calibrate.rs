@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::fabric::{FabricArgs, RttArg};
 use super::run::write;
+use super::tell;
 use crate::calibrate::{Calibration, measure};
 use crate::profile::Profile;
 use crate::quantity::show_bytes;
@@ -41,7 +42,7 @@ pub(super) struct CalibrateArgs {
 pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<()> {
     let base = args.fabric.profile(None)?;
     let gpu = Gpu::open(args.gpu).with_context(|| format!("GPU {}", args.gpu))?;
-    let calibration = measure(&gpu, |what| eprintln!("dxpu-perf: measuring {what}"))?;
+    let calibration = measure(&gpu, |what| tell(&format!("measuring {what}")))?;
     let mut fabric = calibration.fabric(base.fabric)?;
     if let Some(rtt) = args.rtt.rtt {
         fabric = fabric.with_rtt(rtt).context("--rtt")?;
@@ -51,7 +52,7 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<()> {
         fabric,
         split: None,
         gpu: Some(calibration.gpu.clone()),
-        smallest_delay: Some(calibration.smallest_delay()),
+        smallest_delay: Some(calibration.delay_cost()),
     };
     write(&args.output, profile.to_toml().as_bytes())?;
     if args.json {
@@ -79,9 +80,9 @@ fn text(calibration: &Calibration, out: &mut dyn Write) -> Result<()> {
         .map_or("not to be read by this user".to_owned(), |size| format!("{size} B"));
     table.row(["Max_Read_Request_Size".to_owned(), read_size]);
     table.write(out, 2)?;
-    let mut delays = Table::new(["delay asked for", "took", "without the smallest"]);
+    let mut delays = Table::new(["delay asked for", "took", "without its cost"]);
     for (asked, got) in &calibration.delays {
-        let net = got.saturating_sub(calibration.smallest_delay());
+        let net = got.saturating_sub(calibration.delay_cost());
         delays.row([asked.to_string(), got.to_string(), net.to_string()]);
     }
     delays.write(out, 2)?;

@@ -20,7 +20,8 @@ use clap::{Parser, Subcommand};
 /// What disaggregation would cost a CUDA workload.
 ///
 /// Exit codes: 0 done, 2 wrong use or an error; `run` has the exit code of the program that it ran
-/// (128 and the number of the signal that killed it), and 2 if it could not run it.
+/// (128 and the number of the signal that killed it), and 2 if it could not run it or write the
+/// report.
 #[derive(Debug, Parser)]
 #[command(name = "dxpu-perf", version)]
 pub struct Args {
@@ -42,6 +43,11 @@ enum Command {
     Model(model::ModelArgs),
     /// The model beside every row that DxPU's paper measured.
     Paper(paper::PaperArgs),
+}
+
+/// Says something beside the output; nobody may be there to read it.
+fn tell(what: &str) {
+    let _ = writeln!(std::io::stderr(), "dxpu-perf: {what}");
 }
 
 /// Does what was asked.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use perf_core::Nanos;
+use perf_core::{Fabric, Nanos};
 use serde_json::{Value, json};
 
 use super::compare::{Changes, changes, compared};
@@ -110,7 +110,9 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
         .into_iter()
         .map(|(change, scenario)| (change, Prediction::of(&graph, scenario)))
         .collect();
-    let remarks: Vec<&String> = trace.notes.remarks.iter().chain(&graph.remarks).collect();
+    let slower = slower_fabric(&base.settings.fabric);
+    let remarks: Vec<&String> =
+        trace.notes.remarks.iter().chain(&graph.remarks).chain(&slower).collect();
     if let Some(path) = &args.html {
         let traces: Vec<String> =
             args.traces.iter().map(|path| path.display().to_string()).collect();
@@ -187,8 +189,9 @@ impl PredictArgs {
                 json!({ "change": change, "prediction": prediction.to_json(native, self.top) })
             })
             .collect();
+        let traces: Vec<_> = self.traces.iter().map(|path| path.to_string_lossy()).collect();
         json!({
-            "traces": self.traces,
+            "traces": traces,
             "trace": native.to_json(),
             "prediction": prediction.to_json(native, self.top),
             "compare": compared,
@@ -196,6 +199,18 @@ impl PredictArgs {
             "remarks": remarks,
         })
     }
+}
+
+/// What a person should know of a fabric that is slower than the GPU's own link.
+fn slower_fabric(fabric: &Fabric) -> Option<String> {
+    (!fabric.is_native() && fabric.fabric_rate < fabric.native_htod).then(|| {
+        format!(
+            "Without a fabric copies to the device have {:.2} GB/s; the fabric carries {:.2} \
+             (--fabric-rate), whatever its round trip.",
+            fabric.native_htod.giga(),
+            fabric.fabric_rate.giga()
+        )
+    })
 }
 
 /// Numbers in order, each once.

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::fabric::RttArg;
 use super::shim::ShimArgs;
-use crate::launch;
+use crate::launch::{self, Said};
 use crate::report::Report;
 
 /// What is asked of `dxpu-perf run`.
@@ -42,14 +42,19 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     let profile = args.shim.profile(args.rtt.rtt)?;
     let settings = args.shim.settings(&profile)?;
     let launch = args.shim.launch()?;
-    let outcome = launch.run(&settings, false)?;
+    // What cannot be written is better known before the program has run for hours.
+    for path in [&args.report, &args.json, &args.html].into_iter().flatten() {
+        write(path, b"")?;
+    }
+    let outcome = launch.run(&settings, Said::Own)?;
     let report = Report {
-        command: launch.command,
+        command: launch::shown(&launch.command),
         settings,
         profile: profile.name,
         wall: outcome.wall,
         ended: launch::ended(outcome.status),
         processes: outcome.processes,
+        lost: outcome.lost,
     };
     let mut text = Vec::new();
     report.write_text(&mut text)?;

@@ -1,5 +1,6 @@
 //! The options that say what the shim does.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -39,7 +40,7 @@ pub(super) struct ShimArgs {
     way: Way,
     /// The program and its arguments, behind `--`.
     #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::run::write;
 use super::shim::ShimArgs;
-use crate::launch::{self, Launch};
+use super::tell;
+use crate::launch::{self, Launch, Said};
 use crate::profile::Profile;
 use crate::quantity;
 use crate::report::{Curve, Page, Point};
@@ -91,6 +92,9 @@ pub(super) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<ExitCode> {
     if !(args.level > 0.0 && args.level <= 100.0) {
         bail!("--level: {} is not above 0 and at most 100", args.level);
     }
+    if let Some(path) = &args.html {
+        write(path, b"")?;
+    }
     let found = measure(args, &profile, &settings, &launch)?;
     if let Some(path) = &args.html {
         write(path, found.html().as_bytes())?;
@@ -115,19 +119,27 @@ fn measure(
     let native_rtt = profile.fabric.native_rtt;
     let least = profile.least_rtt();
     let (from, to) = (args.rtt.0.max(least), args.rtt.1.max(least));
+    if profile.smallest_delay.is_none() {
+        tell(
+            "how small a delay can be is not known: `dxpu-perf calibrate` makes a --profile that says",
+        );
+    }
     if from > args.rtt.0 {
-        eprintln!("dxpu-perf: {} cannot be injected here; beginning at {from}", args.rtt.0);
+        tell(&format!("{} cannot be injected here; beginning at {from}", args.rtt.0));
     }
     let mut round_trips = vec![native_rtt];
     round_trips.extend(sweep::round_trips(from, to, args.steps));
     round_trips.dedup();
+    if round_trips.len() == 1 {
+        bail!("--rtt: every round trip would be the native one, {native_rtt}");
+    }
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); round_trips.len()];
     for repetition in 1..=args.repeat {
         for (rtt, values) in round_trips.iter().zip(&mut values) {
             let settings = Settings { fabric: profile.fabric.with_rtt(*rtt)?, ..*settings };
             let value = one(args, &settings, launch)
                 .with_context(|| format!("run {repetition} at a round trip of {rtt}"))?;
-            eprintln!("dxpu-perf: run {repetition} of {} at {rtt}: {value}", args.repeat);
+            tell(&format!("run {repetition} of {} at {rtt}: {value}", args.repeat));
             values.push(value);
         }
     }
@@ -144,7 +156,7 @@ fn measure(
     let at_level = sweep::falls_below(&curve, native_rtt, level);
     Ok(Found {
         profile: profile.clone(),
-        command: launch.command.clone(),
+        command: launch::shown(&launch.command),
         better,
         native,
         steps,
@@ -156,7 +168,8 @@ fn measure(
 
 /// One run's metric.
 fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
-    let outcome = launch.run(settings, args.metric.is_some())?;
+    let said = if args.metric.is_some() { Said::Kept } else { Said::ToErrors };
+    let outcome = launch.run(settings, said)?;
     if let Some(ended) = launch::ended(outcome.status) {
         bail!("the program {ended}: {}", tail(&outcome.output));
     }
@@ -179,8 +192,9 @@ fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
         .trim()
         .parse()
         .with_context(|| format!("--metric {metric} found {:?}", group.as_str()))?;
-    if !(value.is_finite() && value > 0.0) {
-        bail!("--metric {metric} found {value}: more than 0 is wanted");
+    // Squares of them are numbers, too.
+    if !(1e-150..1e150).contains(&value) {
+        bail!("--metric {metric} found {value}: from 1e-150 to 1e150 is wanted");
     }
     Ok(value)
 }

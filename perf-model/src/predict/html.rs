@@ -57,13 +57,15 @@ impl Predicted<'_> {
         let fabric = &prediction.scenario.settings.fabric;
         page.paragraph(&format!(
             "{:.2} % of native performance: {} become {}. A round trip takes {} in the fabric and {} \
-             without it; Equation 1 gives {:.2} GB/s to the device.",
+             without it; Equation 1 gives {:.2} GB/s, and copies to the device have {:.2} of {:.2}.",
             native.performance(prediction),
             Nanos(native.length_ns),
             Nanos(prediction.length_ns),
             fabric.rtt,
             fabric.native_rtt,
+            fabric.read_throughput(fabric.rtt).giga(),
             fabric.htod_rate().giga(),
+            fabric.native_htod.giga(),
         ));
         if let (Some((count, mean)), Some(step)) = (native.steps, prediction.step_ns) {
             page.paragraph(&format!(

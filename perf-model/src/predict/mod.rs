@@ -6,12 +6,14 @@ mod text;
 #[cfg(test)]
 mod unit_tests;
 
+use std::collections::HashMap;
+
 use perf_core::{BytesPerSecond, Fabric, Histogram};
 
 pub use html::Predicted;
 
 use crate::replay::{Cause, Graph, Lost, Played, Scenario};
-use crate::trace::{Direction, Memory, OperationKind, Trace};
+use crate::trace::{Direction, Memory, OperationKind, ThreadId, Trace};
 
 /// Copies from this size on say what rate the trace's machine has, in bytes.
 const LARGE: u64 = 1 << 20;
@@ -110,15 +112,13 @@ impl Native {
         (share(part.0, whole.0), share(part.1, whole.1))
     }
 
-    /// A fabric with the rates that the trace's own machine has, where the trace shows them.
+    /// A fabric with the rates that the trace's own machine has, where the trace shows them, and
+    /// the tags that those need.
     #[must_use]
     pub fn with_rates(&self, fabric: Fabric) -> Fabric {
         let [to, from] = self.rates;
-        Fabric {
-            native_htod: to.unwrap_or(fabric.native_htod),
-            native_dtoh: from.unwrap_or(fabric.native_dtoh),
-            ..fabric
-        }
+        fabric
+            .with_native_rates(to.unwrap_or(fabric.native_htod), from.unwrap_or(fabric.native_dtoh))
     }
 
     /// What of its performance a prediction leaves the program, in percent: of steps where it
@@ -180,9 +180,17 @@ impl Prediction {
 
 /// How long a step takes on average, played.
 fn step(trace: &Trace, played: &Played<'_>) -> Option<f64> {
+    let mut calls: HashMap<ThreadId, Vec<u32>> =
+        trace.steps.iter().map(|step| (step.thread, Vec::new())).collect();
+    for (at, call) in (0_u32..).zip(&trace.calls) {
+        if let Some(calls) = calls.get_mut(&call.thread) {
+            calls.push(at);
+        }
+    }
     mean(trace.steps.iter().map(|step| {
-        let end = played.time_in_thread(step.thread, step.start + step.duration);
-        end.saturating_sub(played.time_in_thread(step.thread, step.start))
+        let of_thread = &calls[&step.thread];
+        let end = played.time_in_thread(of_thread, step.start + step.duration);
+        end.saturating_sub(played.time_in_thread(of_thread, step.start))
     }))
 }
 

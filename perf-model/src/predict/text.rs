@@ -69,10 +69,13 @@ impl Prediction {
         let fabric = &self.scenario.settings.fabric;
         writeln!(
             out,
-            "\nround trip {} ({} native), Equation 1 {:.2} GB/s to the device",
+            "\nround trip {} ({} native), Equation 1 {:.2} GB/s, copies to the device {:.2} GB/s of \
+             {:.2}",
             fabric.rtt,
             fabric.native_rtt,
+            fabric.read_throughput(fabric.rtt).giga(),
             fabric.htod_rate().giga(),
+            fabric.native_htod.giga(),
         )?;
         let mut table = Table::new(["", "native", "predicted", "performance"]);
         if let (Some((count, mean)), Some(step)) = (native.steps, self.step_ns) {

@@ -220,12 +220,14 @@ impl Played<'_> {
     }
 
     /// When something that a thread did between its calls came, that in the trace was at a time.
+    /// `of_thread` are the places of the thread's calls in the trace's, in order.
     #[must_use]
-    pub fn time_in_thread(&self, thread: crate::trace::ThreadId, native: u64) -> u64 {
+    pub fn time_in_thread(&self, of_thread: &[u32], native: u64) -> u64 {
         let calls = &self.graph.trace.calls;
-        let until = calls.partition_point(|call| call.start <= native);
-        let of_thread = |at: &usize| calls[*at].thread == thread;
-        let Some(at) = (0..until).rev().find(of_thread) else { return native };
+        let until = of_thread.partition_point(|at| calls[*at as usize].start <= native);
+        let Some(at) = until.checked_sub(1).map(|last| of_thread[last] as usize) else {
+            return native;
+        };
         let times = &self.calls[at];
         let (call, after) = (&calls[at], native.saturating_sub(calls[at].end()));
         if native >= call.end() {

@@ -1,6 +1,6 @@
 //! What to change, with the numbers behind it.
 
-use perf_core::{Fabric, Kind, Nanos, Settings};
+use perf_core::{Fabric, Kind, Nanos, SHORT, Settings};
 
 use super::{Report, percent};
 use crate::quantity::show_bytes;
@@ -15,9 +15,6 @@ pub struct Advice {
     /// The numbers behind it.
     pub because: String,
 }
-
-/// Kernels shorter than this are called short (DxPU, Figure 5).
-pub(crate) const SHORT: Nanos = Nanos(10_000);
 
 /// Less than this share of the program's time is not worth a word.
 const WORTH: f64 = 0.5;
@@ -45,7 +42,7 @@ pub fn advise(report: &Report) -> Vec<Advice> {
 fn kernels(report: &Report) -> Option<Advice> {
     let row = report.row(Kind::Kernel);
     let kernels = report.kernels();
-    let (short, _) = kernels.share_below(SHORT.0);
+    let (short, _) = kernels.short();
     let mean = Nanos(kernels.mean()? as u64);
     // A kernel of ten times the added time loses a tenth, which fusing hardly mends.
     if mean > Nanos(report.settings.fabric.kernel_extra().0.saturating_mul(10)) && short < 0.3 {

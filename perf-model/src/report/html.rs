@@ -143,6 +143,9 @@ impl Report {
         if let Some(ended) = &self.ended {
             page.warning(&format!("The program {ended}."));
         }
+        for lost in &self.lost {
+            page.warning(&format!("Counts are lost: {lost}."));
+        }
         if self.processes.is_empty() {
             page.warning("No process called CUDA's driver through the shim.");
             return page.finish();
@@ -179,7 +182,7 @@ impl Report {
         let Some(bars) = Bars::of(&kernels) else {
             return;
         };
-        let (number, time) = kernels.share_below(super::advice::SHORT.0);
+        let (number, time) = kernels.short();
         page.heading("How long kernels are");
         page.paragraph(&format!(
             "{} measured, {} on average. {:.0} % by number and {:.0} % by time are shorter than {}.",
@@ -187,7 +190,7 @@ impl Report {
             Nanos(kernels.mean().unwrap_or(0.0) as u64),
             100.0 * number,
             100.0 * time,
-            super::advice::SHORT,
+            perf_core::SHORT,
         ));
         page.plot(&bars.svg("kernel durations by number and by time"));
         page.bars_key();

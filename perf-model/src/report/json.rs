@@ -1,9 +1,8 @@
 //! A report as JSON.
 
-use perf_core::{Graphs, Histogram, Kind, Place};
+use perf_core::{Graphs, Histogram, Kind, Place, SHORT};
 use serde_json::{Value, json};
 
-use super::advice::SHORT;
 use super::{Process, Report, advise};
 
 impl Report {
@@ -36,6 +35,7 @@ impl Report {
             "wall_ns": self.wall.0,
             "ended": self.ended,
             "added_ns": self.added().0,
+            "lost": self.lost,
             "kinds": kinds,
             "kernels": histogram(&kernels),
             "processes": self.processes.iter().map(process).collect::<Vec<_>>(),
@@ -50,7 +50,7 @@ impl Report {
 
 /// Durations by number and by time.
 pub(crate) fn histogram(histogram: &Histogram) -> Value {
-    let (number, time) = histogram.share_below(SHORT.0);
+    let (number, time) = histogram.short();
     json!({
         "count": histogram.count(),
         "mean_ns": histogram.mean(),

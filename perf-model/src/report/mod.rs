@@ -32,6 +32,8 @@ pub struct Report {
     pub ended: Option<String>,
     /// Its processes that called CUDA's driver.
     pub processes: Vec<Process>,
+    /// Counts that are lost, and why.
+    pub lost: Vec<String>,
 }
 
 /// One process that called CUDA's driver.
@@ -77,18 +79,19 @@ impl Report {
     pub fn row(&self, kind: Kind) -> Row {
         let rows = self.processes.iter().map(|process| process.rows[kind.number()]);
         rows.fold(Row::default(), |sum, row| Row {
-            calls: sum.calls + row.calls,
-            operations: sum.operations + row.operations,
-            bytes: sum.bytes + row.bytes,
-            delays: sum.delays + row.delays,
-            added: sum.added + row.added,
+            calls: sum.calls.saturating_add(row.calls),
+            operations: sum.operations.saturating_add(row.operations),
+            bytes: sum.bytes.saturating_add(row.bytes),
+            delays: sum.delays.saturating_add(row.delays),
+            added: sum.added.saturating_add(row.added),
         })
     }
 
     /// The time that was added, of all kinds and processes. On several streams or GPUs it may have
     /// passed at the same time.
     pub fn added(&self) -> Nanos {
-        Nanos(Kind::ALL.into_iter().map(|kind| self.row(kind).added).sum())
+        let added = Kind::ALL.into_iter().map(|kind| Nanos(self.row(kind).added));
+        added.fold(Nanos::ZERO, Nanos::saturating_add)
     }
 
     /// Kernel durations of all processes.
@@ -100,29 +103,40 @@ impl Report {
         all
     }
 
-    /// Reads the processes' ledgers in `folder`, in the order of their process IDs.
-    ///
-    /// # Errors
-    /// A folder or a ledger that cannot be read.
-    pub fn read_processes(folder: &Path) -> Result<Vec<Process>> {
-        let mut processes = Vec::new();
-        let entries = fs::read_dir(folder)
-            .with_context(|| format!("the folder of ledgers {}", folder.display()))?;
-        for entry in entries {
-            let path = entry?.path();
+    /// Reads the processes' ledgers in `folder`, in the order of their process IDs, and says which
+    /// cannot be read, and why: the program may have done what it liked to them.
+    pub fn read_processes(folder: &Path) -> (Vec<Process>, Vec<String>) {
+        let (mut processes, mut lost) = (Vec::new(), Vec::new());
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                lost.push(format!("the folder of ledgers {}: {error}", folder.display()));
+                return (processes, lost);
+            }
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
             if path.extension().is_some_and(|extension| extension == "ledger") {
-                let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-                let words = Ledger::words(&bytes).with_context(|| path.display().to_string())?;
-                let ledger = Ledger::open(&words).with_context(|| path.display().to_string())?;
-                processes.push(Process::of(&ledger));
+                match Process::read(&path) {
+                    Ok(process) => processes.push(process),
+                    Err(error) => lost.push(format!("{error:#}")),
+                }
             }
         }
         processes.sort_by_key(|process| process.pid);
-        Ok(processes)
+        lost.sort();
+        (processes, lost)
     }
 }
 
 impl Process {
+    fn read(path: &Path) -> Result<Self> {
+        let name = || path.display().to_string();
+        let bytes = fs::read(path).with_context(name)?;
+        let words = Ledger::words(&bytes).with_context(name)?;
+        Ok(Self::of(&Ledger::open(&words).with_context(name)?))
+    }
+
     fn of(ledger: &Ledger<'_>) -> Self {
         let first = ledger.fact(Fact::FirstCall);
         let notes = [

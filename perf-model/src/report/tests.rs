@@ -38,7 +38,7 @@ pub(crate) fn report() -> Report {
     fs::write(folder.path().join("77.ledger"), bytes).unwrap();
     fs::write(folder.path().join("5.ledger"), ledger(5, |_| {})).unwrap();
     fs::write(folder.path().join("notes.txt"), "not a ledger").unwrap();
-    let processes = Report::read_processes(folder.path()).unwrap();
+    let (processes, lost) = Report::read_processes(folder.path());
     Report {
         command: vec!["python".to_owned(), "a <b> & \"c\".py".to_owned()],
         settings,
@@ -46,6 +46,7 @@ pub(crate) fn report() -> Report {
         wall: Nanos(1_000_000_000),
         ended: None,
         processes,
+        lost,
     }
 }
 
@@ -167,9 +168,15 @@ fn a_curve_has_a_point_for_each_step() {
 }
 
 #[test]
-fn a_ledger_that_is_none_is_named() {
+fn a_ledger_that_is_none_is_named_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("9.ledger"), "short").unwrap();
-    let error = format!("{:#}", Report::read_processes(folder.path()).unwrap_err());
-    assert!(error.contains("9.ledger") && error.contains("has 5 bytes"), "{error}");
+    fs::write(folder.path().join("5.ledger"), ledger(5, |_| {})).unwrap();
+    let (processes, lost) = Report::read_processes(folder.path());
+    assert_eq!(processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [5]);
+    assert!(lost[0].contains("9.ledger") && lost[0].contains("has 5 bytes"), "{lost:?}");
+    let (processes, lost) = Report::read_processes(&folder.path().join("gone"));
+    assert!(processes.is_empty() && lost[0].contains("gone"), "{lost:?}");
+    let report = Report { lost, ..report() };
+    assert!(text(&report).contains("counts are lost: the folder of ledgers"));
 }

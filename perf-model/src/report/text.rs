@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use perf_core::{Kind, Nanos, Place};
+use perf_core::{Kind, Nanos, Place, SHORT};
 
-use super::advice::SHORT;
 use super::{Report, advise, percent};
 use crate::quantity::show_bytes;
 use crate::table::Table;
@@ -27,6 +26,9 @@ impl Report {
         )?;
         if let Some(ended) = &self.ended {
             writeln!(out, "  the program {ended}")?;
+        }
+        for lost in &self.lost {
+            writeln!(out, "  counts are lost: {lost}")?;
         }
         if self.processes.is_empty() {
             return writeln!(
@@ -103,7 +105,7 @@ impl Report {
         let Some(mean) = kernels.mean() else {
             return Ok(());
         };
-        let (number, time) = kernels.share_below(SHORT.0);
+        let (number, time) = kernels.short();
         writeln!(
             out,
             "\n  kernels: {} measured, {} on average; {:.0} % by number and {:.0} % by time are \

@@ -363,8 +363,13 @@ impl Builder {
     fn take_steps(&mut self, first: i64) {
         for (thread, start, duration) in std::mem::take(&mut self.steps) {
             // A step may begin before the first call: that of the trace is then its first event.
-            let end = (start - first).saturating_add(duration).max(0).unsigned_abs();
-            let start = (start - first).max(0).unsigned_abs();
+            let start = start.saturating_sub(first);
+            let end = start.saturating_add(duration).max(0).unsigned_abs();
+            let start = start.max(0).unsigned_abs();
+            // None is in a trace that is longer than the longest.
+            if end > LONGEST_NS {
+                continue;
+            }
             self.trace.steps.push(Step { thread, start, duration: end - start });
         }
         self.trace.steps.sort_by_key(|step| step.start);

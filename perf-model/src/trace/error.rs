@@ -46,7 +46,7 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be opened or read.
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read")]
     Io(#[from] io::Error),
     /// Nothing that is known begins like this, and the name does not say what it is.
     #[error(
@@ -78,8 +78,14 @@ pub enum ReadError {
         reason: String,
     },
     /// The database engine cannot read it.
-    #[error("is no database that SQLite can read: {0}")]
-    Database(#[from] rusqlite::Error),
+    #[error("is no whole database that SQLite can read ({0}): export it again")]
+    Database(String),
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> ReadError {
+        ReadError::Database(error.to_string())
+    }
 }
 
 impl ReadError {

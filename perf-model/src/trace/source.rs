@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use flate2::read::MultiGzDecoder;
 
 use super::builder::Builder;
-use super::error::ReadError;
+use super::error::{Place, ReadError};
 use super::model::Trace;
 use super::{csv, kineto, nsys};
 
@@ -54,7 +54,7 @@ pub fn read_file(path: &Path, options: &Options) -> Result<Trace, ReadError> {
     let mut builder = Builder::new(options.salvage);
     if is_gzip(&head) {
         let mut text = decompress_ahead(head, file);
-        let head = head_of(&mut text)?;
+        let head = decompressed(head_of(&mut text)?)?;
         read_plain(head, text, options, &mut builder)?;
     } else {
         match options.format.or_else(|| format_of(&head)) {
@@ -75,7 +75,7 @@ pub fn read_text(mut reader: impl Read, options: &Options) -> Result<Trace, Read
     let head = head_of(&mut reader)?;
     if is_gzip(&head) {
         let mut text = MultiGzDecoder::new(io::Cursor::new(head).chain(reader));
-        let head = head_of(&mut text)?;
+        let head = decompressed(head_of(&mut text)?)?;
         read_plain(head, text, options, &mut builder)?;
     } else {
         read_plain(head, reader, options, &mut builder)?;
@@ -108,6 +108,17 @@ fn head_of(reader: &mut impl Read) -> Result<Vec<u8>, ReadError> {
         // A compressed file that is cut off: its reader finds that again.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         other => drop(other?),
+    }
+    Ok(head)
+}
+
+/// The first bytes of what was compressed, unless there are none.
+fn decompressed(head: Vec<u8>) -> Result<Vec<u8>, ReadError> {
+    if head.is_empty() {
+        return Err(ReadError::wrong(
+            Place::File,
+            "it is compressed and was cut off before anything that can be read",
+        ));
     }
     Ok(head)
 }

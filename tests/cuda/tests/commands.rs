@@ -144,3 +144,64 @@ fn sweep_finds_where_performance_falls() {
     assert!((falls - 6_755.0).abs() < 300.0, "{falls}");
     assert!(std::fs::read_to_string(page).unwrap().contains("<polyline"));
 }
+
+#[test]
+fn what_a_run_said_is_not_lost() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();
+    let program = program.to_str().unwrap();
+    // A ledger that the program spoiled: the others are reported, and the program's own end.
+    let script = format!("{program} 5 k5us@1 s1; : > $DXPU_PERF_LEDGERS/1.ledger; exit 3");
+    let (code, _, error) = output(&mut command(&stand_in, &["run", "--", "sh", "-c", &script]));
+    assert_eq!(code, Some(3), "{error}");
+    assert!(error.contains("counts are lost: ") && error.contains("1.ledger"), "{error}");
+    assert!(error.contains("kernels"), "{error}");
+    // A report that cannot be written is known before the program runs.
+    let ran = stand_in.folder().join("ran");
+    let script = format!("touch {}", ran.display());
+    let arguments = ["run", "--html", "/no/such/folder/r.html", "--", "sh", "-c", &script];
+    let (code, _, error) = output(&mut command(&stand_in, &arguments));
+    assert_eq!(code, Some(2));
+    assert!(error.contains("/no/such/folder/r.html cannot be written"), "{error}");
+    assert!(!ran.exists());
+    // Without a metric the program's own output is no part of the JSON.
+    let arguments = [
+        "sweep", "--rtt", "2us..3us", "--steps", "2", "--repeat", "1", "--json", "--", program,
+        "5", "k5us@1",
+    ];
+    let (code, out, error) = output(&mut command(&stand_in, &arguments));
+    assert_eq!(code, Some(0), "{error}");
+    serde_json::from_str::<Value>(&out).unwrap();
+    // A program that leaves somebody behind with its output is not waited for longer.
+    let script =
+        format!("{program} 5 k5us@1 > /dev/null; echo speed 4; sleep 100 2> /dev/null & exit 0");
+    let arguments = [
+        "sweep",
+        "--rtt",
+        "2us..3us",
+        "--steps",
+        "1",
+        "--repeat",
+        "1",
+        "--metric",
+        "speed (.*)",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let begun = std::time::Instant::now();
+    let (code, out, error) = output(&mut command(&stand_in, &arguments));
+    assert_eq!(code, Some(0), "{error}");
+    assert!(out.contains("4.0000") && begun.elapsed().as_secs() < 90, "{out}");
+}
+
+#[test]
+fn errors_that_nobody_reads_change_no_exit_code() {
+    let stand_in = StandIn::new().unwrap();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (arguments, code) in [(&["model", "--tags", "0"][..], 2), (&["run", "--", "true"], 0)] {
+        let status = command(&stand_in, arguments).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}

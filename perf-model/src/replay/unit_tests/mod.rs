@@ -225,13 +225,15 @@ fn times_between_calls_move_with_the_calls() {
     let (native, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
     let trace = read(&text);
     let graph = Graph::of(&trace);
-    let thread = trace.calls[0].thread;
+    // All of one thread.
+    let thread: Vec<u32> = (0..).take(trace.calls.len()).collect();
     let played = graph.play(&scenario(settings(6_800)));
-    assert_eq!(played.time_in_thread(thread, 0), 0);
+    assert_eq!(played.time_in_thread(&thread, 0), 0);
+    assert_eq!(played.time_in_thread(&[], 7), 7);
     let added = played.length_ns() - trace.length_ns();
-    assert_eq!(played.time_in_thread(thread, native), native + added);
+    assert_eq!(played.time_in_thread(&thread, native), native + added);
     let middle = trace.calls[9].end() + 3_000;
-    assert_eq!(played.time_in_thread(thread, middle) - middle, added / 2);
+    assert_eq!(played.time_in_thread(&thread, middle) - middle, added / 2);
 }
 
 #[test]
