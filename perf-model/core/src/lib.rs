@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod delay_tests;
 mod fabric;
 mod histogram;
 mod kind;

@@ -7,9 +7,10 @@
 //!
 //! It counts its processor's clock (`clock64`), which has the finest steps, up to as many cycles as
 //! the time has. How many those are it learns from earlier delays: each adds the cycles and the
-//! nanoseconds (`globaltimer`) that passed to sums in the module's memory. The steps of `globaltimer`
-//! are coarse, 1 us on some GPUs, but a sum of many is right. The first delays go by the clock that
-//! the driver names. So nothing has to be measured, copied or waited for in the program's way.
+//! nanoseconds (`globaltimer`) that passed to sums in the module's memory, a long one as one of a
+//! millisecond. The steps of `globaltimer` are coarse, 1 us on some GPUs, but a sum of many is right.
+//! The first delays go by the clock that the driver names. So nothing has to be measured, copied or
+//! waited for in the program's way.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
