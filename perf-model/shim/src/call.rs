@@ -8,7 +8,7 @@ use perf_core::Nanos;
 
 use crate::arch::Frame;
 use crate::copies::Moves;
-use crate::driver::{NOT_FOUND, Result32, SUCCESS};
+use crate::driver::{NOT_FOUND, Result32, SUCCESS, Stream};
 use crate::graphs::Made;
 use crate::session::{self, Session};
 use crate::table::{Class, Hook, Role};
@@ -43,9 +43,11 @@ pub(crate) enum After {
     /// A device's primary context was released or reset.
     PrimaryEnds { device: i32 },
     /// A stream begins to be captured.
-    CaptureBegin,
+    CaptureBegin(Stream),
     /// A stream's capture ends.
-    CaptureEnd,
+    CaptureEnd(Stream),
+    /// A stream is destroyed.
+    StreamEnds(Stream),
     /// An executable graph was made or changed.
     Graph(Made),
 }
@@ -146,8 +148,9 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         | Class::EventSynchronize
         | Class::ContextSynchronize
         | Class::Query => waits::begin(session, hook, frame),
-        Class::CaptureBegin => After::CaptureBegin,
-        Class::CaptureEnd => After::CaptureEnd,
+        Class::CaptureBegin => After::CaptureBegin(work::stream_or_default(hook, frame)),
+        Class::CaptureEnd => After::CaptureEnd(work::stream_or_default(hook, frame)),
+        Class::StreamEnd => After::StreamEnds(work::stream_or_default(hook, frame)),
         Class::GraphInstantiate | Class::GraphChange => graphs::making(session, hook, frame),
         Class::GraphEnd => graphs::end(session, hook, frame),
         Class::ContextEnd => delay::gpu::context_ends(session, hook, frame),
@@ -168,7 +171,6 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         | Class::StreamWait
         | Class::Allocate
         | Class::MapHost
-        | Class::StreamEnd
         | Class::EventEnd => After::Nothing,
     }
 }
@@ -187,8 +189,9 @@ pub(crate) fn end(session: &Session, after: &After, result: Result32) {
         After::Wait { pending } => waits::end(session, pending, result),
         After::Query(asked) => waits::answered(session, asked, result),
         After::PrimaryEnds { device } => delay::gpu::primary_ended(session, device),
-        After::CaptureBegin => captures::begun(session, result),
-        After::CaptureEnd => captures::ended(session),
+        After::CaptureBegin(stream) => captures::begun(session, stream, result),
+        After::CaptureEnd(stream) => captures::ended(session, stream, result),
+        After::StreamEnds(stream) => captures::destroyed(session, stream, result),
         After::Graph(made) => graphs::made(session, made, result),
     }
 }

@@ -198,8 +198,9 @@ impl Driver {
         query.or(self.stream_query).is_some_and(|query| unsafe { query(stream.handle) } == SUCCESS)
     }
 
-    /// Whether what goes into a stream is recorded in a graph.
-    pub(crate) fn is_capturing(&self, stream: Stream) -> bool {
+    /// Whether what goes into a stream is recorded in a graph, or would be if that were not spoilt;
+    /// none where the driver does not say.
+    pub(crate) fn captures(&self, stream: Stream) -> Option<bool> {
         let query = if stream.per_thread {
             self.stream_capturing_per_thread
         } else {
@@ -207,10 +208,8 @@ impl Driver {
         };
         let mut status = 0;
         // SAFETY: the program has just given the driver this stream; the status is written here.
-        let asked = query
-            .or(self.stream_capturing)
-            .map(|query| unsafe { query(stream.handle, &raw mut status) });
-        asked == Some(SUCCESS) && status != 0
+        let result = unsafe { query.or(self.stream_capturing)?(stream.handle, &raw mut status) };
+        (result == SUCCESS).then_some(status != 0)
     }
 
     /// Records `event` in a stream.

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering}
 
 use perf_core::{BYPASS_VARIABLE, Fabric, Kind, LEDGER_VARIABLE, Nanos, Settings, Text, VARIABLE};
 
+use crate::captures::Captures;
 use crate::delay::gpu::Contexts;
 use crate::driver::Driver;
 use crate::graphs::Graphs;
@@ -41,7 +42,7 @@ pub(crate) struct Session {
     /// Whether CUPTI calls, which cannot replace a call.
     pub(crate) injected: AtomicBool,
     /// Streams that are captured now, in all threads.
-    pub(crate) captures: AtomicUsize,
+    pub(crate) captures: Captures,
 }
 
 impl Session {
@@ -83,7 +84,7 @@ impl Session {
             pending: Pending::default(),
             pushes: Pushes::default(),
             injected: AtomicBool::new(false),
-            captures: AtomicUsize::new(0),
+            captures: Captures::default(),
         }
     }
 }
