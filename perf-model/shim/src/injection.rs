@@ -64,7 +64,7 @@ extern "C" fn InitializeInjection() -> c_int {
     let session = session::get();
     session.injected.store(true, Ordering::Release);
     if let Err(why) = subscribe() {
-        eprintln!("libdxpu_perf.so: {why}; nothing is delayed");
+        session::warn(&format!("{why}; nothing is delayed"));
         session.ledger.say(Text::Note, &why);
     }
     1

@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use perf_core::{Fact, Kind, Ledger, Nanos, Row, Text, WORDS};
 
+use crate::session::warn;
+
 /// Programs that one process becomes with `exec` and that get a ledger each.
 const PROGRAMS: u32 = 100;
 
@@ -37,10 +39,10 @@ impl Counts {
             }
             Err(error) => {
                 let folder = folder.display();
-                eprintln!(
-                    "libdxpu_perf.so: no ledger in {folder}: {error}; nothing is counted. \
-                     Give a folder that this program can write to"
-                );
+                warn(&format!(
+                    "no ledger in {folder}: {error}; nothing is counted. Give a folder that this \
+                     program can write to"
+                ));
                 Self::none()
             }
         }

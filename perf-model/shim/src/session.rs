@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::io::Write;
 
 use perf_core::{BYPASS_VARIABLE, Fabric, Kind, LEDGER_VARIABLE, Nanos, Settings, Text, VARIABLE};
 
@@ -67,7 +68,7 @@ impl Session {
         };
         let ledger = Counts::begin(std::env::var_os(LEDGER_VARIABLE).as_deref());
         if let Some(wrong) = wrong {
-            eprintln!("libdxpu_perf.so: {wrong}; nothing is delayed");
+            warn(&format!("{wrong}; nothing is delayed"));
             ledger.say(Text::Note, &wrong);
         }
         Self {
@@ -93,6 +94,11 @@ impl Session {
 fn native() -> Settings {
     let fabric = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
     Settings { measure_every: 0, ..Settings::of(fabric) }
+}
+
+/// Says something on standard error, if that can be written: the program goes on whether or not.
+pub(crate) fn warn(what: &str) {
+    let _ = writeln!(std::io::stderr(), "libdxpu_perf.so: {what}");
 }
 
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());

@@ -276,6 +276,40 @@ fn settings_that_are_wrong_are_said_and_delay_nothing() {
     assert!(under.ledger().text(Text::Note).contains("rtt=fast"));
 }
 
+/// The program `linked all`, with standard error where nothing can be written.
+fn unheard(preload: &Path, settings: &str, ledgers: &str) -> Output {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    Command::new(programs().join("linked"))
+        .arg("all")
+        .env("LD_LIBRARY_PATH", programs())
+        .env("LD_PRELOAD", preload)
+        .env(VARIABLE, settings)
+        .env(LEDGER_VARIABLE, ledgers)
+        .stderr(full)
+        .output()
+        .expect("the program starts")
+}
+
+#[test]
+fn a_program_goes_on_where_nothing_can_be_said() {
+    let bare = unheard(Path::new(""), "", "");
+    assert!(bare.status.success());
+    for (settings, ledgers) in [("rtt=fast", ""), ("rtt=fast", "/dev/null/none")] {
+        let under = unheard(&shim(), settings, ledgers);
+        assert_eq!(under.status, bare.status, "{settings} {ledgers}");
+        assert_eq!(under.stdout, bare.stdout, "{settings} {ledgers}");
+    }
+    let heard = injected(false, &[]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let under = Command::new(programs().join("injected"))
+        .env("LD_LIBRARY_PATH", programs())
+        .env("CUDA_INJECTION64_PATH", shim())
+        .stderr(full)
+        .output()
+        .expect("the program starts");
+    assert_eq!((under.status, under.stdout), (heard.output.status, heard.output.stdout));
+}
+
 #[test]
 fn a_batch_is_delayed_copy_by_copy() {
     for version in ["12080", "13000"] {
