@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use perf_core::Kind;
 
@@ -95,7 +95,7 @@ pub(crate) fn ended(session: &Session, work: &Work, list: usize, result: i32) {
 const PAIRS: usize = 128;
 
 /// Events around a kernel.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Pair {
     context: usize,
     start: usize,
@@ -110,27 +110,36 @@ enum State {
     Begun,
     /// The kernel was launched and may have ended.
     UnderWay,
+    /// A thread asks whether it has.
+    Asked,
 }
+
+/// The place of a pair whose context went.
+const GONE: Pair = Pair { context: 0, start: 0, end: 0, state: State::Free };
 
 /// Which pair of events is around a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample(usize);
+pub(crate) struct Sample {
+    index: usize,
+    /// Its first event: another's, if its context went meanwhile.
+    start: usize,
+}
 
 /// Measures the duration of one of so many kernels, with events of its own in the kernel's stream.
+///
+/// The driver is called without the lock: where a stream is full it holds up the call until other
+/// threads have done their part.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     seen: AtomicU32,
     pairs: Mutex<Vec<Pair>>,
+    /// Told when no pair is [`State::Asked`] by a thread any more.
+    answered: Condvar,
 }
 
 impl Sampler {
-    /// The pairs, unless another thread has them: then this kernel is not measured.
-    fn pairs(&self) -> Option<MutexGuard<'_, Vec<Pair>>> {
-        match self.pairs.try_lock() {
-            Ok(pairs) => Some(pairs),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    fn pairs(&self) -> MutexGuard<'_, Vec<Pair>> {
+        self.pairs.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Before a kernel is launched: puts an event before it, if it is one that is measured.
@@ -144,44 +153,70 @@ impl Sampler {
             return None;
         }
         self.harvest(session);
-        let driver = &session.driver;
-        let context = real::address(driver.current_context()?);
-        let mut pairs = self.pairs()?;
-        let free = |pair: &Pair| pair.context == context && pair.state == State::Free;
-        let index = match pairs.iter().position(free) {
-            Some(index) => index,
-            None => {
-                // In the place of one whose context went, or in a new one.
-                let gone = pairs.iter().position(|pair| pair.context == 0);
-                if gone.is_none() && pairs.len() == PAIRS {
-                    return None;
-                }
-                let (start, end) = (event(driver)?, event(driver)?);
-                let pair = Pair { context, start, end, state: State::Free };
-                match gone {
-                    Some(index) => pairs[index] = pair,
-                    None => pairs.push(pair),
-                }
-                gone.unwrap_or(pairs.len() - 1)
-            }
+        let context = real::address(session.driver.current_context()?);
+        let sample = match self.free(context) {
+            Some(sample) => sample,
+            None => self.add(&session.driver, context)?,
         };
-        let pair = &mut pairs[index];
-        if !driver.record(real::pointer(pair.start), stream) {
+        if !session.driver.record(real::pointer(sample.start), stream) {
+            self.change(sample, State::Begun, State::Free);
             return None;
         }
-        pair.state = State::Begun;
-        Some(Sample(index))
+        Some(sample)
+    }
+
+    /// A free pair of a context, which is then taken.
+    fn free(&self, context: usize) -> Option<Sample> {
+        let mut pairs = self.pairs();
+        let free = |pair: &Pair| pair.context == context && pair.state == State::Free;
+        let index = pairs.iter().position(free)?;
+        pairs[index].state = State::Begun;
+        Some(Sample { index, start: pairs[index].start })
+    }
+
+    /// A new pair of a context, taken: in the place of one whose context went, or in a new one.
+    fn add(&self, driver: &Driver, context: usize) -> Option<Sample> {
+        let has_room =
+            |pairs: &[Pair]| pairs.len() < PAIRS || pairs.iter().any(|pair| pair.context == 0);
+        if !has_room(&self.pairs()) {
+            return None;
+        }
+        let (start, end) = (event(driver)?, event(driver)?);
+        let mut pairs = self.pairs();
+        if !has_room(&pairs) {
+            drop(pairs);
+            destroy(driver, [start, end]);
+            return None;
+        }
+        let pair = Pair { context, start, end, state: State::Begun };
+        let index = match pairs.iter().position(|pair| pair.context == 0) {
+            Some(index) => index,
+            None => {
+                pairs.push(pair);
+                pairs.len() - 1
+            }
+        };
+        pairs[index] = pair;
+        Some(Sample { index, start })
+    }
+
+    /// Takes a pair from one state to another. None if it went with its context.
+    fn change(&self, sample: Sample, from: State, to: State) -> Option<Pair> {
+        let mut pairs = self.pairs();
+        let pair = pairs.get_mut(sample.index)?;
+        (pair.start == sample.start && pair.state == from).then(|| {
+            pair.state = to;
+            *pair
+        })
     }
 
     /// After it was launched: puts the other event behind it.
     pub(crate) fn end(&self, session: &Session, sample: Sample, stream: Stream, launched: bool) {
-        let mut pairs = self.pairs.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // A context that went in between took its pairs with it.
-        let Some(pair) = pairs.get_mut(sample.0).filter(|pair| pair.state == State::Begun) else {
-            return;
-        };
+        let Some(pair) = self.change(sample, State::Begun, State::Begun) else { return };
         let recorded = launched && session.driver.record(real::pointer(pair.end), stream);
-        pair.state = if recorded { State::UnderWay } else { State::Free };
+        let state = if recorded { State::UnderWay } else { State::Free };
+        self.change(sample, State::Begun, state);
     }
 
     /// Counts the kernels that have ended.
@@ -191,28 +226,40 @@ impl Sampler {
         if session.settings.measure_every == 0 || captures::any(session) {
             return;
         }
-        let Some(mut pairs) = self.pairs() else { return };
-        for pair in pairs.iter_mut().filter(|pair| pair.state == State::UnderWay) {
+        let mut asked = Vec::new();
+        for (index, pair) in self.pairs().iter_mut().enumerate() {
+            if pair.state == State::UnderWay {
+                pair.state = State::Asked;
+                asked.push((index, *pair));
+            }
+        }
+        for (index, pair) in &mut asked {
             let (start, end) = (real::pointer(pair.start), real::pointer(pair.end));
-            // SAFETY: both events are the shim's, of a context that is there: `forget` drops those
-            // of a context that goes.
-            if unsafe { query(end) } != SUCCESS {
-                continue;
+            pair.state = State::UnderWay;
+            // SAFETY: both events are the shim's, of a context that is there: `forget` waits for
+            // this, and drops the events of a context that goes.
+            if unsafe { query(end) } == SUCCESS {
+                let mut millis = 0_f32;
+                // SAFETY: as above; the time is written here.
+                if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
+                    session.ledger.kernel((f64::from(millis) * 1e6).round() as u64);
+                }
+                pair.state = State::Free;
             }
-            let mut millis = 0_f32;
-            // SAFETY: as above; the time is written here.
-            if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
-                session.ledger.kernel((f64::from(millis) * 1e6).round() as u64);
-            }
-            pair.state = State::Free;
+            self.pairs()[*index].state = pair.state;
+        }
+        if !asked.is_empty() {
+            self.answered.notify_all();
         }
     }
 
     /// Drops the events of a context, which goes with all that is in it.
     pub(crate) fn forget(&self, context: usize) {
-        let mut pairs = self.pairs.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let asked = |pair: &Pair| pair.context == context && pair.state == State::Asked;
+        let waited = self.answered.wait_while(self.pairs(), |pairs| pairs.iter().any(asked));
+        let mut pairs = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         for pair in pairs.iter_mut().filter(|pair| pair.context == context) {
-            *pair = Pair { context: 0, start: 0, end: 0, state: State::Free };
+            *pair = GONE;
         }
     }
 }
@@ -235,6 +282,14 @@ fn event(driver: &Driver) -> Option<usize> {
     // SAFETY: the event is written here; flags 0 ask for one with a time.
     let result = unsafe { driver.create_event?(&raw mut event, 0) };
     (result == SUCCESS).then(|| real::address(event))
+}
+
+fn destroy(driver: &Driver, events: [usize; 2]) {
+    let Some(destroy) = driver.destroy_event else { return };
+    for event in events {
+        // SAFETY: the event is one that `event` made, and nothing else knows it.
+        unsafe { destroy(real::pointer(event)) };
+    }
 }
 
 #[cfg(test)]

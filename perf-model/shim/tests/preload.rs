@@ -549,6 +549,18 @@ fn copies_are_pushed_through_a_dma_buf_or_gdrcopy() {
 }
 
 #[test]
+fn a_thread_whose_stream_is_full_holds_up_no_other() {
+    for (what, settings, waited) in [
+        ("full kernel", "rtt=6800,measure=1", "cuEventRecord stream=5 224"),
+        ("full copy", "rtt=6800,measure=0,push=1024-65536", "cuEventRecord stream=0 224"),
+    ] {
+        let counts = run(Before::Shim, settings, &["client", what]).counted();
+        assert!(counts.contains_key(waited), "{what}: {counts:?}");
+        assert_eq!(counts.get("nobody made room - 0"), None, "{what}");
+    }
+}
+
+#[test]
 fn why_copies_are_not_pushed_is_said() {
     for (more, variables, why) in [
         (

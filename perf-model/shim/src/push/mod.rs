@@ -65,11 +65,16 @@ pub(crate) fn push(session: &Session, hook: &Hook, frame: &Frame) -> bool {
     if captures::any(session) || copy.kind(session) != Kind::HostToDevice {
         return false;
     }
+    // The wait for its turn may be for other threads: it holds no lock, and what is mapped is looked
+    // up again after it.
+    if session.pushes.with(|mappings| place(session, mappings, to, bytes)).is_none()
+        || !in_turn(session, stream, stream_of(hook, frame).is_none())
+    {
+        return false;
+    }
     let pushed = session.pushes.with(|mappings| {
-        let Some(place) = place(session, mappings, to, bytes) else { return false };
-        if !in_turn(session, stream, stream_of(hook, frame).is_none()) {
-            return false;
-        }
+        let known = mappings.iter().find(|mapping| mapping.has(to));
+        let Some(place) = known.and_then(|known| known.place(to, bytes)) else { return false };
         // SAFETY: `place` is so many bytes of a mapping, which stays while the mappings are held.
         // The program promises that so many can be read at `from`, as for the copy.
         unsafe { store::write(place, real::pointer(from as usize).cast(), bytes as usize) };

@@ -55,6 +55,15 @@ static void *thread(void *f) {
     for (int i = 0; i < 1000; i++) if (launch((Function)f, 7, 5)) _exit(71);
     return 0;
 }
+static void *launch_thread(void *none) {
+    launch(find("cuLaunchKernel"), 7, 5);
+    return none;
+}
+static void *copy_thread(void *none) {
+    char *pinned = ((char *(*)())find("testPinned"))(), *device = ((char *(*)())find("testDevice"))();
+    find("cuMemcpyHtoD_v2")((word)device, pinned, (word)4096);
+    return none;
+}
 
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "all";
@@ -161,6 +170,17 @@ int main(int count, char **arguments) {
         pthread_t threads[8];
         for (int i = 0; i < 8; i++) pthread_create(&threads[i], 0, thread, (void *)run);
         for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+    } else if (!strncmp(what, "full", 4)) {
+        // Another thread's stream is full until this one has done its part.
+        int copies = !strcmp(what, "full copy");
+        pthread_t other;
+        find("testFull")(1);
+        pthread_create(&other, 0, copies ? copy_thread : launch_thread, 0);
+        while (!find("testInside")()) usleep(1000);
+        if (copies) find("cuMemFree_v2")((word)pinned);
+        else find("cuCtxDestroy_v2")((word)0xc1);
+        find("testFull")(0);
+        pthread_join(other, 0);
     } else if (!strcmp(what, "fork")) {
         launch(run, 7, 5);
         pid_t child = fork();
