@@ -36,8 +36,8 @@ pub(crate) enum After {
     Delayed { work: Work, delays: u64, time: Nanos },
     /// Memory that the GPU reaches by itself.
     Memory(mapped::Asked),
-    /// The CPU waited; whether there was something to wait for.
-    Wait { pending: bool },
+    /// The CPU waited.
+    Wait(waits::Wait),
     /// The CPU asked whether something has ended.
     Query(waits::Asked),
     /// A device's primary context was released or reset.
@@ -127,6 +127,7 @@ pub(crate) unsafe extern "C" fn after(frame: *mut Frame) {
 /// Looks at a call before the driver does.
 pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     session.ledger.called();
+    waits::note(session, hook);
     match hook.class {
         Class::Launch => kernels::begin(session, hook, frame),
         Class::GraphLaunch => graphs::launch(session, hook, frame),
@@ -186,7 +187,7 @@ pub(crate) fn end(session: &Session, after: &After, result: Result32) {
             graphs::launched(session, work, delays, time, result);
         }
         After::Memory(asked) => session.ranges.given(asked, result),
-        After::Wait { pending } => waits::end(session, pending, result),
+        After::Wait(wait) => waits::end(session, wait, result),
         After::Query(asked) => waits::answered(session, asked, result),
         After::PrimaryEnds { device } => delay::gpu::primary_ended(session, device),
         After::CaptureBegin(stream) => captures::begun(session, stream, result),

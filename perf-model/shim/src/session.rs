@@ -15,7 +15,7 @@ use crate::kernels::Sampler;
 use crate::ledger::Counts;
 use crate::mapped::Ranges;
 use crate::push::Pushes;
-use crate::waits::Pending;
+use crate::waits::{self, Pending};
 
 /// What the shim knows of the process.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) ranges: Ranges,
     /// Streams and events that were asked for and had not ended.
     pub(crate) pending: Pending,
+    /// What was put in since contexts were waited for.
+    pub(crate) waits: waits::Contexts,
     /// Allocations that copies are pushed into.
     pub(crate) pushes: Pushes,
     /// Whether CUPTI calls, which cannot replace a call.
@@ -83,6 +85,7 @@ impl Session {
             graphs: Graphs::default(),
             ranges: Ranges::default(),
             pending: Pending::default(),
+            waits: waits::Contexts::default(),
             pushes: Pushes::default(),
             injected: AtomicBool::new(false),
             captures: Captures::default(),

@@ -1,6 +1,7 @@
 //! The CPU waits for a GPU, or asks it: what the GPU wrote when it was ready comes later.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use perf_core::{Kind, Nanos};
 
@@ -8,7 +9,7 @@ use crate::call::After;
 use crate::driver::{NOT_READY, Result32, SUCCESS, Stream};
 use crate::session::Session;
 use crate::table::{Class, Hook, Role};
-use crate::work::stream_of;
+use crate::work::{number, stream_of};
 use crate::{captures, delay, real};
 
 use crate::arch::Frame;
@@ -49,12 +50,109 @@ impl Asked {
     }
 }
 
+/// Contexts whose last wait is remembered. A wait in one beyond them is always one.
+const CONTEXTS: usize = 64;
+
+/// What the process put in since it last waited for a context.
+#[derive(Debug, Default)]
+pub(crate) struct Contexts {
+    /// How often work was put in, in any context.
+    puts: AtomicU64,
+    /// What `puts` was when a wait for a context began that has ended.
+    seen: Mutex<Vec<Seen>>,
+}
+
+/// A context, and what was put in when a wait for it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    context: usize,
+    puts: u64,
+}
+
+impl Contexts {
+    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Before work is put in.
+    pub(crate) fn put(&self) {
+        self.puts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether something was put in since the wait that is remembered.
+    fn has_more(&self, wait: Seen) -> bool {
+        let seen = self.seen();
+        let last = seen.iter().find(|seen| seen.context == wait.context);
+        wait.puts != last.map_or(0, |last| last.puts)
+    }
+
+    /// A wait has ended well.
+    fn waited(&self, wait: Seen) {
+        let mut seen = self.seen();
+        match seen.iter().position(|seen| seen.context == wait.context) {
+            Some(last) => seen[last] = wait,
+            None if seen.len() < CONTEXTS => seen.push(wait),
+            None => {}
+        }
+    }
+
+    /// A context goes.
+    pub(crate) fn forget(&self, context: usize) {
+        self.seen().retain(|seen| seen.context != context);
+    }
+}
+
+/// A wait of the CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// Whether there was something to wait for.
+    pending: bool,
+    /// Where it is for a context: which, and what was put in before.
+    context: Option<Seen>,
+}
+
+/// Whether a call of this class puts in work that a wait for the context is for. Calls with a stream
+/// that are not named here do too: memory that is allocated in its order, for one.
+fn puts_work(hook: &Hook) -> bool {
+    match hook.class {
+        Class::StreamSynchronize
+        | Class::EventSynchronize
+        | Class::ContextSynchronize
+        | Class::Query
+        | Class::CaptureBegin
+        | Class::CaptureEnd
+        | Class::StreamEnd => false,
+        Class::Launch
+        | Class::HostToDevice
+        | Class::DeviceToHost
+        | Class::DeviceToDevice
+        | Class::Copy
+        | Class::CopyPeer
+        | Class::Copy2d
+        | Class::Copy3d
+        | Class::Copy3dPeer
+        | Class::CopyBatch
+        | Class::Copy3dBatch
+        | Class::Memset
+        | Class::Memset2d => true,
+        _ => hook.position(Role::Stream).is_some(),
+    }
+}
+
+/// Before any call: work that is put in is something to wait for.
+pub(crate) fn note(session: &Session, hook: &Hook) {
+    if puts_work(hook) {
+        session.waits.put();
+    }
+}
+
 /// Before the CPU waits or asks. Whether there is something to wait for is asked only when it
 /// matters: what was ready before has long been seen.
 pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let added = session.extra(Kind::Synchronise, 0) != Nanos::ZERO;
     let stream = || stream_of(hook, frame);
     let event = || hook.position(Role::Event).map(|position| frame.word(position));
+    let mut context = None;
     let pending = match hook.class {
         Class::Query => {
             return match (event(), stream()) {
@@ -70,18 +168,35 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
             // SAFETY: the program gives the driver this event to wait for.
             query.is_none_or(|query| unsafe { query(real::pointer(event as usize)) } != SUCCESS)
         }),
-        _ => true,
+        _ => {
+            context = of_context(session, hook, frame);
+            context.is_none_or(|wait| session.waits.has_more(wait))
+        }
     };
-    After::Wait { pending }
+    After::Wait(Wait { pending, context })
+}
+
+/// The context that a call waits for, and what was put in before.
+fn of_context(session: &Session, hook: &Hook, frame: &Frame) -> Option<Seen> {
+    let puts = session.waits.puts.load(Ordering::Acquire);
+    let named = number(hook, frame, Role::Context) as usize;
+    let context = match named {
+        0 => real::address(session.driver.current_context()?),
+        named => named,
+    };
+    Some(Seen { context, puts })
 }
 
 /// The CPU has waited.
-pub(crate) fn end(session: &Session, pending: bool, result: Result32) {
+pub(crate) fn end(session: &Session, wait: Wait, result: Result32) {
     if result != SUCCESS {
         return;
     }
+    if let Some(context) = wait.context {
+        session.waits.waited(context);
+    }
     session.ledger.did(Kind::Synchronise, 1, 0);
-    if pending {
+    if wait.pending {
         delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));
     }
     session.ledger.tick();

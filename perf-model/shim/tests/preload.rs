@@ -355,6 +355,14 @@ fn a_query_is_late_once() {
 }
 
 #[test]
+fn a_wait_for_a_context_is_late_if_something_was_put_in() {
+    let under = run(Before::Shim, SETTINGS, &["client", "context wait"]);
+    let row = under.ledger().row(Kind::Synchronise);
+    // Late after the launch in both contexts, and after the memset in both.
+    assert_eq!((row.calls, row.delays, row.added), (8, 4, 4 * 2_800));
+}
+
+#[test]
 fn a_context_that_comes_back_gets_a_kernel_of_its_own() {
     let lines = run(Before::Shim, SETTINGS, &["client", "context"]).lines();
     let loads = lines.iter().filter(|line| line.starts_with("cuModuleLoadData")).count();

@@ -256,5 +256,6 @@ pub(crate) fn primary_ended(session: &Session, device: i32) {
 fn forget(session: &Session, context: usize) {
     session.contexts.forget(context);
     session.captures.forget(context);
+    session.waits.forget(context);
     session.sampler.forget(context);
 }

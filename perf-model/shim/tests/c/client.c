@@ -116,6 +116,21 @@ int main(int count, char **arguments) {
         launch(run, 7, 5);
         find("cuCtxDestroy_v2")((word)0xc0);
         launch(run, 7, 5);
+    } else if (!strcmp(what, "context wait")) {
+        Function wait = find("cuCtxSynchronize"), context = find("testContext");
+        wait();
+        launch(run, 7, 5);
+        wait();
+        wait();
+        // Another context may have been given the work.
+        context((word)0xc1);
+        wait();
+        wait();
+        find("cuMemsetD32Async")((word)device, 4, (word)10, (word)6);
+        wait();
+        context((word)0xc0);
+        wait();
+        wait();
     } else if (!strcmp(what, "memory")) {
         word managed = 0, mapped = 0, there = (word)device;
         unsigned number = 1;
