@@ -1,6 +1,7 @@
 //! The loader and the driver as they are without the shim.
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -65,15 +66,31 @@ pub(crate) fn behind_export(name: &CStr) -> Option<*mut c_void> {
     symbol(libc::RTLD_NEXT, name).or_else(|| symbol(driver()?, name))
 }
 
-/// Whether [`behind_export`] finds something.
-pub(crate) fn is_behind_export(name: &CStr) -> bool {
-    if symbol(libc::RTLD_NEXT, name).is_some() {
-        return true;
-    }
+/// Whether a library after the shim, in the scope of all, has `name`.
+pub(crate) fn has_next(name: &CStr) -> bool {
+    symbol(libc::RTLD_NEXT, name).is_some()
+}
+
+/// Whether the library with the code at `caller` is linked to the driver that the process has
+/// loaded, and that has `name`: then the loader finds it there for this library.
+pub(crate) fn is_linked(caller: *mut c_void, name: &CStr) -> bool {
     let Some(driver) = driver() else { return false };
-    let found = symbol(driver, name).is_some();
+    let found = symbol(driver, name);
     release(driver);
-    found
+    found.is_some() && library_of(caller).and_then(|library| symbol(library, name)) == found
+}
+
+/// RTLD_DL_LINKMAP (dlfcn.h): `dladdr1` gives a link map.
+const LINK_MAP: c_int = 2;
+
+/// The library with the code at `address`.
+fn library_of(address: *mut c_void) -> Option<*mut c_void> {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    let mut library = null_mut();
+    // SAFETY: both are written here, and what was not written is not read. A library with code that
+    // runs stays; glibc's handles are its link maps.
+    let found = unsafe { libc::dladdr1(address, info.as_mut_ptr(), &raw mut library, LINK_MAP) };
+    (found != 0 && !library.is_null()).then_some(library)
 }
 
 /// A pointer as a number, for packing.

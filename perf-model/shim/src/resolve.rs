@@ -114,12 +114,17 @@ fn is_ours(pointer: *mut c_void) -> bool {
     arch::is_pool_thunk(pointer) || table::is_export(pointer)
 }
 
-/// What the program's `dlsym(handle, name)` gives, or null for what the loader's own gives.
+/// What the program's `dlsym(handle, name)` gives, or null for what the loader's own gives. `caller`
+/// is where the call returns to.
 ///
 /// It does nothing, and above all asks the loader nothing, for names that are not hooked: the
 /// loader's message for `dlerror` stays as it was, and a library that wraps `malloc` may ask from
 /// within it.
-pub(crate) unsafe extern "C" fn route(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+pub(crate) unsafe extern "C" fn route(
+    handle: *mut c_void,
+    name: *const c_char,
+    caller: *mut c_void,
+) -> *mut c_void {
     let real_dlsym = real::dlsym();
     if name.is_null() {
         return null_mut();
@@ -130,7 +135,8 @@ pub(crate) unsafe extern "C" fn route(handle: *mut c_void, name: *const c_char) 
     if handle == libc::RTLD_NEXT {
         // Only the loader can know whose. A library that asks so wraps the driver itself, and what
         // calls it came through here. Without a driver the shim would be what is next.
-        return if real::is_behind_export(name) { null_mut() } else { not_found(name) };
+        let known = real::has_next(name) || real::is_linked(caller, name);
+        return if known { null_mut() } else { not_found(name) };
     }
     // SAFETY: the handle and the name are the program's own.
     let found = unsafe { real_dlsym(handle, name.as_ptr()) };
@@ -139,9 +145,10 @@ pub(crate) unsafe extern "C" fn route(handle: *mut c_void, name: *const c_char) 
         return null_mut();
     }
     if table::export(hook) == found {
-        // The program asked the global scope, which the shim is in. Without a driver it gets what
-        // it would have got.
-        return if real::is_behind_export(name) { found } else { not_found(name) };
+        // The program asked the global scope, which the shim is in. Without a driver there, it gets
+        // what it would have got. A library's own scope comes after the global one.
+        let asks_its_own = || handle == libc::RTLD_DEFAULT && real::is_linked(caller, name);
+        return if real::has_next(name) || asks_its_own() { found } else { not_found(name) };
     }
     if session::bypassed() { found } else { wrap(found, hook) }
 }
@@ -288,7 +295,10 @@ mod unit_tests {
     fn other_names_are_the_loaders() {
         for name in [c"strlen", c"cu", c"", c"cudnnCreate", c"cublasCreate_v2", c"cuInit"] {
             // SAFETY: a handle and a name as `dlsym` takes them.
-            assert!(unsafe { route(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null(), "{name:?}");
+            assert!(
+                unsafe { route(libc::RTLD_DEFAULT, name.as_ptr(), null_mut()) }.is_null(),
+                "{name:?}"
+            );
         }
         // SAFETY: as above.
         let found = unsafe { arch::dlsym(libc::RTLD_DEFAULT, c"strlen".as_ptr()) };

@@ -42,6 +42,13 @@ fn programs() -> &'static Path {
         compile(&folder, "client.c", "client", &["-pthread"]);
         let linked = folder.join("libcuda.so.1");
         let linked = linked.to_str().expect("a path in ASCII");
+        compile(
+            &folder,
+            "local.c",
+            "libplugin.so",
+            &[&library[..], &["-DPLUGIN", linked]].concat(),
+        );
+        compile(&folder, "local.c", "local", &[]);
         compile(&folder, "client.c", "linked", &["-pthread", "-DLINKED", linked]);
         folder
     })
@@ -409,6 +416,17 @@ fn programs_without_cuda_are_as_they_were() {
     assert_eq!(under.text(), bare.text());
     assert!(!under.text().contains(" no\n"), "{}", under.text());
     assert_eq!(under.ledgers.len(), 0);
+}
+
+#[test]
+fn a_driver_that_is_loaded_for_one_alone_is_found_by_that_one() {
+    let bare = run(Before::Nothing, SETTINGS, &["local"]);
+    assert!(bare.output.status.success(), "{}", bare.text());
+    let under = run(Before::Shim, SETTINGS, &["local"]);
+    assert_eq!(under.text(), bare.text());
+    for line in ["program: all 0, next 0", "plugin: all 1, next 1", "program with all: all 1"] {
+        assert!(under.text().contains(line), "{}", under.text());
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
         "stp x29, x30, [sp, #-32]!",
         "stp x0, x1, [sp, #16]",
         "mov x29, sp",
+        "mov x2, x30",
         "bl {route}",
         "mov x9, x0",
         "ldp x0, x1, [sp, #16]",

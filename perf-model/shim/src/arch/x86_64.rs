@@ -135,6 +135,7 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
         "push rdi",
         "push rsi",
         "sub rsp, 8",
+        "mov rdx, [rsp + 24]",
         "call {route}",
         "add rsp, 8",
         "pop rsi",
