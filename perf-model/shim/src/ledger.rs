@@ -1,8 +1,9 @@
 //! The ledger: a file that is mapped, so that the counts stay when the process is killed.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,8 +13,11 @@ use perf_core::{Fact, Kind, Ledger, Nanos, Row, Text, WORDS};
 
 use crate::session::warn;
 
-/// Programs that one process becomes with `exec` and that get a ledger each.
+/// Programs that one process becomes with `exec` and that get a ledger each. Those beyond get none.
 const PROGRAMS: u32 = 100;
+
+/// Whether it was said that there is no ledger. The children of a process need not say it again.
+static SAID: AtomicBool = AtomicBool::new(false);
 
 /// What the shim counts, if it is to.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// A new ledger in `folder`. Without one nothing is counted; a folder that cannot be written
-    /// is said on standard error.
+    /// is said on standard error, once in a process and those that it forks.
     pub(crate) fn begin(folder: Option<&OsStr>) -> Self {
         let Some(folder) = folder.filter(|folder| !folder.is_empty()) else { return Self::none() };
         match map(Path::new(folder)) {
@@ -37,6 +41,8 @@ impl Counts {
                 ledger.set_text(Text::Program, &command_line());
                 Self { ledger: Some(ledger), texts: Mutex::new(()) }
             }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::none(),
+            Err(_) if SAID.swap(true, Ordering::Relaxed) => Self::none(),
             Err(error) => {
                 let folder = folder.display();
                 warn(&format!(
@@ -146,7 +152,7 @@ fn map(folder: &Path) -> std::io::Result<&'static [AtomicU64; WORDS]> {
 /// been another process's.
 fn create(folder: &Path) -> std::io::Result<File> {
     let pid = std::process::id();
-    let mut result = Err(std::io::ErrorKind::AlreadyExists.into());
+    let mut result = Err(ErrorKind::AlreadyExists.into());
     for program in 0..PROGRAMS {
         let name = match program {
             0 => format!("{pid}.ledger"),
@@ -154,7 +160,7 @@ fn create(folder: &Path) -> std::io::Result<File> {
         };
         result = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name));
         match &result {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             _ => break,
         }
     }

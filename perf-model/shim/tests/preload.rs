@@ -402,6 +402,29 @@ fn a_forked_child_has_its_own_ledger_and_its_parent_goes_on() {
 }
 
 #[test]
+fn a_process_that_becomes_many_programs_gets_so_many_ledgers_and_no_words() {
+    let under = run(Before::Shim, SETTINGS, &["client", "exec", "104", "0"]);
+    assert!(under.output.status.success());
+    assert_eq!(under.ledgers.len(), 100);
+    assert_eq!(String::from_utf8_lossy(&under.output.stderr), "");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_said_once() {
+    let output = Command::new(programs().join("client"))
+        .arg("fork")
+        .env("LD_LIBRARY_PATH", programs())
+        .env("LD_PRELOAD", shim())
+        .env(VARIABLE, SETTINGS)
+        .env(LEDGER_VARIABLE, "/dev/null/none")
+        .output()
+        .expect("the program starts");
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("no ledger in /dev/null/none").count(), 1, "{said}");
+}
+
+#[test]
 fn a_driver_that_is_closed_and_opened_again_is_still_hooked() {
     let counts = run(Before::Shim, SETTINGS, &["client", "again"]).counted();
     assert_eq!(counts["client same thunk 1"], 1);
