@@ -295,10 +295,8 @@ mod unit_tests {
     fn other_names_are_the_loaders() {
         for name in [c"strlen", c"cu", c"", c"cudnnCreate", c"cublasCreate_v2", c"cuInit"] {
             // SAFETY: a handle and a name as `dlsym` takes them.
-            assert!(
-                unsafe { route(libc::RTLD_DEFAULT, name.as_ptr(), null_mut()) }.is_null(),
-                "{name:?}"
-            );
+            let found = unsafe { route(libc::RTLD_DEFAULT, name.as_ptr(), null_mut()) };
+            assert!(found.is_null(), "{name:?}");
         }
         // SAFETY: as above.
         let found = unsafe { arch::dlsym(libc::RTLD_DEFAULT, c"strlen".as_ptr()) };

@@ -5,16 +5,16 @@
 //! names that last for a time, and compute nothing.
 //!
 //! **Time is virtual.** Nothing depends on a real clock: each thread has a clock of its own that
-//! only its calls move on, and each stream knows when its work ends ([`schedule`]). What a program
+//! only its calls move on, and each stream knows when its work ends (`schedule`). What a program
 //! does therefore takes the same time on every machine, to the nanosecond.
 //!
 //! **Work is done when it is asked for**: bytes are copied and callbacks called before the call
 //! returns, though the timeline says that they were later. Every order that a program can rely on
 //! is kept so, since an event is recorded before a stream can wait for it.
 //!
-//! Environment: `STAND_IN` has settings ([`settings`]), `STAND_IN_LOG` names a file for a line for
-//! each call, `STAND_IN_TIMELINE` one for the timeline as CSV ([`record`]). Functions for tests are
-//! exported with names that begin with `standIn` ([`api::control`]).
+//! Environment: `STAND_IN` has settings (`settings`), `STAND_IN_LOG` names a file for a line for
+//! each call, `STAND_IN_TIMELINE` one for the timeline as CSV (`record`). Functions for tests are
+//! exported with names that begin with `standIn` (`api::control`).
 
 mod api;
 mod call;
