@@ -23,6 +23,9 @@ pub(crate) const NOT_READY: Result32 = 600;
 /// CU_POINTER_ATTRIBUTE_MEMORY_TYPE.
 pub(crate) const MEMORY_TYPE: c_int = 2;
 
+/// CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE.
+const LEGACY: c_int = 10;
+
 /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.
 pub(crate) const DEVICE_ORDINAL: c_int = 9;
 
@@ -276,6 +279,17 @@ impl Driver {
         let result =
             unsafe { self.pointer_attribute?((&raw mut device).cast(), DEVICE_ORDINAL, address) };
         (result == SUCCESS).then_some(device)
+    }
+
+    /// Whether memory is `cuMemAlloc`'s: it stays where it is until it is freed. What a pool has, or
+    /// the program mapped itself, may get another place behind the same address.
+    pub(crate) fn stays_in_place(&self, address: u64) -> bool {
+        let mut legacy: c_int = 0;
+        // SAFETY: the attribute is a number of at most this size, written here.
+        let result = self
+            .pointer_attribute
+            .map(|ask| unsafe { ask((&raw mut legacy).cast(), LEGACY, address) });
+        result == Some(SUCCESS) && legacy & 0xff != 0
     }
 
     /// The device of the current context.

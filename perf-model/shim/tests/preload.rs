@@ -633,6 +633,15 @@ fn why_copies_are_not_pushed_is_said() {
 }
 
 #[test]
+fn memory_whose_place_may_change_is_not_pushed_to() {
+    let under = pushing(&[], &[("POOL", "1")]);
+    let ledger = under.ledger();
+    assert_eq!(ledger.fact(Fact::PushedBytes), 0);
+    assert!(ledger.text(Text::NoPush).contains("its place may change"));
+    assert!(under.text().contains("cuMemcpyHtoD_v2 - 4096"));
+}
+
+#[test]
 fn managed_and_mapped_memory_is_known_by_what_kernels_are_given() {
     let under = run(Before::Shim, "rtt=6800,measure=0,off=kernel+doorbell", &["client", "memory"]);
     let lines = under.lines();

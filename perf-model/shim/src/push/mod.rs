@@ -123,6 +123,10 @@ fn place(session: &Session, mappings: &mut Vec<Mapping>, to: u64, bytes: u64) ->
         no(session, "a copy's destination is no allocation of cuMemAlloc");
         return None;
     }
+    if !session.driver.stays_in_place(to) {
+        no(session, "a copy's destination is no allocation of cuMemAlloc, so its place may change");
+        return None;
+    }
     if mappings.len() == MAPPINGS {
         no(session, &format!("more than {MAPPINGS} allocations: those beyond are not mapped"));
         return None;

@@ -127,6 +127,7 @@ int cuModuleGetFunction(word *out, word module, const char *name) {
 }
 int cuPointerGetAttribute(void *out, int attribute, word address) {
     char *at = (char *)address;
+    if (attribute == 10) { *(char *)out = !getenv("POOL"); return 0; }
     if (attribute != 2) return 1;
     if (at >= pinned && at < pinned + BYTES) { *(int *)out = 1; return 0; }
     if (at >= device && at < device + BYTES) { *(int *)out = 2; return 0; }
