@@ -141,7 +141,8 @@ fn puts_work(hook: &Hook) -> bool {
 
 /// Before any call: work that is put in is something to wait for.
 pub(crate) fn note(session: &Session, hook: &Hook) {
-    if puts_work(hook) {
+    // Where nothing is added, nobody asks.
+    if !session.settings.fabric.is_native() && puts_work(hook) {
         session.waits.put();
     }
 }
