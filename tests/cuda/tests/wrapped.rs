@@ -1,17 +1,17 @@
 //! What a program under the shim gets from a driver's resolver: the driver's own answers, and for
 //! what is hooked the shim's functions, one for each of the driver's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
 use cuda_hooks::HOOKS;
-use cuda_tests::{Binding, StandIn, compile, oracle, shim};
+use cuda_tests::{Binding, StandIn, client, compile, oracle, runtimes, shim};
 
 /// A question: name, version, flags.
-type Question = (&'static str, u32, u64);
+type Question = (String, u32, u64);
 
 /// What the program got: code, what is said of the name, the address, and the file that it is of.
 #[derive(Clone, Debug)]
@@ -73,18 +73,17 @@ fn questions(newest: u32) -> Vec<Question> {
     let mut questions = Vec::new();
     for name in names {
         for version in &versions {
-            questions.extend([0, 1, 2].map(|flags| (name, *version, flags)));
+            questions.extend([0, 1, 2].map(|flags| (name.to_owned(), *version, flags)));
         }
     }
     questions
 }
 
 /// Fails unless a driver's answers under the shim are its own, wrapped where they are hooked.
-fn is_wrapped(driver: &Path, newest: u32, least: usize) {
+fn is_wrapped(driver: &Path, questions: &[Question], least: usize) {
     let stand_in = StandIn::new().unwrap();
-    let questions = questions(newest);
-    let bare = ask(&stand_in, driver, false, &questions);
-    let under = ask(&stand_in, driver, true, &questions);
+    let bare = ask(&stand_in, driver, false, questions);
+    let under = ask(&stand_in, driver, true, questions);
     // Which of the shim's functions is which of the table's.
     let (mut functions, mut shims) = (BTreeMap::new(), BTreeMap::new());
     for ((question, bare), under) in questions.iter().zip(&bare).zip(&under) {
@@ -110,14 +109,49 @@ fn what_the_stand_in_gives_is_wrapped_once() {
     let stand_in = StandIn::new().unwrap();
     // Of a version that is newer than the table the shim believes only what the driver exports, and
     // the stand-in does not export all that it gives.
-    is_wrapped(&stand_in.folder().join("libcuda.so.1"), cuda_hooks::newest(), 100);
+    let questions = questions(cuda_hooks::newest());
+    is_wrapped(&stand_in.folder().join("libcuda.so.1"), &questions, 100);
 }
 
 #[test]
 fn what_nvidias_driver_gives_is_wrapped_once() {
     match oracle() {
         // Its own version.
-        Ok(oracle) => is_wrapped(&oracle, 12_020, 150),
+        Ok(oracle) => is_wrapped(&oracle, &questions(12_020), 150),
         Err(reason) => println!("SKIPPED: {reason}"),
+    }
+}
+
+#[test]
+fn what_nvidias_runtimes_look_up_is_wrapped_once() {
+    let runtimes = match runtimes() {
+        Ok(runtimes) => runtimes,
+        Err(reason) => {
+            println!("SKIPPED: {reason}");
+            return;
+        }
+    };
+    for runtime in runtimes {
+        let stand_in = StandIn::new().unwrap();
+        let look_ups = |under: bool| {
+            let mut command = stand_in.command("python3");
+            command.arg(client("runtime_client.py")).arg(&runtime);
+            if under {
+                command.env("LD_PRELOAD", shim().unwrap());
+            }
+            let run = stand_in.run(command).unwrap();
+            run.must_succeed();
+            let names = run.look_ups.into_iter().filter(|look_up| !look_up.name.is_empty());
+            let questions: BTreeSet<Question> =
+                names.map(|look_up| (look_up.name, look_up.version, look_up.flags)).collect();
+            (run.stdout, questions)
+        };
+        let (bare, under) = (look_ups(false), look_ups(true));
+        // It looks up the same and comes as far.
+        assert_eq!(under.0, bare.0, "{}", runtime.display());
+        let missing: Vec<&Question> = bare.1.difference(&under.1).collect();
+        assert_eq!(missing, Vec::<&Question>::new(), "{}", runtime.display());
+        let questions: Vec<Question> = under.1.into_iter().collect();
+        is_wrapped(&stand_in.folder().join("libcuda.so.1"), &questions, 100);
     }
 }
