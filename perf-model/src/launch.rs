@@ -110,12 +110,16 @@ impl Launch {
             .tempdir()
             .context("a folder for ledgers")?;
         let mut command = self.prepare(settings, ledgers.path())?;
-        // A file, not a pipe: a process that the program leaves behind may hold it open.
-        let mut kept = tempfile::tempfile().context("a file for the program's output")?;
+        let mut kept = None;
         match said {
             Said::Own => {}
             Said::ToErrors => drop(command.stdout(std::io::stderr())),
-            Said::Kept => drop(command.stdout(kept.try_clone().context("the output's file")?)),
+            Said::Kept => {
+                // No pipe: a process that the program leaves behind may hold it open.
+                let file = tempfile::tempfile().context("a file for the program's output")?;
+                command.stdout(file.try_clone().context("the output's file")?);
+                kept = Some(file);
+            }
         }
         let begun = Instant::now();
         let mut child = command.spawn().map_err(|error| {
@@ -126,9 +130,11 @@ impl Launch {
         let wall = Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let (processes, lost) = Report::read_processes(ledgers.path());
         let mut output = Vec::new();
-        kept.rewind()
-            .and_then(|()| kept.read_to_end(&mut output))
-            .context("the program's output")?;
+        if let Some(mut kept) = kept {
+            kept.rewind()
+                .and_then(|()| kept.read_to_end(&mut output))
+                .context("the program's output")?;
+        }
         Ok(Outcome { status, wall, processes, lost, output })
     }
 

@@ -2,6 +2,7 @@
 
 use perf_core::Nanos;
 
+use super::text::columns;
 use super::{Native, Prediction};
 use crate::replay::Lost;
 use crate::report::{Bars, Page};
@@ -23,13 +24,8 @@ pub struct Predicted<'a> {
     pub top: usize,
 }
 
-fn columns(name: String, lost: &Lost) -> Vec<String> {
-    vec![
-        name,
-        lost.count.to_string(),
-        Nanos(lost.added_ns).to_string(),
-        Nanos(lost.lost_ns).to_string(),
-    ]
+fn row(name: String, lost: &Lost) -> Vec<String> {
+    std::iter::once(name).chain(columns(lost)).collect()
 }
 
 impl Predicted<'_> {
@@ -90,12 +86,12 @@ impl Predicted<'_> {
         ));
         let causes = self.prediction.causes.iter();
         let rows: Vec<_> =
-            causes.map(|(cause, lost)| columns(cause.title().to_owned(), lost)).collect();
+            causes.map(|(cause, lost)| row(cause.title().to_owned(), lost)).collect();
         page.table(&["cause", "count", "added", "lost"], &rows);
         let names = self.prediction.names.iter().filter(|(_, _, lost)| lost.lost_ns > 0);
         let rows: Vec<_> = names
             .take(self.top)
-            .map(|(cause, name, lost)| columns(format!("{name} ({})", cause.name()), lost))
+            .map(|(cause, name, lost)| row(format!("{name} ({})", cause.name()), lost))
             .collect();
         if !rows.is_empty() {
             page.heading("What loses most");

@@ -56,7 +56,8 @@ impl Native {
     }
 }
 
-fn columns(lost: &Lost) -> [String; 3] {
+/// How often, what was added, what was lost.
+pub(super) fn columns(lost: &Lost) -> [String; 3] {
     [lost.count.to_string(), Nanos(lost.added_ns).to_string(), Nanos(lost.lost_ns).to_string()]
 }
 

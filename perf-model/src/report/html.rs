@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use perf_core::{Kind, Nanos};
+use perf_core::Nanos;
 
 use super::plot::Bars;
 use super::{Report, advise, percent};
-use crate::quantity::show_bytes;
 
 /// Everything that a page looks like; nothing is fetched.
 const STYLE: &str = "
@@ -159,22 +158,8 @@ impl Report {
 
     fn kinds_to(&self, page: &mut Page) {
         page.heading("Calls and the time added to them");
-        let rows: Vec<Vec<String>> = Kind::ALL
-            .into_iter()
-            .map(|kind| (kind, self.row(kind)))
-            .filter(|(_, row)| row.calls > 0 || row.added > 0)
-            .map(|(kind, row)| {
-                vec![
-                    kind.title().to_owned(),
-                    row.calls.to_string(),
-                    row.operations.to_string(),
-                    if row.bytes == 0 { "-".to_owned() } else { show_bytes(row.bytes) },
-                    Nanos(row.added).to_string(),
-                    format!("{:.1} %", percent(Nanos(row.added), self.wall)),
-                ]
-            })
-            .collect();
-        page.table(&["kind", "calls", "operations", "bytes", "added", "of the run"], &rows);
+        let titles = ["kind", "calls", "operations", "bytes", "added", "of the run"];
+        page.table(&titles, &self.kind_rows());
     }
 
     fn kernels_to(&self, page: &mut Page) {

@@ -12,6 +12,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Row, Settings, Text};
 
+use crate::quantity::show_bytes;
+
 pub use advice::{Advice, advise};
 pub use html::Page;
 pub(crate) use json::histogram;
@@ -92,6 +94,26 @@ impl Report {
     pub fn added(&self) -> Nanos {
         let added = Kind::ALL.into_iter().map(|kind| Nanos(self.row(kind).added));
         added.fold(Nanos::ZERO, Nanos::saturating_add)
+    }
+
+    /// A row of text for each kind that was called: title, calls, operations, bytes, added time,
+    /// its share of the run.
+    fn kind_rows(&self) -> Vec<Vec<String>> {
+        Kind::ALL
+            .into_iter()
+            .map(|kind| (kind, self.row(kind)))
+            .filter(|(_, row)| row.calls > 0 || row.added > 0)
+            .map(|(kind, row)| {
+                vec![
+                    kind.title().to_owned(),
+                    row.calls.to_string(),
+                    row.operations.to_string(),
+                    if row.bytes == 0 { "-".to_owned() } else { show_bytes(row.bytes) },
+                    Nanos(row.added).to_string(),
+                    format!("{:.1} %", percent(Nanos(row.added), self.wall)),
+                ]
+            })
+            .collect()
     }
 
     /// Kernel durations of all processes.

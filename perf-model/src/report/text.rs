@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use perf_core::{Kind, Nanos, Place, SHORT};
+use perf_core::{Nanos, Place, SHORT};
 
 use super::{Report, advise, percent};
 use crate::quantity::show_bytes;
@@ -71,19 +71,8 @@ impl Report {
         let added = self.added();
         writeln!(out)?;
         let mut table = Table::new(["", "CALLS", "OPERATIONS", "BYTES", "ADDED", "OF THE RUN"]);
-        for kind in Kind::ALL {
-            let row = self.row(kind);
-            if row.calls == 0 && row.added == 0 {
-                continue;
-            }
-            table.row([
-                kind.title().to_owned(),
-                row.calls.to_string(),
-                row.operations.to_string(),
-                if row.bytes == 0 { "-".to_owned() } else { show_bytes(row.bytes) },
-                Nanos(row.added).to_string(),
-                format!("{:.1} %", percent(Nanos(row.added), self.wall)),
-            ]);
+        for row in self.kind_rows() {
+            table.row(row);
         }
         table.row([
             "together".to_owned(),
