@@ -81,6 +81,8 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(allocations::show_binding, allocations::release_binding))
         .routes(routes!(operations::list))
         .routes(routes!(operations::show))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(operations::story))
         .routes(routes!(events::list))
         .routes(routes!(events::stream))
         .routes(routes!(tables::all))

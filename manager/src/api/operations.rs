@@ -5,9 +5,10 @@ use super::extract::{Params, Segments, parse};
 use super::problem::ProblemBody;
 use super::views::List;
 use crate::operations::obstacle;
-use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
+use crate::types::{EventRecord, OperationId, OperationRecord, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::Deserialize;
 use std::time::Duration;
 use utoipa::IntoParams;
@@ -53,6 +54,11 @@ pub(super) fn wait(wait_ms: Option<u32>) -> Result<Duration, Problem> {
     Ok(Duration::from_millis(wait_ms.into()))
 }
 
+fn missing(id: OperationId) -> Problem {
+    let detail = format!("there is no operation {id}, or it is no longer kept");
+    Problem::new(ProblemCode::NoSuchOperation, detail)
+}
+
 /// How to wait for an operation.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -79,10 +85,7 @@ pub(super) async fn show(
     let wait = wait(params.wait_ms)?;
     let find = || -> Result<OperationRecord, Problem> {
         let tables = manager.records.snapshot();
-        let operation = tables.operations().get(&id).cloned().ok_or_else(|| {
-            let detail = format!("there is no operation {id}, or it is no longer kept");
-            Problem::new(ProblemCode::NoSuchOperation, detail)
-        })?;
+        let operation = tables.operations().get(&id).cloned().ok_or_else(|| missing(id))?;
         Ok(obstacle::explained(operation, &tables, &manager.registry))
     };
     let enough = |operation: &OperationRecord| {
@@ -104,4 +107,36 @@ pub(super) async fn show(
             () = manager.stopping() => return find().map(Json),
         }
     }
+}
+
+/// Call an operation back: what it lends is undone, what it takes back stays lent if no operating
+/// system was asked yet.
+#[utoipa::path(post, path = "/v1/operations/{id}/cancel", tag = "operations",
+    params(("id" = String, Path, description = "op-N")),
+    responses((status = 202, description = "The operation, which may still be being undone", body = OperationRecord),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn cancel(
+    State(manager): State<App>,
+    Segments(id): Segments<String>,
+) -> Result<(StatusCode, Json<OperationRecord>), Problem> {
+    let id: OperationId = parse("id", &id)?;
+    let operation = manager.records.change(|txn| crate::operations::cancel(txn, id)).await?;
+    Ok((StatusCode::ACCEPTED, Json(operation)))
+}
+
+/// What happened in an operation: its events that are kept, in order.
+#[utoipa::path(get, path = "/v1/operations/{id}/events", tag = "operations",
+    params(("id" = String, Path, description = "op-N")),
+    responses((status = 200, description = "In order", body = List<EventRecord>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn story(
+    State(manager): State<App>,
+    Segments(id): Segments<String>,
+) -> Result<Json<List<EventRecord>>, Problem> {
+    let id: OperationId = parse("id", &id)?;
+    let tables = manager.records.snapshot();
+    if !tables.operations().contains_key(&id) {
+        return Err(missing(id));
+    }
+    Ok(Json(crate::operations::story::events(&tables, id).cloned().collect()))
 }

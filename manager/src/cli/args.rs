@@ -5,7 +5,7 @@ use crate::config::{LogFormat, Said};
 use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
 use crate::recorder::recordings::{Format, MAX_DURATION_MS, MAX_LIMIT};
-use crate::types::{BindingId, NodeName, RecordingId, Role, SlotAddress};
+use crate::types::{BindingId, NodeName, OperationId, RecordingId, Role, SlotAddress};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -76,6 +76,20 @@ pub enum Command {
         /// Only those that have not ended
         #[arg(long)]
         running: bool,
+    },
+    /// Call a running operation back: what it lends is undone, what it takes back stays lent if no
+    /// operating system was asked to let go yet
+    Cancel {
+        /// The operation, op-N
+        operation: OperationId,
+        /// Do not wait until it is undone
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Tell what happened in an operation: its steps and events, in order
+    Story {
+        /// The operation, op-N
+        operation: OperationId,
     },
     /// Show what happened
     Events(Events),

@@ -47,6 +47,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let path = format!("/v1/operations?running={running}");
             out.get::<List<OperationRecord>>(&client, &path, render::operations)
         }
+        Command::Cancel { operation, no_wait } => {
+            operations::cancel(&client, &out, operation, no_wait)
+        }
+        Command::Story { operation } => operations::story(&client, &out, operation),
         Command::Events(which) => events(&client, &out, &which),
         Command::Counters { node } => {
             out.get(&client, &format!("/v1/nodes/{node}/counters"), render::counters)

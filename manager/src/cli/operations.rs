@@ -6,8 +6,8 @@ use crate::api::AllocateBody;
 use crate::api::views::{AllocationView, List, SlotView};
 use crate::client::{Client, ClientError};
 use crate::types::{
-    AllocationId, BindingId, LinkUse, OperationKind, OperationRecord, OperationState, Problem,
-    ProblemCode, SlotAddress, Step, StepName, StepState,
+    AllocationId, BindingId, EventRecord, LinkUse, OperationId, OperationKind, OperationRecord,
+    OperationState, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -85,6 +85,40 @@ pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<()
     })
 }
 
+pub(super) fn cancel(
+    client: &Client,
+    out: &Output,
+    id: OperationId,
+    no_wait: bool,
+) -> Result<(), Failure> {
+    let path = format!("/v1/operations/{id}/cancel");
+    let mut operation: OperationRecord = client.post(&path, &serde_json::json!({}), None)?;
+    if !no_wait {
+        operation = follow(client, operation)?;
+    }
+    match operation.state {
+        OperationState::Succeeded | OperationState::Failed => {
+            Err(Failure::Operation(Box::new(operation)))
+        }
+        _ => out.print(&operation, render::operation),
+    }
+}
+
+/// An operation and what happened in it.
+#[derive(serde::Serialize)]
+pub(super) struct Story {
+    /// The operation.
+    pub(super) operation: OperationRecord,
+    /// Its events, in order.
+    pub(super) events: Vec<EventRecord>,
+}
+
+pub(super) fn story(client: &Client, out: &Output, id: OperationId) -> Result<(), Failure> {
+    let operation = client.get(&format!("/v1/operations/{id}"))?;
+    let events: List<EventRecord> = client.get(&format!("/v1/operations/{id}/events"))?;
+    out.print(&Story { operation, events: events.items }, render::story)
+}
+
 /// Where the thing to release is.
 fn address(client: &Client, what: &str) -> Result<String, Failure> {
     if let Ok(id) = what.parse::<AllocationId>() {
@@ -116,8 +150,17 @@ fn key(waiting: &Waiting, index: usize) -> String {
     }
 }
 
-/// Waits for the end and tells on stderr how it goes.
+/// Waits for the end, which has to be a good one, and tells on stderr how it goes.
 fn wait(client: &Client, operation: OperationRecord) -> Result<OperationRecord, Failure> {
+    let ended = follow(client, operation)?;
+    match ended.state {
+        OperationState::Succeeded => Ok(ended),
+        _ => Err(Failure::Operation(Box::new(ended))),
+    }
+}
+
+/// Waits for the end and tells on stderr how it goes.
+fn follow(client: &Client, operation: OperationRecord) -> Result<OperationRecord, Failure> {
     let mut told = Told {
         steps: vec![StepState::Pending; operation.steps.len()],
         rolling_back: false,
@@ -125,11 +168,7 @@ fn wait(client: &Client, operation: OperationRecord) -> Result<OperationRecord, 
         waiting: None,
         since: Instant::now(),
     };
-    let ended = client.wait(operation.id, |operation| told.tell(operation))?;
-    match ended.state {
-        OperationState::Succeeded => Ok(ended),
-        _ => Err(Failure::Operation(Box::new(ended))),
-    }
+    Ok(client.wait(operation.id, |operation| told.tell(operation))?)
 }
 
 /// What was told already.

@@ -6,7 +6,7 @@ use crate::api::views::{
     NodeView, Range, RootComplexView, SlotView, StampedKind, Stamps,
 };
 use crate::recorder::latency::{Latency, SlowRequest, Split};
-use crate::types::{EventRecord, OperationRecord};
+use crate::types::{EventKind, EventRecord, OperationRecord, Timestamp};
 use comfy_table::{Table, TableStyle};
 
 /// A table with a heading and no lines around its cells.
@@ -216,11 +216,12 @@ fn what(operation: &OperationRecord) -> String {
 /// All operations.
 pub(super) fn operations(list: &List<OperationRecord>) -> String {
     table(
-        ["OPERATION", "STATE", "WHAT", "STARTED", "ENDED", "ERROR"],
+        ["OPERATION", "STATE", "STEPS", "WHAT", "STARTED", "ENDED", "ERROR"],
         list.items.iter().map(|o| {
             [
                 o.id.to_string(),
                 o.state.to_string(),
+                format!("{}/{}", o.progress().0, o.progress().1),
                 what(o),
                 o.started.to_string(),
                 or_dash(o.ended),
@@ -239,7 +240,11 @@ pub(super) fn operation(operation: &OperationRecord) -> String {
     for warning in &operation.warnings {
         text = format!("{text}\nwarning: {warning}");
     }
-    let steps = table(
+    format!("{text}\n\n{}", steps(operation))
+}
+
+fn steps(operation: &OperationRecord) -> String {
+    table(
         ["STEP", "TARGET", "STATE", "CHANGED", "DETAIL"],
         operation.steps.iter().map(|step| {
             [
@@ -250,8 +255,38 @@ pub(super) fn operation(operation: &OperationRecord) -> String {
                 or_dash(step.detail.as_ref()),
             ]
         }),
+    )
+}
+
+/// What happened in an operation: a line for its beginning, one for each event, and how it stands.
+pub(super) fn story(story: &super::operations::Story) -> String {
+    let operation = &story.operation;
+    let mut text = format!("{}: {}\n", operation.id, what(operation));
+    for event in &story.events {
+        let time = since(operation.started, event.at);
+        let again = match event.kind {
+            EventKind::ManagerStarted => " (the operation goes on by itself)",
+            _ => "",
+        };
+        text += &format!("{time:>10}  {:<22}  {}{again}\n", event.kind, event.detail);
+    }
+    let (over, all) = operation.progress();
+    let took = operation.ended.map_or_else(
+        || "so far".to_owned(),
+        |ended| format!("after {}", since(operation.started, ended).trim_start_matches('+')),
     );
-    format!("{text}\n\n{steps}")
+    format!(
+        "{text}{}: {} {took}, {over} of {all} steps\n\n{}",
+        operation.id,
+        operation.state,
+        steps(operation)
+    )
+}
+
+/// From one time to another, as `+1.234 s`.
+fn since(from: Timestamp, to: Timestamp) -> String {
+    let millis = to.as_millis().saturating_sub(from.as_millis());
+    format!("+{}.{:03} s", millis / 1000, millis % 1000)
 }
 
 /// One event, in one line.

@@ -123,6 +123,22 @@ pub fn trouble(txn: &mut Txn, asked: &BindingRecord, problem: &Problem, lasting:
     }
 }
 
+/// The operating system is about to be asked to let go, after which it may: from here on the release
+/// cannot be called back. Whether it is still to be asked.
+pub fn asking(txn: &mut Txn, asked: &BindingRecord) -> bool {
+    let wanted = |b: &&BindingRecord| b.desired == asked.desired && b.phase == asked.phase;
+    let Some(binding) = same_life(txn, asked).filter(wanted).cloned() else { return false };
+    let operation = binding.operation.and_then(|id| txn.operations().get(&id).cloned());
+    if let Some(mut operation) = operation {
+        let now = txn.now();
+        if let Some(step) = operation.step_mut(binding.id, StepName::UnbindPort) {
+            step.asked.get_or_insert(now);
+            txn.put_operation(operation);
+        }
+    }
+    true
+}
+
 /// The binding is out of its host.
 pub fn withdrawn(txn: &mut Txn, asked: &BindingRecord, how: &str) {
     let Some(binding) = same_life(txn, asked).cloned() else { return };
@@ -202,7 +218,7 @@ pub fn outdated(txn: &mut Txn, asked: &BindingRecord, highest: Epoch) {
 }
 
 /// Undoes an operation that is running. If one binding is why, its step failed.
-fn roll_back(txn: &mut Txn, id: OperationId, why: Option<BindingId>, problem: Problem) {
+pub(super) fn roll_back(txn: &mut Txn, id: OperationId, why: Option<BindingId>, problem: Problem) {
     let Some(mut operation) = running(txn, id) else { return };
     let pending = |step: &&mut Step| step.state == StepState::Pending;
     if let Some(step) =
@@ -253,7 +269,8 @@ pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
         }
         (_, OperationState::RollingBack) => {
             operation.warnings.push(format!("still being taken back: {open}"));
-            end(txn, operation, OperationState::Failed);
+            let state = undone(&operation);
+            end(txn, operation, state);
         }
         _ => {
             let advice = obstacle::advice(txn, registry, &operation);
@@ -344,17 +361,30 @@ fn settle(txn: &mut Txn, id: OperationId) {
         return;
     }
     let state = match operation.state {
-        OperationState::RollingBack => OperationState::Failed,
+        OperationState::RollingBack => undone(operation),
         _ => OperationState::Succeeded,
     };
     end(txn, operation.clone(), state);
 }
 
-fn end(txn: &mut Txn, mut operation: OperationRecord, state: OperationState) {
+/// What an operation is whose rolling back is over: it failed, unless somebody wanted it undone.
+fn undone(operation: &OperationRecord) -> OperationState {
+    match &operation.error {
+        Some(problem) if problem.code == ProblemCode::Cancelled => OperationState::Cancelled,
+        _ => OperationState::Failed,
+    }
+}
+
+/// Ends an operation. What is left of its steps failed, or is not wanted any more.
+pub(super) fn end(txn: &mut Txn, mut operation: OperationRecord, state: OperationState) {
     let now = txn.now();
     let id = operation.id;
+    let left = match state {
+        OperationState::Cancelled => StepState::Skipped,
+        _ => StepState::Failed,
+    };
     for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
-        step.state = StepState::Failed;
+        step.state = left;
         step.changed = now;
     }
     operation.state = state;
@@ -366,6 +396,9 @@ fn end(txn: &mut Txn, mut operation: OperationRecord, state: OperationState) {
     }
     let slots = join(operation.what.slots());
     let (kind, detail) = match (&operation.error, state) {
+        (_, OperationState::Cancelled) => {
+            (EventKind::OperationCancelled, format!("{id} is cancelled: {slots}"))
+        }
         (Some(problem), _) => (EventKind::OperationFailed, format!("{id} failed: {problem}")),
         (None, _) => (EventKind::OperationSucceeded, format!("{id} succeeded: {slots}")),
     };

@@ -289,6 +289,7 @@ fn step(binding: &BindingRecord, name: StepName, target: String) -> Step {
         target,
         state: StepState::Pending,
         detail: None,
+        asked: None,
         changed: crate::types::Timestamp::now(),
     }
 }

@@ -240,6 +240,15 @@ async fn unbind_port(
     if let Removal::Orderly { within_ms } = mode {
         bound += Duration::from_millis(within_ms.into());
     }
+    if matches!(mode, Removal::Orderly { .. }) {
+        let asking = manager.records.apply(|txn| progress::asking(txn, binding)).await;
+        match asking {
+            Ok(true) => {}
+            // Something else is wanted by now.
+            Ok(false) => return Ok(true),
+            Err(_) => return Ok(false),
+        }
+    }
     let (port, slot, epoch) = (binding.port, binding.slot.slot(), binding.port_epoch());
     let tables = manager.records.snapshot();
     let the_box = tables.nodes().get(binding.slot.box_name());

@@ -219,7 +219,20 @@ impl Txn {
     }
 
     /// Adds or replaces an operation. When too many that have ended are kept, the oldest go.
+    ///
+    /// # Panics
+    ///
+    /// When it goes to a state that its state does not lead to.
     pub fn put_operation(&mut self, record: OperationRecord) {
+        if let Some(old) = self.operations().get(&record.id) {
+            assert!(
+                old.state == record.state || old.state.may_become(record.state),
+                "{} goes from {} to {}",
+                record.id,
+                old.state,
+                record.state
+            );
+        }
         self.put(Table::Operations, key(record.id.0), &record);
         self.tables.insert_operation(record);
         while self.ended_count() > MAX_ENDED_OPERATIONS {

@@ -99,6 +99,8 @@ event_kinds! {
     OperationSucceeded = "operation-succeeded",
     /// An operation ended otherwise.
     OperationFailed = "operation-failed",
+    /// An operation was called back and is over.
+    OperationCancelled = "operation-cancelled",
 }
 
 /// One event.

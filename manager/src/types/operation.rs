@@ -51,12 +51,27 @@ pub enum OperationState {
     Succeeded,
     /// Ended otherwise; `error` says why.
     Failed,
+    /// Ended because somebody wanted so; everything is as it was before it began.
+    Cancelled,
 }
 
 impl OperationState {
+    /// Every state.
+    pub const ALL: [OperationState; 5] =
+        [Self::Running, Self::RollingBack, Self::Succeeded, Self::Failed, Self::Cancelled];
+
     /// Whether it has ended.
     pub const fn is_final(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed)
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// The transition table: whether an operation in this state may come to be in `next`.
+    pub const fn may_become(self, next: OperationState) -> bool {
+        match self {
+            Self::Running => !matches!(next, Self::Running),
+            Self::RollingBack => matches!(next, Self::Failed | Self::Cancelled),
+            Self::Succeeded | Self::Failed | Self::Cancelled => false,
+        }
     }
 }
 
@@ -67,6 +82,7 @@ impl fmt::Display for OperationState {
             Self::RollingBack => "rolling-back",
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
         })
     }
 }
@@ -138,6 +154,10 @@ pub struct Step {
     /// What is to say about it; while it is pending, which proxy it waits for that is away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// When the operating system was first asked to let go: from then on it may, and the step cannot
+    /// be called back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Timestamp>,
     /// When its state last changed.
     pub changed: Timestamp,
 }
@@ -175,8 +195,38 @@ pub struct OperationRecord {
 }
 
 impl OperationRecord {
+    /// How many steps are over, and how many there are.
+    pub fn progress(&self) -> (usize, usize) {
+        let over = self.steps.iter().filter(|step| step.state != StepState::Pending);
+        (over.count(), self.steps.len())
+    }
+
     /// The step of this name for a binding.
     pub fn step_mut(&mut self, binding: BindingId, name: StepName) -> Option<&mut Step> {
         self.steps.iter_mut().find(|s| s.binding == binding && s.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table once more, as a picture: row by row, `x` where the column may follow.
+    #[test]
+    fn all_pairs_of_states() {
+        let rows = [
+            //                          R B S F C
+            (OperationState::Running, ". x x x x"),
+            (OperationState::RollingBack, ". . . x x"),
+            (OperationState::Succeeded, ". . . . ."),
+            (OperationState::Failed, ". . . . ."),
+            (OperationState::Cancelled, ". . . . ."),
+        ];
+        for (from, row) in rows {
+            for (to, mark) in OperationState::ALL.into_iter().zip(row.split(' ')) {
+                assert_eq!(from.may_become(to), mark == "x", "{from} to {to}");
+            }
+            assert_eq!(from.is_final(), !row.contains('x'), "{from}");
+        }
     }
 }

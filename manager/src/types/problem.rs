@@ -108,6 +108,10 @@ problem_codes! {
     OperationTimeout = "operation-timeout", 504, "The operation did not end in time";
     /// The operation was overtaken by a release of the same slots.
     Superseded = "superseded", 409, "The slots were released meanwhile";
+    /// Somebody called the operation back.
+    Cancelled = "cancelled", 409, "The operation was cancelled";
+    /// The operation has ended, or has done what cannot be called back.
+    TooLate = "too-late", 409, "It is too late for that";
     /// The store could not write.
     StoreFailed = "store-failed", 503, "The store cannot write";
     /// The manager has reached one of its limits.

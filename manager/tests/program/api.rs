@@ -286,6 +286,7 @@ fn every_route_answers_as_described() {
         ("/v1/bindings", "/v1/bindings"),
         ("/v1/bindings/{id}", "/v1/bindings/bind-1"),
         ("/v1/operations", "/v1/operations"),
+        ("/v1/operations/{id}/events", "/v1/operations/op-1/events"),
         ("/v1/events", "/v1/events?limit=1000"),
         ("/v1/tables", "/v1/tables"),
         ("/v1/hosts/{name}/table", "/v1/hosts/host1/table"),
@@ -298,6 +299,16 @@ fn every_route_answers_as_described() {
             assert!(!items.is_empty(), "{path} shows something to check");
         }
     }
+    let cancel = "/v1/operations/{id}/cancel";
+    check("POST", cancel, "/v1/operations/op-1/cancel", None, 409);
+    let busy = [0; 2].map(|_| Script::Refuse(ControlError::Busy));
+    at_box.script(|r| matches!(r, Request::BindSlot(_)), busy);
+    let body = json!({"host": "host1", "box": "box1", "slot": 3});
+    let begun = check("POST", "/v1/allocations", "/v1/allocations", Some(body), 202);
+    let path = format!("/v1/operations/{}", begun["id"].as_str().unwrap());
+    check("POST", cancel, &format!("{path}/cancel"), None, 202);
+    let path = format!("{path}?wait_ms=60000");
+    assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "cancelled");
     let recover = "/v1/boxes/{name}/slots/{slot}/recover";
     check("POST", recover, "/v1/boxes/box1/slots/3/recover", None, 200);
     let sampling = Some(json!({"mode": "all"}));
@@ -324,6 +335,8 @@ fn every_route_answers_as_described() {
         ("GET", "/v1/nodes/{name}", "/v1/nodes/x"),
         ("GET", "/v1/boxes/{name}", "/v1/boxes/x"),
         ("GET", "/v1/boxes/{name}/slots/{slot}", "/v1/boxes/box1/slots/9"),
+        ("POST", "/v1/operations/{id}/cancel", "/v1/operations/op-99/cancel"),
+        ("GET", "/v1/operations/{id}/events", "/v1/operations/op-99/events"),
         ("GET", "/v1/hosts/{name}", "/v1/hosts/x"),
         ("GET", "/v1/allocations/{id}", "/v1/allocations/alloc-99"),
         ("GET", "/v1/bindings/{id}", "/v1/bindings/bind-99"),

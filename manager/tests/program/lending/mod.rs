@@ -1,5 +1,6 @@
 //! Lending and taking back, against proxies that pretend.
 
+mod cancel;
 mod crashes;
 mod grace;
 mod release;

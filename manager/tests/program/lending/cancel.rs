@@ -1,0 +1,112 @@
+//! Operations that are called back.
+
+use super::{asked, is_bind_port, is_unbind_port, last_operation, pair, steps};
+use crate::common::fake::{Fake, Script};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{ControlError, Removal, Request};
+use serde_json::json;
+
+#[test]
+fn an_allocation_that_is_called_back_leaves_nothing() {
+    let mut manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["allocate", "--host", "host1", "--count", "2", "--no-wait"]);
+    eventually("the box", || at_box.bound(1).and(at_box.bound(2)));
+    let cancelled = manager.json(&["cancel", "op-1"]);
+    assert_eq!(cancelled["state"], "cancelled");
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+    assert!(at_host.with(|s| s.ports.is_empty()));
+    assert!(manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty());
+    manager.wait_event("operation-cancelled", "op-1 is cancelled: box1/1, box1/2");
+
+    // Once more is the same, also for a manager that was started again.
+    assert_eq!(manager.json(&["cancel", "op-1"])["state"], "cancelled");
+    manager.kill();
+    manager.run();
+    assert_eq!(manager.json(&["cancel", "op-1"])["state"], "cancelled");
+    let (code, problem) = manager.failure(&["cancel", "op-9"]);
+    assert_eq!((code, &problem["code"]), (3, &json!("no-such-operation")));
+}
+
+#[test]
+fn what_has_ended_cannot_be_called_back() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (code, problem) = manager.failure(&["cancel", "op-1"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("too-late")));
+    assert!(problem["detail"].as_str().unwrap().contains("op-1 has ended"), "{problem}");
+    assert!(at_box.bound(1).is_some());
+}
+
+#[test]
+fn a_release_that_asked_nobody_yet_can_be_called_back() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    let epoch = at_box.bound(1).unwrap().epoch;
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    let cancelled = manager.json(&["cancel", "op-2"]);
+    assert_eq!(cancelled["state"], "cancelled");
+    assert_eq!(steps(&cancelled), ["unbind-port skipped", "unbind-slot skipped"].repeat(2));
+
+    // The host comes back and is not asked for anything.
+    let at_host = Fake::insist(manager.control, again.0, again.1);
+    manager.wait_ready(&["host1"]);
+    assert!(!asked(&at_host).iter().any(|what| what.starts_with("UnbindPort")));
+    assert_eq!(at_box.bound(1).unwrap().epoch, epoch, "the device never went away");
+    let bindings = manager.get("/v1/bindings");
+    for binding in bindings["items"].as_array().unwrap() {
+        assert_eq!((&binding["desired"], &binding["operation"]), (&json!("bound"), &json!(null)));
+    }
+    // It can be released later.
+    manager.text(&["release", "alloc-1"]);
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+}
+
+#[test]
+fn a_release_that_asked_an_operating_system_cannot() {
+    let mut manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.rule(|request| {
+        let asked = matches!(request, Request::UnbindPort { mode: Removal::Orderly { .. }, .. });
+        asked.then_some(Script::Ignore)
+    });
+    manager.text(&["release", "alloc-1", "--no-wait", "--within-ms", "600000"]);
+    eventually("the question", || at_host.with(|s| s.log.iter().any(is_unbind_port).then_some(())));
+    let refused = |manager: &Manager| {
+        let (code, problem) = manager.failure(&["cancel", "op-2"]);
+        assert_eq!((code, &problem["code"]), (4, &json!("too-late")));
+        let reason = problem["reasons"][0].as_str().unwrap();
+        assert!(reason.contains("host1 port 0 was asked to let go at 20"), "{reason}");
+    };
+    refused(&manager);
+    // Also after a restart: that it was asked was written before it was.
+    manager.kill();
+    manager.run();
+    refused(&manager);
+    let host_again = at_host.leave();
+    host_again.1.lock().unwrap().rules.clear();
+    let _at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let box_again = at_box.leave();
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    eventually("the release", || at_box.bound(1).is_none().then_some(()));
+    eventually("its end", || (last_operation(&manager)["state"] == "succeeded").then_some(()));
+
+    // Its story has the restart in it.
+    let story = manager.text(&["story", "op-2"]);
+    for part in [
+        "op-2: take back box1/1",
+        "manager-started",
+        "goes on by itself",
+        "released",
+        "op-2: succeeded after ",
+        "2 of 2 steps",
+    ] {
+        assert!(story.contains(part), "{part}: {story}");
+    }
+}
