@@ -2,8 +2,10 @@
 //!
 //! [`Tables`] is a snapshot: cheap to take, never changing. [`Records::change`] takes one, lets its
 //! caller change a copy ([`Txn`]), writes the differences to the store in one durable batch and
-//! only then shows the copy to everybody. What could not be written never was.
+//! only then shows the copy to everybody. Changes that come while a write is on its way share the
+//! next one. What could not be written never was.
 
+mod line;
 mod meta;
 mod tables;
 mod txn;
@@ -11,16 +13,18 @@ mod txn;
 #[cfg(test)]
 mod tests;
 
+pub use line::MAX_UNWRITTEN;
 pub use meta::{Meta, next_generation};
 pub use tables::Tables;
 pub use txn::Txn;
 
 use crate::store::{Store, StoreError};
 use crate::types::{BindingId, Problem, ProblemCode};
+use line::{Batch, Line, Outcome};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, RwLock};
-use tokio::sync::{Notify, watch};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tokio::sync::{Notify, Semaphore, watch};
 
 /// Events that are kept. The oldest go when more come.
 pub const MAX_EVENTS: usize = 10_000;
@@ -31,7 +35,8 @@ pub const MAX_ENDED_OPERATIONS: usize = 1_000;
 /// All records, and the one way to change them.
 pub struct Records {
     store: Arc<dyn Store>,
-    writer: Arc<tokio::sync::Mutex<()>>,
+    line: Mutex<Line>,
+    room: Semaphore,
     current: RwLock<Arc<Tables>>,
     version: watch::Sender<u64>,
     touched: Mutex<BTreeSet<BindingId>>,
@@ -51,10 +56,12 @@ impl Records {
         txn.begin_term(path)?;
         let (tables, changes, _) = txn.finish();
         store.commit(&changes)?;
+        let tables = Arc::new(tables);
         Ok(Arc::new(Self {
             store,
-            writer: Arc::default(),
-            current: RwLock::new(Arc::new(tables)),
+            line: Mutex::new(Line::new(tables.clone())),
+            room: Semaphore::new(MAX_UNWRITTEN),
+            current: RwLock::new(tables),
             version: watch::Sender::new(0),
             touched: Mutex::default(),
             touched_signal: Notify::new(),
@@ -72,8 +79,8 @@ impl Records {
     }
 
     /// Changes the records. `change` sees what is there and changes it; if it returns an error
-    /// nothing is changed. When this returns, the change is durable. A caller that goes away
-    /// meanwhile does not stop it.
+    /// nothing is changed. When this returns, the change is durable, and so is what it stands on. A
+    /// caller that goes away meanwhile does not stop it.
     ///
     /// # Errors
     ///
@@ -82,34 +89,47 @@ impl Records {
         self: &Arc<Self>,
         change: impl FnOnce(&mut Txn) -> Result<R, Problem>,
     ) -> Result<R, Problem> {
-        let guard = self.writer.clone().lock_owned().await;
-        let mut txn = Txn::new(Tables::clone(&self.snapshot()));
-        let result = change(&mut txn)?;
+        let _room = self.room.acquire().await.expect("it is never closed");
+        let (result, outcome) = self.enter(change);
+        // A refusal, too, may stand on what is not durable yet.
+        let Some(mut outcome) = outcome else { return result };
+        let stopping = || Problem::new(ProblemCode::Stopping, "the manager is stopping");
+        let ended = outcome.wait_for(Option::is_some).await.map_err(|_| stopping())?;
+        ended.clone().expect("it was waited for")?;
+        result
+    }
+
+    /// Makes a change and has it written. What has to be durable before the result may be shown.
+    fn enter<R>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Txn) -> Result<R, Problem>,
+    ) -> (Result<R, Problem>, Option<Outcome>) {
+        let mut line = self.line();
+        let mut txn = Txn::new(Tables::clone(&line.latest));
+        let result = change(&mut txn);
         let (tables, changes, touched) = txn.finish();
-        if changes.is_empty() {
-            return Ok(result);
+        if result.is_err() || changes.is_empty() {
+            return (result, line.last_outcome());
         }
-        let failed = |error: StoreError| {
-            tracing::error!("{error}");
-            Problem::new(ProblemCode::StoreFailed, error.to_string())
-        };
+        line.push(tables, changes, touched);
+        let outcome = line.last_outcome();
+        if line.is_writing() {
+            return (result, outcome);
+        }
+        let (batch, tables) = line.begin_write().expect("something waits");
+        drop(line);
+        let turn = Turn { records: self.clone(), batch: Some((batch, tables)) };
         if self.store.is_in_memory() {
-            self.store.commit(&changes).map_err(failed)?;
-            self.publish(tables, touched);
-            return Ok(result);
+            turn.write_all();
+        } else {
+            tokio::task::spawn_blocking(|| turn.write_all());
         }
-        let records = self.clone();
-        let commit = tokio::task::spawn_blocking(move || {
-            let _guard = guard;
-            records.store.commit(&changes)?;
-            records.publish(tables, touched);
-            Ok::<(), StoreError>(())
-        });
-        match commit.await {
-            Ok(Ok(())) => Ok(result),
-            Ok(Err(error)) => Err(failed(error)),
-            Err(_) => Err(Problem::new(ProblemCode::Stopping, "the manager is stopping")),
-        }
+        (result, outcome)
+    }
+
+    /// A change that panics leaves the line as it was: it had a copy.
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`Records::change`], for a change that refuses nothing.
@@ -124,8 +144,8 @@ impl Records {
         self.change(|txn| Ok(change(txn))).await
     }
 
-    fn publish(&self, tables: Tables, touched: BTreeSet<BindingId>) {
-        *self.current.write().expect("no one panics while holding it") = Arc::new(tables);
+    fn publish(&self, tables: Arc<Tables>, touched: BTreeSet<BindingId>) {
+        *self.current.write().expect("no one panics while holding it") = tables;
         self.version.send_modify(|version| *version += 1);
         self.touch(touched);
     }
@@ -149,6 +169,53 @@ impl Records {
                 return taken;
             }
             signal.await;
+        }
+    }
+}
+
+/// Whoever writes what waits, one batch after the other.
+struct Turn {
+    records: Arc<Records>,
+    batch: Option<(Batch, Arc<Tables>)>,
+}
+
+impl Turn {
+    fn write_all(mut self) {
+        while let Some((batch, _)) = &mut self.batch {
+            let changes = batch.take_changes();
+            let written = self.records.store.commit(&changes);
+            match written {
+                Ok(()) => self.succeed(),
+                Err(error) => {
+                    tracing::error!("{error}");
+                    self.fail(&Problem::new(ProblemCode::StoreFailed, error.to_string()));
+                }
+            }
+        }
+    }
+
+    fn succeed(&mut self) {
+        let (mut batch, tables) = self.batch.take().expect("it was written");
+        self.records.publish(tables, std::mem::take(&mut batch.touched));
+        batch.end(Ok(()));
+        self.batch = self.records.line().begin_write();
+    }
+
+    fn fail(&mut self, problem: &Problem) {
+        let durable = self.records.snapshot();
+        let later = self.records.line().fall_back(durable);
+        let batch = self.batch.take().map(|(batch, _)| batch);
+        for batch in batch.into_iter().chain(later) {
+            batch.end(Err(problem.clone()));
+        }
+    }
+}
+
+/// A store that panics, and a thread that never began because the manager stops, are failures too.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.batch.is_some() {
+            self.fail(&Problem::new(ProblemCode::Stopping, "the store was not written"));
         }
     }
 }
