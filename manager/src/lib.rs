@@ -5,11 +5,10 @@
 //! the REST API ([`api`]) through placement ([`planner`]) into the records ([`operations`]), and
 //! [`reconcile`] makes the proxies' tables agree with them. What devices do while they are lent is
 //! recorded on request ([`recorder`]). The command line ([`cli`]) speaks to
-//! the API as any other [`client`] does.
+//! the API as any other client does, through the crate [`manager_client`].
 
 pub mod api;
 pub mod cli;
-pub mod client;
 pub mod config;
 pub mod control;
 pub mod firmware;
@@ -21,4 +20,5 @@ pub mod recorder;
 pub mod records;
 pub mod serve;
 pub mod store;
-pub mod types;
+
+pub use manager_client::types;

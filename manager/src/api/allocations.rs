@@ -2,21 +2,20 @@
 
 use super::App;
 use super::extract::{Body, Params, Segments, client_key, parse};
-use super::problem::ProblemBody;
-use super::views::{AllocationView, BindingView, List};
+use super::views;
 use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget};
 use crate::planner::PlanRequest;
-use crate::types::{
-    AllocationId, BindingId, LinkUse, NodeName, OperationRecord, Problem, ProblemCode,
-};
+use crate::types::{AllocationId, BindingId, NodeName, OperationRecord, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use manager_client::bodies::{AllocateBody, ProblemBody};
+use manager_client::views::{AllocationView, BindingView, List};
 use serde::{Deserialize, Serialize};
 use tlp_codec::ids::SlotId;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 /// Longest reason, bytes.
 const MAX_REASON: usize = 256;
@@ -24,57 +23,23 @@ const MAX_REASON: usize = 256;
 /// Longest bound that an operating system can be given to let go, milliseconds.
 pub(super) const MAX_WITHIN_MS: u32 = 600_000;
 
-/// What is wanted.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AllocateBody {
-    /// The host that gets it.
-    pub host: String,
-    /// How many slots, all or none.
-    #[serde(default = "one")]
-    #[schema(minimum = 1, maximum = 32)]
-    pub count: u32,
-    /// Only this model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Only from this box.
-    #[serde(default, rename = "box", skip_serializing_if = "Option::is_none")]
-    pub box_name: Option<String>,
-    /// Only this slot of the box.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
-    pub slot: Option<u8>,
-    /// Why, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 256)]
-    pub reason: Option<String>,
-    /// How the devices are to use the links.
-    #[serde(default, skip_serializing_if = "LinkUse::is_default")]
-    pub link: LinkUse,
-}
-
-fn one() -> u32 {
-    1
-}
-
-impl AllocateBody {
-    fn check(&self) -> Result<PlanRequest, Problem> {
-        let slot = |number: u8| match SlotId::new(number) {
-            Ok(slot) if slot != SlotId::HOST => Ok(slot),
-            _ => Err(Problem::invalid("slot", "slots are numbered from 1")),
-        };
-        if self.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
-            return Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")));
-        }
-        self.link.check().map_err(|(field, why)| Problem::invalid(field, why))?;
-        Ok(PlanRequest {
-            host: parse::<NodeName>("host", &self.host)?,
-            count: self.count,
-            model: self.model.clone(),
-            box_name: self.box_name.as_ref().map(|name| parse("box", name)).transpose()?,
-            slot: self.slot.map(slot).transpose()?,
-        })
+/// What a request wants, checked.
+fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
+    let slot = |number: u8| match SlotId::new(number) {
+        Ok(slot) if slot != SlotId::HOST => Ok(slot),
+        _ => Err(Problem::invalid("slot", "slots are numbered from 1")),
+    };
+    if body.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+        return Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")));
     }
+    body.link.check().map_err(|(field, why)| Problem::invalid(field, why))?;
+    Ok(PlanRequest {
+        host: parse::<NodeName>("host", &body.host)?,
+        count: body.count,
+        model: body.model.clone(),
+        box_name: body.box_name.as_ref().map(|name| parse("box", name)).transpose()?,
+        slot: body.slot.map(slot).transpose()?,
+    })
 }
 
 /// 202 with an operation and its address.
@@ -102,7 +67,7 @@ pub(super) async fn allocate(
     Body(body): Body<AllocateBody>,
 ) -> Result<Response, Problem> {
     refuse_if_stopping(&manager)?;
-    let request = body.check()?;
+    let request = check(&body)?;
     let key = client_key(&headers, &body)?;
     let live = &manager.registry;
     let changed = manager.records.change(|txn| {
@@ -117,7 +82,7 @@ pub(super) async fn allocate(
     responses((status = 200, description = "By number", body = List<AllocationView>)))]
 pub(super) async fn list(State(manager): State<App>) -> Json<List<AllocationView>> {
     let tables = manager.records.snapshot();
-    Json(tables.allocations().values().map(|a| AllocationView::new(&tables, a)).collect())
+    Json(tables.allocations().values().map(|a| views::allocation(&tables, a)).collect())
 }
 
 /// One allocation.
@@ -135,7 +100,7 @@ pub(super) async fn show(
         let detail = format!("there is no allocation {id}, or it was released");
         Problem::new(ProblemCode::NoSuchAllocation, detail)
     })?;
-    Ok(Json(AllocationView::new(&tables, allocation)))
+    Ok(Json(views::allocation(&tables, allocation)))
 }
 
 /// How to release.
@@ -201,7 +166,7 @@ pub(super) async fn release(
     responses((status = 200, description = "By number", body = List<BindingView>)))]
 pub(super) async fn bindings(State(manager): State<App>) -> Json<List<BindingView>> {
     let tables = manager.records.snapshot();
-    Json(tables.bindings().values().map(|b| BindingView::new(&tables, b)).collect())
+    Json(tables.bindings().values().map(|b| views::binding(&tables, b)).collect())
 }
 
 /// One binding.
@@ -219,7 +184,7 @@ pub(super) async fn show_binding(
         let detail = format!("there is no binding {id}, or it was released");
         Problem::new(ProblemCode::NoSuchBinding, detail)
     })?;
-    Ok(Json(BindingView::new(&tables, binding)))
+    Ok(Json(views::binding(&tables, binding)))
 }
 
 /// Take one binding's slot back; the rest of its allocation stays.

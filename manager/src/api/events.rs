@@ -3,7 +3,6 @@
 use super::App;
 use super::extract::Params;
 use super::operations::wait;
-use super::problem::ProblemBody;
 use crate::manager::Manager;
 use crate::types::{EventRecord, Problem};
 use axum::Json;
@@ -11,25 +10,16 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
-use serde::{Deserialize, Serialize};
+use manager_client::bodies::ProblemBody;
+use manager_client::views::EventPage;
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use tokio::sync::watch;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 /// Most events in one answer.
 const MAX_LIMIT: usize = 1000;
-
-/// Events, and where the next ones are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct EventPage {
-    /// Oldest first.
-    pub items: Vec<EventRecord>,
-    /// What to give as `since` next.
-    pub next: u64,
-    /// Whether events between `since` and the first one here are no longer kept.
-    pub lost: bool,
-}
 
 /// Which events.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -2,40 +2,13 @@
 
 use super::App;
 use super::extract::{Body, Octets};
-use super::problem::ProblemBody;
-use super::views::List;
 use crate::firmware::start::{self, CardStatus, MAX_WAVE, MAX_WITHIN_S, Wish};
-use crate::types::{
-    ImageId, ImageLabel, ImageRecord, NodeName, Problem, ProblemCode, Role, RolloutRecord,
-    Timestamp,
-};
+use crate::types::{ImageLabel, ImageRecord, NodeName, Problem, ProblemCode, RolloutRecord};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use proxy_core::control::{FirmwareState, SlotFirmware};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use utoipa::ToSchema;
-
-/// Seconds that a card is given if the request does not say: longer than three trials of 300 s,
-/// after which a card's boot loader has gone back to the image before.
-pub const DEFAULT_WITHIN_S: u32 = 1200;
-
-/// A firmware image that the manager has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ImageView {
-    /// What it says of itself.
-    #[serde(flatten)]
-    pub label: ImageLabel,
-    /// When it came.
-    pub since: Timestamp,
-}
-
-impl From<&ImageRecord> for ImageView {
-    fn from(image: &ImageRecord) -> Self {
-        Self { label: image.label.clone(), since: image.since }
-    }
-}
+use manager_client::bodies::{DEFAULT_WITHIN_S, ProblemBody, RolloutBody};
+use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
 
 /// The firmware images that the manager has.
 #[utoipa::path(get, path = "/v1/firmware/images", tag = "firmware",
@@ -68,107 +41,16 @@ pub(super) async fn add_image(
     Ok(Json(stored.await?))
 }
 
-/// What is known of a slot for firmware.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SlotStateName {
-    /// Nothing is in it.
-    Empty,
-    /// An image is being written.
-    Writing,
-    /// An image was written, and was not started yet.
-    Staged,
-    /// It was started, and has not joined yet.
-    Trying,
-    /// It has joined.
-    Healthy,
-    /// It is not started again.
-    Failed,
-}
-
-/// One of a card's two slots for firmware.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FirmwareSlotView {
-    /// What is known of it.
-    pub state: SlotStateName,
-    /// Its image, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<ImageId>,
-    /// The image's version, where its header is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// Further starts that it has, while it is tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tries_left: Option<u8>,
-    /// Bytes that outlast a power cut, while it is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u32>,
-}
-
-impl From<&SlotFirmware> for FirmwareSlotView {
-    fn from(slot: &SlotFirmware) -> Self {
-        let (mut tries_left, mut bytes) = (None, None);
-        let state = match slot.state {
-            FirmwareState::Empty => SlotStateName::Empty,
-            FirmwareState::Writing { done } => {
-                bytes = Some(done);
-                SlotStateName::Writing
-            }
-            FirmwareState::Staged => SlotStateName::Staged,
-            FirmwareState::Trying { left } => {
-                tries_left = Some(left);
-                SlotStateName::Trying
-            }
-            FirmwareState::Healthy => SlotStateName::Healthy,
-            FirmwareState::Failed => SlotStateName::Failed,
-        };
-        let image = (state != SlotStateName::Empty).then(|| slot.image.into());
-        let version = slot.version.map(|version| version.to_string());
-        Self { state, image, version, tries_left, bytes }
-    }
-}
-
-/// A card that is connected, and its firmware.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CardView {
-    /// Its name.
-    pub name: NodeName,
-    /// Host or box.
-    pub role: Role,
-    /// The board that images must be for.
-    pub board: String,
-    /// Bytes of the longest image.
-    pub room: u32,
-    /// The lowest security version that it runs.
-    pub lowest_security: u32,
-    /// The slot whose image runs: `a` or `b`.
-    pub running: String,
-    /// The slot that is started next.
-    pub wanted: String,
-    /// The slots `a` and `b`.
-    #[schema(min_items = 2, max_items = 2)]
-    pub slots: Vec<FirmwareSlotView>,
-}
-
-impl CardView {
-    /// The slot whose image runs.
-    pub fn runs(&self) -> Option<&FirmwareSlotView> {
-        self.slots.get(usize::from(self.running == "b"))
-    }
-}
-
-impl From<&CardStatus> for CardView {
-    fn from((session, status): &CardStatus) -> Self {
-        Self {
-            name: session.name().clone(),
-            role: session.identity().role,
-            board: status.board.as_str().to_owned(),
-            room: status.room,
-            lowest_security: status.lowest_security,
-            running: status.running.to_string(),
-            wanted: status.wanted.to_string(),
-            slots: status.slots.iter().map(FirmwareSlotView::from).collect(),
-        }
+fn card((session, status): &CardStatus) -> CardView {
+    CardView {
+        name: session.name().clone(),
+        role: session.identity().role,
+        board: status.board.as_str().to_owned(),
+        room: status.room,
+        lowest_security: status.lowest_security,
+        running: status.running.to_string(),
+        wanted: status.wanted.to_string(),
+        slots: status.slots.iter().map(FirmwareSlotView::from).collect(),
     }
 }
 
@@ -176,35 +58,8 @@ impl From<&CardStatus> for CardView {
 #[utoipa::path(get, path = "/v1/firmware/cards", tag = "firmware",
     responses((status = 200, description = "By name; proxies that are no cards are left out", body = List<CardView>)))]
 pub(super) async fn cards(State(manager): State<App>) -> Json<List<CardView>> {
-    let items = start::cards(&manager).await.iter().map(CardView::from).collect();
+    let items = start::cards(&manager).await.iter().map(card).collect();
     Json(List { items })
-}
-
-/// What is to be brought to which cards.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RolloutBody {
-    /// The image; if it is not given, the cards go back to the image that they had before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<ImageId>,
-    /// The cards; if it is not given, all that are connected and that the image is for. Needed to
-    /// go back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1)]
-    pub nodes: Option<Vec<NodeName>>,
-    /// Cards at a time, at most; 1 if it is not given. Never both ends of a binding.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 1000)]
-    pub wave_size: Option<u32>,
-    /// Whether cards with bindings are restarted, too. Their devices go away from their hosts and
-    /// come back when the card is back.
-    #[serde(default)]
-    pub interrupt: bool,
-    /// Seconds that a card has at most to be connected, and then to start what it got; 1200 if it
-    /// is not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 86400)]
-    pub within_s: Option<u32>,
 }
 
 fn bounded(field: &str, value: Option<u32>, usual: u32, most: u32) -> Result<u32, Problem> {
@@ -214,32 +69,21 @@ fn bounded(field: &str, value: Option<u32>, usual: u32, most: u32) -> Result<u32
     }
 }
 
-impl RolloutBody {
-    fn check(self) -> Result<Wish, Problem> {
-        if self.nodes.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Problem::invalid("nodes", "at least one card"));
-        }
-        if self.image.is_none() && self.nodes.is_none() {
-            return Err(Problem::invalid("nodes", "say which cards are to go back"));
-        }
-        Ok(Wish {
-            image: self.image,
-            nodes: self.nodes,
-            wave_size: bounded("wave_size", self.wave_size, 1, MAX_WAVE)?,
-            interrupt: self.interrupt,
-            within_s: bounded("within_s", self.within_s, DEFAULT_WITHIN_S, MAX_WITHIN_S)?,
-        })
+/// What a request wants, checked.
+fn check(body: RolloutBody) -> Result<Wish, Problem> {
+    if body.nodes.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Problem::invalid("nodes", "at least one card"));
     }
-}
-
-/// A rollout and how far it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RolloutView {
-    /// What is recorded of it.
-    #[serde(flatten)]
-    pub rollout: RolloutRecord,
-    /// Bytes of the image that a card has, by the name of the card that is written now.
-    pub written: BTreeMap<String, u32>,
+    if body.image.is_none() && body.nodes.is_none() {
+        return Err(Problem::invalid("nodes", "say which cards are to go back"));
+    }
+    Ok(Wish {
+        image: body.image,
+        nodes: body.nodes,
+        wave_size: bounded("wave_size", body.wave_size, 1, MAX_WAVE)?,
+        interrupt: body.interrupt,
+        within_s: bounded("within_s", body.within_s, DEFAULT_WITHIN_S, MAX_WITHIN_S)?,
+    })
 }
 
 fn view(manager: &App, rollout: RolloutRecord) -> Json<RolloutView> {
@@ -257,7 +101,7 @@ pub(super) async fn begin(
     State(manager): State<App>,
     Body(body): Body<RolloutBody>,
 ) -> Result<(StatusCode, Json<RolloutView>), Problem> {
-    let rollout = start::start(&manager, body.check()?).await?;
+    let rollout = start::start(&manager, check(body)?).await?;
     Ok((StatusCode::ACCEPTED, view(&manager, rollout)))
 }
 

@@ -8,20 +8,11 @@ mod firmware;
 mod nodes;
 mod operations;
 mod pool;
-mod problem;
 mod proxies;
 mod recordings;
 pub mod server;
 mod tables;
-pub mod views;
-
-pub use allocations::AllocateBody;
-pub use firmware::{
-    CardView, DEFAULT_WITHIN_S, FirmwareSlotView, ImageView, RolloutBody, RolloutView,
-};
-pub use problem::ProblemBody;
-pub use proxies::{LogLevelBody, LogLevelName, SamplingBody};
-pub use recordings::{RecordBody, RecordingView};
+mod views;
 
 use crate::manager::Manager;
 use crate::types::{MAX_IMAGE, Problem, ProblemCode};

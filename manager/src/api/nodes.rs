@@ -2,11 +2,12 @@
 
 use super::App;
 use super::extract::{Segments, parse};
-use super::problem::ProblemBody;
-use super::views::{Health, List, NodeView};
+use super::views;
 use crate::types::{NodeName, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
+use manager_client::bodies::ProblemBody;
+use manager_client::views::{Health, List, NodeView};
 
 /// Whether the manager can serve requests.
 #[utoipa::path(get, path = "/v1/healthz", tag = "manager",
@@ -28,7 +29,7 @@ pub(super) async fn healthz(State(manager): State<App>) -> Json<Health> {
     responses((status = 200, description = "By name", body = List<NodeView>)))]
 pub(super) async fn list(State(manager): State<App>) -> Json<List<NodeView>> {
     let tables = manager.records.snapshot();
-    let view = |record| NodeView::new(&manager, &tables, record);
+    let view = |record| views::node(&manager, &tables, record);
     Json(tables.nodes().values().map(view).collect())
 }
 
@@ -47,5 +48,5 @@ pub(super) async fn show(
         let detail = format!("no proxy with the name {name} was ever here");
         Problem::new(ProblemCode::NoSuchNode, detail)
     })?;
-    Ok(Json(NodeView::new(&manager, &tables, record)))
+    Ok(Json(views::node(&manager, &tables, record)))
 }

@@ -2,13 +2,13 @@
 
 use super::App;
 use super::extract::{Params, Segments, parse};
-use super::problem::ProblemBody;
-use super::views::List;
 use crate::operations::obstacle;
 use crate::types::{EventRecord, OperationId, OperationRecord, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use manager_client::bodies::ProblemBody;
+use manager_client::views::List;
 use serde::Deserialize;
 use std::time::Duration;
 use utoipa::IntoParams;

@@ -2,14 +2,15 @@
 
 use super::App;
 use super::extract::{Params, Segments, parse};
-use super::problem::ProblemBody;
-use super::views::{BindingView, BoxView, DeviceView, HostView, List, NodeView, SlotView};
+use super::views;
 use crate::manager::Manager;
 use crate::planner::{PoolView, SlotStatus};
 use crate::records::Tables;
 use crate::types::{NodeName, Problem, ProblemCode, Role, SlotAddress};
 use axum::Json;
 use axum::extract::State;
+use manager_client::bodies::ProblemBody;
+use manager_client::views::{BoxView, DeviceView, HostView, List, NodeView, SlotView};
 use serde::Deserialize;
 use std::sync::Arc;
 use tlp_codec::ids::SlotId;
@@ -29,13 +30,13 @@ impl Look {
     }
 
     fn node(&self, manager: &Manager, name: &NodeName) -> NodeView {
-        NodeView::new(manager, &self.tables, &self.tables.nodes()[name])
+        views::node(manager, &self.tables, &self.tables.nodes()[name])
     }
 
     fn slots(&self, name: &NodeName) -> Vec<SlotView> {
         let view = &self.pool.boxes[name];
         let slots = view.slots.iter();
-        slots.map(|slot| SlotView::new(&self.tables, slot, view.connected)).collect()
+        slots.map(|slot| views::slot(&self.tables, slot, view.connected)).collect()
     }
 
     fn box_view(&self, manager: &Manager, name: &NodeName) -> BoxView {
@@ -47,7 +48,7 @@ impl Look {
         HostView {
             node: self.node(manager, name),
             free_ports: self.pool.hosts[name].free_ports.iter().map(|port| port.get()).collect(),
-            bindings: bindings.map(|binding| BindingView::new(&self.tables, binding)).collect(),
+            bindings: bindings.map(|binding| views::binding(&self.tables, binding)).collect(),
         }
     }
 

@@ -3,19 +3,17 @@
 use super::App;
 use super::extract::{Body, Segments, parse};
 use super::pool::{find_slot, slot_view};
-use super::problem::ProblemBody;
 use super::tables::connected;
-use super::views::SlotView;
-use crate::types::{NodeName, Problem, ProblemCode, Role};
+use crate::types::{NodeName, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use manager_client::bodies::{LogLevelBody, LogLevelName, ProblemBody, SamplingBody};
+use manager_client::views::{Counters, SlotView, StampView, StampedKind, Stamps};
 use proxy_core::control::{LogLevel, Reply, Request, StampEntry};
 use proxy_core::stamps::Sampling;
 use proxy_core::stamps::StampedTlp;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
 
 pub(super) fn known(manager: &App, name: &str) -> Result<NodeName, Problem> {
     let name: NodeName = parse("name", name)?;
@@ -59,17 +57,6 @@ pub(super) async fn recover(
     slot_view(&manager, &name, &slot).map(Json)
 }
 
-/// A proxy's counters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Counters {
-    /// The proxy.
-    pub name: NodeName,
-    /// Host or box.
-    pub role: Role,
-    /// Value by name.
-    pub counters: BTreeMap<String, u64>,
-}
-
 /// A proxy's counters, as they are now.
 #[utoipa::path(get, path = "/v1/nodes/{name}/counters", tag = "proxies",
     params(("name" = String, Path, description = "Name of the proxy")),
@@ -96,58 +83,6 @@ pub(super) async fn counters(
     }
     let role = session.identity().role;
     Ok(Json(Counters { name, role, counters }))
-}
-
-/// What a stamped TLP is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StampedKind {
-    /// A non-posted request.
-    Request,
-    /// A completion.
-    Completion,
-    /// A posted request.
-    Posted,
-}
-
-/// One sampled TLP's stage stamps at one proxy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct StampView {
-    /// The node at the other end.
-    pub peer: u16,
-    /// Slot of the binding.
-    pub slot: u8,
-    /// Function of the binding.
-    pub function: u16,
-    /// Epoch of the binding, `generation.counter`.
-    pub epoch: String,
-    /// Whether the request, posted or not, came from the host and not from the device.
-    pub from_host: bool,
-    /// What it is.
-    pub kind: StampedKind,
-    /// Index of the outstanding entry; null of posted requests.
-    pub index: Option<u16>,
-    /// Generation of the outstanding entry; null of posted requests.
-    pub generation: Option<u16>,
-    /// The link's sequence of a posted request's record; null of others, and before it is sent.
-    pub sequence: Option<u32>,
-    /// Nanoseconds by the proxy's own clock at the end of each stage: arrived, encoded, sent,
-    /// received, decoded, delivered; null where the stage is not here.
-    #[schema(min_items = 6, max_items = 6)]
-    pub at: Vec<Option<u64>>,
-}
-
-/// A proxy's stage stamps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Stamps {
-    /// The proxy.
-    pub name: NodeName,
-    /// Its node number.
-    pub node: u16,
-    /// Host or box.
-    pub role: Role,
-    /// Oldest first.
-    pub stamps: Vec<StampView>,
 }
 
 fn stamp(entry: StampEntry) -> StampView {
@@ -193,30 +128,6 @@ pub(super) async fn stamps(
     Ok(Json(Stamps { name, node: identity.node.get(), role: identity.role, stamps }))
 }
 
-/// How much a proxy logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LogLevelBody {
-    /// The least that it logs.
-    pub level: LogLevelName,
-}
-
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevelName {
-    /// Everything.
-    Trace,
-    /// What helps to find a mistake in the proxy.
-    Debug,
-    /// What goes on.
-    Info,
-    /// What should not be, and can be lived with.
-    Warn,
-    /// What failed.
-    Error,
-}
-
 /// Set how much a proxy logs, as long as it runs.
 #[utoipa::path(put, path = "/v1/nodes/{name}/log-level", tag = "proxies",
     params(("name" = String, Path, description = "Name of the proxy")), request_body = LogLevelBody,
@@ -239,22 +150,6 @@ pub(super) async fn set_log_level(
     let asked = session.request_done(Request::SetLogLevel(level), manager.settings.request_bound);
     asked.await.map_err(|error| error.problem(&name))?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// How many TLPs are stamped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "mode", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum SamplingBody {
-    /// None.
-    Off,
-    /// Every non-posted request and its completions.
-    All,
-    /// One non-posted request, and its completions, in so many.
-    OneIn {
-        /// So many.
-        #[schema(minimum = 1)]
-        n: u32,
-    },
 }
 
 /// Set how many TLPs a proxy stamps, and forget its stamps so far.

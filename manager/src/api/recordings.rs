@@ -3,79 +3,19 @@
 use super::App;
 use super::extract::{Body, Params, Segments, parse};
 use super::operations::{MAX_WAIT_MS, wait};
-use super::problem::ProblemBody;
-use super::views::List;
-use crate::recorder::latency::{self, Latency, Question};
-use crate::recorder::recordings::{
-    self, Ended, Format, MAX_DURATION_MS, MAX_LIMIT, Recording, Wish,
-};
-use crate::types::{
-    BindingId, NodeName, Problem, ProblemCode, RecordingId, Role, SlotAddress, Timestamp,
-};
+use crate::recorder::latency::{self, Question};
+use crate::recorder::recordings::{self, MAX_DURATION_MS, MAX_LIMIT, Recording, Wish};
+use crate::types::{Problem, ProblemCode, RecordingId, Role};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use manager_client::bodies::{ProblemBody, RecordBody};
+use manager_client::views::{Latency, List, RecordingView};
+use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
-use utoipa::{IntoParams, ToSchema};
-
-/// What is to be recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RecordBody {
-    /// The binding.
-    pub binding: BindingId,
-    /// What is made of it.
-    pub format: Format,
-    /// The proxy that it is seen from; `host` if it is not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_from: Option<Role>,
-    /// How long it runs if nothing ends it before, milliseconds; 10000 if it is not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 3_600_000)]
-    pub duration_ms: Option<u32>,
-    /// Memory that it may take, bytes; 64 MB if it is not given. When it is reached, the recording
-    /// ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 268_435_456)]
-    pub limit_bytes: Option<u64>,
-    /// Bytes that are kept of each TLP or frame; all if it is not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
-    pub snap: Option<u16>,
-}
-
-/// A recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RecordingView {
-    /// Its number.
-    pub id: RecordingId,
-    /// What is recorded.
-    pub binding: BindingId,
-    /// The binding's slot.
-    pub slot: SlotAddress,
-    /// The binding's host.
-    pub host: NodeName,
-    /// What is made of it.
-    pub format: Format,
-    /// The proxy that it is seen from.
-    pub seen_from: Role,
-    /// When it began.
-    pub since: Timestamp,
-    /// TLPs or frames so far.
-    pub packets: u64,
-    /// Memory that it takes, bytes.
-    pub bytes: u64,
-    /// Entries that the host proxy had no room for, of any binding that it records.
-    pub lost_at_host: u64,
-    /// As `lost_at_host`, of the box proxy.
-    pub lost_at_box: u64,
-    /// Why it ended; nothing while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
-}
+use utoipa::IntoParams;
 
 impl From<&Recording> for RecordingView {
     fn from(recording: &Recording) -> Self {

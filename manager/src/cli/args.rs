@@ -1,12 +1,13 @@
 //! What can be said on the command line.
 
-use crate::api::{DEFAULT_WITHIN_S, LogLevelName};
 use crate::config::{LogFormat, Said};
 use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
-use crate::recorder::recordings::{Format, MAX_DURATION_MS, MAX_LIMIT};
+use crate::recorder::recordings::{MAX_DURATION_MS, MAX_LIMIT};
 use crate::types::{BindingId, NodeName, OperationId, RecordingId, Role, SlotAddress};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use manager_client::bodies::{DEFAULT_WITHIN_S, LogLevelName};
+use manager_client::views::Format;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

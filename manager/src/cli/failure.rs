@@ -1,11 +1,11 @@
 //! Errors of the command line and their exit codes.
 
-use crate::api::ProblemBody;
-use crate::client::ClientError;
 use crate::config::ConfigError;
 use crate::serve::ServeError;
 use crate::store::StoreError;
 use crate::types::{OperationRecord, Problem, ProblemCode};
+use manager_client::ClientError;
+use manager_client::bodies::ProblemBody;
 
 /// Why a command did not do what it should.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,10 @@
 use super::args::{Care, Firmware, Push};
 use super::render::{or_dash, table};
 use super::{Failure, Output};
-use crate::api::views::List;
-use crate::api::{CardView, FirmwareSlotView, ImageView, RolloutBody, RolloutView};
-use crate::client::{Client, ClientError};
 use crate::types::{CardState, RolloutCard, RolloutKind, RolloutState};
+use manager_client::bodies::RolloutBody;
+use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
+use manager_client::{Client, ClientError};
 use serde::Serialize;
 use std::time::Duration;
 

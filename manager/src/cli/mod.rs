@@ -9,12 +9,14 @@ mod render;
 
 pub use failure::Failure;
 
-use crate::api::views::{AllocationView, BindingView, BoxView, HostView, List, NodeView, SlotView};
-use crate::api::{LogLevelBody, RecordingView, SamplingBody};
-use crate::client::Client;
 use crate::config::{Config, LogFormat};
 use crate::types::{AllocationId, BindingId, OperationId, OperationRecord, Role, SlotAddress};
 use args::{Args, Command};
+use manager_client::Client;
+use manager_client::bodies::{LogLevelBody, SamplingBody};
+use manager_client::views::{
+    AllocationView, BindingView, BoxView, HostView, List, NodeView, RecordingView, SlotView,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, IsTerminal, Write};
@@ -221,7 +223,7 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
             ("limit", Some(limit.to_string())),
             ("wait_ms", Some(wait.to_string())),
         ]);
-        client.get::<crate::api::views::EventPage>(&format!("/v1/events{query}"))
+        client.get::<manager_client::views::EventPage>(&format!("/v1/events{query}"))
     };
     let mut page = ask(which.since, which.limit, 0)?;
     loop {
@@ -241,9 +243,9 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
         page = match ask(Some(page.next), 1000, 30_000) {
             Ok(page) => page,
             // A manager that restarts comes back with the events that were missed.
-            Err(crate::client::ClientError::Unreachable { .. }) => {
+            Err(manager_client::ClientError::Unreachable { .. }) => {
                 std::thread::sleep(Duration::from_secs(1));
-                crate::api::views::EventPage { items: Vec::new(), lost: false, ..page }
+                manager_client::views::EventPage { items: Vec::new(), lost: false, ..page }
             }
             Err(error) => return Err(error.into()),
         };

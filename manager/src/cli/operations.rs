@@ -2,13 +2,13 @@
 
 use super::args::{Allocate, Release, Waiting};
 use super::{Failure, Output, query, render};
-use crate::api::AllocateBody;
-use crate::api::views::{AllocationView, List, SlotView};
-use crate::client::{Client, ClientError};
 use crate::types::{
     AllocationId, BindingId, EventRecord, LinkUse, OperationId, OperationKind, OperationRecord,
     OperationState, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
 };
+use manager_client::bodies::AllocateBody;
+use manager_client::views::{AllocationView, List, SlotView};
+use manager_client::{Client, ClientError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Pause before a refused allocation is asked for again.

@@ -3,10 +3,10 @@
 
 use super::args::{Fetch, Record};
 use super::{Failure, Output};
-use crate::api::{RecordBody, RecordingView};
-use crate::client::Client;
-use crate::recorder::recordings::{EndReason, Format};
 use crate::types::RecordingId;
+use manager_client::Client;
+use manager_client::bodies::RecordBody;
+use manager_client::views::{EndReason, Format, RecordingView};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

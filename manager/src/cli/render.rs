@@ -1,13 +1,12 @@
 //! Text for people. Nobody should parse it: that is what `--json` is for.
 
-use crate::api::RecordingView;
-use crate::api::views::{
-    AllTables, AllocationView, BindingView, BoxTable, BoxView, Counters, HostTable, HostView, List,
-    NodeView, Range, RootComplexView, SlotView, StampedKind, Stamps,
-};
-use crate::recorder::latency::{Latency, SlowRequest, Split};
 use crate::types::{EventKind, EventRecord, OperationRecord, Timestamp};
 use comfy_table::{Table, TableStyle};
+use manager_client::views::{
+    AllTables, AllocationView, BindingView, BoxTable, BoxView, Counters, HostTable, HostView,
+    Latency, List, NodeView, Range, RecordingView, RootComplexView, SlotView, SlowRequest, Split,
+    StampedKind, Stamps,
+};
 
 /// A table with a heading and no lines around its cells.
 pub(super) fn table<const N: usize>(

@@ -7,7 +7,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use view::{BoxView, HostView, Liveness, PoolView, SlotStatus, SlotView};
+pub use crate::types::SlotStatus;
+pub use view::{BoxView, HostView, Liveness, PoolView, SlotView};
 
 use crate::types::{NodeName, Problem, ProblemCode, SlotAddress};
 use proxy_core::limits::MAX_PORTS;

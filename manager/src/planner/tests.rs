@@ -1,6 +1,6 @@
-use super::view::{BoxView, HostView, PoolView, SlotStatus, SlotView};
+use super::view::{BoxView, HostView, PoolView, SlotView};
 use super::*;
-use crate::types::{AllocationId, Owner, Timestamp};
+use crate::types::{AllocationId, Owner, SlotStatus, Timestamp};
 use proptest::prelude::*;
 
 fn name(text: &str) -> NodeName {

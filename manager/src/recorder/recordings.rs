@@ -13,15 +13,14 @@ use crate::types::{
     BindingId, BindingRecord, NodeName, Problem, ProblemCode, RecordingId, Role, SlotAddress,
     Timestamp,
 };
+use manager_client::views::{EndReason, Ended, Format};
 use proxy_core::recorder::Recorded;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 /// Recordings that are kept. For a further one the oldest that has ended is forgotten; if none
 /// has, it is refused.
@@ -39,28 +38,6 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How often it is looked whether the binding still stands.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is made of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    /// pcapng of the frames that carried the binding's records, without others' records.
-    Frames,
-    /// pcapng of TLPs alone, with both ends' stage stamps in comments.
-    Tlps,
-    /// A trace in JSON for ui.perfetto.dev: a slice for each request, with its stages inside.
-    Perfetto,
-}
-
-impl Format {
-    /// Its media type.
-    pub fn media_type(self) -> &'static str {
-        match self {
-            Self::Frames | Self::Tlps => "application/octet-stream",
-            Self::Perfetto => "application/json",
-        }
-    }
-}
-
 /// What is to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
@@ -76,33 +53,6 @@ pub struct Wish {
     pub limit: u64,
     /// Bytes that are kept of each TLP or frame.
     pub snap: u16,
-}
-
-/// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndReason {
-    /// It ran as long as it was to.
-    Time,
-    /// It has the size that it may have.
-    Limit,
-    /// Somebody stopped it.
-    Stopped,
-    /// The binding ended or failed.
-    BindingEnded,
-    /// A proxy restarted, or its connection to the manager was lost.
-    ProxyGone,
-    /// The manager is stopping.
-    ManagerStopping,
-}
-
-/// Why a recording ended, and in words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Ended {
-    /// Why.
-    pub reason: EndReason,
-    /// For a person.
-    pub detail: String,
 }
 
 /// How far a recording has got.

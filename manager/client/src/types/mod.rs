@@ -1,8 +1,8 @@
 //! What the manager keeps records of, as the API shows it and the store holds it.
 //!
 //! One file for each kind of thing: [`names`] and [`ids`] say how things are called, the others
-//! what is known about them. Nothing here does anything: the rules for changing records are in
-//! [`crate::operations`] and [`crate::reconcile`].
+//! what is known about them. Nothing here does anything: the rules for changing records are the
+//! manager's.
 
 pub mod binding;
 pub mod device;
@@ -14,6 +14,7 @@ pub mod names;
 pub mod node;
 pub mod operation;
 pub mod problem;
+pub mod slot;
 
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
@@ -28,3 +29,4 @@ pub use names::{NodeName, SlotAddress, Timestamp};
 pub use node::{NodeRecord, Role};
 pub use operation::{OperationKind, OperationRecord, OperationState, Step, StepName, StepState};
 pub use problem::{Owner, Problem, ProblemCode};
+pub use slot::SlotStatus;

@@ -1,9 +1,6 @@
 //! Problems as HTTP says them: problem details, RFC 9457.
 
 use crate::types::{Owner, Problem, ProblemCode};
-use axum::Json;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -52,10 +49,12 @@ impl From<ProblemBody> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        use axum::http::{StatusCode, header};
         let status = StatusCode::from_u16(self.code.status()).expect("codes have HTTP statuses");
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        (status, kind, Json(ProblemBody::from(self))).into_response()
+        (status, kind, axum::Json(ProblemBody::from(self))).into_response()
     }
 }

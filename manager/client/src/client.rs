@@ -1,6 +1,6 @@
 //! A client of the REST API.
 
-use crate::api::ProblemBody;
+use crate::bodies::ProblemBody;
 use crate::types::{OperationId, OperationRecord, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

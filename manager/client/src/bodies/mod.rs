@@ -1,0 +1,156 @@
+//! What requests carry.
+
+mod problem;
+
+pub use problem::ProblemBody;
+
+use crate::types::{BindingId, ImageId, LinkUse, NodeName, Role};
+use crate::views::Format;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What is wanted.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllocateBody {
+    /// The host that gets it.
+    pub host: String,
+    /// How many slots, all or none.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 32)]
+    pub count: u32,
+    /// Only this model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Only from this box.
+    #[serde(default, rename = "box", skip_serializing_if = "Option::is_none")]
+    pub box_name: Option<String>,
+    /// Only this slot of the box.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub slot: Option<u8>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 256)]
+    pub reason: Option<String>,
+    /// How the devices are to use the links.
+    #[serde(default, skip_serializing_if = "LinkUse::is_default")]
+    pub link: LinkUse,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl AllocateBody {
+    /// Any one slot for this host.
+    pub fn for_host(host: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            count: 1,
+            model: None,
+            box_name: None,
+            slot: None,
+            reason: None,
+            link: LinkUse::default(),
+        }
+    }
+}
+
+/// How much a proxy logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogLevelBody {
+    /// The least that it logs.
+    pub level: LogLevelName,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevelName {
+    /// Everything.
+    Trace,
+    /// What helps to find a mistake in the proxy.
+    Debug,
+    /// What goes on.
+    Info,
+    /// What should not be, and can be lived with.
+    Warn,
+    /// What failed.
+    Error,
+}
+
+/// How many TLPs are stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "mode", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum SamplingBody {
+    /// None.
+    Off,
+    /// Every non-posted request and its completions.
+    All,
+    /// One non-posted request, and its completions, in so many.
+    OneIn {
+        /// So many.
+        #[schema(minimum = 1)]
+        n: u32,
+    },
+}
+
+/// What is to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordBody {
+    /// The binding.
+    pub binding: BindingId,
+    /// What is made of it.
+    pub format: Format,
+    /// The proxy that it is seen from; `host` if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_from: Option<Role>,
+    /// How long it runs if nothing ends it before, milliseconds; 10000 if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3_600_000)]
+    pub duration_ms: Option<u32>,
+    /// Memory that it may take, bytes; 64 MB if it is not given. When it is reached, the recording
+    /// ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 268_435_456)]
+    pub limit_bytes: Option<u64>,
+    /// Bytes that are kept of each TLP or frame; all if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub snap: Option<u16>,
+}
+
+/// Seconds that a card is given if the request does not say: longer than three trials of 300 s,
+/// after which a card's boot loader has gone back to the image before.
+pub const DEFAULT_WITHIN_S: u32 = 1200;
+
+/// What is to be brought to which cards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutBody {
+    /// The image; if it is not given, the cards go back to the image that they had before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageId>,
+    /// The cards; if it is not given, all that are connected and that the image is for. Needed to
+    /// go back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1)]
+    pub nodes: Option<Vec<NodeName>>,
+    /// Cards at a time, at most; 1 if it is not given. Never both ends of a binding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub wave_size: Option<u32>,
+    /// Whether cards with bindings are restarted, too. Their devices go away from their hosts and
+    /// come back when the card is back.
+    #[serde(default)]
+    pub interrupt: bool,
+    /// Seconds that a card has at most to be connected, and then to start what it got; 1200 if it
+    /// is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 86400)]
+    pub within_s: Option<u32>,
+}

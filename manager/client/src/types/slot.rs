@@ -1,0 +1,66 @@
+//! What can be done with slots.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+
+/// What can be done with a slot.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SlotStatus {
+    /// It can be lent.
+    Free,
+    /// It is lent.
+    Used,
+    /// It is being taken back.
+    Releasing,
+    /// Its device is looked at.
+    Probing,
+    /// Its box has it bound although no record says so; it is taken back.
+    Stray,
+    /// Its device failed its reset or readiness test.
+    Quarantined,
+    /// It has no device.
+    Empty,
+}
+
+impl SlotStatus {
+    /// Why it is not free, after the words "slot X".
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Free => "is free",
+            Self::Used => "is in use",
+            Self::Releasing => "is being taken back; try again in a moment",
+            Self::Probing => "has a device that is not ready yet; try again in a moment",
+            Self::Stray => "is bound at its box without a record; it is taken back now",
+            Self::Quarantined => "is quarantined",
+            Self::Empty => "has no device",
+        }
+    }
+}
+
+impl SlotStatus {
+    /// Whether it becomes another one by itself in a moment.
+    pub const fn is_passing(self) -> bool {
+        match self {
+            Self::Releasing | Self::Probing | Self::Stray => true,
+            Self::Free | Self::Used | Self::Quarantined | Self::Empty => false,
+        }
+    }
+}
+
+impl fmt::Display for SlotStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Free => "free",
+            Self::Used => "used",
+            Self::Releasing => "releasing",
+            Self::Probing => "probing",
+            Self::Stray => "stray",
+            Self::Quarantined => "quarantined",
+            Self::Empty => "empty",
+        })
+    }
+}

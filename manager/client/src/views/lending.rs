@@ -1,0 +1,68 @@
+//! Allocations and bindings.
+
+use crate::types::{
+    AllocationId, BindingId, Desired, LinkUse, NodeName, OperationId, Phase, SlotAddress, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A function of a binding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BoundFunction {
+    /// Function number.
+    pub function: u16,
+    /// Epoch, `generation.counter`.
+    pub epoch: String,
+}
+
+/// A binding: one slot lent to one port of one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BindingView {
+    /// Its number.
+    pub id: BindingId,
+    /// Its allocation.
+    pub allocation: AllocationId,
+    /// The slot.
+    pub slot: SlotAddress,
+    /// The first function's model, or empty.
+    pub model: String,
+    /// The host.
+    pub host: NodeName,
+    /// The host's downstream port.
+    pub port: u8,
+    /// Functions and epochs.
+    pub functions: Vec<BoundFunction>,
+    /// How far it has got.
+    pub phase: Phase,
+    /// What is wanted of it.
+    pub desired: Desired,
+    /// What went wrong last, if it is not right yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// The operation that waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationId>,
+    /// When it was recorded.
+    pub since: Timestamp,
+    /// When its phase last changed.
+    pub changed: Timestamp,
+}
+
+/// An allocation with its bindings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AllocationView {
+    /// Its number.
+    pub id: AllocationId,
+    /// The host.
+    pub host: NodeName,
+    /// Why, in the words of who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When.
+    pub since: Timestamp,
+    /// How its devices use the links.
+    #[serde(default, skip_serializing_if = "LinkUse::is_default")]
+    pub link: LinkUse,
+    /// What it lends.
+    pub bindings: Vec<BindingView>,
+}

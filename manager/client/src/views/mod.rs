@@ -1,0 +1,26 @@
+//! What the API shows of the records. Lists come as `{"items": […]}`, so that something can be
+//! added beside them.
+
+mod events;
+mod firmware;
+mod latency;
+mod lending;
+mod pool;
+mod proxies;
+mod recordings;
+mod tables;
+
+pub use events::EventPage;
+pub use firmware::{CardView, FirmwareSlotView, ImageView, RolloutView, SlotStateName};
+pub use latency::{DeviceLatency, Latency, SlowRequest, Split, StageTime};
+pub use lending::{AllocationView, BindingView, BoundFunction};
+pub use pool::{
+    BoxView, Connection, DeviceView, FunctionView, Health, HostView, List, NodeView,
+    RootComplexView, SlotView,
+};
+pub use proxies::{Counters, StampView, StampedKind, Stamps};
+pub use recordings::{EndReason, Ended, Format, RecordingView};
+pub use tables::{
+    AllTables, BoxTable, HostTable, MappingView, Range, SilentProxy, SlotTableEntry, TableFunction,
+    WindowView,
+};
