@@ -3,12 +3,13 @@
 use crate::config::Settings;
 use crate::control::Registry;
 use crate::firmware::Transfers;
+use crate::operations::deadlines::Deadlines;
 use crate::operations::grace::Countdowns;
 use crate::recorder::recordings::Recordings;
 use crate::records::Records;
 use crate::types::EventRecord;
 use proxy_core::control::Term;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 
 /// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
@@ -27,6 +28,8 @@ pub struct Manager {
     pub recordings: Recordings,
     /// What is taken back soon from hosts that went away.
     pub countdowns: Countdowns,
+    /// When leases and grace times end.
+    pub deadlines: Mutex<Deadlines>,
     /// How far firmware has come on its way to cards.
     pub transfers: Transfers,
     term: Term,
@@ -50,6 +53,7 @@ impl Manager {
             settings,
             recordings: Recordings::default(),
             countdowns: Countdowns::default(),
+            deadlines: Mutex::default(),
             transfers: Transfers::default(),
             term,
             stop,

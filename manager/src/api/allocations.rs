@@ -2,7 +2,7 @@
 
 use super::App;
 use super::extract::{Body, Params, Segments, client_key, parse};
-use super::views;
+use super::{lender, views};
 use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget};
 use crate::planner::PlanRequest;
@@ -18,7 +18,7 @@ use tlp_codec::ids::SlotId;
 use utoipa::IntoParams;
 
 /// Longest reason, bytes.
-const MAX_REASON: usize = 256;
+pub(super) const MAX_REASON: usize = 256;
 
 /// Longest bound that an operating system can be given to let go, milliseconds.
 pub(super) const MAX_WITHIN_MS: u32 = 600_000;
@@ -32,6 +32,9 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
     if body.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
         return Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")));
     }
+    if let Some(lease_ms) = body.lease_ms {
+        lender::check_time("lease_ms", lease_ms, 1)?;
+    }
     body.link.check().map_err(|(field, why)| Problem::invalid(field, why))?;
     Ok(PlanRequest {
         host: parse::<NodeName>("host", &body.host)?,
@@ -43,12 +46,12 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
 }
 
 /// 202 with an operation and its address.
-fn accepted(operation: OperationRecord) -> Response {
+pub(super) fn accepted(operation: OperationRecord) -> Response {
     let location = [(header::LOCATION, format!("/v1/operations/{}", operation.id))];
     (StatusCode::ACCEPTED, location, Json(operation)).into_response()
 }
 
-fn refuse_if_stopping(manager: &Manager) -> Result<(), Problem> {
+pub(super) fn refuse_if_stopping(manager: &Manager) -> Result<(), Problem> {
     if manager.is_stopping() {
         return Err(Problem::new(ProblemCode::Stopping, "the manager is stopping"));
     }
@@ -72,7 +75,7 @@ pub(super) async fn allocate(
     let live = &manager.registry;
     let changed = manager.records.change(|txn| {
         let (reason, link) = (body.reason.clone(), body.link.clone());
-        operations::allocate(txn, live, &request, reason, link, key)
+        operations::allocate(txn, live, &request, reason, link, body.lease_ms, key)
     });
     changed.await.map(accepted)
 }
@@ -82,7 +85,7 @@ pub(super) async fn allocate(
     responses((status = 200, description = "By number", body = List<AllocationView>)))]
 pub(super) async fn list(State(manager): State<App>) -> Json<List<AllocationView>> {
     let tables = manager.records.snapshot();
-    Json(tables.allocations().values().map(|a| views::allocation(&tables, a)).collect())
+    Json(tables.allocations().values().map(|a| views::allocation(&manager, &tables, a)).collect())
 }
 
 /// One allocation.
@@ -100,7 +103,7 @@ pub(super) async fn show(
         let detail = format!("there is no allocation {id}, or it was released");
         Problem::new(ProblemCode::NoSuchAllocation, detail)
     })?;
-    Ok(Json(views::allocation(&tables, allocation)))
+    Ok(Json(views::allocation(&manager, &tables, allocation)))
 }
 
 /// How to release.

@@ -5,6 +5,7 @@ mod allocations;
 mod events;
 mod extract;
 mod firmware;
+mod lender;
 mod nodes;
 mod operations;
 mod pool;
@@ -68,6 +69,8 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(pool::devices))
         .routes(routes!(allocations::list, allocations::allocate))
         .routes(routes!(allocations::show, allocations::release))
+        .routes(routes!(lender::extend))
+        .routes(routes!(lender::take_back))
         .routes(routes!(allocations::bindings))
         .routes(routes!(allocations::show_binding, allocations::release_binding))
         .routes(routes!(operations::list))

@@ -3,10 +3,13 @@
 use crate::control::Session;
 use crate::control::session::RootComplex;
 use crate::manager::Manager;
+use crate::operations::deadlines::Key;
 use crate::records::Tables;
-use crate::types::{AllocationRecord, BindingRecord, DeviceRecord, NodeRecord};
+use crate::types::{
+    AllocationId, AllocationRecord, BindingRecord, DeviceRecord, Lease, NodeRecord,
+};
 use manager_client::views::{
-    AllocationView, BindingView, BoundFunction, Connection, FunctionView, NodeView,
+    AllocationView, BindingView, BoundFunction, Connection, FunctionView, LeaseView, NodeView,
     RootComplexView, SlotView,
 };
 use proxy_core::control::PathAddress;
@@ -121,15 +124,30 @@ pub(super) fn binding(tables: &Tables, binding: &BindingRecord) -> BindingView {
     }
 }
 
+/// How long an allocation is still lent.
+pub(super) fn lease_left(manager: &Manager, id: AllocationId, lease: &Lease) -> Duration {
+    let deadlines = manager.deadlines.lock().expect("no one panics while holding it");
+    deadlines.left(Key::Lease(id), lease.until)
+}
+
 /// From the records.
-pub(super) fn allocation(tables: &Tables, allocation: &AllocationRecord) -> AllocationView {
+pub(super) fn allocation(
+    manager: &Manager,
+    tables: &Tables,
+    allocation: &AllocationRecord,
+) -> AllocationView {
     let bindings = tables.bindings_of(allocation.id);
+    let lease = allocation.lease.as_ref().map(|lease| {
+        let left_ms = lease_left(manager, allocation.id, lease).as_millis() as u64;
+        LeaseView { until: lease.until, left_ms }
+    });
     AllocationView {
         id: allocation.id,
         host: allocation.host.clone(),
         reason: allocation.reason.clone(),
         since: allocation.since,
         link: allocation.link.clone(),
+        lease,
         bindings: bindings.map(|record| binding(tables, record)).collect(),
     }
 }

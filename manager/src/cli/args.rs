@@ -13,6 +13,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod lender;
+
+pub use lender::{Extend, Lender, TakeBack};
+
 const EXIT_CODES: &str = "Exit codes:
   0  done
   1  anything not named below
@@ -59,6 +63,9 @@ pub enum Command {
     Allocate(Allocate),
     /// Take devices back
     Release(Release),
+    /// What the lender does
+    #[command(flatten)]
+    Lender(Lender),
     /// List the pool: every slot with its device, free or used, and by whom
     List(List),
     /// Show one thing: a box, a host, a slot (BOX/SLOT), alloc-N, bind-N or op-N
@@ -146,7 +153,7 @@ pub enum Command {
     after_help = "Flags go before environment, environment before the file. The file is TOML \
 with the keys listen, control, store, ready_file, host_grace_s, log, log_format and a table [timing] \
 (milliseconds): http_ms, hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
-operation_ms, enumeration_ms, orderly_ms."
+operation_ms, enumeration_ms, orderly_ms, lease_warning_ms, lease_grace_ms."
 )]
 pub struct Serve {
     /// Configuration file (TOML)
@@ -245,6 +252,9 @@ pub struct Allocate {
     /// Bytes a second, each way, that each device has before all others
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub guarantee: Option<u64>,
+    /// For how long, such as 2h or 30m; then it is taken back [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = lender::lease)]
+    pub lease: Option<Duration>,
     /// Why, for other people
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,

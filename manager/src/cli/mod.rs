@@ -3,6 +3,7 @@
 pub mod args;
 pub mod failure;
 mod firmware;
+mod lender;
 mod operations;
 mod record;
 mod render;
@@ -38,6 +39,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         Command::Allocate(allocate) => operations::allocate(&client, &out, allocate),
         Command::Release(release) => operations::release(&client, &out, release),
+        Command::Lender(command) => lender::lender(&client, &out, command),
         Command::List(list) => pool(&client, &out, &list),
         Command::Show { what } => show(&client, &out, &what),
         Command::Allocations => {

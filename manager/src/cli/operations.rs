@@ -4,7 +4,7 @@ use super::args::{Allocate, Release, Waiting};
 use super::{Failure, Output, query, render};
 use crate::types::{
     AllocationId, BindingId, EventRecord, LinkUse, OperationId, OperationKind, OperationRecord,
-    OperationState, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
+    OperationState, Problem, ProblemCode, SlotAddress, Step, StepName, StepState, TakeBackStage,
 };
 use manager_client::bodies::AllocateBody;
 use manager_client::views::{AllocationView, List, SlotView};
@@ -22,6 +22,7 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
         box_name: args.box_name.map(String::from),
         slot: args.slot,
         reason: args.reason,
+        lease_ms: args.lease.map(|lease| lease.as_millis() as u64),
         link: LinkUse {
             paths: args.paths,
             weight: args.weight,
@@ -139,7 +140,7 @@ fn address(client: &Client, what: &str) -> Result<String, Failure> {
 
 /// The key that was given, or one that no other call has; several requests of one call each have
 /// their own.
-fn key(waiting: &Waiting, index: usize) -> String {
+pub(super) fn key(waiting: &Waiting, index: usize) -> String {
     match &waiting.key {
         Some(key) if index == 0 => key.clone(),
         Some(key) => format!("{key}.{index}"),
@@ -148,6 +149,17 @@ fn key(waiting: &Waiting, index: usize) -> String {
             format!("cli-{:x}-{:x}-{index}", now.as_nanos(), std::process::id())
         }
     }
+}
+
+/// Waits for the end of what was begun, if it is wanted, and prints it.
+pub(super) fn finish(
+    client: &Client,
+    out: &Output,
+    operation: OperationRecord,
+    waiting: &Waiting,
+) -> Result<(), Failure> {
+    let operation = if waiting.no_wait { operation } else { wait(client, operation)? };
+    out.print(&operation, render::operation)
 }
 
 /// Waits for the end, which has to be a good one, and tells on stderr how it goes.
@@ -223,6 +235,9 @@ fn waits_for(operation: &OperationRecord) -> Option<(&Step, String)> {
     let mut pending = operation.steps.iter().filter(|step| step.state == StepState::Pending);
     let step = pending.next()?;
     let asked = matches!(operation.what, OperationKind::Release { force: false, .. });
+    if let OperationKind::TakeBack { stage: TakeBackStage::Notice, due, .. } = &operation.what {
+        return Some((step, format!(" (the borrower has until {due})")));
+    }
     let why = match (step.name, &step.detail) {
         (StepName::UnbindPort, Some(away)) if asked => {
             format!(" ({away}; it goes on when that is back, --force does not wait)")

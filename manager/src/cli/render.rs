@@ -7,6 +7,7 @@ use manager_client::views::{
     Latency, List, NodeView, Range, RecordingView, RootComplexView, SlotView, SlowRequest, Split,
     StampedKind, Stamps,
 };
+use std::time::Duration;
 
 /// A table with a heading and no lines around its cells.
 pub(super) fn table<const N: usize>(
@@ -190,7 +191,12 @@ pub(super) fn allocation(allocation: &AllocationView) -> String {
         "{} for host {} since {}{reason}",
         allocation.id, allocation.host, allocation.since
     );
-    format!("{heading}\n\n{}", bindings(&allocation.bindings))
+    let lease = allocation.lease.as_ref().map(|lease| {
+        let left = Duration::from_secs(lease.left_ms / 1000);
+        let left = humantime::format_duration(left);
+        format!("\nlent until {}, for {left} from now", lease.until)
+    });
+    format!("{heading}{}\n\n{}", lease.unwrap_or_default(), bindings(&allocation.bindings))
 }
 
 /// All allocations.
@@ -199,7 +205,7 @@ pub(super) fn allocations(list: &List<AllocationView>) -> String {
 }
 
 fn what(operation: &OperationRecord) -> String {
-    use crate::types::OperationKind::{Allocate, Release};
+    use crate::types::OperationKind::{Allocate, Release, TakeBack};
     let list = |slots: &[crate::types::SlotAddress]| {
         slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
@@ -208,6 +214,9 @@ fn what(operation: &OperationRecord) -> String {
         Release { slots, reason, .. } => {
             let why = reason.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
             format!("take back {}{why}", list(slots))
+        }
+        TakeBack { slots, due, reason, stage, .. } => {
+            format!("take back {} at {due}, because {reason} ({stage})", list(slots))
         }
     }
 }

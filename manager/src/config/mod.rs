@@ -47,6 +47,10 @@ pub struct Settings {
     /// `orderly_ms`: the operating system has so long to let a device go, if the request does not
     /// say. It takes at least 5 s with an attention button (PCI Express hot-plug's blink time).
     pub orderly_bound: Duration,
+    /// `lease_warning_ms`: a borrower is told so long before its lease ends.
+    pub lease_warning: Duration,
+    /// `lease_grace_ms`: the operating system has so long to let go of what a lease is over of.
+    pub lease_grace: Duration,
     /// How long a host without a root complex keeps what it has; nothing: for ever. Set in seconds
     /// and not with the others: `host_grace_s`.
     pub host_grace: Option<Duration>,
@@ -98,6 +102,8 @@ timing! {
     operation_ms => operation_bound = 30_000,
     enumeration_ms => enumeration_bound = 5_000,
     orderly_ms => orderly_bound = 15_000,
+    lease_warning_ms => lease_warning = 60_000,
+    lease_grace_ms => lease_grace = 15_000,
 }
 
 /// The file.

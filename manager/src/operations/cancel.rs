@@ -34,7 +34,10 @@ pub fn cancel(txn: &mut Txn, id: OperationId) -> Result<OperationRecord, Problem
         (OperationKind::Allocate { .. }, OperationState::Running) => {
             progress::roll_back(txn, id, None, cancelled());
         }
-        (OperationKind::Release { .. }, OperationState::Running) => {
+        (
+            OperationKind::Release { .. } | OperationKind::TakeBack { .. },
+            OperationState::Running,
+        ) => {
             keep(txn, &operation)?;
             let error = Some(cancelled());
             progress::end(txn, OperationRecord { error, ..operation }, OperationState::Cancelled);

@@ -8,11 +8,14 @@
 //! [`obstacle`] says what an operation waits for.
 
 pub mod cancel;
+pub mod deadlines;
 pub mod grace;
+pub mod lease;
 pub mod obstacle;
 pub mod progress;
 pub mod request;
 pub mod story;
+pub mod take_back;
 pub mod watchdog;
 
 pub use cancel::cancel;

@@ -355,7 +355,7 @@ fn warn(txn: &mut Txn, binding: &BindingRecord, warning: String) {
 }
 
 /// Ends an operation that has no step left.
-fn settle(txn: &mut Txn, id: OperationId) {
+pub(super) fn settle(txn: &mut Txn, id: OperationId) {
     let operation = &txn.operations()[&id];
     if operation.state.is_final() || operation.steps.iter().any(|s| s.state == StepState::Pending) {
         return;

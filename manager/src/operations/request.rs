@@ -1,6 +1,6 @@
 //! What requests change in the records.
 
-use super::progress;
+use super::{lease, progress};
 use crate::planner::{self, Liveness, Placement, PlanRequest, PoolView};
 use crate::records::Txn;
 use crate::types::{
@@ -54,7 +54,10 @@ impl From<ReleaseMode> for Desired {
 /// # Errors
 ///
 /// When it stood for another request.
-fn repeated(txn: &Txn, key: Option<&ClientKey>) -> Result<Option<OperationRecord>, Problem> {
+pub(super) fn repeated(
+    txn: &Txn,
+    key: Option<&ClientKey>,
+) -> Result<Option<OperationRecord>, Problem> {
     let Some(key) = key else { return Ok(None) };
     match txn.operation_by_key(&key.key) {
         None => Ok(None),
@@ -79,6 +82,7 @@ pub fn allocate(
     request: &PlanRequest,
     reason: Option<String>,
     link: LinkUse,
+    lease_ms: Option<u64>,
     key: Option<ClientKey>,
 ) -> Result<OperationRecord, Problem> {
     if let Some(there) = repeated(txn, key.as_ref())? {
@@ -90,7 +94,15 @@ pub fn allocate(
     let now = txn.now();
     let host = request.host.clone();
     let id = allocation;
-    txn.put_allocation(AllocationRecord { id, host: host.clone(), reason, since: now, link });
+    let lease = lease_ms.map(|ms| lease::from_now(now, ms));
+    txn.put_allocation(AllocationRecord {
+        id,
+        host: host.clone(),
+        reason,
+        since: now,
+        link,
+        lease,
+    });
     let mut steps = Vec::new();
     for place in &plan {
         let binding = reserve(txn, place, request, allocation, operation)?;
@@ -217,7 +229,7 @@ fn end(
     begin(txn, operation, what, allocation, steps, key)
 }
 
-fn find(
+pub(super) fn find(
     txn: &Txn,
     target: ReleaseTarget,
 ) -> Result<(Option<AllocationId>, Vec<BindingRecord>), Problem> {
@@ -294,7 +306,7 @@ fn step(binding: &BindingRecord, name: StepName, target: String) -> Step {
     }
 }
 
-fn begin(
+pub(super) fn begin(
     txn: &mut Txn,
     id: OperationId,
     what: OperationKind,
@@ -306,6 +318,9 @@ fn begin(
     let detail = match &what {
         OperationKind::Allocate { host, slots } => format!("{id}: lend {} to {host}", join(slots)),
         OperationKind::Release { slots, .. } => format!("{id}: take back {}", join(slots)),
+        OperationKind::TakeBack { slots, due, .. } => {
+            format!("{id}: take back {} at {due}", join(slots))
+        }
     };
     let record = OperationRecord {
         id,

@@ -1,8 +1,8 @@
 //! Ends operations that take too long.
 
-use super::progress;
+use super::{progress, take_back};
 use crate::manager::Manager;
-use crate::types::{OperationId, OperationKind, OperationRecord, OperationState};
+use crate::types::{OperationId, OperationKind, OperationRecord, OperationState, TakeBackStage};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,11 +48,16 @@ async fn look(
     if (stage.state, stage.only_enumeration) != (now.state, now.only_enumeration) {
         *stage = now;
     }
+    if take_back::stage(operation) == Some(TakeBackStage::Notice) {
+        // It has an end of its own, after which its time begins.
+        stage.since = now.since;
+        return;
+    }
     let settings = &manager.settings;
     let mut bound = settings.operation_bound;
     if only_enumeration {
         bound = settings.enumeration_bound;
-    } else if let OperationKind::Release { .. } = operation.what {
+    } else if let OperationKind::Release { .. } | OperationKind::TakeBack { .. } = operation.what {
         let tables = manager.records.snapshot();
         let own = tables.bindings().values().filter(|b| b.operation == Some(operation.id));
         let asked = own.filter_map(|b| match b.desired {

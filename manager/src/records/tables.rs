@@ -41,6 +41,7 @@ pub struct Tables {
     by_allocation: OrdSet<(AllocationId, BindingId)>,
     by_host: OrdSet<(NodeName, BindingId)>,
     by_box: OrdSet<(NodeName, BindingId)>,
+    leased: OrdSet<AllocationId>,
     running: OrdSet<OperationId>,
     by_client_key: OrdMap<String, OperationId>,
 }
@@ -94,6 +95,11 @@ impl Tables {
     /// All allocations.
     pub fn allocations(&self) -> &OrdMap<AllocationId, AllocationRecord> {
         &self.allocations
+    }
+
+    /// The allocations that end by themselves.
+    pub fn leased(&self) -> impl Iterator<Item = &AllocationRecord> {
+        self.leased.iter().map(|id| &self.allocations[id])
     }
 
     /// All bindings.
@@ -163,6 +169,19 @@ impl Tables {
     pub(super) fn insert_node(&mut self, record: NodeRecord) {
         self.by_number.insert(record.node, record.name.clone());
         self.nodes.insert(record.name.clone(), record);
+    }
+
+    pub(super) fn insert_allocation(&mut self, record: AllocationRecord) {
+        match record.lease {
+            Some(_) => self.leased.insert(record.id),
+            None => self.leased.remove(&record.id),
+        };
+        self.allocations.insert(record.id, record);
+    }
+
+    pub(super) fn remove_allocation(&mut self, id: AllocationId) {
+        self.leased.remove(&id);
+        self.allocations.remove(&id);
     }
 
     pub(super) fn insert_binding(&mut self, record: BindingRecord) {
@@ -238,7 +257,7 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         tables.epochs.insert(record.address, record.highest);
     }
     for record in read::<AllocationRecord>(store, path, Table::Allocations)? {
-        tables.allocations.insert(record.id, record);
+        tables.insert_allocation(record);
     }
     for record in read::<BindingRecord>(store, path, Table::Bindings)? {
         tables.insert_binding(record);

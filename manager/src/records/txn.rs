@@ -162,13 +162,13 @@ impl Txn {
     /// Adds or replaces an allocation.
     pub fn put_allocation(&mut self, record: AllocationRecord) {
         self.put(Table::Allocations, key(record.id.0), &record);
-        self.tables.allocations.insert(record.id, record);
+        self.tables.insert_allocation(record);
     }
 
     /// Takes an allocation out.
     pub fn remove_allocation(&mut self, id: AllocationId) {
         self.delete(Table::Allocations, key(id.0));
-        self.tables.allocations.remove(&id);
+        self.tables.remove_allocation(id);
     }
 
     /// Adds a binding.

@@ -299,6 +299,23 @@ fn every_route_answers_as_described() {
             assert!(!items.is_empty(), "{path} shows something to check");
         }
     }
+    let (lease, lease_1) = ("/v1/allocations/{id}/lease", "/v1/allocations/alloc-1/lease");
+    check("POST", lease, lease_1, Some(json!({"lease_ms": 0})), 400);
+    let body = json!({"host": "host1", "box": "box1", "slot": 3, "lease_ms": 600_000});
+    let begun = check("POST", "/v1/allocations", "/v1/allocations", Some(body), 202);
+    let path = format!("/v1/operations/{}?wait_ms=60000", begun["id"].as_str().unwrap());
+    check("GET", "/v1/operations/{id}", &path, None, 200);
+    let leased = format!("/v1/allocations/{}", begun["allocation"].as_str().unwrap());
+    check("GET", "/v1/allocations/{id}", &leased, None, 200);
+    let body = json!({"lease_ms": 700_000});
+    check("POST", lease, &format!("{leased}/lease"), Some(body), 200);
+    let body = json!({"what": "box1/3", "reason": "a test", "grace_ms": 1});
+    let begun = check("POST", "/v1/take-backs", "/v1/take-backs", Some(body), 202);
+    let path = format!("/v1/operations/{}?wait_ms=60000", begun["id"].as_str().unwrap());
+    assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "succeeded");
+    let body = json!({"what": "box1/3", "reason": "a test"});
+    check("POST", "/v1/take-backs", "/v1/take-backs", Some(body), 409);
+
     let cancel = "/v1/operations/{id}/cancel";
     check("POST", cancel, "/v1/operations/op-1/cancel", None, 409);
     let busy = [0; 2].map(|_| Script::Refuse(ControlError::Busy));

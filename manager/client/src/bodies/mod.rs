@@ -36,6 +36,39 @@ pub struct AllocateBody {
     /// How the devices are to use the links.
     #[serde(default, skip_serializing_if = "LinkUse::is_default")]
     pub link: LinkUse,
+    /// For how long, milliseconds; then it is taken back. For ever if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 315_619_200_000_u64)]
+    pub lease_ms: Option<u64>,
+}
+
+/// How long something is lent from now on.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseBody {
+    /// So many milliseconds.
+    #[schema(minimum = 1, maximum = 315_619_200_000_u64)]
+    pub lease_ms: u64,
+}
+
+/// What the lender takes back.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakeBackBody {
+    /// alloc-N, bind-N, BOX/SLOT, or the name of a host or box: everything that it has.
+    pub what: String,
+    /// How long the borrower has until its operating system is asked, milliseconds; 0 if it is not
+    /// given.
+    #[serde(default)]
+    #[schema(maximum = 315_619_200_000_u64)]
+    pub grace_ms: u64,
+    /// How long the operating system then has, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 600_000)]
+    pub within_ms: Option<u32>,
+    /// Why, for the borrower.
+    #[schema(max_length = 256)]
+    pub reason: String,
 }
 
 fn one() -> u32 {
@@ -53,6 +86,7 @@ impl AllocateBody {
             slot: None,
             reason: None,
             link: LinkUse::default(),
+            lease_ms: None,
         }
     }
 }

@@ -187,6 +187,20 @@ pub struct AllocationRecord {
     /// How its devices use the links.
     #[serde(default)]
     pub link: LinkUse,
+    /// When it ends by itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+}
+
+/// A time for which something is lent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// When it ends, by the wall clock.
+    pub until: Timestamp,
+    /// The whole time that was given, milliseconds.
+    pub whole_ms: u64,
+    /// Whether the borrower has been told that it ends.
+    pub warned: bool,
 }
 
 #[cfg(test)]

@@ -89,6 +89,18 @@ event_kinds! {
     OrphanRemoved = "orphan-removed",
     /// A table lacked a binding that it had; it is written again.
     BindingMissing = "binding-missing",
+    /// A lease ends soon.
+    LeaseEnding = "lease-ending",
+    /// A lease was extended.
+    LeaseExtended = "lease-extended",
+    /// A lease is over; what was lent is taken back.
+    LeaseOver = "lease-over",
+    /// What a host has is going to be taken back, and when.
+    TakeBackNotice = "take-back-notice",
+    /// A host did not let go in time; it is not waited for any more.
+    TakeBackForced = "take-back-forced",
+    /// The wall clock jumped.
+    ClockJumped = "clock-jumped",
     /// Something cannot go on as it is; the detail says what.
     Trouble = "trouble",
     /// An operation began.

@@ -16,7 +16,7 @@ pub mod operation;
 pub mod problem;
 pub mod slot;
 
-pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Phase};
+pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Lease, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
 pub use event::{EventKind, EventRecord};
 pub use firmware::{
@@ -27,6 +27,8 @@ pub use ids::{AllocationId, BindingId, OperationId, RecordingId, RolloutId};
 pub use link_use::LinkUse;
 pub use names::{NodeName, SlotAddress, Timestamp};
 pub use node::{NodeRecord, Role};
-pub use operation::{OperationKind, OperationRecord, OperationState, Step, StepName, StepState};
+pub use operation::{
+    OperationKind, OperationRecord, OperationState, Step, StepName, StepState, TakeBackStage,
+};
 pub use problem::{Owner, Problem, ProblemCode};
 pub use slot::SlotStatus;

@@ -28,13 +28,52 @@ pub enum OperationKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Take slots back that nobody wanted to give back, after a time to do it oneself.
+    TakeBack {
+        /// The slots.
+        slots: Vec<SlotAddress>,
+        /// When the operating systems are asked.
+        due: Timestamp,
+        /// How long the borrowers have until then, in all, milliseconds.
+        grace_ms: u64,
+        /// How long the operating systems then have, milliseconds.
+        within_ms: u32,
+        /// Why.
+        reason: String,
+        /// How far it is.
+        stage: TakeBackStage,
+    },
+}
+
+/// How far it is that something is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TakeBackStage {
+    /// The borrowers have been told.
+    Notice,
+    /// Their operating systems are asked.
+    Orderly,
+    /// What is left goes by force.
+    Force,
+}
+
+impl fmt::Display for TakeBackStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Notice => "the borrower has been told",
+            Self::Orderly => "the operating system is asked",
+            Self::Force => "by force",
+        })
+    }
 }
 
 impl OperationKind {
     /// The slots that are lent or taken back.
     pub fn slots(&self) -> &[SlotAddress] {
         match self {
-            Self::Allocate { slots, .. } | Self::Release { slots, .. } => slots,
+            Self::Allocate { slots, .. }
+            | Self::Release { slots, .. }
+            | Self::TakeBack { slots, .. } => slots,
         }
     }
 }

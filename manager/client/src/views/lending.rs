@@ -63,6 +63,18 @@ pub struct AllocationView {
     /// How its devices use the links.
     #[serde(default, skip_serializing_if = "LinkUse::is_default")]
     pub link: LinkUse,
+    /// When it ends by itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseView>,
     /// What it lends.
     pub bindings: Vec<BindingView>,
+}
+
+/// A time for which something is lent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeaseView {
+    /// When it ends, by the manager's wall clock.
+    pub until: Timestamp,
+    /// In how long it ends, milliseconds.
+    pub left_ms: u64,
 }

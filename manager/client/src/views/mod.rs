@@ -13,7 +13,7 @@ mod tables;
 pub use events::EventPage;
 pub use firmware::{CardView, FirmwareSlotView, ImageView, RolloutView, SlotStateName};
 pub use latency::{DeviceLatency, Latency, SlowRequest, Split, StageTime};
-pub use lending::{AllocationView, BindingView, BoundFunction};
+pub use lending::{AllocationView, BindingView, BoundFunction, LeaseView};
 pub use pool::{
     BoxView, Connection, DeviceView, FunctionView, Health, HostView, List, NodeView,
     RootComplexView, SlotView,

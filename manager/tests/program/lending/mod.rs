@@ -3,6 +3,7 @@
 mod cancel;
 mod crashes;
 mod grace;
+mod leases;
 mod release;
 mod repair;
 mod trouble;

@@ -1,0 +1,101 @@
+//! What the lender does: how long something is lent, and taking it back.
+
+use super::App;
+use super::allocations::{MAX_REASON, MAX_WITHIN_MS, accepted, refuse_if_stopping};
+use super::extract::{Body, Segments, client_key, parse};
+use super::views;
+use crate::operations::ReleaseTarget;
+use crate::operations::lease::{self, MAX_LEASE_MS};
+use crate::operations::take_back::{self, Lent, TakeBack};
+use crate::types::{AllocationId, OperationRecord, Problem};
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use manager_client::bodies::{LeaseBody, ProblemBody, TakeBackBody};
+use manager_client::views::AllocationView;
+
+/// Checks a time.
+///
+/// # Errors
+///
+/// When it is less than `least` or more than [`MAX_LEASE_MS`].
+pub(super) fn check_time(field: &str, ms: u64, least: u64) -> Result<(), Problem> {
+    if (least..=MAX_LEASE_MS).contains(&ms) {
+        return Ok(());
+    }
+    Err(Problem::invalid(field, format!("{least} to {MAX_LEASE_MS}, not {ms}")))
+}
+
+/// Checks a reason, which has to be there.
+pub(super) fn check_reason(reason: &str) -> Result<(), Problem> {
+    match reason.trim().len() {
+        0 => Err(Problem::invalid("reason", "it is what the borrower is told; it cannot be empty")),
+        _ if reason.len() > MAX_REASON => {
+            Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lend something for so long from now on. A lease is never shortened.
+#[utoipa::path(post, path = "/v1/allocations/{id}/lease", tag = "allocations",
+    params(("id" = String, Path, description = "alloc-N")), request_body = LeaseBody,
+    responses((status = 200, description = "The allocation", body = AllocationView),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn extend(
+    State(manager): State<App>,
+    Segments(id): Segments<String>,
+    Body(body): Body<LeaseBody>,
+) -> Result<Json<AllocationView>, Problem> {
+    refuse_if_stopping(&manager)?;
+    let id: AllocationId = parse("id", &id)?;
+    check_time("lease_ms", body.lease_ms, 1)?;
+    let extended = manager.records.change(|txn| {
+        lease::extend(txn, id, body.lease_ms, |lease| views::lease_left(&manager, id, lease))
+    });
+    let extended = extended.await?;
+    let tables = manager.records.snapshot();
+    Ok(Json(views::allocation(&manager, &tables, &extended)))
+}
+
+/// What is to be taken back.
+fn lent(what: &str) -> Result<Lent, Problem> {
+    if let Ok(id) = what.parse() {
+        return Ok(Lent::One(ReleaseTarget::Allocation(id)));
+    }
+    if let Ok(id) = what.parse() {
+        return Ok(Lent::One(ReleaseTarget::Binding(id)));
+    }
+    if let Ok(slot) = what.parse() {
+        return Ok(Lent::Slot(slot));
+    }
+    let wrong = || format!("{what:?} is none of alloc-N, bind-N, BOX/SLOT or a proxy's name");
+    what.parse().map(Lent::Node).map_err(|_| Problem::invalid("what", wrong()))
+}
+
+/// Take back what was lent, after a time in which the borrower can do it itself.
+#[utoipa::path(post, path = "/v1/take-backs", tag = "allocations", request_body = TakeBackBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
+    responses((status = 202, description = "The operation that does it", body = OperationRecord,
+            headers(("location" = String, description = "Where the operation is"))),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn take_back(
+    State(manager): State<App>,
+    headers: HeaderMap,
+    Body(body): Body<TakeBackBody>,
+) -> Result<Response, Problem> {
+    refuse_if_stopping(&manager)?;
+    let what = lent(&body.what)?;
+    check_time("grace_ms", body.grace_ms, 0)?;
+    check_reason(&body.reason)?;
+    let usual = manager.settings.orderly_bound.as_millis() as u32;
+    let within_ms = body.within_ms.unwrap_or(usual);
+    if body.within_ms.is_some_and(|ms| ms > MAX_WITHIN_MS) {
+        return Err(Problem::invalid("within_ms", format!("at most {MAX_WITHIN_MS}")));
+    }
+    let key = client_key(&headers, &body)?;
+    let how = TakeBack { grace_ms: body.grace_ms, within_ms, reason: body.reason };
+    let changed = manager.records.change(|txn| take_back::take_back(txn, &what, &how, key));
+    changed.await.map(accepted)
+}

@@ -1,0 +1,66 @@
+//! What a lender can say.
+
+use super::Waiting;
+use crate::operations::lease::MAX_LEASE_MS;
+use crate::types::AllocationId;
+use clap::{Args as ClapArgs, Subcommand};
+use std::time::Duration;
+
+/// What the lender does.
+#[derive(Debug, Subcommand)]
+pub enum Lender {
+    /// Lend something for so long from now on; a lease is never shortened
+    Extend(Extend),
+    /// Take back what was lent: the borrower is told, then its operating system is asked, then by
+    /// force
+    TakeBack(TakeBack),
+}
+
+/// Of `extend`.
+#[derive(Debug, ClapArgs)]
+pub struct Extend {
+    /// What, alloc-N
+    pub allocation: AllocationId,
+    /// How long from now on, such as 1h
+    #[arg(long, value_name = "TIME", value_parser = lease)]
+    pub lease: Duration,
+}
+
+/// Of `take-back`.
+#[derive(Debug, ClapArgs)]
+pub struct TakeBack {
+    /// What: alloc-N, bind-N, BOX/SLOT, or everything of a host or box by its name
+    pub what: String,
+    /// How long the borrower has to give it back itself, such as 5m
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = grace)]
+    pub grace: Duration,
+    /// How long its operating system then has to let go before it is made to, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub within_ms: Option<u32>,
+    /// Why; the borrower is told
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
+fn time(text: &str, least_ms: u64) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let least = Duration::from_millis(least_ms);
+    if (least_ms..=MAX_LEASE_MS).contains(&ms) && time >= least {
+        return Ok(time);
+    }
+    Err("1ms to 10 years, such as 30m, 2h or 7days".to_owned())
+}
+
+/// Of `--lease`.
+pub(super) fn lease(text: &str) -> Result<Duration, String> {
+    time(text, 1)
+}
+
+/// Of `--grace`.
+fn grace(text: &str) -> Result<Duration, String> {
+    time(text, 0)
+}

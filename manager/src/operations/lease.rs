@@ -1,0 +1,256 @@
+//! Leases: allocations that end by themselves.
+
+use super::deadlines::{Key, Look, Now, Wanted};
+use super::request::ReleaseTarget;
+use super::take_back::{self, Lent, TakeBack};
+use crate::config::Settings;
+use crate::manager::Manager;
+use crate::records::{Tables, Txn};
+use crate::types::{
+    AllocationId, AllocationRecord, EventKind, EventRecord, Lease, OperationId, OperationKind,
+    Problem, ProblemCode, TakeBackStage, Timestamp,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often it looks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Longest lease and longest grace time, milliseconds: ten years.
+pub const MAX_LEASE_MS: u64 = 3_653 * 24 * 3_600_000;
+
+/// What an operating system has besides its time before a host is no longer waited for: its proxy
+/// takes the device by force itself, and says so.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// A lease of so many milliseconds from now on.
+pub fn from_now(now: Timestamp, lease_ms: u64) -> Lease {
+    let until = Timestamp::from_millis(now.as_millis().saturating_add(lease_ms));
+    Lease { until, whole_ms: lease_ms, warned: false }
+}
+
+/// Gives an allocation so many milliseconds from now on.
+///
+/// # Errors
+///
+/// When there is no such allocation, it ends already, or has longer as it is.
+pub fn extend(
+    txn: &mut Txn,
+    id: AllocationId,
+    lease_ms: u64,
+    left: impl FnOnce(&Lease) -> Duration,
+) -> Result<AllocationRecord, Problem> {
+    let Some(allocation) = txn.allocations().get(&id).cloned() else {
+        let detail = format!("there is no allocation {id}, or it was released");
+        return Err(Problem::new(ProblemCode::NoSuchAllocation, detail));
+    };
+    if txn.bindings_of(id).all(|binding| binding.desired.is_release()) {
+        let detail = format!("{id} is being taken back already");
+        return Err(Problem::new(ProblemCode::TooLate, detail));
+    }
+    let shorter = match &allocation.lease {
+        None => Some("without an end".to_owned()),
+        Some(lease) if left(lease) > Duration::from_millis(lease_ms) => {
+            Some(format!("until {}", lease.until))
+        }
+        Some(_) => None,
+    };
+    if let Some(now) = shorter {
+        let detail = format!("{id} is lent {now}, which is longer; a lease is never shortened");
+        return Err(Problem::invalid("lease_ms", detail));
+    }
+    let lease = from_now(txn.now(), lease_ms);
+    let detail = format!("{id} is lent to {} until {}", allocation.host, lease.until);
+    let event = EventRecord::new(EventKind::LeaseExtended, detail).node(&allocation.host);
+    txn.event(EventRecord { allocation: Some(id), ..event });
+    let allocation = AllocationRecord { lease: Some(lease), ..allocation };
+    txn.put_allocation(allocation.clone());
+    Ok(allocation)
+}
+
+/// Everything that has an end.
+fn wanted(tables: &Tables) -> Vec<Wanted> {
+    let leases = tables.leased().filter_map(|allocation| {
+        let lease = allocation.lease.as_ref()?;
+        let key = Key::Lease(allocation.id);
+        Some(Wanted { key, until: lease.until, whole_ms: lease.whole_ms })
+    });
+    let graces = take_back::in_notice(tables).filter_map(|operation| match operation.what {
+        OperationKind::TakeBack { due, grace_ms, .. } => {
+            Some(Wanted { key: Key::Grace(operation.id), until: due, whole_ms: grace_ms })
+        }
+        _ => None,
+    });
+    leases.chain(graces).collect()
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Todo {
+    /// The records' end follows the wall clock.
+    Move(Key, Timestamp, Timestamp),
+    /// The borrower is told that its lease ends.
+    Warn(AllocationId),
+    /// The lease is over.
+    End(AllocationId),
+    /// The grace time is over.
+    Due(OperationId),
+    /// Some of it is gone by another operation.
+    Gone(OperationId),
+    /// The operating systems have had their time.
+    Force(OperationId),
+}
+
+/// Decides.
+fn todo(
+    tables: &Tables,
+    look: &Look,
+    warning: Duration,
+    asked: &HashMap<OperationId, Instant>,
+    now: Instant,
+) -> Vec<Todo> {
+    let moved = look.moved.iter().map(|moved| Todo::Move(moved.key, moved.from, moved.to));
+    let ends = look.left.iter().filter_map(|&(key, left)| match key {
+        Key::Grace(id) => left.is_zero().then_some(Todo::Due(id)),
+        Key::Lease(id) => {
+            let lease = tables.allocations().get(&id)?.lease.as_ref()?;
+            let stands = || tables.bindings_of(id).any(|binding| !binding.desired.is_release());
+            match lease.warned {
+                false if left <= warning => Some(Todo::Warn(id)),
+                true if left.is_zero() && stands() => Some(Todo::End(id)),
+                _ => None,
+            }
+        }
+    });
+    let running = tables.running().filter_map(|operation| {
+        let OperationKind::TakeBack { within_ms, stage, .. } = operation.what else { return None };
+        let bound = Duration::from_millis(within_ms.into()) + SLACK;
+        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= bound;
+        let over = stage == TakeBackStage::Orderly && asked.get(&operation.id).is_some_and(is_over);
+        let released = operation.steps.iter().any(|step| {
+            step.state == crate::types::StepState::Pending
+                && tables.bindings().get(&step.binding).is_none_or(|binding| {
+                    binding.operation != Some(operation.id) && binding.desired.is_release()
+                })
+        });
+        if over {
+            Some(Todo::Force(operation.id))
+        } else {
+            released.then_some(Todo::Gone(operation.id))
+        }
+    });
+    moved.chain(ends).chain(running).collect()
+}
+
+fn carry_out(txn: &mut Txn, todo: &Todo, settings: &Settings) {
+    match todo {
+        Todo::Move(key, from, to) => follow(txn, *key, *from, *to),
+        Todo::Warn(id) => warn(txn, *id),
+        Todo::End(id) => end(txn, *id, settings),
+        Todo::Due(id) => take_back::due(txn, *id),
+        Todo::Gone(id) => take_back::gone(txn, *id),
+        Todo::Force(id) => take_back::force(txn, *id),
+    }
+}
+
+fn follow(txn: &mut Txn, key: Key, from: Timestamp, to: Timestamp) {
+    match key {
+        Key::Lease(id) => {
+            let Some(mut allocation) = txn.allocations().get(&id).cloned() else { return };
+            if let Some(lease) = allocation.lease.as_mut().filter(|lease| lease.until == from) {
+                lease.until = to;
+                txn.put_allocation(allocation);
+            }
+        }
+        Key::Grace(id) => {
+            let Some(mut operation) = txn.operations().get(&id).cloned() else { return };
+            if let OperationKind::TakeBack { due, .. } = &mut operation.what
+                && *due == from
+            {
+                *due = to;
+                txn.put_operation(operation);
+            }
+        }
+    }
+}
+
+fn warn(txn: &mut Txn, id: AllocationId) {
+    let Some(mut allocation) = txn.allocations().get(&id).cloned() else { return };
+    let Some(lease) = allocation.lease.as_mut().filter(|lease| !lease.warned) else { return };
+    lease.warned = true;
+    let detail = format!(
+        "the lease of {id} ends at {}; then {} has to give it back. `dxpu-manager extend {id}` \
+         extends it",
+        lease.until, allocation.host
+    );
+    let event = EventRecord::new(EventKind::LeaseEnding, detail).node(&allocation.host);
+    txn.event(EventRecord { allocation: Some(id), ..event });
+    txn.put_allocation(allocation);
+}
+
+fn end(txn: &mut Txn, id: AllocationId, settings: &Settings) {
+    let Some(allocation) = txn.allocations().get(&id).cloned() else { return };
+    let how = TakeBack {
+        grace_ms: 0,
+        within_ms: settings.lease_grace.as_millis() as u32,
+        reason: format!("the lease of {id} is over"),
+    };
+    // What an earlier take-back has told the borrower of is taken now.
+    let told: Vec<OperationId> = take_back::in_notice(txn)
+        .filter(|operation| operation.allocation == Some(id))
+        .map(|operation| operation.id)
+        .collect();
+    for operation in told {
+        take_back::due(txn, operation);
+    }
+    let what = Lent::One(ReleaseTarget::Allocation(id));
+    let Ok(operation) = take_back::take_back(txn, &what, &how, None) else { return };
+    let event = EventRecord::new(EventKind::LeaseOver, how.reason).node(&allocation.host);
+    txn.event(EventRecord { allocation: Some(id), ..event }.operation(operation.id));
+}
+
+/// Looks until the manager stops.
+pub async fn run(manager: Arc<Manager>) {
+    // Since when the operating systems have been asked. No larger than the running operations.
+    let mut asked: HashMap<OperationId, Instant> = HashMap::new();
+    loop {
+        let tables = manager.records.snapshot();
+        let now = Now::read();
+        let is_asked = |id: &OperationId| {
+            let operation = tables.operations().get(id).filter(|o| !o.state.is_final());
+            operation.and_then(take_back::stage) == Some(TakeBackStage::Orderly)
+        };
+        asked.retain(|id, _| is_asked(id));
+        for operation in tables.running().filter(|operation| is_asked(&operation.id)) {
+            asked.entry(operation.id).or_insert(now.monotonic);
+        }
+        let warning = manager.settings.lease_warning;
+        let look = {
+            let mut deadlines = manager.deadlines.lock().expect("no one panics while holding it");
+            deadlines.look(now, warning, &wanted(&tables))
+        };
+        if look.jumped_ms != 0 {
+            let detail = format!(
+                "the wall clock jumped by {} ms; what has an end keeps its time",
+                look.jumped_ms
+            );
+            manager.event_now(EventRecord::new(EventKind::ClockJumped, detail)).await;
+        }
+        let todo = todo(&tables, &look, warning, &asked, now.monotonic);
+        if !todo.is_empty() {
+            let done = manager.records.apply(|txn| {
+                todo.iter().for_each(|todo| carry_out(txn, todo, &manager.settings));
+            });
+            if let Err(problem) = done.await {
+                tracing::error!("what is over cannot be taken back: {problem}");
+            }
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(TICK) => {}
+            () = manager.stopping() => return,
+        }
+    }
+}

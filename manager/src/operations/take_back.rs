@@ -1,0 +1,224 @@
+//! Taking back what nobody wanted to give back: the lender's right, and the end of a lease.
+//!
+//! In three stages: the borrower is told and has its grace time; then its operating system is asked,
+//! as by a release; then, if a host does not answer, by force. In the first stage nothing has
+//! changed: what the borrower releases itself by then is done, and the operation can be called back.
+
+use super::progress;
+use super::request::{self, ClientKey, ReleaseTarget, begin, join, release_steps, repeated};
+use crate::records::{Tables, Txn};
+use crate::types::{
+    AllocationId, BindingId, BindingRecord, Desired, EventKind, EventRecord, NodeName, OperationId,
+    OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode, SlotAddress,
+    StepName, StepState, TakeBackStage, Timestamp,
+};
+use std::collections::BTreeSet;
+
+/// How something is taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeBack {
+    /// How long the borrower has before its operating system is asked, milliseconds.
+    pub grace_ms: u64,
+    /// How long the operating system then has, milliseconds.
+    pub within_ms: u32,
+    /// Why, for the borrower.
+    pub reason: String,
+}
+
+/// What is taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lent {
+    /// One allocation or binding.
+    One(ReleaseTarget),
+    /// What is in a slot.
+    Slot(SlotAddress),
+    /// What a host has, or what is lent of a box.
+    Node(NodeName),
+}
+
+/// The bindings that are meant.
+fn find(txn: &Txn, what: &Lent) -> Result<Vec<BindingRecord>, Problem> {
+    match what {
+        Lent::One(target) => Ok(request::find(txn, *target)?.1),
+        Lent::Slot(slot) => match txn.binding_at_slot(slot) {
+            Some(binding) => Ok(vec![binding.clone()]),
+            None => Err(Problem::new(ProblemCode::NotLent, format!("slot {slot} is not lent"))),
+        },
+        Lent::Node(name) if txn.nodes().contains_key(name) => {
+            Ok(txn.bindings_at(name).cloned().collect())
+        }
+        Lent::Node(name) => {
+            let detail = format!("no proxy with the name {name} was ever here");
+            Err(Problem::new(ProblemCode::NoSuchNode, detail))
+        }
+    }
+}
+
+/// Begins it. What is being released already is left alone.
+///
+/// # Errors
+///
+/// When there is no such thing, nothing of it is lent, a part is being taken back so already, or the key cannot be used.
+pub fn take_back(
+    txn: &mut Txn,
+    what: &Lent,
+    how: &TakeBack,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    if let Some(there) = repeated(txn, key.as_ref())? {
+        return Ok(there);
+    }
+    let found = find(txn, what)?.into_iter();
+    let bindings: Vec<BindingRecord> = found.filter(|b| !b.desired.is_release()).collect();
+    if bindings.is_empty() {
+        return Err(Problem::new(ProblemCode::NotLent, "nothing of it is lent"));
+    }
+    for binding in &bindings {
+        let other = in_notice(txn).find(|o| o.steps.iter().any(|s| s.binding == binding.id));
+        if let Some(other) = other {
+            let (id, slot) = (other.id, &binding.slot);
+            let detail =
+                format!("{id} takes {slot} back already; `dxpu-manager cancel {id}` first");
+            return Err(Problem::new(ProblemCode::SlotBusy, detail));
+        }
+    }
+    let id = txn.new_operation_id();
+    let due = Timestamp::from_millis(txn.now().as_millis().saturating_add(how.grace_ms));
+    let what = OperationKind::TakeBack {
+        slots: bindings.iter().map(|binding| binding.slot.clone()).collect(),
+        due,
+        grace_ms: how.grace_ms,
+        within_ms: how.within_ms,
+        reason: how.reason.clone(),
+        stage: TakeBackStage::Notice,
+    };
+    let steps = bindings.iter().flat_map(release_steps).collect();
+    let first = bindings[0].allocation;
+    let allocation = bindings.iter().all(|b| b.allocation == first).then_some(first);
+    begin(txn, id, what, allocation, steps, key);
+    if how.grace_ms == 0 {
+        self::due(txn, id);
+    } else {
+        tell(txn, id, &bindings, due, &how.reason);
+    }
+    Ok(txn.operations()[&id].clone())
+}
+
+/// Tells each borrower.
+fn tell(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], due: Timestamp, why: &str) {
+    let allocations: BTreeSet<AllocationId> = bindings.iter().map(|b| b.allocation).collect();
+    for allocation in allocations {
+        let own: Vec<&BindingRecord> =
+            bindings.iter().filter(|b| b.allocation == allocation).collect();
+        let slots: Vec<_> = own.iter().map(|b| b.slot.clone()).collect();
+        let host = &own[0].host;
+        let detail = format!("{} of {host} will be taken back at {due}: {why}", join(&slots));
+        let event = EventRecord::new(EventKind::TakeBackNotice, detail).node(host).operation(id);
+        txn.event(EventRecord { allocation: Some(allocation), ..event });
+    }
+}
+
+/// The operations whose borrowers have been told and still have time.
+pub fn in_notice(tables: &Tables) -> impl Iterator<Item = &OperationRecord> {
+    tables.running().filter(|operation| {
+        let stage = stage(operation);
+        operation.state == OperationState::Running && stage == Some(TakeBackStage::Notice)
+    })
+}
+
+/// How far an operation of this kind is; nothing of others.
+pub fn stage(operation: &OperationRecord) -> Option<TakeBackStage> {
+    match operation.what {
+        OperationKind::TakeBack { stage, .. } => Some(stage),
+        _ => None,
+    }
+}
+
+fn running(txn: &Txn, id: OperationId, wanted: TakeBackStage) -> Option<OperationRecord> {
+    let operation = txn.operations().get(&id)?;
+    let is = operation.state == OperationState::Running && stage(operation) == Some(wanted);
+    is.then(|| operation.clone())
+}
+
+fn bindings(operation: &OperationRecord) -> BTreeSet<BindingId> {
+    operation.steps.iter().map(|step| step.binding).collect()
+}
+
+fn go(txn: &mut Txn, mut operation: OperationRecord, to: TakeBackStage) {
+    if let OperationKind::TakeBack { stage, .. } = &mut operation.what {
+        *stage = to;
+    }
+    txn.put_operation(operation);
+}
+
+/// The grace time is over: the operating systems are asked.
+pub fn due(txn: &mut Txn, id: OperationId) {
+    gone(txn, id);
+    let Some(operation) = running(txn, id, TakeBackStage::Notice) else { return };
+    let OperationKind::TakeBack { within_ms, .. } = operation.what else { return };
+    let still: Vec<BindingRecord> =
+        bindings(&operation).iter().filter_map(|id| txn.bindings().get(id).cloned()).collect();
+    go(txn, operation, TakeBackStage::Orderly);
+    let overtaken: BTreeSet<OperationId> =
+        still.iter().filter(|b| !b.desired.is_release()).filter_map(|b| b.operation).collect();
+    for other in overtaken {
+        progress::supersede(txn, other);
+    }
+    for binding in still.iter().filter(|b| !b.desired.is_release()) {
+        // `supersede` may have changed it.
+        let binding = txn.bindings()[&binding.id].clone();
+        let (desired, operation) = (Desired::Released { within_ms }, Some(id));
+        txn.update_binding(BindingRecord { desired, operation, ..binding });
+    }
+}
+
+/// The operating systems have had their time: what is not out goes by force.
+pub fn force(txn: &mut Txn, id: OperationId) {
+    let Some(operation) = running(txn, id, TakeBackStage::Orderly) else { return };
+    let left: Vec<BindingRecord> = bindings(&operation)
+        .iter()
+        .filter_map(|id| txn.bindings().get(id))
+        .filter(|b| matches!(b.desired, Desired::Released { .. }))
+        .cloned()
+        .collect();
+    go(txn, operation, TakeBackStage::Force);
+    for binding in left {
+        let detail = format!("{} has not let go of {} in time", binding.host, binding.slot);
+        let detail = format!("{detail}; it is taken by force");
+        txn.event(
+            EventRecord::new(EventKind::TakeBackForced, detail).binding(&binding).operation(id),
+        );
+        txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
+    }
+}
+
+/// Counts as done what another operation has released.
+pub fn gone(txn: &mut Txn, id: OperationId) {
+    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
+    else {
+        return;
+    };
+    let now = txn.now();
+    let mut changed = false;
+    for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
+        let over = match txn.bindings().get(&step.binding) {
+            None => true,
+            Some(binding) => {
+                step.name == StepName::UnbindPort
+                    && binding.operation != Some(id)
+                    && binding.phase == Phase::Withdrawn
+                    && binding.desired.is_release()
+            }
+        };
+        if over {
+            step.state = StepState::Done;
+            step.detail = Some("released by another operation".to_owned());
+            step.changed = now;
+            changed = true;
+        }
+    }
+    if changed {
+        txn.put_operation(operation);
+        progress::settle(txn, id);
+    }
+}

@@ -1,0 +1,131 @@
+//! Leases, and what the lender takes back.
+
+use super::{asked, last_operation, pair, steps};
+use crate::common::fake::Fake;
+use crate::common::{Manager, eventually};
+use serde_json::json;
+
+/// A warning of 0.3 s and a grace of 0.5 s.
+fn manager() -> Manager {
+    Manager::with_timing(&[("lease_warning_ms", 300), ("lease_grace_ms", 500)])
+}
+
+#[test]
+fn a_lease_that_is_over_is_taken_back_after_a_warning() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    let lent = manager.json(&["allocate", "--host", "host1", "--count", "2", "--lease", "1s"]);
+    assert!(lent["lease"]["left_ms"].as_u64().unwrap() <= 1000, "{lent}");
+    assert!(manager.text(&["show", "alloc-1"]).contains("lent until 20"));
+    manager.wait_event("lease-ending", "the lease of alloc-1 ends at 20");
+    assert!(at_box.bound(1).is_some(), "it still has its time");
+    manager.wait_event("lease-over", "the lease of alloc-1 is over");
+    manager.wait_slot("box1/1", "free");
+    manager.wait_slot("box1/2", "free");
+    assert!(at_host.with(|s| s.ports.is_empty()));
+    // In an orderly way.
+    assert!(!asked(&at_host).contains(&"UnbindPort by force"));
+    let operation = eventually("the end", || {
+        Some(last_operation(&manager)).filter(|operation| operation["state"] == "succeeded")
+    });
+    assert_eq!(
+        (&operation["what"]["kind"], &operation["allocation"]),
+        (&json!("take-back"), &json!("alloc-1"))
+    );
+    assert_eq!(steps(&operation), ["unbind-port done", "unbind-slot done"].repeat(2));
+    assert_eq!(manager.failure(&["extend", "alloc-1", "--lease", "1h"]).0, 3);
+}
+
+#[test]
+fn a_lease_is_extended_and_never_shortened() {
+    let mut manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--lease", "1s"]);
+    let extended = manager.json(&["extend", "alloc-1", "--lease", "1h"]);
+    let left = extended["lease"]["left_ms"].as_u64().unwrap();
+    assert!((3_590_000..=3_600_000).contains(&left), "{left}");
+    let (code, problem) = manager.failure(&["extend", "alloc-1", "--lease", "30m"]);
+    assert_eq!((code, &problem["field"]), (2, &json!("lease_ms")));
+    manager.text(&["allocate", "--host", "host1"]);
+    let (code, problem) = manager.failure(&["extend", "alloc-2", "--lease", "1h"]);
+    assert_eq!((code, &problem["field"]), (2, &json!("lease_ms")));
+    assert!(problem["detail"].as_str().unwrap().contains("without an end"), "{problem}");
+
+    // It is in the store: a manager that starts again has it. What is over by then still has the
+    // warning time.
+    manager.text(&["release", "alloc-2"]);
+    manager.text(&["allocate", "--host", "host1", "--lease", "400ms", "--no-wait"]);
+    manager.kill();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    manager.run();
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    let _at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    manager.wait_event("lease-ending", "alloc-3");
+    manager.wait_event("lease-over", "alloc-3");
+    manager.wait_slot("box1/2", "free");
+    assert!(at_box.bound(1).is_some(), "the other one stays");
+    let left = manager.json(&["show", "alloc-1"])["lease"]["left_ms"].as_u64().unwrap();
+    assert!((3_000_000..3_600_000).contains(&left), "{left}");
+}
+
+#[test]
+fn a_host_that_is_away_when_its_lease_is_over_is_not_waited_for() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--lease", "600ms"]);
+    let again = at_host.leave();
+    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(1).is_none());
+    let at_host = Fake::insist(manager.control, again.0, again.1);
+    eventually("a clean host", || at_host.with(|s| s.ports.is_empty()).then_some(()));
+}
+
+#[test]
+fn the_lender_takes_back_after_a_time_that_the_borrower_is_told() {
+    let mut manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    let args = ["take-back", "host1", "--reason", "the lab closes"];
+    let begun = manager.json(&[&args[..], &["--grace", "1s", "--no-wait"]].concat());
+    assert_eq!(begun["what"]["stage"], "notice");
+    manager.wait_event("take-back-notice", "box1/1 of host1 will be taken back at 20");
+    manager.wait_event("take-back-notice", "box1/2 of host1 will be taken back at 20");
+    let (code, problem) = manager.failure(&args);
+    assert_eq!((code, &problem["code"]), (4, &json!("slot-busy")));
+    // One of them is given back in time; the manager is killed meanwhile.
+    manager.text(&["release", "alloc-1"]);
+    manager.kill();
+    manager.run();
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    let _at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    let operation = eventually("the end", || {
+        Some(manager.get("/v1/operations/op-3")).filter(|o| o["state"] == "succeeded")
+    });
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+    assert_eq!(steps(&operation), ["unbind-port done", "unbind-slot done"].repeat(2));
+    assert_eq!(operation["steps"][0]["detail"], "released by another operation");
+    assert_eq!(manager.failure(&args).0, 4, "nothing of it is lent");
+}
+
+#[test]
+fn a_take_back_can_be_called_back_while_the_borrower_has_time() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let args = ["take-back", "alloc-1", "--reason", "x", "--grace", "1h", "--no-wait"];
+    manager.text(&args);
+    assert_eq!(manager.json(&["cancel", "op-2"])["state"], "cancelled");
+    assert!(at_box.bound(1).is_some());
+    assert!(!asked(&at_host).contains(&"UnbindPort"));
+    // The next one is not kept from it.
+    manager.text(&["take-back", "bind-1", "--reason", "x"]);
+    assert!(at_box.bound(1).is_none());
+    assert_eq!(manager.failure(&["take-back", "box1/1", "--reason", "x"]).0, 4);
+    assert_eq!(manager.failure(&["take-back", "nobody", "--reason", "x"]).0, 3);
+    assert_eq!(manager.failure(&["take-back", "a b", "--reason", "x"]).0, 2);
+    assert_eq!(manager.failure(&["take-back", "host1", "--reason", " "]).0, 2);
+}
