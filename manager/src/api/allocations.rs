@@ -1,12 +1,17 @@
 //! Lending and taking back.
 
 use super::App;
+use super::conditional::{IfMatch, shown};
 use super::extract::{Body, Params, Segments, client_key, parse};
+use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget};
 use crate::planner::PlanRequest;
-use crate::types::{AllocationId, BindingId, NodeName, OperationRecord, Problem, ProblemCode};
+use crate::records::Tables;
+use crate::types::{
+    AllocationId, BindingId, BindingRecord, NodeName, OperationRecord, Phase, Problem, ProblemCode,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -80,12 +85,32 @@ pub(super) async fn allocate(
     changed.await.map(accepted)
 }
 
+/// Which allocations.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// Only to this host.
+    host: Option<NodeName>,
+}
+
 /// All allocations.
-#[utoipa::path(get, path = "/v1/allocations", tag = "allocations",
-    responses((status = 200, description = "By number", body = List<AllocationView>)))]
-pub(super) async fn list(State(manager): State<App>) -> Json<List<AllocationView>> {
+#[utoipa::path(get, path = "/v1/allocations", tag = "allocations", params(Filter, Paging),
+    responses((status = 200, description = "By number", body = List<AllocationView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<AllocationView>>, Problem> {
     let tables = manager.records.snapshot();
-    Json(tables.allocations().values().map(|a| views::allocation(&manager, &tables, a)).collect())
+    let wanted = tables
+        .allocations()
+        .iter()
+        .filter(|(_, allocation)| filter.host.as_ref().is_none_or(|host| *host == allocation.host));
+    let wanted = wanted.map(|(id, allocation)| (*id, allocation));
+    paging
+        .page(wanted, |allocation| Some(views::allocation(&manager, &tables, allocation)))
+        .map(Json)
 }
 
 /// One allocation.
@@ -139,16 +164,36 @@ async fn take_back(
     manager: &App,
     target: ReleaseTarget,
     mode: ReleaseMode,
-    key: Option<ClientKey>,
+    (key, if_match): (Option<ClientKey>, IfMatch),
 ) -> Result<Response, Problem> {
     refuse_if_stopping(manager)?;
-    let changed = manager.records.change(|txn| operations::release(txn, target, mode, key));
+    let changed = manager.records.change(|txn| {
+        // The same request once more is no other change of what it changed itself.
+        let repeated = key.as_ref().is_some_and(|key| txn.operation_by_key(&key.key).is_some());
+        if !repeated {
+            if_match.check(|| shown_target(manager, txn, target))?;
+        }
+        operations::release(txn, target, mode, key)
+    });
     changed.await.map(accepted)
+}
+
+/// What is to be released as the API shows it, if it is there.
+fn shown_target(manager: &Manager, tables: &Tables, target: ReleaseTarget) -> Option<Vec<u8>> {
+    match target {
+        ReleaseTarget::Allocation(id) => {
+            tables.allocations().get(&id).map(|a| shown(&views::allocation(manager, tables, a)))
+        }
+        ReleaseTarget::Binding(id) => {
+            tables.bindings().get(&id).map(|b| shown(&views::binding(tables, b)))
+        }
+    }
 }
 
 /// Take everything of an allocation back.
 #[utoipa::path(delete, path = "/v1/allocations/{id}", tag = "allocations",
     params(("id" = String, Path, description = "alloc-N"), ReleaseParams,
+        ("If-Match" = Option<String>, Header, description = "Only if it still has this tag; status 412 else"),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
     responses((status = 202, description = "The operation that does it", body = OperationRecord,
             headers(("location" = String, description = "Where the operation is"))),
@@ -158,18 +203,51 @@ pub(super) async fn release(
     Segments(id): Segments<String>,
     Params(params): Params<ReleaseParams>,
     headers: HeaderMap,
+    if_match: IfMatch,
 ) -> Result<Response, Problem> {
     let id: AllocationId = parse("id", &id)?;
     let key = client_key(&headers, &(id, &params))?;
-    take_back(&manager, ReleaseTarget::Allocation(id), params.mode(&manager)?, key).await
+    take_back(&manager, ReleaseTarget::Allocation(id), params.mode(&manager)?, (key, if_match))
+        .await
+}
+
+/// Which bindings.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BindingFilter {
+    /// Only to this host.
+    host: Option<NodeName>,
+    /// Only of this box.
+    #[serde(rename = "box")]
+    in_box: Option<NodeName>,
+    /// Only of this allocation.
+    allocation: Option<AllocationId>,
+    /// Only in this phase.
+    phase: Option<Phase>,
+}
+
+impl BindingFilter {
+    fn lets(&self, binding: &BindingRecord) -> bool {
+        self.host.as_ref().is_none_or(|host| *host == binding.host)
+            && self.in_box.as_ref().is_none_or(|name| name == binding.slot.box_name())
+            && self.allocation.is_none_or(|id| id == binding.allocation)
+            && self.phase.is_none_or(|phase| phase == binding.phase)
+    }
 }
 
 /// All bindings.
-#[utoipa::path(get, path = "/v1/bindings", tag = "allocations",
-    responses((status = 200, description = "By number", body = List<BindingView>)))]
-pub(super) async fn bindings(State(manager): State<App>) -> Json<List<BindingView>> {
+#[utoipa::path(get, path = "/v1/bindings", tag = "allocations", params(BindingFilter, Paging),
+    responses((status = 200, description = "By number", body = List<BindingView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn bindings(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<BindingFilter>,
+) -> Result<Json<List<BindingView>>, Problem> {
     let tables = manager.records.snapshot();
-    Json(tables.bindings().values().map(|b| views::binding(&tables, b)).collect())
+    let wanted = tables.bindings().iter().filter(|(_, binding)| filter.lets(binding));
+    let wanted = wanted.map(|(id, binding)| (*id, binding));
+    paging.page(wanted, |binding| Some(views::binding(&tables, binding))).map(Json)
 }
 
 /// One binding.
@@ -193,6 +271,7 @@ pub(super) async fn show_binding(
 /// Take one binding's slot back; the rest of its allocation stays.
 #[utoipa::path(delete, path = "/v1/bindings/{id}", tag = "allocations",
     params(("id" = String, Path, description = "bind-N"), ReleaseParams,
+        ("If-Match" = Option<String>, Header, description = "Only if it still has this tag; status 412 else"),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
     responses((status = 202, description = "The operation that does it", body = OperationRecord,
             headers(("location" = String, description = "Where the operation is"))),
@@ -202,8 +281,9 @@ pub(super) async fn release_binding(
     Segments(id): Segments<String>,
     Params(params): Params<ReleaseParams>,
     headers: HeaderMap,
+    if_match: IfMatch,
 ) -> Result<Response, Problem> {
     let id: BindingId = parse("id", &id)?;
     let key = client_key(&headers, &(id, &params))?;
-    take_back(&manager, ReleaseTarget::Binding(id), params.mode(&manager)?, key).await
+    take_back(&manager, ReleaseTarget::Binding(id), params.mode(&manager)?, (key, if_match)).await
 }

@@ -4,7 +4,7 @@ use super::App;
 use super::extract::Params;
 use super::operations::wait;
 use crate::manager::Manager;
-use crate::types::{EventRecord, Problem};
+use crate::types::{BindingId, EventKind, EventRecord, NodeName, OperationId, Problem};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -34,6 +34,32 @@ pub(super) struct EventParams {
     /// If there are none, wait for one so many milliseconds.
     #[param(maximum = 60_000)]
     wait_ms: Option<u32>,
+    /// Only of this kind.
+    kind: Option<EventKind>,
+    /// Only about this proxy.
+    node: Option<NodeName>,
+    /// Only about this binding.
+    binding: Option<BindingId>,
+    /// Only about this operation.
+    operation: Option<OperationId>,
+}
+
+/// Which events are wanted, of all that there are.
+#[derive(Clone, Debug, Default)]
+struct Filter {
+    kind: Option<EventKind>,
+    node: Option<NodeName>,
+    binding: Option<BindingId>,
+    operation: Option<OperationId>,
+}
+
+impl Filter {
+    fn lets(&self, event: &EventRecord) -> bool {
+        self.kind.is_none_or(|kind| kind == event.kind)
+            && (self.node.is_none() || self.node == event.node)
+            && (self.binding.is_none() || self.binding == event.binding)
+            && (self.operation.is_none() || self.operation == event.operation)
+    }
 }
 
 /// Events that are kept.
@@ -49,11 +75,18 @@ pub(super) async fn list(
         return Err(Problem::invalid("limit", format!("1 to {MAX_LIMIT}")));
     }
     let wait = wait(params.wait_ms)?;
+    let EventParams { mut since, kind, node, binding, operation, .. } = params;
+    let filter = Filter { kind, node, binding, operation };
     let mut changes = manager.records.watch();
     let deadline = tokio::time::Instant::now() + wait;
+    let mut lost = false;
     loop {
         changes.mark_unchanged();
-        let page = page(&manager, params.since, limit);
+        let mut page = page(&manager, since, limit, &filter);
+        // What was looked at in vain need not be looked at again.
+        since = Some(page.next);
+        lost |= page.lost;
+        page.lost = lost;
         if wait.is_zero() || !page.items.is_empty() {
             return Ok(Json(page));
         }
@@ -65,23 +98,21 @@ pub(super) async fn list(
     }
 }
 
-fn page(manager: &Manager, since: Option<u64>, limit: usize) -> EventPage {
+fn page(manager: &Manager, since: Option<u64>, limit: usize, filter: &Filter) -> EventPage {
     let tables = manager.records.snapshot();
     let next = tables.meta().next_event;
+    let wanted = |(_, event): &(&u64, &EventRecord)| filter.lets(event);
     let since = since.unwrap_or_else(|| {
-        tables
-            .events()
-            .keys()
-            .rev()
-            .nth(limit - 1)
-            .or(tables.events().keys().next())
-            .copied()
-            .unwrap_or(next)
+        let last = tables.events().iter().rev().filter(wanted).take(limit).last();
+        last.map_or(next, |(sequence, _)| *sequence)
     });
-    let items: Vec<EventRecord> =
-        tables.events().range(since..).take(limit).map(|(_, event)| event.clone()).collect();
+    let events = tables.events().range(since..).filter(wanted).take(limit);
+    let items: Vec<EventRecord> = events.map(|(_, event)| event.clone()).collect();
     let first = tables.events().keys().next().copied().unwrap_or(next);
-    let next = items.last().map_or(next.max(since), |last| last.sequence + 1);
+    let next = match items.last() {
+        Some(last) if items.len() == limit => last.sequence + 1,
+        _ => next.max(since),
+    };
     EventPage { items, next, lost: since > 0 && since < first }
 }
 
@@ -93,10 +124,45 @@ pub(super) struct StreamParams {
     /// Those with this sequence number and later ones. Without it, and without the header
     /// `Last-Event-ID`: only new ones.
     since: Option<u64>,
+    /// Only of this kind.
+    kind: Option<EventKind>,
+    /// Only about this proxy.
+    node: Option<NodeName>,
+    /// Only about this binding.
+    binding: Option<BindingId>,
+    /// Only about this operation.
+    operation: Option<OperationId>,
+}
+
+/// A message of the stream.
+enum Message {
+    Event(Box<EventRecord>),
+    /// Events before this one are no longer kept, and were not sent.
+    Lost {
+        next: u64,
+    },
+}
+
+impl Message {
+    fn into_sse(self) -> Event {
+        match self {
+            Self::Event(event) => Event::default()
+                .id(event.sequence.to_string())
+                .event(event.kind.to_string())
+                .json_data(&event)
+                .expect("events are JSON"),
+            Self::Lost { next } => Event::default()
+                .event("lost")
+                .json_data(serde_json::json!({ "next": next }))
+                .expect("it is JSON"),
+        }
+    }
 }
 
 /// Events as they happen, as server-sent events. Each has its sequence number as `id`, so that a
-/// client that connects again goes on where it was.
+/// client that connects again goes on where it was. If events are no longer kept that should come
+/// next, a message of type `lost` says so, without an `id`; its data has the sequence number of the
+/// first one that is kept as `next`. A comment comes every 15 s if nothing else does.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "operations", params(StreamParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "The last event that the client has")),
     responses((status = 200, description = "Each event's data is one EventRecord", body = EventRecord, content_type = "text/event-stream"),
@@ -116,15 +182,12 @@ pub(super) async fn stream(
     let since = after.map(|last| last.saturating_add(1)).or(params.since);
     let next = since.unwrap_or_else(|| manager.records.snapshot().meta().next_event);
     let changes = manager.records.watch();
-    let cursor = Cursor { manager, changes, next, ready: VecDeque::new() };
+    let StreamParams { kind, node, binding, operation, .. } = params;
+    let filter = Filter { kind, node, binding, operation };
+    let cursor = Cursor { manager, changes, next, filter, ready: VecDeque::new() };
     let stream = futures_util::stream::unfold(cursor, |mut cursor| async move {
-        let event = cursor.next().await?;
-        let sse = Event::default()
-            .id(event.sequence.to_string())
-            .event(event.kind.to_string())
-            .json_data(&event)
-            .expect("events are JSON");
-        Some((Ok(sse), cursor))
+        let message = cursor.next().await?;
+        Some((Ok(message.into_sse()), cursor))
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
@@ -133,26 +196,64 @@ struct Cursor {
     manager: App,
     changes: watch::Receiver<u64>,
     next: u64,
-    ready: VecDeque<EventRecord>,
+    filter: Filter,
+    ready: VecDeque<Message>,
 }
 
 impl Cursor {
     /// The next event; none when the manager stops.
-    async fn next(&mut self) -> Option<EventRecord> {
+    async fn next(&mut self) -> Option<Message> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
+            if let Some(message) = self.ready.pop_front() {
+                return Some(message);
             }
             self.changes.mark_unchanged();
-            let page = page(&self.manager, Some(self.next), MAX_LIMIT);
+            let page = page(&self.manager, Some(self.next), MAX_LIMIT, &self.filter);
             self.next = page.next;
-            self.ready = page.items.into();
+            if page.lost {
+                let first = page.items.first().map_or(page.next, |event| event.sequence);
+                self.ready.push_back(Message::Lost { next: first });
+            }
+            self.ready.extend(page.items.into_iter().map(|e| Message::Event(Box::new(e))));
             if self.ready.is_empty() {
                 tokio::select! {
                     _ = self.changes.changed() => {}
                     () = self.manager.stopping() => return None,
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::records::{MAX_EVENTS, Records};
+    use crate::store::EmbeddedStore;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_stream_says_what_is_lost_and_goes_on_with_what_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let store = Arc::new(EmbeddedStore::open(&path).unwrap());
+        let records = Records::open(store, &path).unwrap();
+        let changed = records.apply(|txn| {
+            for _ in 0..MAX_EVENTS + 5 {
+                txn.event(EventRecord::new(EventKind::Trouble, "none"));
+            }
+        });
+        changed.await.unwrap();
+        let (manager, _queue) = Manager::new(records, Settings::default());
+        let changes = manager.records.watch();
+        let (filter, ready) = (Filter::default(), VecDeque::new());
+        let mut cursor = Cursor { manager, changes, next: 2, filter, ready };
+        let first = cursor.next().await.unwrap();
+        assert!(matches!(first, Message::Lost { next: 6 }));
+        for sequence in 6..=MAX_EVENTS as u64 + 5 {
+            let Message::Event(event) = cursor.next().await.unwrap() else { panic!("lost twice") };
+            assert_eq!(event.sequence, sequence);
         }
     }
 }

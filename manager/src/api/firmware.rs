@@ -18,7 +18,7 @@ pub(super) async fn images(State(manager): State<App>) -> Json<List<ImageView>> 
     let mut items: Vec<ImageView> =
         tables.images().values().map(|image| ImageView::from(&**image)).collect();
     items.sort_by_key(|image| image.since);
-    Json(List { items })
+    Json(items.into_iter().collect())
 }
 
 /// Send a firmware image, as `dxpu-flash image build` makes it. One that is there already is not
@@ -58,8 +58,7 @@ fn card((session, status): &CardStatus) -> CardView {
 #[utoipa::path(get, path = "/v1/firmware/cards", tag = "firmware",
     responses((status = 200, description = "By name; proxies that are no cards are left out", body = List<CardView>)))]
 pub(super) async fn cards(State(manager): State<App>) -> Json<List<CardView>> {
-    let items = start::cards(&manager).await.iter().map(card).collect();
-    Json(List { items })
+    Json(start::cards(&manager).await.iter().map(card).collect())
 }
 
 fn bounded(field: &str, value: Option<u32>, usual: u32, most: u32) -> Result<u32, Problem> {

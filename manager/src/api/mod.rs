@@ -2,10 +2,12 @@
 //! handlers and types here, and a test keeps the two the same.
 
 mod allocations;
+mod conditional;
 mod events;
 mod extract;
 mod firmware;
 mod lender;
+mod listing;
 mod nodes;
 mod operations;
 mod pool;
@@ -113,6 +115,7 @@ pub fn router(manager: App) -> Router {
         .method_not_allowed_fallback(|method: axum::http::Method| async move {
             Problem::new(ProblemCode::MethodNotAllowed, format!("{method} is not allowed here"))
         })
+        .layer(axum::middleware::from_fn(conditional::tags))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(manager)
 }

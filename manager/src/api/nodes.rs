@@ -2,12 +2,15 @@
 
 use super::App;
 use super::extract::{Segments, parse};
+use super::listing::{Listing, Paging};
 use super::views;
-use crate::types::{NodeName, Problem, ProblemCode};
+use crate::types::{NodeName, Problem, ProblemCode, Role};
 use axum::Json;
 use axum::extract::State;
 use manager_client::bodies::ProblemBody;
 use manager_client::views::{Health, List, NodeView};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 /// Whether the manager can serve requests.
 #[utoipa::path(get, path = "/v1/healthz", tag = "manager",
@@ -24,13 +27,39 @@ pub(super) async fn healthz(State(manager): State<App>) -> Json<Health> {
     })
 }
 
+/// Which proxies.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// Only of this role.
+    role: Option<Role>,
+    /// Only those that are connected, or are not.
+    connected: Option<bool>,
+}
+
+impl Filter {
+    fn lets(&self, role: Role, connected: impl FnOnce() -> bool) -> bool {
+        self.role.is_none_or(|wanted| wanted == role)
+            && self.connected.is_none_or(|wanted| wanted == connected())
+    }
+}
+
 /// All proxies that were ever here.
-#[utoipa::path(get, path = "/v1/nodes", tag = "pool",
-    responses((status = 200, description = "By name", body = List<NodeView>)))]
-pub(super) async fn list(State(manager): State<App>) -> Json<List<NodeView>> {
+#[utoipa::path(get, path = "/v1/nodes", tag = "pool", params(Filter, Paging),
+    responses((status = 200, description = "By name", body = List<NodeView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<NodeView>>, Problem> {
     let tables = manager.records.snapshot();
-    let view = |record| views::node(&manager, &tables, record);
-    Json(tables.nodes().values().map(view).collect())
+    let nodes = tables
+        .nodes()
+        .iter()
+        .filter(|(name, record)| filter.lets(record.role, || manager.registry.get(name).is_some()));
+    let nodes = nodes.map(|(name, record)| (name.clone(), record));
+    paging.page(nodes, |record| Some(views::node(&manager, &tables, record))).map(Json)
 }
 
 /// One proxy.

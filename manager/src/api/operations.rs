@@ -1,15 +1,20 @@
 //! Operations.
 
 use super::App;
+use super::conditional::{IfMatch, shown};
 use super::extract::{Params, Segments, parse};
+use super::listing::{Listing, Paging};
 use crate::operations::obstacle;
-use crate::types::{EventRecord, OperationId, OperationRecord, Problem, ProblemCode};
+use crate::types::{
+    AllocationId, EventRecord, OperationId, OperationRecord, OperationState, Problem, ProblemCode,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use manager_client::bodies::ProblemBody;
 use manager_client::views::List;
 use serde::Deserialize;
+use std::cmp::Reverse;
 use std::time::Duration;
 use utoipa::IntoParams;
 
@@ -20,25 +25,38 @@ pub(super) const MAX_WAIT_MS: u32 = 60_000;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
+pub(super) struct Filter {
     /// Only those that have not ended.
     #[serde(default)]
     running: bool,
+    /// Only those that stand here.
+    state: Option<OperationState>,
+    /// Only those about this allocation.
+    allocation: Option<AllocationId>,
+}
+
+impl Filter {
+    fn lets(&self, operation: &OperationRecord) -> bool {
+        !(self.running && operation.state.is_final())
+            && self.state.is_none_or(|state| state == operation.state)
+            && self.allocation.is_none_or(|id| Some(id) == operation.allocation)
+    }
 }
 
 /// The operations that are kept, latest first.
-#[utoipa::path(get, path = "/v1/operations", tag = "operations", params(ListParams),
+#[utoipa::path(get, path = "/v1/operations", tag = "operations", params(Filter, Paging),
     responses((status = 200, description = "Latest first", body = List<OperationRecord>),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(manager): State<App>,
-    Params(params): Params<ListParams>,
-) -> Json<List<OperationRecord>> {
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<OperationRecord>>, Problem> {
     let tables = manager.records.snapshot();
-    let wanted = |o: &&OperationRecord| !params.running || !o.state.is_final();
-    let explained =
-        |o: &OperationRecord| obstacle::explained(o.clone(), &tables, &manager.registry);
-    Json(tables.operations().values().rev().filter(wanted).map(explained).collect())
+    let wanted = tables.operations().iter().rev().filter(|(_, o)| filter.lets(o));
+    let wanted = wanted.map(|(id, operation)| (Reverse(*id), operation));
+    let view =
+        |o: &OperationRecord| Some(obstacle::explained(o.clone(), &tables, &manager.registry));
+    paging.page(wanted, view).map(Json)
 }
 
 /// How long an answer is to wait for something to change.
@@ -112,15 +130,24 @@ pub(super) async fn show(
 /// Call an operation back: what it lends is undone, what it takes back stays lent if no operating
 /// system was asked yet.
 #[utoipa::path(post, path = "/v1/operations/{id}/cancel", tag = "operations",
-    params(("id" = String, Path, description = "op-N")),
+    params(("id" = String, Path, description = "op-N"),
+        ("If-Match" = Option<String>, Header, description = "Only if it still has this tag; status 412 else")),
     responses((status = 202, description = "The operation, which may still be being undone", body = OperationRecord),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn cancel(
     State(manager): State<App>,
     Segments(id): Segments<String>,
+    if_match: IfMatch,
 ) -> Result<(StatusCode, Json<OperationRecord>), Problem> {
     let id: OperationId = parse("id", &id)?;
-    let operation = manager.records.change(|txn| crate::operations::cancel(txn, id)).await?;
+    let changed = manager.records.change(|txn| {
+        if_match.check(|| {
+            let operation = txn.operations().get(&id)?.clone();
+            Some(shown(&obstacle::explained(operation, txn, &manager.registry)))
+        })?;
+        crate::operations::cancel(txn, id)
+    });
+    let operation = changed.await?;
     Ok((StatusCode::ACCEPTED, Json(operation)))
 }
 

@@ -1,10 +1,11 @@
 //! Boxes, slots, hosts, devices.
 
 use super::App;
-use super::extract::{Params, Segments, parse};
+use super::extract::{Segments, parse};
+use super::listing::{Listing, Paging};
 use super::views;
 use crate::manager::Manager;
-use crate::planner::{PoolView, SlotStatus};
+use crate::planner::{PoolView, SlotStatus, SlotView as PlanSlot};
 use crate::records::Tables;
 use crate::types::{NodeName, Problem, ProblemCode, Role, SlotAddress};
 use axum::Json;
@@ -52,8 +53,11 @@ impl Look {
         }
     }
 
-    fn all_slots(&self) -> Vec<SlotView> {
-        self.pool.boxes.keys().flat_map(|name| self.slots(name)).collect()
+    /// Every slot as placement sees it, with whether its box is connected, by address.
+    fn all_slots(&self) -> impl Iterator<Item = (SlotAddress, (&PlanSlot, bool))> {
+        self.pool.boxes.values().flat_map(|view| {
+            view.slots.iter().map(|slot| (slot.address.clone(), (slot, view.connected)))
+        })
     }
 }
 
@@ -98,12 +102,33 @@ pub(super) fn find_slot(
     }
 }
 
+/// Which boxes or hosts.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProxyFilter {
+    /// Only those that are connected, or are not.
+    connected: Option<bool>,
+}
+
+impl ProxyFilter {
+    fn lets(&self, connected: bool) -> bool {
+        self.connected.is_none_or(|wanted| wanted == connected)
+    }
+}
+
 /// All boxes with their slots.
-#[utoipa::path(get, path = "/v1/boxes", tag = "pool",
-    responses((status = 200, description = "By name", body = List<BoxView>)))]
-pub(super) async fn boxes(State(manager): State<App>) -> Json<List<BoxView>> {
+#[utoipa::path(get, path = "/v1/boxes", tag = "pool", params(ProxyFilter, Paging),
+    responses((status = 200, description = "By name", body = List<BoxView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn boxes(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<ProxyFilter>,
+) -> Result<Json<List<BoxView>>, Problem> {
     let look = Look::at(&manager);
-    Json(look.pool.boxes.keys().map(|name| look.box_view(&manager, name)).collect())
+    let boxes = look.pool.boxes.iter().filter(|(_, view)| filter.lets(view.connected));
+    let boxes = boxes.map(|(name, _)| (name.clone(), name));
+    paging.page(boxes, |name| Some(look.box_view(&manager, name))).map(Json)
 }
 
 /// One box with its slots.
@@ -139,26 +164,28 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    fn lets(&self, slot: &SlotView) -> bool {
+    fn lets(&self, slot: &PlanSlot, connected: bool) -> bool {
         let host = slot.owner.as_ref().map(|owner| owner.host.as_str());
         self.status.is_none_or(|status| status == slot.status)
-            && self.connected.is_none_or(|connected| connected == slot.connected)
-            && self.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&slot.model))
-            && self.in_box.as_ref().is_none_or(|name| name == slot.slot.box_name().as_str())
+            && self.connected.is_none_or(|wanted| wanted == connected)
+            && slot.has_model(self.model.as_deref())
+            && self.in_box.as_ref().is_none_or(|name| name == slot.address.box_name().as_str())
             && self.host.as_ref().is_none_or(|name| Some(name.as_str()) == host)
     }
 }
 
 /// All slots.
-#[utoipa::path(get, path = "/v1/slots", tag = "pool", params(Filter),
+#[utoipa::path(get, path = "/v1/slots", tag = "pool", params(Filter, Paging),
     responses((status = 200, description = "By box and number", body = List<SlotView>),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn slots(
     State(manager): State<App>,
-    Params(filter): Params<Filter>,
-) -> Json<List<SlotView>> {
-    let slots = Look::at(&manager).all_slots();
-    Json(slots.into_iter().filter(|slot| filter.lets(slot)).collect())
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<SlotView>>, Problem> {
+    let look = Look::at(&manager);
+    let slots = look.all_slots().filter(|(_, (slot, connected))| filter.lets(slot, *connected));
+    let view = |(slot, connected)| Some(views::slot(&look.tables, slot, connected));
+    paging.page(slots, view).map(Json)
 }
 
 /// One slot.
@@ -183,11 +210,17 @@ pub(super) fn slot_view(manager: &Manager, name: &str, slot: &str) -> Result<Slo
 }
 
 /// All hosts with what they have.
-#[utoipa::path(get, path = "/v1/hosts", tag = "pool",
-    responses((status = 200, description = "By name", body = List<HostView>)))]
-pub(super) async fn hosts(State(manager): State<App>) -> Json<List<HostView>> {
+#[utoipa::path(get, path = "/v1/hosts", tag = "pool", params(ProxyFilter, Paging),
+    responses((status = 200, description = "By name", body = List<HostView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn hosts(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<ProxyFilter>,
+) -> Result<Json<List<HostView>>, Problem> {
     let look = Look::at(&manager);
-    Json(look.pool.hosts.keys().map(|name| look.host_view(&manager, name)).collect())
+    let hosts = look.pool.hosts.iter().filter(|(_, view)| filter.lets(view.connected));
+    let hosts = hosts.map(|(name, _)| (name.clone(), name));
+    paging.page(hosts, |name| Some(look.host_view(&manager, name))).map(Json)
 }
 
 /// One host with what it has.
@@ -205,23 +238,31 @@ pub(super) async fn show_host(
 }
 
 /// All devices: each function of each slot that has one.
-#[utoipa::path(get, path = "/v1/devices", tag = "pool", params(Filter),
+#[utoipa::path(get, path = "/v1/devices", tag = "pool", params(Filter, Paging),
     responses((status = 200, description = "By box, slot and function", body = List<DeviceView>),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn devices(
     State(manager): State<App>,
-    Params(filter): Params<Filter>,
-) -> Json<List<DeviceView>> {
-    let slots = Look::at(&manager).all_slots().into_iter().filter(|slot| filter.lets(slot));
-    let devices = slots.filter(|slot| slot.status != SlotStatus::Empty).flat_map(|slot| {
-        let SlotView { slot, status, connected, functions, owner, .. } = slot;
-        functions.into_iter().map(move |function| DeviceView {
-            slot: slot.clone(),
-            status,
-            connected,
-            function,
-            owner: owner.clone(),
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<DeviceView>>, Problem> {
+    let look = Look::at(&manager);
+    let slots = look.all_slots().filter(|(_, (slot, connected))| {
+        filter.lets(slot, *connected) && slot.status != SlotStatus::Empty
+    });
+    let devices = slots.flat_map(|(address, (slot, connected))| {
+        let devices = look.tables.functions(&address);
+        devices.map(move |device| {
+            ((address.clone(), device.address.function), (slot, connected, device))
         })
     });
-    Json(devices.collect())
+    let view = |(slot, connected, device): (&PlanSlot, bool, _)| {
+        Some(DeviceView {
+            slot: slot.address.clone(),
+            status: slot.status,
+            connected,
+            function: views::function(&look.tables, device),
+            owner: slot.owner.clone(),
+        })
+    };
+    paging.page(devices, view).map(Json)
 }

@@ -74,7 +74,8 @@ pub(super) fn node(manager: &Manager, tables: &Tables, record: &NodeRecord) -> N
     }
 }
 
-fn function(tables: &Tables, device: &DeviceRecord) -> FunctionView {
+/// A function of a device in a slot, from the records.
+pub(super) fn function(tables: &Tables, device: &DeviceRecord) -> FunctionView {
     FunctionView {
         function: device.address.function.get(),
         state: device.state,

@@ -86,7 +86,7 @@ fn of_problem(code: ProblemCode) -> u8 {
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
         | NoSuchBinding | NoSuchOperation | NoSuchRecording | NoSuchImage | NoSuchRollout => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
-        | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate => 4,
+        | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate | PreconditionFailed => 4,
         NothingFits => 5,
         NotConnected | Stopping => 6,
         ProxyRefused | ProxyTimeout | OperationTimeout | Superseded | Cancelled => 7,

@@ -81,7 +81,7 @@ pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<()
     for operation in begun {
         operations.push(if args.waiting.no_wait { operation } else { wait(client, operation)? });
     }
-    out.print(&List { items: operations }, |list| {
+    out.print(&List::from_iter(operations), |list| {
         list.items.iter().map(render::operation).collect::<Vec<_>>().join("\n\n")
     })
 }

@@ -68,7 +68,10 @@ impl Tables {
     }
 
     /// The functions in one slot, lowest first.
-    pub fn functions(&self, slot: &SlotAddress) -> impl Iterator<Item = &DeviceRecord> {
+    pub fn functions<'a>(
+        &'a self,
+        slot: &SlotAddress,
+    ) -> impl Iterator<Item = &'a DeviceRecord> + use<'a> {
         let first =
             FunctionAddress { slot: slot.clone(), function: tlp_codec::ids::SlotFunction::ZERO };
         let slot = slot.clone();

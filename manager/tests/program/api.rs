@@ -376,6 +376,10 @@ fn every_route_answers_as_described() {
     check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 400);
     let level = Some(json!({"level": "loud"}));
     check("PUT", "/v1/nodes/{name}/log-level", "/v1/nodes/host1/log-level", level, 400);
+    for list in ["nodes", "boxes", "hosts", "allocations", "bindings"] {
+        let template = format!("/v1/{list}");
+        check("GET", &template, &format!("{template}?limit=0"), None, 400);
+    }
     check("GET", "/v1/slots", "/v1/slots?status=half", None, 400);
     check("GET", "/v1/devices", "/v1/devices?colour=red", None, 400);
     check("GET", "/v1/operations", "/v1/operations?running=perhaps", None, 400);

@@ -5,6 +5,7 @@
 mod api;
 mod cli;
 mod common;
+mod conventions;
 mod firmware;
 mod handshake;
 mod lending;

@@ -48,6 +48,8 @@ problem_codes! {
     BodyTooLarge = "body-too-large", 413, "The body is too large";
     /// The request's head or body did not come in time.
     RequestTimeout = "request-timeout", 408, "The request did not come in time";
+    /// The resource is not what `If-Match` says.
+    PreconditionFailed = "precondition-failed", 412, "The resource has changed";
     /// The body is not JSON.
     UnsupportedMediaType = "unsupported-media-type", 415, "The body is not application/json";
     /// No proxy of this name was ever here.

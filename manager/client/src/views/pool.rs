@@ -12,11 +12,14 @@ use utoipa::ToSchema;
 pub struct List<T> {
     /// Its items.
     pub items: Vec<T>,
+    /// If a page was asked for and there are more: what to give as `cursor` to get them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 impl<T> FromIterator<T> for List<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        Self { items: items.into_iter().collect() }
+        Self { items: items.into_iter().collect(), next: None }
     }
 }
 

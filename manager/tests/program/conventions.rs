@@ -1,0 +1,189 @@
+//! What holds at every address of the API: pages and filters of lists, entity tags, problems.
+
+use crate::common::Manager;
+use crate::common::fake::{Fake, boxed, host};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+/// A host with four ports and two boxes, of which one lends the host two devices.
+fn pool(manager: &Manager) -> [Fake; 3] {
+    let proxies = [
+        Fake::join(manager.control, host("host1", 4), ""),
+        Fake::join(manager.control, boxed("box1", 3), "nvme"),
+        Fake::join(manager.control, boxed("box2", 2), "gpu"),
+    ];
+    manager.wait_ready(&["host1", "box1", "box2"]);
+    for _ in 0..2 {
+        let body = json!({"host": "host1", "box": "box1"});
+        let (status, operation) = manager.request("POST", "/v1/allocations", Some(&body));
+        assert_eq!(status, 202, "{operation}");
+        manager.get(&format!("/v1/operations/{}?wait_ms=60000", operation["id"].as_str().unwrap()));
+    }
+    proxies
+}
+
+/// What a list has under `path`, page by page.
+fn pages(manager: &Manager, path: &str, limit: usize) -> Vec<Value> {
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let page = manager.get(&format!("{path}{sign}limit={limit}{cursor}"));
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= limit, "{path}: {page}");
+        all.extend(items.iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn every_list_comes_in_pages_and_filtered() {
+    let manager = Manager::start();
+    let _proxies = pool(&manager);
+    for (path, items) in [
+        ("/v1/nodes", 3),
+        ("/v1/nodes?role=box", 2),
+        ("/v1/nodes?connected=false", 0),
+        ("/v1/boxes", 2),
+        ("/v1/hosts?connected=true", 1),
+        ("/v1/slots", 5),
+        ("/v1/slots?model=NVMe", 3),
+        ("/v1/slots?status=free&box=box1", 1),
+        ("/v1/slots?host=host1", 2),
+        ("/v1/devices?model=gpu", 2),
+        ("/v1/allocations?host=host1", 2),
+        ("/v1/allocations?host=host2", 0),
+        ("/v1/bindings?box=box1", 2),
+        ("/v1/bindings?allocation=alloc-2", 1),
+        ("/v1/bindings?phase=failed", 0),
+        ("/v1/operations?state=succeeded", 2),
+        ("/v1/operations?allocation=alloc-1", 1),
+        ("/v1/operations?running=true", 0),
+    ] {
+        let whole = manager.get(path);
+        assert_eq!(whole["items"].as_array().unwrap().len(), items, "{path}: {whole}");
+        assert_eq!(whole.get("next"), None, "{path}");
+        for limit in 1..=3 {
+            assert_eq!(pages(&manager, path, limit), *whole["items"].as_array().unwrap(), "{path}");
+        }
+    }
+    let cursor = manager.get("/v1/nodes?limit=1")["next"].as_str().unwrap().to_owned();
+    for (path, field) in [
+        ("/v1/nodes?limit=0".to_owned(), "limit"),
+        ("/v1/nodes?limit=10001".to_owned(), "limit"),
+        ("/v1/nodes?limit=1&limit=2".to_owned(), "limit"),
+        ("/v1/nodes?cursor=xyz".to_owned(), "cursor"),
+        (format!("/v1/operations?cursor={cursor}"), "cursor"),
+        ("/v1/nodes?colour=red".to_owned(), "query"),
+        ("/v1/bindings?phase=lost".to_owned(), "query"),
+    ] {
+        let (status, problem) = manager.request("GET", &path, None);
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{path}: {problem}");
+    }
+}
+
+#[test]
+fn events_are_filtered_and_a_list_goes_on_behind_them() {
+    let manager = Manager::start();
+    let _proxies = pool(&manager);
+    let of = |filter: &str| manager.get(&format!("/v1/events?since=1&limit=1000&{filter}"));
+    let kinds = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds(&of("kind=allocated")), ["allocated"; 2]);
+    assert_eq!(kinds(&of("kind=node-added&node=box2")), ["node-added"]);
+    let one = of("binding=bind-1");
+    assert!(kinds(&one).contains(&"configured".to_owned()), "{one}");
+    assert!(one["items"].as_array().unwrap().iter().all(|event| event["binding"] == "bind-1"));
+    assert!(kinds(&of("operation=op-1")).contains(&"operation-succeeded".to_owned()));
+    // All were looked at, so that the next question is about later ones only.
+    let all = manager.get("/v1/events?limit=1000");
+    assert_eq!(of("kind=allocated")["next"], all["next"]);
+}
+
+/// Status and entity tag of an answer.
+fn tag(manager: &Manager, path: &str, header: &str) -> (u16, Option<String>) {
+    let mut stream = TcpStream::connect(manager.api).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\r\n").unwrap();
+    let lines = BufReader::new(stream).lines().map(|line| line.unwrap());
+    let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+    let status = lines[0].split(' ').nth(1).unwrap().parse().unwrap();
+    (status, lines.iter().find_map(|line| line.strip_prefix("etag: ")).map(str::to_owned))
+}
+
+#[test]
+fn what_has_not_changed_is_not_sent_and_what_has_is_not_overwritten() {
+    let manager = Manager::start();
+    let _proxies = pool(&manager);
+    for path in [
+        "/v1/nodes/box1",
+        "/v1/boxes/box1",
+        "/v1/boxes/box1/slots/1",
+        "/v1/hosts/host1",
+        "/v1/allocations/alloc-1",
+        "/v1/bindings/bind-1",
+        "/v1/operations/op-1",
+        "/v1/slots",
+    ] {
+        let (status, first) = tag(&manager, path, "");
+        let first = first.unwrap_or_else(|| panic!("{path} has no tag"));
+        assert_eq!(status, 200);
+        let same = tag(&manager, path, &format!("if-none-match: \"other\", {first}\r\n"));
+        assert_eq!(same, (304, Some(first)), "{path}");
+        assert_eq!(tag(&manager, path, "if-none-match: \"other\"\r\n").0, 200, "{path}");
+    }
+    let old = tag(&manager, "/v1/allocations/alloc-1", "").1.unwrap();
+    let of_binding = tag(&manager, "/v1/bindings/bind-1", "").1.unwrap();
+    let delete = |path: &str, tag: &str| -> (u16, Value) {
+        let (status, text) = manager.raw("DELETE", path, &[("if-match", tag)], None);
+        (status, serde_json::from_str(&text).unwrap())
+    };
+    for wrong in ["\"0\"", "W/\"0\"", &format!("W/{old}")] {
+        let (status, problem) = delete("/v1/allocations/alloc-1", wrong);
+        assert_eq!((status, &problem["code"]), (412, &json!("precondition-failed")), "{wrong}");
+        assert_eq!(problem["field"], "if-match");
+        // It says what it is now.
+        assert!(problem["detail"].as_str().unwrap().contains(&old), "{problem}");
+    }
+    // Whoever looked before somebody else released it changes nothing.
+    let (status, operation) = delete("/v1/bindings/bind-1?force=true", &of_binding);
+    assert_eq!(status, 202, "{operation}");
+    let ended = format!("/v1/operations/{}?wait_ms=60000", operation["id"].as_str().unwrap());
+    assert_eq!(manager.get(&ended)["state"], "succeeded");
+    let (status, problem) = delete("/v1/bindings/bind-1?force=true", &of_binding);
+    assert_eq!((status, &problem["code"]), (404, &json!("no-such-binding")));
+    let second = tag(&manager, "/v1/allocations/alloc-2", "").1.unwrap();
+    let (status, _) = delete("/v1/allocations/alloc-2?force=true", &format!("\"0\", {second}"));
+    assert_eq!(status, 202);
+    // A change that would not look at it says so.
+    let (status, problem) =
+        manager.raw("POST", "/v1/allocations", &[("if-match", "*")], Some("{}"));
+    let problem: Value = serde_json::from_str(&problem).unwrap();
+    assert_eq!((status, &problem["field"]), (400, &json!("if-match")));
+}
+
+#[test]
+fn a_stream_is_filtered() {
+    let manager = Manager::start();
+    let stream = |manager: &Manager, query: &str| {
+        let mut stream = TcpStream::connect(manager.api).unwrap();
+        stream.set_read_timeout(Some(crate::common::LONG)).unwrap();
+        write!(stream, "GET /v1/events/stream{query} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        BufReader::new(stream)
+    };
+    let next = |stream: &mut BufReader<TcpStream>, wanted: &str| loop {
+        let mut line = String::new();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended before {wanted}");
+        if let Some(rest) = line.trim_end().strip_prefix(wanted) {
+            return rest.to_owned();
+        }
+    };
+    let mut only = stream(&manager, "?since=1&kind=node-added&node=box2");
+    let _proxies = pool(&manager);
+    let event: Value = serde_json::from_str(&next(&mut only, "data: ")).unwrap();
+    assert_eq!((&event["kind"], &event["node"]), (&json!("node-added"), &json!("box2")));
+}
