@@ -147,6 +147,7 @@ impl Server {
         parts.spawn(operations::watchdog::run(manager.clone()));
         parts.spawn(operations::grace::run(manager.clone()));
         parts.spawn(operations::lease::run(manager.clone()));
+        parts.spawn(operations::drain::run(manager.clone()));
         parts.spawn(firmware::run(manager.clone()));
         let recorder = manager.clone();
         let recording = tokio::spawn(async move { recorder.record_events(events).await });

@@ -2,18 +2,25 @@
 
 use super::App;
 use super::allocations::{MAX_REASON, MAX_WITHIN_MS, accepted, refuse_if_stopping};
-use super::extract::{Body, Segments, client_key, parse};
+use super::extract::{Body, Params, Segments, client_key, parse};
 use super::views;
+use crate::manager::Manager;
 use crate::operations::ReleaseTarget;
+use crate::operations::drain::{self, Drain};
 use crate::operations::lease::{self, MAX_LEASE_MS};
+use crate::operations::replace::{self, Replace};
 use crate::operations::take_back::{self, Lent, TakeBack};
-use crate::types::{AllocationId, OperationRecord, Problem};
+use crate::types::{AllocationId, BindingId, HoldRecord, OperationRecord, Place, Problem};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use manager_client::bodies::{LeaseBody, ProblemBody, TakeBackBody};
-use manager_client::views::AllocationView;
+use manager_client::bodies::{
+    DrainBody, HoldBody, LeaseBody, ProblemBody, ReplaceBody, TakeBackBody,
+};
+use manager_client::views::{AllocationView, List};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 /// Checks a time.
 ///
@@ -35,6 +42,17 @@ pub(super) fn check_reason(reason: &str) -> Result<(), Problem> {
             Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")))
         }
         _ => Ok(()),
+    }
+}
+
+/// How long an operating system has to let go.
+fn within(manager: &Manager, given: Option<u32>) -> Result<u32, Problem> {
+    match given {
+        Some(ms) if ms > MAX_WITHIN_MS => {
+            Err(Problem::invalid("within_ms", format!("at most {MAX_WITHIN_MS}")))
+        }
+        Some(ms) => Ok(ms),
+        None => Ok(manager.settings.orderly_bound.as_millis() as u32),
     }
 }
 
@@ -89,13 +107,103 @@ pub(super) async fn take_back(
     let what = lent(&body.what)?;
     check_time("grace_ms", body.grace_ms, 0)?;
     check_reason(&body.reason)?;
-    let usual = manager.settings.orderly_bound.as_millis() as u32;
-    let within_ms = body.within_ms.unwrap_or(usual);
-    if body.within_ms.is_some_and(|ms| ms > MAX_WITHIN_MS) {
-        return Err(Problem::invalid("within_ms", format!("at most {MAX_WITHIN_MS}")));
-    }
+    let within_ms = within(&manager, body.within_ms)?;
     let key = client_key(&headers, &body)?;
     let how = TakeBack { grace_ms: body.grace_ms, within_ms, reason: body.reason };
     let changed = manager.records.change(|txn| take_back::take_back(txn, &what, &how, key));
     changed.await.map(accepted)
+}
+
+/// Put another device of the same kind in the place of a lent one, on the same host. All or nothing.
+#[utoipa::path(post, path = "/v1/bindings/{id}/replace", tag = "allocations",
+    params(("id" = String, Path, description = "bind-N"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
+    request_body = ReplaceBody,
+    responses((status = 202, description = "The operation that does it", body = OperationRecord,
+            headers(("location" = String, description = "Where the operation is"))),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn replace(
+    State(manager): State<App>,
+    Segments(id): Segments<String>,
+    headers: HeaderMap,
+    Body(body): Body<ReplaceBody>,
+) -> Result<Response, Problem> {
+    refuse_if_stopping(&manager)?;
+    let id: BindingId = parse("id", &id)?;
+    check_reason(&body.reason)?;
+    if body.force && body.within_ms.is_some() {
+        return Err(Problem::invalid("within_ms", "force does not wait"));
+    }
+    let within_ms = within(&manager, body.within_ms)?;
+    let within_ms = (!body.force).then_some(within_ms);
+    let key = client_key(&headers, &(id, &body))?;
+    let how = Replace { within_ms, reason: body.reason, parent: None };
+    let live = &manager.registry;
+    let changed = manager.records.change(|txn| replace::replace(txn, live, id, &how, key));
+    changed.await.map(accepted)
+}
+
+/// Empty something: it gets nothing new, and what is lent of it is released or replaced.
+#[utoipa::path(post, path = "/v1/drains", tag = "pool", request_body = DrainBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
+    responses((status = 202, description = "The operation that does it", body = OperationRecord,
+            headers(("location" = String, description = "Where the operation is"))),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn drain(
+    State(manager): State<App>,
+    headers: HeaderMap,
+    Body(body): Body<DrainBody>,
+) -> Result<Response, Problem> {
+    refuse_if_stopping(&manager)?;
+    let place: Place = parse("place", &body.place)?;
+    check_reason(&body.reason)?;
+    let within_ms = within(&manager, body.within_ms)?;
+    let key = client_key(&headers, &body)?;
+    let how = Drain { replace: body.replace, within_ms, reason: body.reason };
+    let changed = manager.records.change(|txn| drain::drain(txn, &place, &how, key));
+    changed.await.map(accepted)
+}
+
+/// What is held back: it gets nothing new.
+#[utoipa::path(get, path = "/v1/holds", tag = "pool",
+    responses((status = 200, description = "By place", body = List<HoldRecord>)))]
+pub(super) async fn holds(State(manager): State<App>) -> Json<List<HoldRecord>> {
+    Json(manager.records.snapshot().holds().values().cloned().collect())
+}
+
+/// Hold something back, because somebody works on it. What is lent there stays.
+#[utoipa::path(post, path = "/v1/holds", tag = "pool", request_body = HoldBody,
+    responses((status = 200, description = "What is held back", body = HoldRecord),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn hold(
+    State(manager): State<App>,
+    Body(body): Body<HoldBody>,
+) -> Result<Json<HoldRecord>, Problem> {
+    refuse_if_stopping(&manager)?;
+    let place: Place = parse("place", &body.place)?;
+    check_reason(&body.reason)?;
+    let held = manager.records.change(|txn| drain::maintain(txn, &place, &body.reason));
+    held.await.map(Json)
+}
+
+/// Which place.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlaceParams {
+    /// BOX/SLOT, the name of a host or box, or path:N.
+    place: String,
+}
+
+/// Do not hold something back any more.
+#[utoipa::path(delete, path = "/v1/holds", tag = "pool", params(PlaceParams),
+    responses((status = 200, description = "What was held back", body = HoldRecord),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn put_back(
+    State(manager): State<App>,
+    Params(params): Params<PlaceParams>,
+) -> Result<Json<HoldRecord>, Problem> {
+    refuse_if_stopping(&manager)?;
+    let place: Place = parse("place", &params.place)?;
+    manager.records.change(|txn| drain::put_back(txn, &place)).await.map(Json)
 }

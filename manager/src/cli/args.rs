@@ -15,7 +15,7 @@ use std::time::Duration;
 
 mod lender;
 
-pub use lender::{Extend, Lender, TakeBack};
+pub use lender::{Drain, Extend, Lender, Maintain, Replace, TakeBack};
 
 const EXIT_CODES: &str = "Exit codes:
   0  done

@@ -84,9 +84,11 @@ fn of_problem(code: ProblemCode) -> u8 {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
         | UnsupportedMediaType | WrongRole | IdempotencyKeyReused | NotAnImage => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
-        | NoSuchBinding | NoSuchOperation | NoSuchRecording | NoSuchImage | NoSuchRollout => 3,
+        | NoSuchBinding | NoSuchOperation | NoSuchRecording | NoSuchImage | NoSuchRollout
+        | NotHeld => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
-        | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate | PreconditionFailed => 4,
+        | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate | Held
+        | PreconditionFailed => 4,
         NothingFits => 5,
         NotConnected | Stopping => 6,
         ProxyRefused | ProxyTimeout | OperationTimeout | Superseded | Cancelled => 7,

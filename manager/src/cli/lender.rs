@@ -1,15 +1,20 @@
 //! What the lender does.
 
-use super::args::{Extend, Lender, TakeBack};
-use super::{Failure, Output, operations, render};
+use super::args::{Drain, Extend, Lender, Maintain, Replace, TakeBack};
+use super::{Failure, Output, operations, query, render};
+use crate::types::HoldRecord;
 use manager_client::Client;
-use manager_client::bodies::{LeaseBody, TakeBackBody};
-use manager_client::views::AllocationView;
+use manager_client::bodies::{DrainBody, HoldBody, LeaseBody, ReplaceBody, TakeBackBody};
+use manager_client::views::{AllocationView, List};
 
 pub(super) fn lender(client: &Client, out: &Output, command: Lender) -> Result<(), Failure> {
     match command {
         Lender::Extend(args) => extend(client, out, &args),
         Lender::TakeBack(args) => take_back(client, out, args),
+        Lender::Replace(args) => replace(client, out, args),
+        Lender::Drain(args) => drain(client, out, args),
+        Lender::Maintain(args) => maintain(client, out, args),
+        Lender::Holds => out.get::<List<HoldRecord>>(client, "/v1/holds", holds),
     }
 }
 
@@ -30,4 +35,49 @@ fn take_back(client: &Client, out: &Output, args: TakeBack) -> Result<(), Failur
     };
     let operation = client.post("/v1/take-backs", &body, Some(&key))?;
     operations::finish(client, out, operation, &args.waiting)
+}
+
+fn replace(client: &Client, out: &Output, args: Replace) -> Result<(), Failure> {
+    let key = operations::key(&args.waiting, 0);
+    let body = ReplaceBody { force: args.force, within_ms: args.within_ms, reason: args.reason };
+    let path = format!("/v1/bindings/{}/replace", args.binding);
+    let operation = client.post(&path, &body, Some(&key))?;
+    operations::finish(client, out, operation, &args.waiting)
+}
+
+fn drain(client: &Client, out: &Output, args: Drain) -> Result<(), Failure> {
+    let key = operations::key(&args.waiting, 0);
+    let body = DrainBody {
+        place: args.place.to_string(),
+        replace: args.replace,
+        within_ms: args.within_ms,
+        reason: args.reason,
+    };
+    let operation = client.post("/v1/drains", &body, Some(&key))?;
+    operations::finish(client, out, operation, &args.waiting)
+}
+
+fn maintain(client: &Client, out: &Output, args: Maintain) -> Result<(), Failure> {
+    let place = args.place.to_string();
+    if args.off {
+        let path = format!("/v1/holds{}", query(&[("place", Some(place))]));
+        let held: HoldRecord = client.delete(&path, None)?;
+        return out.print(&held, |held| format!("{} can be used again", held.place));
+    }
+    let body = HoldBody { place, reason: args.reason.unwrap_or_default() };
+    let held: HoldRecord = client.post("/v1/holds", &body, None)?;
+    out.print(&held, |held| format!("{} gets nothing new ({})", held.place, held.kind))
+}
+
+fn holds(list: &List<HoldRecord>) -> String {
+    let row = |hold: &HoldRecord| {
+        [
+            hold.place.to_string(),
+            hold.kind.to_string(),
+            hold.since.to_string(),
+            render::or_dash(hold.operation),
+            hold.reason.clone(),
+        ]
+    };
+    render::table(["PLACE", "WHY", "SINCE", "OPERATION", "REASON"], list.items.iter().map(row))
 }

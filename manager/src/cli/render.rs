@@ -205,7 +205,7 @@ pub(super) fn allocations(list: &List<AllocationView>) -> String {
 }
 
 fn what(operation: &OperationRecord) -> String {
-    use crate::types::OperationKind::{Allocate, Release, TakeBack};
+    use crate::types::OperationKind::{Allocate, Drain, Release, Replace, TakeBack};
     let list = |slots: &[crate::types::SlotAddress]| {
         slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
@@ -214,6 +214,12 @@ fn what(operation: &OperationRecord) -> String {
         Release { slots, reason, .. } => {
             let why = reason.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
             format!("take back {}{why}", list(slots))
+        }
+        Replace { host, slots, reason, .. } => {
+            format!("{} in the place of {} at {host}, because {reason}", slots[1], slots[0])
+        }
+        Drain { place, slots, reason, .. } => {
+            format!("drain {place} ({}), because {reason}", list(slots))
         }
         TakeBack { slots, due, reason, stage, .. } => {
             format!("take back {} at {due}, because {reason} ({stage})", list(slots))

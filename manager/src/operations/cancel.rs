@@ -4,8 +4,8 @@
 //! called back until the first operating system has been asked to let go: then everything stays
 //! lent. A device that is on its way out is not stopped.
 
-use super::progress;
 use super::request::join;
+use super::{drain, progress};
 use crate::records::Txn;
 use crate::types::{
     BindingRecord, Desired, OperationId, OperationKind, OperationRecord, OperationState, Problem,
@@ -31,13 +31,16 @@ pub fn cancel(txn: &mut Txn, id: OperationId) -> Result<OperationRecord, Problem
             let detail = format!("{id} has ended: it {state}");
             return Err(Problem::new(ProblemCode::TooLate, detail));
         }
-        (OperationKind::Allocate { .. }, OperationState::Running) => {
+        (_, OperationState::Running) if progress::can_be_undone(&operation) => {
             progress::roll_back(txn, id, None, cancelled());
         }
-        (
-            OperationKind::Release { .. } | OperationKind::TakeBack { .. },
-            OperationState::Running,
-        ) => {
+        (OperationKind::Drain { .. }, OperationState::Running) => {
+            keep(txn, &operation)?;
+            drain::leave(txn, &operation);
+            let error = Some(cancelled());
+            progress::end(txn, OperationRecord { error, ..operation }, OperationState::Cancelled);
+        }
+        (_, OperationState::Running) => {
             keep(txn, &operation)?;
             let error = Some(cancelled());
             progress::end(txn, OperationRecord { error, ..operation }, OperationState::Cancelled);

@@ -9,10 +9,12 @@
 
 pub mod cancel;
 pub mod deadlines;
+pub mod drain;
 pub mod grace;
 pub mod lease;
 pub mod obstacle;
 pub mod progress;
+pub mod replace;
 pub mod request;
 pub mod story;
 pub mod take_back;

@@ -10,7 +10,9 @@ use crate::types::{
 fn needed(step: StepName, binding: &BindingRecord) -> Vec<&NodeName> {
     let (at_host, at_box) = (&binding.host, binding.slot.box_name());
     match step {
-        StepName::BindSlot | StepName::BindPort => vec![at_host, at_box],
+        StepName::BindSlot | StepName::BindPort | StepName::Rebind => vec![at_host, at_box],
+        // By an operation of its own, which says so itself.
+        StepName::Replace => Vec::new(),
         StepName::Enumerate | StepName::UnbindPort => vec![at_host],
         StepName::UnbindSlot => vec![at_box],
     }

@@ -2,8 +2,8 @@
 //! happened; it changes binding, operation and events together, and does nothing when it comes too
 //! late to matter.
 
-use super::obstacle;
 use super::request::{join, release_steps};
+use super::{obstacle, replace};
 use crate::control::Registry;
 use crate::records::Txn;
 use crate::types::{
@@ -254,6 +254,15 @@ pub fn supersede(txn: &mut Txn, id: OperationId) {
     end(txn, operation, OperationState::Failed);
 }
 
+/// Whether an operation takes nothing away yet, so that what it did can be undone.
+pub(super) fn can_be_undone(operation: &OperationRecord) -> bool {
+    match operation.what {
+        OperationKind::Allocate { .. } => true,
+        OperationKind::Replace { .. } => !replace::is_handed_over(operation),
+        _ => false,
+    }
+}
+
 /// Ends an operation that has had its time.
 pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
     let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
@@ -262,7 +271,7 @@ pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
     };
     let open = pending(txn, registry, &operation);
     match (&operation.what, operation.state) {
-        (OperationKind::Allocate { .. }, OperationState::Running) => {
+        (_, OperationState::Running) if can_be_undone(&operation) => {
             let detail = format!("not bound in time: {open}");
             let problem = Problem::new(ProblemCode::OperationTimeout, detail);
             roll_back(txn, id, None, problem);
@@ -285,6 +294,11 @@ pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
 /// within the bound: it succeeded, with a warning.
 pub fn not_enumerated(txn: &mut Txn, id: OperationId) {
     let Some(mut operation) = running(txn, id) else { return };
+    if let OperationKind::Replace { .. } = operation.what {
+        let detail = "the operating system has not enabled the new device; the old one stays";
+        let problem = Problem::new(ProblemCode::OperationTimeout, detail);
+        return roll_back(txn, id, None, problem);
+    }
     let now = txn.now();
     for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
         let detail = format!("{}: plugged, but not enabled by the operating system", step.target);
@@ -299,7 +313,13 @@ pub fn not_enumerated(txn: &mut Txn, id: OperationId) {
 
 /// Whether nothing is left of an allocation but that the operating system enables its devices.
 pub fn only_enumeration_is_left(operation: &OperationRecord) -> bool {
-    let mut pending = operation.steps.iter().filter(|s| s.state == StepState::Pending).peekable();
+    let of_new = |step: &&Step| match replace::old_binding(operation) {
+        // What comes after the new device is in place is not begun before.
+        Some(old) => step.binding != old,
+        None => true,
+    };
+    let pending = operation.steps.iter().filter(|s| s.state == StepState::Pending);
+    let mut pending = pending.filter(of_new).peekable();
     operation.state == OperationState::Running
         && pending.peek().is_some()
         && pending.all(|s| s.name == StepName::Enumerate)
@@ -342,6 +362,7 @@ fn step(
         step.detail = detail;
         step.changed = now;
         txn.put_operation(operation);
+        replace::hand_over(txn, id);
         settle(txn, id);
     }
 }

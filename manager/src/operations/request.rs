@@ -1,6 +1,6 @@
 //! What requests change in the records.
 
-use super::{lease, progress};
+use super::{drain, lease, progress};
 use crate::planner::{self, Liveness, Placement, PlanRequest, PoolView};
 use crate::records::Txn;
 use crate::types::{
@@ -88,6 +88,7 @@ pub fn allocate(
     if let Some(there) = repeated(txn, key.as_ref())? {
         return Ok(there);
     }
+    drain::refuse_held_host(txn, &request.host)?;
     let plan = planner::plan(request, &PoolView::of(txn, live))?;
     let allocation = txn.new_allocation_id();
     let operation = txn.new_operation_id();
@@ -127,7 +128,7 @@ pub fn allocate(
     Ok(record)
 }
 
-fn reserve(
+pub(super) fn reserve(
     txn: &mut Txn,
     place: &Placement,
     request: &PlanRequest,
@@ -294,7 +295,7 @@ pub(super) fn release_steps(binding: &BindingRecord) -> [Step; 2] {
     [unbind_port, step(binding, StepName::UnbindSlot, binding.slot.to_string())]
 }
 
-fn step(binding: &BindingRecord, name: StepName, target: String) -> Step {
+pub(super) fn step(binding: &BindingRecord, name: StepName, target: String) -> Step {
     Step {
         name,
         binding: binding.id,
@@ -318,6 +319,15 @@ pub(super) fn begin(
     let detail = match &what {
         OperationKind::Allocate { host, slots } => format!("{id}: lend {} to {host}", join(slots)),
         OperationKind::Release { slots, .. } => format!("{id}: take back {}", join(slots)),
+        OperationKind::Replace { host, slots, .. } => {
+            format!("{id}: {} gets {} in the place of {}", host, slots[1], slots[0])
+        }
+        OperationKind::Drain { place, slots, .. } if slots.is_empty() => {
+            format!("{id}: drain {place}, of which nothing is lent")
+        }
+        OperationKind::Drain { place, slots, .. } => {
+            format!("{id}: drain {place}: {}", join(slots))
+        }
         OperationKind::TakeBack { slots, due, .. } => {
             format!("{id}: take back {} at {due}", join(slots))
         }

@@ -48,8 +48,11 @@ async fn look(
     if (stage.state, stage.only_enumeration) != (now.state, now.only_enumeration) {
         *stage = now;
     }
-    if take_back::stage(operation) == Some(TakeBackStage::Notice) {
-        // It has an end of its own, after which its time begins.
+    if take_back::stage(operation) == Some(TakeBackStage::Notice)
+        || matches!(operation.what, OperationKind::Drain { .. })
+    {
+        // A grace time has an end of its own, after which this one begins. A drain ends when all of
+        // its parts have ended.
         stage.since = now.since;
         return;
     }
@@ -57,7 +60,10 @@ async fn look(
     let mut bound = settings.operation_bound;
     if only_enumeration {
         bound = settings.enumeration_bound;
-    } else if let OperationKind::Release { .. } | OperationKind::TakeBack { .. } = operation.what {
+    } else if let OperationKind::Release { .. }
+    | OperationKind::TakeBack { .. }
+    | OperationKind::Replace { .. } = operation.what
+    {
         let tables = manager.records.snapshot();
         let own = tables.bindings().values().filter(|b| b.operation == Some(operation.id));
         let asked = own.filter_map(|b| match b.desired {

@@ -47,6 +47,7 @@ impl SlotView {
             Some(_) => SlotStatus::Used,
             None if functions.is_empty() => SlotStatus::Empty,
             None if any(DeviceState::Quarantined) => SlotStatus::Quarantined,
+            None if tables.hold_of(&address).is_some() => SlotStatus::Held,
             None if any(DeviceState::Bound) => SlotStatus::Stray,
             None if any(DeviceState::Releasing) => SlotStatus::Releasing,
             None if any(DeviceState::Probing) => SlotStatus::Probing,

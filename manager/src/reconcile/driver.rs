@@ -10,7 +10,7 @@ use crate::manager::Manager;
 use crate::operations::progress;
 use crate::types::{BindingId, BindingRecord, Desired, DeviceState, LinkUse, Problem, ProblemCode};
 use proxy_core::control::{
-    ControlError, PortBinding, Removal, Reply, Request, SlotBinding, Window,
+    ControlError, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -178,6 +178,13 @@ fn link_use(manager: &Manager, binding: &BindingRecord) -> LinkUse {
     tables.allocations().get(&binding.allocation).map(|a| a.link.clone()).unwrap_or_default()
 }
 
+/// The paths for a binding: those that are wished, without those that are held back as long as others
+/// are left.
+fn path_set(manager: &Manager, link: &LinkUse, common: usize) -> PathSet {
+    let held = manager.records.snapshot().held_paths();
+    link.path_set_without(common, held)
+}
+
 async fn bind_slot(
     manager: &Manager,
     binding: &BindingRecord,
@@ -190,7 +197,7 @@ async fn bind_slot(
     introduce(at_host, &at_box, bound).await?;
     let host = at_host.identity().node;
     let link = link_use(manager, binding);
-    let path_set = link.path_set(common_paths(&at_box, at_host));
+    let path_set = path_set(manager, &link, common_paths(&at_box, at_host));
     for key in binding.keys() {
         let everything = Window::everything(host, path_set, key.epoch);
         let windows = [everything].into_iter().collect();
@@ -219,7 +226,7 @@ async fn bind_port(
         box_node: at_box.identity().node,
         slot: binding.slot.slot(),
         functions: binding.functions.iter().map(|f| (f.function, f.epoch)).collect(),
-        path_set: link.path_set(common_paths(at_box, &at_host)),
+        path_set: path_set(manager, &link, common_paths(at_box, &at_host)),
         share: link.share(),
     };
     done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;

@@ -4,8 +4,9 @@ use super::Meta;
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
-    FunctionAddress, ImageId, ImageLabel, ImageRecord, NodeName, NodeRecord, OperationId,
-    OperationRecord, RolloutRecord, SlotAddress, Timestamp,
+    FunctionAddress, HealthRecord, HoldRecord, ImageId, ImageLabel, ImageRecord, ModelRecord,
+    NodeName, NodeRecord, OperationId, OperationRecord, Place, RolloutRecord, SlotAddress, Subject,
+    Timestamp,
 };
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
@@ -34,6 +35,9 @@ pub struct Tables {
     pub(super) events: OrdMap<u64, EventRecord>,
     pub(super) images: OrdMap<ImageId, Arc<ImageRecord>>,
     pub(super) rollout: Option<Arc<RolloutRecord>>,
+    pub(super) holds: OrdMap<Place, HoldRecord>,
+    pub(super) health: OrdMap<Subject, HealthRecord>,
+    pub(super) models: OrdMap<String, ModelRecord>,
     // Indexes.
     by_number: OrdMap<NodeId, NodeName>,
     by_slot: OrdMap<SlotAddress, BindingId>,
@@ -169,6 +173,46 @@ impl Tables {
         self.rollout.as_ref()
     }
 
+    /// What is held back.
+    pub fn holds(&self) -> &OrdMap<Place, HoldRecord> {
+        &self.holds
+    }
+
+    /// Why nothing new is placed in a slot: it is held back itself, or its box is.
+    pub fn hold_of(&self, slot: &SlotAddress) -> Option<&HoldRecord> {
+        // Most of the time there is none, and nothing is made to look for it.
+        if self.holds.is_empty() {
+            return None;
+        }
+        let own = self.holds.get(&Place::Slot(slot.clone()));
+        own.or_else(|| self.holds.get(&Place::Node(slot.box_name().clone())))
+    }
+
+    /// Why nothing new is lent to a host.
+    pub fn hold_of_node(&self, name: &NodeName) -> Option<&HoldRecord> {
+        self.holds.get(&Place::Node(name.clone()))
+    }
+
+    /// The paths that are held back, a bit for each.
+    pub fn held_paths(&self) -> u8 {
+        let first = Place::Path(0);
+        let held = self.holds.range(first..).filter_map(|(place, _)| match place {
+            Place::Path(path) => Some(1_u8 << (path % 8)),
+            _ => None,
+        });
+        held.fold(0, |set, bit| set | bit)
+    }
+
+    /// What is not healthy, or was not lately.
+    pub fn health(&self) -> &OrdMap<Subject, HealthRecord> {
+        &self.health
+    }
+
+    /// How often devices failed, by model.
+    pub fn models(&self) -> &OrdMap<String, ModelRecord> {
+        &self.models
+    }
+
     pub(super) fn insert_node(&mut self, record: NodeRecord) {
         self.by_number.insert(record.node, record.name.clone());
         self.nodes.insert(record.name.clone(), record);
@@ -279,6 +323,15 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
             reason,
         })?;
         tables.images.insert(record.label.id, Arc::new(record));
+    }
+    for record in read::<HoldRecord>(store, path, Table::Holds)? {
+        tables.holds.insert(record.place.clone(), record);
+    }
+    for record in read::<HealthRecord>(store, path, Table::Health)? {
+        tables.health.insert(record.subject.clone(), record);
+    }
+    for record in read::<ModelRecord>(store, path, Table::Models)? {
+        tables.models.insert(record.model.clone(), record);
     }
     tables.rollout = read::<RolloutRecord>(store, path, Table::Rollout)?.pop().map(Arc::new);
     Ok(tables)

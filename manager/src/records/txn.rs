@@ -5,8 +5,8 @@ use super::{MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
-    FunctionAddress, ImageRecord, MAX_IMAGES, NodeRecord, OperationId, OperationRecord, Problem,
-    ProblemCode, RolloutRecord, Timestamp,
+    FunctionAddress, HealthRecord, HoldRecord, ImageRecord, MAX_IMAGES, ModelRecord, NodeRecord,
+    OperationId, OperationRecord, Place, Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,6 +266,37 @@ impl Txn {
     pub fn put_rollout(&mut self, record: RolloutRecord) {
         self.put(Table::Rollout, b"rollout".to_vec(), &record);
         self.tables.rollout = Some(Arc::new(record));
+    }
+
+    /// Holds something back, or says otherwise why.
+    pub fn put_hold(&mut self, record: HoldRecord) {
+        self.put(Table::Holds, record.place.to_string().into_bytes(), &record);
+        self.tables.holds.insert(record.place.clone(), record);
+    }
+
+    /// Does not hold something back any more.
+    pub fn remove_hold(&mut self, place: &Place) -> Option<HoldRecord> {
+        let record = self.tables.holds.remove(place)?;
+        self.delete(Table::Holds, place.to_string().into_bytes());
+        Some(record)
+    }
+
+    /// Adds or replaces how well something is.
+    pub fn put_health(&mut self, record: HealthRecord) {
+        self.put(Table::Health, record.subject.to_string().into_bytes(), &record);
+        self.tables.health.insert(record.subject.clone(), record);
+    }
+
+    /// Forgets how well something is: it is healthy, or gone.
+    pub fn remove_health(&mut self, subject: &Subject) {
+        self.delete(Table::Health, subject.to_string().into_bytes());
+        self.tables.health.remove(subject);
+    }
+
+    /// Adds or replaces how often devices of a model failed.
+    pub fn put_model(&mut self, record: ModelRecord) {
+        self.put(Table::Models, record.model.clone().into_bytes(), &record);
+        self.tables.models.insert(record.model.clone(), record);
     }
 
     /// Adds an event. When too many are kept, the oldest go.

@@ -54,6 +54,12 @@ tables! {
     Images = "images",
     /// One record: the latest rollout of firmware.
     Rollout = "rollout",
+    /// What is held back, by place.
+    Holds = "holds",
+    /// What is not healthy, by subject.
+    Health = "health",
+    /// How often devices of a model failed, by model.
+    Models = "models",
 }
 
 /// One entry of a batch.

@@ -316,6 +316,26 @@ fn every_route_answers_as_described() {
     let body = json!({"what": "box1/3", "reason": "a test"});
     check("POST", "/v1/take-backs", "/v1/take-backs", Some(body), 409);
 
+    let hold = Some(json!({"place": "box1/3", "reason": "a test"}));
+    check("POST", "/v1/holds", "/v1/holds", hold, 200);
+    check("POST", "/v1/holds", "/v1/holds", Some(json!({"place": "", "reason": "x"})), 400);
+    check("GET", "/v1/holds", "/v1/holds", None, 200);
+    check("GET", "/v1/slots", "/v1/slots?status=held", None, 200);
+    check("DELETE", "/v1/holds", "/v1/holds?place=box1/3", None, 200);
+    check("DELETE", "/v1/holds", "/v1/holds?place=box1/3", None, 404);
+    let mut finish = |path: &str, template: &str, body: Value, state: &str| {
+        let begun = check("POST", template, path, Some(body), 202);
+        let path = format!("/v1/operations/{}?wait_ms=60000", begun["id"].as_str().unwrap());
+        assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], state);
+    };
+    let drain = json!({"place": "box1/3", "reason": "a test", "replace": true});
+    finish("/v1/drains", "/v1/drains", drain, "succeeded");
+    check("DELETE", "/v1/holds", "/v1/holds?place=box1/3", None, 200);
+    check("POST", "/v1/drains", "/v1/drains", Some(json!({"place": "x", "reason": "x"})), 404);
+    let replace = "/v1/bindings/{id}/replace";
+    let reason = || json!({"reason": "a test"});
+    check("POST", replace, "/v1/bindings/bind-99/replace", Some(reason()), 404);
+
     let cancel = "/v1/operations/{id}/cancel";
     check("POST", cancel, "/v1/operations/op-1/cancel", None, 409);
     let busy = [0; 2].map(|_| Script::Refuse(ControlError::Busy));
@@ -388,6 +408,10 @@ fn every_route_answers_as_described() {
     let release = "/v1/bindings/bind-1?force=true";
     let operation = check("DELETE", "/v1/bindings/{id}", release, None, 202);
     let path = format!("/v1/operations/{}?wait_ms=60000", operation["id"].as_str().unwrap());
+    assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "succeeded");
+    let path = "/v1/bindings/bind-2/replace";
+    let begun = check("POST", replace, path, Some(json!({"reason": "a test"})), 202);
+    let path = format!("/v1/operations/{}?wait_ms=60000", begun["id"].as_str().unwrap());
     assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "succeeded");
     check("DELETE", "/v1/allocations/{id}", "/v1/allocations/alloc-1?within_ms=100", None, 202);
     drop(at_host);

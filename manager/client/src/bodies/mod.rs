@@ -71,6 +71,51 @@ pub struct TakeBackBody {
     pub reason: String,
 }
 
+/// What is held back.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HoldBody {
+    /// BOX/SLOT, the name of a host or box, or path:N.
+    pub place: String,
+    /// Why, for people.
+    #[schema(max_length = 256)]
+    pub reason: String,
+}
+
+/// What is emptied.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainBody {
+    /// BOX/SLOT, the name of a host or box, or path:N.
+    pub place: String,
+    /// Whether devices are replaced by others on the same hosts instead of being released.
+    #[serde(default)]
+    pub replace: bool,
+    /// How long each operating system has to let go, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 600_000)]
+    pub within_ms: Option<u32>,
+    /// Why, for people.
+    #[schema(max_length = 256)]
+    pub reason: String,
+}
+
+/// How a device is replaced by another one on the same host.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceBody {
+    /// Take the old one by force, without asking the operating system: it is broken.
+    #[serde(default)]
+    pub force: bool,
+    /// How long the operating system has to let go of the old one, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 600_000)]
+    pub within_ms: Option<u32>,
+    /// Why, for people.
+    #[schema(max_length = 256)]
+    pub reason: String,
+}
+
 fn one() -> u32 {
     1
 }

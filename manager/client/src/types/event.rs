@@ -99,6 +99,14 @@ event_kinds! {
     TakeBackNotice = "take-back-notice",
     /// A host did not let go in time; it is not waited for any more.
     TakeBackForced = "take-back-forced",
+    /// Something is held back: it gets nothing new.
+    Held = "held",
+    /// Something is not held back any more.
+    HoldEnded = "hold-ended",
+    /// The new device of a replacement is in place, and the old one goes.
+    Replaced = "replaced",
+    /// Something is better or worse than it was.
+    HealthChanged = "health-changed",
     /// The wall clock jumped.
     ClockJumped = "clock-jumped",
     /// Something cannot go on as it is; the detail says what.

@@ -75,6 +75,14 @@ impl LinkUse {
         let wished = self.paths.iter().fold(0, |set, path| set | (1_u8 << (path % 8)));
         PathSet(if wished & all == 0 { all } else { wished & all })
     }
+
+    /// As [`LinkUse::path_set`], without the paths that are held back (a bit for each): of those that
+    /// are wished, or else of all, as long as one is left.
+    pub fn path_set_without(&self, common: usize, held: u8) -> PathSet {
+        let (PathSet(wished), PathSet(all)) = (self.path_set(common), PathSet::first(common));
+        let choices = [wished & !held, all & !held, wished];
+        PathSet(choices.into_iter().find(|set| *set != 0).unwrap_or(wished))
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +96,9 @@ mod tests {
         assert_eq!(wish(&[1]).path_set(2), PathSet(0b10));
         assert_eq!(wish(&[1, 5]).path_set(2), PathSet(0b10));
         assert_eq!(wish(&[5]).path_set(2), PathSet(0b11), "none of them is there");
+        assert_eq!(wish(&[]).path_set_without(2, 0b01), PathSet(0b10));
+        assert_eq!(wish(&[0]).path_set_without(2, 0b01), PathSet(0b10), "none wished is left");
+        assert_eq!(wish(&[0]).path_set_without(2, 0b11), PathSet(0b01), "none at all is left");
     }
 
     #[test]

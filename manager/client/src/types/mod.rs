@@ -8,6 +8,8 @@ pub mod binding;
 pub mod device;
 pub mod event;
 pub mod firmware;
+pub mod health;
+pub mod hold;
 pub mod ids;
 pub mod link_use;
 pub mod names;
@@ -23,6 +25,8 @@ pub use firmware::{
     CardState, ImageId, ImageLabel, ImageRecord, MAX_IMAGE, MAX_IMAGES, RolloutCard, RolloutKind,
     RolloutRecord, RolloutState,
 };
+pub use health::{HealthRecord, HealthState, ModelRecord, Subject};
+pub use hold::{HoldKind, HoldRecord, Place};
 pub use ids::{AllocationId, BindingId, OperationId, RecordingId, RolloutId};
 pub use link_use::LinkUse;
 pub use names::{NodeName, SlotAddress, Timestamp};

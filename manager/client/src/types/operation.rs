@@ -1,5 +1,6 @@
 //! Operations: requests that take time.
 
+use super::hold::Place;
 use super::ids::{AllocationId, BindingId, OperationId};
 use super::names::{NodeName, SlotAddress, Timestamp};
 use super::problem::Problem;
@@ -43,6 +44,34 @@ pub enum OperationKind {
         /// How far it is.
         stage: TakeBackStage,
     },
+    /// Put another device in the place of one: the other one is plugged first, then the one goes.
+    Replace {
+        /// The host.
+        host: NodeName,
+        /// The slot whose device goes, and the one whose device comes.
+        slots: Vec<SlotAddress>,
+        /// How long the operating system has to let go of the one that goes, milliseconds; nothing:
+        /// it is not asked.
+        within_ms: Option<u32>,
+        /// Why.
+        reason: String,
+        /// The operation that this is a part of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<OperationId>,
+    },
+    /// Empty something, which gets nothing new.
+    Drain {
+        /// What.
+        place: Place,
+        /// The slots that were lent.
+        slots: Vec<SlotAddress>,
+        /// Whether their devices are replaced by others instead of being released.
+        replace: bool,
+        /// How long each operating system has to let go, milliseconds.
+        within_ms: u32,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// How far it is that something is taken back.
@@ -73,7 +102,9 @@ impl OperationKind {
         match self {
             Self::Allocate { slots, .. }
             | Self::Release { slots, .. }
-            | Self::TakeBack { slots, .. } => slots,
+            | Self::TakeBack { slots, .. }
+            | Self::Replace { slots, .. }
+            | Self::Drain { slots, .. } => slots,
         }
     }
 }
@@ -140,6 +171,10 @@ pub enum StepName {
     UnbindPort,
     /// Let the box reset the device and free the slot.
     UnbindSlot,
+    /// Put another device in the place of one, by an operation of its own.
+    Replace,
+    /// Take the device out of its host and plug it again, under new epochs.
+    Rebind,
 }
 
 impl fmt::Display for StepName {
@@ -150,6 +185,8 @@ impl fmt::Display for StepName {
             Self::Enumerate => "enumerate",
             Self::UnbindPort => "unbind-port",
             Self::UnbindSlot => "unbind-slot",
+            Self::Replace => "replace",
+            Self::Rebind => "rebind",
         })
     }
 }

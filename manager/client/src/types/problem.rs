@@ -110,6 +110,10 @@ problem_codes! {
     OperationTimeout = "operation-timeout", 504, "The operation did not end in time";
     /// The operation was overtaken by a release of the same slots.
     Superseded = "superseded", 409, "The slots were released meanwhile";
+    /// It is held back; the detail says why and since when.
+    Held = "held", 409, "It is held back";
+    /// It is not held back.
+    NotHeld = "not-held", 404, "It is not held back";
     /// Somebody called the operation back.
     Cancelled = "cancelled", 409, "The operation was cancelled";
     /// The operation has ended, or has done what cannot be called back.

@@ -22,6 +22,8 @@ pub enum SlotStatus {
     Stray,
     /// Its device failed its reset or readiness test.
     Quarantined,
+    /// It is held back: under maintenance, being drained, replaced or not healthy.
+    Held,
     /// It has no device.
     Empty,
 }
@@ -36,6 +38,7 @@ impl SlotStatus {
             Self::Probing => "has a device that is not ready yet; try again in a moment",
             Self::Stray => "is bound at its box without a record; it is taken back now",
             Self::Quarantined => "is quarantined",
+            Self::Held => "is held back; `dxpu-manager holds` says why",
             Self::Empty => "has no device",
         }
     }
@@ -46,7 +49,7 @@ impl SlotStatus {
     pub const fn is_passing(self) -> bool {
         match self {
             Self::Releasing | Self::Probing | Self::Stray => true,
-            Self::Free | Self::Used | Self::Quarantined | Self::Empty => false,
+            Self::Free | Self::Used | Self::Quarantined | Self::Held | Self::Empty => false,
         }
     }
 }
@@ -60,6 +63,7 @@ impl fmt::Display for SlotStatus {
             Self::Probing => "probing",
             Self::Stray => "stray",
             Self::Quarantined => "quarantined",
+            Self::Held => "held",
             Self::Empty => "empty",
         })
     }

@@ -2,7 +2,7 @@
 
 use super::Waiting;
 use crate::operations::lease::MAX_LEASE_MS;
-use crate::types::AllocationId;
+use crate::types::{AllocationId, BindingId, Place};
 use clap::{Args as ClapArgs, Subcommand};
 use std::time::Duration;
 
@@ -14,6 +14,17 @@ pub enum Lender {
     /// Take back what was lent: the borrower is told, then its operating system is asked, then by
     /// force
     TakeBack(TakeBack),
+    /// Put another device of the same kind in the place of a lent one, on the same host; all or
+    /// nothing. The host needs a free port
+    Replace(Replace),
+    /// Empty something: it gets nothing new, and what is lent of it is released or replaced. It stays
+    /// held back until `maintain --off`
+    Drain(Drain),
+    /// Hold something back, so that it gets nothing new, or let it be used again. What is lent there
+    /// stays
+    Maintain(Maintain),
+    /// List what is held back, and why
+    Holds,
 }
 
 /// Of `extend`.
@@ -43,6 +54,60 @@ pub struct TakeBack {
     /// How to wait
     #[command(flatten)]
     pub waiting: Waiting,
+}
+
+/// Of `replace`.
+#[derive(Debug, ClapArgs)]
+pub struct Replace {
+    /// Which, bind-N
+    pub binding: BindingId,
+    /// Take the old one by force, without asking the operating system: it is broken
+    #[arg(long, conflicts_with = "within_ms")]
+    pub force: bool,
+    /// How long the operating system has to let go of the old one, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub within_ms: Option<u32>,
+    /// Why; the old slot is held back with it
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
+/// Of `drain`.
+#[derive(Debug, ClapArgs)]
+pub struct Drain {
+    /// What: BOX/SLOT, a host or box by its name, or path:N
+    pub place: Place,
+    /// Replace devices by others on the same hosts instead of releasing them
+    #[arg(long)]
+    pub replace: bool,
+    /// How long each operating system has to let go, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub within_ms: Option<u32>,
+    /// Why, for other people
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
+/// Of `maintain`.
+#[derive(Debug, ClapArgs)]
+pub struct Maintain {
+    /// What: BOX/SLOT, a host or box by its name, or path:N
+    pub place: Place,
+    /// Hold it back
+    #[arg(long, required_unless_present = "off", requires = "reason")]
+    pub on: bool,
+    /// Let it be used again
+    #[arg(long, conflicts_with_all = ["on", "reason"])]
+    pub off: bool,
+    /// Why, for other people
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 fn time(text: &str, least_ms: u64) -> Result<Duration, String> {

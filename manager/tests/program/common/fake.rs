@@ -71,6 +71,8 @@ pub struct Spec {
     pub incarnation: u32,
     pub version: u16,
     pub mtu: u16,
+    /// Where its paths end, besides the first.
+    pub paths: Vec<PathAddress>,
 }
 
 pub struct Fake {
@@ -84,12 +86,26 @@ pub struct Fake {
 
 pub fn host(name: &str, ports: u8) -> Spec {
     let role = RoleKind::Host { ports };
-    Spec { name: name.into(), role, incarnation: 1, version: CONTROL_VERSION, mtu: 1500 }
+    Spec {
+        name: name.into(),
+        role,
+        incarnation: 1,
+        version: CONTROL_VERSION,
+        mtu: 1500,
+        paths: Vec::new(),
+    }
 }
 
 pub fn boxed(name: &str, slots: u8) -> Spec {
     let role = RoleKind::Box { slots };
-    Spec { name: name.into(), role, incarnation: 1, version: CONTROL_VERSION, mtu: 9000 }
+    Spec {
+        name: name.into(),
+        role,
+        incarnation: 1,
+        version: CONTROL_VERSION,
+        mtu: 9000,
+        paths: Vec::new(),
+    }
 }
 
 /// A new proxy's tables: every slot has a free device of this model.
@@ -130,7 +146,7 @@ impl Spec {
             role: self.role,
             incarnation: self.incarnation,
             node: state.node,
-            paths: [path].into_iter().collect(),
+            paths: std::iter::once(path).chain(self.paths.iter().copied()).collect(),
             mtu: self.mtu,
             term: Term(state.term),
         }

@@ -3,6 +3,7 @@
 mod cancel;
 mod crashes;
 mod grace;
+mod holds;
 mod leases;
 mod release;
 mod repair;

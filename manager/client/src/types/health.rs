@@ -1,0 +1,96 @@
+//! How well proxies, paths and devices are.
+
+use super::names::{NodeName, SlotAddress, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    /// Nothing speaks against it.
+    Healthy,
+    /// Something did, several times in a row.
+    Suspect,
+    /// It went on; what the policy says is done.
+    Failed,
+    /// It failed, and has been good for a while.
+    Recovering,
+}
+
+impl HealthState {
+    /// Every state.
+    pub const ALL: [HealthState; 4] =
+        [Self::Healthy, Self::Suspect, Self::Failed, Self::Recovering];
+}
+
+impl fmt::Display for HealthState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Healthy => "healthy",
+            Self::Suspect => "suspect",
+            Self::Failed => "failed",
+            Self::Recovering => "recovering",
+        })
+    }
+}
+
+/// What has a health. As text: `box1`, `box1/3`, `host1>box1 path 1` (what `host1` sends to `box1`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Subject {
+    /// A proxy.
+    Node {
+        /// Its name.
+        node: NodeName,
+    },
+    /// A device, by its slot.
+    Slot {
+        /// The slot.
+        slot: SlotAddress,
+    },
+    /// A path by which one proxy sends to another.
+    Path {
+        /// Who sends.
+        from: NodeName,
+        /// To whom.
+        to: NodeName,
+        /// The path's number.
+        path: u8,
+    },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node { node } => f.pad(node.as_str()),
+            Self::Slot { slot } => f.pad(&slot.to_string()),
+            Self::Path { from, to, path } => f.pad(&format!("{from}>{to} path {path}")),
+        }
+    }
+}
+
+/// How often devices of a model failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ModelRecord {
+    /// The model.
+    pub model: String,
+    /// Failures that were seen: a device's health came to be `failed`, or its slot was quarantined.
+    pub failures: u32,
+    /// Since when they are counted.
+    pub since: Timestamp,
+}
+
+/// The health of something that is, or was lately, not healthy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HealthRecord {
+    /// What.
+    pub subject: Subject,
+    /// How well it is.
+    pub state: HealthState,
+    /// Why, when it last got worse.
+    pub reason: String,
+    /// Since when it is so.
+    pub since: Timestamp,
+}

@@ -1,0 +1,407 @@
+//! Holding something back, so that it gets nothing new, and emptying it.
+//!
+//! A drain holds its place back and ends what is lent there: each device is released, or replaced by
+//! another one by an operation of its own. It has ended when nothing is left. What it holds back stays
+//! so until somebody says otherwise.
+//!
+//! A path is held back in its own way: bindings that have others go on over those, and what is bound
+//! from then on does not use it. The path set of a binding is fixed with its epoch, at both ends; so a
+//! drain of a path makes only those bindings again, under new epochs, that have no other.
+
+use super::replace::{self, Replace};
+use super::request::{ClientKey, begin, release_steps, repeated, step};
+use super::{progress, take_back};
+use crate::manager::Manager;
+use crate::records::{Tables, Txn};
+use crate::types::{
+    BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, NodeName,
+    OperationId, OperationKind, OperationRecord, OperationState, Phase, Place, Problem,
+    ProblemCode, StepName, StepState,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it looks at drains that run.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How something is emptied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// Whether devices are replaced by others instead of being released.
+    pub replace: bool,
+    /// How long each operating system has to let go, milliseconds.
+    pub within_ms: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// That a host gets nothing new.
+///
+/// # Errors
+///
+/// When it is held back.
+pub fn refuse_held_host(txn: &Txn, host: &NodeName) -> Result<(), Problem> {
+    match txn.hold_of_node(host) {
+        None => Ok(()),
+        Some(hold) => {
+            let (kind, since, reason) = (hold.kind, hold.since, &hold.reason);
+            let detail = format!("host {host} is held back since {since} ({kind}): {reason}");
+            Err(Problem::new(ProblemCode::Held, detail))
+        }
+    }
+}
+
+/// Checks that there is such a place.
+fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
+    let name = match place {
+        Place::Path(_) => return Ok(()),
+        Place::Node(name) => name,
+        Place::Slot(slot) => slot.box_name(),
+    };
+    let Some(node) = txn.nodes().get(name) else {
+        let detail = format!("no proxy with the name {name} was ever here");
+        return Err(Problem::new(ProblemCode::NoSuchNode, detail));
+    };
+    match place {
+        Place::Slot(slot) if slot.slot().get() > node.size => {
+            let detail = format!("{name} has no slot {}; it has {}", slot.slot(), node.size);
+            Err(Problem::new(ProblemCode::NoSuchSlot, detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Holds something back and says so.
+pub fn hold(txn: &mut Txn, record: HoldRecord) {
+    let detail = format!("{} gets nothing new ({}): {}", record.place, record.kind, record.reason);
+    let mut event = EventRecord::new(EventKind::Held, detail);
+    event.operation = record.operation;
+    txn.event(about(event, &record.place));
+    txn.put_hold(record);
+}
+
+fn about(event: EventRecord, place: &Place) -> EventRecord {
+    match place {
+        Place::Slot(slot) => event.node(slot.box_name()).slot(slot),
+        Place::Node(name) => event.node(name),
+        Place::Path(_) => event,
+    }
+}
+
+/// Holds something back because somebody works on it. Doing it twice is the same as doing it once.
+///
+/// # Errors
+///
+/// When there is no such thing.
+pub fn maintain(txn: &mut Txn, place: &Place, reason: &str) -> Result<HoldRecord, Problem> {
+    check(txn, place)?;
+    if let Some(there) = txn.holds().get(place).filter(|hold| hold.kind != HoldKind::Unhealthy) {
+        return Ok(there.clone());
+    }
+    let record = HoldRecord {
+        place: place.clone(),
+        kind: HoldKind::Maintenance,
+        reason: reason.to_owned(),
+        since: txn.now(),
+        operation: None,
+    };
+    hold(txn, record.clone());
+    Ok(record)
+}
+
+/// Does not hold something back any more, whatever it was held back for.
+///
+/// # Errors
+///
+/// When it is not held back, or is being drained.
+pub fn put_back(txn: &mut Txn, place: &Place) -> Result<HoldRecord, Problem> {
+    let Some(record) = txn.holds().get(place).cloned() else {
+        return Err(Problem::new(ProblemCode::NotHeld, format!("{place} is not held back")));
+    };
+    let drains = |o: &&OperationRecord| matches!(&o.what, OperationKind::Drain { place: p, .. } if p == place);
+    if let Some(operation) = txn.running().find(drains) {
+        let id = operation.id;
+        let detail = format!("{id} drains {place}; `dxpu-manager cancel {id}` first");
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    end_hold(txn, place);
+    Ok(record)
+}
+
+fn end_hold(txn: &mut Txn, place: &Place) {
+    if txn.remove_hold(place).is_some() {
+        let event = EventRecord::new(EventKind::HoldEnded, format!("{place} can be used again"));
+        txn.event(about(event, place));
+    }
+}
+
+/// What is lent there. Of a path: what has no other.
+fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
+    match place {
+        Place::Slot(slot) => tables.binding_at_slot(slot).cloned().into_iter().collect(),
+        Place::Node(name) => tables.bindings_at(name).cloned().collect(),
+        Place::Path(path) => {
+            let only = |b: &&BindingRecord| {
+                let allocation = tables.allocations().get(&b.allocation);
+                allocation.is_some_and(|a| {
+                    a.link.paths.iter().all(|p| p == path) && !a.link.paths.is_empty()
+                })
+            };
+            tables.bindings().values().filter(only).cloned().collect()
+        }
+    }
+}
+
+/// Holds something back and empties it.
+///
+/// # Errors
+///
+/// When there is no such thing, it is being drained already, or the key cannot be used.
+pub fn drain(
+    txn: &mut Txn,
+    place: &Place,
+    how: &Drain,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    if let Some(there) = repeated(txn, key.as_ref())? {
+        return Ok(there);
+    }
+    check(txn, place)?;
+    let same = |o: &&OperationRecord| matches!(&o.what, OperationKind::Drain { place: p, .. } if p == place);
+    if let Some(there) = txn.running().find(same) {
+        let detail = format!("{} drains {place} already", there.id);
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    if how.replace
+        && let Place::Path(_) = place
+    {
+        return Err(Problem::invalid("replace", "what a path carries stays where it is"));
+    }
+    if how.replace
+        && let Place::Node(name) = place
+        && txn.nodes()[name].role == crate::types::Role::Host
+    {
+        return Err(Problem::invalid("replace", "a host's devices are replaced on the same host"));
+    }
+    let bindings = lent(txn, place);
+    let id = txn.new_operation_id();
+    let mut steps = Vec::new();
+    for binding in &bindings {
+        match (place, how.replace) {
+            (Place::Path(_), _) => {
+                let port = format!("{} port {}", binding.host, binding.port);
+                steps.push(step(binding, StepName::Rebind, port));
+            }
+            (_, true) => steps.push(step(binding, StepName::Replace, binding.slot.to_string())),
+            (_, false) => steps.extend(release_steps(binding)),
+        }
+    }
+    hold(
+        txn,
+        HoldRecord {
+            place: place.clone(),
+            kind: HoldKind::Drained,
+            reason: how.reason.clone(),
+            since: txn.now(),
+            operation: Some(id),
+        },
+    );
+    let what = OperationKind::Drain {
+        place: place.clone(),
+        slots: bindings.iter().map(|binding| binding.slot.clone()).collect(),
+        replace: how.replace,
+        within_ms: how.within_ms,
+        reason: how.reason.clone(),
+    };
+    begin(txn, id, what, None, steps, key);
+    match (place, how.replace) {
+        (Place::Path(_), _) => rebind(txn, id, &bindings, &how.reason),
+        (_, false) => release(txn, id, &bindings, how.within_ms),
+        // The other devices are chosen one by one.
+        (_, true) => {}
+    }
+    progress::settle(txn, id);
+    Ok(txn.operations()[&id].clone())
+}
+
+/// Makes bindings again, under new epochs and by other paths.
+fn rebind(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], reason: &str) {
+    let Some(mut operation) = txn.operations().get(&id).cloned() else { return };
+    for step in &mut operation.steps {
+        step.asked = Some(txn.now());
+    }
+    txn.put_operation(operation);
+    for binding in bindings {
+        progress::failed(txn, binding.id, &format!("its path is drained: {reason}"));
+    }
+}
+
+/// Ends bindings. What an operation is still making is undone as a whole.
+fn release(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], within_ms: u32) {
+    let making: BTreeSet<OperationId> = bindings
+        .iter()
+        .filter(|b| !b.desired.is_release())
+        .filter_map(|b| b.operation)
+        .filter(|other| txn.operations().get(other).is_some_and(progress::can_be_undone))
+        .collect();
+    for other in making {
+        let detail = format!("{id} drains where its devices are");
+        progress::roll_back(txn, other, None, Problem::new(ProblemCode::Superseded, detail));
+    }
+    for binding in bindings {
+        let Some(binding) = txn.bindings().get(&binding.id).cloned() else { continue };
+        if binding.desired.is_release() {
+            continue;
+        }
+        let (desired, operation) = (Desired::Released { within_ms }, Some(id));
+        txn.update_binding(BindingRecord { desired, operation, ..binding });
+    }
+    take_back::gone(txn, id);
+}
+
+/// A drain is called back: what it holds back can be used again, and the replacements that it began
+/// and that can be undone are.
+pub fn leave(txn: &mut Txn, operation: &OperationRecord) {
+    let OperationKind::Drain { place, .. } = &operation.what else { return };
+    for child in children(txn, operation.id) {
+        // One that has handed over goes on to its end.
+        let _ = super::cancel(txn, child);
+    }
+    end_hold(txn, place);
+}
+
+/// The replacements that a drain began and that run.
+fn children(tables: &Tables, id: OperationId) -> Vec<OperationId> {
+    let own = |o: &&OperationRecord| matches!(o.what, OperationKind::Replace { parent, .. } if parent == Some(id));
+    tables.running().filter(own).map(|o| o.id).collect()
+}
+
+/// Something to do about a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Todo {
+    /// Begin to replace a device.
+    Replace(OperationId, BindingId),
+    /// A step has ended, well or with a reason.
+    Over(OperationId, BindingId, StepName, Result<Option<String>, String>),
+    /// Some of it is gone by another operation.
+    Gone(OperationId),
+}
+
+/// Decides, for one drain.
+fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
+    let id = operation.id;
+    let mut todo = Vec::new();
+    for step in operation.steps.iter().filter(|step| step.state == StepState::Pending) {
+        let binding = tables.bindings().get(&step.binding);
+        let over = |how| Todo::Over(id, step.binding, step.name, how);
+        match (step.name, binding) {
+            (StepName::Rebind | StepName::Replace, None) => todo.push(over(Ok(None))),
+            (StepName::Rebind, Some(binding)) => {
+                let again = matches!(binding.phase, Phase::Bound | Phase::Configured);
+                if again && step.asked.is_some_and(|asked| binding.changed > asked) {
+                    todo.push(over(Ok(None)));
+                }
+            }
+            (StepName::Replace, Some(binding)) => {
+                let of_this = |o: &&OperationRecord| replace::old_binding(o) == Some(binding.id);
+                let last =
+                    tables.operations().values().rev().take_while(|o| o.id > id).find(of_this);
+                match last {
+                    Some(child) if !child.state.is_final() => {}
+                    Some(child) if child.state == OperationState::Succeeded => {
+                        todo.push(over(Ok(Some(child.id.to_string()))));
+                    }
+                    Some(child) => {
+                        let why = child.error.as_ref().map_or("", |problem| &problem.detail);
+                        todo.push(over(Err(format!("{}: {why}", child.id))));
+                    }
+                    // What another operation is at work on is waited for.
+                    None if binding.operation.is_some() || binding.desired.is_release() => {}
+                    None => todo.push(Todo::Replace(id, binding.id)),
+                }
+            }
+            (_, None) => todo.push(Todo::Gone(id)),
+            (_, Some(binding)) if binding.operation != Some(id) => todo.push(Todo::Gone(id)),
+            _ => {}
+        }
+    }
+    todo.dedup();
+    todo
+}
+
+/// One step of a drain has ended.
+fn over(
+    txn: &mut Txn,
+    id: OperationId,
+    binding: BindingId,
+    name: StepName,
+    how: Result<Option<String>, String>,
+) {
+    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
+    else {
+        return;
+    };
+    let now = txn.now();
+    let Some(step) = operation.step_mut(binding, name) else { return };
+    step.changed = now;
+    (step.state, step.detail) = match how {
+        Ok(detail) => (StepState::Done, detail),
+        Err(why) => (StepState::Failed, Some(why)),
+    };
+    let failed: Vec<String> = operation
+        .steps
+        .iter()
+        .filter(|step| step.state == StepState::Failed)
+        .map(|step| format!("{}: {}", step.target, step.detail.as_deref().unwrap_or_default()))
+        .collect();
+    let over = operation.steps.iter().all(|step| step.state != StepState::Pending);
+    if over && !failed.is_empty() {
+        let detail = format!("not empty: {}", failed.join("; "));
+        let problem = Problem::new(ProblemCode::NothingFits, detail).because(failed);
+        let operation = OperationRecord { error: Some(problem), ..operation };
+        return progress::end(txn, operation, OperationState::Failed);
+    }
+    txn.put_operation(operation);
+    progress::settle(txn, id);
+}
+
+fn carry_out(txn: &mut Txn, manager: &Manager, todo: Todo) {
+    match todo {
+        Todo::Gone(id) => take_back::gone(txn, id),
+        Todo::Over(id, binding, name, how) => over(txn, id, binding, name, how),
+        Todo::Replace(id, binding) => {
+            let Some(operation) = txn.operations().get(&id).cloned() else { return };
+            let OperationKind::Drain { within_ms, reason, .. } = operation.what else { return };
+            if operation.state.is_final() {
+                return;
+            }
+            let how = Replace { within_ms: Some(within_ms), reason, parent: Some(id) };
+            let begun = replace::replace(txn, &manager.registry, binding, &how, None);
+            if let Err(problem) = begun
+                && !problem.transient
+            {
+                over(txn, id, binding, StepName::Replace, Err(problem.detail));
+            }
+        }
+    }
+}
+
+/// Looks until the manager stops.
+pub async fn run(manager: Arc<Manager>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(TICK) => {}
+            () = manager.stopping() => return,
+        }
+        let tables = manager.records.snapshot();
+        let drains = tables.running().filter(|o| matches!(o.what, OperationKind::Drain { .. }));
+        for todo in drains.flat_map(|operation| todo(&tables, operation)) {
+            let done = manager.records.apply(|txn| carry_out(txn, &manager, todo));
+            if let Err(problem) = done.await {
+                tracing::error!("a drain cannot go on: {problem}");
+            }
+        }
+    }
+}

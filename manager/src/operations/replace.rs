@@ -1,0 +1,139 @@
+//! Another device in the place of one, on the same host.
+//!
+//! The other one is plugged first, into another port, and the operating system has to enable it. Until
+//! then everything can be undone and the old one stays. Then the old one goes, and its slot is held
+//! back; nothing of that is undone.
+
+use super::progress;
+use super::request::{self, ClientKey, begin, release_steps, repeated, step};
+use crate::planner::{self, Liveness, PlanRequest};
+use crate::records::Txn;
+use crate::types::{
+    BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, OperationId,
+    OperationKind, OperationRecord, OperationState, Place, Problem, ProblemCode, StepName,
+    StepState,
+};
+
+/// How a device is replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replace {
+    /// How long the operating system has to let go of the old one, milliseconds; nothing: it is not
+    /// asked, because the device is broken.
+    pub within_ms: Option<u32>,
+    /// Why.
+    pub reason: String,
+    /// The operation that this is a part of.
+    pub parent: Option<OperationId>,
+}
+
+/// Chooses another device by the wishes of the allocation and records that it comes.
+///
+/// # Errors
+///
+/// When there is no such binding, something else is being done with it, nothing fits, or the key
+/// cannot be used.
+pub fn replace(
+    txn: &mut Txn,
+    live: &impl Liveness,
+    id: BindingId,
+    how: &Replace,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    if let Some(there) = repeated(txn, key.as_ref())? {
+        return Ok(there);
+    }
+    let Some(old) = txn.bindings().get(&id).cloned() else {
+        let detail = format!("there is no binding {id}, or it was released");
+        return Err(Problem::new(ProblemCode::NoSuchBinding, detail));
+    };
+    let under_way = txn.running().find(|o| old_binding(o) == Some(id)).map(|o| o.id);
+    if let Some(operation) = old.operation.or(under_way) {
+        let detail = format!("{operation} is at work on {} ({id}); wait for it", old.slot);
+        return Err(Problem::new(ProblemCode::SlotBusy, detail).passing(true));
+    }
+    if old.desired.is_release() {
+        let detail = format!("{} ({id}) is being taken back", old.slot);
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    let request = wishes(txn, &old);
+    let place = planner::plan(&request, &planner::PoolView::of(txn, live))?.remove(0);
+    let operation = txn.new_operation_id();
+    let new = request::reserve(txn, &place, &request, old.allocation, operation)?;
+    let port = format!("{} port {}", new.host, new.port);
+    let mut steps = vec![
+        step(&new, StepName::BindSlot, new.slot.to_string()),
+        step(&new, StepName::BindPort, port.clone()),
+        step(&new, StepName::Enumerate, port),
+    ];
+    steps.extend(release_steps(&old));
+    let what = OperationKind::Replace {
+        host: old.host.clone(),
+        slots: vec![old.slot.clone(), new.slot.clone()],
+        within_ms: how.within_ms,
+        reason: how.reason.clone(),
+        parent: how.parent,
+    };
+    txn.add_binding(new);
+    Ok(begin(txn, operation, what, Some(old.allocation), steps, key))
+}
+
+/// What the other device is chosen by: the same model as that of the one.
+fn wishes(txn: &Txn, old: &BindingRecord) -> PlanRequest {
+    let model = txn.functions(&old.slot).next().map(|device| device.model.clone());
+    let model = model.filter(|model| !model.is_empty());
+    PlanRequest { host: old.host.clone(), count: 1, model, box_name: None, slot: None }
+}
+
+/// The binding that goes, of an operation that replaces it.
+pub fn old_binding(operation: &OperationRecord) -> Option<BindingId> {
+    let OperationKind::Replace { .. } = operation.what else { return None };
+    operation.steps.iter().find(|s| s.name == StepName::UnbindPort).map(|step| step.binding)
+}
+
+/// The binding that comes, of an operation that replaces one.
+fn new_binding(operation: &OperationRecord) -> Option<BindingId> {
+    let OperationKind::Replace { .. } = operation.what else { return None };
+    operation.steps.iter().find(|s| s.name == StepName::BindSlot).map(|step| step.binding)
+}
+
+/// Whether the new device is in place and the old one goes.
+pub fn is_handed_over(operation: &OperationRecord) -> bool {
+    let new = new_binding(operation);
+    operation.steps.iter().all(|s| Some(s.binding) != new || s.state == StepState::Done)
+}
+
+/// When the new device is enabled, lets the old one go.
+pub fn hand_over(txn: &mut Txn, id: OperationId) {
+    let Some(operation) = txn.operations().get(&id).cloned() else { return };
+    let OperationKind::Replace { host, slots, within_ms, reason, .. } = &operation.what else {
+        return;
+    };
+    if operation.state != OperationState::Running || !is_handed_over(&operation) {
+        return;
+    }
+    let new = new_binding(&operation).and_then(|new| txn.bindings().get(&new).cloned());
+    let Some(new) = new.filter(|new| new.operation == Some(id)) else { return };
+    let detail = format!("{host} has {} in the place of {}: {reason}", slots[1], slots[0]);
+    txn.event(EventRecord::new(EventKind::Replaced, detail).binding(&new));
+    // From here on it is like any other.
+    txn.update_binding(BindingRecord { operation: None, ..new });
+    let (place, kind) = (Place::Slot(slots[0].clone()), HoldKind::Replaced);
+    super::drain::hold(
+        txn,
+        HoldRecord { place, kind, reason: reason.clone(), since: txn.now(), operation: Some(id) },
+    );
+    let old = old_binding(&operation).and_then(|old| txn.bindings().get(&old).cloned());
+    let Some(old) = old.filter(|old| !old.desired.is_release()) else {
+        // Another operation released it, or does.
+        return super::take_back::gone(txn, id);
+    };
+    if let Some(other) = old.operation {
+        progress::supersede(txn, other);
+    }
+    let desired = match within_ms {
+        Some(within_ms) => Desired::Released { within_ms: *within_ms },
+        None => Desired::Forced,
+    };
+    let old = txn.bindings()[&old.id].clone();
+    txn.update_binding(BindingRecord { desired, operation: Some(id), ..old });
+}

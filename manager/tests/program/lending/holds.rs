@@ -1,0 +1,220 @@
+//! What is held back, emptied and replaced.
+
+use super::{asked, is_bind_port, is_bind_slot, last_operation, pair, steps};
+use crate::common::fake::{Fake, Script, boxed, host};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{ControlError, PathAddress, PathSet};
+use serde_json::{Value, json};
+
+fn ended(manager: &Manager, id: &str) -> Value {
+    eventually("the operation's end", || {
+        let operation = manager.get(&format!("/v1/operations/{id}"));
+        operation["ended"].is_string().then_some(operation)
+    })
+}
+
+#[test]
+fn what_is_held_back_gets_nothing_new_until_it_is_put_back() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let why = ["--on", "--reason", "a new fan"];
+    for place in ["box1", "box1/2", "host1"] {
+        let held = manager.json(&[&["maintain", place][..], &why].concat());
+        assert_eq!((&held["kind"], &held["reason"]), (&json!("maintenance"), &json!("a new fan")));
+        assert!(manager.text(&["holds"]).contains("a new fan"));
+        let refused = ["allocate", "--host", "host1", "--wait-ms", "0"];
+        let (code, problem) = manager.failure(&refused);
+        let detail = problem["detail"].as_str().unwrap();
+        match place {
+            "host1" => assert!(code == 4 && detail.contains("maintenance): a new fan"), "{detail}"),
+            _ => assert!(code == 5 && detail.contains("box1/2 is held back"), "{detail}"),
+        }
+        assert!(at_box.bound(1).is_some(), "what is lent stays");
+        // Twice is the same as once.
+        manager.text(&[&["maintain", place][..], &why].concat());
+        manager.text(&["maintain", place, "--off"]);
+        assert_eq!(manager.failure(&["maintain", place, "--off"]).0, 3);
+        manager.text(&["allocate", "--host", "host1"]);
+        manager.text(&["release", "box1/2"]);
+    }
+    let on = |place: &str| manager.failure(&["maintain", place, "--on", "--reason", "x"]).0;
+    assert_eq!((on("box9"), on("box1/9")), (3, 3));
+}
+
+#[test]
+fn a_drained_box_is_empty_and_stays_so() {
+    let mut manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    let drained = manager.json(&["drain", "box1", "--reason", "a new fan"]);
+    assert_eq!(drained["state"], "succeeded");
+    assert_eq!(steps(&drained), ["unbind-port done", "unbind-slot done"].repeat(2));
+    assert!(at_box.bound(1).is_none() && at_host.with(|s| s.ports.is_empty()));
+    assert_eq!(manager.get("/v1/slots")["items"][0]["status"], "held");
+    // Also for a manager that starts again.
+    manager.kill();
+    manager.run();
+    assert_eq!(manager.get("/v1/holds")["items"][0]["kind"], "drained");
+    manager.text(&["maintain", "box1", "--off"]);
+    assert_eq!(manager.get("/v1/slots")["items"][0]["status"], "free");
+}
+
+#[test]
+fn what_is_being_lent_in_a_drained_box_is_undone_as_a_whole() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    let box2 = Fake::join(manager.control, boxed("box2", 1), "nvme");
+    manager.wait_ready(&["box2"]);
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["allocate", "--host", "host1", "--count", "3", "--no-wait"]);
+    eventually("the boxes", || at_box.bound(1).and(at_box.bound(2)).and(box2.bound(1)));
+    let drained = manager.json(&["drain", "box2", "--reason", "x"]);
+    assert_eq!(drained["state"], "succeeded");
+    let undone = ended(&manager, "op-1");
+    assert_eq!(
+        (&undone["state"], &undone["error"]["code"]),
+        (&json!("failed"), &json!("superseded"))
+    );
+    assert!(at_box.bound(1).is_none() && box2.bound(1).is_none());
+    assert!(manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_drained_host_gives_back_what_it_has() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["drain", "host1", "--reason", "x", "--no-wait"]);
+    // It is waited for. Called back, everything is as before.
+    assert_eq!(manager.json(&["cancel", "op-2"])["state"], "cancelled");
+    assert!(manager.get("/v1/holds")["items"].as_array().unwrap().is_empty());
+    let _at_host = Fake::insist(manager.control, again.0, again.1);
+    manager.wait_ready(&["host1"]);
+    assert!(at_box.bound(1).is_some());
+    assert_eq!(manager.json(&["drain", "host1", "--reason", "x"])["state"], "succeeded");
+    assert!(at_box.bound(1).is_none());
+}
+
+#[test]
+fn a_broken_device_is_replaced_by_another_on_the_same_host() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    let other = Fake::join(manager.control, boxed("box2", 1), "gpu");
+    manager.wait_ready(&["box2"]);
+    let lent = manager.json(&["allocate", "--host", "host1", "--model", "nvme"]);
+    assert_eq!(lent["bindings"][0]["slot"], "box1/1");
+    let replaced = manager.json(&["replace", "bind-1", "--force", "--reason", "it is hot"]);
+    assert_eq!(replaced["state"], "succeeded");
+    assert_eq!(
+        steps(&replaced),
+        [
+            "bind-slot done",
+            "bind-port done",
+            "enumerate done",
+            "unbind-port done",
+            "unbind-slot done"
+        ]
+    );
+    assert_eq!(replaced["what"]["slots"], json!(["box1/1", "box1/2"]));
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_some() && other.bound(1).is_none());
+    assert_eq!(at_host.with(|s| s.ports.keys().copied().collect::<Vec<_>>()), [1]);
+    // It is the same allocation, and the old slot is held back with the reason.
+    let now = manager.json(&["show", "alloc-1"]);
+    assert_eq!(
+        (now["bindings"].as_array().unwrap().len(), &now["bindings"][0]["slot"]),
+        (1, &json!("box1/2"))
+    );
+    let held = &manager.get("/v1/holds")["items"][0];
+    assert_eq!((&held["place"], &held["kind"]), (&json!("box1/1"), &json!("replaced")));
+    assert_eq!(held["reason"], "it is hot");
+    // The new one came before the old one went.
+    let plugged: Vec<_> =
+        asked(&at_host).into_iter().filter(|what| !what.contains("Peer")).collect();
+    assert_eq!(plugged, ["BindPort", "BindPort", "UnbindPort by force"]);
+    // There is no third one.
+    let (code, problem) = manager.failure(&["replace", "bind-2", "--reason", "x"]);
+    assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
+    assert_eq!(manager.failure(&["replace", "bind-1", "--reason", "x"]).0, 3);
+}
+
+#[test]
+fn a_replacement_that_fails_leaves_the_old_device() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let epoch = at_box.bound(1).unwrap().epoch;
+    // The box refuses the new one.
+    at_box.script(is_bind_slot, [Script::Refuse(ControlError::BadWindows)]);
+    assert_eq!(manager.failure(&["replace", "bind-1", "--reason", "x"]).0, 7);
+    // The operating system does not enable it.
+    at_host.with(|s| s.enumerates = false);
+    let (code, problem) = manager.failure(&["replace", "bind-1", "--reason", "x"]);
+    assert_eq!((code, &problem["code"]), (7, &json!("operation-timeout")));
+    // Somebody calls it back.
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
+    eventually("the new one", || at_box.bound(2));
+    assert_eq!(manager.json(&["cancel", "op-4"])["state"], "cancelled");
+    let operation = last_operation(&manager);
+    assert_eq!(&steps(&operation)[3..5], ["unbind-port skipped", "unbind-slot skipped"]);
+
+    assert_eq!(at_box.bound(1).unwrap().epoch, epoch, "it never went away");
+    assert!(at_box.bound(2).is_none());
+    assert_eq!(at_host.with(|s| s.ports.keys().copied().collect::<Vec<_>>()), [0]);
+    assert!(manager.get("/v1/holds")["items"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_drain_replaces_what_it_can_and_names_what_it_cannot() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    let box2 = Fake::join(manager.control, boxed("box2", 1), "nvme");
+    manager.wait_ready(&["box2"]);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--count", "2"]);
+    let (code, problem) = manager.failure(&["drain", "box1", "--replace", "--reason", "a new fan"]);
+    assert_eq!((code, &problem["code"]), (7, &json!("nothing-fits")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("not empty: box1/"), "{detail}");
+    assert!(box2.bound(1).is_some());
+    // With another one it goes on.
+    let _box3 = Fake::join(manager.control, boxed("box3", 1), "nvme");
+    manager.wait_ready(&["box3"]);
+    let drained = manager.json(&["drain", "box1", "--replace", "--reason", "a new fan"]);
+    assert_eq!(steps(&drained), ["replace done"]);
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+    assert_eq!(at_host.with(|s| s.ports.len()), 2);
+}
+
+#[test]
+fn a_drained_path_carries_nothing_that_has_another() {
+    let manager = Manager::start();
+    let two = |mut spec: crate::common::fake::Spec| {
+        let number = spec.name.bytes().fold(0, u8::wrapping_add);
+        spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, number], port: 4000 }];
+        spec
+    };
+    let at_host = Fake::join(manager.control, two(host("host1", 4)), "");
+    let at_box = Fake::join(manager.control, two(boxed("box1", 3)), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["allocate", "--host", "host1", "--paths", "1"]);
+    let sets = || {
+        let set = |slot: usize| at_box.with(|s| s.slots[slot].bound.clone().map(|b| b.path_set));
+        [set(0), set(1), set(2)]
+    };
+    assert_eq!(sets(), [Some(PathSet(0b11)), Some(PathSet(0b10)), None]);
+    let epoch = at_box.bound(1).unwrap().epoch;
+    let drained = manager.json(&["drain", "path:1", "--reason", "a new cable"]);
+    assert_eq!(
+        (&drained["state"], steps(&drained)),
+        (&json!("succeeded"), vec!["rebind done".to_owned()])
+    );
+    manager.text(&["allocate", "--host", "host1"]);
+    // What has both goes on as it is; what had only this one was made again by the other.
+    assert_eq!(sets(), [Some(PathSet(0b11)), Some(PathSet(0b01)), Some(PathSet(0b01))]);
+    assert_eq!(at_box.bound(1).unwrap().epoch, epoch);
+    drop(at_host);
+}
