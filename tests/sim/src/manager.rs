@@ -449,6 +449,7 @@ impl Managed {
                             None,
                             manager::types::LinkUse::default(),
                             None,
+                            None,
                         )
                     });
                     let _ = asked.await;
