@@ -8,11 +8,13 @@
 //! the API as any other client does, through the crate [`manager_client`].
 
 pub mod api;
+pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod control;
 pub mod firmware;
 pub mod manager;
+pub mod metrics;
 pub mod operations;
 pub mod planner;
 pub mod reconcile;

@@ -3,13 +3,15 @@
 use crate::config::Settings;
 use crate::control::Registry;
 use crate::firmware::Transfers;
+use crate::metrics::Metrics;
 use crate::operations::deadlines::Deadlines;
 use crate::operations::grace::Countdowns;
 use crate::recorder::recordings::Recordings;
 use crate::records::Records;
-use crate::types::EventRecord;
+use crate::types::{AuditRecord, EventRecord};
 use proxy_core::control::Term;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 
 /// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
@@ -32,18 +34,32 @@ pub struct Manager {
     pub deadlines: Mutex<Deadlines>,
     /// How far firmware has come on its way to cards.
     pub transfers: Transfers,
+    /// What is counted and timed.
+    pub metrics: Arc<Metrics>,
     term: Term,
+    started: Instant,
     stop: watch::Sender<bool>,
     events: mpsc::Sender<EventRecord>,
+    audit: mpsc::Sender<AuditRecord>,
+}
+
+/// What waits to be recorded.
+pub struct Queues {
+    /// Events.
+    pub events: mpsc::Receiver<EventRecord>,
+    /// Entries of the audit log.
+    pub audit: mpsc::Receiver<AuditRecord>,
 }
 
 impl Manager {
-    /// Around records whose term has begun, and the events that it wants recorded.
+    /// Around records whose term has begun, and what it wants recorded.
     pub fn new(
         records: Arc<Records>,
         settings: Settings,
-    ) -> (Arc<Self>, mpsc::Receiver<EventRecord>) {
-        let (events, queue) = mpsc::channel(EVENT_QUEUE);
+        metrics: Arc<Metrics>,
+    ) -> (Arc<Self>, Queues) {
+        let (events, event_queue) = mpsc::channel(EVENT_QUEUE);
+        let (audit, audit_queue) = mpsc::channel(crate::audit::QUEUE);
         let term = Term(records.snapshot().meta().term);
         let stop = watch::Sender::new(false);
         let registry = Registry::new(settings.host_grace);
@@ -55,16 +71,24 @@ impl Manager {
             countdowns: Countdowns::default(),
             deadlines: Mutex::default(),
             transfers: Transfers::default(),
+            metrics,
             term,
+            started: Instant::now(),
             stop,
             events,
+            audit,
         };
-        (Arc::new(manager), queue)
+        (Arc::new(manager), Queues { events: event_queue, audit: audit_queue })
     }
 
     /// The term of this start.
     pub fn term(&self) -> Term {
         self.term
+    }
+
+    /// When this manager was made.
+    pub fn started(&self) -> Instant {
+        self.started
     }
 
     /// Tells every part to end.
@@ -87,6 +111,13 @@ impl Manager {
     pub fn event_soon(&self, event: EventRecord) {
         if let Err(error) = self.events.try_send(event) {
             tracing::error!("an event is lost: {error}");
+        }
+    }
+
+    /// Writes an entry of the audit log when there is time.
+    pub fn audit_soon(&self, entry: AuditRecord) {
+        if let Err(error) = self.audit.try_send(entry) {
+            tracing::error!("an entry of the audit log is lost: {error}");
         }
     }
 

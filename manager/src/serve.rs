@@ -1,7 +1,8 @@
 //! The server: everything put together, from a configuration until it is told to stop.
 
 use crate::config::Config;
-use crate::manager::Manager;
+use crate::manager::{Manager, Queues};
+use crate::metrics::{self, Metered, Metrics};
 use crate::records::Records;
 use crate::store::{EmbeddedStore, StoreError};
 use crate::types::{EventKind, EventRecord};
@@ -85,7 +86,7 @@ pub struct Server {
     manager: Arc<Manager>,
     listener: TcpListener,
     control: TcpListener,
-    events: tokio::sync::mpsc::Receiver<EventRecord>,
+    queues: Queues,
     ready_file: Option<PathBuf>,
 }
 
@@ -99,9 +100,11 @@ impl Server {
         let listener = listen(config.listen, "REST API", "--listen").await?;
         let control = listen(config.control, "control server", "--control").await?;
         let store = EmbeddedStore::open(&config.store)?;
+        let metrics = Arc::new(Metrics::default());
+        let store = Metered::new(store, metrics.clone());
         let records = Records::open(Arc::new(store), &config.store)?;
-        let (manager, events) = Manager::new(records, config.settings);
-        Ok(Self { manager, listener, control, events, ready_file: config.ready_file })
+        let (manager, queues) = Manager::new(records, config.settings, metrics);
+        Ok(Self { manager, listener, control, queues, ready_file: config.ready_file })
     }
 
     /// The manager, for whoever runs it in their own process.
@@ -128,7 +131,7 @@ impl Server {
     ///
     /// When a part of the manager panicked: a manager that is not whole does not go on.
     pub async fn run(self) -> Result<(), ServeError> {
-        let Self { manager, listener, control, events, ready_file } = self;
+        let Self { manager, listener, control, queues, ready_file } = self;
         let system = |what| move |source| ServeError::System { what, source };
         let ready = Ready {
             pid: std::process::id(),
@@ -149,8 +152,12 @@ impl Server {
         parts.spawn(operations::lease::run(manager.clone()));
         parts.spawn(operations::drain::run(manager.clone()));
         parts.spawn(firmware::run(manager.clone()));
+        parts.spawn(metrics::follow(manager.clone()));
         let recorder = manager.clone();
+        let Queues { events, audit } = queues;
         let recording = tokio::spawn(async move { recorder.record_events(events).await });
+        let auditor = manager.clone();
+        let auditing = tokio::spawn(async move { crate::audit::write(&auditor, audit).await });
         let router = api::router(manager.clone());
         parts.spawn(api::server::serve(manager.clone(), listener, router));
         let _ready = ready_file.map(|path| ReadyFile::write(path, &ready)).transpose()?;
@@ -164,6 +171,7 @@ impl Server {
         }
         parts.shutdown().await;
         recording.abort();
+        auditing.abort();
         Ok(())
     }
 }

@@ -245,7 +245,7 @@ mod tests {
             }
         });
         changed.await.unwrap();
-        let (manager, _queue) = Manager::new(records, Settings::default());
+        let (manager, _queue) = Manager::new(records, Settings::default(), Arc::default());
         let changes = manager.records.watch();
         let (filter, ready) = (Filter::default(), VecDeque::new());
         let mut cursor = Cursor { manager, changes, next: 2, filter, ready };

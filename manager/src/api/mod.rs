@@ -2,6 +2,7 @@
 //! handlers and types here, and a test keeps the two the same.
 
 mod allocations;
+mod audit;
 mod conditional;
 mod events;
 mod extract;
@@ -9,6 +10,7 @@ mod firmware;
 mod lender;
 mod listing;
 mod nodes;
+mod observe;
 mod operations;
 mod pool;
 mod proxies;
@@ -60,6 +62,8 @@ fn documented() -> OpenApiRouter<App> {
     let images = images.layer(DefaultBodyLimit::max(MAX_IMAGE));
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(nodes::healthz))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::metrics))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show))
         .routes(routes!(pool::boxes))
@@ -119,6 +123,7 @@ pub fn router(manager: App) -> Router {
             Problem::new(ProblemCode::MethodNotAllowed, format!("{method} is not allowed here"))
         })
         .layer(axum::middleware::from_fn(conditional::tags))
+        .layer(axum::middleware::from_fn_with_state(manager.clone(), observe::observe))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(manager)
 }

@@ -1,12 +1,17 @@
 //! Serves the API's connections, with bounds on what a slow or endless client can hold.
 
 use super::MAX_BODY;
+use super::observe::Peer;
 use crate::manager::Manager;
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,8 +39,8 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener, router: Router)
             accepted = accepted => accepted,
             () = manager.stopping() => break,
         };
-        let stream: TcpStream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer): (TcpStream, SocketAddr) = match accepted {
+            Ok(accepted) => accepted,
             // Out of file descriptors, or the peer is gone already: others may still come.
             Err(error) => {
                 tracing::warn!("cannot accept a connection to the REST API: {error}");
@@ -46,6 +51,10 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener, router: Router)
         // Answers are small, and somebody waits for them.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            service.call(request)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(manager.settings.http_bound)

@@ -11,7 +11,7 @@ const LAST_NODE: u32 = tlp_codec::ids::NodeId::MAX.get() as u32;
 /// Node numbers that are left out when a store is restored: so many proxies may have joined
 /// after the backup was made without one of their numbers coming again.
 const RESTORE_NODE_GAP: u32 = 256;
-/// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations and events.
+/// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations, events and the audit log.
 const RESTORE_NUMBER_GAP: u64 = 1_000_000;
 
 /// What there is once.
@@ -35,6 +35,14 @@ pub struct Meta {
     pub next_operation: u64,
     /// The next event.
     pub next_event: u64,
+    /// The next entry of the audit log.
+    #[serde(default = "first")]
+    pub next_audit: u64,
+}
+
+/// Numbers begin with it.
+fn first() -> u64 {
+    1
 }
 
 impl Default for Meta {
@@ -49,6 +57,7 @@ impl Default for Meta {
             next_binding: 1,
             next_operation: 1,
             next_event: 1,
+            next_audit: first(),
         }
     }
 }
@@ -81,6 +90,7 @@ impl Meta {
             &mut self.next_binding,
             &mut self.next_operation,
             &mut self.next_event,
+            &mut self.next_audit,
         ] {
             *next += RESTORE_NUMBER_GAP;
         }

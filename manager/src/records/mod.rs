@@ -107,6 +107,9 @@ impl Records {
         let mut line = self.line();
         let mut txn = Txn::new(Tables::clone(&line.latest));
         let result = change(&mut txn);
+        if result.is_ok() {
+            txn.sign();
+        }
         let (tables, changes, touched) = txn.finish();
         if result.is_err() || changes.is_empty() {
             return (result, line.last_outcome());

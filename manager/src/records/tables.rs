@@ -3,10 +3,10 @@
 use super::Meta;
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
-    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
-    FunctionAddress, HealthRecord, HoldRecord, ImageId, ImageLabel, ImageRecord, ModelRecord,
-    NodeName, NodeRecord, OperationId, OperationRecord, Place, RolloutRecord, SlotAddress, Subject,
-    Timestamp,
+    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
+    EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId, ImageLabel, ImageRecord,
+    ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord, Place, RolloutRecord,
+    SlotAddress, Subject, Timestamp,
 };
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
@@ -33,6 +33,7 @@ pub struct Tables {
     pub(super) bindings: OrdMap<BindingId, BindingRecord>,
     pub(super) operations: OrdMap<OperationId, OperationRecord>,
     pub(super) events: OrdMap<u64, EventRecord>,
+    pub(super) audit: OrdMap<u64, AuditRecord>,
     pub(super) images: OrdMap<ImageId, Arc<ImageRecord>>,
     pub(super) rollout: Option<Arc<RolloutRecord>>,
     pub(super) holds: OrdMap<Place, HoldRecord>,
@@ -161,6 +162,11 @@ impl Tables {
     /// The events that are kept, by number.
     pub fn events(&self) -> &OrdMap<u64, EventRecord> {
         &self.events
+    }
+
+    /// The audit log, by number.
+    pub fn audit(&self) -> &OrdMap<u64, AuditRecord> {
+        &self.audit
     }
 
     /// The firmware images, by identifier.
@@ -314,6 +320,9 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     }
     for record in read::<EventRecord>(store, path, Table::Events)? {
         tables.events.insert(record.sequence, record);
+    }
+    for record in read::<AuditRecord>(store, path, Table::Audit)? {
+        tables.audit.insert(record.sequence, record);
     }
     for (key, value) in store.read(Table::Images)? {
         let record = image(&value).map_err(|reason| StoreError::CorruptRecord {

@@ -2,11 +2,13 @@
 
 use super::tables::EpochRecord;
 use super::{MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
+use crate::audit::MAX_AUDIT;
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
-    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, EventRecord,
-    FunctionAddress, HealthRecord, HoldRecord, ImageRecord, MAX_IMAGES, ModelRecord, NodeRecord,
-    OperationId, OperationRecord, Place, Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
+    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
+    EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, MAX_IMAGES, ModelRecord,
+    NodeRecord, OperationId, OperationRecord, Place, Problem, ProblemCode, RolloutRecord, Subject,
+    Timestamp,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,8 @@ pub struct Txn {
     changes: BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>,
     touched: BTreeSet<BindingId>,
     now: Timestamp,
+    /// The first operation that was begun here.
+    begun: Option<OperationId>,
 }
 
 impl Deref for Txn {
@@ -33,7 +37,13 @@ impl Deref for Txn {
 
 impl Txn {
     pub(super) fn new(tables: Tables) -> Self {
-        Self { tables, changes: BTreeMap::new(), touched: BTreeSet::new(), now: Timestamp::now() }
+        Self {
+            tables,
+            changes: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            now: Timestamp::now(),
+            begun: None,
+        }
     }
 
     pub(super) fn finish(self) -> (Tables, Vec<Change>, BTreeSet<BindingId>) {
@@ -107,7 +117,31 @@ impl Txn {
 
     /// Gives out an operation number.
     pub fn new_operation_id(&mut self) -> OperationId {
-        OperationId(self.with_meta(|meta| take(&mut meta.next_operation)))
+        let id = OperationId(self.with_meta(|meta| take(&mut meta.next_operation)));
+        self.begun = self.begun.or(Some(id));
+        id
+    }
+
+    /// Adds the entry of the request on whose behalf this is done, if something is done.
+    pub(super) fn sign(&mut self) {
+        if !self.changes.is_empty()
+            && let Some(entry) = crate::audit::take(self.begun)
+        {
+            self.audit(entry);
+        }
+    }
+
+    /// Adds an entry to the audit log. When too many are kept, the oldest go.
+    pub fn audit(&mut self, mut entry: AuditRecord) {
+        entry.sequence = self.with_meta(|meta| take(&mut meta.next_audit));
+        entry.at = self.now;
+        self.put(Table::Audit, key(entry.sequence), &entry);
+        self.tables.audit.insert(entry.sequence, entry);
+        while self.tables.audit.len() > MAX_AUDIT {
+            let &(oldest, _) = self.tables.audit.get_min().expect("there are some");
+            self.delete(Table::Audit, key(oldest));
+            self.tables.audit.remove(&oldest);
+        }
     }
 
     /// Gives out an epoch of a function: above every one that it has had.

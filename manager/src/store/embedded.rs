@@ -93,6 +93,32 @@ impl Store for EmbeddedStore {
         Ok(records)
     }
 
+    fn copy(&self, to: &Path) -> Result<(), StoreError> {
+        let read = self.database.begin_read().map_err(|e| self.error("read", e))?;
+        if to.exists() {
+            let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(StoreError::io(to, "written", there));
+        }
+        let copy = Self::open(to)?;
+        let mut write = copy.database.begin_write().map_err(|e| copy.error("written", e))?;
+        write.set_durability(Durability::Immediate).expect("no savepoint is in use");
+        for table in Table::ALL {
+            let from = match read.open_table(definition(*table)) {
+                Ok(from) => from,
+                Err(redb::TableError::TableDoesNotExist(_)) => continue,
+                Err(error) => return Err(self.error("read", error)),
+            };
+            let mut into =
+                write.open_table(definition(*table)).map_err(|e| copy.error("written", e))?;
+            for entry in from.iter().map_err(|e| self.error("read", e))? {
+                let (key, value) = entry.map_err(|e| self.error("read", e))?;
+                let written = into.insert(key.value(), value.value()).map(drop);
+                written.map_err(|e| copy.error("written", e))?;
+            }
+        }
+        write.commit().map_err(|e| copy.error("written", e))
+    }
+
     fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
         let mut write = self.database.begin_write().map_err(|e| self.error("written", e))?;
         write.set_durability(Durability::Immediate).expect("no savepoint is in use");

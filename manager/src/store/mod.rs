@@ -60,6 +60,8 @@ tables! {
     Health = "health",
     /// How often devices of a model failed, by model.
     Models = "models",
+    /// The audit log by number.
+    Audit = "audit",
 }
 
 /// One entry of a batch.
@@ -88,6 +90,17 @@ pub trait Store: Send + Sync {
     ///
     /// When the store cannot be written; then nothing of the batch is there.
     fn commit(&self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Writes all that is there at one moment to a new file that [`restore`] takes, and on the disk
+    /// before it returns. Others read and write meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read, the file cannot be written, or the store is no file.
+    fn copy(&self, to: &Path) -> Result<(), StoreError> {
+        let none = std::io::Error::from(std::io::ErrorKind::Unsupported);
+        Err(StoreError::io(to, "written", none))
+    }
 
     /// Whether [`Store::commit`] never waits for anything, so that it needs no thread of its own.
     fn is_in_memory(&self) -> bool {

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "modules of one test binary")]
 
 mod api;
+mod audit;
 mod cli;
 mod common;
 mod conventions;

@@ -135,12 +135,12 @@ impl Life {
         let (manager, origin) = runtime.block_on(async {
             let records =
                 Records::open(store.clone(), Path::new("memory")).expect("memory reads as written");
-            let (manager, events) = Manager::new(records, settings.clone());
+            let (manager, queues) = Manager::new(records, settings.clone(), Arc::default());
             tokio::spawn(reconcile::driver::run(manager.clone()));
             tokio::spawn(operations::watchdog::run(manager.clone()));
             tokio::spawn(operations::grace::run(manager.clone()));
             let recorder = manager.clone();
-            tokio::spawn(async move { recorder.record_events(events).await });
+            tokio::spawn(async move { recorder.record_events(queues.events).await });
             (manager, tokio::time::Instant::now())
         });
         Self {

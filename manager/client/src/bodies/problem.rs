@@ -55,6 +55,10 @@ impl axum::response::IntoResponse for Problem {
         use axum::http::{StatusCode, header};
         let status = StatusCode::from_u16(self.code.status()).expect("codes have HTTP statuses");
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        (status, kind, axum::Json(ProblemBody::from(self))).into_response()
+        let code = self.code;
+        let mut answer = (status, kind, axum::Json(ProblemBody::from(self))).into_response();
+        // For whoever logs answers.
+        answer.extensions_mut().insert(code);
+        answer
     }
 }

@@ -4,6 +4,7 @@
 //! what is known about them. Nothing here does anything: the rules for changing records are the
 //! manager's.
 
+pub mod audit;
 pub mod binding;
 pub mod device;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod operation;
 pub mod problem;
 pub mod slot;
 
+pub use audit::AuditRecord;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Lease, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
 pub use event::{EventKind, EventRecord};

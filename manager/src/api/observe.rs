@@ -1,0 +1,105 @@
+//! What is kept of every request: its entry in the audit log, and how long it took.
+
+use super::App;
+use crate::audit;
+use crate::types::{AuditRecord, OperationId, Problem, ProblemCode, Timestamp};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Where a request came from.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Name of the header in which clients say who they are.
+const ACTOR_HEADER: &str = "x-dxpu-actor";
+
+/// Longest name of an actor, bytes.
+const MAX_ACTOR: usize = 128;
+
+/// Longest path in the audit log, bytes; what is longer is cut.
+const MAX_PATH: usize = 1024;
+
+fn actor(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(ACTOR_HEADER) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
+    if text.is_empty() || text.len() > MAX_ACTOR || text.chars().any(char::is_control) {
+        let why = format!("1 to {MAX_ACTOR} bytes of UTF-8 without control characters");
+        return Err(Problem::invalid(ACTOR_HEADER, why));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+fn entry(request: &Request) -> Result<AuditRecord, Problem> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let peer = request.extensions().get::<Peer>();
+    Ok(AuditRecord {
+        sequence: 0,
+        at: Timestamp::now(),
+        actor: actor(request.headers())?,
+        peer: peer.map_or_else(|| "unknown".to_owned(), |Peer(address)| address.to_string()),
+        method: request.method().to_string(),
+        // Paths are ASCII.
+        path: path.chars().take(MAX_PATH).collect(),
+        operation: None,
+        problem: None,
+    })
+}
+
+/// The operation that an answer says is where its work goes on.
+fn begun(answer: &Response) -> Option<OperationId> {
+    let location = answer.headers().get(header::LOCATION)?.to_str().ok()?;
+    location.strip_prefix("/v1/operations/")?.parse().ok()
+}
+
+/// Serves a request that changes something, and writes who asked for it.
+async fn audited(manager: &App, request: Request, next: Next) -> Response {
+    let entry = match entry(&request) {
+        Ok(entry) => entry,
+        Err(problem) => return problem.into_response(),
+    };
+    let (answer, left) = audit::on_behalf(entry.clone(), next.run(request)).await;
+    let problem = answer.extensions().get::<ProblemCode>().copied();
+    let operation = begun(&answer);
+    let status = answer.status().as_u16();
+    let AuditRecord { actor, peer, method, path, .. } = &entry;
+    let by = actor.as_deref().unwrap_or("somebody");
+    let outcome = problem.map_or("done", ProblemCode::as_str);
+    let begun = operation.map(|id| id.to_string());
+    tracing::info!(
+        actor,
+        peer,
+        method,
+        path,
+        status,
+        outcome,
+        operation = begun,
+        "audit: {method} {path} by {by} from {peer}: {outcome}"
+    );
+    if let Some(left) = left {
+        manager.audit_soon(AuditRecord { operation, problem, ..left });
+    }
+    answer
+}
+
+/// Around every request.
+pub(super) async fn observe(State(manager): State<App>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let answer = match method.is_safe() {
+        true => next.run(request).await,
+        false => audited(&manager, request, next).await,
+    };
+    // What clients make up has no place among the names that are counted.
+    let method = match route.is_some() {
+        true => method.as_str(),
+        false => "other",
+    };
+    let route = route.as_deref().unwrap_or("none");
+    manager.metrics.request(method, route, answer.status().as_u16(), begun.elapsed());
+    answer
+}

@@ -1,0 +1,98 @@
+//! The audit log and the metrics.
+
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
+use serde_json::{Value, json};
+
+const ACTOR: (&str, &str) = ("x-dxpu-actor", "ada@desk");
+
+/// The whole log, oldest first.
+fn log(manager: &Manager, filter: &str) -> Vec<Value> {
+    let list = manager.get(&format!("/v1/audit{filter}"));
+    list["items"].as_array().unwrap().iter().rev().cloned().collect()
+}
+
+/// The last entry, once it is there: one of a refusal is written a moment after the answer.
+fn last(manager: &Manager, path: &str) -> Value {
+    eventually(&format!("an entry about {path}"), || log(manager, &format!("?path={path}")).pop())
+}
+
+#[test]
+fn who_changes_something_is_recorded_with_the_change() {
+    let mut manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 2), "");
+    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    let body = json!({"host": "host1"}).to_string();
+    let (status, answer) = manager.raw("POST", "/v1/allocations", &[ACTOR], Some(&body));
+    assert_eq!(status, 202, "{answer}");
+    // As soon as it is answered the entry is durable, as is the change.
+    manager.kill();
+    manager.run();
+    let entries = log(&manager, "?actor=ada@desk");
+    let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+    let operation: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(entry["operation"], operation["id"]);
+    assert_eq!((&entry["method"], &entry["path"]), (&json!("POST"), &json!("/v1/allocations")));
+    assert_eq!(entry.get("problem"), None);
+    assert!(entry["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{entry}");
+    assert!(manager.log().contains("audit: POST /v1/allocations by ada@desk"));
+}
+
+#[test]
+fn what_was_refused_is_recorded_with_the_reason() {
+    let manager = Manager::start();
+    let (status, _) = manager.raw("DELETE", "/v1/allocations/alloc-7?force=true", &[ACTOR], None);
+    assert_eq!(status, 404);
+    let entry = last(&manager, "/v1/allocations/alloc-7");
+    assert_eq!(entry["problem"], "no-such-allocation");
+    assert_eq!(entry["path"], "/v1/allocations/alloc-7?force=true");
+    // Looking changes nothing and is not recorded.
+    let before = log(&manager, "").len();
+    manager.raw("GET", "/v1/nodes", &[ACTOR], None);
+    manager.raw("DELETE", "/v1/bindings/bind-1", &[], None);
+    assert_eq!(last(&manager, "/v1/bindings")["actor"], Value::Null);
+    assert_eq!(log(&manager, "").len(), before + 1);
+    assert_eq!(log(&manager, "?refused=false"), Vec::<Value>::new());
+    for actor in ["", "a\tb", &"x".repeat(129)] {
+        let headers = [("x-dxpu-actor", actor)];
+        let (status, problem) = manager.raw("DELETE", "/v1/bindings/bind-2", &headers, None);
+        assert_eq!(status, 400, "{actor:?}: {problem}");
+        assert!(problem.contains("x-dxpu-actor"), "{problem}");
+    }
+}
+
+/// The value of a metric.
+fn metric(manager: &Manager, line: &str) -> Option<f64> {
+    let (status, text) = manager.raw("GET", "/metrics", &[], None);
+    assert_eq!(status, 200);
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
+}
+
+#[test]
+fn metrics_follow_what_happens() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 2), "");
+    let _box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    let free = r#"dxpu_slots{status="free",model="nvme",connected="true"}"#;
+    assert_eq!(metric(&manager, free), Some(2.0));
+    manager.text(&["allocate", "--host", "host1"]);
+    assert_eq!(metric(&manager, free), Some(1.0));
+    assert_eq!(metric(&manager, "dxpu_allocations "), Some(1.0));
+    let ended = r#"dxpu_operation_seconds_count{kind="allocate",state="succeeded"}"#;
+    eventually("the operation to be counted", || metric(&manager, ended).filter(|n| *n == 1.0));
+    let asked =
+        r#"dxpu_http_request_seconds_count{method="POST",route="/v1/allocations",status="202"}"#;
+    assert_eq!(metric(&manager, asked), Some(1.0));
+    let joined = r#"dxpu_proxies{role="box",state="connected"}"#;
+    assert_eq!(metric(&manager, joined), Some(1.0));
+    assert!(metric(&manager, "dxpu_store_commit_seconds_count ").unwrap() > 3.0);
+    assert!(metric(&manager, "dxpu_memory_bytes ").unwrap() > 1e6);
+    // Paths that clients make up are one name.
+    manager.raw("GET", "/v1/nothing/1", &[], None);
+    manager.raw("GET", "/v1/nothing/2", &[], None);
+    let none = r#"dxpu_http_request_seconds_count{method="other",route="none",status="404"}"#;
+    assert_eq!(metric(&manager, none), Some(2.0));
+}
