@@ -12,6 +12,7 @@ pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod erasure;
 pub mod firmware;
 pub mod manager;
 pub mod metrics;

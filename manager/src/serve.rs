@@ -6,7 +6,7 @@ use crate::metrics::{self, Metered, Metrics};
 use crate::records::Records;
 use crate::store::{EmbeddedStore, StoreError};
 use crate::types::{EventKind, EventRecord};
-use crate::{api, control, firmware, operations, reconcile};
+use crate::{api, control, erasure, firmware, operations, reconcile};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -153,6 +153,7 @@ impl Server {
         parts.spawn(operations::drain::run(manager.clone()));
         parts.spawn(firmware::run(manager.clone()));
         parts.spawn(metrics::follow(manager.clone()));
+        parts.spawn(erasure::driver::run(manager.clone()));
         let recorder = manager.clone();
         let Queues { events, audit } = queues;
         let recording = tokio::spawn(async move { recorder.record_events(events).await });

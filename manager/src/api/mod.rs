@@ -4,6 +4,7 @@
 mod allocations;
 mod audit;
 mod conditional;
+mod erasures;
 mod events;
 mod extract;
 mod firmware;
@@ -52,6 +53,7 @@ pub type App = Arc<Manager>;
         (name = "proxies", description = "What the proxies themselves say, read when asked"),
         (name = "recorder", description = "What devices do while they are lent, recorded and looked at"),
         (name = "firmware", description = "What cards run, and how they get something else"),
+        (name = "erasures", description = "What was erased between one tenant and the next"),
         (name = "manager", description = "The manager itself"),
     )
 )]
@@ -86,6 +88,9 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(operations::show))
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::story))
+        .routes(routes!(erasures::list))
+        .routes(routes!(erasures::show))
+        .routes(routes!(erasures::erase))
         .routes(routes!(events::list))
         .routes(routes!(events::stream))
         .routes(routes!(tables::all))

@@ -126,6 +126,10 @@ pub enum Command {
     /// Show and replace the firmware of cards
     #[command(subcommand)]
     Firmware(Firmware),
+    /// List what was erased between one tenant and the next, and what could not be
+    Erasures,
+    /// Erase the device in a slot that is not lent, or try that again
+    Erase(super::erasures::Erase),
     /// Try again to make a quarantined slot usable
     Recover {
         /// The slot, BOX/SLOT
@@ -153,7 +157,8 @@ pub enum Command {
     after_help = "Flags go before environment, environment before the file. The file is TOML \
 with the keys listen, control, store, ready_file, host_grace_s, log, log_format and a table [timing] \
 (milliseconds): http_ms, hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
-operation_ms, enumeration_ms, orderly_ms, lease_warning_ms, lease_grace_ms."
+operation_ms, enumeration_ms, orderly_ms, lease_warning_ms, lease_grace_ms. Tables [[erase]] say how \
+released devices are erased."
 )]
 pub struct Serve {
     /// Configuration file (TOML)

@@ -84,8 +84,8 @@ fn of_problem(code: ProblemCode) -> u8 {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
         | UnsupportedMediaType | WrongRole | IdempotencyKeyReused | NotAnImage => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
-        | NoSuchBinding | NoSuchOperation | NoSuchRecording | NoSuchImage | NoSuchRollout
-        | NotHeld => 3,
+        | NoSuchBinding | NoSuchOperation | NoSuchErasure | NoSuchRecording | NoSuchImage
+        | NoSuchRollout | NotHeld => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
         | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate | Held
         | PreconditionFailed => 4,

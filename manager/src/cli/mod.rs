@@ -1,6 +1,7 @@
 //! The command line: what was said ([`args`]) is done here, with text made by `render`.
 
 pub mod args;
+pub mod erasures;
 pub mod failure;
 mod firmware;
 mod lender;
@@ -74,6 +75,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Fetch(which) => record::fetch(&client, &out, &which),
         Command::Latency(which) => latency(&client, &out, &which),
         Command::Firmware(which) => firmware::firmware(&client, &out, which),
+        Command::Erasures => erasures::list(&client, &out),
+        Command::Erase(erase) => erasures::erase(&client, &out, erase),
         Command::Recover { slot } => {
             let path = format!("/v1/boxes/{}/slots/{}/recover", slot.box_name(), slot.slot());
             let slot: SlotView = client.post(&path, &serde_json::json!({}), None)?;

@@ -1,6 +1,7 @@
 //! What the server is told: from the command line and environment, else from a TOML file, else
 //! the defaults here.
 
+use crate::types::EraseRule;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,9 @@ pub struct Settings {
     /// How long a host without a root complex keeps what it has; nothing: for ever. Set in seconds
     /// and not with the others: `host_grace_s`.
     pub host_grace: Option<Duration>,
+    /// How released devices are erased: the first rule that is for a device. Set in tables
+    /// `[[erase]]`.
+    pub erase: Vec<EraseRule>,
 }
 
 impl Default for Settings {
@@ -84,6 +88,7 @@ macro_rules! timing {
                 Settings {
                     $($setting: Duration::from_millis(self.$field.unwrap_or($default)),)+
                     host_grace: (!host_grace.is_zero()).then_some(host_grace),
+                    erase: Vec::new(),
                 }
             }
         }
@@ -117,6 +122,8 @@ struct File {
     host_grace_s: Option<u32>,
     log: Option<String>,
     log_format: Option<LogFormat>,
+    #[serde(default)]
+    erase: Vec<EraseRule>,
     #[serde(default)]
     timing: Timing,
 }
@@ -213,7 +220,10 @@ impl Config {
             ready_file: said.ready_file.or(file.ready_file),
             log: said.log.or(file.log).unwrap_or_else(|| "info".into()),
             log_format: said.log_format.or(file.log_format).unwrap_or_default(),
-            settings: file.timing.settings(host_grace_s.unwrap_or(DEFAULT_HOST_GRACE_S)),
+            settings: Settings {
+                erase: file.erase,
+                ..file.timing.settings(host_grace_s.unwrap_or(DEFAULT_HOST_GRACE_S))
+            },
         })
     }
 }
@@ -227,7 +237,36 @@ fn read(path: &Path) -> Result<File, ConfigError> {
     };
     let file: File = toml::from_str(&text).map_err(wrong)?;
     file.timing.check(path)?;
+    for (index, rule) in file.erase.iter().enumerate() {
+        check_erase(rule).map_err(|what| {
+            let reason = format!("erase[{index}].{what}");
+            ConfigError::Wrong { path: path.to_owned(), reason }
+        })?;
+    }
     Ok(file)
+}
+
+/// What is wrong with a rule, if anything is.
+fn check_erase(rule: &EraseRule) -> Result<(), String> {
+    let mut seen = Vec::new();
+    for means in &rule.means {
+        if seen.contains(means) {
+            return Err(format!("means: {means} is there twice"));
+        }
+        seen.push(*means);
+    }
+    match &rule.hook {
+        None if rule.means.is_empty() => Err("means: name at least one, or a hook".into()),
+        Some(_) if !rule.means.is_empty() => Err("hook: a rule has means or a hook".into()),
+        Some(hook) if !hook.is_absolute() => {
+            Err(format!("hook: {} is no absolute path", hook.display()))
+        }
+        _ if rule.within_s == 0 => Err("within_s: at least 1".into()),
+        _ if rule.class.is_some_and(|class| class > 0xff_ffff) => {
+            Err("class: a class code has 24 bits, such as 0x010802".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

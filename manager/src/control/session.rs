@@ -346,5 +346,6 @@ fn kind(body: &Request) -> &'static str {
         Request::ReadRecorder { .. } => "ReadRecorder",
         Request::SetLogLevel(_) => "SetLogLevel",
         Request::Firmware(_) => "Firmware",
+        Request::Erase(_) => "Erase",
     }
 }

@@ -14,7 +14,7 @@ fn needed(step: StepName, binding: &BindingRecord) -> Vec<&NodeName> {
         // By an operation of its own, which says so itself.
         StepName::Replace => Vec::new(),
         StepName::Enumerate | StepName::UnbindPort => vec![at_host],
-        StepName::UnbindSlot => vec![at_box],
+        StepName::UnbindSlot | StepName::Erase => vec![at_box],
     }
 }
 

@@ -7,9 +7,9 @@ use super::{obstacle, replace};
 use crate::control::Registry;
 use crate::records::Txn;
 use crate::types::{
-    BindingId, BindingRecord, Desired, DeviceState, EventKind, EventRecord, FunctionEpoch,
-    OperationId, OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode, Step,
-    StepName, StepState,
+    BindingId, BindingRecord, Desired, DeviceState, EraseRule, ErasureRecord, ErasureState,
+    EventKind, EventRecord, FunctionEpoch, OperationId, OperationKind, OperationRecord,
+    OperationState, Phase, Problem, ProblemCode, Step, StepName, StepState,
 };
 use tlp_codec::ids::{Epoch, SlotFunction};
 
@@ -152,8 +152,13 @@ pub fn withdrawn(txn: &mut Txn, asked: &BindingRecord, how: &str) {
 }
 
 /// The box has freed the functions, or not; the states are those after it. A binding that was to
-/// end is gone with this. One that still stands gets new epochs, if its device can be lent.
-pub fn freed(txn: &mut Txn, asked: &BindingRecord, states: &[(SlotFunction, DeviceState)]) {
+/// end is gone with this, and its device is to be erased where a rule says so. One that still stands gets new epochs, if its device can be lent.
+pub fn freed(
+    txn: &mut Txn,
+    rules: &[EraseRule],
+    asked: &BindingRecord,
+    states: &[(SlotFunction, DeviceState)],
+) {
     let Some(binding) = same_life(txn, asked).filter(|b| b.phase == Phase::Withdrawn).cloned()
     else {
         return;
@@ -178,11 +183,61 @@ pub fn freed(txn: &mut Txn, asked: &BindingRecord, states: &[(SlotFunction, Devi
     }
     let detail = format!("{} is released by {}", binding.slot, binding.host);
     txn.event(EventRecord::new(EventKind::Released, detail).binding(&binding));
+    if crate::erasure::begin(txn, rules, &binding.slot, &binding.functions, Some(&binding))
+        .is_some()
+    {
+        erasing(txn, &binding);
+    }
     txn.remove_binding(binding.id);
     if txn.bindings_of(binding.allocation).next().is_none() {
         txn.remove_allocation(binding.allocation);
     }
     step(txn, &binding, StepName::UnbindSlot, StepState::Done, None);
+}
+
+/// The device of a binding that ended is to be erased: one more step for who waits.
+fn erasing(txn: &mut Txn, binding: &BindingRecord) {
+    let Some(id) = binding.operation else { return };
+    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
+    else {
+        return;
+    };
+    operation.steps.push(Step {
+        name: StepName::Erase,
+        binding: binding.id,
+        target: binding.slot.to_string(),
+        state: StepState::Pending,
+        asked: None,
+        detail: None,
+        changed: txn.now(),
+    });
+    txn.put_operation(operation);
+}
+
+/// An erasure is over.
+pub fn erased(txn: &mut Txn, record: &ErasureRecord, state: ErasureState, text: String) {
+    let (Some(id), Some(binding)) = (record.operation, record.binding) else { return };
+    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
+    else {
+        return;
+    };
+    let now = txn.now();
+    let Some(step) = operation.step_mut(binding, StepName::Erase) else { return };
+    if step.state != StepState::Pending {
+        return;
+    }
+    step.state = match state {
+        ErasureState::Done => StepState::Done,
+        ErasureState::Waived => StepState::Skipped,
+        ErasureState::Running | ErasureState::Failed => StepState::Failed,
+    };
+    step.detail = Some(text.clone());
+    step.changed = now;
+    if state != ErasureState::Done {
+        operation.warnings.push(text);
+    }
+    txn.put_operation(operation);
+    settle(txn, id);
 }
 
 fn rebind(txn: &mut Txn, binding: &BindingRecord, quarantined: bool) {
@@ -309,6 +364,12 @@ pub fn not_enumerated(txn: &mut Txn, id: OperationId) {
     }
     txn.put_operation(operation);
     settle(txn, id);
+}
+
+/// Whether nothing is left of an operation but erasing, which has a bound of its own.
+pub fn only_erasure_is_left(operation: &OperationRecord) -> bool {
+    let mut pending = operation.steps.iter().filter(|s| s.state == StepState::Pending).peekable();
+    pending.peek().is_some() && pending.all(|s| s.name == StepName::Erase)
 }
 
 /// Whether nothing is left of an allocation but that the operating system enables its devices.

@@ -42,6 +42,10 @@ async fn look(
     stages: &mut HashMap<OperationId, Stage>,
     operation: &OperationRecord,
 ) {
+    if progress::only_erasure_is_left(operation) {
+        stages.remove(&operation.id);
+        return;
+    }
     let only_enumeration = progress::only_enumeration_is_left(operation);
     let now = Stage { state: operation.state, only_enumeration, since: Instant::now() };
     let stage = stages.entry(operation.id).or_insert(now);

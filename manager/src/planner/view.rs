@@ -1,7 +1,9 @@
 //! The pool as placement sees it.
 
 use crate::records::Tables;
-use crate::types::{DeviceRecord, DeviceState, NodeName, Owner, Role, SlotAddress, SlotStatus};
+use crate::types::{
+    DeviceRecord, DeviceState, ErasureState, NodeName, Owner, Role, SlotAddress, SlotStatus,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
 
@@ -41,11 +43,16 @@ impl SlotView {
         let functions: Vec<&DeviceRecord> =
             tables.functions(&address).filter(|d| d.state != DeviceState::Empty).collect();
         let binding = tables.binding_at_slot(&address);
+        let erasure = tables.erasure_at(&address).map(|erasure| match erasure.state {
+            ErasureState::Running => SlotStatus::Erasing,
+            _ => SlotStatus::Unerased,
+        });
         let any = |state| functions.iter().any(|d| d.state == state);
         let status = match binding {
             Some(binding) if binding.desired.is_release() => SlotStatus::Releasing,
             Some(_) => SlotStatus::Used,
             None if functions.is_empty() => SlotStatus::Empty,
+            None if let Some(status) = erasure => status,
             None if any(DeviceState::Quarantined) => SlotStatus::Quarantined,
             None if tables.hold_of(&address).is_some() => SlotStatus::Held,
             None if any(DeviceState::Bound) => SlotStatus::Stray,

@@ -327,7 +327,8 @@ async fn unbind_slot(
         };
         states.push((key.function, state));
     }
-    let freed = record(manager, |txn| progress::freed(txn, binding, &states)).await?;
+    let rules = &manager.settings.erase;
+    let freed = record(manager, |txn| progress::freed(txn, rules, binding, &states)).await?;
     at_box.sync.notify_one();
     part(manager, binding).await;
     let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);

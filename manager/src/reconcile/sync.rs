@@ -6,13 +6,13 @@ use crate::manager::Manager;
 use crate::operations::progress;
 use crate::records::Txn;
 use crate::types::{
-    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName,
-    Phase, Role, SlotAddress,
+    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, FunctionEpoch,
+    NodeName, Phase, Role, SlotAddress,
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tlp_codec::ids::Epoch;
+use tlp_codec::ids::{BindingKey, Epoch};
 
 /// Compares when the proxy has connected, whenever it is asked for, and now and then. Returns when
 /// the tables cannot be read.
@@ -122,6 +122,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
                 let detail = format!("{name} had {} without a record", stray.key);
                 let event = EventRecord::new(EventKind::OrphanRemoved, detail);
                 manager.event_soon(event.node(name));
+                erase_orphan(manager, name, stray.key).await;
                 session.sync.notify_one();
             }
             Err(RequestError::Refused(error)) => {
@@ -131,6 +132,20 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// What nobody knows to have been lent has data of somebody, too.
+async fn erase_orphan(manager: &Arc<Manager>, name: &NodeName, key: BindingKey) {
+    let Ok(slot) = SlotAddress::new(name.clone(), key.slot) else { return };
+    let functions = [FunctionEpoch { function: key.function, epoch: key.epoch }];
+    let begun = manager.records.apply(|txn| {
+        if txn.binding_at_slot(&slot).is_none() && txn.erasure_at(&slot).is_none() {
+            crate::erasure::begin(txn, &manager.settings.erase, &slot, &functions, None);
+        }
+    });
+    if let Err(problem) = begun.await {
+        tracing::error!("{slot} is not erased: {problem}");
+    }
 }
 
 fn host_session(manager: &Manager, node: tlp_codec::ids::NodeId) -> Option<Arc<Session>> {

@@ -38,10 +38,13 @@ pub struct Meta {
     /// The next entry of the audit log.
     #[serde(default = "first")]
     pub next_audit: u64,
+    /// The next erasure.
+    #[serde(default = "first")]
+    pub next_erasure: u64,
 }
 
-/// Numbers begin with it.
-fn first() -> u64 {
+/// Numbers begin with it, also those of a kind that an earlier version had not.
+const fn first() -> u64 {
     1
 }
 
@@ -58,6 +61,7 @@ impl Default for Meta {
             next_operation: 1,
             next_event: 1,
             next_audit: first(),
+            next_erasure: first(),
         }
     }
 }
@@ -91,6 +95,7 @@ impl Meta {
             &mut self.next_operation,
             &mut self.next_event,
             &mut self.next_audit,
+            &mut self.next_erasure,
         ] {
             *next += RESTORE_NUMBER_GAP;
         }

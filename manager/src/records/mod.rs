@@ -32,6 +32,10 @@ pub const MAX_EVENTS: usize = 10_000;
 /// Operations that have ended and are kept. The oldest go when more come.
 pub const MAX_ENDED_OPERATIONS: usize = 1_000;
 
+/// Erasures that have ended and are kept. The oldest go when more come, but none that keeps its
+/// slot from being lent.
+pub const MAX_ENDED_ERASURES: usize = 100_000;
+
 /// All records, and the one way to change them.
 pub struct Records {
     store: Arc<dyn Store>,

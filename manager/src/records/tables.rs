@@ -3,10 +3,10 @@
 use super::Meta;
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
-    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
-    EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId, ImageLabel, ImageRecord,
-    ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord, Place, RolloutRecord,
-    SlotAddress, Subject, Timestamp,
+    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
+    ErasureRecord, ErasureState, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId,
+    ImageLabel, ImageRecord, ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord,
+    Place, RolloutRecord, SlotAddress, Subject, Timestamp,
 };
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
@@ -39,6 +39,7 @@ pub struct Tables {
     pub(super) holds: OrdMap<Place, HoldRecord>,
     pub(super) health: OrdMap<Subject, HealthRecord>,
     pub(super) models: OrdMap<String, ModelRecord>,
+    pub(super) erasures: OrdMap<ErasureId, Arc<ErasureRecord>>,
     // Indexes.
     by_number: OrdMap<NodeId, NodeName>,
     by_slot: OrdMap<SlotAddress, BindingId>,
@@ -49,6 +50,8 @@ pub struct Tables {
     leased: OrdSet<AllocationId>,
     running: OrdSet<OperationId>,
     by_client_key: OrdMap<String, OperationId>,
+    /// Erasures that go on, and those that failed and keep their slot.
+    unerased: OrdMap<SlotAddress, ErasureId>,
 }
 
 impl Tables {
@@ -219,6 +222,35 @@ impl Tables {
         &self.models
     }
 
+    /// All erasures that are kept.
+    pub fn erasures(&self) -> &OrdMap<ErasureId, Arc<ErasureRecord>> {
+        &self.erasures
+    }
+
+    /// The erasure for which a slot cannot be lent: it goes on, or failed and was required.
+    pub fn erasure_at(&self, slot: &SlotAddress) -> Option<&Arc<ErasureRecord>> {
+        self.erasures.get(self.unerased.get(slot)?)
+    }
+
+    /// The erasures for which slots cannot be lent.
+    pub fn unerased(&self) -> impl Iterator<Item = &Arc<ErasureRecord>> {
+        self.unerased.values().map(|id| &self.erasures[id])
+    }
+
+    pub(super) fn insert_erasure(&mut self, record: ErasureRecord) {
+        let keeps = match record.state {
+            ErasureState::Running => true,
+            ErasureState::Failed => record.rule.required,
+            ErasureState::Done | ErasureState::Waived => false,
+        };
+        if keeps {
+            self.unerased.insert(record.slot.clone(), record.id);
+        } else if self.unerased.get(&record.slot) == Some(&record.id) {
+            self.unerased.remove(&record.slot);
+        }
+        self.erasures.insert(record.id, Arc::new(record));
+    }
+
     pub(super) fn insert_node(&mut self, record: NodeRecord) {
         self.by_number.insert(record.node, record.name.clone());
         self.nodes.insert(record.name.clone(), record);
@@ -341,6 +373,9 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     }
     for record in read::<ModelRecord>(store, path, Table::Models)? {
         tables.models.insert(record.model.clone(), record);
+    }
+    for record in read::<ErasureRecord>(store, path, Table::Erasures)? {
+        tables.insert_erasure(record);
     }
     tables.rollout = read::<RolloutRecord>(store, path, Table::Rollout)?.pop().map(Arc::new);
     Ok(tables)

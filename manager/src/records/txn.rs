@@ -1,14 +1,14 @@
 //! One change of the records.
 
 use super::tables::EpochRecord;
-use super::{MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
+use super::{MAX_ENDED_ERASURES, MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
 use crate::audit::MAX_AUDIT;
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
-    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
-    EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, MAX_IMAGES, ModelRecord,
-    NodeRecord, OperationId, OperationRecord, Place, Problem, ProblemCode, RolloutRecord, Subject,
-    Timestamp,
+    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
+    ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, MAX_IMAGES,
+    ModelRecord, NodeRecord, OperationId, OperationRecord, Place, Problem, ProblemCode,
+    RolloutRecord, Subject, Timestamp,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,6 +331,35 @@ impl Txn {
     pub fn put_model(&mut self, record: ModelRecord) {
         self.put(Table::Models, record.model.clone().into_bytes(), &record);
         self.tables.models.insert(record.model.clone(), record);
+    }
+    /// Gives out an erasure number.
+    pub fn new_erasure_id(&mut self) -> ErasureId {
+        ErasureId(self.with_meta(|meta| take(&mut meta.next_erasure)))
+    }
+
+    /// Adds or replaces an erasure.
+    ///
+    /// # Panics
+    ///
+    /// When it goes to a state that its state does not lead to.
+    pub fn put_erasure(&mut self, record: ErasureRecord) {
+        if let Some(old) = self.tables.erasures.get(&record.id) {
+            let may = old.state == record.state || old.state.may_become(record.state);
+            assert!(may, "{} goes from {} to {}", record.id, old.state, record.state);
+        }
+        self.put(Table::Erasures, key(record.id.0), &record);
+        self.tables.insert_erasure(record);
+        while self.tables.erasures.len() > MAX_ENDED_ERASURES {
+            let keeps = |e: &ErasureRecord| {
+                self.tables.erasure_at(&e.slot).is_some_and(|there| there.id == e.id)
+            };
+            let Some(oldest) = self.tables.erasures.values().find(|e| !keeps(e)).map(|e| e.id)
+            else {
+                return;
+            };
+            self.delete(Table::Erasures, key(oldest.0));
+            self.tables.erasures.remove(&oldest);
+        }
     }
 
     /// Adds an event. When too many are kept, the oldest go.

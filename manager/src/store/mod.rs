@@ -62,6 +62,8 @@ tables! {
     Models = "models",
     /// The audit log by number.
     Audit = "audit",
+    /// Erasures by number.
+    Erasures = "erasures",
 }
 
 /// One entry of a batch.

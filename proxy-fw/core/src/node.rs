@@ -1,8 +1,8 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
 use crate::control::{
-    ControlError, Event, FromProxy, Limit, LinkDownReason, LogLevel, Name, OperationId,
-    PathAddress, PathSet, Peer, Reply, Request, Share, SlotState, Term,
+    ControlError, ErasureCode, Event, FromProxy, Limit, LinkDownReason, LogLevel, Name,
+    OperationId, PathAddress, PathSet, Peer, Reply, Request, Share, SlotState, Term,
 };
 use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
@@ -46,6 +46,7 @@ impl Target {
 pub(crate) enum Answer {
     Done,
     Slot(SlotState),
+    Erasure(ErasureCode),
     Removed {
         orderly: bool,
     },
@@ -449,6 +450,7 @@ impl Node {
                 Ok(Answer::Page(page, from)) => return Some(Outbound::Page(id, page, from)),
                 Ok(Answer::Done) => Ok(Reply::Done),
                 Ok(Answer::Slot(state)) => Ok(Reply::Slot(state)),
+                Ok(Answer::Erasure(erasure)) => Ok(Reply::Erasure(erasure)),
                 Ok(Answer::Removed { orderly }) => Ok(Reply::Removed { orderly }),
                 Ok(Answer::Recorder(from, asked)) => {
                     return Some(Outbound::Recorder(id, from, asked));

@@ -144,16 +144,45 @@ impl RequestInfo {
         status: CplStatus,
         buf: &mut [u8],
     ) -> Result<usize, EmitError> {
+        self.write_completion(completer, status, &[], buf)
+    }
+
+    /// Bytes that are still owed, 1 to 4096.
+    pub fn byte_count(&self) -> u16 {
+        self.remaining.max(1)
+    }
+
+    /// Writes a completion with all data that is owed, in whole doublewords.
+    ///
+    /// # Errors
+    ///
+    /// When `buf` is too short, or the data no whole doublewords.
+    pub fn completion_with(
+        &self,
+        completer: Bdf,
+        data: &[u8],
+        buf: &mut [u8],
+    ) -> Result<usize, EmitError> {
+        self.write_completion(completer, CplStatus::Success, data, buf)
+    }
+
+    fn write_completion(
+        &self,
+        completer: Bdf,
+        status: CplStatus,
+        data: &[u8],
+        buf: &mut [u8],
+    ) -> Result<usize, EmitError> {
         let mut repr = Repr::new(Kind::Completion {
             completer,
             requester: self.requester,
             tag: self.tag,
             status,
             bcm: false,
-            byte_count: self.remaining.max(1),
+            byte_count: self.byte_count(),
             lower_address: self.lower_address,
             locked: self.locked,
-            data: &[],
+            data,
         });
         repr.traffic_class = self.traffic_class;
         repr.attributes = self.attributes;

@@ -148,6 +148,8 @@ fn examples_are_the_bytes() {
     let piece = Request::Firmware(FirmwareRequest::Piece { offset: 512, bytes });
     check(all, "request-firmware-piece", &request(12, piece));
     let answer = |id, reply| FromProxy::Response { id: OperationId(id), result: Ok(reply) };
+    check(all, "request-erase", &request(14, Request::Erase(erase())));
+    check(all, "response-erasure", &answer(14, Reply::Erasure(Erasure::Running(500).into())));
     check(all, "response-firmware-next", &answer(12, Reply::FirmwareNext(515)));
     check(all, "response-firmware", &answer(13, Reply::Firmware(firmware())));
     assert!(examples.is_empty(), "not checked: {:?}", examples.keys());
@@ -192,6 +194,11 @@ fn firmware() -> FirmwareStatus {
             slot(FirmwareState::Writing { done: 1 << 16 }, 0x22, None),
         ],
     }
+}
+
+fn erase() -> EraseRequest {
+    let methods = [EraseMethod::SanitizeBlock, EraseMethod::FormatUser].into_iter().collect();
+    EraseRequest { key: key(), serial: 0x1234_5678, methods, within_s: 3600 }
 }
 
 fn unbind_port(mode: Removal) -> Request {
@@ -295,6 +302,7 @@ fn requests_have_the_numbers_of_the_table() {
         Request::ReadRecorder { from: 0 },
         Request::SetLogLevel(LogLevel::Info),
         Request::Firmware(FirmwareRequest::Status),
+        Request::Erase(erase()),
     ];
     check_numbers(table("Request"), &requests);
     check_numbers(table("LogLevel"), &LogLevel::ALL);
@@ -315,6 +323,7 @@ fn answers_and_events_have_the_numbers_of_the_tables() {
         Reply::Recorder(page(&[], [])),
         Reply::Firmware(firmware()),
         Reply::FirmwareNext(1),
+        Reply::Erasure(Erasure::Running(0).into()),
     ];
     check_numbers(table("Reply"), &replies);
     let errors = [
@@ -483,5 +492,36 @@ fn full_pages_fit() {
     for reply in [slots, inventory, counters, recorder] {
         let message = FromProxy::Response { id: OperationId(u64::MAX), result: Ok(reply) };
         encode(&message, &mut buffer).unwrap();
+    }
+}
+
+#[test]
+fn what_is_said_of_erasures_has_the_numbers_of_the_tables() {
+    let methods = DOCUMENT.find("| number | `EraseMethod` |").unwrap();
+    let rows = DOCUMENT[methods..].lines().skip(2);
+    for (number, (method, row)) in EraseMethod::ALL.iter().zip(rows).enumerate() {
+        assert!(row.starts_with(&format!("| {number} | `{method:?}` |")), "{row}");
+    }
+    /// The same bytes as something else.
+    fn seen<T: Serialize, U: DeserializeOwned>(value: T) -> U {
+        let mut buffer = [0; 8];
+        postcard::from_bytes(postcard::to_slice(&value, &mut buffer).unwrap()).unwrap()
+    }
+    for (erasure, code) in [
+        (Erasure::Running(1000), 1000),
+        (Erasure::Done(EraseMethod::FormatUser), 0x10004),
+        (Erasure::Failed(EraseFailure::Status(0x7ff)), 0x207ff),
+        (Erasure::Failed(EraseFailure::NoMeans), 0x20800),
+        (Erasure::Failed(EraseFailure::NotOffered), 0x20801),
+        (Erasure::Failed(EraseFailure::Broken), 0x20802),
+        (Erasure::Failed(EraseFailure::TooLong), 0x20803),
+        (Erasure::Failed(EraseFailure::NotReady), 0x20804),
+    ] {
+        assert_eq!(seen::<_, u32>(ErasureCode::from(erasure)), code);
+        assert_eq!(Erasure::try_from(ErasureCode::from(erasure)), Ok(erasure));
+    }
+    for code in [0x10005, 0x1ffff, 0x20805, u32::MAX] {
+        let code: ErasureCode = seen(code);
+        assert_eq!(Erasure::try_from(code), Err(UnknownErasure));
     }
 }

@@ -22,6 +22,7 @@ const SET_FEATURES: u8 = 0x09;
 const GET_FEATURES: u8 = 0x0a;
 const EVENT_REQUEST: u8 = 0x0c;
 const FORMAT: u8 = 0x80;
+const SANITIZE: u8 = 0x84;
 
 /// Every namespace.
 const ALL: u32 = 0xffff_ffff;
@@ -44,7 +45,7 @@ impl Nvme {
             }
             EVENT_REQUEST => Ok(Plan::Event),
             DELETE_SQ | CREATE_SQ | DELETE_CQ | CREATE_CQ | ABORT | SET_FEATURES | GET_FEATURES
-            | FORMAT => Ok(Plan::Nothing),
+            | FORMAT | SANITIZE => Ok(Plan::Nothing),
             _ => Err(Status::INVALID_OPCODE),
         }
     }
@@ -81,6 +82,7 @@ impl Nvme {
                 Ok(Outcome::Done(result))
             }
             ABORT => Ok(Outcome::Done(self.abort(port, sqe))),
+            SANITIZE => self.sanitize(sqe).map(done),
             _ => self.format(index, sqe),
         }
     }
@@ -99,6 +101,7 @@ impl Nvme {
 
     /// Format NVM: everything reads as zeros, in the format asked for.
     fn format(&mut self, index: u16, sqe: &Sqe) -> Result<Outcome, Status> {
+        self.sanitize.check()?;
         let options = sqe.dword(10);
         let (format, erase) = (options & 0xf, options >> 9 & 7);
         if format as usize >= LBA_SHIFTS.len() || options >> 4 & 0x1f != 0 {

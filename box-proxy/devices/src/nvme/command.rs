@@ -12,6 +12,8 @@ pub(super) const ADMIN_RESERVE: usize = 8;
 
 /// What the flushes of a shutdown are called.
 pub(super) const SHUTDOWN: u64 = 1 << 63;
+/// As [`SHUTDOWN`], of a sanitize operation.
+pub(super) const SANITIZE: u64 = 1 << 62;
 
 /// Where a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Each call does a bounded amount of work; what it cuts short is said by `work_at`.
 
 use super::Nvme;
-use super::command::{Command, Commands, Outcome, Plan, SHUTDOWN, State, Token};
+use super::command::{Command, Commands, Outcome, Plan, SANITIZE, SHUTDOWN, State, Token};
 use super::entry::{CQE_LEN, Completion, SQE_LEN, Sqe};
 use super::events::Event;
 use super::prp::{Next, Prps};
@@ -317,7 +317,10 @@ impl Nvme {
     }
 
     fn waits_for_images(&self) -> bool {
-        self.shutdown_flushes > 0 || self.shutdown_wanted || self.commands.has_slow()
+        self.shutdown_flushes > 0
+            || self.shutdown_wanted
+            || self.sanitize.is_running()
+            || self.commands.has_slow()
     }
 
     fn slow_ended(
@@ -333,6 +336,9 @@ impl Nvme {
             self.shutdown_flushes -= 1;
             self.continue_shutdown();
             return;
+        }
+        if id == SANITIZE {
+            return self.sanitized(nsid - 1, result);
         }
         let (index, serial) = Commands::of_slow_id(id);
         let Some(command) = self.commands.find(index, serial) else { return };

@@ -66,7 +66,7 @@ impl Events {
         match page {
             Page::Error => self.told &= !1,
             Page::Health => self.told &= !2,
-            Page::Firmware | Page::Effects => {}
+            Page::Firmware | Page::Effects | Page::Sanitize => {}
         }
     }
 

@@ -59,6 +59,8 @@ fn controller(config: &Config, namespaces: &[Namespace]) -> Vec<u8> {
     let capacity: u128 = namespaces.iter().map(|ns| u128::from(ns.image.size())).sum();
     put(&mut p, 280, &capacity.to_le_bytes());
     (p[512], p[513]) = (0x66, 0x44);
+    // Sanitize: block erase.
+    p[328] = 0b010;
     put(&mut p, 514, &(super::command::MAX_COMMANDS as u16).to_le_bytes());
     put(&mut p, 516, &(namespaces.len() as u32).to_le_bytes());
     // Compare, dataset management, write zeroes, save and select fields.

@@ -28,6 +28,7 @@ impl Nvme {
             FLUSH | WRITE | READ | COMPARE | WRITE_ZEROES | DATASET_MANAGEMENT => {}
             _ => return Err(Status::INVALID_OPCODE),
         }
+        self.sanitize.check()?;
         if opcode == FLUSH {
             self.chosen(sqe.nsid())?;
             return Ok(Plan::Nothing);

@@ -21,6 +21,7 @@ pub(super) enum Page {
     Health = 2,
     Firmware = 3,
     Effects = 5,
+    Sanitize = 0x81,
 }
 
 /// The last errors, newest first.
@@ -142,6 +143,7 @@ pub(super) fn log_page(sqe: &Sqe) -> Result<Page, Status> {
         2 => Ok(Page::Health),
         3 => Ok(Page::Firmware),
         5 => Ok(Page::Effects),
+        0x81 => Ok(Page::Sanitize),
         _ => Err(Status::INVALID_LOG_PAGE),
     }
 }
@@ -154,6 +156,7 @@ impl Nvme {
             Page::Health => self.health.page(self.features.critical_warning(), self.errors.count()),
             Page::Firmware => firmware_slots(),
             Page::Effects => effects(),
+            Page::Sanitize => self.sanitize.page(self.capacity()),
         };
         let offset = usize::try_from(sqe.qword(12)).ok();
         let rest = offset.and_then(|at| bytes.get(at..)).ok_or(Status::INVALID_FIELD)?;
@@ -188,6 +191,8 @@ fn effects() -> Vec<u8> {
     // Format changes blocks (bit 1) and a namespace's capabilities (bit 2), and no other command
     // is to be sent to that namespace meanwhile (001b in bits 18:16).
     set(0x80, 1 | 1 << 1 | 1 << 2 | 1 << 16);
+    // Sanitize: blocks change, and no other command at all is to be sent meanwhile (010b).
+    set(0x84, 1 | 1 << 1 | 2 << 16);
     for opcode in [0x00, 0x02, 0x05] {
         set(256 + opcode, 1);
     }

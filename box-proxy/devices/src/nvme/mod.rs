@@ -3,7 +3,7 @@
 //! - [`regs`], `registers`: controller registers and what writing them does;
 //! - `queue`, `entry`, `prp`: queues, their entries, where a command's data is;
 //! - `engine`: how commands advance: fetch, data, execution, completion, interrupt;
-//! - `admin`, `queues`, `features`, `identify`, `logs`, `events`: admin commands;
+//! - `admin`, `queues`, `features`, `identify`, `logs`, `events`, `sanitize`: admin commands;
 //! - `io`: NVM commands; `namespace`, [`image`]: the blocks; `background`: the thread for what
 //!   takes long.
 
@@ -24,6 +24,7 @@ mod queue;
 mod queues;
 mod registers;
 pub mod regs;
+mod sanitize;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use logs::{ErrorLog, Health};
 use namespace::Namespace;
 use queues::Queues;
 use registers::Registers;
+use sanitize::Sanitize;
 use std::time::Duration;
 
 /// Pairs of I/O queues that a controller can have.
@@ -120,6 +122,7 @@ pub struct Nvme {
     events: Events,
     errors: ErrorLog,
     health: Health,
+    sanitize: Sanitize,
     /// Flushes that the shutdown waits for.
     shutdown_flushes: usize,
     /// A shutdown was asked for whose flushes are still to be started.
@@ -151,6 +154,7 @@ impl Nvme {
             events: Events::default(),
             errors: ErrorLog::default(),
             health: Health::default(),
+            sanitize: Sanitize::default(),
             shutdown_flushes: 0,
             shutdown_wanted: false,
             work_at: None,

@@ -227,6 +227,10 @@ impl Nvme {
         self.held_interrupts = 0;
         self.work_at = None;
         self.namespaces.iter_mut().for_each(Namespace::abandon);
+        if self.sanitize.is_running() {
+            self.erase_blocks();
+            self.work_at = Some(Duration::ZERO);
+        }
     }
 
     fn doorbell(&mut self, port: &mut Port, now: Duration, offset: u64, value: u32) {

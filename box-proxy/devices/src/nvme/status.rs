@@ -33,6 +33,8 @@ codes! {
     INVALID_NAMESPACE = 0, 0x0b, never;
     COMMAND_SEQUENCE_ERROR = 0, 0x0c, never;
     PRP_OFFSET_INVALID = 0, 0x13, never;
+    SANITIZE_FAILED = 0, 0x1c, never;
+    SANITIZE_IN_PROGRESS = 0, 0x1d, retry;
     NAMESPACE_WRITE_PROTECTED = 0, 0x20, never;
     LBA_OUT_OF_RANGE = 0, 0x80, never;
     FORMAT_IN_PROGRESS = 0, 0x84, retry;

@@ -136,6 +136,16 @@ impl AllocateBody {
     }
 }
 
+/// What is wanted of the device in a slot.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EraseBody {
+    /// Do not erase it: take it as it is, for this reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub waive: Option<String>,
+}
+
 /// How much a proxy logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -85,6 +85,10 @@ event_kinds! {
     Withdrawn = "withdrawn",
     /// A binding ended; its slot can be lent again (or is quarantined).
     Released = "released",
+    /// A released device was erased.
+    Erased = "erased",
+    /// A released device could not be erased; the detail says why.
+    NotErased = "not-erased",
     /// A table had a binding that the records do not have; it was taken out.
     OrphanRemoved = "orphan-removed",
     /// A table lacked a binding that it had; it is written again.

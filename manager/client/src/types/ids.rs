@@ -66,6 +66,11 @@ prefixed_id!(
 );
 
 prefixed_id!(
+    /// An erasure: one device erased between one tenant and the next. Written `erase-N`.
+    ErasureId, "erase", "erase-1"
+);
+
+prefixed_id!(
     /// A recording: what the flight recorder has of one binding. Written `rec-N`.
     RecordingId, "rec", "rec-1"
 );

@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod binding;
 pub mod device;
+pub mod erasure;
 pub mod event;
 pub mod firmware;
 pub mod health;
@@ -22,6 +23,7 @@ pub mod slot;
 pub use audit::AuditRecord;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Lease, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
+pub use erasure::{EraseMeans, EraseRule, ErasedFunction, ErasureRecord, ErasureState};
 pub use event::{EventKind, EventRecord};
 pub use firmware::{
     CardState, ImageId, ImageLabel, ImageRecord, MAX_IMAGE, MAX_IMAGES, RolloutCard, RolloutKind,
@@ -29,7 +31,7 @@ pub use firmware::{
 };
 pub use health::{HealthRecord, HealthState, ModelRecord, Subject};
 pub use hold::{HoldKind, HoldRecord, Place};
-pub use ids::{AllocationId, BindingId, OperationId, RecordingId, RolloutId};
+pub use ids::{AllocationId, BindingId, ErasureId, OperationId, RecordingId, RolloutId};
 pub use link_use::LinkUse;
 pub use names::{NodeName, SlotAddress, Timestamp};
 pub use node::{NodeRecord, Role};

@@ -175,6 +175,8 @@ pub enum StepName {
     Replace,
     /// Take the device out of its host and plug it again, under new epochs.
     Rebind,
+    /// Have the device erased.
+    Erase,
 }
 
 impl fmt::Display for StepName {
@@ -187,6 +189,7 @@ impl fmt::Display for StepName {
             Self::UnbindSlot => "unbind-slot",
             Self::Replace => "replace",
             Self::Rebind => "rebind",
+            Self::Erase => "erase",
         })
     }
 }

@@ -66,6 +66,8 @@ problem_codes! {
     NoSuchBinding = "no-such-binding", 404, "There is no such binding";
     /// No such operation, or no longer.
     NoSuchOperation = "no-such-operation", 404, "There is no such operation";
+    /// No such erasure, or no longer.
+    NoSuchErasure = "no-such-erasure", 404, "There is no such erasure";
     /// No such recording, or no longer.
     NoSuchRecording = "no-such-recording", 404, "There is no such recording";
     /// The recording has not ended.

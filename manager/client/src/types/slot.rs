@@ -24,6 +24,10 @@ pub enum SlotStatus {
     Quarantined,
     /// It is held back: under maintenance, being drained, replaced or not healthy.
     Held,
+    /// Its device is erased after the tenant before.
+    Erasing,
+    /// Its device could not be erased and is kept from being lent.
+    Unerased,
     /// It has no device.
     Empty,
 }
@@ -39,6 +43,11 @@ impl SlotStatus {
             Self::Stray => "is bound at its box without a record; it is taken back now",
             Self::Quarantined => "is quarantined",
             Self::Held => "is held back; `dxpu-manager holds` says why",
+            Self::Erasing => "has a device that is being erased",
+            Self::Unerased => {
+                "has a device that could not be erased; `dxpu-manager erasures` says why, and \
+                 `dxpu-manager erase` tries again, or takes it as it is"
+            }
             Self::Empty => "has no device",
         }
     }
@@ -48,8 +57,13 @@ impl SlotStatus {
     /// Whether it becomes another one by itself in a moment.
     pub const fn is_passing(self) -> bool {
         match self {
-            Self::Releasing | Self::Probing | Self::Stray => true,
-            Self::Free | Self::Used | Self::Quarantined | Self::Held | Self::Empty => false,
+            Self::Releasing | Self::Probing | Self::Stray | Self::Erasing => true,
+            Self::Free
+            | Self::Used
+            | Self::Quarantined
+            | Self::Held
+            | Self::Unerased
+            | Self::Empty => false,
         }
     }
 }
@@ -64,6 +78,8 @@ impl fmt::Display for SlotStatus {
             Self::Stray => "stray",
             Self::Quarantined => "quarantined",
             Self::Held => "held",
+            Self::Erasing => "erasing",
+            Self::Unerased => "unerased",
             Self::Empty => "empty",
         })
     }

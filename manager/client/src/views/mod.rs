@@ -1,6 +1,7 @@
 //! What the API shows of the records. Lists come as `{"items": […]}`, so that something can be
 //! added beside them.
 
+mod erasures;
 mod events;
 mod firmware;
 mod latency;
@@ -10,6 +11,7 @@ mod proxies;
 mod recordings;
 mod tables;
 
+pub use erasures::ErasureView;
 pub use events::EventPage;
 pub use firmware::{CardView, FirmwareSlotView, ImageView, RolloutView, SlotStateName};
 pub use latency::{DeviceLatency, Latency, SlowRequest, Split, StageTime};

@@ -425,6 +425,11 @@ impl Server {
                 Ok(Reply::Slot(SlotState::Free))
             }
             Request::ReadInventory { from } if !host => Ok(inventory_page(state, from)),
+            // Erased in a moment, by the first means.
+            Request::Erase(erase) if !host => match erase.methods.iter().next() {
+                Some(method) => Ok(Reply::Erasure(Erasure::Done(method).into())),
+                None => Ok(Reply::Erasure(Erasure::Failed(EraseFailure::NotOffered).into())),
+            },
             Request::Firmware(_) => Err(ControlError::NoFirmware),
             _ => Err(ControlError::WrongRole),
         }

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod crashes;
+mod erasing;
 mod grace;
 mod holds;
 mod leases;

@@ -1,11 +1,11 @@
-//! The proxy's own configuration requests to a device: one at a time, with retries.
+//! The proxy's own requests to a device: one at a time, those to configuration space with retries.
 
 use crate::limits::OWN_TLP;
 use crate::queue::TlpQueue;
 use crate::time::Instant;
 use core::time::Duration;
 use tlp_codec::ids::{Bdf, Bus, Device, Function, Tag};
-use tlp_codec::tlp::{CplStatus, Kind, Packet, Repr};
+use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet, Repr};
 
 /// How long the proxy waits for one answer.
 const ANSWER_BOUND: Duration = Duration::from_millis(500);
@@ -20,6 +20,10 @@ pub(super) enum Want {
     Read { function: u8, register: u16 },
     /// Write the bytes of a register that are enabled.
     Write { function: u8, register: u16, value: u32, enables: u8 },
+    /// Read a doubleword of memory, below 4 GB.
+    ReadMemory(u32),
+    /// Write one.
+    WriteMemory(u32, u32),
     /// Let some time pass.
     Pause(Duration),
 }
@@ -135,14 +139,42 @@ impl Access {
         self.state = State::Waiting { want, tag, until: now + ANSWER_BOUND };
     }
 
+    /// Sends a request that is posted. Whether it was one. The queue has room.
+    pub(super) fn send_posted(&mut self, queue: &mut TlpQueue) -> bool {
+        let State::ToSend(Want::WriteMemory(address, value)) = self.state else { return false };
+        let kind = Kind::MemWrite {
+            requester: Bdf::default(),
+            tag: Tag::new(0).expect("0 is a tag"),
+            address: address.into(),
+            enables: DOUBLEWORD,
+            hint: None,
+            data: &value.to_le_bytes(),
+        };
+        let mut buf = [0; OWN_TLP];
+        let length = Repr::new(kind).emit(&mut buf).expect("a doubleword fits a TLP buffer");
+        let pushed = queue.push(&buf[..length]);
+        assert!(pushed, "the caller saw room");
+        self.state = State::Ended(Got::Written);
+        true
+    }
+
+    /// Ends a pause before its time.
+    pub(super) fn wake(&mut self) {
+        if let State::Pausing { until } = &mut self.state {
+            *until = Instant::ZERO;
+        }
+    }
+
     /// Takes the completion for the request under way.
     pub(super) fn handle<T: AsRef<[u8]>>(&mut self, now: Instant, completion: &Packet<T>) {
         let State::Waiting { want, .. } = self.state else { return };
         self.state = match (completion.status(), want) {
-            (CplStatus::Success, Want::Read { .. }) => match completion.payload() {
-                &[a, b, c, d] => State::Ended(Got::Value(u32::from_le_bytes([a, b, c, d]))),
-                _ => State::Ended(Got::Failed),
-            },
+            (CplStatus::Success, Want::Read { .. } | Want::ReadMemory(_)) => {
+                match completion.payload() {
+                    &[a, b, c, d] => State::Ended(Got::Value(u32::from_le_bytes([a, b, c, d]))),
+                    _ => State::Ended(Got::Failed),
+                }
+            }
             (CplStatus::Success, _) => State::Ended(Got::Written),
             (CplStatus::ConfigRetry, want) => {
                 let at = now + RETRY_PAUSE;
@@ -178,7 +210,11 @@ pub(super) fn id_of(function: u8, written: Option<Bdf>) -> Bdf {
     Bdf::new(bus, device, function)
 }
 
-/// Writes a type 0 configuration request of the proxy (routing ID 00:00.0) to the function `id`.
+/// All bytes of one doubleword.
+const DOUBLEWORD: ByteEnables = ByteEnables { first: 0xf, last: 0 };
+
+/// Writes a non-posted request of the proxy (routing ID 00:00.0); configuration requests are of
+/// type 0, to the function `id`.
 fn encode(want: Want, tag: u16, id: Bdf, buf: &mut [u8]) -> usize {
     let tag = Tag::new(tag).expect("device-side tags have 8 bits");
     let data;
@@ -203,7 +239,16 @@ fn encode(want: Want, tag: u16, id: Bdf, buf: &mut [u8]) -> usize {
                 data: &data,
             }
         }
-        Want::Pause(_) => unreachable!("a pause is never sent"),
+        Want::ReadMemory(address) => Kind::MemRead {
+            requester: Bdf::default(),
+            tag,
+            address: address.into(),
+            length_dw: 1,
+            enables: DOUBLEWORD,
+            hint: None,
+            locked: false,
+        },
+        Want::WriteMemory(..) | Want::Pause(_) => unreachable!("it has no tag"),
     };
-    Repr::new(kind).emit(buf).expect("a configuration request fits a TLP buffer")
+    Repr::new(kind).emit(buf).expect("a request of one doubleword fits a TLP buffer")
 }

@@ -34,6 +34,9 @@ impl BoxRole {
             Request::BindSlot(binding) => Some(self.bind_slot(binding)),
             Request::UnbindSlot(key) => self.unbind_slot(now, id, key),
             Request::Recover(slot) => self.recover(now, id, *slot),
+            Request::Erase(request) => {
+                Some(self.erase(now, request).map(|e| Answer::Erasure(e.into())))
+            }
             _ => Some(Err(ControlError::WrongRole)),
         };
         if let Some(result) = result {
@@ -42,7 +45,7 @@ impl BoxRole {
     }
 
     /// Slot and function of a key, if there is such a function.
-    fn place(&self, key: &BindingKey) -> Result<(usize, usize), ControlError> {
+    pub(super) fn place(&self, key: &BindingKey) -> Result<(usize, usize), ControlError> {
         let slot = self.slot_index(key.slot).ok_or(ControlError::NoSuchSlot(key.slot))?;
         if !self.slots[slot].present {
             return Err(ControlError::SlotEmpty(key.slot));
@@ -94,6 +97,7 @@ impl BoxRole {
         let channel = self.node.open_channel(peer, key, request.path_set, request.share)?;
         let entry = &mut self.slots[slot].functions[function];
         entry.highest_epoch = key.epoch.bits();
+        entry.erased = None;
         entry.binding = Some(Binding { request: request.clone(), peer, channel });
         self.set_state(slot, function, SlotState::Bound);
         Ok(Answer::Done)
@@ -152,6 +156,8 @@ impl BoxRole {
             self.slots[index].functions.iter().position(|f| f.state == SlotState::Quarantined);
         match quarantined {
             Some(function) => {
+                // Whoever asks for it takes it as it is.
+                self.slots[index].functions[function].erased = None;
                 self.set_state(index, function, SlotState::Releasing);
                 self.start_release(now, index, function, Some(id));
                 None

@@ -207,6 +207,9 @@ impl BoxRole {
     ) -> Result<(), Backpressure> {
         let number = u16::from(packet.requester().function().get());
         let function = self.slots[slot].function_index(number);
+        if self.is_for_eraser(slot, function) {
+            return self.request_for_eraser(now, slot, packet, class);
+        }
         let way = match function {
             Some(function) => self.way(slot, function, packet, class),
             None => {
@@ -289,7 +292,7 @@ impl BoxRole {
         }
     }
 
-    fn count_unbound(&mut self, class: Class) {
+    pub(super) fn count_unbound(&mut self, class: Class) {
         match class {
             Class::Posted => self.counters.unbound_posted += 1,
             _ => self.counters.unbound_non_posted += 1,
@@ -297,7 +300,11 @@ impl BoxRole {
     }
 
     /// Unsupported Request: a posted one is gone, a non-posted one is completed.
-    fn refuse(&mut self, slot: usize, packet: &Packet<&[u8]>) -> Result<(), Backpressure> {
+    pub(super) fn refuse(
+        &mut self,
+        slot: usize,
+        packet: &Packet<&[u8]>,
+    ) -> Result<(), Backpressure> {
         let Some(info) = RequestInfo::of(packet) else { return Ok(()) };
         let mut buf = [0; 16];
         let length = info

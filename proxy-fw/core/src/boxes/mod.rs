@@ -9,8 +9,10 @@
 
 mod config;
 mod control;
+mod erase;
 mod from_device;
 mod hidden;
+mod nvme;
 mod probe;
 mod release;
 mod sideband;

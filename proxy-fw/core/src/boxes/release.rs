@@ -105,6 +105,7 @@ impl BoxRole {
                 Work::Probe(probe) => self.continue_probe(now, slot, probe, got),
                 Work::Release(release) => self.continue_release(now, slot, release, got),
                 Work::Restore(restore) => self.continue_restore(now, slot, restore),
+                Work::Erase(erase) => self.continue_erase(now, slot, erase, got),
             }
         }
     }
@@ -153,6 +154,9 @@ impl BoxRole {
     fn send_access(&mut self, now: Instant, slot: usize) {
         let slot = &mut self.slots[slot];
         if !slot.access.wants_tag(now) || slot.egress.room() == 0 {
+            return;
+        }
+        if slot.access.send_posted(&mut slot.egress) {
             return;
         }
         let deadline = now + self.config.completion_bound;
@@ -320,6 +324,8 @@ impl BoxRole {
     }
 
     fn end_release(&mut self, now: Instant, slot: usize, function: usize, state: SlotState) {
+        let half_erased = self.is_half_erased(slot, function);
+        let state = if half_erased { SlotState::Quarantined } else { state };
         if state == SlotState::Free {
             self.forget_outstanding(now, slot);
             if self.slots[slot].bound_functions() == 0 {

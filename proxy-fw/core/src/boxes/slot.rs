@@ -1,6 +1,7 @@
 //! A slot, the functions in it, and what is outstanding at them.
 
 use super::config::Access;
+use super::erase::{Erase, Erased};
 use super::hidden::Hidden;
 use super::release::Release;
 use super::{SlotSignal, probe::Probe};
@@ -54,6 +55,8 @@ pub(super) enum Work {
     Release(Release),
     /// A lent function was reset by its host: what the proxy owns in it is set again.
     Restore(Restore),
+    /// A device erases itself.
+    Erase(Erase),
 }
 
 /// Setting the completion timeout of a function again.
@@ -81,6 +84,8 @@ pub(super) struct Function {
     pub(super) release_operation: Option<OperationId>,
     /// Its host reset it, and what the proxy owns is to be set again.
     pub(super) restore_wanted: bool,
+    /// Its last erasure, until it is lent again.
+    pub(super) erased: Option<Erased>,
 }
 
 /// What a function's release waits for.
@@ -204,6 +209,7 @@ impl Slot {
             release: Pending::Nothing,
             release_operation: None,
             restore_wanted: false,
+            erased: None,
         };
         self.functions.push(function).is_ok()
     }

@@ -29,6 +29,11 @@ impl BoxRole {
             // The proxy's own TLPs are few; what they wait for is not worth passing them.
             return if room.contains(class) { self.slots[index].egress.pop(buf) } else { None };
         }
+        if room.contains(Class::Completion)
+            && let Some(length) = self.answer_of_eraser(index, buf)
+        {
+            return Some(length);
+        }
         let count = self.slots[index].functions.len();
         for step in 0..count {
             let function = (self.slots[index].turn + step) % count;

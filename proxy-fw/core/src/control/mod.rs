@@ -8,6 +8,7 @@
 //! operation asked for again gives the same answer. A request with a term below the highest that
 //! the proxy has seen is refused.
 
+mod erase;
 mod error;
 mod event;
 mod firmware;
@@ -17,6 +18,10 @@ mod request;
 mod reset;
 mod table;
 
+pub use erase::{
+    EraseFailure, EraseMethod, EraseMethods, EraseRequest, Erasure, ErasureCode, MAX_ERASE_METHODS,
+    UnknownErasure,
+};
 pub use error::{ControlError, Limit};
 pub use event::{BindingFailure, Event, LinkDownReason};
 pub use firmware::{

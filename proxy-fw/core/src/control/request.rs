@@ -1,8 +1,8 @@
 //! What the manager asks for, and the answers.
 
 use super::{
-    FirmwareRequest, FirmwareStatus, InventoryEntry, LogLevel, MappingEntry, Name, PAGE,
-    PathAddress, RecorderPage, SlotEntry, SlotState, StampEntry,
+    EraseRequest, ErasureCode, FirmwareRequest, FirmwareStatus, InventoryEntry, LogLevel,
+    MappingEntry, Name, PAGE, PathAddress, RecorderPage, SlotEntry, SlotState, StampEntry,
 };
 use crate::limits::{MAX_FUNCTIONS, MAX_PATHS, MAX_RECORDED, MAX_WINDOWS};
 use crate::recorder::Recorded;
@@ -78,6 +78,9 @@ pub enum Request {
     SetLogLevel(LogLevel),
     /// A card: see to its firmware.
     Firmware(FirmwareRequest),
+    /// Box: have a device that is not lent erase itself, and reset it. Answers at once how that
+    /// stands; it is asked for again until it has ended. What failed after it began is quarantined.
+    Erase(EraseRequest),
 }
 
 /// How a device is taken from a host.
@@ -261,4 +264,6 @@ pub enum Reply {
     /// Of [`FirmwareRequest::Begin`] and [`FirmwareRequest::Piece`]: the offset of the byte of the
     /// image that is wanted next, its length when all of it is there.
     FirmwareNext(u32),
+    /// Of [`Request::Erase`].
+    Erasure(ErasureCode),
 }

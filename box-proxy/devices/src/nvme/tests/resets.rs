@@ -44,6 +44,41 @@ fn gated() -> (Images, Gate) {
     (vec![(Box::new(image), BlockSize::B512)], Gate { steps, go })
 }
 
+/// What Sanitize Status says: progress, and how the operation stands.
+fn sanitize_status(d: &mut Drive) -> (u16, u8) {
+    let page = d.log_page(0x81, 512).unwrap();
+    (u16::from_le_bytes([page[0], page[1]]), page[2] & 7)
+}
+
+#[test]
+fn a_sanitize_operation_goes_on_over_resets_and_nothing_is_read_meanwhile() {
+    for reset in [Reset::FunctionLevel, Reset::Hot, Reset::Power, Reset::Disable] {
+        let (images, gate) = gated();
+        let mut d = Drive::with_queues(images, 1);
+        assert_eq!(sanitize_status(&mut d).1, 0, "never");
+        assert_eq!(d.admin(Sqe::admin(0x84).dword(10, 4)), Err(Status::INVALID_FIELD));
+        let sanitize = Sqe::admin(0x84).dword(10, 2);
+        assert_eq!(d.admin(sanitize), Ok(0), "it is begun");
+        assert_eq!(d.admin(sanitize), Err(Status::SANITIZE_IN_PROGRESS));
+        gate.steps.recv().unwrap();
+        gate.go.send(()).unwrap();
+        let read = d.io_sqe(READ, 0, 1, 0, 512, 0);
+        assert_eq!(d.io(1, read), Err(Status::SANITIZE_IN_PROGRESS), "{reset:?}");
+        assert_eq!(d.admin(Sqe::admin(0x80).dword(1, 1)), Err(Status::SANITIZE_IN_PROGRESS));
+        assert_eq!(sanitize_status(&mut d), (0, 2));
+        gate.steps.recv().unwrap();
+        reset.begin(&mut d);
+        // Enough for a step that the reset gave up, and for all of them once more.
+        for _ in 0..12 {
+            gate.go.send(()).unwrap();
+        }
+        reset.end(&mut d);
+        d.wait_for(|d| (sanitize_status(d) == (u16::MAX, 1)).then_some(()));
+        let read = d.io_sqe(READ, 0, 8, 0, 4096, 0);
+        assert_eq!(d.io(1, read), Ok(0), "{reset:?}");
+    }
+}
+
 impl Image for Gated {
     fn size(&self) -> u64 {
         SIZE

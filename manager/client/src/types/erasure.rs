@@ -1,0 +1,206 @@
+//! Erasing devices between one tenant and the next.
+
+use super::binding::FunctionEpoch;
+use super::ids::{AllocationId, BindingId, ErasureId, OperationId};
+use super::names::{NodeName, SlotAddress, Timestamp};
+use proxy_core::control::EraseMethod;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use utoipa::ToSchema;
+
+macro_rules! means {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// How a device can be erased by its own means (NVM Express 1.4, sections 5.23 and 5.24).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum EraseMeans {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl EraseMeans {
+            /// All of them.
+            pub const ALL: &[EraseMeans] = &[$(Self::$name,)+];
+        }
+
+        impl fmt::Display for EraseMeans {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$name => $text,)+ })
+            }
+        }
+
+        impl From<EraseMeans> for EraseMethod {
+            fn from(means: EraseMeans) -> Self {
+                match means { $(EraseMeans::$name => EraseMethod::$name,)+ }
+            }
+        }
+
+        impl From<EraseMethod> for EraseMeans {
+            fn from(method: EraseMethod) -> Self {
+                match method { $(EraseMethod::$name => EraseMeans::$name,)+ }
+            }
+        }
+    };
+}
+
+means! {
+    /// NVMe Sanitize, cryptographic erase.
+    SanitizeCrypto = "sanitize-crypto",
+    /// NVMe Sanitize, block erase.
+    SanitizeBlock = "sanitize-block",
+    /// NVMe Sanitize, overwrite, one pass.
+    SanitizeOverwrite = "sanitize-overwrite",
+    /// NVMe Format NVM, cryptographic erase.
+    FormatCrypto = "format-crypto",
+    /// NVMe Format NVM, user data erase.
+    FormatUser = "format-user",
+}
+
+/// How devices are erased when they are released: by the box, or by a program that the vendor or
+/// the operator gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EraseRule {
+    /// Only devices of this class code, 24 bits: 0x010802 are NVMe drives, 0x030200 3D controllers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u32>,
+    /// Only devices of this model, upper and lower case alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The device's own means that will do, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub means: Vec<EraseMeans>,
+    /// A program that does it, at the manager. It gets the device as JSON on its standard input;
+    /// status 0 means erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub hook: Option<PathBuf>,
+    /// How long it may take, seconds.
+    #[serde(default = "default_within")]
+    pub within_s: u32,
+    /// Whether a device that could not be erased is kept from being lent.
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+/// Seconds that an erasure may take unless a rule says otherwise: a day, since an overwrite of a
+/// large drive takes hours.
+const fn default_within() -> u32 {
+    24 * 3600
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Where an erasure stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErasureState {
+    /// It goes on, or waits for its box.
+    Running,
+    /// The device is erased.
+    Done,
+    /// It is not.
+    Failed,
+    /// It is not, and somebody takes it as it is.
+    Waived,
+}
+
+impl ErasureState {
+    /// Every state.
+    pub const ALL: [ErasureState; 4] = [Self::Running, Self::Done, Self::Failed, Self::Waived];
+
+    /// The transition table.
+    pub const fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Running => !matches!(next, Self::Running),
+            Self::Failed => matches!(next, Self::Waived),
+            Self::Done | Self::Waived => false,
+        }
+    }
+}
+
+impl fmt::Display for ErasureState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Waived => "waived",
+        })
+    }
+}
+
+/// A function that is erased.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErasedFunction {
+    /// The function, and the binding that left its data.
+    #[serde(flatten)]
+    pub binding: FunctionEpoch,
+    /// Serial number of the device, 0 if it has none.
+    pub serial: u64,
+}
+
+/// One erasure: what of whom was, is or could not be erased.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErasureRecord {
+    /// Its number.
+    pub id: ErasureId,
+    /// Where the device is.
+    pub slot: SlotAddress,
+    /// Its functions, lowest first, never empty.
+    pub functions: Vec<ErasedFunction>,
+    /// Its model.
+    pub model: String,
+    /// Who had it last, if a record says so.
+    pub host: Option<NodeName>,
+    /// By this allocation.
+    pub allocation: Option<AllocationId>,
+    /// The binding that ended.
+    pub binding: Option<BindingId>,
+    /// The operation that waits for it.
+    pub operation: Option<OperationId>,
+    /// How it is to be done.
+    pub rule: EraseRule,
+    /// Where it stands.
+    pub state: ErasureState,
+    /// How far it is, in thousandths, as far as the device says.
+    pub permille: u16,
+    /// How it was done, why it could not be, or what it waits for.
+    pub detail: String,
+    /// When it began.
+    pub since: Timestamp,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_called_the_same_in_text_and_json_and_are_those_of_the_boxes() {
+        for means in EraseMeans::ALL {
+            assert_eq!(serde_json::to_value(means).unwrap(), means.to_string());
+            assert_eq!(EraseMeans::from(EraseMethod::from(*means)), *means);
+        }
+        assert_eq!(EraseMeans::ALL.len(), EraseMethod::ALL.len());
+    }
+
+    #[test]
+    fn all_pairs_of_states() {
+        let rows = [
+            //                     R D F W
+            (ErasureState::Running, ". x x x"),
+            (ErasureState::Done, ". . . ."),
+            (ErasureState::Failed, ". . . x"),
+            (ErasureState::Waived, ". . . ."),
+        ];
+        for (from, row) in rows {
+            for (to, mark) in ErasureState::ALL.into_iter().zip(row.split(' ')) {
+                assert_eq!(from.may_become(to), mark == "x", "{from} to {to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Has done what the records say is to be erased.
+
+use super::{end, hook};
+use crate::control::{RequestError, Session};
+use crate::manager::Manager;
+use crate::types::{
+    EraseMeans, ErasedFunction, ErasureId, ErasureRecord, ErasureState, FunctionEpoch,
+};
+use proxy_core::control::{ControlError, EraseMethod, EraseRequest, Erasure, Reply, Request};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tlp_codec::ids::{BindingKey, Epoch};
+use tokio::task::JoinSet;
+
+/// How often a box is asked how far it is: so long first, and twice as long each time up to the
+/// bound.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const MAX_LOOK: Duration = Duration::from_secs(2);
+
+/// How long is waited for what has to change by itself: a box that is away, a slot that is busy.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Works until the manager stops.
+pub async fn run(manager: Arc<Manager>) {
+    let mut changes = manager.records.watch();
+    let mut working: HashSet<ErasureId> = HashSet::new();
+    let mut tasks: JoinSet<ErasureId> = JoinSet::new();
+    loop {
+        changes.mark_unchanged();
+        let tables = manager.records.snapshot();
+        for record in tables.unerased().filter(|r| r.state == ErasureState::Running) {
+            if working.insert(record.id) {
+                tasks.spawn(work(manager.clone(), record.id));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = manager.stopping() => return,
+            Some(ended) = tasks.join_next() => match ended {
+                Ok(id) => _ = working.remove(&id),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+            changed = changes.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// What came of asking once.
+enum Look {
+    /// It goes on, so far.
+    Running(u16),
+    /// Nothing can be said now; ask again later. What it waits for.
+    Waits(String),
+    /// It was done this way.
+    Done(String),
+    /// It cannot be done, and why.
+    Failed(String),
+    /// There is nothing any more that could be erased.
+    Gone(String),
+    /// The box knows a later epoch of the function.
+    Outdated(Epoch),
+}
+
+/// Works on one erasure until it is over.
+async fn work(manager: Arc<Manager>, id: ErasureId) -> ErasureId {
+    let mut pause = FIRST_LOOK;
+    loop {
+        let Some(record) = running(&manager, id) else { return id };
+        let (state, detail) = match look(&manager, &record).await {
+            Look::Done(how) => (ErasureState::Done, how),
+            Look::Failed(why) => (ErasureState::Failed, why),
+            Look::Gone(why) => (ErasureState::Waived, why),
+            Look::Running(permille) => {
+                note(&manager, &record, permille, "the device erases itself").await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(MAX_LOOK);
+                continue;
+            }
+            Look::Waits(what) => {
+                note(&manager, &record, record.permille, &what).await;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            Look::Outdated(highest) => {
+                outdated(&manager, &record, highest).await;
+                continue;
+            }
+        };
+        let ended = manager.records.apply(|txn| end(txn, id, state, detail));
+        if let Err(problem) = ended.await {
+            tracing::error!("{id} cannot be ended: {problem}");
+            tokio::time::sleep(PAUSE).await;
+        } else if let Some(session) = manager.registry.get(record.slot.box_name()) {
+            session.sync.notify_one();
+        }
+    }
+}
+
+fn running(manager: &Manager, id: ErasureId) -> Option<Arc<ErasureRecord>> {
+    let record = manager.records.snapshot().erasures().get(&id).cloned()?;
+    (record.state == ErasureState::Running).then_some(record)
+}
+
+/// Writes how far it is, if that says something new.
+async fn note(manager: &Manager, record: &ErasureRecord, permille: u16, detail: &str) {
+    // Percents are enough for people and for the disk.
+    if record.detail == detail && record.permille / 10 == permille / 10 {
+        return;
+    }
+    let (id, detail) = (record.id, detail.to_owned());
+    let noted = manager.records.apply(|txn| {
+        let record = txn.erasures().get(&id).filter(|r| r.state == ErasureState::Running).cloned();
+        if let Some(record) = record {
+            txn.put_erasure(ErasureRecord { permille, detail, ..ErasureRecord::clone(&record) });
+        }
+    });
+    if let Err(problem) = noted.await {
+        tracing::error!("{id}: how far it is cannot be written: {problem}");
+    }
+}
+
+/// The box has had a later epoch than the one that the erasure goes by: that names it from now on.
+async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
+    let id = record.id;
+    let changed = manager.records.apply(|txn| {
+        let Some(record) = txn.erasures().get(&id).cloned() else { return };
+        let functions = record.functions.iter().map(|f| {
+            let epoch = f.binding.epoch.max(highest);
+            ErasedFunction { binding: FunctionEpoch { epoch, ..f.binding }, serial: f.serial }
+        });
+        let functions = functions.collect();
+        txn.put_erasure(ErasureRecord { functions, ..ErasureRecord::clone(&record) });
+    });
+    if changed.await.is_err() {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn look(manager: &Manager, record: &ErasureRecord) -> Look {
+    if let Some(program) = &record.rule.hook {
+        let tables = manager.records.snapshot();
+        note(manager, record, 0, &format!("{} is at it", program.display())).await;
+        return match hook::run(program, record, &tables).await {
+            Ok(said) if said.is_empty() => Look::Done(program.display().to_string()),
+            Ok(said) => Look::Done(format!("{}: {said}", program.display())),
+            Err(why) => Look::Failed(why),
+        };
+    }
+    let name = record.slot.box_name();
+    let Some(session) = manager.registry.ready(name) else {
+        return Look::Waits(format!("waits for box {name}, which is not connected"));
+    };
+    let (mut how, mut slowest) = (String::new(), None);
+    for function in &record.functions {
+        match ask(manager, &session, record, function).await {
+            Look::Done(method) => how = method,
+            Look::Running(permille) => {
+                slowest = Some(slowest.map_or(permille, |least: u16| least.min(permille)));
+            }
+            other => return other,
+        }
+    }
+    match slowest {
+        Some(permille) => Look::Running(permille),
+        None => Look::Done(how),
+    }
+}
+
+/// Asks the box about one function.
+async fn ask(
+    manager: &Manager,
+    session: &Arc<Session>,
+    record: &ErasureRecord,
+    function: &ErasedFunction,
+) -> Look {
+    let FunctionEpoch { function: number, epoch } = function.binding;
+    let slot = record.slot.slot();
+    let body = EraseRequest {
+        key: BindingKey { slot, function: number, epoch },
+        serial: function.serial,
+        methods: record.rule.means.iter().copied().map(EraseMethod::from).collect(),
+        within_s: record.rule.within_s,
+    };
+    let asked = session.request(Request::Erase(body), manager.settings.request_bound);
+    let gone = || Look::Gone("the device was taken out before it was erased".into());
+    let nonsense = || {
+        session.nonsense();
+        Look::Waits(format!("waits for box {}", session.name()))
+    };
+    match asked.await {
+        Ok(Reply::Erasure(code)) => match Erasure::try_from(code) {
+            Ok(Erasure::Running(permille)) => Look::Running(permille),
+            Ok(Erasure::Done(method)) => Look::Done(EraseMeans::from(method).to_string()),
+            Ok(Erasure::Failed(failure)) => Look::Failed(failure.to_string()),
+            Err(_) => nonsense(),
+        },
+        Ok(_) => nonsense(),
+        Err(RequestError::Refused(error)) => match error {
+            ControlError::StaleEpoch(highest) => Look::Outdated(highest),
+            ControlError::SlotEmpty(_) | ControlError::NoSuchSlot(_) => gone(),
+            other => Look::Waits(format!("waits: {}: {other}", session.name())),
+        },
+        Err(error) => Look::Waits(format!("waits for box {}: {error}", session.name())),
+    }
+}

@@ -1,0 +1,83 @@
+//! What is asked about erasing by hand: try again, erase now, or take a device as it is.
+
+use super::{end, record, rule_for};
+use crate::records::Txn;
+use crate::types::{
+    DeviceState, EraseMeans, EraseRule, ErasureRecord, ErasureState, FunctionEpoch, Problem,
+    ProblemCode, SlotAddress,
+};
+use std::sync::Arc;
+
+/// What an erasure by hand does where no rule is for the device: any means, and the slot is kept
+/// until it is erased.
+fn any_means() -> EraseRule {
+    let means = EraseMeans::ALL.to_vec();
+    EraseRule { class: None, model: None, means, hook: None, within_s: 24 * 3600, required: true }
+}
+
+/// Records that the device in a slot that is not lent is to be erased now.
+///
+/// # Errors
+///
+/// When it is lent, empty, not ready, or erased already at the moment.
+pub fn erase(
+    txn: &mut Txn,
+    rules: &[EraseRule],
+    slot: &SlotAddress,
+) -> Result<Arc<ErasureRecord>, Problem> {
+    free_to_erase(txn, slot)?;
+    let devices: Vec<_> = txn.functions(slot).cloned().collect();
+    let rule = devices.iter().find_map(|d| rule_for(rules, d)).cloned().unwrap_or_else(any_means);
+    let before = txn.erasure_at(slot).cloned();
+    let mut functions = Vec::new();
+    for device in &devices {
+        let epoch = txn.new_epoch(&device.address)?;
+        functions.push(FunctionEpoch { function: device.address.function, epoch });
+    }
+    if let Some(before) = before {
+        end(txn, before.id, ErasureState::Waived, "it is tried again".into());
+    }
+    let id = record(txn, slot, &functions, None, rule);
+    Ok(txn.erasures()[&id].clone())
+}
+
+/// Takes a device that could not be erased, or cannot be now, as it is.
+///
+/// # Errors
+///
+/// When there is nothing to take.
+pub fn waive(
+    txn: &mut Txn,
+    slot: &SlotAddress,
+    reason: &str,
+) -> Result<Arc<ErasureRecord>, Problem> {
+    let Some(record) = txn.erasure_at(slot).cloned() else {
+        let detail = format!("slot {slot} has no erasure that failed");
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    };
+    // A box keeps a device that it is at from others; a program does not.
+    if record.state == ErasureState::Running && record.rule.hook.is_some() {
+        let detail = format!("slot {slot} is being erased by a program ({})", record.id);
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    end(txn, record.id, ErasureState::Waived, reason.to_owned());
+    Ok(txn.erasures()[&record.id].clone())
+}
+
+fn free_to_erase(txn: &Txn, slot: &SlotAddress) -> Result<(), Problem> {
+    if let Some(binding) = txn.binding_at_slot(slot) {
+        let detail = format!("slot {slot} is lent to {}; release it first", binding.host);
+        return Err(Problem::new(ProblemCode::SlotInUse, detail));
+    }
+    if let Some(there) = txn.erasure_at(slot)
+        && there.state == ErasureState::Running
+    {
+        let detail = format!("slot {slot} is being erased already ({})", there.id);
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    let is_empty = |state| state == DeviceState::Empty;
+    if txn.functions(slot).all(|device| is_empty(device.state)) {
+        return Err(Problem::new(ProblemCode::SlotEmpty, format!("slot {slot} has no device")));
+    }
+    Ok(())
+}

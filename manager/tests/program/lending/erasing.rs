@@ -1,0 +1,197 @@
+//! Devices are erased between one tenant and the next.
+
+use super::{pair, steps};
+use crate::common::fake::{Fake, Script};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{ControlError, EraseFailure, EraseRequest, Erasure, Reply, Request};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+
+const BY_BOX: &str = "[[erase]]\nmodel = \"NVMe\"\nmeans = [\"sanitize-block\", \"format-user\"]\n\
+                      within_s = 77\n";
+
+fn is_erase(request: &Request) -> bool {
+    matches!(request, Request::Erase(_))
+}
+
+fn stands(erasure: Erasure) -> Script {
+    Script::Answer(Box::new(Reply::Erasure(erasure.into())))
+}
+
+fn asked(fake: &Fake) -> Vec<EraseRequest> {
+    let of = |request: &Request| match request {
+        Request::Erase(erase) => Some(erase.clone()),
+        _ => None,
+    };
+    fake.with(|state| state.log.iter().filter_map(of).collect())
+}
+
+fn latest(manager: &Manager) -> Value {
+    manager.get("/v1/erasures")["items"][0].clone()
+}
+
+#[test]
+fn a_released_device_is_erased_before_anybody_gets_it() {
+    let manager = Manager::with_settings(BY_BOX, &[("operation_ms", 300)]);
+    let (_host, at_box) = pair(&manager);
+    let key = {
+        manager.text(&["allocate", "--host", "host1"]);
+        at_box.bound(1).unwrap()
+    };
+    at_box.rule({
+        let mut looks = 0;
+        move |request| {
+            looks += u32::from(is_erase(request));
+            (is_erase(request) && looks < 8).then(|| stands(Erasure::Running(100 * looks as u16)))
+        }
+    });
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    // It takes longer than an operation may, which is no reason to end it.
+    manager.wait_slot("box1/1", "erasing");
+    let output = manager.cli(&[
+        "allocate",
+        "--host",
+        "host1",
+        "--box",
+        "box1",
+        "--slot",
+        "1",
+        "--wait-ms",
+        "0",
+    ]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("slot box1/1 has a device that is being erased"), "{said}");
+    manager.wait_slot("box1/1", "free");
+    let asked = asked(&at_box);
+    assert_eq!((asked[0].key, asked[0].within_s, asked[0].methods.iter().count()), (key, 77, 2));
+    assert!(asked.len() >= 8 && asked.iter().all(|a| *a == asked[0]), "the same each time");
+    let operation = eventually("the end", || {
+        let operation = manager.get("/v1/operations/op-2");
+        (operation["state"] == "succeeded").then_some(operation)
+    });
+    assert_eq!(steps(&operation), ["unbind-port done", "unbind-slot done", "erase done"]);
+    let erasure = manager.get("/v1/erasures/erase-1");
+    assert_eq!((&erasure["state"], &erasure["detail"]), (&json!("done"), &json!("sanitize-block")));
+    assert_eq!((&erasure["host"], &erasure["allocation"]), (&json!("host1"), &json!("alloc-1")));
+    assert_eq!((&erasure["operation"], &erasure["slot"]), (&json!("op-2"), &json!("box1/1")));
+    manager.wait_event("erased", "erase-1: box1/1 is erased: sanitize-block");
+    let listed = manager.text(&["erasures"]);
+    assert!(listed.contains("erase-1") && listed.contains("sanitize-block"), "{listed}");
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+}
+
+#[test]
+fn what_could_not_be_erased_is_not_lent_until_somebody_says_so() {
+    let manager = Manager::with_settings(BY_BOX, &[]);
+    let (_host, at_box) = pair(&manager);
+    at_box.script(
+        is_erase,
+        [
+            stands(Erasure::Failed(EraseFailure::Status(0x1c))),
+            Script::Refuse(ControlError::Busy),
+            stands(Erasure::Failed(EraseFailure::TooLong)),
+        ],
+    );
+    manager.text(&["allocate", "--host", "host1"]);
+    let said = manager.cli(&["release", "alloc-1"]);
+    assert!(said.status.success(), "the device is back, erased or not");
+    let said = String::from_utf8(said.stdout).unwrap() + &String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("box1/1 is not erased and is not lent"), "{said}");
+    assert!(said.contains("NVMe status 0x1c"), "{said}");
+    manager.wait_slot("box1/1", "unerased");
+    manager.wait_event("not-erased", "NVMe status 0x1c");
+    let lend = ["allocate", "--host", "host1", "--box", "box1", "--slot", "1"];
+    let said = String::from_utf8(manager.cli(&lend).stderr).unwrap();
+    assert!(said.contains("could not be erased") && said.contains("dxpu-manager erase"), "{said}");
+    // Once more, under a name of its own; and then as it is.
+    let first = asked(&at_box)[0].key.epoch;
+    manager.text(&["erase", "box1/1"]);
+    eventually("the second end", || (latest(&manager)["state"] == "failed").then_some(()));
+    assert!(asked(&at_box).last().unwrap().key.epoch > first);
+    let waived = manager.json(&["erase", "box1/1", "--waive", "it is going to the shredder"]);
+    assert_eq!((&waived["state"], &waived["id"]), (&json!("waived"), &json!("erase-2")));
+    manager.wait_slot("box1/1", "free");
+    manager.text(&lend);
+    let said = manager.cli(&["erase", "box1/1"]);
+    assert_eq!(said.status.code(), Some(4), "it is lent");
+    assert_eq!(manager.cli(&["erase", "box1/2", "--waive", ""]).status.code(), Some(2));
+}
+
+#[test]
+fn an_erasure_goes_on_after_a_crash_and_waits_for_its_box() {
+    let mut manager = Manager::with_settings(BY_BOX, &[]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_box.rule(|request| is_erase(request).then(|| stands(Erasure::Running(500))));
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    eventually("half of it", || (latest(&manager)["permille"] == 500).then_some(()));
+    manager.kill();
+    let (box_again, host_again) = (at_box.leave(), at_host.leave());
+    manager.run();
+    manager.wait_slot("box1/1", "erasing");
+    eventually("its wait", || {
+        let detail = latest(&manager)["detail"].as_str().unwrap().to_owned();
+        detail.contains("waits for box box1, which is not connected").then_some(())
+    });
+    box_again.1.lock().unwrap().rules.clear();
+    let _box = Fake::insist(manager.control, box_again.0, box_again.1);
+    let _host = Fake::insist(manager.control, host_again.0, host_again.1);
+    manager.wait_slot("box1/1", "free");
+    assert_eq!(latest(&manager)["state"], "done");
+    let items = manager.get("/v1/erasures")["items"].as_array().unwrap().len();
+    assert_eq!(items, 1, "one erasure for one release");
+}
+
+#[test]
+fn a_program_erases_what_the_box_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = folder.path().join("erase");
+    let text = "#!/bin/sh\nread line\necho \"$line\" > \"$0.got\"\n\
+                case \"$line\" in *'\"slot\":2'*) echo no key >&2; exit 3;; esac\necho scrubbed 80 GB\n";
+    std::fs::write(&hook, text).unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = format!(
+        "[[erase]]\nclass = 1\nmeans = [\"format-user\"]\n[[erase]]\nhook = {hook:?}\nrequired = false\n"
+    );
+    let manager = Manager::with_settings(&settings, &[]);
+    let (_host, at_box) = pair(&manager);
+    for (slot, state, detail) in [("1", "done", "scrubbed 80 GB"), ("2", "failed", "no key")] {
+        let lent = manager.json(&["allocate", "--host", "host1", "--box", "box1", "--slot", slot]);
+        manager.text(&["release", lent["id"].as_str().unwrap()]);
+        let erasure = latest(&manager);
+        assert_eq!(erasure["state"], state);
+        assert!(erasure["detail"].as_str().unwrap().contains(detail), "{erasure}");
+        manager.wait_slot(&format!("box1/{slot}"), "free");
+    }
+    assert!(asked(&at_box).is_empty());
+    let got = std::fs::read_to_string(folder.path().join("erase.got")).unwrap();
+    let got: Value = serde_json::from_str(&got).unwrap();
+    assert_eq!(
+        (&got["box"], &got["slot"], &got["model"]),
+        (&json!("box1"), &json!(2), &json!("nvme"))
+    );
+    assert_eq!((&got["erasure"], &got["host"]), (&json!("erase-2"), &json!("host1")));
+}
+
+#[test]
+fn rules_are_checked_when_the_manager_starts() {
+    for (rule, said) in [
+        ("model = \"a\"", "erase[0].means: name at least one, or a hook"),
+        ("means = [\"burn\"]", "burn"),
+        ("means = [\"format-user\", \"format-user\"]", "is there twice"),
+        ("hook = \"erase\"", "no absolute path"),
+        ("hook = \"/e\"\nclass = 16777216", "24 bits"),
+        ("hook = \"/e\"\nwithin_s = 0", "within_s"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("m.toml"), format!("[[erase]]\n{rule}\n")).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dxpu-manager"))
+            .current_dir(folder.path())
+            .args(["serve", "--config", "m.toml", "--store", "s"])
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(said), "{rule}: {error}");
+        assert!(!output.status.success());
+    }
+}
