@@ -16,6 +16,7 @@ pub mod erasure;
 pub mod firmware;
 pub mod manager;
 pub mod metrics;
+pub mod notify;
 pub mod operations;
 pub mod planner;
 pub mod reconcile;

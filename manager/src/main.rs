@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = manager::cli::args::Args::parse();
-    let json = args.json;
+    let json = args.form() == manager::cli::Form::Json;
     match manager::cli::run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

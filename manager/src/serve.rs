@@ -6,7 +6,7 @@ use crate::metrics::{self, Metered, Metrics};
 use crate::records::Records;
 use crate::store::{EmbeddedStore, StoreError};
 use crate::types::{EventKind, EventRecord};
-use crate::{api, control, erasure, firmware, operations, reconcile};
+use crate::{api, control, erasure, firmware, notify, operations, reconcile};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -162,10 +162,12 @@ impl Server {
         let router = api::router(manager.clone());
         parts.spawn(api::server::serve(manager.clone(), listener, router));
         let _ready = ready_file.map(|path| ReadyFile::write(path, &ready)).transpose()?;
+        notify::tell("READY=1");
         tokio::select! {
             () = manager.stopping() => {}
             Some(Err(error)) = parts.join_next() => std::panic::resume_unwind(error.into_panic()),
         }
+        notify::tell("STOPPING=1");
         let ended = async { while parts.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_BOUND, ended).await.is_err() {
             tracing::warn!("some connections did not end within {STOP_BOUND:?}");

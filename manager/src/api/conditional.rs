@@ -13,6 +13,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use utoipa::openapi::PathItem;
 
 /// Answers that have a tag have at most so many bytes: others are files, or lists that nobody
 /// keeps.
@@ -52,6 +55,19 @@ fn stop(value: &mut serde_json::Value) {
         _ => {}
     }
 }
+
+/// Every method and path that changes something.
+static CHANGES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let description = super::description();
+    let paths = description.paths.paths.into_iter();
+    let methods = |(path, item): (String, PathItem)| {
+        let PathItem { put, post, delete, patch, .. } = item;
+        let methods = [("PUT", put), ("POST", post), ("DELETE", delete), ("PATCH", patch)];
+        let there = methods.into_iter().filter(|(_, operation)| operation.is_some());
+        there.map(|(method, _)| format!("{method} {path}")).collect::<Vec<_>>()
+    };
+    paths.flat_map(methods).collect()
+});
 
 /// The tags of a header, or `*` for any.
 fn names(value: &HeaderValue, own: &str) -> bool {
@@ -112,7 +128,9 @@ pub(super) async fn tags(request: Request, next: Next) -> Response {
     if !request.method().is_safe() {
         let takes =
             path.is_some_and(|path| CONDITIONAL.contains(&(request.method().as_str(), path)));
-        if request.headers().contains_key(header::IF_MATCH) && path.is_some() && !takes {
+        let there =
+            path.is_some_and(|path| CHANGES.contains(&format!("{} {path}", request.method())));
+        if request.headers().contains_key(header::IF_MATCH) && there && !takes {
             let why = "this change does not compare it; leave it out";
             return Problem::invalid("if-match", why).into_response();
         }

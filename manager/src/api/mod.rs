@@ -3,6 +3,7 @@
 
 mod allocations;
 mod audit;
+mod backup;
 mod conditional;
 mod erasures;
 mod events;
@@ -66,6 +67,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(nodes::healthz))
         .routes(routes!(audit::list))
         .routes(routes!(audit::metrics))
+        .routes(routes!(backup::backup))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show))
         .routes(routes!(pool::boxes))

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use super::output::Form;
 use crate::config::{LogFormat, Said};
 use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
@@ -46,12 +47,37 @@ pub struct Args {
         value_name = "URL"
     )]
     pub server: String,
-    /// Print JSON instead of text
+    /// How results look [default: table]
+    #[arg(long, short, global = true, value_enum, value_name = "FORM", conflicts_with = "json")]
+    pub output: Option<Form>,
+    /// As --output json
     #[arg(long, global = true)]
     pub json: bool,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    /// How results look.
+    pub fn form(&self) -> Form {
+        if self.json { Form::Json } else { self.output.unwrap_or_default() }
+    }
+}
+
+impl Command {
+    /// Whether what it shows is shown again when it has changed.
+    pub fn watches(&self) -> bool {
+        let watching = match self {
+            Self::List(list) => &list.watching,
+            Self::Tables(tables) => &tables.watching,
+            Self::Audit(audit) => &audit.watching,
+            Self::Show { watching, .. } | Self::Operations { watching, .. } => watching,
+            Self::Allocations(watching) | Self::Nodes(watching) => watching,
+            _ => return false,
+        };
+        watching.watch
+    }
 }
 
 /// The commands.
@@ -72,11 +98,14 @@ pub enum Command {
     Show {
         /// Its name or number
         what: String,
+        /// Whether once
+        #[command(flatten)]
+        watching: Watching,
     },
     /// List allocations and their bindings
-    Allocations,
+    Allocations(Watching),
     /// List the proxies that were ever here
-    Nodes,
+    Nodes(Watching),
     /// Show the mapping tables, read from the proxies now
     Tables(Tables),
     /// List operations, latest first
@@ -84,6 +113,9 @@ pub enum Command {
         /// Only those that have not ended
         #[arg(long)]
         running: bool,
+        /// Whether once
+        #[command(flatten)]
+        watching: Watching,
     },
     /// Call a running operation back: what it lends is undone, what it takes back stays lent if no
     /// operating system was asked to let go yet
@@ -135,8 +167,18 @@ pub enum Command {
         /// The slot, BOX/SLOT
         slot: SlotAddress,
     },
-    /// Put a backup in the store's place. The manager must not run. A backup is a copy of the
-    /// store's file made while no manager ran. Epochs, node numbers and everything else that is
+    /// Show who changed what, latest first: actor, address, request and outcome. The actor is what
+    /// the client says, nobody checks it
+    Audit(Audit),
+    /// Make a backup while the manager runs: all records at one moment, checked and on the disk
+    /// when this returns
+    Backup {
+        /// The file to write
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Put a backup in the store's place. The manager must not run. A backup is what `backup` made,
+    /// or a copy of the store's file made while no manager ran. Epochs, node numbers and everything else that is
     /// given out go on above what may have been given out since the backup
     Restore {
         /// The backup
@@ -149,6 +191,17 @@ pub enum Command {
     },
     /// Print the OpenAPI description of the REST API
     Openapi,
+    /// Print what a shell needs to complete this command line
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages: one for the program and one for each command
+    Man {
+        /// The folder
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+    },
 }
 
 /// Of `serve`.
@@ -199,6 +252,39 @@ struct Unused {
     server: String,
     #[arg(long, hide = true)]
     json: bool,
+    #[arg(long, short, hide = true, value_enum)]
+    output: Option<Form>,
+}
+
+/// Whether something is shown once.
+#[derive(Debug, ClapArgs)]
+pub struct Watching {
+    /// Show it again whenever it has changed, until interrupted
+    #[arg(long, short)]
+    pub watch: bool,
+}
+
+/// Of `audit`.
+#[derive(Debug, ClapArgs)]
+pub struct Audit {
+    /// Only of this actor
+    #[arg(long, value_name = "TEXT")]
+    pub actor: Option<String>,
+    /// Only requests to paths that begin so
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Only what began this operation
+    #[arg(long, value_name = "OP")]
+    pub operation: Option<OperationId>,
+    /// Only what was refused
+    #[arg(long)]
+    pub refused: bool,
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub limit: u32,
+    /// Whether once
+    #[command(flatten)]
+    pub watching: Watching,
 }
 
 impl From<Serve> for Said {
@@ -378,6 +464,9 @@ pub struct List {
     /// Only what this host has
     #[arg(long, value_name = "NAME")]
     pub host: Option<NodeName>,
+    /// Whether once
+    #[command(flatten)]
+    pub watching: Watching,
 }
 
 /// Of `tables`.
@@ -389,6 +478,9 @@ pub struct Tables {
     /// Only this box's
     #[arg(long = "box", value_name = "NAME")]
     pub box_name: Option<NodeName>,
+    /// Whether once
+    #[command(flatten)]
+    pub watching: Watching,
 }
 
 /// Of `events`.

@@ -1,26 +1,32 @@
 //! The command line: what was said ([`args`]) is done here, with text made by `render`.
 
 pub mod args;
+mod backup;
 pub mod erasures;
 pub mod failure;
 mod firmware;
 mod lender;
 mod operations;
+mod output;
+mod papers;
 mod record;
 mod render;
 
 pub use failure::Failure;
+pub use output::Form;
+
+use output::Output;
 
 use crate::config::{Config, LogFormat};
-use crate::types::{AllocationId, BindingId, OperationId, OperationRecord, Role, SlotAddress};
+use crate::types::{
+    AllocationId, AuditRecord, BindingId, OperationId, OperationRecord, Role, SlotAddress,
+};
 use args::{Args, Command};
 use manager_client::Client;
 use manager_client::bodies::{LogLevelBody, SamplingBody};
 use manager_client::views::{
     AllocationView, BindingView, BoxView, HostView, List, NodeView, RecordingView, SlotView,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -30,8 +36,8 @@ use std::time::Duration;
 ///
 /// Why it could not be done.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let out = Output { json: args.json };
-    let client = Client::new(&args.server);
+    let out = Output { form: args.form(), watch: args.command.watches() };
+    let client = Client::new(&args.server).acting_as(&actor());
     match args.command {
         Command::Serve(serve) => {
             let config = Config::from_said(serve.into())?;
@@ -42,13 +48,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Release(release) => operations::release(&client, &out, release),
         Command::Lender(command) => lender::lender(&client, &out, command),
         Command::List(list) => pool(&client, &out, &list),
-        Command::Show { what } => show(&client, &out, &what),
-        Command::Allocations => {
+        Command::Show { what, .. } => show(&client, &out, &what),
+        Command::Allocations(_) => {
             out.get::<List<AllocationView>>(&client, "/v1/allocations", render::allocations)
         }
-        Command::Nodes => out.get::<List<NodeView>>(&client, "/v1/nodes", render::nodes),
+        Command::Nodes(_) => out.get::<List<NodeView>>(&client, "/v1/nodes", render::nodes),
         Command::Tables(which) => tables(&client, &out, &which),
-        Command::Operations { running } => {
+        Command::Operations { running, .. } => {
             let path = format!("/v1/operations?running={running}");
             out.get::<List<OperationRecord>>(&client, &path, render::operations)
         }
@@ -82,6 +88,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let slot: SlotView = client.post(&path, &serde_json::json!({}), None)?;
             out.print(&slot, render::slot)
         }
+        Command::Audit(which) => audit(&client, &out, &which),
+        Command::Backup { out: to } => backup::backup(&client, &out, &to),
+        Command::Completions { shell } => papers::completions(shell),
+        Command::Man { out: folder } => papers::man(&folder),
         Command::Restore { from, store } => {
             crate::store::restore(&from, &store)?;
             let text = format!("{} is restored from {}", store.display(), from.display());
@@ -95,32 +105,25 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// How results are printed.
-pub(crate) struct Output {
-    json: bool,
+/// Who we say that we are, for the manager's audit log: user and machine.
+fn actor() -> String {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let user = user.filter(|user| !user.is_empty()).unwrap_or_else(|| "somebody".into());
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = if machine.trim().is_empty() { "somewhere" } else { machine.trim() };
+    let whole = format!("{user}@{machine}");
+    whole.chars().filter(|c| c.is_ascii_graphic()).take(128).collect()
 }
 
-impl Output {
-    fn print<T: Serialize>(
-        &self,
-        value: &T,
-        text: impl FnOnce(&T) -> String,
-    ) -> Result<(), Failure> {
-        if self.json {
-            write_line(&serde_json::to_string_pretty(value).expect("views are JSON"))
-        } else {
-            write_line(text(value).trim_end())
-        }
-    }
-
-    fn get<T: Serialize + DeserializeOwned>(
-        &self,
-        client: &Client,
-        path: &str,
-        text: impl FnOnce(&T) -> String,
-    ) -> Result<(), Failure> {
-        self.print(&client.get::<T>(path)?, text)
-    }
+fn audit(client: &Client, out: &Output, which: &args::Audit) -> Result<(), Failure> {
+    let query = query(&[
+        ("limit", Some(which.limit.to_string())),
+        ("actor", which.actor.clone()),
+        ("path", which.path.clone()),
+        ("operation", which.operation.map(|id| id.to_string())),
+        ("refused", which.refused.then(|| "true".to_owned())),
+    ]);
+    out.get::<List<AuditRecord>>(client, &format!("/v1/audit{query}"), render::audit)
 }
 
 /// Prints a line. A reader that has seen enough (`| head`) is no error.
@@ -236,11 +239,7 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
             eprintln!("dxpu-manager: earlier events are no longer kept");
         }
         for event in &page.items {
-            if out.json {
-                write_line(&serde_json::to_string(event).expect("events are JSON"))?;
-            } else {
-                write_line(&render::event(event))?;
-            }
+            out.print_one(event, render::event)?;
         }
         if !which.follow {
             return Ok(());

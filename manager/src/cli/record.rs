@@ -94,7 +94,7 @@ fn finish(
     file: Target<'_>,
 ) -> Result<(), Failure> {
     let (id, path) = (view.id, file.named);
-    if !out.json && view.ended.is_none() {
+    if out.form == super::Form::Table && view.ended.is_none() {
         eprintln!("dxpu-manager: {id} runs; Ctrl-C ends it now");
     }
     let interrupted = interrupted();

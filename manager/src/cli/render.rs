@@ -1,6 +1,6 @@
 //! Text for people. Nobody should parse it: that is what `--json` is for.
 
-use crate::types::{EventKind, EventRecord, OperationRecord, Timestamp};
+use crate::types::{AuditRecord, EventKind, EventRecord, OperationRecord, Timestamp};
 use comfy_table::{Table, TableStyle};
 use manager_client::views::{
     AllTables, AllocationView, BindingView, BoxTable, BoxView, Counters, HostTable, HostView,
@@ -97,6 +97,23 @@ fn size(bytes: u64) -> String {
         unit += 1;
     }
     format!("{value}{}", units[unit])
+}
+
+/// The audit log.
+pub(super) fn audit(list: &List<AuditRecord>) -> String {
+    table(
+        ["AT", "ACTOR", "FROM", "REQUEST", "OPERATION", "OUTCOME"],
+        list.items.iter().map(|entry| {
+            [
+                entry.at.to_string(),
+                or_dash(entry.actor.as_ref()),
+                entry.peer.clone(),
+                format!("{} {}", entry.method, entry.path),
+                or_dash(entry.operation),
+                entry.problem.map_or_else(|| "done".to_owned(), |problem| problem.to_string()),
+            ]
+        }),
+    )
 }
 
 /// Proxies.

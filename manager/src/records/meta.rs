@@ -1,7 +1,7 @@
 //! Counters, term and generation.
 
 use super::{Tables, Txn};
-use crate::store::{SCHEMA_VERSION, Store, StoreError};
+use crate::store::{EmbeddedStore, SCHEMA_VERSION, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -101,6 +101,15 @@ impl Meta {
         }
         Ok(())
     }
+}
+
+/// Reads all of a store's file, as a manager would that starts with it.
+///
+/// # Errors
+///
+/// When it is damaged, in use, or of a later version, or has a record that does not read.
+pub fn check(path: &Path) -> Result<(), StoreError> {
+    super::tables::load(&EmbeddedStore::open(path)?, path).map(drop)
 }
 
 /// Moves a restored store one generation on.

@@ -14,7 +14,7 @@ mod txn;
 mod tests;
 
 pub use line::MAX_UNWRITTEN;
-pub use meta::{Meta, next_generation};
+pub use meta::{Meta, check, next_generation};
 pub use tables::Tables;
 pub use txn::Txn;
 
@@ -22,7 +22,7 @@ use crate::store::{Store, StoreError};
 use crate::types::{BindingId, Problem, ProblemCode};
 use line::{Batch, Line, Outcome};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -39,6 +39,7 @@ pub const MAX_ENDED_ERASURES: usize = 100_000;
 /// All records, and the one way to change them.
 pub struct Records {
     store: Arc<dyn Store>,
+    path: PathBuf,
     line: Mutex<Line>,
     room: Semaphore,
     current: RwLock<Arc<Tables>>,
@@ -63,6 +64,7 @@ impl Records {
         let tables = Arc::new(tables);
         Ok(Arc::new(Self {
             store,
+            path: path.to_owned(),
             line: Mutex::new(Line::new(tables.clone())),
             room: Semaphore::new(MAX_UNWRITTEN),
             current: RwLock::new(tables),
@@ -155,6 +157,25 @@ impl Records {
         *self.current.write().expect("no one panics while holding it") = tables;
         self.version.send_modify(|version| *version += 1);
         self.touch(touched);
+    }
+
+    /// A copy of all that is durable, as the bytes of a file that a store can be restored from.
+    /// Others read and write meanwhile. It takes a while.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read or has no copies, or there is no room beside its file.
+    pub fn backup(&self) -> Result<Vec<u8>, StoreError> {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".backup");
+        let copy = PathBuf::from(name);
+        // What a manager left that was killed.
+        let _ = std::fs::remove_file(&copy);
+        let made = self.store.copy(&copy).and_then(|()| {
+            std::fs::read(&copy).map_err(|error| StoreError::io(&copy, "read", error))
+        });
+        let _ = std::fs::remove_file(&copy);
+        made
     }
 
     /// Says that these bindings are to be looked at.

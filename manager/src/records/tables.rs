@@ -325,6 +325,10 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         if found > SCHEMA_VERSION {
             return Err(StoreError::LaterSchema { path: path.to_owned(), found });
         }
+        if found < SCHEMA_VERSION {
+            crate::store::upgrade(store, path, found)?;
+            return load(store, path);
+        }
         tables.meta = serde_json::from_value(meta).map_err(|error| StoreError::CorruptRecord {
             path: path.to_owned(),
             table: Table::Meta.name(),

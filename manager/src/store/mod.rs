@@ -4,13 +4,16 @@
 //! has to do small enough for another one (a replicated one) to take its place.
 
 mod embedded;
+mod upgrade;
 
 pub use embedded::{EmbeddedStore, restore};
+pub use upgrade::kept;
+pub(crate) use upgrade::upgrade;
 
 use std::path::{Path, PathBuf};
 
 /// Version of what the records look like in the store. A store of a later version is refused.
-pub const SCHEMA_VERSION: u64 = 1;
+pub const SCHEMA_VERSION: u64 = 2;
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {

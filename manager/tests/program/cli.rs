@@ -325,3 +325,63 @@ fn a_value_out_of_its_range_is_named_by_its_option() {
         assert!(said.contains(option) && said.contains(range), "{said}");
     }
 }
+
+#[test]
+fn results_are_tables_json_or_yaml() {
+    let manager = Manager::start();
+    let _pool = pool(&manager);
+    let json = manager.text(&["--output", "json", "list"]);
+    assert_eq!(json, manager.text(&["list", "--json"]));
+    let yaml = manager.text(&["list", "-o", "yaml"]);
+    assert!(yaml.starts_with("items:\n"), "{yaml}");
+    assert!(yaml.contains("slot: box1/1\n") && yaml.contains("status: free\n"), "{yaml}");
+    assert_eq!(manager.text(&["list", "-o", "table"]), manager.text(&["list"]));
+    let events = manager.text(&["events", "-o", "yaml"]);
+    assert!(events.starts_with("---\n") && events.matches("---\n").count() > 2, "{events}");
+    let both = manager.cli(&["list", "--json", "--output", "yaml"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn what_is_watched_is_shown_again_when_it_changes() {
+    let manager = Manager::start();
+    let _pool = pool(&manager);
+    let mut child = manager.begin(&["allocations", "--watch", "-o", "json"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|l| l.unwrap());
+    let mut wait = |wanted: &str| {
+        let found = lines.find(|line| line.contains(wanted));
+        assert!(found.is_some(), "{wanted} never came");
+    };
+    wait("items");
+    manager.text(&["allocate", "--host", "host1"]);
+    wait("alloc-1");
+    manager.text(&["release", "alloc-1", "--force"]);
+    wait("\"items\": []");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn shells_and_man_get_what_they_read() {
+    let manager = Manager::start();
+    let bash = manager.text(&["completions", "bash"]);
+    assert!(bash.contains("dxpu-manager") && bash.contains("allocate"), "{bash}");
+    manager.text(&["man", "--out", "man"]);
+    let page = std::fs::read_to_string(manager.path("man/dxpu-manager-allocate.1")).unwrap();
+    assert!(page.starts_with(".") && page.contains("host"), "{page}");
+    let root = std::fs::read_to_string(manager.path("man/dxpu-manager.1")).unwrap();
+    assert!(root.contains("Exit codes"), "{root}");
+}
+
+#[test]
+fn the_audit_log_says_who_used_the_command_line() {
+    let manager = Manager::start();
+    let _pool = pool(&manager);
+    let mut command = manager.command();
+    command.env("DXPU_MANAGER", format!("http://{}", manager.api)).env("USER", "ada");
+    assert!(command.args(["allocate", "--host", "host1"]).output().unwrap().status.success());
+    let text = manager.text(&["audit"]);
+    let row = columns(text.lines().nth(1).unwrap());
+    assert!(row[1].starts_with("ada@"), "{text}");
+    assert_eq!(row[3..], ["POST /v1/allocations", "op-1", "done"], "{text}");
+}

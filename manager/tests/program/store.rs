@@ -3,6 +3,7 @@
 use crate::common::fake::{Fake, boxed, host};
 use crate::common::{Manager, eventually};
 use redb::{ReadableDatabase, ReadableTable};
+use std::io::Read;
 use tlp_codec::ids::Epoch;
 
 /// Starts a second manager on a store and gives its exit code and what it said.
@@ -89,17 +90,17 @@ fn a_later_schema_is_left_alone() {
     manager.terminate();
     let database = redb::Database::open(manager.path("store.redb")).unwrap();
     let write = database.begin_write().unwrap();
-    write.open_table(META).unwrap().insert(&b"meta"[..], &b"{\"schema\":2}"[..]).unwrap();
+    write.open_table(META).unwrap().insert(&b"meta"[..], &b"{\"schema\":3}"[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let (code, error) = serve_on(&manager, "store.redb");
     assert_eq!(code, Some(8));
-    assert!(error.contains("schema version 2"), "{error}");
+    assert!(error.contains("schema version 3"), "{error}");
     let database = redb::Database::open(manager.path("store.redb")).unwrap();
     let read = database.begin_read().unwrap();
     let meta = read.open_table(META).unwrap();
     let (_, value) = meta.first().unwrap().unwrap();
-    assert_eq!(value.value(), b"{\"schema\":2}");
+    assert_eq!(value.value(), b"{\"schema\":3}");
 }
 
 #[test]
@@ -152,4 +153,62 @@ fn a_restored_store_gives_out_nothing_twice() {
     assert!(at_box.bound(1).unwrap().epoch > Epoch::new(0, Epoch::MAX_COUNTER).unwrap());
     let event = manager.get("/v1/events?limit=1")["items"][0]["sequence"].as_u64().unwrap();
     assert!(event > last_event + 1000, "event numbers went on above what may have been used");
+}
+
+/// A store of schema version 1, made by the manager of before version 2 with a real host and box:
+/// one device is lent, another was and came back.
+const SCHEMA_1: &[u8] = include_bytes!("../stores/schema-1.redb.gz");
+
+#[test]
+fn a_store_of_the_first_version_is_brought_up_and_kept_as_it_was() {
+    let mut manager = Manager::start();
+    manager.terminate();
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(SCHEMA_1).read_to_end(&mut bytes).unwrap();
+    std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+    manager.run();
+    let allocation = manager.get("/v1/allocations/alloc-1");
+    assert_eq!(allocation["reason"], "training run 7");
+    assert_eq!(allocation["link"]["weight"], 2);
+    assert_eq!(manager.get("/v1/nodes/box-a")["node"], 1);
+    assert_eq!(manager.get("/v1/operations/op-3")["state"], "succeeded");
+    assert_eq!(manager.get("/v1/events?since=30&limit=1")["items"][0]["sequence"], 30);
+    let kept = manager.path("store.redb.schema-1");
+    let database = redb::Database::open(&kept).unwrap();
+    let meta = database.begin_read().unwrap().open_table(META).unwrap();
+    let (_, value) = meta.first().unwrap().unwrap();
+    assert!(String::from_utf8_lossy(value.value()).contains("\"schema\":1,"));
+    // Once is enough.
+    std::fs::remove_file(&kept).unwrap();
+    manager.terminate();
+    manager.run();
+    assert!(!kept.exists());
+}
+
+#[test]
+fn a_backup_is_made_while_everything_goes_on_and_can_be_restored() {
+    let mut manager = Manager::start();
+    let at_host = Fake::join(manager.control, host("host1", 2), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1", "--reason", "before"]);
+    let said = manager.json(&["backup", "--out", "pool.backup"]);
+    let size = std::fs::metadata(manager.path("pool.backup")).unwrap().len();
+    assert_eq!(said["bytes"], size);
+    manager.text(&["allocate", "--host", "host1", "--reason", "after"]);
+    // Nothing is left beside the store or the backup.
+    for left in ["store.redb.backup", "pool.backup.new"] {
+        assert!(!manager.path(left).exists(), "{left}");
+    }
+    drop((at_host, at_box));
+    manager.terminate();
+    manager.text(&["restore", "--from", "pool.backup", "--store", "store.redb"]);
+    manager.run();
+    let list = manager.get("/v1/allocations");
+    let reasons: Vec<_> = list["items"].as_array().unwrap().iter().map(|a| &a["reason"]).collect();
+    assert_eq!(reasons, ["before"]);
+    assert_eq!(manager.get("/v1/healthz")["generation"], 1);
+    let (code, problem) = manager.failure(&["backup", "--out", "nowhere/pool.backup"]);
+    assert_eq!(code, 8);
+    assert!(problem["detail"].as_str().unwrap().contains("nowhere"), "{problem}");
 }

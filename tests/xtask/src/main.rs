@@ -9,6 +9,7 @@ mod conformance;
 mod counts;
 mod cuda_clients;
 mod cuda_hooks;
+mod debian;
 mod dependencies;
 mod firmware;
 mod flash_algorithm;
@@ -17,6 +18,7 @@ mod judges;
 mod python;
 mod regs;
 mod report;
+mod rest;
 mod sections;
 mod simulator;
 mod stack;
@@ -97,6 +99,14 @@ enum Command {
     },
     /// The host proxy judged by a root complex that is not ours: cocotbext-pcie's, in a simulator.
     Judges,
+    /// The manager's REST API against requests that schemathesis makes up from its description.
+    Rest,
+    /// The manager's Debian package, which needs cargo-deb, and its installation into a clean root.
+    Deb {
+        /// Of the release build; without it of the usual one, to try the packaging.
+        #[arg(long)]
+        release: bool,
+    },
     /// The conformance kit of the wire, against itself and against both daemons.
     Conformance,
     /// The fuzzer (nightly Rust and cargo-fuzz) over the targets of tests/fuzz.
@@ -171,6 +181,8 @@ fn main() -> ExitCode {
             report.step("CUDA programs", cuda_clients::install);
             tests(&mut report, &[], false)
                 && report.step("independent judge", judges::run)
+                && report.step("REST API", rest::run)
+                && report.step("Debian package", || debian::make(false))
                 && report.step("instruction counts", || counts::run(false))
                 && report.step("conformance kit", conformance::run)
                 && report.step("fuzzer, a short run", fuzz::smoke)
@@ -201,6 +213,8 @@ fn main() -> ExitCode {
             report.step("flash algorithms", flash_algorithm::make)
         }
         Command::Counts { record } => report.step("instruction counts", || counts::run(record)),
+        Command::Deb { release } => report.step("Debian package", || debian::make(release)),
+        Command::Rest => report.step("REST API", rest::run),
         Command::Judges => report.step("independent judge", judges::run),
         Command::Conformance => report.step("conformance kit", conformance::run),
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
