@@ -163,6 +163,19 @@ impl Client {
         if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
     }
 
+    /// Puts a body and reads the answer.
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn put_for<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.read(self.agent.put(self.url(path)).send_json(body))
+    }
+
     /// Deletes what is at a path; the answer has no body.
     ///
     /// # Errors

@@ -6,11 +6,13 @@ use super::extract::{Body, Params, Segments, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
-use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget};
-use crate::planner::PlanRequest;
+use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms};
+use crate::planner::{self, PlanRequest};
 use crate::records::Tables;
+use crate::types::wishes::MAX_TENANT;
 use crate::types::{
-    AllocationId, BindingId, BindingRecord, NodeName, OperationRecord, Phase, Problem, ProblemCode,
+    AllocationId, AllocationRecord, BindingId, BindingRecord, Explanation, NodeName,
+    OperationRecord, Phase, Problem, ProblemCode, Wishes,
 };
 use axum::Json;
 use axum::extract::State;
@@ -40,13 +42,26 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
     if let Some(lease_ms) = body.lease_ms {
         lender::check_time("lease_ms", lease_ms, 1)?;
     }
+    if body.tenant.as_ref().is_some_and(|t| t.is_empty() || t.len() > MAX_TENANT) {
+        return Err(Problem::invalid("tenant", format!("1 to {MAX_TENANT} bytes")));
+    }
     body.link.check().map_err(|(field, why)| Problem::invalid(field, why))?;
+    let wishes = Wishes {
+        model: body.model.clone(),
+        box_name: body.box_name.as_ref().map(|name| parse("box", name)).transpose()?,
+        selector: body.selector.clone(),
+        cel: body.cel.clone(),
+        together: body.together,
+        near: body.near,
+        exclude: body.exclude.clone(),
+    };
+    wishes.check().map_err(|(field, why)| Problem::invalid(field, why))?;
     Ok(PlanRequest {
         host: parse::<NodeName>("host", &body.host)?,
         count: body.count,
-        model: body.model.clone(),
-        box_name: body.box_name.as_ref().map(|name| parse("box", name)).transpose()?,
         slot: body.slot.map(slot).transpose()?,
+        wishes,
+        link: body.link.clone(),
     })
 }
 
@@ -63,14 +78,26 @@ pub(super) fn refuse_if_stopping(manager: &Manager) -> Result<(), Problem> {
     Ok(())
 }
 
+/// How to ask for slots.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AllocateParams {
+    /// Only say what would be lent, or what stands in the way.
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// Lend slots to a host. All or nothing.
 #[utoipa::path(post, path = "/v1/allocations", tag = "allocations", request_body = AllocateBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
-    responses((status = 202, description = "The operation that does it", body = OperationRecord,
+    params(AllocateParams, ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
+    responses((status = 200, description = "What would be lent, and why", body = Explanation),
+        (status = 202, description = "The operation that does it", body = OperationRecord,
             headers(("location" = String, description = "Where the operation is"))),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn allocate(
     State(manager): State<App>,
+    Params(params): Params<AllocateParams>,
     headers: HeaderMap,
     Body(body): Body<AllocateBody>,
 ) -> Result<Response, Problem> {
@@ -78,9 +105,15 @@ pub(super) async fn allocate(
     let request = check(&body)?;
     let key = client_key(&headers, &body)?;
     let live = &manager.registry;
+    if params.dry_run {
+        let tables = manager.records.snapshot();
+        let why = planner::explain(&request, &tables, live)?;
+        return Ok(Json(why).into_response());
+    }
     let changed = manager.records.change(|txn| {
-        let (reason, link) = (body.reason.clone(), body.link.clone());
-        operations::allocate(txn, live, &request, reason, link, body.lease_ms, key)
+        let (tenant, reason) = (body.tenant.clone(), body.reason.clone());
+        let terms = Terms { tenant, reason, lease_ms: body.lease_ms };
+        operations::allocate(txn, live, &request, terms, key)
     });
     changed.await.map(accepted)
 }
@@ -92,6 +125,19 @@ pub(super) async fn allocate(
 pub(super) struct Filter {
     /// Only to this host.
     host: Option<NodeName>,
+    /// Only for this tenant.
+    tenant: Option<String>,
+    /// Only for this reason.
+    reason: Option<String>,
+}
+
+impl Filter {
+    fn lets(&self, allocation: &AllocationRecord) -> bool {
+        let (tenant, reason) = (&self.tenant, &self.reason);
+        self.host.as_ref().is_none_or(|host| *host == allocation.host)
+            && (tenant.is_none() || *tenant == allocation.tenant)
+            && (reason.is_none() || *reason == allocation.reason)
+    }
 }
 
 /// All allocations.
@@ -103,10 +149,7 @@ pub(super) async fn list(
     Listing(filter, paging): Listing<Filter>,
 ) -> Result<Json<List<AllocationView>>, Problem> {
     let tables = manager.records.snapshot();
-    let wanted = tables
-        .allocations()
-        .iter()
-        .filter(|(_, allocation)| filter.host.as_ref().is_none_or(|host| *host == allocation.host));
+    let wanted = tables.allocations().iter().filter(|(_, allocation)| filter.lets(allocation));
     let wanted = wanted.map(|(id, allocation)| (*id, allocation));
     paging
         .page(wanted, |allocation| Some(views::allocation(&manager, &tables, allocation)))

@@ -26,6 +26,7 @@ pub(super) const CONDITIONAL: &[(&str, &str)] = &[
     ("DELETE", "/v1/allocations/{id}"),
     ("DELETE", "/v1/bindings/{id}"),
     ("POST", "/v1/operations/{id}/cancel"),
+    ("PUT", "/v1/inventory"),
 ];
 
 /// Times that run by themselves: a resource that is older by a second is no other one.

@@ -9,6 +9,7 @@ mod erasures;
 mod events;
 mod extract;
 mod firmware;
+mod inventory;
 mod lender;
 mod listing;
 mod nodes;
@@ -63,6 +64,8 @@ struct Description;
 fn documented() -> OpenApiRouter<App> {
     let images = routes!(firmware::images, firmware::add_image);
     let images = images.layer(DefaultBodyLimit::max(MAX_IMAGE));
+    let inventory = routes!(inventory::show, inventory::replace);
+    let inventory = inventory.layer(DefaultBodyLimit::max(inventory::MAX_INVENTORY));
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(nodes::healthz))
         .routes(routes!(audit::list))
@@ -77,6 +80,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(pool::hosts))
         .routes(routes!(pool::show_host))
         .routes(routes!(pool::devices))
+        .routes(inventory)
         .routes(routes!(allocations::list, allocations::allocate))
         .routes(routes!(allocations::show, allocations::release))
         .routes(routes!(lender::extend))

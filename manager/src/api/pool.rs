@@ -261,6 +261,7 @@ pub(super) async fn devices(
             status: slot.status,
             connected,
             function: views::function(&look.tables, device),
+            facts: views::facts(&look.tables, &slot.address),
             owner: slot.owner.clone(),
         })
     };

@@ -6,11 +6,11 @@ use crate::manager::Manager;
 use crate::operations::deadlines::Key;
 use crate::records::Tables;
 use crate::types::{
-    AllocationId, AllocationRecord, BindingRecord, DeviceRecord, Lease, NodeRecord,
+    AllocationId, AllocationRecord, BindingRecord, DeviceRecord, Lease, NodeRecord, SlotAddress,
 };
 use manager_client::views::{
-    AllocationView, BindingView, BoundFunction, Connection, FunctionView, LeaseView, NodeView,
-    RootComplexView, SlotView,
+    AllocationView, BindingView, BoundFunction, Connection, FactsView, FunctionView, LeaseView,
+    NodeView, RootComplexView, SlotView,
 };
 use proxy_core::control::PathAddress;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -95,9 +95,28 @@ pub(super) fn slot(tables: &Tables, view: &crate::planner::SlotView, connected: 
         status: view.status,
         connected,
         model: view.model.clone(),
+        facts: facts(tables, &view.address),
         functions: functions.map(|device| function(tables, device)).collect(),
         owner: view.owner.clone(),
         binding: tables.binding_at_slot(&view.address).map(|binding| binding.id),
+    }
+}
+
+/// What is known of a slot's device and its place.
+pub(super) fn facts(tables: &Tables, address: &SlotAddress) -> FactsView {
+    let Some(entry) = tables.pool_box(address.box_name()) else { return FactsView::default() };
+    let Some(slot) = entry.slot(address.slot()) else { return FactsView::default() };
+    let profile = slot.profile.map(|id| tables.pool().profile(id));
+    FactsView {
+        memory: profile.and_then(|profile| profile.memory),
+        firmware: profile.and_then(|profile| profile.firmware.clone()),
+        serial: (slot.serial != 0).then(|| format!("{:016x}", slot.serial)),
+        kind: entry.shape().kind,
+        rack: entry.rack.clone(),
+        site: entry.site.clone(),
+        island: slot.island,
+        attributes: profile.map(|profile| profile.attributes.clone()).unwrap_or_default(),
+        warnings: tables.contradictions(address),
     }
 }
 
@@ -146,6 +165,8 @@ pub(super) fn allocation(
         id: allocation.id,
         host: allocation.host.clone(),
         reason: allocation.reason.clone(),
+        tenant: allocation.tenant.clone(),
+        wishes: allocation.wishes.clone(),
         since: allocation.since,
         link: allocation.link.clone(),
         lease,

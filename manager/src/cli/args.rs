@@ -5,7 +5,9 @@ use crate::config::{LogFormat, Said};
 use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
 use crate::recorder::recordings::{MAX_DURATION_MS, MAX_LIMIT};
-use crate::types::{BindingId, NodeName, OperationId, RecordingId, Role, SlotAddress};
+use crate::types::{
+    BindingId, NodeName, OperationId, PlaceName, RecordingId, Role, Selector, SlotAddress, Together,
+};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use manager_client::bodies::{DEFAULT_WITHIN_S, LogLevelName};
 use manager_client::views::Format;
@@ -155,6 +157,10 @@ pub enum Command {
     Fetch(Fetch),
     /// Look at the round trips of all lent devices for a moment (`tlp live` goes on looking)
     Latency(Latency),
+    /// Show or replace what is said of the pool that proxies cannot know: racks, islands, memory,
+    /// bandwidth
+    #[command(subcommand)]
+    Inventory(Inventory),
     /// Show and replace the firmware of cards
     #[command(subcommand)]
     Firmware(Firmware),
@@ -346,6 +352,37 @@ pub struct Allocate {
     /// For how long, such as 2h or 30m; then it is taken back [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = lender::lease)]
     pub lease: Option<Duration>,
+    /// Only devices with these attributes, such as `memory>=80G,rack=r3|r4,arch,!faulty`. There are
+    /// vendor, device, class, model, memory, serial, firmware, functions, box, slot, kind, rack,
+    /// site and what the inventory adds
+    #[arg(long, value_name = "CONDITIONS", default_value = "", hide_default_value = true)]
+    pub selector: Selector,
+    /// Only devices of which this CEL expression says true, such as
+    /// `memory != null && memory / functions > 10000000000`
+    #[arg(long, value_name = "EXPRESSION")]
+    pub cel: Option<String>,
+    /// How they lie to each other: any (in as few boxes as can be), box (all in one), island (all
+    /// in one island of GPUs that reach each other), spread (each in another box)
+    #[arg(long, value_name = "HOW", default_value_t = Together::Any)]
+    pub together: Together,
+    /// Take what is in the host's rack first, then what is at its site
+    #[arg(long)]
+    pub near: bool,
+    /// Nothing in these boxes, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub exclude_box: Vec<NodeName>,
+    /// Nothing in these racks
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub exclude_rack: Vec<PlaceName>,
+    /// Not these slots, BOX/SLOT
+    #[arg(long, value_name = "SLOTS", value_delimiter = ',')]
+    pub exclude_slot: Vec<SlotAddress>,
+    /// For whom, for other people and to filter by
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
+    /// Only say what would be lent and why, or what stands in the way (exit code 5 then)
+    #[arg(long)]
+    pub dry_run: bool,
     /// Why, for other people
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -368,6 +405,20 @@ fn rate(text: &str) -> Result<u64, String> {
     };
     let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     rate.filter(|&rate| rate > 0).ok_or_else(|| "a number of bytes a second, such as 250M".into())
+}
+
+/// Of `inventory`.
+#[derive(Debug, Subcommand)]
+pub enum Inventory {
+    /// Show the inventory that is in force, and what proxies report otherwise
+    Show,
+    /// Put a file in the place of the inventory; all of it, or nothing if it has a fault
+    Apply {
+        /// The file: TOML, YAML or JSON, by its name's end; - reads YAML or JSON from standard
+        /// input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 /// Of `firmware`.

@@ -28,6 +28,9 @@ pub enum Failure {
     /// The configuration cannot be used.
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// A dry run found nothing that fits; what stands in the way is printed.
+    #[error("nothing fits the request")]
+    NothingFits,
     /// An argument is wrong.
     #[error("{0}")]
     Argument(String),
@@ -52,6 +55,7 @@ impl Failure {
             Self::Store(_) | Self::Serve(ServeError::Store(_)) => 8,
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,
+            Self::NothingFits => 5,
             Self::Client(ClientError::Strange { .. }) | Self::Serve(_) | Self::Output(_) => 1,
         }
     }

@@ -9,6 +9,7 @@ mod lender;
 mod operations;
 mod output;
 mod papers;
+mod placement;
 mod record;
 mod render;
 
@@ -80,6 +81,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         Command::Fetch(which) => record::fetch(&client, &out, &which),
         Command::Latency(which) => latency(&client, &out, &which),
+        Command::Inventory(which) => placement::inventory(&client, &out, &which),
         Command::Firmware(which) => firmware::firmware(&client, &out, which),
         Command::Erasures => erasures::list(&client, &out),
         Command::Erase(erase) => erasures::erase(&client, &out, erase),

@@ -1,10 +1,11 @@
 //! Commands that start an operation and, unless told not to, wait for it.
 
 use super::args::{Allocate, Release, Waiting};
-use super::{Failure, Output, query, render};
+use super::{Failure, Output, placement, query, render};
 use crate::types::{
-    AllocationId, BindingId, EventRecord, LinkUse, OperationId, OperationKind, OperationRecord,
-    OperationState, Problem, ProblemCode, SlotAddress, Step, StepName, StepState, TakeBackStage,
+    AllocationId, BindingId, EventRecord, Exclude, Explanation, LinkUse, OperationId,
+    OperationKind, OperationRecord, OperationState, Problem, ProblemCode, SlotAddress, Step,
+    StepName, StepState, TakeBackStage,
 };
 use manager_client::bodies::AllocateBody;
 use manager_client::views::{AllocationView, List, SlotView};
@@ -29,7 +30,23 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
             limit: args.limit,
             guarantee: args.guarantee,
         },
+        selector: args.selector,
+        cel: args.cel,
+        together: args.together,
+        near: args.near,
+        exclude: Exclude {
+            boxes: args.exclude_box,
+            racks: args.exclude_rack,
+            slots: args.exclude_slot,
+        },
+        tenant: args.tenant,
     };
+    if args.dry_run {
+        let why: Explanation = client.post("/v1/allocations?dry_run=true", &body, None)?;
+        let fits = !why.slots.is_empty();
+        out.print(&why, placement::explanation)?;
+        return if fits { Ok(()) } else { Err(Failure::NothingFits) };
+    }
     let key = key(&args.waiting, 0);
     let operation = ask(client, &body, &key, Duration::from_millis(args.wait_ms))?;
     if args.waiting.no_wait {

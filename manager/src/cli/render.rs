@@ -84,7 +84,8 @@ pub(super) fn slot(slot: &SlotView) -> String {
             ]
         }),
     );
-    format!("{}\n\n{functions}", slot_table(std::slice::from_ref(slot)))
+    let facts = super::placement::facts(&slot.facts);
+    format!("{}\n\n{functions}{facts}", slot_table(std::slice::from_ref(slot)))
 }
 
 /// Bytes in the largest unit that leaves a whole number.

@@ -11,7 +11,7 @@ use crate::records::Txn;
 use crate::types::{
     BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, OperationId,
     OperationKind, OperationRecord, OperationState, Place, Problem, ProblemCode, StepName,
-    StepState,
+    StepState, Together,
 };
 
 /// How a device is replaced.
@@ -56,7 +56,7 @@ pub fn replace(
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     let request = wishes(txn, &old);
-    let place = planner::plan(&request, &planner::PoolView::of(txn, live))?.remove(0);
+    let place = planner::plan(&request, txn, live)?.remove(0);
     let operation = txn.new_operation_id();
     let new = request::reserve(txn, &place, &request, old.allocation, operation)?;
     let port = format!("{} port {}", new.host, new.port);
@@ -77,11 +77,30 @@ pub fn replace(
     Ok(begin(txn, operation, what, Some(old.allocation), steps, key))
 }
 
-/// What the other device is chosen by: the same model as that of the one.
+/// What the other device is chosen by: the wishes of the allocation, and the same model as that of
+/// the one. A box that was named is not wished again: it may be the one that is emptied. But what
+/// lies in one box or apart goes on to do so, unless nothing new is placed in that box.
 fn wishes(txn: &Txn, old: &BindingRecord) -> PlanRequest {
+    let mut request = match txn.allocations().get(&old.allocation) {
+        Some(allocation) => PlanRequest::like(allocation),
+        None => PlanRequest::for_host(old.host.clone()),
+    };
     let model = txn.functions(&old.slot).next().map(|device| device.model.clone());
-    let model = model.filter(|model| !model.is_empty());
-    PlanRequest { host: old.host.clone(), count: 1, model, box_name: None, slot: None }
+    let wishes = &mut request.wishes;
+    wishes.model = model.filter(|model| !model.is_empty()).or(wishes.model.take());
+    wishes.box_name = None;
+    let own = old.slot.box_name();
+    match wishes.together {
+        Together::Box | Together::Island if txn.hold_of_node(own).is_none() => {
+            wishes.box_name = Some(own.clone());
+        }
+        Together::Spread => {
+            let others = txn.bindings_of(old.allocation).filter(|other| other.id != old.id);
+            wishes.exclude.boxes.extend(others.map(|other| other.slot.box_name().clone()));
+        }
+        Together::Any | Together::Box | Together::Island => {}
+    }
+    request
 }
 
 /// The binding that goes, of an operation that replaces it.

@@ -1,12 +1,12 @@
 //! What requests change in the records.
 
 use super::{drain, lease, progress};
-use crate::planner::{self, Liveness, Placement, PlanRequest, PoolView};
+use crate::planner::{self, Liveness, Placement, PlanRequest};
 use crate::records::Txn;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
-    FunctionAddress, FunctionEpoch, LinkUse, NodeName, OperationId, OperationKind, OperationRecord,
-    OperationState, Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState,
+    FunctionAddress, FunctionEpoch, NodeName, OperationId, OperationKind, OperationRecord,
+    OperationState, Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState, Wishes,
 };
 use std::collections::BTreeSet;
 
@@ -17,6 +17,17 @@ pub struct ClientKey {
     pub key: String,
     /// The request under it, in a form that is the same for the same request.
     pub request: String,
+}
+
+/// On what terms something is lent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// For whom, in the words of who asked.
+    pub tenant: Option<String>,
+    /// Why, in the words of who asked.
+    pub reason: Option<String>,
+    /// For how long, milliseconds; nothing: for ever.
+    pub lease_ms: Option<u64>,
 }
 
 /// What is released.
@@ -80,29 +91,29 @@ pub fn allocate(
     txn: &mut Txn,
     live: &impl Liveness,
     request: &PlanRequest,
-    reason: Option<String>,
-    link: LinkUse,
-    lease_ms: Option<u64>,
+    terms: Terms,
     key: Option<ClientKey>,
 ) -> Result<OperationRecord, Problem> {
     if let Some(there) = repeated(txn, key.as_ref())? {
         return Ok(there);
     }
     drain::refuse_held_host(txn, &request.host)?;
-    let plan = planner::plan(request, &PoolView::of(txn, live))?;
+    let plan = planner::plan(request, txn, live)?;
     let allocation = txn.new_allocation_id();
     let operation = txn.new_operation_id();
     let now = txn.now();
     let host = request.host.clone();
     let id = allocation;
-    let lease = lease_ms.map(|ms| lease::from_now(now, ms));
+    let Terms { tenant, reason, lease_ms } = terms;
     txn.put_allocation(AllocationRecord {
         id,
         host: host.clone(),
         reason,
         since: now,
-        link,
-        lease,
+        link: request.link.clone(),
+        lease: lease_ms.map(|ms| lease::from_now(now, ms)),
+        tenant,
+        wishes: lasting(request),
     });
     let mut steps = Vec::new();
     for place in &plan {
@@ -126,6 +137,13 @@ pub fn allocate(
         txn.put_operation(record.clone());
     }
     Ok(record)
+}
+
+/// The wishes of a request that hold of another device, too, in the place of one: that it is in
+/// this slot is none.
+fn lasting(request: &PlanRequest) -> Wishes {
+    let box_name = request.wishes.box_name.clone().filter(|_| request.slot.is_none());
+    Wishes { box_name, ..request.wishes.clone() }
 }
 
 pub(super) fn reserve(

@@ -1,95 +1,446 @@
-//! Why nothing fits, constraint by constraint.
+//! Why a request gets what it gets, and why nothing fits, constraint by constraint.
+//!
+//! This looks at every device, and is only done for who asks why, or gets nothing.
 
-use super::{BoxView, HostView, PlanRequest, PoolView, SlotStatus, SlotView};
-use crate::types::{NodeName, Problem, ProblemCode};
-use std::collections::BTreeMap;
+use super::choose::{Chooser, Place};
+use super::filter::{self, Device};
+use super::{Liveness, PlanRequest, SlotView};
+use crate::records::pool::{BoxEntry, SlotEntry};
+use crate::types::{
+    Amount, Candidate, ConstraintView, Explanation, PlannedSlot, Problem, ProblemCode, SlotStatus,
+    Together,
+};
+use std::collections::{BTreeMap, HashMap};
+use tlp_codec::ids::{NodeId, PortId};
 
 /// Slots that are named one by one; of more, only how many.
 const NAMED: usize = 8;
 
+/// Most boxes that are named as candidates.
+const CANDIDATES: usize = 16;
+
 /// A named slot has another model.
 pub(super) fn wrong_model(request: &PlanRequest, slot: &SlotView) -> Problem {
-    let wanted = request.model.as_deref().unwrap_or_default();
+    let wanted = request.wishes.model.as_deref().unwrap_or_default();
     let reason = format!("slot {} has model {:?}, not {wanted:?}", slot.address, slot.model);
     Problem::new(ProblemCode::NothingFits, reason.clone()).because(vec![reason])
 }
 
 /// There are not enough slots, not enough ports, or both.
-pub(super) fn nothing_fits(request: &PlanRequest, host: &HostView, pool: &PoolView) -> Problem {
-    let mut reasons = Vec::new();
-    let wanted = request.count as usize;
-    if host.free_ports.len() < wanted {
-        reasons.push(format!(
-            "host {} has {} of {} ports free, {wanted} needed",
-            request.host,
-            host.free_ports.len(),
-            host.ports
-        ));
-    }
-    reasons.extend(slots(request, pool));
-    let detail = format!("cannot lend {wanted} to {}: {}", request.host, reasons.join("; "));
-    let passing = in_scope(request, pool).any(|(_, found, slot)| {
-        found.connecting || slot.has_model(request.model.as_deref()) && slot.status.is_passing()
+pub(super) fn nothing_fits<L: Liveness>(chooser: &Chooser<'_, L>, ports: &[PortId]) -> Problem {
+    let survey = Survey::of(chooser);
+    let reasons = survey.obstacles(chooser, ports);
+    let request = chooser.filter.request;
+    let detail =
+        format!("cannot lend {} to {}: {}", request.count, request.host, reasons.join("; "));
+    Problem::new(ProblemCode::NothingFits, detail).because(reasons).passing(survey.passing)
+}
+
+/// Why these slots, or why none.
+pub(super) fn explain<L: Liveness>(
+    chooser: &Chooser<'_, L>,
+    chosen: Option<&[Place]>,
+    ports: &[PortId],
+) -> Explanation {
+    let survey = Survey::of(chooser);
+    let request = chooser.filter.request;
+    let pool = chooser.filter.tables.pool();
+    let chosen = chosen.filter(|_| ports.len() >= request.count as usize).unwrap_or_default();
+    let slots = chosen.iter().zip(ports).map(|((node, slot), port)| {
+        let entry = pool.get(*node).expect("it was chosen from there");
+        let found = entry.slot(*slot).expect("it was chosen from there");
+        PlannedSlot {
+            slot: entry.address(*slot),
+            model: found.profile.map(|id| pool.profile(id).model.clone()).unwrap_or_default(),
+            port: port.get(),
+            rack: entry.rack.as_ref().map(ToString::to_string),
+            island: found.island,
+        }
     });
-    Problem::new(ProblemCode::NothingFits, detail).because(reasons).passing(passing)
+    let reasons = match chosen.is_empty() {
+        true => survey.obstacles(chooser, ports),
+        false => survey.choice(chooser, chosen),
+    };
+    let mut candidates: Vec<Candidate> = survey.boxes.values().cloned().collect();
+    candidates.sort_by_key(|found| std::cmp::Reverse(found.usable));
+    candidates.truncate(CANDIDATES);
+    Explanation {
+        host: request.host.clone(),
+        wanted: request.count,
+        slots: slots.collect(),
+        devices: survey.devices,
+        constraints: survey.constraints,
+        candidate_boxes: survey.boxes.len(),
+        candidates,
+        free_ports: ports.len(),
+        host_bandwidth_left: chooser.room,
+        reasons,
+    }
 }
 
-/// The slots that the request may be about, with their boxes.
-fn in_scope<'a>(
-    request: &'a PlanRequest,
-    pool: &'a PoolView,
-) -> impl Iterator<Item = (&'a NodeName, &'a BoxView, &'a SlotView)> {
-    let boxes = pool.boxes.iter();
-    boxes
-        .filter(|(name, _)| request.box_name.as_ref().is_none_or(|only| only == *name))
-        .flat_map(|(name, found)| found.slots.iter().map(move |slot| (name, found, slot)))
+/// What a constraint is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// What a device is and where.
+    What,
+    /// Whether it can be had now.
+    Now,
 }
 
-/// What keeps the slots from being enough; nothing if they are.
-fn slots(request: &PlanRequest, pool: &PoolView) -> Vec<String> {
-    let model = request.model.as_deref();
-    let (mut free, mut matching, mut blocked) = (0, 0, Vec::new());
-    let mut models: BTreeMap<&str, usize> = BTreeMap::new();
-    for (name, found, slot) in in_scope(request, pool) {
-        if slot.status == SlotStatus::Empty {
-            continue;
+/// A constraint, and what it says of one device.
+struct Constraint<'a> {
+    text: String,
+    about: About,
+    holds: Box<dyn Fn(Device<'_>) -> bool + 'a>,
+}
+
+fn constraint<'a>(
+    about: About,
+    text: impl Into<String>,
+    holds: impl Fn(Device<'_>) -> bool + 'a,
+) -> Constraint<'a> {
+    Constraint { text: text.into(), about, holds: Box::new(holds) }
+}
+
+/// All constraints of a request, in the order in which they are asked.
+fn constraints<'a, L: Liveness>(
+    chooser: &'a Chooser<'_, L>,
+    connected: &'a HashMap<NodeId, bool>,
+) -> Vec<Constraint<'a>> {
+    use About::{Now, What};
+    let filter = chooser.filter;
+    let request = filter.request;
+    let wishes = &request.wishes;
+    let mut all = Vec::new();
+    if let Some(model) = &wishes.model {
+        let holds = |device: Device<'_>| filter.has_model(&device.profile.model);
+        all.push(constraint(What, format!("model {model:?}"), holds));
+    }
+    for condition in wishes.selector.conditions() {
+        let holds = |device: Device<'_>| filter::meets(condition, device);
+        all.push(constraint(What, condition.to_string(), holds));
+    }
+    if let (Some(cel), Some(text)) = (&filter.cel, &wishes.cel) {
+        let holds =
+            |device: Device<'_>| cel.holds(|name| filter::variable(device, name)) == Ok(true);
+        all.push(constraint(What, format!("cel {text}"), holds));
+    }
+    if let Some(name) = &wishes.box_name {
+        all.push(constraint(What, format!("box {name}"), |d| d.entry.name == *name));
+    }
+    if !wishes.exclude.is_empty() {
+        let holds = |device: Device<'_>| {
+            filter.is_included(device.entry) && !filter.is_slot_excluded(device.entry, device.slot)
+        };
+        all.push(constraint(What, "not excluded", holds));
+    }
+    if filter.paths != u8::MAX {
+        let holds = |device: Device<'_>| filter.path_fits(device.entry);
+        all.push(constraint(What, "reached by a path that is wished and the host has", holds));
+    }
+    if wishes.together == Together::Island {
+        all.push(constraint(What, "in an island", |device| device.slot.island.is_some()));
+    }
+    let is_connected = |device: Device<'_>| connected[&device.entry.node];
+    all.push(constraint(Now, "box is connected", is_connected));
+    all.push(constraint(Now, "free", |device| device.slot.status == SlotStatus::Free));
+    let demand = |device: Device<'_>| device.profile.demand(&request.link);
+    let fits = move |device: Device<'_>| demand(device) <= device.entry.shape().room;
+    all.push(constraint(Now, "box's bandwidth is enough for one", fits));
+    let room = chooser.room;
+    all.push(constraint(Now, "host's bandwidth is enough for one", move |d| demand(d) <= room));
+    all
+}
+
+/// One look at every device.
+struct Survey {
+    devices: usize,
+    constraints: Vec<ConstraintView>,
+    /// Devices that will do by what they are and where.
+    matching: usize,
+    /// Those of them that can be had now.
+    free: usize,
+    /// By their models.
+    models: BTreeMap<String, usize>,
+    /// Why devices that will do cannot be had.
+    blocked: Vec<String>,
+    /// How many more there are of those.
+    more: usize,
+    /// Where they are that can be had.
+    boxes: BTreeMap<NodeId, Candidate>,
+    /// Most of them in one island, and where that is.
+    island: Option<(usize, String)>,
+    /// Whether what stands in the way may pass by itself.
+    passing: bool,
+}
+
+impl Survey {
+    fn of<L: Liveness>(chooser: &Chooser<'_, L>) -> Self {
+        let filter = chooser.filter;
+        let pool = filter.tables.pool();
+        let ready = |entry: &BoxEntry| (entry.node, chooser.live.is_ready(&entry.name));
+        let connected: HashMap<NodeId, bool> = pool.boxes().map(ready).collect();
+        let asked = constraints(chooser, &connected);
+        let view =
+            |c: &Constraint<'_>| ConstraintView { constraint: c.text.clone(), removes: 0, left: 0 };
+        let mut survey = Self {
+            devices: 0,
+            constraints: asked.iter().map(view).collect(),
+            matching: 0,
+            free: 0,
+            models: BTreeMap::new(),
+            blocked: Vec::new(),
+            more: 0,
+            boxes: BTreeMap::new(),
+            island: None,
+            passing: false,
+        };
+        for entry in pool.boxes() {
+            let in_scope = filter.request.wishes.box_name.as_ref().is_none_or(|b| *b == entry.name);
+            survey.passing |= in_scope && chooser.live.is_connecting(&entry.name);
+            survey.look_at(chooser, entry, &asked, in_scope);
         }
-        *models.entry(&slot.model).or_default() += 1;
-        if !slot.has_model(model) {
-            continue;
-        }
-        matching += 1;
-        match (&slot.owner, slot.status) {
-            _ if !found.connected => {
-                blocked.push(format!("{}: box {name} is not connected", slot.address));
+        survey
+    }
+
+    fn look_at<L: Liveness>(
+        &mut self,
+        chooser: &Chooser<'_, L>,
+        entry: &BoxEntry,
+        asked: &[Constraint<'_>],
+        in_scope: bool,
+    ) {
+        let pool = chooser.filter.tables.pool();
+        let mut demands = Vec::new();
+        let mut islands: BTreeMap<u8, usize> = BTreeMap::new();
+        for slot in &entry.slots {
+            let Some(id) = slot.profile else { continue };
+            let device = Device { profile: pool.profile(id), entry, slot };
+            self.devices += 1;
+            let (mut matches, mut all) = (true, true);
+            for (constraint, view) in asked.iter().zip(&mut self.constraints) {
+                let holds = (constraint.holds)(device);
+                view.removes += usize::from(!holds);
+                all &= holds;
+                view.left += usize::from(all);
+                matches &= holds || constraint.about == About::Now;
             }
-            (None, SlotStatus::Free) => free += 1,
-            (Some(owner), status) => blocked.push(format!(
-                "{}: {status} by host {} ({}) since {}",
-                slot.address, owner.host, owner.allocation, owner.since
-            )),
-            (None, status) => blocked.push(format!("{} {}", slot.address, status.explanation())),
+            if in_scope {
+                *self.models.entry(device.profile.model.clone()).or_default() += 1;
+            }
+            self.matching += usize::from(matches);
+            if all {
+                self.free += 1;
+                demands.push((device.profile.demand(&chooser.filter.request.link), 1));
+                if let Some(island) = slot.island {
+                    *islands.entry(island).or_default() += 1;
+                }
+            } else if matches {
+                self.passing |= slot.status.is_passing();
+                self.block(chooser, entry, slot);
+            }
+        }
+        if demands.is_empty() {
+            return;
+        }
+        for (island, count) in islands {
+            if self.island.as_ref().is_none_or(|(most, _)| count > *most) {
+                self.island = Some((count, format!("island {island} of {}", entry.name)));
+            }
+        }
+        let devices = demands.len();
+        let usable = chooser.usable(entry.shape().room.min(chooser.room), &mut demands, devices);
+        let (box_name, bandwidth_left) = (entry.name.clone(), entry.shape().room);
+        self.boxes.insert(entry.node, Candidate { box_name, devices, usable, bandwidth_left });
+    }
+
+    /// Notes why a device that will do cannot be had.
+    fn block<L: Liveness>(&mut self, chooser: &Chooser<'_, L>, entry: &BoxEntry, slot: &SlotEntry) {
+        if self.blocked.len() >= NAMED {
+            self.more += 1;
+            return;
+        }
+        let tables = chooser.filter.tables;
+        let address = entry.address(slot.slot);
+        let reason = if !chooser.live.is_ready(&entry.name) {
+            format!("{address}: box {} is not connected", entry.name)
+        } else if let Some(binding) = tables.binding_at_slot(&address) {
+            let (host, allocation, since) = (&binding.host, binding.allocation, binding.since);
+            format!("{address}: {} by host {host} ({allocation}) since {since}", slot.status)
+        } else if slot.status != SlotStatus::Free {
+            format!("{address} {}", slot.status.explanation())
+        } else {
+            let profile = tables.pool().profile(slot.profile.expect("it has a device"));
+            let demand = Amount(profile.demand(&chooser.filter.request.link));
+            if demand.0 > entry.shape().room {
+                format!(
+                    "{address}: box {} has {} of {} bytes/s left, {demand} needed",
+                    entry.name,
+                    Amount(entry.shape().room),
+                    Amount(entry.capacity),
+                )
+            } else {
+                format!("{address}: {demand} bytes/s needed, more than the host has left")
+            }
+        };
+        self.blocked.push(reason);
+    }
+
+    /// What stood in the way.
+    fn obstacles<L: Liveness>(&self, chooser: &Chooser<'_, L>, ports: &[PortId]) -> Vec<String> {
+        let request = chooser.filter.request;
+        let wanted = request.count as usize;
+        let mut reasons = Vec::new();
+        if ports.len() < wanted {
+            let size = chooser.filter.tables.nodes().get(&request.host).map_or(0, |n| n.size);
+            reasons.push(format!(
+                "host {} has {} of {size} ports free, {wanted} needed",
+                request.host,
+                ports.len(),
+            ));
+        }
+        if self.free < wanted {
+            self.too_few(request, &mut reasons);
+        } else {
+            self.not_together(chooser, &mut reasons);
+        }
+        reasons
+    }
+
+    fn too_few(&self, request: &PlanRequest, reasons: &mut Vec<String>) {
+        let wishes = &request.wishes;
+        let place = wishes.box_name.as_ref().map(|name| format!(" in box {name}"));
+        let of_model = wishes.model.as_ref().map(|model| format!(" with model {model:?}"));
+        let more = !wishes.selector.is_empty()
+            || wishes.cel.is_some()
+            || !wishes.exclude.is_empty()
+            || self.constraints.iter().any(|c| c.constraint.starts_with("reached by"));
+        let what = format!(
+            "{}{}{}",
+            of_model.unwrap_or_default(),
+            place.unwrap_or_default(),
+            if more { " that will do" } else { "" }
+        );
+        reasons.push(match self.matching {
+            0 => format!("no device{what}"),
+            matching => format!("{} free of {matching}{what}, {} needed", self.free, request.count),
+        });
+        if more {
+            let removing = self.constraints.iter().filter(|c| c.removes > 0);
+            reasons.extend(removing.map(|c| {
+                format!(
+                    "{}: alone leaves {} of {}",
+                    c.constraint,
+                    self.devices - c.removes,
+                    self.devices
+                )
+            }));
+        }
+        if self.matching == 0 && wishes.model.is_some() && !self.models.is_empty() {
+            let list = self.models.iter().map(|(model, count)| format!("{model:?} ({count})"));
+            let list = list.collect::<Vec<_>>().join(", ");
+            reasons.push(format!("models there are: {list}"));
+        }
+        reasons.extend(self.blocked.iter().cloned());
+        if self.more > 0 {
+            reasons.push(format!("and {} more", self.more));
         }
     }
-    if free >= request.count as usize {
-        return Vec::new();
+
+    /// There are enough, but not as they have to be.
+    fn not_together<L: Liveness>(&self, chooser: &Chooser<'_, L>, reasons: &mut Vec<String>) {
+        let request = chooser.filter.request;
+        let wanted = request.count as usize;
+        let nearest = self.boxes.values().max_by_key(|found| (found.usable, found.devices));
+        let usable: usize = self.boxes.values().map(|found| found.usable).sum();
+        let together = request.wishes.together;
+        let most = nearest.map_or(0, |found| found.devices);
+        if let Some(found) = nearest
+            && together == Together::Box
+            && found.usable < wanted
+        {
+            let (name, devices) = (&found.box_name, found.devices);
+            reasons.push(format!(
+                "no box has {wanted} of them with bandwidth for all; the nearest, {name}, has \
+                 {devices} and bandwidth for {}",
+                found.usable
+            ));
+        }
+        if together == Together::Island {
+            reasons.push(match &self.island {
+                Some((count, place)) => {
+                    format!("no island has {wanted} of them; the nearest, {place}, has {count}")
+                }
+                None => "no box has an island; the inventory says which have".to_owned(),
+            });
+        }
+        if together == Together::Spread && self.boxes.len() < wanted {
+            let count = self.boxes.len();
+            reasons.push(format!("they are in {count} boxes, {wanted} needed to spread them"));
+        }
+        let demand = self.least_demand(chooser, wanted);
+        if demand > chooser.room {
+            let (capacity, _) = chooser.filter.tables.host_bandwidth(&request.host);
+            reasons.push(format!(
+                "host {} has {} of {} bytes/s left, {} needed; if it carries more, say so in the \
+                 inventory (hosts.{}.capacity)",
+                request.host,
+                Amount(chooser.room),
+                Amount(capacity),
+                Amount(demand),
+                request.host
+            ));
+        }
+        if usable < wanted || (most >= wanted && together == Together::Box) || reasons.is_empty() {
+            reasons.push(format!(
+                "the boxes' bandwidth is enough for {usable} of {}; if their proxies carry more, \
+                 say so in the inventory (boxes.NAME.capacity)",
+                self.free
+            ));
+        }
     }
-    let place = request.box_name.as_ref().map(|name| format!(" in box {name}")).unwrap_or_default();
-    let of_model = model.map(|model| format!(" with model {model:?}")).unwrap_or_default();
-    let mut reasons = vec![if matching == 0 {
-        format!("no device{of_model}{place}")
-    } else {
-        format!("{free} free of {matching}{of_model}{place}, {} needed", request.count)
-    }];
-    if matching == 0 && model.is_some() && !models.is_empty() {
-        let list = models.iter().map(|(model, count)| format!("{model:?} ({count})"));
-        reasons.push(format!("models there are: {}", list.collect::<Vec<_>>().join(", ")));
+
+    /// The least bandwidth that so many of the devices that can be had take.
+    fn least_demand<L: Liveness>(&self, chooser: &Chooser<'_, L>, wanted: usize) -> u64 {
+        let filter = chooser.filter;
+        let entries = self.boxes.keys().filter_map(|node| filter.tables.pool().get(*node));
+        let mut demands: Vec<u64> = entries
+            .flat_map(|entry| entry.slots.iter().filter_map(|slot| filter.slot_fits(entry, slot)))
+            .collect();
+        demands.sort_unstable();
+        demands.into_iter().take(wanted).fold(0, u64::saturating_add)
     }
-    let more = blocked.len().saturating_sub(NAMED);
-    blocked.truncate(NAMED);
-    reasons.extend(blocked);
-    if more > 0 {
-        reasons.push(format!("and {more} more"));
+
+    /// Why these slots.
+    fn choice<L: Liveness>(&self, chooser: &Chooser<'_, L>, chosen: &[Place]) -> Vec<String> {
+        let request = chooser.filter.request;
+        let pool = chooser.filter.tables.pool();
+        let mut by_box: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for (node, _) in chosen {
+            *by_box.entry(*node).or_default() += 1;
+        }
+        let mut reasons =
+            vec![format!("{} devices in {} boxes will do", self.free, self.boxes.len())];
+        for (node, count) in &by_box {
+            let entry = pool.get(*node).expect("it was chosen from there");
+            let all = self.boxes.get(node).map_or(0, |found| found.devices);
+            let kind = entry.shape().kind;
+            let place = entry.rack.as_ref().map(|rack| format!(" in rack {rack}"));
+            reasons.push(format!(
+                "{count} of {all} in {}{}, a {kind} box: {}",
+                entry.name,
+                place.unwrap_or_default(),
+                match (request.slot, request.wishes.together, by_box.len()) {
+                    (Some(_), _, _) => "the slot that was named",
+                    (_, Together::Spread, _) => "each in another box, as wished",
+                    (_, Together::Island, _) => "the island that is left with the fewest",
+                    (_, _, 1) =>
+                        "one box has enough; it breaks the fewest islands, and of those \
+                                  the box that is left with the fewest",
+                    _ => "no box has enough; those first that have most",
+                }
+            ));
+        }
+        reasons
     }
-    reasons
 }

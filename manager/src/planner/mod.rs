@@ -1,7 +1,10 @@
-//! Placement: which slots, and which ports, a request gets. Pure: a [`PoolView`] and a
-//! [`PlanRequest`] in, a [`Plan`] or a reason out.
+//! Placement: which slots, and which ports, a request gets. Pure: the records, who is there and a
+//! [`PlanRequest`] in, a [`Plan`] or a reason out. How it chooses is in docs/placement.md.
 
+mod cel;
+mod choose;
 mod explain;
+mod filter;
 mod view;
 
 #[cfg(test)]
@@ -10,9 +13,14 @@ mod tests;
 pub use crate::types::SlotStatus;
 pub use view::{BoxView, HostView, Liveness, PoolView, SlotView};
 
-use crate::types::{NodeName, Problem, ProblemCode, SlotAddress};
+use crate::records::Tables;
+use crate::types::{
+    AllocationRecord, Explanation, LinkUse, NodeName, Problem, ProblemCode, Role, SlotAddress,
+    Together, Wishes,
+};
+use choose::{Chooser, Place};
+use filter::Filter;
 use proxy_core::limits::MAX_PORTS;
-use std::collections::BTreeMap;
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
 
 /// Most slots that one request can ask for: no host has more ports.
@@ -25,12 +33,26 @@ pub struct PlanRequest {
     pub host: NodeName,
     /// How many slots, 1 to [`MAX_COUNT`].
     pub count: u32,
-    /// Only slots whose first function has this model, upper and lower case alike.
-    pub model: Option<String>,
-    /// Only slots of this box.
-    pub box_name: Option<NodeName>,
     /// Only this slot; with a box, and for a count of 1.
     pub slot: Option<SlotId>,
+    /// Which slots.
+    pub wishes: Wishes,
+    /// How the devices are to use the links: by it they have their bandwidth and their paths.
+    pub link: LinkUse,
+}
+
+impl PlanRequest {
+    /// Any one slot for a host.
+    pub fn for_host(host: NodeName) -> Self {
+        let (wishes, link) = (Wishes::default(), LinkUse::default());
+        Self { host, count: 1, slot: None, wishes, link }
+    }
+
+    /// One more slot by the wishes of an allocation that there is.
+    pub fn like(allocation: &AllocationRecord) -> Self {
+        let (wishes, link) = (allocation.wishes.clone(), allocation.link.clone());
+        Self { wishes, link, ..Self::for_host(allocation.host.clone()) }
+    }
 }
 
 /// One slot for one port.
@@ -47,79 +69,124 @@ pub struct Placement {
 /// What a request gets: as many placements as it asked for.
 pub type Plan = Vec<Placement>;
 
-/// Chooses. All or nothing. One box for everything if one has enough, and then the one that is
-/// left with the fewest; else as few boxes as can be.
+/// Chooses. All or nothing.
 ///
 /// # Errors
 ///
 /// Why nothing fits: a typed problem for a host, box or slot that cannot be, else
 /// [`ProblemCode::NothingFits`] with a reason for each constraint.
-pub fn plan(request: &PlanRequest, pool: &PoolView) -> Result<Plan, Problem> {
+pub fn plan(request: &PlanRequest, tables: &Tables, live: &impl Liveness) -> Result<Plan, Problem> {
+    decide(request, tables, live, |chooser, chosen, ports| {
+        let wanted = request.count as usize;
+        let Some(places) = chosen.filter(|_| ports.len() >= wanted) else {
+            return Err(explain::nothing_fits(chooser, ports));
+        };
+        let pairs = places.into_iter().zip(ports);
+        Ok(pairs.map(|(place, port)| placed(tables, place, *port)).collect())
+    })?
+}
+
+/// Chooses, and says why. Where nothing fits, the explanation has no slots.
+///
+/// # Errors
+///
+/// As [`plan`], but never [`ProblemCode::NothingFits`] where slots are not named.
+pub fn explain(
+    request: &PlanRequest,
+    tables: &Tables,
+    live: &impl Liveness,
+) -> Result<Explanation, Problem> {
+    decide(request, tables, live, |chooser, chosen, ports| {
+        explain::explain(chooser, chosen.as_deref(), ports)
+    })
+}
+
+/// Checks a request, chooses, and has something made of it.
+fn decide<L: Liveness, R>(
+    request: &PlanRequest,
+    tables: &Tables,
+    live: &L,
+    make: impl FnOnce(&Chooser<'_, L>, Option<Vec<Place>>, &[PortId]) -> R,
+) -> Result<R, Problem> {
     check(request)?;
-    let host = find_host(request, pool)?;
-    if let Some(name) = &request.box_name {
-        find_box(name, pool)?;
+    let free_ports = find_host(request, tables, live)?;
+    if let Some(name) = &request.wishes.box_name {
+        find_box(name, tables, live)?;
     }
-    let wanted = request.count as usize;
-    let slots = match (&request.box_name, request.slot) {
-        (Some(name), Some(slot)) => vec![find_slot(name, slot, request, pool)?],
-        _ => choose(request, pool),
+    let filter = Filter::new(request, tables)?;
+    let (capacity, taken) = tables.host_bandwidth(&request.host);
+    let chooser = Chooser { filter: &filter, live, room: capacity.saturating_sub(taken) };
+    let chosen = match (&request.wishes.box_name, request.slot) {
+        (Some(name), Some(slot)) => named_slot(name, slot, &chooser)?,
+        _ => chooser.choose(),
     };
-    if slots.len() < wanted || host.free_ports.len() < wanted {
-        return Err(explain::nothing_fits(request, host, pool));
-    }
-    let ports = host.free_ports.iter();
-    let place = |(slot, port): (&SlotView, &PortId)| Placement {
-        slot: slot.address.clone(),
-        functions: slot.functions.clone(),
-        port: *port,
-    };
-    Ok(slots.into_iter().zip(ports).map(place).take(wanted).collect())
+    Ok(make(&chooser, chosen, &free_ports))
+}
+
+fn placed(tables: &Tables, (node, slot): Place, port: PortId) -> Placement {
+    let entry = tables.pool().get(node).expect("it was chosen from there");
+    let slot = entry.address(slot);
+    let functions = view::functions(tables, &slot).map(|d| d.address.function).collect();
+    Placement { functions, port, slot }
 }
 
 fn check(request: &PlanRequest) -> Result<(), Problem> {
     if !(1..=MAX_COUNT).contains(&request.count) {
         return Err(Problem::invalid("count", format!("1 to {MAX_COUNT}, not {}", request.count)));
     }
-    if request.slot.is_some() && request.box_name.is_none() {
+    if request.slot.is_some() && request.wishes.box_name.is_none() {
         return Err(Problem::invalid("slot", "a slot is named together with its box"));
     }
     if request.slot.is_some() && request.count != 1 {
         return Err(Problem::invalid("count", "one named slot is one slot"));
     }
+    if request.wishes.together == Together::Spread
+        && request.wishes.box_name.is_some()
+        && request.count > 1
+    {
+        return Err(Problem::invalid("together", "one box is named, and they are to be spread"));
+    }
     Ok(())
 }
 
-fn find_host<'a>(request: &PlanRequest, pool: &'a PoolView) -> Result<&'a HostView, Problem> {
+/// The host's ports that nothing uses, lowest first.
+fn find_host(
+    request: &PlanRequest,
+    tables: &Tables,
+    live: &impl Liveness,
+) -> Result<Vec<PortId>, Problem> {
     let name = &request.host;
-    let Some(host) = pool.hosts.get(name) else {
-        if pool.boxes.contains_key(name) {
-            let detail = format!("{name} is a box; slots are lent to hosts");
-            return Err(Problem::new(ProblemCode::WrongRole, detail));
+    match tables.nodes().get(name).map(|node| node.role) {
+        Some(Role::Host) if live.is_ready(name) => Ok(view::free_ports(tables, live, name)),
+        Some(Role::Host) => {
+            let detail = format!("host {name} is not connected");
+            Err(Problem::new(ProblemCode::NotConnected, detail).passing(true))
         }
-        let detail = format!(
-            "no host proxy with the name {name} was ever here; `dxpu-manager nodes` lists those \
-             that were"
-        );
-        return Err(Problem::new(ProblemCode::NoSuchHost, detail));
-    };
-    if !host.connected {
-        let detail = format!("host {name} is not connected");
-        return Err(Problem::new(ProblemCode::NotConnected, detail).passing(true));
+        Some(Role::Box) => {
+            let detail = format!("{name} is a box; slots are lent to hosts");
+            Err(Problem::new(ProblemCode::WrongRole, detail))
+        }
+        None => {
+            let detail = format!(
+                "no host proxy with the name {name} was ever here; `dxpu-manager nodes` lists \
+                 those that were"
+            );
+            Err(Problem::new(ProblemCode::NoSuchHost, detail))
+        }
     }
-    Ok(host)
 }
 
-fn find_box<'a>(name: &NodeName, pool: &'a PoolView) -> Result<&'a BoxView, Problem> {
-    match pool.boxes.get(name) {
-        Some(found) if found.connected => Ok(found),
+/// Whether a box that was named is there: its size.
+fn find_box(name: &NodeName, tables: &Tables, live: &impl Liveness) -> Result<u8, Problem> {
+    match tables.nodes().get(name) {
+        Some(node) if node.role == Role::Host => {
+            let detail = format!("{name} is a host; slots are in boxes");
+            Err(Problem::new(ProblemCode::WrongRole, detail))
+        }
+        Some(node) if live.is_ready(name) => Ok(node.size),
         Some(_) => {
             let detail = format!("box {name} is not connected");
             Err(Problem::new(ProblemCode::NotConnected, detail).passing(true))
-        }
-        None if pool.hosts.contains_key(name) => {
-            let detail = format!("{name} is a host; slots are in boxes");
-            Err(Problem::new(ProblemCode::WrongRole, detail))
         }
         None => {
             let detail = format!("no box proxy with the name {name} was ever here");
@@ -128,65 +195,51 @@ fn find_box<'a>(name: &NodeName, pool: &'a PoolView) -> Result<&'a BoxView, Prob
     }
 }
 
-/// The one slot that was asked for, if it can be lent.
-fn find_slot<'a>(
+/// The one slot that was asked for; nothing if it is free and will not do.
+fn named_slot<L: Liveness>(
     name: &NodeName,
     slot: SlotId,
-    request: &PlanRequest,
-    pool: &'a PoolView,
-) -> Result<&'a SlotView, Problem> {
-    let found = find_box(name, pool)?;
-    let Some(view) = found.slots.iter().find(|s| s.address.slot() == slot) else {
-        let detail = format!("box {name} has no slot {slot}; its slots are 1 to {}", found.size);
+    chooser: &Chooser<'_, L>,
+) -> Result<Option<Vec<Place>>, Problem> {
+    let tables = chooser.filter.tables;
+    let size = find_box(name, tables, chooser.live)?;
+    let entry = tables.pool_box(name).expect("boxes that were here are there");
+    if entry.slot(slot).is_none() {
+        let detail = format!("box {name} has no slot {slot}; its slots are 1 to {size}");
         return Err(Problem::new(ProblemCode::NoSuchSlot, detail));
-    };
+    }
+    let view = SlotView::of(tables, entry.address(slot));
+    if view.status != SlotStatus::Free {
+        return Err(taken(&view));
+    }
+    if !chooser.filter.has_model(&view.model) {
+        return Err(explain::wrong_model(chooser.filter.request, &view));
+    }
+    Ok(chooser.slot(entry, slot))
+}
+
+/// That a slot cannot be lent, and why.
+fn taken(view: &SlotView) -> Problem {
     let address = &view.address;
     let problem = |code, what: &str| Problem::new(code, format!("slot {address} {what}"));
     match (view.status, &view.owner) {
-        (SlotStatus::Free, _) => {}
-        (SlotStatus::Empty, _) => return Err(problem(ProblemCode::SlotEmpty, "has no device")),
+        (SlotStatus::Empty, _) => problem(ProblemCode::SlotEmpty, "has no device"),
         (SlotStatus::Quarantined, _) => {
             let what = "is quarantined: its device failed its reset or readiness test; `dxpu-manager \
                         recover` tries again";
-            return Err(problem(ProblemCode::SlotQuarantined, what));
+            problem(ProblemCode::SlotQuarantined, what)
         }
-        (_, Some(owner)) => {
+        (status, Some(owner)) => {
             let detail = format!(
                 "slot {address} is in use by host {} ({}) since {}",
                 owner.host, owner.allocation, owner.since
             );
             let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
-            return Err(problem.passing(view.status.is_passing()));
+            problem.passing(status.is_passing())
         }
         (status, None) => {
             let problem = problem(ProblemCode::SlotBusy, status.explanation());
-            return Err(problem.passing(status.is_passing()));
+            problem.passing(status.is_passing())
         }
     }
-    if !view.has_model(request.model.as_deref()) {
-        return Err(explain::wrong_model(request, view));
-    }
-    Ok(view)
-}
-
-/// Free slots for the request, best first; fewer than it asks for if there are no more.
-fn choose<'a>(request: &PlanRequest, pool: &'a PoolView) -> Vec<&'a SlotView> {
-    let mut by_box: BTreeMap<&NodeName, Vec<&SlotView>> = BTreeMap::new();
-    for (name, found) in &pool.boxes {
-        let wanted = request.box_name.as_ref().is_none_or(|only| only == name);
-        if wanted && found.connected {
-            let fits = |s: &&SlotView| {
-                s.status == SlotStatus::Free && s.has_model(request.model.as_deref())
-            };
-            by_box.insert(name, found.slots.iter().filter(fits).collect());
-        }
-    }
-    let wanted = request.count as usize;
-    let enough = by_box.values().filter(|slots| slots.len() >= wanted);
-    if let Some(best) = enough.min_by_key(|slots| slots.len()) {
-        return best.iter().copied().take(wanted).collect();
-    }
-    let mut boxes: Vec<_> = by_box.into_values().collect();
-    boxes.sort_by_key(|slots| std::cmp::Reverse(slots.len()));
-    boxes.into_iter().flatten().take(wanted).collect()
 }

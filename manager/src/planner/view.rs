@@ -1,9 +1,7 @@
 //! The pool as placement sees it.
 
 use crate::records::Tables;
-use crate::types::{
-    DeviceRecord, DeviceState, ErasureState, NodeName, Owner, Role, SlotAddress, SlotStatus,
-};
+use crate::types::{DeviceRecord, DeviceState, NodeName, Owner, Role, SlotAddress, SlotStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
 
@@ -33,42 +31,44 @@ pub struct SlotView {
     pub owner: Option<Owner>,
 }
 
+/// The functions of what is in a slot, lowest first.
+pub(super) fn functions<'a>(
+    tables: &'a Tables,
+    address: &SlotAddress,
+) -> impl Iterator<Item = &'a DeviceRecord> {
+    tables.functions(address).filter(|d| d.state != DeviceState::Empty)
+}
+
+/// The ports of a host that nothing uses, lowest first.
+pub(super) fn free_ports(tables: &Tables, live: &impl Liveness, name: &NodeName) -> Vec<PortId> {
+    let size = tables.nodes().get(name).map_or(0, |node| node.size);
+    let mut used = live.stray_ports(name);
+    used.extend(tables.bindings_at(name).filter(|b| b.host == *name).map(|b| b.port));
+    let ports = (0..size).filter_map(|port| PortId::new(port).ok());
+    ports.filter(|port| !used.contains(port)).collect()
+}
+
 impl SlotView {
     /// Whether the model is the one that is wanted, if one is.
     pub fn has_model(&self, wanted: Option<&str>) -> bool {
         wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(&self.model))
     }
 
-    fn of(tables: &Tables, address: SlotAddress) -> Self {
-        let functions: Vec<&DeviceRecord> =
-            tables.functions(&address).filter(|d| d.state != DeviceState::Empty).collect();
-        let binding = tables.binding_at_slot(&address);
-        let erasure = tables.erasure_at(&address).map(|erasure| match erasure.state {
-            ErasureState::Running => SlotStatus::Erasing,
-            _ => SlotStatus::Unerased,
+    /// A slot as the records have it.
+    pub(super) fn of(tables: &Tables, address: SlotAddress) -> Self {
+        let entry = tables.pool_box(address.box_name());
+        let profile = entry.and_then(|entry| entry.slot(address.slot())?.profile);
+        let model = profile.map(|id| tables.pool().profile(id).model.clone()).unwrap_or_default();
+        let owner = tables.binding_at_slot(&address).map(|binding| Owner {
+            host: binding.host.clone(),
+            allocation: binding.allocation,
+            since: binding.since,
         });
-        let any = |state| functions.iter().any(|d| d.state == state);
-        let status = match binding {
-            Some(binding) if binding.desired.is_release() => SlotStatus::Releasing,
-            Some(_) => SlotStatus::Used,
-            None if functions.is_empty() => SlotStatus::Empty,
-            None if let Some(status) = erasure => status,
-            None if any(DeviceState::Quarantined) => SlotStatus::Quarantined,
-            None if tables.hold_of(&address).is_some() => SlotStatus::Held,
-            None if any(DeviceState::Bound) => SlotStatus::Stray,
-            None if any(DeviceState::Releasing) => SlotStatus::Releasing,
-            None if any(DeviceState::Probing) => SlotStatus::Probing,
-            None => SlotStatus::Free,
-        };
         Self {
-            status,
-            model: functions.first().map(|d| d.model.clone()).unwrap_or_default(),
-            functions: functions.iter().map(|d| d.address.function).collect(),
-            owner: binding.map(|binding| Owner {
-                host: binding.host.clone(),
-                allocation: binding.allocation,
-                since: binding.since,
-            }),
+            status: tables.slot_status(&address),
+            model,
+            functions: functions(tables, &address).map(|d| d.address.function).collect(),
+            owner,
             address,
         }
     }
@@ -120,12 +120,7 @@ impl PoolView {
             let (connected, connecting) = (live.is_ready(name), live.is_connecting(name));
             match node.role {
                 Role::Host => {
-                    let stray = live.stray_ports(name);
-                    let free = |port: &PortId| {
-                        tables.binding_at_port(name, *port).is_none() && !stray.contains(port)
-                    };
-                    let ports = (0..node.size).filter_map(|port| PortId::new(port).ok());
-                    let free_ports = ports.filter(free).collect();
+                    let free_ports = free_ports(tables, live, name);
                     let view = HostView { connected, ports: node.size, free_ports };
                     pool.hosts.insert(name.clone(), view);
                 }

@@ -235,6 +235,13 @@ fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) 
             let detail = format!("{}: {} {} ({id})", device.address, device.state, device.model);
             let event = EventRecord::new(EventKind::DeviceChanged, detail);
             txn.event(event.node(name).slot(&device.address.slot));
+            let slot = device.address.slot.clone();
+            txn.put_device(device);
+            for warning in txn.contradictions(&slot) {
+                let event = EventRecord::new(EventKind::InventoryContradicted, warning);
+                txn.event(event.node(name).slot(&slot));
+            }
+            continue;
         }
         txn.put_device(device);
     }

@@ -7,6 +7,7 @@
 
 mod line;
 mod meta;
+pub mod pool;
 mod tables;
 mod txn;
 

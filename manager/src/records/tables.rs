@@ -1,12 +1,13 @@
 //! A snapshot of all records, with the indexes that questions are answered from.
 
 use super::Meta;
+use super::pool::{Facts, PoolIndex};
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
     ErasureRecord, ErasureState, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId,
-    ImageLabel, ImageRecord, ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord,
-    Place, RolloutRecord, SlotAddress, Subject, Timestamp,
+    ImageLabel, ImageRecord, InventoryRecord, ModelRecord, NodeName, NodeRecord, OperationId,
+    OperationRecord, Place, RolloutRecord, SlotAddress, Subject, Timestamp,
 };
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
@@ -52,6 +53,7 @@ pub struct Tables {
     by_client_key: OrdMap<String, OperationId>,
     /// Erasures that go on, and those that failed and keep their slot.
     unerased: OrdMap<SlotAddress, ErasureId>,
+    pub(super) pool: PoolIndex,
 }
 
 impl Tables {
@@ -248,7 +250,9 @@ impl Tables {
         } else if self.unerased.get(&record.slot) == Some(&record.id) {
             self.unerased.remove(&record.slot);
         }
+        let slot = record.slot.clone();
         self.erasures.insert(record.id, Arc::new(record));
+        self.refresh_slot(&slot);
     }
 
     pub(super) fn insert_node(&mut self, record: NodeRecord) {
@@ -276,7 +280,9 @@ impl Tables {
         self.by_allocation.insert((record.allocation, id));
         self.by_host.insert((record.host.clone(), id));
         self.by_box.insert((record.slot.box_name().clone(), id));
+        let slot = record.slot.clone();
         self.bindings.insert(id, record);
+        self.refresh_slot(&slot);
     }
 
     pub(super) fn remove_binding(&mut self, id: BindingId) -> Option<BindingRecord> {
@@ -286,6 +292,7 @@ impl Tables {
         self.by_allocation.remove(&(record.allocation, id));
         self.by_host.remove(&(record.host.clone(), id));
         self.by_box.remove(&(record.slot.box_name().clone(), id));
+        self.refresh_slot(&record.slot);
         Some(record)
     }
 
@@ -382,6 +389,8 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         tables.insert_erasure(record);
     }
     tables.rollout = read::<RolloutRecord>(store, path, Table::Rollout)?.pop().map(Arc::new);
+    let inventory = read::<InventoryRecord>(store, path, Table::Inventory)?.pop();
+    tables.refresh_pool(Arc::new(Facts::new(inventory.unwrap_or_default())));
     Ok(tables)
 }
 

@@ -1,14 +1,15 @@
 //! One change of the records.
 
+use super::pool::Facts;
 use super::tables::EpochRecord;
 use super::{MAX_ENDED_ERASURES, MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
 use crate::audit::MAX_AUDIT;
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
-    ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, MAX_IMAGES,
-    ModelRecord, NodeRecord, OperationId, OperationRecord, Place, Problem, ProblemCode,
-    RolloutRecord, Subject, Timestamp,
+    ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, Inventory,
+    InventoryRecord, MAX_IMAGES, ModelRecord, NodeRecord, OperationId, OperationRecord, Place,
+    Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,9 @@ impl Deref for Txn {
 }
 
 impl Txn {
-    pub(super) fn new(tables: Tables) -> Self {
+    /// Begins a change of a copy that is never written, to try things out; [`super::Records`] makes
+    /// those that are.
+    pub fn new(tables: Tables) -> Self {
         Self {
             tables,
             changes: BTreeMap::new(),
@@ -46,7 +49,8 @@ impl Txn {
         }
     }
 
-    pub(super) fn finish(self) -> (Tables, Vec<Change>, BTreeSet<BindingId>) {
+    /// What came of it: the records, what is to be written, and the bindings that were changed.
+    pub fn finish(self) -> (Tables, Vec<Change>, BTreeSet<BindingId>) {
         let changes = self.changes.into_iter();
         let changes = changes.map(|((table, key), value)| Change { table, key, value }).collect();
         (self.tables, changes, self.touched)
@@ -178,19 +182,38 @@ impl Txn {
     /// Adds or replaces a proxy.
     pub fn put_node(&mut self, record: NodeRecord) {
         self.put(Table::Nodes, record.name.as_str().as_bytes().to_vec(), &record);
+        let name = record.name.clone();
+        let same = |old: &NodeRecord| {
+            (old.node, old.role, old.size) == (record.node, record.role, record.size)
+        };
+        let known = self.tables.nodes.get(&name).is_some_and(same);
         self.tables.insert_node(record);
+        if !known {
+            self.tables.refresh_box(&name);
+        }
     }
 
     /// Adds or replaces a device's function.
     pub fn put_device(&mut self, record: DeviceRecord) {
         self.put(Table::Devices, record.address.to_string().into_bytes(), &record);
+        let slot = record.address.slot.clone();
         self.tables.devices.insert(record.address.clone(), record);
+        self.tables.refresh_slot(&slot);
     }
 
     /// Takes a device's function out.
     pub fn remove_device(&mut self, address: &FunctionAddress) {
         self.delete(Table::Devices, address.to_string().into_bytes());
         self.tables.devices.remove(address);
+        self.tables.refresh_slot(&address.slot);
+    }
+
+    /// Puts an inventory in the place of the one before.
+    pub fn put_inventory(&mut self, inventory: Inventory) {
+        let before = self.tables.pool().facts().record();
+        let record = InventoryRecord { revision: before.revision + 1, since: self.now, inventory };
+        self.put(Table::Inventory, b"inventory".to_vec(), &record);
+        self.tables.refresh_pool(Arc::new(Facts::new(record)));
     }
 
     /// Adds or replaces an allocation.
@@ -305,13 +328,16 @@ impl Txn {
     /// Holds something back, or says otherwise why.
     pub fn put_hold(&mut self, record: HoldRecord) {
         self.put(Table::Holds, record.place.to_string().into_bytes(), &record);
-        self.tables.holds.insert(record.place.clone(), record);
+        let place = record.place.clone();
+        self.tables.holds.insert(place.clone(), record);
+        self.tables.refresh_place(&place);
     }
 
     /// Does not hold something back any more.
     pub fn remove_hold(&mut self, place: &Place) -> Option<HoldRecord> {
         let record = self.tables.holds.remove(place)?;
         self.delete(Table::Holds, place.to_string().into_bytes());
+        self.tables.refresh_place(place);
         Some(record)
     }
 

@@ -67,6 +67,8 @@ tables! {
     Audit = "audit",
     /// Erasures by number.
     Erasures = "erasures",
+    /// One record: what a file says of the pool.
+    Inventory = "inventory",
 }
 
 /// One entry of a batch.

@@ -397,6 +397,13 @@ fn every_route_answers_as_described() {
     check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 400);
     let level = Some(json!({"level": "loud"}));
     check("PUT", "/v1/nodes/{name}/log-level", "/v1/nodes/host1/log-level", level, 400);
+    let inventory = json!({"racks": {"r1": {}}, "boxes": {"box1": {"rack": "r1"}}});
+    check("PUT", "/v1/inventory", "/v1/inventory", Some(inventory), 200);
+    let wrong = Some(json!({"boxes": {"box1": {"rack": "r2"}}}));
+    check("PUT", "/v1/inventory", "/v1/inventory", wrong, 400);
+    check("GET", "/v1/inventory", "/v1/inventory", None, 200);
+    let wish = Some(json!({"host": "host1", "selector": "rack=r1", "near": true}));
+    check("POST", "/v1/allocations", "/v1/allocations?dry_run=true", wish, 200);
     for list in ["nodes", "boxes", "hosts", "allocations", "bindings", "audit"] {
         let template = format!("/v1/{list}");
         check("GET", &template, &format!("{template}?limit=0"), None, 400);

@@ -10,4 +10,5 @@ mod conventions;
 mod firmware;
 mod handshake;
 mod lending;
+mod placement;
 mod store;

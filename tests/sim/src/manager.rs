@@ -433,22 +433,16 @@ impl Managed {
                 }
             } else if tables.binding_at_slot(&wish.slot).is_none() {
                 wish.not_before = now + ASK_AGAIN;
-                let request = PlanRequest {
-                    host: wish.host.clone(),
-                    count: 1,
-                    model: None,
-                    box_name: Some(wish.slot.box_name().clone()),
-                    slot: Some(wish.slot.slot()),
-                };
+                let mut request = PlanRequest::for_host(wish.host.clone());
+                request.wishes.box_name = Some(wish.slot.box_name().clone());
+                request.slot = Some(wish.slot.slot());
                 life.runtime.spawn(async move {
                     let asked = manager.records.change(|txn| {
                         operations::allocate(
                             txn,
                             &manager.registry,
                             &request,
-                            None,
-                            manager::types::LinkUse::default(),
-                            None,
+                            operations::Terms::default(),
                             None,
                         )
                     });

@@ -4,7 +4,7 @@ mod problem;
 
 pub use problem::ProblemBody;
 
-use crate::types::{BindingId, ImageId, LinkUse, NodeName, Role};
+use crate::types::{BindingId, Exclude, ImageId, LinkUse, NodeName, Role, Selector, Together};
 use crate::views::Format;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -40,6 +40,30 @@ pub struct AllocateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 315_619_200_000_u64)]
     pub lease_ms: Option<u64>,
+    /// Only devices with these attributes.
+    #[serde(default, skip_serializing_if = "Selector::is_empty")]
+    pub selector: Selector,
+    /// Only devices of which this CEL expression says true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 512)]
+    pub cel: Option<String>,
+    /// How the slots lie to each other.
+    #[serde(default, skip_serializing_if = "is_any")]
+    pub together: Together,
+    /// Whether what is in the host's rack comes first, then what is at its site.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub near: bool,
+    /// What is not to be taken.
+    #[serde(default, skip_serializing_if = "Exclude::is_empty")]
+    pub exclude: Exclude,
+    /// For whom, for people and to filter by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 64)]
+    pub tenant: Option<String>,
+}
+
+fn is_any(together: &Together) -> bool {
+    *together == Together::Any
 }
 
 /// How long something is lent from now on.
@@ -132,6 +156,12 @@ impl AllocateBody {
             reason: None,
             link: LinkUse::default(),
             lease_ms: None,
+            selector: Selector::default(),
+            cel: None,
+            together: Together::Any,
+            near: false,
+            exclude: Exclude::default(),
+            tenant: None,
         }
     }
 }

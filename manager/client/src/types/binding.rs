@@ -4,6 +4,7 @@ use super::device::FunctionAddress;
 use super::ids::{AllocationId, BindingId, OperationId};
 use super::link_use::LinkUse;
 use super::names::{NodeName, SlotAddress, Timestamp};
+use super::wishes::Wishes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tlp_codec::ids::{BindingKey, Epoch, PortId, SlotFunction};
@@ -190,6 +191,12 @@ pub struct AllocationRecord {
     /// When it ends by itself, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
+    /// For whom, in the words of who asked.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// What its devices were chosen by.
+    #[serde(default)]
+    pub wishes: Wishes,
 }
 
 /// A time for which something is lent.

@@ -51,6 +51,10 @@ event_kinds! {
     NodeRefused = "node-refused",
     /// A device came into a slot, changed or went.
     DeviceChanged = "device-changed",
+    /// What a file says of the pool changed.
+    InventoryChanged = "inventory-changed",
+    /// A proxy reports something else than the inventory says; the proxy's word counts.
+    InventoryContradicted = "inventory-contradicted",
     /// A slot's device failed its reset or readiness test.
     SlotQuarantined = "slot-quarantined",
     /// A link between two proxies came up.

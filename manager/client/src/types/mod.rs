@@ -4,11 +4,13 @@
 //! what is known about them. Nothing here does anything: the rules for changing records are the
 //! manager's.
 
+pub mod amount;
 pub mod audit;
 pub mod binding;
 pub mod device;
 pub mod erasure;
 pub mod event;
+pub mod explanation;
 pub mod firmware;
 pub mod health;
 pub mod hold;
@@ -18,13 +20,18 @@ pub mod names;
 pub mod node;
 pub mod operation;
 pub mod problem;
+pub mod selector;
 pub mod slot;
+pub mod topology;
+pub mod wishes;
 
+pub use amount::Amount;
 pub use audit::AuditRecord;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Lease, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
 pub use erasure::{EraseMeans, EraseRule, ErasedFunction, ErasureRecord, ErasureState};
 pub use event::{EventKind, EventRecord};
+pub use explanation::{Candidate, ConstraintView, Explanation, PlannedSlot};
 pub use firmware::{
     CardState, ImageId, ImageLabel, ImageRecord, MAX_IMAGE, MAX_IMAGES, RolloutCard, RolloutKind,
     RolloutRecord, RolloutState,
@@ -39,4 +46,7 @@ pub use operation::{
     OperationKind, OperationRecord, OperationState, Step, StepName, StepState, TakeBackStage,
 };
 pub use problem::{Owner, Problem, ProblemCode};
+pub use selector::Selector;
 pub use slot::SlotStatus;
+pub use topology::{Inventory, InventoryRecord, PlaceName};
+pub use wishes::{Exclude, Together, Wishes};

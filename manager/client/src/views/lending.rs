@@ -1,7 +1,8 @@
 //! Allocations and bindings.
 
 use crate::types::{
-    AllocationId, BindingId, Desired, LinkUse, NodeName, OperationId, Phase, SlotAddress, Timestamp,
+    AllocationId, BindingId, Desired, LinkUse, NodeName, OperationId, Phase, SlotAddress,
+    Timestamp, Wishes,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -58,6 +59,12 @@ pub struct AllocationView {
     /// Why, in the words of who asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For whom, in the words of who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// What its devices were chosen by.
+    #[serde(default, skip_serializing_if = "Wishes::is_default")]
+    pub wishes: Wishes,
     /// When.
     pub since: Timestamp,
     /// How its devices use the links.

@@ -17,8 +17,8 @@ pub use firmware::{CardView, FirmwareSlotView, ImageView, RolloutView, SlotState
 pub use latency::{DeviceLatency, Latency, SlowRequest, Split, StageTime};
 pub use lending::{AllocationView, BindingView, BoundFunction, LeaseView};
 pub use pool::{
-    BoxView, Connection, DeviceView, FunctionView, Health, HostView, List, NodeView,
-    RootComplexView, SlotView,
+    BoxView, Connection, DeviceView, FactsView, FunctionView, Health, HostView, InventoryView,
+    List, NodeView, RootComplexView, SlotView,
 };
 pub use proxies::{Counters, StampView, StampedKind, Stamps};
 pub use recordings::{EndReason, Ended, Format, RecordingView};

@@ -1,10 +1,13 @@
 //! Proxies, boxes, slots, hosts, devices.
 
 use super::lending::BindingView;
+use crate::types::topology::{AttributeValue, BoxKind};
 use crate::types::{
     BindingId, DeviceState, NodeName, Owner, PciIdentity, Role, SlotAddress, SlotStatus, Timestamp,
 };
+use crate::types::{Inventory, PlaceName};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// A list.
@@ -115,6 +118,59 @@ pub struct FunctionView {
     pub highest_epoch: Option<String>,
 }
 
+/// What is known of a device and its place besides what the box reports of its functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct FactsView {
+    /// Memory, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Version of its firmware.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// Serial number, 16 hexadecimal digits, from the device or the inventory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// The kind of its box.
+    pub kind: BoxKind,
+    /// The rack of its box.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rack: Option<PlaceName>,
+    /// The site of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<PlaceName>,
+    /// Which of its box's islands it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub island: Option<u8>,
+    /// What the inventory adds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// What the inventory says and the proxy reports otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl FactsView {
+    /// Whether nothing is known.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The inventory that is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InventoryView {
+    /// Counts up with every change; 0: there was none yet.
+    pub revision: u64,
+    /// Since when.
+    pub since: Timestamp,
+    /// What it says.
+    pub inventory: Inventory,
+    /// What it says and the proxies report otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
 /// A slot of a box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlotView {
@@ -126,6 +182,9 @@ pub struct SlotView {
     pub connected: bool,
     /// The first function's model, or empty.
     pub model: String,
+    /// What else is known of it.
+    #[serde(default, skip_serializing_if = "FactsView::is_default")]
+    pub facts: FactsView,
     /// What is in it.
     pub functions: Vec<FunctionView>,
     /// Who has it.
@@ -170,6 +229,9 @@ pub struct DeviceView {
     /// What it is.
     #[serde(flatten)]
     pub function: FunctionView,
+    /// What else is known of it.
+    #[serde(default, skip_serializing_if = "FactsView::is_default")]
+    pub facts: FactsView,
     /// Who has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,

@@ -1,0 +1,162 @@
+//! Conditions that selectors cannot say, as expressions of the Common Expression Language
+//! (<https://cel.dev>), through the `cel` crate.
+//!
+//! Nobody waits for an expression without a bound: its text is short, it nests to a small depth,
+//! and it has no macros that go through lists, so that what it costs grows with its length.
+
+use crate::types::topology::AttributeValue;
+use crate::types::wishes::MAX_EXPRESSION;
+use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::objects::{Key, Map};
+use cel::parser::Parser;
+use cel::{Context, Env, Value};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+/// Deepest nesting of an expression.
+const MAX_DEPTH: u16 = 24;
+
+/// Stack of the thread that reads an expression: the parser descends through a dozen functions for
+/// each level of nesting, and each may have a frame of tens of KiB where nothing is optimized.
+const PARSER_STACK: usize = 64 << 20;
+
+/// What is the same for every expression.
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+/// What an expression goes by, and so how often it has to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// By what devices of one profile have in common.
+    Profile,
+    /// By the box, too.
+    Box,
+    /// By the slot, too.
+    Slot,
+}
+
+/// The variables, and what each goes by.
+pub(super) const VARIABLES: [(&str, Level); 14] = [
+    ("attributes", Level::Profile),
+    ("box", Level::Box),
+    ("class", Level::Profile),
+    ("device", Level::Profile),
+    ("firmware", Level::Profile),
+    ("functions", Level::Profile),
+    ("kind", Level::Box),
+    ("memory", Level::Profile),
+    ("model", Level::Profile),
+    ("rack", Level::Box),
+    ("serial", Level::Slot),
+    ("site", Level::Box),
+    ("slot", Level::Slot),
+    ("vendor", Level::Profile),
+];
+
+/// An expression that can be asked.
+pub(super) struct Expression {
+    root: IdedExpr,
+    variables: Vec<(&'static str, Level)>,
+}
+
+impl Expression {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and where, for a person.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_EXPRESSION {
+            return Err(format!("an expression has at most {MAX_EXPRESSION} bytes"));
+        }
+        let source = text.to_owned();
+        let parser = std::thread::Builder::new().name("cel".into()).stack_size(PARSER_STACK);
+        let read = parser
+            .spawn(move || Parser::new().max_recursion_depth(MAX_DEPTH).parse(&source))
+            .map_err(|error| format!("no thread to read it: {error}"))?
+            .join();
+        // The parser's own panics are as good as its errors: the text is nothing it can read.
+        let root = read.map_err(|_| "the parser cannot read it".to_owned())?.map_err(|errors| {
+            let first = errors.errors.first();
+            first.map_or_else(
+                || "it does not read".to_owned(),
+                |e| format!("{}, at line {}, character {}", e.msg, e.pos.0, e.pos.1 + 1),
+            )
+        })?;
+        check(&root)?;
+        let mut variables = Vec::new();
+        for name in root.references().variables() {
+            match VARIABLES.iter().find(|(known, _)| *known == name) {
+                Some(known) => variables.push(*known),
+                None => {
+                    let all: Vec<&str> = VARIABLES.iter().map(|(known, _)| *known).collect();
+                    let at = text.find(name).map_or(1, |at| text[..at].chars().count() + 1);
+                    return Err(format!(
+                        "there is no {name:?}, at character {at}; there are {}",
+                        all.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(Self { root, variables })
+    }
+
+    /// What it goes by.
+    pub(super) fn level(&self) -> Level {
+        let levels = self.variables.iter().map(|(_, level)| *level);
+        levels.max().unwrap_or(Level::Profile)
+    }
+
+    /// Whether it says true of a device.
+    ///
+    /// # Errors
+    ///
+    /// Why it says nothing, for a person.
+    pub(super) fn holds(&self, variable: impl Fn(&str) -> Value) -> Result<bool, String> {
+        let mut context = Context::with_env(ENVIRONMENT.clone());
+        for (name, _) in &self.variables {
+            context.add_variable_from_value(*name, variable(name));
+        }
+        match context.resolve(&self.root) {
+            Ok(Value::Bool(verdict)) => Ok(verdict),
+            Ok(other) => Err(format!("it is {:?}, not true or false", other.type_of())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Refuses what costs more than its length.
+fn check(expression: &IdedExpr) -> Result<(), String> {
+    let all = |parts: &[IdedExpr]| parts.iter().try_for_each(check);
+    match &expression.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Ok(()),
+        Expr::Call(call) => {
+            call.target.iter().try_for_each(|target| check(target))?;
+            all(&call.args)
+        }
+        Expr::Comprehension(_) => {
+            Err("all, exists, exists_one, map and filter are not allowed".into())
+        }
+        Expr::List(list) => all(&list.elements),
+        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => check(&entry.key).and_then(|()| check(&entry.value)),
+            EntryExpr::StructField(field) => check(&field.value),
+        }),
+        Expr::Select(select) => check(&select.operand),
+        Expr::Struct(_) => Err("structures are not allowed".into()),
+    }
+}
+
+/// Extra attributes as CEL sees them.
+pub(super) fn attributes<'a>(
+    all: impl IntoIterator<Item = (&'a String, &'a AttributeValue)>,
+) -> Value {
+    let entries = all.into_iter().map(|(name, value)| {
+        let value = match value {
+            AttributeValue::Flag(flag) => Value::Bool(*flag),
+            AttributeValue::Number(number) => Value::Int(*number),
+            AttributeValue::Text(text) => Value::String(Arc::new(text.clone())),
+        };
+        (Key::String(Arc::new(name.clone())), value)
+    });
+    Value::Map(Map { map: Arc::new(entries.collect::<HashMap<_, _>>()) })
+}

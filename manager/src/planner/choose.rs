@@ -1,0 +1,440 @@
+//! Which of the slots that will do a request gets.
+//!
+//! What is best is said by a [`Cost`], and it is said of a box by its shape. So all shapes are
+//! ranked, and then the first box of the best shape is taken that is there.
+
+use super::Liveness;
+use super::filter::Filter;
+use crate::records::pool::{BoxEntry, Scope, Shape, Shapes};
+use crate::types::topology::BoxKind;
+use crate::types::wishes::Together;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+use tlp_codec::ids::{NodeId, SlotId};
+
+/// One slot of one box.
+pub(super) type Place = (NodeId, SlotId);
+
+/// What it costs the pool to take some slots out of a box; the lowest is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    /// Islands of which all was free, and no longer will be.
+    pub(super) broken: usize,
+    /// Slots that are taken out of islands.
+    pub(super) from_islands: usize,
+    /// Boxes whose GPUs are joined come after plain ones.
+    pub(super) kind: BoxKind,
+    /// Slots that would do and are left over, so that what is nearly used up is used up.
+    pub(super) left_over: usize,
+}
+
+/// Slots of an island, or of none, that are free and will do.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    island: Option<u8>,
+    /// Whether all of the island is free.
+    whole: bool,
+    count: usize,
+}
+
+/// A slot that is free and will do.
+#[derive(Clone, Copy)]
+struct Fitting {
+    slot: SlotId,
+    island: Option<u8>,
+    demand: u64,
+}
+
+/// A choice that is being made.
+pub(super) struct Chooser<'a, L> {
+    pub(super) filter: &'a Filter<'a>,
+    pub(super) live: &'a L,
+    /// What is left of the host's bandwidth, bytes a second.
+    pub(super) room: u64,
+}
+
+/// The sum of so many of the lowest demands; nothing if there are not so many.
+fn cheapest(demands: &mut Vec<(u64, usize)>, wanted: usize) -> Option<u64> {
+    demands.sort_unstable();
+    let (mut left, mut sum) = (wanted, 0_u64);
+    for (demand, count) in demands {
+        let taken = left.min(*count);
+        sum = sum.saturating_add(demand.saturating_mul(taken as u64));
+        left -= taken;
+    }
+    (left == 0).then_some(sum)
+}
+
+/// What it costs to take so many slots: those outside of islands go first, then those of islands
+/// that are broken, then those of as few islands as can be.
+fn cost(kind: BoxKind, parts: &[Part], wanted: usize) -> Cost {
+    let count = |which: fn(&&Part) -> bool| parts.iter().filter(which).map(|p| p.count).sum();
+    let outside: usize = count(|part| part.island.is_none());
+    let broken_before: usize = count(|part| part.island.is_some() && !part.whole);
+    let from_islands = wanted.saturating_sub(outside);
+    let mut rest = from_islands.saturating_sub(broken_before);
+    let mut whole: Vec<usize> = parts.iter().filter(|p| p.whole).map(|p| p.count).collect();
+    whole.sort_unstable_by_key(|count| Reverse(*count));
+    let mut broken = 0;
+    for count in whole {
+        if rest == 0 {
+            break;
+        }
+        broken += 1;
+        rest = rest.saturating_sub(count);
+    }
+    let all: usize = parts.iter().map(|part| part.count).sum();
+    Cost { broken, from_islands, kind, left_over: all.saturating_sub(wanted) }
+}
+
+/// In which order islands are broken for so many slots: as few of them as can be, and the last one
+/// no larger than it has to be.
+fn order_of_islands(mut whole: BTreeMap<u8, usize>, mut rest: usize) -> Vec<u8> {
+    let mut order = Vec::new();
+    while !whole.is_empty() {
+        let enough = whole.iter().filter(|(_, count)| **count >= rest);
+        let smallest = enough.min_by_key(|(_, count)| **count);
+        let largest = whole.iter().max_by_key(|(_, count)| **count);
+        let (&island, &count) = smallest.or(largest).expect("there is one");
+        whole.remove(&island);
+        rest = rest.saturating_sub(count);
+        order.push(island);
+    }
+    order
+}
+
+impl<L: Liveness> Chooser<'_, L> {
+    /// The slots that the request gets, if there are enough.
+    pub(super) fn choose(&self) -> Option<Vec<Place>> {
+        let wanted = self.filter.request.count as usize;
+        match self.filter.request.wishes.together {
+            Together::Box => self.one_box(wanted),
+            Together::Island => self.one_island(wanted),
+            Together::Spread => self.spread(wanted),
+            Together::Any => self.one_box(wanted).or_else(|| self.several_boxes(wanted)),
+        }
+    }
+
+    /// The parts of the pool to look at, one after the other.
+    fn scopes(&self) -> Vec<Scope> {
+        let filter = self.filter;
+        let all = match (filter.only("rack"), filter.only("site")) {
+            (Some(rack), _) => self.scope(|scope| match scope {
+                Scope::Rack(name) => name.as_str().eq_ignore_ascii_case(rack),
+                _ => false,
+            }),
+            (None, Some(site)) => self.scope(|scope| match scope {
+                Scope::Site(name) => name.as_str().eq_ignore_ascii_case(site),
+                _ => false,
+            }),
+            (None, None) => Scope::Pool,
+        };
+        if !filter.request.wishes.near {
+            return vec![all];
+        }
+        let facts = filter.tables.pool().facts();
+        let (rack, site) = facts.place_of_host(&filter.request.host);
+        let near = [rack.map(Scope::Rack), site.map(Scope::Site), Some(all)];
+        near.into_iter().flatten().collect()
+    }
+
+    /// The one part of the pool that is meant; all of it if there are several.
+    fn scope(&self, is_meant: impl Fn(&Scope) -> bool) -> Scope {
+        let mut found = self.filter.tables.pool().scopes().filter(|scope| is_meant(scope));
+        match (found.next(), found.next()) {
+            (Some(scope), None) => scope.clone(),
+            _ => Scope::Pool,
+        }
+    }
+
+    /// The boxes in a part of the pool for which `rank` says something, best first.
+    fn ranked<K: Ord>(
+        &self,
+        scope: &Scope,
+        mut rank: impl FnMut(&Shape) -> Option<K>,
+    ) -> Vec<(K, Vec<NodeId>)> {
+        let pool = self.filter.tables.pool();
+        let named = self.filter.request.wishes.box_name.as_ref().map(|name| {
+            let node = self.filter.tables.nodes().get(name).map(|record| record.node);
+            node.into_iter().collect()
+        });
+        let mut ranked = Vec::new();
+        if let Some(boxes) = named.or_else(|| self.filter.by_serial()) {
+            for entry in boxes.into_iter().filter_map(|node| pool.get(node)) {
+                if let Some(key) = rank(entry.shape()) {
+                    ranked.push((key, vec![entry.node]));
+                }
+            }
+        } else {
+            let none = Shapes::default();
+            for (shape, boxes) in pool.shapes(scope).unwrap_or(&none) {
+                if let Some(key) = rank(shape) {
+                    ranked.push((key, boxes.iter().copied().collect()));
+                }
+            }
+        }
+        ranked.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.cmp(b)));
+        ranked
+    }
+
+    /// A box if it is there and will do.
+    fn there(&self, node: NodeId) -> Option<&BoxEntry> {
+        let entry = self.filter.tables.pool().get(node)?;
+        (self.filter.box_fits(entry) && self.live.is_ready(&entry.name)).then_some(entry)
+    }
+
+    /// Bandwidth that a box and the host have in common, bytes a second.
+    fn room(&self, shape: &Shape) -> u64 {
+        shape.room.min(self.room)
+    }
+
+    /// What is free and will do by what is in it, by islands; `only` one of them if it is said.
+    fn parts(&self, shape: &Shape, only: Option<u8>) -> (Vec<Part>, Vec<(u64, usize)>) {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut demands = Vec::new();
+        for group in &shape.groups {
+            if only.is_some() && group.island != only {
+                continue;
+            }
+            let Some(demand) = self.filter.demand(group.profile) else { continue };
+            let count = usize::from(group.free);
+            demands.push((demand, count));
+            // Groups are in the order of their islands.
+            match parts.last_mut() {
+                Some(last) if last.island == group.island => last.count += count,
+                _ => {
+                    let island = group.island.map(|index| shape.islands[usize::from(index)]);
+                    let whole = island.is_some_and(|island| island.free == island.size);
+                    parts.push(Part { island: group.island, whole, count });
+                }
+            }
+        }
+        (parts, demands)
+    }
+
+    /// What it costs to take so many slots out of such a box; nothing if it has not so many, or
+    /// not enough bandwidth for them.
+    fn box_cost(&self, shape: &Shape, wanted: usize) -> Option<Cost> {
+        let (parts, mut demands) = self.parts(shape, None);
+        let demand = cheapest(&mut demands, wanted)?;
+        (demand <= self.room(shape)).then(|| cost(shape.kind, &parts, wanted))
+    }
+
+    /// The slots of a box that are free and will do, those first that it costs least to take if so
+    /// many are wanted.
+    fn fitting(&self, entry: &BoxEntry, wanted: usize) -> Vec<Fitting> {
+        let fits = entry.slots.iter().filter_map(|slot| {
+            let demand = self.filter.slot_fits(entry, slot)?;
+            Some(Fitting { slot: slot.slot, island: slot.island, demand })
+        });
+        let mut fitting: Vec<Fitting> = fits.collect();
+        let islands = &entry.shape().islands;
+        if islands.is_empty() {
+            return fitting;
+        }
+        let is_whole = |island: u8| {
+            let shape = islands[usize::from(island)];
+            shape.free == shape.size
+        };
+        let mut whole: BTreeMap<u8, usize> = BTreeMap::new();
+        let mut rest = wanted;
+        for found in &fitting {
+            match found.island {
+                Some(island) if is_whole(island) => *whole.entry(island).or_default() += 1,
+                _ => rest = rest.saturating_sub(1),
+            }
+        }
+        let order = order_of_islands(whole, rest);
+        fitting.sort_by_key(|found| {
+            let Some(island) = found.island else { return (0, 0, 0, found.slot) };
+            match order.iter().position(|other| *other == island) {
+                // Of those that are broken the smallest first.
+                None => (1, usize::from(islands[usize::from(island)].free), island, found.slot),
+                Some(place) => (2, place, island, found.slot),
+            }
+        });
+        fitting
+    }
+
+    /// So many of these slots: the first ones if the bandwidth is enough for them, else those that
+    /// take least of it.
+    fn take(&self, entry: &BoxEntry, mut from: Vec<Fitting>, wanted: usize) -> Option<Vec<Place>> {
+        if from.len() < wanted {
+            return None;
+        }
+        let sum = |chosen: &[Fitting]| chosen.iter().map(|f| f.demand).fold(0, u64::saturating_add);
+        let room = self.room(entry.shape());
+        if sum(&from[..wanted]) > room {
+            from.sort_by_key(|fitting| fitting.demand);
+        }
+        from.truncate(wanted);
+        (sum(&from) <= room).then(|| from.iter().map(|f| (entry.node, f.slot)).collect())
+    }
+
+    fn one_box(&self, wanted: usize) -> Option<Vec<Place>> {
+        for scope in self.scopes() {
+            for (_, boxes) in self.ranked(&scope, |shape| self.box_cost(shape, wanted)) {
+                let found = boxes.into_iter().find_map(|node| {
+                    let entry = self.there(node)?;
+                    self.take(entry, self.fitting(entry, wanted), wanted)
+                });
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
+    }
+
+    /// How much of an island is left over if so many slots of it are taken; nothing if they cannot
+    /// be.
+    fn island_left(&self, shape: &Shape, island: u8, wanted: usize) -> Option<usize> {
+        let (_, mut demands) = self.parts(shape, Some(island));
+        let demand = cheapest(&mut demands, wanted)?;
+        let left = usize::from(shape.islands[usize::from(island)].free) - wanted;
+        (demand <= self.room(shape)).then_some(left)
+    }
+
+    fn one_island(&self, wanted: usize) -> Option<Vec<Place>> {
+        let islands = |shape: &Shape| 0..shape.islands.len() as u8;
+        let best = |shape: &Shape| {
+            islands(shape).filter_map(|island| self.island_left(shape, island, wanted)).min()
+        };
+        for scope in self.scopes() {
+            for (_, boxes) in self.ranked(&scope, best) {
+                let found = boxes.into_iter().find_map(|node| {
+                    let entry = self.there(node)?;
+                    let shape = entry.shape();
+                    let left = |island| Some((self.island_left(shape, island, wanted)?, island));
+                    let mut order: Vec<_> = islands(shape).filter_map(left).collect();
+                    order.sort_unstable();
+                    order.into_iter().find_map(|(_, island)| {
+                        let mut fitting = self.fitting(entry, wanted);
+                        fitting.retain(|fitting| fitting.island == Some(island));
+                        self.take(entry, fitting, wanted)
+                    })
+                });
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
+    }
+
+    /// Boxes that are there and will do, near ones first, then by `rank`, each once; with the
+    /// number of the scope in which it was found first.
+    fn in_order<K: Ord>(&self, rank: impl Fn(&Shape) -> Option<K>) -> Vec<(usize, &BoxEntry)> {
+        let mut seen = HashSet::new();
+        let mut order = Vec::new();
+        for (distance, scope) in self.scopes().iter().enumerate() {
+            let ranked = self.ranked(scope, &rank);
+            let boxes = ranked.into_iter().flat_map(|(_, boxes)| boxes);
+            let new = boxes.filter(|node| seen.insert(*node));
+            order.extend(new.filter_map(|node| Some((distance, self.there(node)?))));
+        }
+        order
+    }
+
+    /// One slot of a box, if it will do and there is bandwidth for it.
+    pub(super) fn slot(&self, entry: &BoxEntry, slot: SlotId) -> Option<Vec<Place>> {
+        let there = self.there(entry.node)?;
+        let demand = self.filter.slot_fits(there, there.slot(slot)?)?;
+        (demand <= self.room(there.shape())).then(|| vec![(there.node, slot)])
+    }
+
+    fn spread(&self, wanted: usize) -> Option<Vec<Place>> {
+        let mut each = Vec::new();
+        for (_, entry) in self.in_order(|shape| self.box_cost(shape, 1)) {
+            let fitting = self.fitting(entry, 1);
+            let cheapest = fitting.iter().min_by_key(|fitting| fitting.demand).copied();
+            let first = fitting.into_iter().find(|f| f.demand <= self.room(entry.shape()));
+            let Some((first, cheapest)) = first.zip(cheapest) else { continue };
+            each.push((entry.node, first, cheapest));
+            // Those that come first are best, unless the host's bandwidth is not enough for them.
+            if each.len() == wanted {
+                let demands = each.iter().map(|(_, first, _)| first.demand);
+                if demands.fold(0, u64::saturating_add) <= self.room {
+                    return Some(each.iter().map(|(node, first, _)| (*node, first.slot)).collect());
+                }
+            }
+        }
+        each.sort_by_key(|(_, _, cheapest)| cheapest.demand);
+        each.truncate(wanted);
+        let sum = each.iter().map(|(_, _, f)| f.demand).fold(0, u64::saturating_add);
+        (each.len() == wanted && sum <= self.room)
+            .then(|| each.iter().map(|(node, _, cheapest)| (*node, cheapest.slot)).collect())
+    }
+
+    /// How many slots of such a box its bandwidth is enough for, at most.
+    pub(super) fn usable(
+        &self,
+        room: u64,
+        demands: &mut Vec<(u64, usize)>,
+        wanted: usize,
+    ) -> usize {
+        let all = demands.iter().map(|(_, count)| count).sum::<usize>().min(wanted);
+        let enough = |count: &usize| cheapest(demands, *count).is_some_and(|sum| sum <= room);
+        (1..=all).rev().find(enough).unwrap_or(0)
+    }
+
+    /// As [`Chooser::usable`], of the slots of a box that were looked at.
+    fn usable_of(&self, entry: &BoxEntry, fitting: &[Fitting], wanted: usize) -> usize {
+        let mut demands: Vec<_> = fitting.iter().map(|f| (f.demand, 1)).collect();
+        self.usable(self.room(entry.shape()), &mut demands, wanted)
+    }
+
+    /// As few boxes as can be: those first that have most.
+    fn several_boxes(&self, wanted: usize) -> Option<Vec<Place>> {
+        let mut boxes = self.in_order(|shape| {
+            let (_, mut demands) = self.parts(shape, None);
+            let usable = self.usable(self.room(shape), &mut demands, wanted);
+            (usable > 0).then_some(Reverse(usable))
+        });
+        if !self.filter.goes_by_shape() {
+            // What a shape promises is not all there: count again.
+            boxes.sort_by_cached_key(|(distance, entry)| {
+                (*distance, Reverse(self.usable_of(entry, &self.fitting(entry, 0), wanted)))
+            });
+        }
+        let (mut chosen, mut taken) = (Vec::new(), 0_u64);
+        for (_, entry) in boxes {
+            let left = wanted - chosen.len();
+            let fitting = self.fitting(entry, left);
+            let usable = self.usable_of(entry, &fitting, left);
+            let Some(places) = self.take(entry, fitting.clone(), usable) else { continue };
+            let is_taken = |f: &&Fitting| places.contains(&(entry.node, f.slot));
+            taken =
+                fitting.iter().filter(is_taken).map(|f| f.demand).fold(taken, u64::saturating_add);
+            chosen.extend(places);
+            if chosen.len() == wanted {
+                // The best boxes may have what the host's bandwidth is not enough for.
+                return if taken <= self.room { Some(chosen) } else { self.least_demand(wanted) };
+            }
+        }
+        None
+    }
+
+    /// The slots that take least of the host's bandwidth, wherever they are.
+    fn least_demand(&self, wanted: usize) -> Option<Vec<Place>> {
+        let boxes = self.in_order(|shape| self.box_cost(shape, 1));
+        let mut all: Vec<_> = boxes
+            .iter()
+            .flat_map(|(_, entry)| {
+                self.fitting(entry, 0).into_iter().map(|f| (f.demand, *entry, f.slot))
+            })
+            .collect();
+        all.sort_by_key(|(demand, _, _)| *demand);
+        let mut rooms: BTreeMap<NodeId, u64> = BTreeMap::new();
+        let (mut chosen, mut taken) = (Vec::new(), 0_u64);
+        for (demand, entry, slot) in all {
+            let room = rooms.entry(entry.node).or_insert(entry.shape().room);
+            if demand <= *room && chosen.len() < wanted {
+                *room -= demand;
+                taken = taken.saturating_add(demand);
+                chosen.push((entry.node, slot));
+            }
+        }
+        (chosen.len() == wanted && taken <= self.room).then_some(chosen)
+    }
+}

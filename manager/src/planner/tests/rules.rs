@@ -1,0 +1,395 @@
+use super::*;
+use SlotStatus::{Empty, Free, Probing, Quarantined, Releasing, Stray, Used};
+use serde_json::json;
+
+/// host1 with ports 1 and 3 free of 4; box1: nvme free, nvme used, empty; box2: three cards free;
+/// box3 (away): an nvme.
+fn pool() -> Pool {
+    let mut pool = Pool::new();
+    pool.host("host1", 4, &[0, 2]);
+    pool.host("gone", 1, &[]);
+    pool.away("gone");
+    pool.add_box("box1", &[(Free, "nvme"), (Used, "nvme"), (Empty, "")]);
+    pool.add_box("box2", &[(Free, "card"), (Free, "card"), (Free, "card")]);
+    pool.add_box("box3", &[(Free, "nvme")]);
+    pool.away("box3");
+    pool
+}
+
+fn of_model(count: u32, model: &str) -> PlanRequest {
+    wish(count, |wishes| wishes.model = Some(model.into()))
+}
+
+fn selected(count: u32, selector: &str) -> PlanRequest {
+    wish(count, |wishes| wishes.selector = selector.parse().unwrap())
+}
+
+fn by_cel(count: u32, cel: &str) -> PlanRequest {
+    wish(count, |wishes| wishes.cel = Some(cel.into()))
+}
+
+fn chosen(pool: &Pool, request: &PlanRequest) -> Vec<String> {
+    slots(&pool.plan(request).unwrap_or_else(|problem| panic!("{problem:?}")))
+}
+
+fn refused(pool: &Pool, request: &PlanRequest) -> Vec<String> {
+    let problem = pool.plan(request).unwrap_err();
+    assert_eq!(problem.code, ProblemCode::NothingFits, "{problem}");
+    problem.reasons
+}
+
+#[test]
+fn one_slot_comes_from_the_box_that_has_the_fewest_left() {
+    let plan = pool().plan(&ask(1)).unwrap();
+    assert_eq!(slots(&plan), ["box1/1"]);
+    assert_eq!(plan[0].port, PortId::new(1).unwrap());
+    assert_eq!(plan[0].functions, [SlotFunction::ZERO]);
+}
+
+#[test]
+fn several_come_from_one_box_if_it_has_them() {
+    let plan = pool().plan(&ask(2)).unwrap();
+    assert_eq!(slots(&plan), ["box2/1", "box2/2"]);
+    let ports: Vec<u8> = plan.iter().map(|p| p.port.get()).collect();
+    assert_eq!(ports, [1, 3]);
+}
+
+#[test]
+fn else_from_as_few_boxes_as_can_be() {
+    let mut pool = pool();
+    pool.host("host2", 4, &[]);
+    let request = PlanRequest { host: name("host2"), ..ask(4) };
+    assert_eq!(chosen(&pool, &request), ["box2/1", "box2/2", "box2/3", "box1/1"]);
+}
+
+#[test]
+fn a_model_is_obeyed_in_any_case_of_letters() {
+    assert_eq!(chosen(&pool(), &of_model(1, "CARD")), ["box2/1"]);
+}
+
+#[test]
+fn nothing_fits_names_every_constraint() {
+    assert_eq!(
+        refused(&pool(), &of_model(3, "nvme")),
+        [
+            "host host1 has 2 of 4 ports free, 3 needed",
+            "1 free of 3 with model \"nvme\", 3 needed",
+            "box1/2: used by host other (alloc-9) since 2026-01-01T00:00:00.000Z",
+            "box3/1: box box3 is not connected",
+        ]
+    );
+}
+
+#[test]
+fn an_unknown_model_gets_the_list_of_models() {
+    assert_eq!(
+        refused(&pool(), &of_model(1, "tpu")),
+        ["no device with model \"tpu\"", "models there are: \"card\" (3), \"nvme\" (3)"]
+    );
+}
+
+#[test]
+fn named_things_get_typed_problems() {
+    let pool = pool();
+    let code = |request: &PlanRequest| pool.plan(request).unwrap_err().code;
+    let to = |host: &str| PlanRequest { host: name(host), ..ask(1) };
+    assert_eq!(code(&to("nobody")), ProblemCode::NoSuchHost);
+    assert_eq!(code(&to("box1")), ProblemCode::WrongRole);
+    assert_eq!(code(&to("gone")), ProblemCode::NotConnected);
+    assert_eq!(code(&at("nobox/1")), ProblemCode::NoSuchBox);
+    assert_eq!(code(&at("host1/1")), ProblemCode::WrongRole);
+    assert_eq!(code(&at("box3/1")), ProblemCode::NotConnected);
+    assert_eq!(code(&at("box1/9")), ProblemCode::NoSuchSlot);
+    assert_eq!(code(&at("box1/3")), ProblemCode::SlotEmpty);
+    let in_use = pool.plan(&at("box1/2")).unwrap_err();
+    assert_eq!(in_use.code, ProblemCode::SlotInUse);
+    assert_eq!(in_use.owner.unwrap().host, name("other"));
+    let mut wrong = at("box2/1");
+    wrong.wishes.model = Some("nvme".into());
+    assert_eq!(code(&wrong), ProblemCode::NothingFits);
+    for (status, expected) in [
+        (Quarantined, ProblemCode::SlotQuarantined),
+        (Probing, ProblemCode::SlotBusy),
+        (Stray, ProblemCode::SlotBusy),
+        (Releasing, ProblemCode::SlotInUse),
+    ] {
+        let mut pool = Pool::new();
+        pool.host("host1", 1, &[]);
+        pool.add_box("box1", &[(status, "nvme")]);
+        assert_eq!(pool.plan(&at("box1/1")).unwrap_err().code, expected);
+    }
+}
+
+#[test]
+fn what_may_pass_by_itself_says_so() {
+    let mut pool = pool();
+    let to = |host: &str| PlanRequest { host: name(host), ..ask(1) };
+    let transient = |pool: &Pool, request: &PlanRequest| pool.plan(request).unwrap_err().transient;
+    assert!(transient(&pool, &to("gone")));
+    assert!(transient(&pool, &at("box3/1")));
+    for lasting in [to("nobody"), to("box1"), at("nobox/1"), at("box1/2"), at("box1/3"), ask(9)] {
+        assert!(!transient(&pool, &lasting), "{lasting:?}");
+    }
+    for (status, passes) in
+        [(Probing, true), (Releasing, true), (Stray, true), (Quarantined, false)]
+    {
+        let mut pool = Pool::new();
+        pool.host("host1", 4, &[]);
+        pool.add_box("box1", &[(status, "nvme")]);
+        assert_eq!(transient(&pool, &at("box1/1")), passes, "{status}");
+        assert_eq!(transient(&pool, &of_model(2, "nvme")), passes, "{status}");
+        assert!(!transient(&pool, &of_model(2, "tpu")));
+    }
+    pool.connecting.insert(name("box3"));
+    assert!(transient(&pool, &of_model(1, "tpu")));
+}
+
+#[test]
+fn requests_are_checked() {
+    let field = |request: PlanRequest| pool().plan(&request).unwrap_err().field.unwrap();
+    assert_eq!(field(ask(0)), "count");
+    assert_eq!(field(ask(MAX_COUNT + 1)), "count");
+    assert_eq!(field(PlanRequest { slot: SlotId::new(1).ok(), ..ask(1) }), "slot");
+    assert_eq!(field(PlanRequest { count: 2, ..at("box1/1") }), "count");
+    let mut spread = at("box1/1");
+    spread.wishes.together = Together::Spread;
+    assert_eq!(field(PlanRequest { count: 2, slot: None, ..spread }), "together");
+    assert_eq!(field(by_cel(1, "model ==")), "cel");
+}
+
+/// Two plain boxes and two with islands of four and two, of GPUs that need nothing.
+fn joined() -> Pool {
+    let mut pool = Pool::new();
+    pool.host("host1", 16, &[]);
+    pool.inventory(json!({
+        "sites": { "s1": {}, "s2": {} },
+        "racks": { "r1": { "site": "s1" }, "r2": { "site": "s1" }, "r3": { "site": "s2" } },
+        "fabrics": { "a": { "paths": [0] }, "b": { "paths": [1] } },
+        "models": {
+            "gpu": { "demand": 1, "memory": "80G", "attributes": { "arch": "hopper" } },
+            "gpu-big": { "demand": 1, "memory": "141G", "attributes": { "arch": "hopper", "lot": 7 } },
+            "gpu-fast": { "demand": "4G" },
+        },
+        "boxes": {
+            "plain1": { "rack": "r1", "fabrics": ["a"] },
+            "plain2": { "rack": "r2" },
+            "nv1": { "rack": "r3", "kind": "nvlink", "fabrics": ["b"],
+                "islands": [{ "slots": [1, 2, 3, 4] }, { "slots": [5, 6] }] },
+            "nv2": { "rack": "r3", "kind": "nvlink",
+                "islands": [{ "slots": [1, 2, 3, 4] }, { "slots": [5, 6] }] },
+        },
+        "hosts": { "host1": { "rack": "r2", "capacity": "100G" } },
+    }));
+    pool.add_box("plain1", &[(Free, "gpu"); 3]);
+    pool.add_box("plain2", &[(Free, "gpu-big"); 2]);
+    pool.add_box("nv1", &[(Free, "gpu"); 6]);
+    pool.add_box("nv2", &[(Free, "gpu"); 6]);
+    pool
+}
+
+#[test]
+fn single_ones_come_from_plain_boxes_as_long_as_there_are() {
+    let mut pool = joined();
+    assert_eq!(chosen(&pool, &of_model(1, "gpu")), ["plain1/1"]);
+    for slot in 1..=3 {
+        pool.slot(&format!("plain1/{slot}"), Used, "gpu");
+    }
+    // Of two islands that would be broken, no matter which: the first box's larger one.
+    assert_eq!(chosen(&pool, &of_model(1, "gpu")).len(), 1);
+    pool.slot("nv2/1", Used, "gpu");
+    assert_eq!(chosen(&pool, &of_model(1, "gpu")), ["nv2/2"], "the island that is broken already");
+    assert_eq!(chosen(&pool, &of_model(4, "gpu")), ["nv2/2", "nv2/3", "nv2/4", "nv2/5"]);
+}
+
+#[test]
+fn an_island_is_the_one_that_is_left_with_the_fewest() {
+    let mut pool = joined();
+    let island = |count| {
+        wish(count, |wishes| {
+            wishes.together = Together::Island;
+            wishes.model = Some("gpu".into());
+        })
+    };
+    assert_eq!(chosen(&pool, &island(2)), ["nv1/5", "nv1/6"]);
+    assert_eq!(chosen(&pool, &island(3)), ["nv1/1", "nv1/2", "nv1/3"]);
+    pool.slot("nv2/4", Used, "gpu");
+    assert_eq!(chosen(&pool, &island(3)), ["nv2/1", "nv2/2", "nv2/3"]);
+    assert_eq!(
+        refused(&pool, &island(5)),
+        ["no island has 5 of them; the nearest, island 0 of nv1, has 4"]
+    );
+}
+
+#[test]
+fn one_box_or_each_in_another_if_so_wished() {
+    let pool = joined();
+    let together = |count, together| wish(count, |wishes| wishes.together = together);
+    assert_eq!(chosen(&pool, &together(2, Together::Box)), ["plain2/1", "plain2/2"]);
+    assert_eq!(refused(&pool, &together(7, Together::Box)).len(), 1);
+    let spread = chosen(&pool, &together(4, Together::Spread));
+    let boxes: BTreeSet<&str> = spread.iter().map(|slot| slot.split('/').next().unwrap()).collect();
+    assert_eq!(boxes.len(), 4, "{spread:?}");
+    assert_eq!(
+        refused(&pool, &together(5, Together::Spread)),
+        ["they are in 4 boxes, 5 needed to spread them"]
+    );
+}
+
+#[test]
+fn near_ones_come_first() {
+    let near = |count, model: Option<&str>| {
+        wish(count, |wishes| {
+            wishes.near = true;
+            wishes.model = model.map(str::to_owned);
+        })
+    };
+    let pool = joined();
+    assert_eq!(chosen(&pool, &near(1, None)), ["plain2/1"], "the same rack");
+    assert_eq!(chosen(&pool, &near(1, Some("gpu"))), ["plain1/1"], "the same site");
+    assert_eq!(chosen(&pool, &near(5, Some("gpu")))[0], "nv1/1", "anywhere");
+}
+
+#[test]
+fn selectors_ask_for_what_devices_boxes_and_slots_are() {
+    let pool = joined();
+    for (selector, first) in [
+        ("memory>100G", "plain2/1"),
+        ("lot=7", "plain2/1"),
+        ("lot", "plain2/1"),
+        ("!lot", "plain1/1"),
+        ("arch=hopper,model=gpu,rack=r1", "plain1/1"),
+        ("rack=R3", "nv1/5"),
+        ("site=s2,box!=nv1", "nv2/5"),
+        ("kind=nvlink,slot=3", "nv1/3"),
+        ("vendor=10de,device=2330,class=030200,functions=1", "plain2/1"),
+        ("model=gpu,serial=302", "plain1/2"),
+    ] {
+        assert_eq!(chosen(&pool, &selected(1, selector))[0], first, "{selector}");
+    }
+    for selector in ["memory>200G", "serial=1", "firmware", "rack=r9", "model=gpu,lot"] {
+        let reasons = refused(&pool, &selected(1, selector));
+        assert_eq!(reasons[0], "no device that will do", "{selector}: {reasons:?}");
+        assert!(reasons[1].contains("alone leaves"), "{selector}: {reasons:?}");
+    }
+}
+
+#[test]
+fn expressions_ask_for_the_rest() {
+    let pool = joined();
+    for (cel, first) in [
+        ("memory / functions > 100000000000", "plain2/1"),
+        ("'lot' in attributes && attributes.lot == 7", "plain2/1"),
+        ("has(attributes.lot)", "plain2/1"),
+        ("box.endsWith('1') && kind == 'plain'.replace('plain', 'nvlink')", ""),
+        ("box.startsWith('nv') && slot >= 5", "nv1/5"),
+        ("rack in ['r1', 'r9']", "plain1/1"),
+        ("model == 'gpu' && serial == '0000000000000302'", "plain1/2"),
+        ("firmware == null && site == 's2'", "nv1/5"),
+    ] {
+        match pool.plan(&by_cel(1, cel)) {
+            Ok(plan) => assert_eq!(slots(&plan)[0], first, "{cel}"),
+            Err(problem) => {
+                assert_eq!(problem.code, ProblemCode::NothingFits, "{cel}");
+                assert_eq!(first, "", "{cel}: {problem}");
+            }
+        }
+    }
+}
+
+#[test]
+fn expressions_without_a_bound_are_refused_with_their_place() {
+    let pool = joined();
+    for (cel, why) in [
+        ("model ==", "at line 1"),
+        ("colour == 'red'", "there is no \"colour\", at character 1"),
+        ("[1, 2].all(x, x > 0)", "not allowed"),
+        ("attributes.exists(k, k == 'lot')", "not allowed"),
+        (&"(".repeat(500), "at line 1"),
+        (&format!("{}true{}", "(".repeat(200), ")".repeat(200)), ""),
+        (&"a".repeat(513), "at most 512"),
+    ] {
+        let problem = pool.plan(&by_cel(1, cel)).unwrap_err();
+        assert_eq!(problem.field.as_deref(), Some("cel"), "{cel}: {problem}");
+        assert!(problem.detail.contains(why), "{cel}: {problem}");
+    }
+    // An expression that says nothing of a device says no.
+    refused(&pool, &by_cel(1, "memory + 1"));
+    refused(&pool, &by_cel(1, "firmware > 3"));
+}
+
+#[test]
+fn what_is_excluded_is_not_taken() {
+    let pool = joined();
+    let request = wish(1, |wishes| {
+        wishes.model = Some("gpu".into());
+        wishes.exclude.boxes = vec![name("nv1")];
+        wishes.exclude.racks = vec!["r1".parse().unwrap()];
+        wishes.exclude.slots = vec!["nv2/5".parse().unwrap()];
+    });
+    assert_eq!(chosen(&pool, &request), ["nv2/6"]);
+}
+
+#[test]
+fn paths_that_are_wished_are_there() {
+    let pool = joined();
+    let on = |path| PlanRequest {
+        link: LinkUse { paths: vec![path], ..LinkUse::default() },
+        ..of_model(6, "gpu")
+    };
+    assert_eq!(chosen(&pool, &on(1))[0], "nv1/1", "nv1 is on path 1");
+    assert_eq!(chosen(&pool, &on(0))[0], "nv2/1", "nv1 is not on path 0; of nv2 it is not said");
+    assert_eq!(chosen(&pool, &PlanRequest { count: 1, ..on(1) })[0], "nv1/5");
+}
+
+#[test]
+fn no_proxy_gets_more_than_it_carries() {
+    let mut pool = joined();
+    pool.add_box("fast", &[(Free, "gpu-fast"); 4]);
+    // A usual proxy carries 4.9 GB/s.
+    let fast = |count| of_model(count, "gpu-fast");
+    assert_eq!(chosen(&pool, &fast(1)), ["fast/1"]);
+    assert!(refused(&pool, &fast(2))[0].contains("bandwidth is enough for 1 of 4"));
+    let limited = PlanRequest {
+        link: LinkUse { limit: Some(1_000_000_000), ..LinkUse::default() },
+        ..fast(4)
+    };
+    assert_eq!(chosen(&pool, &limited).len(), 4);
+    let guaranteed = PlanRequest {
+        link: LinkUse { guarantee: Some(5_000_000_000), ..LinkUse::default() },
+        ..fast(1)
+    };
+    assert!(refused(&pool, &guaranteed)[1].contains("4900M bytes/s left, 5G needed"));
+    // What is lent is counted; and when it is given back, it is not.
+    pool.slot("fast/1", Used, "gpu-fast");
+    let reasons = refused(&pool, &fast(1));
+    assert!(reasons.iter().any(|r| r.contains("900M of 4900M bytes/s left")), "{reasons:?}");
+}
+
+#[test]
+fn four_gpus_fit_under_a_proxy_of_which_nothing_is_known() {
+    let mut pool = Pool::new();
+    pool.host("host1", 16, &[]);
+    pool.add_box("box1", &[(Free, "gpu"); 8]);
+    pool.add_box("box2", &[(Free, "nvme"); 8]);
+    assert_eq!(chosen(&pool, &of_model(4, "gpu")).len(), 4);
+    let reasons = refused(&pool, &of_model(5, "gpu"));
+    assert!(reasons[0].contains("hosts.host1.capacity"), "{reasons:?}");
+    assert_eq!(chosen(&pool, &of_model(8, "nvme")).len(), 8);
+}
+
+#[test]
+fn an_explanation_counts_what_each_constraint_leaves() {
+    let pool = joined();
+    let why = pool.explain(&selected(2, "memory>=80G,rack=r3|r1"));
+    assert_eq!(why.devices, 17);
+    let of = |text: &str| why.constraints.iter().find(|c| c.constraint == text).unwrap();
+    assert_eq!((of("memory>=80G").removes, of("memory>=80G").left), (0, 17));
+    assert_eq!((of("rack=r3|r1").removes, of("rack=r3|r1").left), (2, 15));
+    assert_eq!((of("free").removes, of("free").left), (0, 15));
+    assert_eq!(why.slots.len(), 2);
+    assert_eq!(why.candidate_boxes, 3);
+    assert!(why.reasons[1].contains("plain1"), "{:?}", why.reasons);
+    let none = pool.explain(&selected(2, "memory>=80G,lot=8"));
+    assert_eq!(none.slots, []);
+    assert!(none.reasons.contains(&"lot=8: alone leaves 0 of 17".to_owned()), "{none:?}");
+}

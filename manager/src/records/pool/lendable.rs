@@ -1,0 +1,89 @@
+//! Whether a slot can be lent, as far as the records know.
+
+use super::super::Tables;
+use crate::types::{DeviceRecord, DeviceState, ErasureState, SlotAddress, SlotStatus};
+
+/// Why a slot cannot be lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// What it is there for, or what is in it.
+    Status(SlotStatus),
+}
+
+impl Why {
+    /// Whether it passes by itself in a moment.
+    pub const fn is_passing(self) -> bool {
+        match self {
+            Self::Status(status) => status.is_passing(),
+        }
+    }
+
+    /// The reason, after the words "slot X".
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Status(status) => status.explanation(),
+        }
+    }
+}
+
+impl Tables {
+    /// Whether a slot can be lent, as far as the records know: its box may be away.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub fn lendable(&self, slot: &SlotAddress) -> Result<(), Why> {
+        match self.slot_status(slot) {
+            SlotStatus::Free => Ok(()),
+            status => Err(Why::Status(status)),
+        }
+    }
+
+    /// What can be done with a slot. Placement takes no slot that is not free by this; whatever
+    /// this goes by has to enter the slot anew when it changes.
+    pub fn slot_status(&self, slot: &SlotAddress) -> SlotStatus {
+        if let Some(binding) = self.binding_at_slot(slot) {
+            return match binding.desired.is_release() {
+                true => SlotStatus::Releasing,
+                false => SlotStatus::Used,
+            };
+        }
+        let there = |d: &&DeviceRecord| d.state != DeviceState::Empty;
+        let (mut empty, mut worst) = (true, SlotStatus::Free);
+        for device in self.functions(slot).filter(there) {
+            empty = false;
+            let status = match device.state {
+                DeviceState::Quarantined => SlotStatus::Quarantined,
+                DeviceState::Bound => SlotStatus::Stray,
+                DeviceState::Releasing => SlotStatus::Releasing,
+                DeviceState::Probing => SlotStatus::Probing,
+                DeviceState::Free | DeviceState::Empty => SlotStatus::Free,
+            };
+            if rank(status) > rank(worst) {
+                worst = status;
+            }
+        }
+        let erasure = self.erasure_at(slot).map(|erasure| match erasure.state {
+            ErasureState::Running => SlotStatus::Erasing,
+            _ => SlotStatus::Unerased,
+        });
+        match worst {
+            _ if empty => SlotStatus::Empty,
+            _ if let Some(status) = erasure => status,
+            SlotStatus::Quarantined => worst,
+            _ if self.hold_of(slot).is_some() => SlotStatus::Held,
+            _ => worst,
+        }
+    }
+}
+
+/// Of several functions' states, the one with the highest rank is the slot's.
+const fn rank(status: SlotStatus) -> u8 {
+    match status {
+        SlotStatus::Quarantined => 4,
+        SlotStatus::Stray => 3,
+        SlotStatus::Releasing => 2,
+        SlotStatus::Probing => 1,
+        _ => 0,
+    }
+}

@@ -1,0 +1,419 @@
+//! The slots as placement asks for them: kept up to date with every change of the records, so
+//! that no request has to look at all of them.
+//!
+//! Three things make few of many. Devices that are alike in everything but their serial number
+//! have one [`Profile`]; a pool has tens. Boxes that have as many free slots of each profile, in
+//! the same islands, and as much bandwidth left, have one [`Shape`]; a pool has hundreds. And the
+//! boxes of each shape are kept by [`Scope`]: of a rack, of a site, of the pool. A request is
+//! asked of every profile, then of every shape, and then takes a box of the best.
+
+mod facts;
+mod lendable;
+
+#[cfg(test)]
+mod tests;
+
+pub use facts::{DEFAULT_CAPACITY, DEFAULT_GPU_DEMAND, Facts, Profile};
+pub use lendable::Why;
+
+use super::Tables;
+use crate::types::topology::{BoxKind, PlaceName};
+use crate::types::{LinkUse, NodeName, Place, Role, SlotAddress, SlotStatus};
+use imbl::{OrdMap, OrdSet};
+use std::sync::Arc;
+use tlp_codec::ids::{NodeId, SlotId};
+
+/// Number of a profile; small, and used again when no slot has the profile any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProfileId(pub u32);
+
+/// A slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotEntry {
+    /// Its number.
+    pub slot: SlotId,
+    /// What can be done with it.
+    pub status: SlotStatus,
+    /// What is in it; nothing if it is empty.
+    pub profile: Option<ProfileId>,
+    /// The device's serial number; 0 if it is not known.
+    pub serial: u64,
+    /// Which of its box's islands it is in.
+    pub island: Option<u8>,
+    /// What is taken of its proxies' bandwidth for it while it is lent, bytes a second.
+    pub taken: u64,
+}
+
+/// A box.
+#[derive(Clone, Debug)]
+pub struct BoxEntry {
+    /// Its name.
+    pub name: NodeName,
+    /// Its node number.
+    pub node: NodeId,
+    /// Where it stands, if a file says so.
+    pub rack: Option<PlaceName>,
+    /// At which site that is.
+    pub site: Option<PlaceName>,
+    /// The paths that it can be reached by, a bit for each; all if no file says.
+    pub paths: u8,
+    /// What its proxy carries, bytes a second.
+    pub capacity: u64,
+    /// Its slots by number, from 1 on.
+    pub slots: Vec<SlotEntry>,
+    shape: Arc<Shape>,
+}
+
+/// Free slots of one profile in one island, or in none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// The island.
+    pub island: Option<u8>,
+    /// What is in them.
+    pub profile: ProfileId,
+    /// How many there are.
+    pub free: u8,
+}
+
+/// An island of a box.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IslandShape {
+    /// Its slots.
+    pub size: u8,
+    /// Those of them that are free.
+    pub free: u8,
+}
+
+/// What a box has left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Which kind of box it is.
+    pub kind: BoxKind,
+    /// Bandwidth of its proxy that is not taken, bytes a second.
+    pub room: u64,
+    /// Its free slots.
+    pub groups: Vec<Group>,
+    /// Its islands.
+    pub islands: Vec<IslandShape>,
+}
+
+/// A part of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// All of it.
+    Pool,
+    /// What is at a site.
+    Site(PlaceName),
+    /// What is in a rack.
+    Rack(PlaceName),
+}
+
+/// Boxes that have something free, by what they have left.
+pub type Shapes = OrdMap<Arc<Shape>, OrdSet<NodeId>>;
+
+/// How many slots have a profile.
+#[derive(Clone, Debug)]
+struct Interned {
+    profile: Arc<Profile>,
+    slots: u32,
+}
+
+/// All of it.
+#[derive(Clone, Default)]
+pub struct PoolIndex {
+    facts: Arc<Facts>,
+    boxes: OrdMap<NodeId, Arc<BoxEntry>>,
+    profiles: OrdMap<ProfileId, Interned>,
+    profile_ids: OrdMap<Arc<Profile>, ProfileId>,
+    scopes: OrdMap<Scope, Shapes>,
+    serials: OrdSet<(u64, NodeId, SlotId)>,
+}
+
+impl BoxEntry {
+    /// What it has left.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// One of its slots.
+    pub fn slot(&self, slot: SlotId) -> Option<&SlotEntry> {
+        self.slots.get(usize::from(slot.get()).checked_sub(1)?)
+    }
+
+    /// The address of one of its slots.
+    pub fn address(&self, slot: SlotId) -> SlotAddress {
+        SlotAddress::new(self.name.clone(), slot).expect("slots of boxes begin with 1")
+    }
+
+    fn scopes(&self) -> impl Iterator<Item = Scope> {
+        let site = self.site.clone().map(Scope::Site);
+        let rack = self.rack.clone().map(Scope::Rack);
+        [Some(Scope::Pool), site, rack].into_iter().flatten()
+    }
+
+    /// Bandwidth of its proxy that is taken, bytes a second.
+    pub fn taken(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.taken).fold(0, u64::saturating_add)
+    }
+
+    fn make_shape(&self, facts: &Facts) -> Shape {
+        let found = facts.of_box(&self.name);
+        let sizes = found.islands.iter().map(|island| island.slots.len() as u8);
+        let mut islands: Vec<_> = sizes.map(|size| IslandShape { size, free: 0 }).collect();
+        let mut groups: Vec<Group> = Vec::new();
+        for slot in self.slots.iter().filter(|slot| slot.status == SlotStatus::Free) {
+            let Some(profile) = slot.profile else { continue };
+            if let Some(island) = slot.island {
+                islands[usize::from(island)].free += 1;
+            }
+            let same = |group: &&mut Group| group.island == slot.island && group.profile == profile;
+            match groups.iter_mut().find(same) {
+                Some(group) => group.free += 1,
+                None => groups.push(Group { island: slot.island, profile, free: 1 }),
+            }
+        }
+        groups.sort();
+        let room = self.capacity.saturating_sub(self.taken());
+        Shape { kind: found.kind, room, groups, islands }
+    }
+}
+
+impl PoolIndex {
+    /// What the inventory says, ready to be asked.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// All boxes by node number.
+    pub fn boxes(&self) -> impl Iterator<Item = &BoxEntry> {
+        self.boxes.values().map(Arc::as_ref)
+    }
+
+    /// A box by its node number.
+    pub fn get(&self, node: NodeId) -> Option<&BoxEntry> {
+        self.boxes.get(&node).map(Arc::as_ref)
+    }
+
+    /// The profiles that devices have.
+    pub fn profiles(&self) -> impl Iterator<Item = (ProfileId, &Profile)> {
+        self.profiles.iter().map(|(id, interned)| (*id, interned.profile.as_ref()))
+    }
+
+    /// A profile that a device has.
+    ///
+    /// # Panics
+    ///
+    /// When none has: numbers of profiles come out of the same snapshot.
+    pub fn profile(&self, id: ProfileId) -> &Profile {
+        &self.profiles[&id].profile
+    }
+
+    /// The parts of the pool that have something free.
+    pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.scopes.keys()
+    }
+
+    /// The boxes of a part of the pool that have something free, by what they have left.
+    pub fn shapes(&self, scope: &Scope) -> Option<&Shapes> {
+        self.scopes.get(scope)
+    }
+
+    /// The slots whose device has this serial number.
+    pub fn with_serial(&self, serial: u64) -> impl Iterator<Item = (NodeId, SlotId)> {
+        let first = (serial, NodeId::new(1).expect("nodes begin with 1"), SlotId::HOST);
+        self.serials
+            .range(first..)
+            .take_while(move |(own, _, _)| *own == serial)
+            .map(|(_, node, slot)| (*node, *slot))
+    }
+
+    fn intern(&mut self, profile: Profile) -> ProfileId {
+        if let Some(&id) = self.profile_ids.get(&profile) {
+            self.profiles[&id].slots += 1;
+            return id;
+        }
+        // The lowest number that is not used, so that they stay small.
+        let mut free = 0;
+        for id in self.profiles.keys() {
+            if id.0 != free {
+                break;
+            }
+            free += 1;
+        }
+        let (id, profile) = (ProfileId(free), Arc::new(profile));
+        self.profile_ids.insert(profile.clone(), id);
+        self.profiles.insert(id, Interned { profile, slots: 1 });
+        id
+    }
+
+    fn forget(&mut self, id: ProfileId) {
+        let interned = &mut self.profiles[&id];
+        interned.slots -= 1;
+        if interned.slots == 0 {
+            let profile = interned.profile.clone();
+            self.profiles.remove(&id);
+            self.profile_ids.remove(&profile);
+        }
+    }
+
+    fn take_out(&mut self, entry: &BoxEntry) {
+        if !entry.shape.groups.is_empty() {
+            for scope in entry.scopes() {
+                let shapes = self.scopes.get_mut(&scope).expect("it was entered");
+                let boxes = shapes.get_mut(&entry.shape).expect("it was entered");
+                boxes.remove(&entry.node);
+                if boxes.is_empty() {
+                    shapes.remove(&entry.shape);
+                }
+                if shapes.is_empty() {
+                    self.scopes.remove(&scope);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, mut entry: BoxEntry) {
+        entry.shape = Arc::new(entry.make_shape(&self.facts));
+        if !entry.shape.groups.is_empty() {
+            for scope in entry.scopes() {
+                let shapes = self.scopes.entry(scope).or_default();
+                shapes.entry(entry.shape.clone()).or_default().insert(entry.node);
+            }
+        }
+        self.boxes.insert(entry.node, Arc::new(entry));
+    }
+}
+
+impl Tables {
+    /// The slots as placement asks for them.
+    pub fn pool(&self) -> &PoolIndex {
+        &self.pool
+    }
+
+    /// A box as placement sees it.
+    pub fn pool_box(&self, name: &NodeName) -> Option<&BoxEntry> {
+        self.pool.get(self.nodes.get(name)?.node)
+    }
+
+    /// What one more device of a profile takes of a proxy's bandwidth, bytes a second.
+    pub fn demand(&self, profile: ProfileId, link: &LinkUse) -> u64 {
+        self.pool.profile(profile).demand(link)
+    }
+
+    /// What a host's proxy carries and what is taken of that, bytes a second.
+    pub fn host_bandwidth(&self, host: &NodeName) -> (u64, u64) {
+        let taken = self.bindings_at(host).map(|binding| {
+            let entry = self.pool_box(binding.slot.box_name());
+            entry.and_then(|e| e.slot(binding.slot.slot())).map_or(0, |slot| slot.taken)
+        });
+        (self.pool.facts.host_capacity(host), taken.fold(0, u64::saturating_add))
+    }
+
+    /// Enters a slot anew: something of it changed.
+    pub(super) fn refresh_slot(&mut self, address: &SlotAddress) {
+        let Some(node) = self.nodes.get(address.box_name()).map(|node| node.node) else { return };
+        let Some(old) = self.pool.boxes.get(&node).cloned() else { return };
+        let Some(before) = old.slot(address.slot()).copied() else { return };
+        let entry = self.slot_entry(address, before.island);
+        if entry == before {
+            if let Some(profile) = entry.profile {
+                self.pool.forget(profile);
+            }
+            return;
+        }
+        self.pool.take_out(&old);
+        self.swap_slot(node, &before, &entry);
+        let mut new = BoxEntry::clone(&old);
+        new.slots[usize::from(address.slot().get()) - 1] = entry;
+        self.pool.enter(new);
+    }
+
+    /// Enters a box anew: its size, place, or all of its slots changed.
+    pub(super) fn refresh_box(&mut self, name: &NodeName) {
+        let Some(record) = self.nodes.get(name).cloned() else { return };
+        if let Some(old) = self.pool.boxes.remove(&record.node) {
+            self.pool.take_out(&old);
+            for slot in &old.slots {
+                self.pool.serials.remove(&(slot.serial, record.node, slot.slot));
+                if let Some(profile) = slot.profile {
+                    self.pool.forget(profile);
+                }
+            }
+        }
+        if record.role != Role::Box {
+            return;
+        }
+        let facts = self.pool.facts.clone();
+        let (rack, site) = facts.place_of_box(name);
+        let mut slots = Vec::with_capacity(record.size.into());
+        for number in 1..=record.size {
+            let slot = SlotId::new(number).expect("every byte is a slot number");
+            let address = SlotAddress::new(name.clone(), slot).expect("they begin with 1");
+            let island = facts.island_of(name, number);
+            let entry = self.slot_entry(&address, island);
+            if entry.serial != 0 {
+                self.pool.serials.insert((entry.serial, record.node, slot));
+            }
+            slots.push(entry);
+        }
+        self.pool.enter(BoxEntry {
+            name: name.clone(),
+            node: record.node,
+            rack,
+            site,
+            paths: facts.box_paths(name),
+            capacity: facts.box_capacity(name),
+            slots,
+            shape: Arc::default(),
+        });
+    }
+
+    /// Enters a place anew that is held back, or no longer is.
+    pub(super) fn refresh_place(&mut self, place: &Place) {
+        match place {
+            Place::Slot(slot) => self.refresh_slot(slot),
+            Place::Node(name) => self.refresh_box(name),
+            // Bindings find their own way around a path.
+            Place::Path(_) => {}
+        }
+    }
+
+    /// Enters everything anew.
+    pub(super) fn refresh_pool(&mut self, facts: Arc<Facts>) {
+        self.pool = PoolIndex { facts, ..PoolIndex::default() };
+        let names: Vec<NodeName> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.refresh_box(&name);
+        }
+    }
+
+    /// Has the serial number and the profile of what was in a slot no more, and of what is.
+    fn swap_slot(&mut self, node: NodeId, before: &SlotEntry, entry: &SlotEntry) {
+        if before.serial != entry.serial {
+            self.pool.serials.remove(&(before.serial, node, before.slot));
+            if entry.serial != 0 {
+                self.pool.serials.insert((entry.serial, node, entry.slot));
+            }
+        }
+        if let Some(profile) = before.profile {
+            self.pool.forget(profile);
+        }
+    }
+
+    /// A slot as it is; its profile is counted once more.
+    fn slot_entry(&mut self, address: &SlotAddress, island: Option<u8>) -> SlotEntry {
+        let status = self.slot_status(address);
+        let profile = facts::profile_of(self, address);
+        let taken = match self.binding_at_slot(address) {
+            Some(binding) => {
+                let allocation = self.allocations.get(&binding.allocation);
+                let link = allocation.map(|a| a.link.clone()).unwrap_or_default();
+                profile.as_ref().map_or(0, |profile| profile.demand(&link))
+            }
+            None => 0,
+        };
+        let serial = facts::serial_of(self, address);
+        let profile = profile.map(|profile| self.pool.intern(profile));
+        SlotEntry { slot: address.slot(), status, profile, serial, island, taken }
+    }
+}
