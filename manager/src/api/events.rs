@@ -75,6 +75,7 @@ pub(super) async fn list(
         return Err(Problem::invalid("limit", format!("1 to {MAX_LIMIT}")));
     }
     let wait = wait(params.wait_ms)?;
+    checked(params.since)?;
     let EventParams { mut since, kind, node, binding, operation, .. } = params;
     let filter = Filter { kind, node, binding, operation };
     let mut changes = manager.records.watch();
@@ -95,6 +96,16 @@ pub(super) async fn list(
             () = tokio::time::sleep_until(deadline) => return Ok(Json(page)),
             () = manager.stopping() => return Ok(Json(page)),
         }
+    }
+}
+
+/// A sequence number that is in its range: 64 bits with a sign, as the description says.
+fn checked(since: Option<u64>) -> Result<Option<u64>, Problem> {
+    match since {
+        Some(since) if since > i64::MAX.unsigned_abs() => {
+            Err(Problem::invalid("since", format!("at most {}", i64::MAX)))
+        }
+        since => Ok(since),
     }
 }
 
@@ -179,7 +190,7 @@ pub(super) async fn stream(
             Some(number.ok_or_else(|| Problem::invalid("last-event-id", "a sequence number"))?)
         }
     };
-    let since = after.map(|last| last.saturating_add(1)).or(params.since);
+    let since = after.map(|last| last.saturating_add(1)).or(checked(params.since)?);
     let next = since.unwrap_or_else(|| manager.records.snapshot().meta().next_event);
     let changes = manager.records.watch();
     let StreamParams { kind, node, binding, operation, .. } = params;

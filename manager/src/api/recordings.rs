@@ -195,8 +195,9 @@ pub(super) async fn latency(
         return Err(Problem::invalid("window_ms", bounds));
     }
     let one_in = params.one_in.unwrap_or(1);
-    if one_in == 0 {
-        return Err(Problem::invalid("one_in", "at least 1"));
+    // What the description says of the number: 32 bits with a sign.
+    if !(1..=i32::MAX.unsigned_abs()).contains(&one_in) {
+        return Err(Problem::invalid("one_in", format!("1 to {}", i32::MAX)));
     }
     let slowest = params.slowest.unwrap_or(5);
     if slowest > latency::MAX_SLOWEST {
