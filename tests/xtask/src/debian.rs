@@ -35,6 +35,7 @@ pub(crate) fn make(release: bool) -> Result<Done> {
     let program = target_dir().join(folder).join("dxpu-manager");
     papers(&program, &root().join("target/deb"))?;
     let package = target_dir().join("deb/dxpu-manager.deb");
+    fs::create_dir_all(target_dir().join("deb"))?;
     let mut make = cargo(&["deb", "--package=manager", "--no-build", "--profile", profile]);
     run(make.arg("--output").arg(&package))?;
     let clean = target_dir().join("deb/root");
@@ -117,6 +118,9 @@ fn verify(clean: &Path) -> Result<()> {
         println!("systemd-analyze does not run: nobody has looked at the units");
         return Ok(());
     }
+    // The shell that a unit runs is another package's.
+    fs::create_dir_all(clean.join("bin"))?;
+    fs::copy("/bin/sh", clean.join("bin/sh")).context("/bin/sh cannot be copied")?;
     let units = clean.join("usr/lib/systemd/system");
     let mut command = Command::new("systemd-analyze");
     command.args(["verify", "--man=no", "--recursive-errors=no"]);
