@@ -3,10 +3,12 @@
 //! - [`action`]: what to do next about one binding; pure.
 //! - [`driver`]: does it, for every binding that may need it, one step at a time.
 //! - [`diff`]: what a proxy's table has that the records do not, and the other way; pure.
+//! - [`compare`]: what a proxy's tables change in the records; pure.
 //! - [`sync`]: reads a proxy's tables (when it connects, when events say so, now and then), compares
 //!   and repairs.
 
 pub mod action;
+pub mod compare;
 pub mod diff;
 pub mod driver;
 pub mod sync;

@@ -1,18 +1,12 @@
 //! Reads a proxy's tables, compares them with the records and repairs what differs.
 
-use super::diff;
+use super::{compare, diff};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::operations::progress;
-use crate::records::Txn;
-use crate::types::{
-    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, FunctionEpoch,
-    NodeName, Phase, Role, SlotAddress,
-};
+use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress};
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use tlp_codec::ids::{BindingKey, Epoch};
+use tlp_codec::ids::BindingKey;
 
 /// Compares when the proxy has connected, whenever it is asked for, and now and then. Returns when
 /// the tables cannot be read.
@@ -100,16 +94,10 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
     let inventory = read_inventory(manager, session).await?;
     let before = manager.records.snapshot();
     let table = read_slots(manager, session).await?;
-    let changed = manager.records.change(|txn| {
-        take_inventory(txn, name, &inventory);
-        learn_epochs(txn, name, &table);
-        fail_lost(txn, session);
-        let diff = diff::of_box(name, &table, &before, txn);
-        for id in &diff.missing {
-            progress::missing(txn, *id, Phase::Reserved, name.as_str());
-        }
-        Ok(diff)
-    });
+    let incarnation = session.identity().incarnation;
+    let changed = manager
+        .records
+        .apply(|txn| compare::box_tables(txn, &before, name, incarnation, &inventory, &table));
     let Ok(diff) = changed.await else { return Ok(()) };
     for stray in diff.stray {
         // The host first: it must not use what the box is about to reset.
@@ -157,20 +145,9 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
     let name = session.name();
     let before = manager.records.snapshot();
     let table = read_mapping(manager, session).await?;
-    let changed = manager.records.change(|txn| {
-        fail_lost(txn, session);
-        let diff = diff::of_host(name, &table, &before, txn);
-        for id in &diff.missing {
-            progress::missing(txn, *id, Phase::SlotBound, name.as_str());
-        }
-        for id in &diff.failed {
-            progress::failed(txn, *id, "the host's port shows its link down");
-        }
-        for id in &diff.configured {
-            progress::configured(txn, *id, session.identity().incarnation);
-        }
-        Ok(diff)
-    });
+    let incarnation = session.identity().incarnation;
+    let changed =
+        manager.records.apply(|txn| compare::host_table(txn, &before, name, incarnation, &table));
     let Ok(diff) = changed.await else { return Ok(()) };
     session.set_stray_ports(diff.stray_ports);
     for stray in diff.stray {
@@ -191,78 +168,4 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// Fails what a proxy was given in an earlier life: it has lost it, and the other end may have
-/// records of that life on their way.
-fn fail_lost(txn: &mut Txn, session: &Session) {
-    let identity = session.identity();
-    let lost = |binding: &&BindingRecord| match identity.role {
-        Role::Box => {
-            binding.phase.at_box() && binding.box_incarnation != Some(identity.incarnation)
-        }
-        Role::Host => {
-            binding.phase.at_host() && binding.host_incarnation != Some(identity.incarnation)
-        }
-    };
-    let lost: Vec<BindingId> =
-        txn.bindings_at(&identity.name).filter(lost).map(|binding| binding.id).collect();
-    for id in lost {
-        progress::failed(txn, id, &format!("{} restarted", identity.name));
-    }
-}
-
-/// Enters what a box reported, and what it no longer reports.
-fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) {
-    let mut reported = BTreeSet::new();
-    for entry in inventory {
-        let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else {
-            tracing::warn!("{name} reports a slot 0, which no box has");
-            continue;
-        };
-        let device = DeviceRecord::from_inventory(slot, entry, txn.now());
-        reported.insert(device.address.clone());
-        if let Ok(highest) = Epoch::from_bits(entry.highest_epoch) {
-            txn.learn_epoch(&device.address, highest);
-        }
-        let known = txn.devices().get(&device.address).cloned();
-        if known.as_ref().is_some_and(|known| known.same_as(&device)) {
-            continue;
-        }
-        let what = |d: &DeviceRecord| (d.model.clone(), d.pci, d.serial);
-        if known.as_ref().map(&what) != Some(what(&device)) {
-            let id = format!("{:04x}:{:04x}", device.pci.vendor, device.pci.device);
-            let detail = format!("{}: {} {} ({id})", device.address, device.state, device.model);
-            let event = EventRecord::new(EventKind::DeviceChanged, detail);
-            txn.event(event.node(name).slot(&device.address.slot));
-            let slot = device.address.slot.clone();
-            txn.put_device(device);
-            for warning in txn.contradictions(&slot) {
-                let event = EventRecord::new(EventKind::InventoryContradicted, warning);
-                txn.event(event.node(name).slot(&slot));
-            }
-            continue;
-        }
-        txn.put_device(device);
-    }
-    let gone: Vec<FunctionAddress> = txn
-        .devices_of(name)
-        .map(|device| device.address.clone())
-        .filter(|address| !reported.contains(address))
-        .collect();
-    for address in gone {
-        txn.remove_device(&address);
-        let event = EventRecord::new(EventKind::DeviceChanged, format!("{address}: gone"));
-        txn.event(event.node(name).slot(&address.slot));
-    }
-}
-
-fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
-    for entry in table {
-        if let Ok(slot) = SlotAddress::new(name.clone(), entry.slot)
-            && let Ok(epoch) = Epoch::from_bits(entry.epoch)
-        {
-            txn.learn_epoch(&FunctionAddress { slot, function: entry.function }, epoch);
-        }
-    }
 }

@@ -11,7 +11,7 @@ const LAST_NODE: u32 = tlp_codec::ids::NodeId::MAX.get() as u32;
 /// Node numbers that are left out when a store is restored: so many proxies may have joined
 /// after the backup was made without one of their numbers coming again.
 const RESTORE_NODE_GAP: u32 = 256;
-/// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations, events and the audit log.
+/// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations, events, the audit log and terms.
 const RESTORE_NUMBER_GAP: u64 = 1_000_000;
 
 /// What there is once.
@@ -83,6 +83,19 @@ impl Meta {
         Ok(())
     }
 
+    /// Goes above whatever was given out since a backup was made of which this is a part, terms
+    /// too: the manager that gave it out may still be there.
+    ///
+    /// # Errors
+    ///
+    /// When the epochs have no generation left.
+    pub(super) fn begin_generation(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.skip_what_may_be_used(path)?;
+        self.term = self.term.max(self.highest_term_seen) + RESTORE_NUMBER_GAP;
+        self.highest_term_seen = self.term;
+        Ok(())
+    }
+
     fn skip_what_may_be_used(&mut self, path: &Path) -> Result<(), StoreError> {
         self.generation = self
             .generation
@@ -120,9 +133,7 @@ pub fn check(path: &Path) -> Result<(), StoreError> {
 pub fn next_generation(store: &dyn Store, path: &Path) -> Result<(), StoreError> {
     let tables: Tables = super::tables::load(store, path)?;
     let mut txn = Txn::new(tables);
-    let mut meta = txn.meta().clone();
-    meta.skip_what_may_be_used(path)?;
-    txn.put_meta(meta);
+    txn.begin_generation(path)?;
     let (_, changes, _) = txn.finish();
     store.commit(&changes)
 }

@@ -113,6 +113,10 @@ async fn a_new_generation_begins_its_epochs_above_all_earlier_ones() {
     let records = open(&store);
     assert_eq!(records.change(|txn| txn.new_epoch(&address)).await.unwrap(), epoch(1, 1));
     assert!(records.snapshot().meta().next_node > 256);
+    assert!(
+        records.snapshot().meta().term > 1000,
+        "whose backup it was may have begun terms since"
+    );
     for _ in 1..255 {
         next_generation(store.as_ref(), Path::new("memory")).unwrap();
     }

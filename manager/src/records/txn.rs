@@ -56,6 +56,11 @@ impl Txn {
         (self.tables, changes, self.touched)
     }
 
+    /// What the tables are with this change, for whoever keeps them without a store.
+    pub fn into_tables(self) -> Tables {
+        self.tables
+    }
+
     /// The time that everything in this change gets.
     pub fn now(&self) -> Timestamp {
         self.now
@@ -83,8 +88,23 @@ impl Txn {
         result
     }
 
-    pub(super) fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
+    /// Begins the next term, as every start of a manager does. `path` is for error messages.
+    ///
+    /// # Errors
+    ///
+    /// When a later manager was here and the epochs have no generation left.
+    pub fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
         self.with_meta(|meta| meta.begin_term(path))
+    }
+
+    /// Leaves out what may have been given out since a backup was made of which these are the
+    /// tables. `path` is for error messages.
+    ///
+    /// # Errors
+    ///
+    /// When the epochs have no generation left.
+    pub fn begin_generation(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.with_meta(|meta| meta.begin_generation(path))
     }
 
     /// Remembers that a proxy obeyed this term, so that the next start begins above it. Terms that

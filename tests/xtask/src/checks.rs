@@ -26,8 +26,15 @@ pub(crate) fn docs() -> Result<Done> {
     Ok(Done::default())
 }
 
-/// The benchmarks: the whole path's, or those that cargo finds.
+/// The benchmarks: the whole path's, the manager's with thousands of proxies, or those that cargo
+/// finds.
 pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
+    if let Some(("pool", rest)) = arguments.split_first().map(|(first, rest)| (&**first, rest)) {
+        let build = ["build", "--quiet", "--release", "--bins"];
+        run(&mut cargo(&[&build[..], &["--package=manager", "--package=pool-scale"]].concat()))?;
+        let bench = crate::tools::target_dir().join("release").join("dxpu-pool-scale");
+        return ends_as(std::process::Command::new(bench).args(rest));
+    }
     if let Some(("fabric", rest)) = arguments.split_first().map(|(first, rest)| (&**first, rest)) {
         let packages = ["--package=manager", "--package=host-proxy", "--package=box-proxy"];
         let build = ["build", "--quiet", "--release", "--bins", "--package=bench"];

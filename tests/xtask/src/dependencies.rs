@@ -96,6 +96,8 @@ const ROOMS: &[Room] = &[
     tests("direct"),
     tests("sim"),
     tests("fuzz-targets"),
+    tests("pool-scale"),
+    tests("protocol-model"),
     tests("guest-tools"),
     tests("system-tests"),
     tests("vm"),

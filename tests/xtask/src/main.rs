@@ -120,10 +120,11 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
-    /// The benchmarks, each beside its floor. `bench fabric` is the whole path's.
+    /// The benchmarks, each beside its floor. `bench fabric` is the whole path's, `bench pool` the
+    /// manager's with thousands of proxies.
     Bench {
-        /// `fabric` and what `dxpu-bench` gets, or what `cargo bench` gets instead of --workspace,
-        /// such as: -p tlp-codec
+        /// `fabric` and what `dxpu-bench` gets, `pool` and what `dxpu-pool-scale` gets, or what
+        /// `cargo bench` gets instead of --workspace, such as: -p tlp-codec
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
