@@ -14,6 +14,7 @@ pub mod config;
 pub mod control;
 pub mod erasure;
 pub mod firmware;
+pub mod health;
 pub mod manager;
 pub mod metrics;
 pub mod notify;
@@ -23,6 +24,7 @@ pub mod reconcile;
 pub mod recorder;
 pub mod records;
 pub mod serve;
+pub mod spares;
 pub mod store;
 
 pub use manager_client::types;

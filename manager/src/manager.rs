@@ -3,6 +3,7 @@
 use crate::config::Settings;
 use crate::control::Registry;
 use crate::firmware::Transfers;
+use crate::health::Observed;
 use crate::metrics::Metrics;
 use crate::operations::deadlines::Deadlines;
 use crate::operations::grace::Countdowns;
@@ -30,6 +31,8 @@ pub struct Manager {
     pub recordings: Recordings,
     /// What is taken back soon from hosts that went away.
     pub countdowns: Countdowns,
+    /// What speaks against the health of proxies, paths and devices.
+    pub observed: Observed,
     /// When leases and grace times end.
     pub deadlines: Mutex<Deadlines>,
     /// How far firmware has come on its way to cards.
@@ -69,6 +72,7 @@ impl Manager {
             settings,
             recordings: Recordings::default(),
             countdowns: Countdowns::default(),
+            observed: Observed::default(),
             deadlines: Mutex::default(),
             transfers: Transfers::default(),
             metrics,

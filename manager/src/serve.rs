@@ -6,7 +6,7 @@ use crate::metrics::{self, Metered, Metrics};
 use crate::records::Records;
 use crate::store::{EmbeddedStore, StoreError};
 use crate::types::{EventKind, EventRecord};
-use crate::{api, control, erasure, firmware, notify, operations, reconcile};
+use crate::{api, control, erasure, firmware, health, notify, operations, reconcile};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -151,6 +151,7 @@ impl Server {
         parts.spawn(operations::grace::run(manager.clone()));
         parts.spawn(operations::lease::run(manager.clone()));
         parts.spawn(operations::drain::run(manager.clone()));
+        parts.spawn(health::run(manager.clone()));
         parts.spawn(firmware::run(manager.clone()));
         parts.spawn(metrics::follow(manager.clone()));
         parts.spawn(erasure::driver::run(manager.clone()));

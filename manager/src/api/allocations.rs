@@ -113,7 +113,9 @@ pub(super) async fn allocate(
     let changed = manager.records.change(|txn| {
         let (tenant, reason) = (body.tenant.clone(), body.reason.clone());
         let terms = Terms { tenant, reason, lease_ms: body.lease_ms };
-        operations::allocate(txn, live, &request, terms, key)
+        let operation = operations::allocate(txn, live, &request, terms, key)?;
+        crate::spares::check_kept(txn, &manager.settings.spares, &operation)?;
+        Ok(operation)
     });
     changed.await.map(accepted)
 }

@@ -10,7 +10,9 @@ use crate::operations::drain::{self, Drain};
 use crate::operations::lease::{self, MAX_LEASE_MS};
 use crate::operations::replace::{self, Replace};
 use crate::operations::take_back::{self, Lent, TakeBack};
-use crate::types::{AllocationId, BindingId, HoldRecord, OperationRecord, Place, Problem};
+use crate::types::{
+    AllocationId, BindingId, HealthRecord, HoldRecord, OperationRecord, Place, Problem, Timestamp,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -18,7 +20,7 @@ use axum::response::Response;
 use manager_client::bodies::{
     DrainBody, HoldBody, LeaseBody, ProblemBody, ReplaceBody, TakeBackBody,
 };
-use manager_client::views::{AllocationView, List};
+use manager_client::views::{AllocationView, List, SparesView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -206,4 +208,20 @@ pub(super) async fn put_back(
     refuse_if_stopping(&manager)?;
     let place: Place = parse("place", &params.place)?;
     manager.records.change(|txn| drain::put_back(txn, &place)).await.map(Json)
+}
+
+/// The spares of each model, and how many it needs.
+#[utoipa::path(get, path = "/v1/spares", tag = "pool",
+    responses((status = 200, description = "By model", body = List<SparesView>)))]
+pub(super) async fn spares(State(manager): State<App>) -> Json<List<SparesView>> {
+    let tables = manager.records.snapshot();
+    let config = &manager.settings.spares;
+    Json(crate::spares::all(&tables, config, Timestamp::now()).into_iter().collect())
+}
+
+/// What is not healthy, or was not lately.
+#[utoipa::path(get, path = "/v1/health", tag = "pool",
+    responses((status = 200, description = "By what it is about", body = List<HealthRecord>)))]
+pub(super) async fn health(State(manager): State<App>) -> Json<List<HealthRecord>> {
+    Json(manager.records.snapshot().health().values().cloned().collect())
 }

@@ -86,6 +86,8 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(lender::extend))
         .routes(routes!(lender::take_back))
         .routes(routes!(lender::replace))
+        .routes(routes!(lender::spares))
+        .routes(routes!(lender::health))
         .routes(routes!(lender::drain))
         .routes(routes!(lender::holds, lender::hold, lender::put_back))
         .routes(routes!(allocations::bindings))

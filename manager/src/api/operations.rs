@@ -9,6 +9,7 @@ use crate::types::{
     AllocationId, EventRecord, OperationId, OperationRecord, OperationState, Problem, ProblemCode,
 };
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use manager_client::bodies::ProblemBody;
@@ -138,6 +139,8 @@ pub(super) async fn cancel(
     State(manager): State<App>,
     Segments(id): Segments<String>,
     if_match: IfMatch,
+    // A body that nobody reads would have the connection reset, and the answer lost with it.
+    _: Bytes,
 ) -> Result<(StatusCode, Json<OperationRecord>), Problem> {
     let id: OperationId = parse("id", &id)?;
     let changed = manager.records.change(|txn| {

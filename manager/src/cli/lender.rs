@@ -2,10 +2,10 @@
 
 use super::args::{Drain, Extend, Lender, Maintain, Replace, TakeBack};
 use super::{Failure, Output, operations, query, render};
-use crate::types::HoldRecord;
+use crate::types::{HealthRecord, HoldRecord};
 use manager_client::Client;
 use manager_client::bodies::{DrainBody, HoldBody, LeaseBody, ReplaceBody, TakeBackBody};
-use manager_client::views::{AllocationView, List};
+use manager_client::views::{AllocationView, List, SparesView};
 
 pub(super) fn lender(client: &Client, out: &Output, command: Lender) -> Result<(), Failure> {
     match command {
@@ -15,6 +15,8 @@ pub(super) fn lender(client: &Client, out: &Output, command: Lender) -> Result<(
         Lender::Drain(args) => drain(client, out, args),
         Lender::Maintain(args) => maintain(client, out, args),
         Lender::Holds => out.get::<List<HoldRecord>>(client, "/v1/holds", holds),
+        Lender::Health => out.get::<List<HealthRecord>>(client, "/v1/health", health),
+        Lender::Spares => out.get::<List<SparesView>>(client, "/v1/spares", spares),
     }
 }
 
@@ -80,4 +82,37 @@ fn holds(list: &List<HoldRecord>) -> String {
         ]
     };
     render::table(["PLACE", "WHY", "SINCE", "OPERATION", "REASON"], list.items.iter().map(row))
+}
+
+fn health(list: &List<HealthRecord>) -> String {
+    if list.items.is_empty() {
+        return "everything is healthy".to_owned();
+    }
+    let row = |record: &HealthRecord| {
+        [
+            record.subject.to_string(),
+            record.state.to_string(),
+            record.since.to_string(),
+            record.reason.clone(),
+        ]
+    };
+    render::table(["WHAT", "STATE", "SINCE", "REASON"], list.items.iter().map(row))
+}
+
+fn spares(list: &List<SparesView>) -> String {
+    let row = |spares: &SparesView| {
+        [
+            spares.model.clone(),
+            spares.total.to_string(),
+            spares.lent.to_string(),
+            spares.free.to_string(),
+            spares.kept.to_string(),
+            render::or_dash(spares.needed),
+            format!("{:.3} %", spares.runs_out * 100.0),
+        ]
+    };
+    let heading = ["MODEL", "TOTAL", "LENT", "FREE", "KEPT", "NEEDED", "RUNS OUT"];
+    let table = render::table(heading, list.items.iter().map(row));
+    let how = list.items.iter().map(|spares| format!("{}: {}", spares.model, spares.calculation));
+    format!("{table}\n\n{}", how.collect::<Vec<_>>().join("\n"))
 }

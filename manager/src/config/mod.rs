@@ -1,6 +1,8 @@
 //! What the server is told: from the command line and environment, else from a TOML file, else
 //! the defaults here.
 
+use crate::health::HealthConfig;
+use crate::spares::SparesConfig;
 use crate::types::EraseRule;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -52,6 +54,10 @@ pub struct Settings {
     pub lease_warning: Duration,
     /// `lease_grace_ms`: the operating system has so long to let go of what a lease is over of.
     pub lease_grace: Duration,
+    /// `[health]`: when something is unhealthy, and what follows.
+    pub health: HealthConfig,
+    /// `[spares]`: how many spares are needed, and kept.
+    pub spares: SparesConfig,
     /// How long a host without a root complex keeps what it has; nothing: for ever. Set in seconds
     /// and not with the others: `host_grace_s`.
     pub host_grace: Option<Duration>,
@@ -87,6 +93,8 @@ macro_rules! timing {
                 let host_grace = Duration::from_secs(host_grace_s.into());
                 Settings {
                     $($setting: Duration::from_millis(self.$field.unwrap_or($default)),)+
+                    health: HealthConfig::default(),
+                    spares: SparesConfig::default(),
                     host_grace: (!host_grace.is_zero()).then_some(host_grace),
                     erase: Vec::new(),
                 }
@@ -126,6 +134,10 @@ struct File {
     erase: Vec<EraseRule>,
     #[serde(default)]
     timing: Timing,
+    #[serde(default)]
+    health: HealthConfig,
+    #[serde(default)]
+    spares: SparesConfig,
 }
 
 /// How log lines look.
@@ -222,6 +234,8 @@ impl Config {
             log_format: said.log_format.or(file.log_format).unwrap_or_default(),
             settings: Settings {
                 erase: file.erase,
+                health: file.health,
+                spares: file.spares,
                 ..file.timing.settings(host_grace_s.unwrap_or(DEFAULT_HOST_GRACE_S))
             },
         })
@@ -242,6 +256,9 @@ fn read(path: &Path) -> Result<File, ConfigError> {
             let reason = format!("erase[{index}].{what}");
             ConfigError::Wrong { path: path.to_owned(), reason }
         })?;
+    }
+    for checked in [file.health.check(), file.spares.check()] {
+        checked.map_err(|reason| ConfigError::Wrong { path: path.to_owned(), reason })?;
     }
     Ok(file)
 }

@@ -26,6 +26,7 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
             manager.event_soon(EventRecord::new(EventKind::LinkUp, detail).node(name));
         }
         Event::PathLost { peer, path } => {
+            path_seen(manager, name, peer, path.get(), false);
             let detail = format!(
                 "{name}: what it sends to {} by path {path} does not arrive; the other paths carry it",
                 called(manager, peer)
@@ -33,6 +34,7 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
             manager.event_soon(EventRecord::new(EventKind::PathLost, detail).node(name));
         }
         Event::PathFound { peer, path } => {
+            path_seen(manager, name, peer, path.get(), true);
             let detail = format!("{name}: path {path} to {} carries frames", called(manager, peer));
             manager.event_soon(EventRecord::new(EventKind::PathFound, detail).node(name));
         }
@@ -90,6 +92,12 @@ pub fn root_complex(manager: &Manager, session: &Session, present: bool) {
         (false, None) => (EventKind::RootComplexLost, format!("{name} has no root complex")),
     };
     manager.event_soon(EventRecord::new(kind, detail).node(name));
+}
+
+fn path_seen(manager: &Manager, from: &NodeName, peer: NodeId, path: u8, arrives: bool) {
+    if let Some(to) = manager.records.snapshot().node_by_number(peer) {
+        manager.observed.path(from, &to.name, path, arrives);
+    }
 }
 
 fn called(manager: &Manager, node: NodeId) -> String {
@@ -175,6 +183,13 @@ async fn binding_failed(
             tracing::error!("that a host let go cannot be recorded: {problem}");
         }
         return;
+    }
+    if matches!(reason, BindingFailure::TlpCrc | BindingFailure::DeviceGone) {
+        let tables = manager.records.snapshot();
+        for id in which(&tables) {
+            let slot = &tables.bindings()[&id].slot;
+            manager.observed.error(slot, &manager.settings.health);
+        }
     }
     let why = format!("{} says: {}", session.name(), failure(reason));
     fail(manager, &why, which).await;

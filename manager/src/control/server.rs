@@ -206,6 +206,7 @@ async fn run<S: AsyncRead + AsyncWrite>(
     session.close(why);
     let why = session.close_reason().expect("it is closed");
     manager.registry.leave(&session);
+    manager.observed.left(session.name());
     let name = session.name();
     if let Some(term) = session.stale_term() {
         let learned = manager.records.apply(|txn| {

@@ -129,7 +129,8 @@ pub fn put_back(txn: &mut Txn, place: &Place) -> Result<HoldRecord, Problem> {
     Ok(record)
 }
 
-fn end_hold(txn: &mut Txn, place: &Place) {
+/// Does not hold something back any more, and says so.
+pub fn end_hold(txn: &mut Txn, place: &Place) {
     if txn.remove_hold(place).is_some() {
         let event = EventRecord::new(EventKind::HoldEnded, format!("{place} can be used again"));
         txn.event(about(event, place));

@@ -324,6 +324,8 @@ fn every_route_answers_as_described() {
     check("GET", "/v1/slots", "/v1/slots?status=held", None, 200);
     check("DELETE", "/v1/holds", "/v1/holds?place=box1/3", None, 200);
     check("DELETE", "/v1/holds", "/v1/holds?place=box1/3", None, 404);
+    check("GET", "/v1/spares", "/v1/spares", None, 200);
+    check("GET", "/v1/health", "/v1/health", None, 200);
     let mut finish = |path: &str, template: &str, body: Value, state: &str| {
         let begun = check("POST", template, path, Some(body), 202);
         let path = format!("/v1/operations/{}?wait_ms=60000", begun["id"].as_str().unwrap());

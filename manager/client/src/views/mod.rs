@@ -9,6 +9,7 @@ mod lending;
 mod pool;
 mod proxies;
 mod recordings;
+mod spares;
 mod tables;
 
 pub use erasures::ErasureView;
@@ -22,6 +23,7 @@ pub use pool::{
 };
 pub use proxies::{Counters, StampView, StampedKind, Stamps};
 pub use recordings::{EndReason, Ended, Format, RecordingView};
+pub use spares::{RateSource, SparesView};
 pub use tables::{
     AllTables, BoxTable, HostTable, MappingView, Range, SilentProxy, SlotTableEntry, TableFunction,
     WindowView,

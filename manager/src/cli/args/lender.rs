@@ -25,6 +25,10 @@ pub enum Lender {
     Maintain(Maintain),
     /// List what is held back, and why
     Holds,
+    /// List what is not healthy, or was not lately: proxies, paths and devices
+    Health,
+    /// List the spares of each model: how many there are, how many are needed, and the calculation
+    Spares,
 }
 
 /// Of `extend`.

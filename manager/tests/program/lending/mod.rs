@@ -4,6 +4,7 @@ mod cancel;
 mod crashes;
 mod erasing;
 mod grace;
+mod health;
 mod holds;
 mod leases;
 mod release;

@@ -1,0 +1,295 @@
+//! How well proxies, paths and devices are, and what follows from it.
+//!
+//! Every `interval` each is good or bad once ([`samples`]); [`machine`] makes states of that. A change
+//! is a record, an event and what the policy says, in one change of the records.
+//!
+//! - A proxy is bad while it is not connected.
+//! - A path is bad while a proxy says that what it sends there does not arrive.
+//! - A device is bad while its slot is quarantined, or when it had [`HealthConfig::device_errors`]
+//!   errors within [`HealthConfig::device_window_ms`]: bindings that failed because the device went away
+//!   or damaged a TLP.
+
+pub mod machine;
+
+use crate::manager::Manager;
+use crate::operations::drain;
+use crate::operations::replace::{self, Replace};
+use crate::records::{Tables, Txn};
+use crate::types::{
+    DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, HoldRecord,
+    ModelRecord, NodeName, Place, SlotAddress, Subject,
+};
+use machine::{Machine, Thresholds};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is done about a device or a box that has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// Nothing but an event.
+    None,
+    /// It gets nothing new until it is healthy again.
+    #[default]
+    Cordon,
+    /// As `cordon`, and a device that is lent is replaced by another one.
+    Replace,
+}
+
+/// The file's `[health]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthConfig {
+    /// How often everything is looked at, milliseconds.
+    pub interval_ms: u64,
+    /// What follows from a failure.
+    pub policy: Policy,
+    /// So many errors of a device within its window make it bad.
+    pub device_errors: usize,
+    /// The window, milliseconds.
+    pub device_window_ms: u64,
+    /// When it gets worse and better.
+    pub thresholds: Thresholds,
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self {
+            interval_ms: 5_000,
+            policy: Policy::default(),
+            device_errors: 3,
+            device_window_ms: 600_000,
+            thresholds: Thresholds::default(),
+        }
+    }
+}
+
+impl HealthConfig {
+    /// What is wrong with it, after `health.`.
+    ///
+    /// # Errors
+    ///
+    /// The key and why.
+    pub fn check(&self) -> Result<(), String> {
+        let Thresholds { suspect_after, failed_after, recover_after } = self.thresholds;
+        let least = [
+            ("interval_ms", self.interval_ms),
+            ("device_errors", self.device_errors as u64),
+            ("device_window_ms", self.device_window_ms),
+            ("thresholds.suspect_after", suspect_after.into()),
+            ("thresholds.failed_after", failed_after.into()),
+            ("thresholds.recover_after", recover_after.into()),
+        ];
+        match least.into_iter().find(|(_, value)| *value == 0) {
+            Some((key, _)) => Err(format!("health.{key} is 0; it has to be at least 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What was seen since the manager started. Errors are kept for slots that there are, no more of each
+/// than make it bad; paths for proxies that are connected.
+#[derive(Default)]
+pub struct Observed {
+    errors: Mutex<HashMap<SlotAddress, VecDeque<Instant>>>,
+    lost: Mutex<BTreeSet<(NodeName, NodeName, u8)>>,
+}
+
+impl Observed {
+    /// A binding of a slot failed because of its device.
+    pub fn error(&self, slot: &SlotAddress, config: &HealthConfig) {
+        let mut errors = self.errors.lock().expect("no one panics while holding it");
+        let own = errors.entry(slot.clone()).or_default();
+        own.push_back(Instant::now());
+        while own.len() > config.device_errors {
+            own.pop_front();
+        }
+    }
+
+    /// What a proxy sends to another by a path arrives, or does not.
+    pub fn path(&self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) {
+        let mut lost = self.lost.lock().expect("no one panics while holding it");
+        let key = (from.clone(), to.clone(), path);
+        if arrives {
+            lost.remove(&key)
+        } else {
+            lost.insert(key)
+        };
+    }
+
+    /// A proxy is gone, and with it what it said of its paths.
+    pub fn left(&self, name: &NodeName) {
+        let mut lost = self.lost.lock().expect("no one panics while holding it");
+        lost.retain(|(from, ..)| from != name);
+    }
+
+    fn bad_slots(&self, config: &HealthConfig, now: Instant) -> BTreeSet<SlotAddress> {
+        let window = Duration::from_millis(config.device_window_ms);
+        let mut errors = self.errors.lock().expect("no one panics while holding it");
+        errors.retain(|_, own| {
+            own.retain(|at| now.saturating_duration_since(*at) < window);
+            !own.is_empty()
+        });
+        let bad = |own: &VecDeque<Instant>| own.len() >= config.device_errors;
+        errors.iter().filter(|(_, own)| bad(own)).map(|(slot, _)| slot.clone()).collect()
+    }
+}
+
+/// Everything that is bad now, and why.
+fn bad(manager: &Manager, tables: &Tables, now: Instant) -> BTreeMap<Subject, String> {
+    let config = &manager.settings.health;
+    let mut bad = BTreeMap::new();
+    for node in tables.nodes().keys() {
+        if let Some(why) = manager.registry.absence(node) {
+            bad.insert(Subject::Node { node: node.clone() }, why);
+        }
+    }
+    let lost = manager.observed.lost.lock().expect("no one panics while holding it").clone();
+    for (from, to, path) in lost {
+        let why = format!("what {from} sends to {to} by path {path} does not arrive");
+        bad.insert(Subject::Path { from, to, path }, why);
+    }
+    for slot in manager.observed.bad_slots(config, now) {
+        let why = format!("{} bindings of it failed because of it", config.device_errors);
+        bad.insert(Subject::Slot { slot }, why);
+    }
+    for device in tables.devices().values().filter(|d| d.state == DeviceState::Quarantined) {
+        let slot = device.address.slot.clone();
+        let why = "it failed its reset or readiness test".to_owned();
+        bad.insert(Subject::Slot { slot }, why);
+    }
+    bad
+}
+
+/// The machines of what is not healthy, or not for sure. No larger than what is bad and the records of
+/// it.
+#[derive(Default)]
+struct Machines(BTreeMap<Subject, Machine>);
+
+impl Machines {
+    /// Takes in one round of samples: everything that is bad is, everything else is good.
+    fn round(
+        &mut self,
+        tables: &Tables,
+        bad: &BTreeMap<Subject, String>,
+        thresholds: Thresholds,
+    ) -> Vec<(Subject, HealthState)> {
+        for record in tables.health().values() {
+            let subject = record.subject.clone();
+            self.0.entry(subject).or_insert_with(|| Machine::new(record.state));
+        }
+        for subject in bad.keys() {
+            self.0.entry(subject.clone()).or_insert_with(|| Machine::new(HealthState::Healthy));
+        }
+        let mut changes = Vec::new();
+        self.0.retain(|subject, machine| {
+            let good = !bad.contains_key(subject);
+            if let Some(state) = machine.sample(good, thresholds) {
+                changes.push((subject.clone(), state));
+            }
+            !good || machine.state() != HealthState::Healthy
+        });
+        changes
+    }
+}
+
+/// Records a change and does what the policy says.
+fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthState, why: &str) {
+    let detail = match state {
+        HealthState::Healthy | HealthState::Recovering => format!("{subject} is {state}"),
+        _ => format!("{subject} is {state}: {why}"),
+    };
+    let event = EventRecord::new(EventKind::HealthChanged, detail);
+    txn.event(match subject {
+        Subject::Node { node } => event.node(node),
+        Subject::Slot { slot } => event.node(slot.box_name()).slot(slot),
+        Subject::Path { from, .. } => event.node(from),
+    });
+    let place = match subject {
+        Subject::Node { node } => Some(Place::Node(node.clone())),
+        Subject::Slot { slot } => Some(Place::Slot(slot.clone())),
+        // It is lost between two proxies only, and their other paths carry what it did.
+        Subject::Path { .. } => None,
+    };
+    if state == HealthState::Healthy {
+        txn.remove_health(subject);
+        let ours =
+            |place: &Place| txn.holds().get(place).is_some_and(|h| h.kind == HoldKind::Unhealthy);
+        if let Some(place) = place.filter(ours) {
+            drain::end_hold(txn, &place);
+        }
+        return;
+    }
+    let reason = match txn.health().get(subject) {
+        Some(record) if state == HealthState::Recovering => record.reason.clone(),
+        _ => why.to_owned(),
+    };
+    let record = HealthRecord { subject: subject.clone(), state, reason, since: txn.now() };
+    txn.put_health(record);
+    if state != HealthState::Failed {
+        return;
+    }
+    if let Subject::Slot { slot } = subject {
+        count_failure(txn, slot);
+    }
+    let policy = manager.settings.health.policy;
+    let Some(place) = place.filter(|_| policy != Policy::None) else { return };
+    if !txn.holds().contains_key(&place) {
+        let (kind, reason) = (HoldKind::Unhealthy, why.to_owned());
+        drain::hold(txn, HoldRecord { place, kind, reason, since: txn.now(), operation: None });
+    }
+    if let (Policy::Replace, Subject::Slot { slot }) = (policy, subject) {
+        replace_device(txn, manager, slot, why);
+    }
+}
+
+fn replace_device(txn: &mut Txn, manager: &Manager, slot: &SlotAddress, why: &str) {
+    let Some(binding) = txn.binding_at_slot(slot).map(|binding| binding.id) else { return };
+    let within_ms = Some(manager.settings.orderly_bound.as_millis() as u32);
+    let how = Replace { within_ms, reason: why.to_owned(), parent: None };
+    if let Err(problem) = replace::replace(txn, &manager.registry, binding, &how, None) {
+        let detail = format!("{slot} has failed and is not replaced: {}", problem.detail);
+        txn.event(EventRecord::new(EventKind::Trouble, detail).slot(slot));
+    }
+}
+
+fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
+    let Some(model) = txn.functions(slot).next().map(|device| device.model.clone()) else { return };
+    let known = txn.models().get(&model).cloned();
+    let since = txn.now();
+    let record = known.unwrap_or(ModelRecord { model, failures: 0, since });
+    txn.put_model(ModelRecord { failures: record.failures.saturating_add(1), ..record });
+}
+
+/// Looks until the manager stops.
+pub async fn run(manager: Arc<Manager>) {
+    let mut machines = Machines::default();
+    let config = &manager.settings.health;
+    loop {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(Duration::from_millis(config.interval_ms)) => {}
+            () = manager.stopping() => return,
+        }
+        let tables = manager.records.snapshot();
+        let bad = bad(&manager, &tables, Instant::now());
+        let changes = machines.round(&tables, &bad, config.thresholds);
+        if changes.is_empty() {
+            continue;
+        }
+        let changed = manager.records.apply(|txn| {
+            for (subject, state) in &changes {
+                let why = bad.get(subject).map_or("", String::as_str);
+                change(txn, &manager, subject, *state, why);
+            }
+        });
+        if let Err(problem) = changed.await {
+            tracing::error!("health cannot be recorded: {problem}");
+            // The records say how it was; it is sampled again from there.
+            machines = Machines::default();
+        }
+    }
+}

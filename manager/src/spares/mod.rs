@@ -1,0 +1,198 @@
+//! Spares: how many devices of a model are free, how many are needed, and how many are kept.
+
+pub mod demand;
+
+use crate::records::{Tables, Txn};
+use crate::types::{
+    DeviceState, OperationKind, OperationRecord, Problem, ProblemCode, SlotAddress, Timestamp,
+};
+use manager_client::views::{RateSource, SparesView};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Failures that have to have been seen until the rate is taken from them.
+const ENOUGH_FAILURES: u32 = 5;
+
+/// Milliseconds of a year of 365.25 days.
+const YEAR_MS: f64 = demand::HOURS_OF_A_YEAR * 3_600_000.0;
+
+/// The file's `[spares]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SparesConfig {
+    /// Failures a year of a thousand devices, of models of which nothing else is said.
+    pub annual_failure_permille: u32,
+    /// Mean time until a failed device is back or another one is there, hours.
+    pub repair_hours: u32,
+    /// Probability with which spares may run out, millionths.
+    pub run_out_ppm: u32,
+    /// What is said of single models, by name.
+    pub models: BTreeMap<String, ModelConfig>,
+}
+
+/// What is said of a model; what is not said is as for others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Failures a year of a thousand devices.
+    pub annual_failure_permille: Option<u32>,
+    /// Mean time until a failed device is back, hours.
+    pub repair_hours: Option<u32>,
+    /// So many are left free by requests; only a replacement takes them.
+    pub keep: u32,
+}
+
+impl Default for SparesConfig {
+    fn default() -> Self {
+        Self {
+            annual_failure_permille: 50,
+            repair_hours: 14 * 24,
+            run_out_ppm: 1_000,
+            models: BTreeMap::new(),
+        }
+    }
+}
+
+impl SparesConfig {
+    /// What is wrong with it, after `spares.`.
+    ///
+    /// # Errors
+    ///
+    /// The key and why.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=999_999).contains(&self.run_out_ppm) {
+            return Err(format!("spares.run_out_ppm is {}; 1 to 999999", self.run_out_ppm));
+        }
+        let rates = self.models.values().filter_map(|model| model.annual_failure_permille);
+        match rates.chain([self.annual_failure_permille]).find(|rate| *rate > 1_000_000) {
+            Some(rate) => {
+                Err(format!("spares: annual_failure_permille is {rate}; at most 1000000"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn of(&self, model: &str) -> ModelConfig {
+        let known = self.models.iter().find(|(name, _)| name.eq_ignore_ascii_case(model));
+        known.map(|(_, config)| config.clone()).unwrap_or_default()
+    }
+}
+
+/// How many slots there are of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    total: u32,
+    lent: u32,
+    free: u32,
+}
+
+fn count(tables: &Tables) -> BTreeMap<String, Count> {
+    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+    let mut seen: Option<SlotAddress> = None;
+    for device in tables.devices().values().filter(|d| d.state != DeviceState::Empty) {
+        // The first function says what a slot has.
+        if seen.as_ref() == Some(&device.address.slot) {
+            continue;
+        }
+        let slot = device.address.slot.clone();
+        let count = counts.entry(device.model.clone()).or_default();
+        count.total += 1;
+        if tables.binding_at_slot(&slot).is_some() {
+            count.lent += 1;
+        } else if device.state == DeviceState::Free && tables.hold_of(&slot).is_none() {
+            count.free += 1;
+        }
+        seen = Some(slot);
+    }
+    counts
+}
+
+/// Each model's spares, and how many it needs.
+pub fn all(tables: &Tables, config: &SparesConfig, now: Timestamp) -> Vec<SparesView> {
+    count(tables).into_iter().map(|(model, count)| one(tables, config, now, model, count)).collect()
+}
+
+fn one(
+    tables: &Tables,
+    config: &SparesConfig,
+    now: Timestamp,
+    model: String,
+    count: Count,
+) -> SparesView {
+    let own = config.of(&model);
+    let history = tables.models().get(&model);
+    let failures = history.map_or(0, |record| record.failures);
+    let given = own.annual_failure_permille.unwrap_or(config.annual_failure_permille);
+    let seen = history.filter(|record| record.failures >= ENOUGH_FAILURES).map(|record| {
+        let time = now.as_millis().saturating_sub(record.since.as_millis()).max(1) as f64;
+        f64::from(record.failures) / (f64::from(count.total.max(1)) * time / YEAR_MS)
+    });
+    // What is said of the model itself goes before what was seen of it.
+    let (per_year, source) = match (own.annual_failure_permille, seen) {
+        (None, Some(rate)) => (rate, RateSource::Seen),
+        _ => (f64::from(given) / 1000.0, RateSource::Given),
+    };
+    let repair_hours = own.repair_hours.unwrap_or(config.repair_hours);
+    let mean = demand::mean(count.total, per_year, f64::from(repair_hours));
+    let wanted = f64::from(config.run_out_ppm) / 1e6;
+    let needed = demand::needed(mean, wanted);
+    let runs_out = demand::runs_out(mean, count.free);
+    let calculation = format!(
+        "{} devices x {:.4} failures a year x {repair_hours} h / {} h a year = {mean:.4} being \
+         repaired on average (m); P(run out) = P(Poisson(m) > spares): {runs_out:.3e} with {} \
+         spares, at most {wanted:.3e} with {}",
+        count.total,
+        per_year,
+        demand::HOURS_OF_A_YEAR,
+        count.free,
+        needed.map_or_else(|| "more than can be computed".to_owned(), |needed| needed.to_string()),
+    );
+    SparesView {
+        model,
+        total: count.total,
+        lent: count.lent,
+        free: count.free,
+        kept: own.keep,
+        failures,
+        failures_per_year: per_year,
+        rate_source: source,
+        repair_hours,
+        in_repair: mean,
+        runs_out,
+        wanted,
+        needed,
+        calculation,
+    }
+}
+
+/// That an allocation that was made just now leaves as many free as are kept.
+///
+/// # Errors
+///
+/// When it does not: which model, how many are kept and how many would be left.
+pub fn check_kept(
+    txn: &Txn,
+    config: &SparesConfig,
+    operation: &OperationRecord,
+) -> Result<(), Problem> {
+    let OperationKind::Allocate { slots, .. } = &operation.what else { return Ok(()) };
+    // Most pools keep none, and then nothing is counted.
+    if config.models.values().all(|model| model.keep == 0) || operation.started != txn.now() {
+        return Ok(());
+    }
+    let model = |slot| txn.functions(slot).next().map(|device| device.model.clone());
+    let models: BTreeSet<String> = slots.iter().filter_map(model).collect();
+    let counts = count(txn);
+    for model in models {
+        let (keep, free) = (config.of(&model).keep, counts.get(&model).map_or(0, |c| c.free));
+        if free < keep {
+            let reason = format!(
+                "{keep} of {model:?} are kept as spares, {free} would be left; only `dxpu-manager \
+                 replace` takes them"
+            );
+            let detail = format!("cannot lend {}: {reason}", slots.len());
+            return Err(Problem::new(ProblemCode::NothingFits, detail).because(vec![reason]));
+        }
+    }
+    Ok(())
+}

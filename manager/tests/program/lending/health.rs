@@ -1,0 +1,141 @@
+//! What is not healthy, what follows, and spares.
+
+use super::pair;
+use crate::common::fake::{Fake, Script, boxed};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{BindingFailure, ControlError, Event, Request};
+use serde_json::{Value, json};
+use tlp_codec::ids::{PathId, SlotId};
+
+/// Looks every 50 ms, and a device is bad after two errors.
+fn manager(policy: &str) -> Manager {
+    let settings = format!(
+        "[health]\ninterval_ms = 50\npolicy = \"{policy}\"\ndevice_errors = 2\ndevice_window_ms = 3000\n\
+         [spares]\nrun_out_ppm = 1000\nmodels.nvme = {{ keep = 1, repair_hours = 8766, annual_failure_permille = 500 }}\n"
+    );
+    Manager::with_settings(&settings, &[])
+}
+
+fn state(manager: &Manager, of: &Value) -> Option<String> {
+    let list = manager.get("/v1/health");
+    let found = list["items"].as_array().unwrap().iter().find(|r| r["subject"] == *of)?;
+    Some(found["state"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_proxy_that_is_away_fails_and_recovers() {
+    let mut manager = manager("cordon");
+    let (_host, at_box) = pair(&manager);
+    assert!(manager.text(&["health"]).contains("everything is healthy"));
+    let again = at_box.leave();
+    let of = json!({"kind": "node", "node": "box1"});
+    for expected in ["suspect", "failed"] {
+        manager.wait_event("health-changed", &format!("box1 is {expected}: box1 has not been"));
+    }
+    assert_eq!(state(&manager, &of).as_deref(), Some("failed"));
+    assert!(manager.text(&["health"]).contains("box1 has not been connected since"));
+    assert_eq!(manager.get("/v1/holds")["items"][0]["kind"], "unhealthy");
+    // A manager that starts again knows it.
+    manager.kill();
+    manager.run();
+    assert_eq!(state(&manager, &of).as_deref(), Some("failed"));
+    let _at_box = Fake::insist(manager.control, again.0, again.1);
+    manager.wait_event("health-changed", "box1 is recovering");
+    manager.wait_event("health-changed", "box1 is healthy");
+    assert_eq!(state(&manager, &of), None);
+    let free = || {
+        manager.get("/v1/holds")["items"].as_array().unwrap().iter().all(|h| h["place"] != "box1")
+    };
+    assert!(free(), "it can be used again");
+}
+
+#[test]
+fn a_path_that_loses_frames_is_known_and_holds_nothing_back() {
+    let manager = manager("cordon");
+    let (at_host, at_box) = pair(&manager);
+    at_host.event(Event::PathLost { peer: at_box.welcome.node, path: PathId::new(1).unwrap() });
+    manager.wait_event("health-changed", "host1>box1 path 1 is failed");
+    assert!(manager.get("/v1/holds")["items"].as_array().unwrap().is_empty());
+    at_host.event(Event::PathFound { peer: at_box.welcome.node, path: PathId::new(1).unwrap() });
+    manager.wait_event("health-changed", "host1>box1 path 1 is healthy");
+}
+
+/// Has the device of a slot fail its binding twice.
+fn two_errors(manager: &Manager, at_host: &Fake, at_box: &Fake) {
+    for round in 1..=2 {
+        let key = eventually("the device", || {
+            let bindings = manager.get("/v1/bindings");
+            (bindings["items"][0]["phase"] == "configured").then(|| at_box.bound(1)).flatten()
+        });
+        let reason = BindingFailure::DeviceGone;
+        at_host.event(Event::BindingFailed { peer: at_box.welcome.node, key, reason });
+        manager.wait_event("rebinding", &format!("epoch 0.{}", round + 1));
+    }
+}
+
+#[test]
+fn a_device_with_errors_is_replaced_by_the_policy() {
+    let manager = manager("replace");
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    two_errors(&manager, &at_host, &at_box);
+    manager.wait_event("health-changed", "box1/1 is failed: 2 bindings of it failed");
+    manager.wait_event("replaced", "host1 has box1/2 in the place of box1/1");
+    eventually("the old one to go", || at_box.bound(1).is_none().then_some(()));
+    assert!(at_box.bound(2).is_some());
+    let held = manager.get("/v1/holds")["items"][0].clone();
+    assert_eq!(held["place"], "box1/1");
+    let spares = manager.get("/v1/spares")["items"][0].clone();
+    assert_eq!(
+        (&spares["failures"], &spares["total"], &spares["lent"], &spares["free"]),
+        (&json!(1), &json!(2), &json!(1), &json!(0))
+    );
+}
+
+#[test]
+fn a_quarantined_device_is_unhealthy_until_it_is_recovered() {
+    let manager = manager("cordon");
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_box.with(|s| s.slots[0].fails_reset = true);
+    manager.text(&["release", "alloc-1"]);
+    manager.wait_event("health-changed", "box1/1 is failed: it failed its reset");
+    at_box.with(|s| s.slots[0].fails_reset = false);
+    manager.text(&["recover", "box1/1"]);
+    manager.wait_event("health-changed", "box1/1 is healthy");
+    manager.wait_slot("box1/1", "free");
+}
+
+#[test]
+fn kept_spares_are_left_for_replacements() {
+    let manager = manager("none");
+    let (_host, _box) = pair(&manager);
+    // Two devices that fail every other year and take a year: one is being repaired on average.
+    let spares = manager.get("/v1/spares")["items"][0].clone();
+    assert_eq!((&spares["in_repair"], &spares["needed"]), (&json!(1.0), &json!(5)));
+    let runs_out = spares["runs_out"].as_f64().unwrap();
+    assert!((runs_out - 0.080_301_4).abs() < 1e-6, "{runs_out}");
+    let text = manager.text(&["spares"]);
+    assert!(text.contains("8.030 %") && text.contains("= 1.0000 being repaired"), "{text}");
+    manager.text(&["allocate", "--host", "host1"]);
+    let (code, problem) = manager.failure(&["allocate", "--host", "host1"]);
+    assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
+    assert!(problem["detail"].as_str().unwrap().contains("are kept as spares"), "{problem}");
+    manager.text(&["replace", "bind-1", "--reason", "x"]);
+}
+
+#[test]
+fn one_failure_of_a_policy_s_replacement_is_said() {
+    let manager = manager("replace");
+    let (at_host, at_box) = pair(&manager);
+    let second = SlotId::new(2).unwrap();
+    at_box.rule(move |request| {
+        let second = matches!(request, Request::BindSlot(b) if b.key.slot == second);
+        second.then_some(Script::Refuse(ControlError::BadWindows))
+    });
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    two_errors(&manager, &at_host, &at_box);
+    manager.wait_event("operation-failed", "failed");
+    assert!(at_box.bound(1).is_some(), "the old one stays");
+    drop(Fake::join(manager.control, boxed("box9", 1), ""));
+}
