@@ -6,6 +6,7 @@ mod erasing;
 mod grace;
 mod health;
 mod holds;
+mod kills;
 mod leases;
 mod release;
 mod repair;
