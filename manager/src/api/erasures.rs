@@ -2,14 +2,20 @@
 
 use super::App;
 use super::extract::{Body, Segments, parse};
+use super::listing::{Listing, Paging};
 use super::pool::find_slot;
 use crate::erasure::request;
-use crate::types::{ErasureId, ErasureRecord, Problem, ProblemCode};
+use crate::types::{
+    ErasureId, ErasureRecord, ErasureState, NodeName, Problem, ProblemCode, SlotAddress,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use manager_client::bodies::{EraseBody, ProblemBody};
 use manager_client::views::{ErasureView, List};
+use serde::Deserialize;
+use std::cmp::Reverse;
+use utoipa::IntoParams;
 
 fn view(record: &ErasureRecord) -> ErasureView {
     let serial = record.functions.first().map_or(0, |function| function.serial);
@@ -30,13 +36,39 @@ fn view(record: &ErasureRecord) -> ErasureView {
     }
 }
 
+/// Which erasures.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// Only those that stand so.
+    state: Option<ErasureState>,
+    /// Only of devices in this slot.
+    slot: Option<SlotAddress>,
+    /// Only of what this host had.
+    host: Option<NodeName>,
+}
+
+impl Filter {
+    fn lets(&self, record: &ErasureRecord) -> bool {
+        self.state.is_none_or(|state| state == record.state)
+            && self.slot.as_ref().is_none_or(|slot| *slot == record.slot)
+            && (self.host.is_none() || self.host == record.host)
+    }
+}
+
 /// The erasures that are kept, latest first.
-#[utoipa::path(get, path = "/v1/erasures", tag = "erasures",
+#[utoipa::path(get, path = "/v1/erasures", tag = "erasures", params(Filter, Paging),
     responses((status = 200, description = "Latest first", body = List<ErasureView>),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn list(State(manager): State<App>) -> Json<List<ErasureView>> {
+pub(super) async fn list(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<ErasureView>>, Problem> {
     let tables = manager.records.snapshot();
-    Json(tables.erasures().values().rev().map(|record| view(record)).collect())
+    let wanted = tables.erasures().iter().rev().filter(|(_, record)| filter.lets(record));
+    let wanted = wanted.map(|(id, record)| (Reverse(id.0), record));
+    paging.page(wanted, |record| Some(view(record))).map(Json)
 }
 
 /// One erasure.

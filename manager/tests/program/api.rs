@@ -351,6 +351,15 @@ fn every_route_answers_as_described() {
     assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "cancelled");
     let recover = "/v1/boxes/{name}/slots/{slot}/recover";
     check("POST", recover, "/v1/boxes/box1/slots/3/recover", None, 200);
+    let erase = "/v1/boxes/{name}/slots/{slot}/erase";
+    check("POST", erase, "/v1/boxes/box1/slots/1/erase", Some(json!({})), 409);
+    let erased = check("POST", erase, "/v1/boxes/box1/slots/3/erase", Some(json!({})), 202);
+    let path = format!("/v1/erasures/{}", erased["id"].as_str().unwrap());
+    eventually("the end of the erasure", || (manager.get(&path)["state"] == "done").then_some(()));
+    check("GET", "/v1/erasures/{id}", &path, None, 200);
+    check("GET", "/v1/erasures/{id}", "/v1/erasures/erase-99", None, 404);
+    check("GET", "/v1/erasures", "/v1/erasures?state=done&slot=box1/3", None, 200);
+    check("GET", "/v1/erasures", "/v1/erasures?state=burnt", None, 400);
     let sampling = Some(json!({"mode": "all"}));
     check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 204);
 
