@@ -9,6 +9,10 @@ use tokio::net::TcpStream;
 /// How long one question about an operation waits, milliseconds.
 const WAIT_MS: u32 = 60_000;
 
+/// Bytes a second that each device is limited to: all slots of a box together stay below what its
+/// proxy carries, so that every slot can be lent.
+const LIMIT: u64 = 100_000_000;
+
 /// One connection.
 pub(crate) struct Client {
     api: SocketAddr,
@@ -95,7 +99,8 @@ impl Client {
         host: &str,
         count: u32,
     ) -> Result<(String, Vec<String>)> {
-        let body = format!("{{\"host\":\"{host}\",\"count\":{count}}}");
+        let link = format!("{{\"limit\":{LIMIT}}}");
+        let body = format!("{{\"host\":\"{host}\",\"count\":{count},\"link\":{link}}}");
         let operation = self.ask("POST", "/v1/allocations", &body).await?;
         self.finish(&operation).await?;
         let slots = operation["what"]["slots"].as_array().context("it has slots")?;
