@@ -10,6 +10,7 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key, Map};
 use cel::parser::Parser;
 use cel::{Context, Env, Value};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -56,6 +57,8 @@ pub(super) const VARIABLES: [(&str, Level); 14] = [
 pub(super) struct Expression {
     root: IdedExpr,
     variables: Vec<(&'static str, Level)>,
+    /// Used again for every device: only the values change.
+    context: RefCell<Context<'static, 'static>>,
 }
 
 impl Expression {
@@ -97,7 +100,8 @@ impl Expression {
                 }
             }
         }
-        Ok(Self { root, variables })
+        let context = RefCell::new(Context::with_env(ENVIRONMENT.clone()));
+        Ok(Self { root, variables, context })
     }
 
     /// What it goes by.
@@ -112,7 +116,7 @@ impl Expression {
     ///
     /// Why it says nothing, for a person.
     pub(super) fn holds(&self, variable: impl Fn(&str) -> Value) -> Result<bool, String> {
-        let mut context = Context::with_env(ENVIRONMENT.clone());
+        let mut context = self.context.borrow_mut();
         for (name, _) in &self.variables {
             context.add_variable_from_value(*name, variable(name));
         }

@@ -5,11 +5,12 @@
 
 use super::Liveness;
 use super::filter::Filter;
-use crate::records::pool::{BoxEntry, Scope, Shape, Shapes};
+use crate::records::pool::{BoxEntry, Scope, Shape};
 use crate::types::topology::BoxKind;
 use crate::types::wishes::Together;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use imbl::OrdSet;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use tlp_codec::ids::{NodeId, SlotId};
 
 /// One slot of one box.
@@ -45,6 +46,86 @@ struct Fitting {
     demand: u64,
 }
 
+/// Boxes of one shape.
+#[derive(Clone, Copy)]
+enum Boxes<'a> {
+    One(NodeId),
+    All(&'a OrdSet<NodeId>),
+}
+
+impl<'a> Boxes<'a> {
+    fn first(self) -> Option<NodeId> {
+        match self {
+            Self::One(node) => Some(node),
+            Self::All(all) => all.get_min().copied(),
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = NodeId> + use<'a> {
+        let (one, all) = match self {
+            Self::One(node) => (Some(node), None),
+            Self::All(all) => (None, Some(all)),
+        };
+        one.into_iter().chain(all.into_iter().flatten().copied())
+    }
+}
+
+/// Boxes of one shape and how good it is; of two that are as good, the first box decides.
+struct Ranked<'a, K> {
+    key: K,
+    first: NodeId,
+    boxes: Boxes<'a>,
+}
+
+impl<K: Ord> Ord for Ranked<'_, K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key).then_with(|| self.first.cmp(&other.first))
+    }
+}
+
+impl<K: Ord> PartialOrd for Ranked<'_, K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Ord> PartialEq for Ranked<'_, K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<K: Ord> Eq for Ranked<'_, K> {}
+
+/// Boxes, those of the best shape first.
+struct InOrder<'a, K> {
+    ranked: BinaryHeap<Reverse<Ranked<'a, K>>>,
+    /// The rest of those of the shape that is being looked at.
+    boxes: std::vec::IntoIter<NodeId>,
+}
+
+impl<K: Ord> Iterator for InOrder<'_, K> {
+    type Item = NodeId;
+
+    fn next(&mut self) -> Option<NodeId> {
+        loop {
+            if let Some(node) = self.boxes.next() {
+                return Some(node);
+            }
+            let Reverse(best) = self.ranked.pop()?;
+            self.boxes = best.boxes.iter().collect::<Vec<_>>().into_iter();
+        }
+    }
+}
+
+/// What is free of a shape and will do; kept from one shape to the next, to be filled again.
+#[derive(Default)]
+struct Scratch {
+    parts: Vec<Part>,
+    /// How many take how much.
+    demands: Vec<(u64, usize)>,
+}
+
 /// A choice that is being made.
 pub(super) struct Chooser<'a, L> {
     pub(super) filter: &'a Filter<'a>,
@@ -73,6 +154,11 @@ fn cost(kind: BoxKind, parts: &[Part], wanted: usize) -> Cost {
     let broken_before: usize = count(|part| part.island.is_some() && !part.whole);
     let from_islands = wanted.saturating_sub(outside);
     let mut rest = from_islands.saturating_sub(broken_before);
+    let all: usize = parts.iter().map(|part| part.count).sum();
+    let left_over = all.saturating_sub(wanted);
+    if rest == 0 {
+        return Cost { broken: 0, from_islands, kind, left_over };
+    }
     let mut whole: Vec<usize> = parts.iter().filter(|p| p.whole).map(|p| p.count).collect();
     whole.sort_unstable_by_key(|count| Reverse(*count));
     let mut broken = 0;
@@ -83,8 +169,7 @@ fn cost(kind: BoxKind, parts: &[Part], wanted: usize) -> Cost {
         broken += 1;
         rest = rest.saturating_sub(count);
     }
-    let all: usize = parts.iter().map(|part| part.count).sum();
-    Cost { broken, from_islands, kind, left_over: all.saturating_sub(wanted) }
+    Cost { broken, from_islands, kind, left_over }
 }
 
 /// In which order islands are broken for so many slots: as few of them as can be, and the last one
@@ -103,7 +188,7 @@ fn order_of_islands(mut whole: BTreeMap<u8, usize>, mut rest: usize) -> Vec<u8> 
     order
 }
 
-impl<L: Liveness> Chooser<'_, L> {
+impl<'a, L: Liveness> Chooser<'a, L> {
     /// The slots that the request gets, if there are enough.
     pub(super) fn choose(&self) -> Option<Vec<Place>> {
         let wanted = self.filter.request.count as usize;
@@ -152,29 +237,30 @@ impl<L: Liveness> Chooser<'_, L> {
         &self,
         scope: &Scope,
         mut rank: impl FnMut(&Shape) -> Option<K>,
-    ) -> Vec<(K, Vec<NodeId>)> {
-        let pool = self.filter.tables.pool();
+    ) -> InOrder<'a, K> {
+        let filter: &'a Filter<'a> = self.filter;
+        let pool = filter.tables.pool();
         let named = self.filter.request.wishes.box_name.as_ref().map(|name| {
             let node = self.filter.tables.nodes().get(name).map(|record| record.node);
             node.into_iter().collect()
         });
         let mut ranked = Vec::new();
+        let mut enter = |shape: &Shape, boxes: Boxes<'a>| {
+            if let (Some(key), Some(first)) = (rank(shape), boxes.first()) {
+                ranked.push(Reverse(Ranked { key, first, boxes }));
+            }
+        };
         if let Some(boxes) = named.or_else(|| self.filter.by_serial()) {
             for entry in boxes.into_iter().filter_map(|node| pool.get(node)) {
-                if let Some(key) = rank(entry.shape()) {
-                    ranked.push((key, vec![entry.node]));
-                }
+                enter(entry.shape(), Boxes::One(entry.node));
             }
-        } else {
-            let none = Shapes::default();
-            for (shape, boxes) in pool.shapes(scope).unwrap_or(&none) {
-                if let Some(key) = rank(shape) {
-                    ranked.push((key, boxes.iter().copied().collect()));
-                }
+        } else if let Some(shapes) = pool.shapes(scope) {
+            for (shape, boxes) in shapes {
+                enter(shape, Boxes::All(boxes));
             }
         }
-        ranked.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.cmp(b)));
-        ranked
+        // Most requests need the first ones only: they need not all be sorted.
+        InOrder { ranked: BinaryHeap::from(ranked), boxes: Vec::new().into_iter() }
     }
 
     /// A box if it is there and will do.
@@ -188,36 +274,36 @@ impl<L: Liveness> Chooser<'_, L> {
         shape.room.min(self.room)
     }
 
-    /// What is free and will do by what is in it, by islands; `only` one of them if it is said.
-    fn parts(&self, shape: &Shape, only: Option<u8>) -> (Vec<Part>, Vec<(u64, usize)>) {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut demands = Vec::new();
+    /// Looks what is free and will do by what is in it, by islands; `only` in one of them if it is
+    /// said.
+    fn look(&self, shape: &Shape, only: Option<u8>, scratch: &mut Scratch) {
+        scratch.parts.clear();
+        scratch.demands.clear();
         for group in &shape.groups {
             if only.is_some() && group.island != only {
                 continue;
             }
             let Some(demand) = self.filter.demand(group.profile) else { continue };
             let count = usize::from(group.free);
-            demands.push((demand, count));
+            scratch.demands.push((demand, count));
             // Groups are in the order of their islands.
-            match parts.last_mut() {
+            match scratch.parts.last_mut() {
                 Some(last) if last.island == group.island => last.count += count,
                 _ => {
                     let island = group.island.map(|index| shape.islands[usize::from(index)]);
                     let whole = island.is_some_and(|island| island.free == island.size);
-                    parts.push(Part { island: group.island, whole, count });
+                    scratch.parts.push(Part { island: group.island, whole, count });
                 }
             }
         }
-        (parts, demands)
     }
 
     /// What it costs to take so many slots out of such a box; nothing if it has not so many, or
     /// not enough bandwidth for them.
-    fn box_cost(&self, shape: &Shape, wanted: usize) -> Option<Cost> {
-        let (parts, mut demands) = self.parts(shape, None);
-        let demand = cheapest(&mut demands, wanted)?;
-        (demand <= self.room(shape)).then(|| cost(shape.kind, &parts, wanted))
+    fn box_cost(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Option<Cost> {
+        self.look(shape, None, scratch);
+        let demand = cheapest(&mut scratch.demands, wanted)?;
+        (demand <= self.room(shape)).then(|| cost(shape.kind, &scratch.parts, wanted))
     }
 
     /// The slots of a box that are free and will do, those first that it costs least to take if so
@@ -272,68 +358,67 @@ impl<L: Liveness> Chooser<'_, L> {
     }
 
     fn one_box(&self, wanted: usize) -> Option<Vec<Place>> {
-        for scope in self.scopes() {
-            for (_, boxes) in self.ranked(&scope, |shape| self.box_cost(shape, wanted)) {
-                let found = boxes.into_iter().find_map(|node| {
-                    let entry = self.there(node)?;
-                    self.take(entry, self.fitting(entry, wanted), wanted)
-                });
-                if found.is_some() {
-                    return found;
-                }
-            }
-        }
-        None
+        let mut scratch = Scratch::default();
+        self.scopes().iter().find_map(|scope| {
+            let mut boxes = self.ranked(scope, |shape| self.box_cost(shape, wanted, &mut scratch));
+            boxes.find_map(|node| {
+                let entry = self.there(node)?;
+                self.take(entry, self.fitting(entry, wanted), wanted)
+            })
+        })
     }
 
-    /// How much of an island is left over if so many slots of it are taken; nothing if they cannot
-    /// be.
-    fn island_left(&self, shape: &Shape, island: u8, wanted: usize) -> Option<usize> {
-        let (_, mut demands) = self.parts(shape, Some(island));
-        let demand = cheapest(&mut demands, wanted)?;
-        let left = usize::from(shape.islands[usize::from(island)].free) - wanted;
-        (demand <= self.room(shape)).then_some(left)
+    /// The islands of such a box that have so many slots that will do, and bandwidth for them; with
+    /// how much of each is left over, the least first.
+    fn islands(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Vec<(usize, u8)> {
+        let mut found = Vec::new();
+        for (island, of) in (0..).zip(&shape.islands) {
+            if usize::from(of.free) < wanted {
+                continue;
+            }
+            self.look(shape, Some(island), scratch);
+            let demand = cheapest(&mut scratch.demands, wanted);
+            if demand.is_some_and(|demand| demand <= self.room(shape)) {
+                found.push((usize::from(of.free) - wanted, island));
+            }
+        }
+        found.sort_unstable();
+        found
     }
 
     fn one_island(&self, wanted: usize) -> Option<Vec<Place>> {
-        let islands = |shape: &Shape| 0..shape.islands.len() as u8;
-        let best = |shape: &Shape| {
-            islands(shape).filter_map(|island| self.island_left(shape, island, wanted)).min()
-        };
-        for scope in self.scopes() {
-            for (_, boxes) in self.ranked(&scope, best) {
-                let found = boxes.into_iter().find_map(|node| {
-                    let entry = self.there(node)?;
-                    let shape = entry.shape();
-                    let left = |island| Some((self.island_left(shape, island, wanted)?, island));
-                    let mut order: Vec<_> = islands(shape).filter_map(left).collect();
-                    order.sort_unstable();
-                    order.into_iter().find_map(|(_, island)| {
-                        let mut fitting = self.fitting(entry, wanted);
-                        fitting.retain(|fitting| fitting.island == Some(island));
-                        self.take(entry, fitting, wanted)
-                    })
-                });
-                if found.is_some() {
-                    return found;
-                }
-            }
-        }
-        None
+        let mut scratch = Scratch::default();
+        self.scopes().iter().find_map(|scope| {
+            let best = |shape: &Shape| {
+                self.islands(shape, wanted, &mut scratch).first().map(|(left, _)| *left)
+            };
+            let mut boxes = self.ranked(scope, best);
+            boxes.find_map(|node| {
+                let entry = self.there(node)?;
+                let islands = self.islands(entry.shape(), wanted, &mut Scratch::default());
+                islands.into_iter().find_map(|(_, island)| {
+                    let mut fitting = self.fitting(entry, wanted);
+                    fitting.retain(|fitting| fitting.island == Some(island));
+                    self.take(entry, fitting, wanted)
+                })
+            })
+        })
     }
 
     /// Boxes that are there and will do, near ones first, then by `rank`, each once; with the
-    /// number of the scope in which it was found first.
-    fn in_order<K: Ord>(&self, rank: impl Fn(&Shape) -> Option<K>) -> Vec<(usize, &BoxEntry)> {
+    /// number of the scope in which it was found first. They are looked for as they are taken.
+    fn in_order<'b, K: Ord + 'b>(
+        &'b self,
+        rank: impl Fn(&Shape) -> Option<K> + 'b,
+    ) -> impl Iterator<Item = (usize, &'b BoxEntry)> {
         let mut seen = HashSet::new();
-        let mut order = Vec::new();
-        for (distance, scope) in self.scopes().iter().enumerate() {
-            let ranked = self.ranked(scope, &rank);
-            let boxes = ranked.into_iter().flat_map(|(_, boxes)| boxes);
-            let new = boxes.filter(|node| seen.insert(*node));
-            order.extend(new.filter_map(|node| Some((distance, self.there(node)?))));
-        }
-        order
+        let scopes = self.scopes().into_iter().enumerate();
+        let boxes = scopes.flat_map(move |(distance, scope)| {
+            self.ranked(&scope, &rank).map(move |node| (distance, node))
+        });
+        boxes
+            .filter(move |(_, node)| seen.insert(*node))
+            .filter_map(|(distance, node)| Some((distance, self.there(node)?)))
     }
 
     /// One slot of a box, if it will do and there is bandwidth for it.
@@ -345,7 +430,7 @@ impl<L: Liveness> Chooser<'_, L> {
 
     fn spread(&self, wanted: usize) -> Option<Vec<Place>> {
         let mut each = Vec::new();
-        for (_, entry) in self.in_order(|shape| self.box_cost(shape, 1)) {
+        for (_, entry) in self.in_order(|shape| self.box_cost(shape, 1, &mut Scratch::default())) {
             let fitting = self.fitting(entry, 1);
             let cheapest = fitting.iter().min_by_key(|fitting| fitting.demand).copied();
             let first = fitting.into_iter().find(|f| f.demand <= self.room(entry.shape()));
@@ -386,11 +471,13 @@ impl<L: Liveness> Chooser<'_, L> {
 
     /// As few boxes as can be: those first that have most.
     fn several_boxes(&self, wanted: usize) -> Option<Vec<Place>> {
-        let mut boxes = self.in_order(|shape| {
-            let (_, mut demands) = self.parts(shape, None);
-            let usable = self.usable(self.room(shape), &mut demands, wanted);
+        let order = self.in_order(|shape| {
+            let mut scratch = Scratch::default();
+            self.look(shape, None, &mut scratch);
+            let usable = self.usable(self.room(shape), &mut scratch.demands, wanted);
             (usable > 0).then_some(Reverse(usable))
         });
+        let mut boxes: Vec<_> = order.collect();
         if !self.filter.goes_by_shape() {
             // What a shape promises is not all there: count again.
             boxes.sort_by_cached_key(|(distance, entry)| {
@@ -417,11 +504,10 @@ impl<L: Liveness> Chooser<'_, L> {
 
     /// The slots that take least of the host's bandwidth, wherever they are.
     fn least_demand(&self, wanted: usize) -> Option<Vec<Place>> {
-        let boxes = self.in_order(|shape| self.box_cost(shape, 1));
-        let mut all: Vec<_> = boxes
-            .iter()
+        let mut all: Vec<_> = self
+            .in_order(|shape| self.box_cost(shape, 1, &mut Scratch::default()))
             .flat_map(|(_, entry)| {
-                self.fitting(entry, 0).into_iter().map(|f| (f.demand, *entry, f.slot))
+                self.fitting(entry, 0).into_iter().map(move |f| (f.demand, entry, f.slot))
             })
             .collect();
         all.sort_by_key(|(demand, _, _)| *demand);

@@ -120,9 +120,10 @@ fn constraints<'a, L: Liveness>(
         let holds = |device: Device<'_>| filter::meets(condition, device);
         all.push(constraint(What, condition.to_string(), holds));
     }
-    if let (Some(cel), Some(text)) = (&filter.cel, &wishes.cel) {
-        let holds =
-            |device: Device<'_>| cel.holds(|name| filter::variable(device, name)) == Ok(true);
+    if let Some(text) = &wishes.cel {
+        let holds = |device: Device<'_>| {
+            device.slot.profile.is_none_or(|id| filter.cel_fits(device.entry, device.slot, id))
+        };
         all.push(constraint(What, format!("cel {text}"), holds));
     }
     if let Some(name) = &wishes.box_name {

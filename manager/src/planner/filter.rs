@@ -90,7 +90,8 @@ pub(super) struct Filter<'a> {
     slot_conditions: Vec<&'a Condition>,
     /// The paths that the host has and that are wished, a bit for each.
     pub(super) paths: u8,
-    verdicts: RefCell<HashMap<(NodeId, ProfileId), bool>>,
+    /// What the CEL expression said of the devices of a profile in a box, or of one slot.
+    verdicts: RefCell<HashMap<(NodeId, ProfileId, SlotId), bool>>,
 }
 
 impl<'a> Filter<'a> {
@@ -201,16 +202,18 @@ impl<'a> Filter<'a> {
         excluded.any(|a| a.slot() == slot.slot && *a.box_name() == entry.name)
     }
 
-    fn cel_fits(&self, entry: &BoxEntry, slot: &SlotEntry, id: ProfileId) -> bool {
+    /// Whether the CEL expression, if there is one, says true of a device.
+    pub(super) fn cel_fits(&self, entry: &BoxEntry, slot: &SlotEntry, id: ProfileId) -> bool {
         let Some(cel) = &self.cel else { return true };
-        let profile = self.tables.pool().profile(id);
-        let ask = || cel.holds(|name| variable(Device { profile, entry, slot }, name)) == Ok(true);
-        match cel.level() {
-            // The profile was asked.
-            Level::Profile => true,
-            Level::Slot => ask(),
-            Level::Box => *self.verdicts.borrow_mut().entry((entry.node, id)).or_insert_with(ask),
-        }
+        // What does not go by the slot is asked once for all slots.
+        let of = match cel.level() {
+            Level::Slot => slot.slot,
+            Level::Profile | Level::Box => SlotId::HOST,
+        };
+        *self.verdicts.borrow_mut().entry((entry.node, id, of)).or_insert_with(|| {
+            let profile = self.tables.pool().profile(id);
+            cel.holds(|name| variable(Device { profile, entry, slot }, name)) == Ok(true)
+        })
     }
 
     /// The one value that an attribute must have, if the request says so.
