@@ -94,7 +94,7 @@ fn enter(
     claimed: Option<NodeId>,
 ) -> Result<NodeRecord, String> {
     let now = txn.now();
-    let owner = claimed.and_then(|node| txn.nodes().values().find(|known| known.node == node));
+    let owner = claimed.and_then(|node| txn.node_by_number(node));
     if let (Some(node), Some(owner)) = (claimed, owner)
         && owner.name != *name
     {
