@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 /// How long connections have to end when the manager stops.
@@ -97,13 +97,16 @@ impl Server {
     ///
     /// When an address or the store cannot be used. The store is not touched if an address cannot.
     pub async fn new(config: Config) -> Result<Self, ServeError> {
-        let listener = listen(config.listen, "REST API", "--listen").await?;
-        let control = listen(config.control, "control server", "--control").await?;
+        let listener = Place::take(config.listen, "REST API", "--listen")?;
+        let control = Place::take(config.control, "control server", "--control")?;
         let store = EmbeddedStore::open(&config.store)?;
         let metrics = Arc::new(Metrics::default());
         let store = Metered::new(store, metrics.clone());
         let records = Records::open(Arc::new(store), &config.store)?;
         let (manager, queues) = Manager::new(records, config.settings, metrics);
+        // Whoever dials before this is refused and dials again; later, nobody is kept waiting who
+        // could not be heard.
+        let (listener, control) = (listener.listen()?, control.listen()?);
         Ok(Self { manager, listener, control, queues, ready_file: config.ready_file })
     }
 
@@ -180,15 +183,54 @@ impl Server {
     }
 }
 
-async fn listen(
+/// Connections that have come and wait to be accepted: as many as all proxies are that come back
+/// together after a restart. The system may have a lower bound (`net.core.somaxconn`); who is above
+/// it waits for seconds before it tries again.
+const BACKLOG: u32 = 8192;
+
+/// An address that is taken and not listened on yet.
+struct Place {
+    socket: TcpSocket,
     address: SocketAddr,
     what: &'static str,
     flag: &'static str,
-) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+}
+
+impl Place {
+    fn take(
+        address: SocketAddr,
+        what: &'static str,
+        flag: &'static str,
+    ) -> Result<Self, ServeError> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+        let bound = socket.and_then(|socket| {
+            // A manager that starts again does not wait for connections of the one before.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            Ok(socket)
+        });
+        match bound {
+            Ok(socket) => Ok(Self { socket, address, what, flag }),
+            Err(source) => Err(failure(address, what, flag, source)),
+        }
+    }
+
+    fn listen(self) -> Result<TcpListener, ServeError> {
+        let Self { socket, address, what, flag } = self;
+        socket.listen(BACKLOG).map_err(|source| failure(address, what, flag, source))
+    }
+}
+
+fn failure(
+    address: SocketAddr,
+    what: &'static str,
+    flag: &'static str,
+    source: io::Error,
+) -> ServeError {
+    match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::AddressInUse { address, what, flag },
         _ => ServeError::Listen { address, what, flag, source },
-    })
+    }
 }
 
 /// The ready file; it goes when the server does.

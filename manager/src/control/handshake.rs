@@ -36,13 +36,7 @@ pub async fn admit(
         ));
     }
     let claimed = hello.node;
-    let entered = manager.records.change(|txn| {
-        if let Some(node) = claimed {
-            // One that the records do not know is from before they were restored.
-            txn.learn_node_id(node);
-        }
-        Ok(enter(txn, &name, role, size, claimed))
-    });
+    let entered = manager.records.change(|txn| Ok(enter(txn, &name, role, size, claimed)));
     let record = entered.await.map_err(|problem: Problem| problem.to_string())??;
     Ok(Identity {
         name,

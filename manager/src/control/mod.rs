@@ -14,8 +14,9 @@ pub mod wire;
 pub use registry::Registry;
 pub use session::{RequestError, Session};
 
-/// Connections that have not said Hello yet. Further ones wait to be accepted.
-pub const MAX_STRANGERS: usize = 256;
+/// Connections that have not been let in yet: as many as all proxies that come back together after
+/// a restart. A further one is ended; it dials again.
+pub const MAX_STRANGERS: usize = MAX_PROXIES;
 
 /// Proxies that are connected at a time. A further one is refused.
 pub const MAX_PROXIES: usize = 8192;

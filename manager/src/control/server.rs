@@ -21,13 +21,16 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
     let strangers = Arc::new(Semaphore::new(MAX_STRANGERS));
     let mut connections = JoinSet::new();
     loop {
-        let permit = strangers.clone().acquire_owned().await.expect("never closed");
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = manager.stopping() => break,
         };
         match accepted {
             Ok((stream, remote)) => {
+                let Ok(permit) = strangers.clone().try_acquire_owned() else {
+                    tracing::warn!("{remote} is one too many of those that have not said Hello");
+                    continue;
+                };
                 let manager = manager.clone();
                 // Requests are small and wait for their answers.
                 let _ = stream.set_nodelay(true);

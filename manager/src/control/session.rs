@@ -141,7 +141,7 @@ impl Session {
 
     /// Whether its tables have been read, so that it can be given work.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire) && self.close_reason().is_none()
+        self.ready.load(Ordering::Acquire) && self.closing.borrow().is_none()
     }
 
     /// Says that its tables have been read. Whether that is new.

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tlp_codec::ids::{BindingKey, Epoch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// How often a box is asked how far it is: so long first, and twice as long each time up to the
@@ -21,8 +22,12 @@ const MAX_LOOK: Duration = Duration::from_secs(2);
 /// How long is waited for what has to change by itself: a box that is away, a slot that is busy.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Programs that erase at a time. Further ones wait for their turn.
+const MAX_HOOKS: usize = 8;
+
 /// Works until the manager stops.
 pub async fn run(manager: Arc<Manager>) {
+    let hooks = Arc::new(Semaphore::new(MAX_HOOKS));
     let mut changes = manager.records.watch();
     let mut working: HashSet<ErasureId> = HashSet::new();
     let mut tasks: JoinSet<ErasureId> = JoinSet::new();
@@ -31,7 +36,7 @@ pub async fn run(manager: Arc<Manager>) {
         let tables = manager.records.snapshot();
         for record in tables.unerased().filter(|r| r.state == ErasureState::Running) {
             if working.insert(record.id) {
-                tasks.spawn(work(manager.clone(), record.id));
+                tasks.spawn(work(manager.clone(), hooks.clone(), record.id));
             }
         }
         tokio::select! {
@@ -63,11 +68,11 @@ enum Look {
 }
 
 /// Works on one erasure until it is over.
-async fn work(manager: Arc<Manager>, id: ErasureId) -> ErasureId {
+async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> ErasureId {
     let mut pause = FIRST_LOOK;
     loop {
         let Some(record) = running(&manager, id) else { return id };
-        let (state, detail) = match look(&manager, &record).await {
+        let (state, detail) = match look(&manager, &hooks, &record).await {
             Look::Done(how) => (ErasureState::Done, how),
             Look::Failed(why) => (ErasureState::Failed, why),
             Look::Gone(why) => (ErasureState::Waived, why),
@@ -84,6 +89,8 @@ async fn work(manager: Arc<Manager>, id: ErasureId) -> ErasureId {
             }
             Look::Outdated(highest) => {
                 outdated(&manager, &record, highest).await;
+                // A box that says so again and again does not keep the disk busy.
+                tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
@@ -137,8 +144,9 @@ async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
     }
 }
 
-async fn look(manager: &Manager, record: &ErasureRecord) -> Look {
+async fn look(manager: &Manager, hooks: &Semaphore, record: &ErasureRecord) -> Look {
     if let Some(program) = &record.rule.hook {
+        let _turn = hooks.acquire().await.expect("it is never closed");
         let tables = manager.records.snapshot();
         note(manager, record, 0, &format!("{} is at it", program.display())).await;
         return match hook::run(program, record, &tables).await {

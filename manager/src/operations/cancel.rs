@@ -60,8 +60,7 @@ fn keep(txn: &mut Txn, operation: &OperationRecord) -> Result<(), Problem> {
         (StepName::UnbindPort, _, _) => Some(format!("{} has let go", step.target)),
         _ => None,
     };
-    let own: Vec<BindingRecord> =
-        txn.bindings().values().filter(|b| b.operation == Some(id)).cloned().collect();
+    let own = txn.bindings_under(operation);
     let forced = own.iter().filter(|binding| binding.desired == Desired::Forced);
     let forced = forced.map(|binding| format!("{} is taken by force", binding.slot));
     let reasons: Vec<String> = operation.steps.iter().filter_map(out).chain(forced).collect();

@@ -287,9 +287,7 @@ pub(super) fn roll_back(txn: &mut Txn, id: OperationId, why: Option<BindingId>, 
         step.state = StepState::Skipped;
         step.changed = txn.now();
     }
-    let bindings: Vec<BindingRecord> =
-        txn.bindings().values().filter(|b| b.operation == Some(id)).cloned().collect();
-    for binding in bindings {
+    for binding in txn.bindings_under(&operation) {
         operation.steps.extend(release_steps(&binding));
         txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
     }
@@ -471,9 +469,7 @@ pub(super) fn end(txn: &mut Txn, mut operation: OperationRecord, state: Operatio
     }
     operation.state = state;
     operation.ended = Some(now);
-    let bindings: Vec<BindingRecord> =
-        txn.bindings().values().filter(|b| b.operation == Some(id)).cloned().collect();
-    for binding in bindings {
+    for binding in txn.bindings_under(&operation) {
         txn.update_binding(BindingRecord { operation: None, ..binding });
     }
     let slots = join(operation.what.slots());

@@ -69,8 +69,8 @@ async fn look(
     | OperationKind::Replace { .. } = operation.what
     {
         let tables = manager.records.snapshot();
-        let own = tables.bindings().values().filter(|b| b.operation == Some(operation.id));
-        let asked = own.filter_map(|b| match b.desired {
+        let own = tables.bindings_under(operation);
+        let asked = own.iter().filter_map(|b| match b.desired {
             crate::types::Desired::Released { within_ms } => Some(within_ms),
             _ => None,
         });

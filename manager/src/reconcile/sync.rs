@@ -1,12 +1,13 @@
 //! Reads a proxy's tables, compares them with the records and repairs what differs.
 
+use super::diff::StraySlot;
 use super::{compare, diff};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress};
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use tlp_codec::ids::BindingKey;
 
 /// Compares when the proxy has connected, whenever it is asked for, and now and then. Returns when
 /// the tables cannot be read.
@@ -99,6 +100,8 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
         .records
         .apply(|txn| compare::box_tables(txn, &before, name, incarnation, &inventory, &table));
     let Ok(diff) = changed.await else { return Ok(()) };
+    // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
+    erase_orphans(manager, name, &diff.stray).await;
     for stray in diff.stray {
         // The host first: it must not use what the box is about to reset.
         if let Some(host) = stray.host.and_then(|node| host_session(manager, node)) {
@@ -110,7 +113,6 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
                 let detail = format!("{name} had {} without a record", stray.key);
                 let event = EventRecord::new(EventKind::OrphanRemoved, detail);
                 manager.event_soon(event.node(name));
-                erase_orphan(manager, name, stray.key).await;
                 session.sync.notify_one();
             }
             Err(RequestError::Refused(error)) => {
@@ -123,16 +125,25 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
 }
 
 /// What nobody knows to have been lent has data of somebody, too.
-async fn erase_orphan(manager: &Arc<Manager>, name: &NodeName, key: BindingKey) {
-    let Ok(slot) = SlotAddress::new(name.clone(), key.slot) else { return };
-    let functions = [FunctionEpoch { function: key.function, epoch: key.epoch }];
+async fn erase_orphans(manager: &Arc<Manager>, name: &NodeName, strays: &[StraySlot]) {
+    let mut slots: BTreeMap<SlotAddress, Vec<FunctionEpoch>> = BTreeMap::new();
+    for StraySlot { key, .. } in strays {
+        let Ok(slot) = SlotAddress::new(name.clone(), key.slot) else { continue };
+        let function = FunctionEpoch { function: key.function, epoch: key.epoch };
+        slots.entry(slot).or_default().push(function);
+    }
+    if slots.is_empty() || manager.settings.erase.is_empty() {
+        return;
+    }
     let begun = manager.records.apply(|txn| {
-        if txn.binding_at_slot(&slot).is_none() && txn.erasure_at(&slot).is_none() {
-            crate::erasure::begin(txn, &manager.settings.erase, &slot, &functions, None);
+        for (slot, functions) in &slots {
+            if txn.binding_at_slot(slot).is_none() && txn.erasure_at(slot).is_none() {
+                crate::erasure::begin(txn, &manager.settings.erase, slot, functions, None);
+            }
         }
     });
     if let Err(problem) = begun.await {
-        tracing::error!("{slot} is not erased: {problem}");
+        tracing::error!("what {name} had without a record is not erased: {problem}");
     }
 }
 

@@ -12,6 +12,7 @@ use crate::types::{
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use tlp_codec::ids::{Epoch, NodeId, PortId};
@@ -142,6 +143,16 @@ impl Tables {
         let range = (name.clone(), BindingId(0))..=(name.clone(), BindingId(u64::MAX));
         let hosts = self.by_host.range(range.clone());
         hosts.chain(self.by_box.range(range)).map(|(_, binding)| &self.bindings[binding])
+    }
+
+    /// The bindings that an operation works on. Each has a step in it.
+    pub fn bindings_under(&self, operation: &OperationRecord) -> Vec<BindingRecord> {
+        let ids: BTreeSet<BindingId> = operation.steps.iter().map(|step| step.binding).collect();
+        let own = |binding: &&BindingRecord| binding.operation == Some(operation.id);
+        let found: Vec<BindingRecord> =
+            ids.iter().filter_map(|id| self.bindings.get(id)).filter(own).cloned().collect();
+        debug_assert_eq!(found.len(), self.bindings.values().filter(own).count());
+        found
     }
 
     /// All operations that are kept.

@@ -2,7 +2,7 @@ use super::*;
 use crate::store::{Change, Record, Table};
 use crate::types::{
     AllocationId, BindingRecord, Desired, EventKind, EventRecord, FunctionAddress, FunctionEpoch,
-    NodeName, OperationKind, OperationRecord, OperationState, Phase,
+    NodeName, NodeRecord, OperationKind, OperationRecord, OperationState, Phase, Role, Timestamp,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -131,8 +131,25 @@ async fn node_numbers_run_out_with_a_reason() {
     let node = |number| NodeId::new(number).unwrap();
     let give = || async { records.apply(|txn| txn.new_node_id()).await.unwrap() };
     assert_eq!(give().await, Some(node(1)));
-    records.apply(|txn| txn.learn_node_id(node(0xfffd))).await.unwrap();
-    assert_eq!(give().await, Some(node(0xfffe)));
+    // Proxies that came with numbers of their own: those are left out, and no others.
+    for number in [2, 3, 0xfffe] {
+        let name = NodeName::new(format!("box{number}")).unwrap();
+        let (node, now) = (node(number), Timestamp::now());
+        let record = NodeRecord {
+            name,
+            node,
+            role: Role::Box,
+            size: 1,
+            first_seen: now,
+            last_connected: now,
+        };
+        records.apply(|txn| txn.put_node(record)).await.unwrap();
+    }
+    assert_eq!(give().await, Some(node(4)));
+    records
+        .apply(|txn| while txn.new_node_id().is_some_and(|given| given != node(0xfffd)) {})
+        .await
+        .unwrap();
     assert_eq!(give().await, None);
     assert_eq!(give().await, None);
 }

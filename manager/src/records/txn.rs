@@ -117,15 +117,15 @@ impl Txn {
 
     /// Gives out a node number, or `None` when all were.
     pub fn new_node_id(&mut self) -> Option<NodeId> {
-        let node = NodeId::new(u16::try_from(self.meta().next_node).ok()?).ok()?;
-        self.with_meta(|meta| meta.next_node += 1);
-        Some(node)
-    }
-
-    /// Remembers that a node number is in use that this store does not know of.
-    pub fn learn_node_id(&mut self, node: NodeId) {
-        if u32::from(node.get()) >= self.meta().next_node {
-            self.with_meta(|meta| meta.next_node = u32::from(node.get()) + 1);
+        let mut next = self.meta().next_node;
+        loop {
+            let node = NodeId::new(u16::try_from(next).ok()?).ok()?;
+            next += 1;
+            // Proxies may have numbers from before the records were restored.
+            if self.node_by_number(node).is_none() {
+                self.with_meta(|meta| meta.next_node = next);
+                return Some(node);
+            }
         }
     }
 

@@ -4,7 +4,8 @@ pub mod demand;
 
 use crate::records::{Tables, Txn};
 use crate::types::{
-    DeviceState, OperationKind, OperationRecord, Problem, ProblemCode, SlotAddress, Timestamp,
+    DeviceState, OperationKind, OperationRecord, Problem, ProblemCode, SlotAddress, SlotStatus,
+    Timestamp,
 };
 use manager_client::views::{RateSource, SparesView};
 use serde::Deserialize;
@@ -99,7 +100,7 @@ fn count(tables: &Tables) -> BTreeMap<String, Count> {
         count.total += 1;
         if tables.binding_at_slot(&slot).is_some() {
             count.lent += 1;
-        } else if device.state == DeviceState::Free && tables.hold_of(&slot).is_none() {
+        } else if tables.slot_status(&slot) == SlotStatus::Free {
             count.free += 1;
         }
         seen = Some(slot);

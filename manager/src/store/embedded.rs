@@ -138,7 +138,7 @@ impl Store for EmbeddedStore {
 /// Puts a backup in the place of a store and moves it one generation on, so that no epoch, term
 /// or number that was given out after the backup was made can come again. The backup is a copy of
 /// a store whose manager did not run. The store that was there is kept beside it, with `.before`
-/// added to its name.
+/// added to its name, or `.before.1` and so on.
 ///
 /// # Errors
 ///
@@ -164,8 +164,15 @@ pub fn restore(backup: &Path, path: &Path) -> Result<(), StoreError> {
         crate::records::next_generation(&store, &new)?;
     }
     if path.exists() {
-        let before = beside(".before");
-        fs::rename(path, &before).map_err(|e| StoreError::io(&before, "written", e))?;
+        // There is a store under this name at any time: a manager that found none would make an
+        // empty one, whose numbers begin anew.
+        let before = (0..).map(|n| match n {
+            0 => beside(".before"),
+            n => beside(&format!(".before.{n}")),
+        });
+        let before = before.into_iter().find(|name| !name.exists()).expect("one of all is free");
+        let kept = fs::hard_link(path, &before).or_else(|_| fs::copy(path, &before).map(drop));
+        kept.map_err(|e| StoreError::io(&before, "written", e))?;
     }
     fs::rename(&new, path).map_err(|e| StoreError::io(path, "written", e))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -93,7 +93,6 @@ impl Records {
         let names =
             [(box_name(), Role::Box), (host_name(0), Role::Host), (host_name(1), Role::Host)];
         for (index, (name, role)) in names.into_iter().enumerate() {
-            txn.learn_node_id(node(index));
             let node = node(index);
             txn.put_node(NodeRecord {
                 name,

@@ -293,8 +293,10 @@ impl Eraser {
         let [a, b, c, d, ..] = self.picked;
         match self.command {
             Command::Controller => self.choose(u16::from_le_bytes([a, b]), c, d),
-            Command::Next(_) => match u32::from_le_bytes([a, b, c, d]) {
+            Command::Next(after) => match u32::from_le_bytes([a, b, c, d]) {
                 0 => self.done(),
+                // The list goes up, or it has no end.
+                id if id <= after => Step::End(Err(EraseFailure::Broken)),
                 id => self.submit(Command::Namespace(id)),
             },
             Command::Namespace(id) => self.submit(Command::Format(id, self.format(a, b))),
