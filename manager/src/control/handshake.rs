@@ -122,6 +122,9 @@ fn enter(
     let node = claimed.map_or_else(free, Ok)?;
     let record =
         NodeRecord { name: name.clone(), node, role, size, first_seen: now, last_connected: now };
+    if let Some(node) = claimed {
+        txn.learn_node_id(node);
+    }
     txn.put_node(record.clone());
     let detail = format!("{role} {name} is node {node} from now on");
     txn.event(EventRecord::new(EventKind::NodeAdded, detail).node(name));

@@ -1,6 +1,6 @@
 //! How well proxies, paths and devices are, and what follows from it.
 //!
-//! Every `interval` each is good or bad once ([`samples`]); [`machine`] makes states of that. A change
+//! Every `interval` each is good or bad once (`samples`); [`machine`] makes states of that. A change
 //! is a record, an event and what the policy says, in one change of the records.
 //!
 //! - A proxy is bad while it is not connected.

@@ -4,7 +4,7 @@
 //! ([`request`]); [`crate::reconcile`] makes the proxies agree, binding by binding, and tells what
 //! came of each step ([`progress`]), in the same change as the step itself. So there is nothing
 //! to resume after a crash: whoever looks at the records goes on. [`watchdog`] ends what takes too
-//! long, [`cancel`] calls one back, [`grace`] begins the operations that nobody asks for, for hosts that went away, and
+//! long, [`mod@cancel`] calls one back, [`grace`] begins the operations that nobody asks for, for hosts that went away, and
 //! [`obstacle`] says what an operation waits for.
 
 pub mod cancel;

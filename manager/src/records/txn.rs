@@ -18,6 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tlp_codec::ids::{Epoch, NodeId};
 
+/// How far above the numbers that were given out a proxy's claim moves the next one.
+const CLAIM_GAP: u32 = 1024;
+
 /// A copy of the records that is being changed, and what has changed in it. Reads what it wrote.
 pub struct Txn {
     tables: Tables,
@@ -126,6 +129,16 @@ impl Txn {
                 self.with_meta(|meta| meta.next_node = next);
                 return Some(node);
             }
+        }
+    }
+
+    /// Remembers that a proxy has a number that this store did not give out: an earlier one did, and
+    /// those below it may be with proxies that come later. A claim far above what was given out is
+    /// not believed so far, or a single one would leave no numbers.
+    pub fn learn_node_id(&mut self, node: NodeId) {
+        let (number, next) = (u32::from(node.get()), self.meta().next_node);
+        if (next..next + CLAIM_GAP).contains(&number) {
+            self.with_meta(|meta| meta.next_node = number + 1);
         }
     }
 
