@@ -127,7 +127,7 @@ pub struct Rack {
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
     /// The paths that run over it, by their numbers.
-    #[schema(min_items = 1, max_items = 8)]
+    #[schema(min_items = 1)]
     pub paths: Vec<u8>,
 }
 
