@@ -9,15 +9,18 @@ use crate::operations::deadlines::Deadlines;
 use crate::operations::grace::Countdowns;
 use crate::recorder::recordings::Recordings;
 use crate::records::Records;
-use crate::types::{AuditRecord, EventRecord};
+use crate::types::{AuditRecord, EventKind, EventRecord};
 use proxy_core::control::Term;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
 /// nothing is decided by them.
 const EVENT_QUEUE: usize = 4096;
+
+/// Between two attempts to write a store that could not be written.
+const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// Everything that the parts of the server share.
 pub struct Manager {
@@ -132,6 +135,33 @@ impl Manager {
         });
         if let Err(problem) = recorded.await {
             tracing::error!("an event is lost: {problem}");
+        }
+    }
+
+    /// Tries a store again that could not be written, and says so when it can.
+    pub async fn mend_store(&self) {
+        let mut troubles = self.records.watch_trouble();
+        loop {
+            let trouble = tokio::select! {
+                trouble = troubles.wait_for(Option::is_some) => trouble,
+                () = self.stopping() => return,
+            };
+            // The sender lives as long as the records.
+            let Some(trouble) = trouble.ok().and_then(|trouble| trouble.clone()) else { return };
+            loop {
+                tokio::time::sleep(STORE_RETRY).await;
+                let detail = format!(
+                    "the store can be written again; it could not since {}: {}",
+                    trouble.since, trouble.reason
+                );
+                let event = EventRecord::new(EventKind::StoreRecovered, detail);
+                match self.records.apply(|txn| txn.event(event)).await {
+                    Ok(()) => break,
+                    Err(_) if self.is_stopping() => return,
+                    // The records said it to the log.
+                    Err(_) => {}
+                }
+            }
         }
     }
 

@@ -19,6 +19,9 @@ use tokio::task::JoinSet;
 /// How long connections have to end when the manager stops.
 const STOP_BOUND: Duration = Duration::from_secs(5);
 
+/// The signal to who writes beyond its limit of a file's size (`signal(7)`, Linux).
+const SIGXFSZ: i32 = 25;
+
 /// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -148,6 +151,8 @@ impl Server {
         );
         manager.event_now(EventRecord::new(EventKind::ManagerStarted, detail)).await;
         let mut parts: JoinSet<()> = JoinSet::new();
+        let mended = manager.clone();
+        parts.spawn(async move { mended.mend_store().await });
         parts.spawn(control::server::serve(manager.clone(), control));
         parts.spawn(reconcile::driver::run(manager.clone()));
         parts.spawn(operations::watchdog::run(manager.clone()));
@@ -278,6 +283,9 @@ pub fn run_until_signal(config: Config) -> Result<(), ServeError> {
             signal(SignalKind::terminate()).map_err(system("SIGTERM cannot be caught"))?;
         let mut interrupt =
             signal(SignalKind::interrupt()).map_err(system("SIGINT cannot be caught"))?;
+        // A file that may not grow is a full disk, and no reason to be killed.
+        let _file_size =
+            signal(SignalKind::from_raw(SIGXFSZ)).map_err(system("SIGXFSZ cannot be caught"))?;
         let server = Server::new(config).await?;
         let manager = server.manager().clone();
         tokio::spawn(async move {

@@ -4,21 +4,24 @@ use super::App;
 use super::extract::{Segments, parse};
 use super::listing::{Listing, Paging};
 use super::views;
+use crate::records::Trouble;
 use crate::types::{NodeName, Problem, ProblemCode, Role};
 use axum::Json;
 use axum::extract::State;
 use manager_client::bodies::ProblemBody;
-use manager_client::views::{Health, List, NodeView};
+use manager_client::views::{Health, List, NodeView, StoreTrouble};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 /// Whether the manager can serve requests.
 #[utoipa::path(get, path = "/v1/healthz", tag = "manager",
-    responses((status = 200, description = "It can", body = Health)))]
+    responses((status = 200, description = "It can, or says what it cannot", body = Health)))]
 pub(super) async fn healthz(State(manager): State<App>) -> Json<Health> {
     let tables = manager.records.snapshot();
+    let trouble = manager.records.trouble();
     Json(Health {
-        status: "ok".into(),
+        status: if trouble.is_some() { "store-failed" } else { "ok" }.into(),
+        store_trouble: trouble.map(|Trouble { since, reason }| StoreTrouble { since, reason }),
         version: env!("CARGO_PKG_VERSION").into(),
         term: manager.term().0,
         generation: tables.meta().generation,

@@ -30,7 +30,7 @@ const EXIT_CODES: &str = "Exit codes:
   5  nothing fits the request
   6  the manager cannot be reached, or a proxy is not connected
   7  the operation failed or did not end in time, or a card of a rollout failed
-  8  the store cannot be used (locked, damaged, unreadable, full)
+  8  the store cannot be used (locked, damaged, unreadable, full), or `store check` found damage
   9  an address cannot be listened on
 
 Start with `dxpu-manager serve`, let proxies dial in (their configuration names the control
@@ -195,6 +195,9 @@ pub enum Command {
               value_name = "FILE")]
         store: PathBuf,
     },
+    /// Look after a store's file that no manager has open
+    #[command(subcommand)]
+    Store(StoreFile),
     /// Print the OpenAPI description of the REST API
     Openapi,
     /// Print what a shell needs to complete this command line
@@ -207,6 +210,23 @@ pub enum Command {
         /// The folder
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
+    },
+}
+
+/// Of `store`.
+#[derive(Debug, Subcommand)]
+pub enum StoreFile {
+    /// Read every record of every table and name each that does not read: table, key, reason. Exit
+    /// code 0: all read, or none is left that does not; 8: some do not, or the store cannot be used
+    Check {
+        /// Take out what does not read. It is written to a JSON file beside the store, and the
+        /// store is kept as it was. Counters are never taken out
+        #[arg(long)]
+        repair: bool,
+        /// The store
+        #[arg(long, env = "DXPU_MANAGER_STORE", default_value = crate::config::DEFAULT_STORE,
+              value_name = "FILE")]
+        store: PathBuf,
     },
 }
 

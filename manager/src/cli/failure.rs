@@ -25,6 +25,9 @@ pub enum Failure {
     /// The store cannot be used.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// A store has what does not read.
+    #[error("{0}")]
+    Damaged(String),
     /// The configuration cannot be used.
     #[error("{0}")]
     Config(#[from] ConfigError),
@@ -52,7 +55,7 @@ impl Failure {
             Self::Client(ClientError::Problem(problem)) => of_problem(problem.code),
             Self::Client(ClientError::Unreachable { .. }) => 6,
             Self::Operation(_) | Self::Rollout(_) => 7,
-            Self::Store(_) | Self::Serve(ServeError::Store(_)) => 8,
+            Self::Store(_) | Self::Damaged(_) | Self::Serve(ServeError::Store(_)) => 8,
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,
             Self::NothingFits => 5,

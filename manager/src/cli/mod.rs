@@ -12,6 +12,7 @@ mod papers;
 mod placement;
 mod record;
 mod render;
+mod store;
 
 pub use failure::Failure;
 pub use output::Form;
@@ -98,6 +99,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             crate::store::restore(&from, &store)?;
             let text = format!("{} is restored from {}", store.display(), from.display());
             out.print(&serde_json::json!({ "restored": store, "from": from }), |_| text.clone())
+        }
+        Command::Store(args::StoreFile::Check { repair, store }) => {
+            store::check(&out, &store, repair)
         }
         Command::Openapi => {
             let description = crate::api::description();

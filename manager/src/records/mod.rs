@@ -5,6 +5,7 @@
 //! only then shows the copy to everybody. Changes that come while a write is on its way share the
 //! next one. What could not be written never was.
 
+mod inspect;
 mod line;
 mod meta;
 pub mod pool;
@@ -14,13 +15,14 @@ mod txn;
 #[cfg(test)]
 mod tests;
 
+pub use inspect::{Damage, Inspection, inspect};
 pub use line::MAX_UNWRITTEN;
 pub use meta::{Meta, check, next_generation};
 pub use tables::Tables;
 pub use txn::Txn;
 
 use crate::store::{Store, StoreError};
-use crate::types::{BindingId, Problem, ProblemCode};
+use crate::types::{BindingId, Problem, ProblemCode, Timestamp};
 use line::{Batch, Line, Outcome};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,15 @@ pub const MAX_ENDED_OPERATIONS: usize = 1_000;
 /// slot from being lent.
 pub const MAX_ENDED_ERASURES: usize = 100_000;
 
+/// That the store cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Since when: the first write that failed.
+    pub since: Timestamp,
+    /// Why the last one failed.
+    pub reason: String,
+}
+
 /// All records, and the one way to change them.
 pub struct Records {
     store: Arc<dyn Store>,
@@ -45,6 +56,7 @@ pub struct Records {
     room: Semaphore,
     current: RwLock<Arc<Tables>>,
     version: watch::Sender<u64>,
+    trouble: watch::Sender<Option<Trouble>>,
     touched: Mutex<BTreeSet<BindingId>>,
     touched_signal: Notify,
 }
@@ -70,6 +82,7 @@ impl Records {
             room: Semaphore::new(MAX_UNWRITTEN),
             current: RwLock::new(tables),
             version: watch::Sender::new(0),
+            trouble: watch::Sender::new(None),
             touched: Mutex::default(),
             touched_signal: Notify::new(),
         }))
@@ -83,6 +96,16 @@ impl Records {
     /// Counts up whenever the records have changed.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
+    }
+
+    /// Whether the store can be written, as the last write showed.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.trouble.borrow().clone()
+    }
+
+    /// Says when that changes.
+    pub fn watch_trouble(&self) -> watch::Receiver<Option<Trouble>> {
+        self.trouble.subscribe()
     }
 
     /// Changes the records. `change` sees what is there and changes it; if it returns an error
@@ -217,6 +240,10 @@ impl Turn {
                 Ok(()) => self.succeed(),
                 Err(error) => {
                     tracing::error!("{error}");
+                    self.records.trouble.send_modify(|trouble| {
+                        let since = trouble.take().map_or_else(Timestamp::now, |t| t.since);
+                        *trouble = Some(Trouble { since, reason: error.to_string() });
+                    });
                     self.fail(&Problem::new(ProblemCode::StoreFailed, error.to_string()));
                 }
             }
@@ -225,6 +252,7 @@ impl Turn {
 
     fn succeed(&mut self) {
         let (mut batch, tables) = self.batch.take().expect("it was written");
+        self.records.trouble.send_if_modified(|trouble| trouble.take().is_some());
         self.records.publish(tables, std::mem::take(&mut batch.touched));
         batch.end(Ok(()));
         self.batch = self.records.line().begin_write();

@@ -406,7 +406,7 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
 }
 
 /// An image as it stands in the store.
-fn image(value: &[u8]) -> Result<ImageRecord, String> {
+pub(super) fn image(value: &[u8]) -> Result<ImageRecord, String> {
     let (since, bytes) = value.split_first_chunk::<8>().ok_or("it is too short")?;
     let label = ImageLabel::of(bytes).map_err(|problem| problem.detail)?;
     let since = Timestamp::from_millis(u64::from_be_bytes(*since));
@@ -430,7 +430,7 @@ fn read<T: DeserializeOwned>(
 }
 
 /// A key as a person can look for it.
-fn readable(key: &[u8]) -> String {
+pub(super) fn readable(key: &[u8]) -> String {
     match <[u8; 8]>::try_from(key) {
         Ok(number) => u64::from_be_bytes(number).to_string(),
         Err(_) => String::from_utf8_lossy(key).into_owned(),

@@ -6,12 +6,48 @@ use redb::{
     TableDefinition,
 };
 use std::fs;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two attempts to open a file again that could not be written: each reads all of it.
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// Where the one record of [`Table::Meta`] is.
+const META_KEY: &[u8] = b"meta";
 
 /// One file. It is locked while it is open.
+///
+/// A write that fails closes it: nobody can say how much of it is on the disk, and redb does nothing
+/// more with a file that failed. A later write opens it again and first puts back what the failed
+/// one may have left. So what was refused is not there later, and a disk that has room again is used
+/// again.
 pub struct EmbeddedStore {
     path: PathBuf,
-    database: Database,
+    open: Mutex<Open>,
+}
+
+/// The file, and what is known of it.
+struct Open {
+    /// Nothing after a write that failed.
+    database: Option<Arc<Database>>,
+    /// The one record of [`Table::Meta`] as it was written last. Every start of a manager changes
+    /// it, so it shows whether another one was here while the file was closed.
+    meta: Option<Vec<u8>>,
+    failure: Option<Failure>,
+}
+
+/// A write that failed.
+struct Failure {
+    /// What stood in the records that it would have changed, the last first.
+    undo: Vec<Change>,
+    /// What it would have made of [`Open::meta`].
+    meta: Option<Vec<u8>>,
+    /// Why it failed, or why the file could not be opened again.
+    reason: String,
+    /// When that was.
+    at: Instant,
 }
 
 fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
@@ -25,25 +61,15 @@ impl EmbeddedStore {
     ///
     /// When another process has it open, it is damaged, or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        // An empty or foreign file must not be taken for a new store.
-        if let Ok(metadata) = fs::metadata(path)
-            && metadata.is_file()
-            && metadata.len() == 0
-        {
-            let reason = "the file is empty".to_owned();
-            return Err(StoreError::Corrupt { path: path.to_owned(), reason });
-        }
-        // redb panics on some damage that its checks do not foresee; that must not look like a
-        // mistake of the manager.
-        let opened = std::panic::catch_unwind(|| Database::create(path)).unwrap_or_else(|_| {
-            Err(DatabaseError::Storage(StorageError::Corrupted("its structure".into())))
-        });
-        let database = opened.map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => StoreError::Locked(path.to_owned()),
-            DatabaseError::Storage(error) => storage_error(path, "opened", error),
-            other => StoreError::Corrupt { path: path.to_owned(), reason: other.to_string() },
-        })?;
-        Ok(Self { path: path.to_owned(), database })
+        let database = open(path)?;
+        let mut store = Self {
+            path: path.to_owned(),
+            open: Mutex::new(Open { database: None, meta: None, failure: None }),
+        };
+        let meta = store.meta_in(&database)?;
+        let now = store.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+        (now.database, now.meta) = (Some(Arc::new(database)), meta);
+        Ok(store)
     }
 
     /// The file.
@@ -63,6 +89,47 @@ impl EmbeddedStore {
     }
 }
 
+/// Opens a file, or makes it.
+fn open(path: &Path) -> Result<Database, StoreError> {
+    // An empty or foreign file must not be taken for a new store.
+    if let Ok(metadata) = fs::metadata(path)
+        && metadata.is_file()
+        && metadata.len() == 0
+    {
+        let reason = "the file is empty".to_owned();
+        return Err(StoreError::Corrupt { path: path.to_owned(), reason });
+    }
+    // redb panics on some damage that its checks do not foresee; that must not look like a
+    // mistake of the manager.
+    let opened = std::panic::catch_unwind(|| Database::create(path)).unwrap_or_else(|_| {
+        Err(DatabaseError::Storage(StorageError::Corrupted("its structure".into())))
+    });
+    opened.map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => StoreError::Locked(path.to_owned()),
+        DatabaseError::Storage(error) => storage_error(path, "opened", error),
+        other => StoreError::Corrupt { path: path.to_owned(), reason: other.to_string() },
+    })
+}
+
+/// Opens a file and compares all of it with its checksums. Whether they agreed; if not, it is as it
+/// was before its last write from now on.
+///
+/// # Errors
+///
+/// When another process has it open, it cannot be read or written, or nothing whole is in it.
+pub(super) fn verify(path: &Path) -> Result<bool, StoreError> {
+    let mut database = open(path)?;
+    // As in `open`.
+    let verified = std::panic::catch_unwind(AssertUnwindSafe(|| database.check_integrity()));
+    let damaged = |reason: String| StoreError::Corrupt { path: path.to_owned(), reason };
+    match verified {
+        Ok(Ok(whole)) => Ok(whole),
+        Ok(Err(DatabaseError::Storage(error))) => Err(storage_error(path, "read", error)),
+        Ok(Err(error)) => Err(damaged(error.to_string())),
+        Err(_) => Err(damaged("its structure".into())),
+    }
+}
+
 fn storage_error(path: &Path, doing: &'static str, error: StorageError) -> StoreError {
     match error {
         // What is no redb file at all is reported as invalid data.
@@ -77,9 +144,59 @@ fn storage_error(path: &Path, doing: &'static str, error: StorageError) -> Store
     }
 }
 
-impl Store for EmbeddedStore {
-    fn read(&self, table: Table) -> Result<Vec<Record>, StoreError> {
-        let read = self.database.begin_read().map_err(|e| self.error("read", e))?;
+impl EmbeddedStore {
+    fn now(&self) -> MutexGuard<'_, Open> {
+        // Whoever panicked with it left it closed or as it was.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database; opened again, and put right, if a write failed before.
+    fn database(&self, now: &mut Open) -> Result<Arc<Database>, StoreError> {
+        if let Some(database) = &now.database {
+            return Ok(database.clone());
+        }
+        let failure = now.failure.as_ref().expect("only a failure closes it");
+        if failure.at.elapsed() < REOPEN_PAUSE {
+            return Err(self.closed(&failure.reason));
+        }
+        match self.reopen(&now.meta, failure) {
+            Ok(database) => {
+                tracing::info!("the store {} can be written again", self.path.display());
+                let database = Arc::new(database);
+                (now.database, now.failure) = (Some(database.clone()), None);
+                Ok(database)
+            }
+            Err(error) => {
+                let failure = now.failure.as_mut().expect("it was there");
+                (failure.reason, failure.at) = (error.to_string(), Instant::now());
+                Err(error)
+            }
+        }
+    }
+
+    fn reopen(&self, meta: &Option<Vec<u8>>, failure: &Failure) -> Result<Database, StoreError> {
+        // One that was taken away is not to be taken for a new one.
+        fs::metadata(&self.path).map_err(|e| StoreError::io(&self.path, "read", e))?;
+        let database = open(&self.path)?;
+        let found = self.meta_in(&database)?;
+        if found != *meta && found != failure.meta {
+            return Err(StoreError::Replaced(self.path.clone()));
+        }
+        self.write(&database, &failure.undo).map_err(|(error, _)| error)?;
+        Ok(database)
+    }
+
+    fn closed(&self, reason: &str) -> StoreError {
+        StoreError::Closed { path: self.path.clone(), reason: reason.to_owned() }
+    }
+
+    fn meta_in(&self, database: &Database) -> Result<Option<Vec<u8>>, StoreError> {
+        let records = self.read_from(database, Table::Meta)?;
+        Ok(records.into_iter().find(|(key, _)| key == META_KEY).map(|(_, value)| value))
+    }
+
+    fn read_from(&self, database: &Database, table: Table) -> Result<Vec<Record>, StoreError> {
+        let read = database.begin_read().map_err(|e| self.error("read", e))?;
         let opened = match read.open_table(definition(table)) {
             Ok(opened) => opened,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -93,14 +210,58 @@ impl Store for EmbeddedStore {
         Ok(records)
     }
 
+    /// Writes a batch. The error comes with what stood before in the records that it had reached,
+    /// the last first.
+    fn write(
+        &self,
+        database: &Database,
+        changes: &[Change],
+    ) -> Result<(), (StoreError, Vec<Change>)> {
+        let mut undo = Vec::with_capacity(changes.len());
+        let written = self.write_remembering(database, changes, &mut undo);
+        undo.reverse();
+        written.map_err(|error| (error, undo))
+    }
+
+    fn write_remembering(
+        &self,
+        database: &Database,
+        changes: &[Change],
+        undo: &mut Vec<Change>,
+    ) -> Result<(), StoreError> {
+        let mut write = database.begin_write().map_err(|e| self.error("written", e))?;
+        write.set_durability(Durability::Immediate).expect("no savepoint is in use");
+        for change in changes {
+            let mut table =
+                write.open_table(definition(change.table)).map_err(|e| self.error("written", e))?;
+            let before = match &change.value {
+                Some(value) => table.insert(change.key.as_slice(), value.as_slice()),
+                None => table.remove(change.key.as_slice()),
+            };
+            let before = before.map_err(|e| self.error("written", e))?;
+            let value = before.map(|value| value.value().to_vec());
+            undo.push(Change { table: change.table, key: change.key.clone(), value });
+        }
+        write.commit().map_err(|e| self.error("written", e))
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn read(&self, table: Table) -> Result<Vec<Record>, StoreError> {
+        let database = self.database(&mut self.now())?;
+        self.read_from(&database, table)
+    }
+
     fn copy(&self, to: &Path) -> Result<(), StoreError> {
-        let read = self.database.begin_read().map_err(|e| self.error("read", e))?;
+        let database = self.database(&mut self.now())?;
+        let read = database.begin_read().map_err(|e| self.error("read", e))?;
         if to.exists() {
             let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             return Err(StoreError::io(to, "written", there));
         }
         let copy = Self::open(to)?;
-        let mut write = copy.database.begin_write().map_err(|e| copy.error("written", e))?;
+        let copied = copy.database(&mut copy.now())?;
+        let mut write = copied.begin_write().map_err(|e| copy.error("written", e))?;
         write.set_durability(Durability::Immediate).expect("no savepoint is in use");
         for table in Table::ALL {
             let from = match read.open_table(definition(*table)) {
@@ -120,18 +281,25 @@ impl Store for EmbeddedStore {
     }
 
     fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
-        let mut write = self.database.begin_write().map_err(|e| self.error("written", e))?;
-        write.set_durability(Durability::Immediate).expect("no savepoint is in use");
-        for change in changes {
-            let mut table =
-                write.open_table(definition(change.table)).map_err(|e| self.error("written", e))?;
-            match &change.value {
-                Some(value) => table.insert(change.key.as_slice(), value.as_slice()).map(drop),
-                None => table.remove(change.key.as_slice()).map(drop),
-            }
-            .map_err(|e| self.error("written", e))?;
-        }
-        write.commit().map_err(|e| self.error("written", e))
+        // One at a time: what failed has to be put right before anything else is written.
+        let mut now = self.now();
+        let database = self.database(&mut now)?;
+        let written = self.write(&database, changes);
+        let of_meta = |change: &&Change| change.table == Table::Meta && change.key == META_KEY;
+        let meta = changes.iter().rfind(of_meta).map(|change| change.value.clone());
+        let meta = meta.unwrap_or_else(|| now.meta.clone());
+        written.map_err(|(error, undo)| {
+            now.database = None;
+            now.failure = Some(Failure {
+                undo,
+                meta: meta.clone(),
+                reason: error.to_string(),
+                at: Instant::now(),
+            });
+            error
+        })?;
+        now.meta = meta;
+        Ok(())
     }
 }
 

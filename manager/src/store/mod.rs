@@ -3,9 +3,11 @@
 //! The store knows nothing about what it holds; [`crate::records`] does. That keeps what a store
 //! has to do small enough for another one (a replicated one) to take its place.
 
+mod check;
 mod embedded;
 mod upgrade;
 
+pub use check::{Report, check};
 pub use embedded::{EmbeddedStore, restore};
 pub use upgrade::kept;
 pub(crate) use upgrade::upgrade;
@@ -140,7 +142,8 @@ pub enum StoreError {
     },
     /// One record does not read.
     #[error(
-        "the store {} has a record that does not read (table {table}, key {key}: {reason}); put a \
+        "the store {} has a record that does not read (table {table}, key {key}: {reason}); see what \
+         else does not read and take it out with `dxpu-manager store check --repair`, or put a \
          backup in its place with `dxpu-manager restore`", path.display()
     )]
     CorruptRecord {
@@ -177,6 +180,23 @@ pub enum StoreError {
         /// The operating system's reason.
         source: std::io::Error,
     },
+    /// A write failed, and it is opened again before the next.
+    #[error(
+        "the store {} could not be written and is closed until that works again: {reason}",
+        path.display()
+    )]
+    Closed {
+        /// The file.
+        path: PathBuf,
+        /// Why it could not be written.
+        reason: String,
+    },
+    /// While it was closed after a write that failed, somebody else changed it.
+    #[error(
+        "the store {} was used by another manager, or replaced, after this one could not write it; \
+         stop one of them and restart this one", .0.display()
+    )]
+    Replaced(PathBuf),
     /// The 256 generations of epochs are used up.
     #[error("the store {} was restored 255 times; its epochs have no generation left", .0.display())]
     GenerationsExhausted(PathBuf),

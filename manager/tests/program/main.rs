@@ -12,3 +12,4 @@ mod handshake;
 mod lending;
 mod placement;
 mod store;
+mod store_faults;

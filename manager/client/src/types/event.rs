@@ -115,6 +115,8 @@ event_kinds! {
     Replaced = "replaced",
     /// Something is better or worse than it was.
     HealthChanged = "health-changed",
+    /// The store can be written again; the detail says since when it could not, and why.
+    StoreRecovered = "store-recovered",
     /// The wall clock jumped.
     ClockJumped = "clock-jumped",
     /// Something cannot go on as it is; the detail says what.

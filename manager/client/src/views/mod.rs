@@ -19,7 +19,7 @@ pub use latency::{DeviceLatency, Latency, SlowRequest, Split, StageTime};
 pub use lending::{AllocationView, BindingView, BoundFunction, LeaseView};
 pub use pool::{
     BoxView, Connection, DeviceView, FactsView, FunctionView, Health, HostView, InventoryView,
-    List, NodeView, RootComplexView, SlotView,
+    List, NodeView, RootComplexView, SlotView, StoreTrouble,
 };
 pub use proxies::{Counters, StampView, StampedKind, Stamps};
 pub use recordings::{EndReason, Ended, Format, RecordingView};

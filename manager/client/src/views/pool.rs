@@ -29,8 +29,12 @@ impl<T> FromIterator<T> for List<T> {
 /// The manager's health.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok` if requests can be served.
+    /// `ok` if requests can be served; `store-failed` if the store cannot be written: then only
+    /// those are that change nothing.
     pub status: String,
+    /// That the store cannot be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_trouble: Option<StoreTrouble>,
     /// Version of the program.
     pub version: String,
     /// The leader's term.
@@ -41,6 +45,15 @@ pub struct Health {
     pub connected: usize,
     /// Operations that have not ended.
     pub running_operations: usize,
+}
+
+/// That the store cannot be written. It is tried again every second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreTrouble {
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub reason: String,
 }
 
 /// What is known of a proxy's connection.

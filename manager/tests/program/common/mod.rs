@@ -103,6 +103,10 @@ impl Manager {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// As a power cut would.
     pub fn kill(&mut self) {
         let mut child = self.child.take().unwrap();

@@ -1,0 +1,43 @@
+//! `store check`: what of a store's file does not read.
+
+use super::{Failure, Output};
+use crate::store::{self, Report};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Reads all of a store and says what does not read.
+pub(super) fn check(out: &Output, path: &Path, repair: bool) -> Result<(), Failure> {
+    let report = store::check(path, repair)?;
+    out.print(&report, text)?;
+    if report.is_good() {
+        return Ok(());
+    }
+    let what = match report.is_repairable() {
+        true => "`dxpu-manager store check --repair` takes out what does not read",
+        false => "that cannot be repaired; put a backup in its place with `dxpu-manager restore`",
+    };
+    Err(Failure::Damaged(format!("the store {} is damaged; {what}", path.display())))
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!("{}: {} records", report.store.display(), report.records);
+    if !report.whole {
+        text += "\nits pages do not agree with their checksums; the last write is not there";
+    }
+    for damage in &report.damaged {
+        let key = damage.key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
+        let _ = write!(text, "\ntable {}{key}: {}", damage.table, damage.reason);
+    }
+    match &report.repaired {
+        Some(repaired) => {
+            let (kept, taken_out) = (repaired.kept.display(), repaired.taken_out.display());
+            let _ = write!(
+                text,
+                "\nrepaired; as it was it is {kept}, what was taken out is in {taken_out}"
+            );
+        }
+        None if report.is_good() => text += ", all of which read",
+        None => {}
+    }
+    text
+}

@@ -1,0 +1,167 @@
+//! Looks for what does not read in a store that no manager has open, and takes it out.
+//!
+//! All of that is done to a copy. The store itself is never written: a repaired copy takes its
+//! place in one move, and it is kept.
+
+use super::{Change, EmbeddedStore, SCHEMA_VERSION, Store, StoreError, embedded, kept};
+use crate::records::{Damage, Inspection, inspect, next_generation};
+use serde::Serialize;
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The store.
+    pub store: PathBuf,
+    /// Its records, those that do not read among them.
+    pub records: usize,
+    /// Whether its pages agree with their checksums. If not, the last write is not there.
+    pub whole: bool,
+    /// What does not read.
+    pub damaged: Vec<Damage>,
+    /// What became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repaired: Option<Repaired>,
+}
+
+/// What a repair left.
+#[derive(Clone, Debug, Serialize)]
+pub struct Repaired {
+    /// The store as it was.
+    pub kept: PathBuf,
+    /// The records that were taken out, as JSON.
+    pub taken_out: PathBuf,
+}
+
+impl Report {
+    /// Whether a manager can use it as it is now.
+    pub fn is_good(&self) -> bool {
+        self.repaired.is_some() || (self.whole && self.damaged.is_empty())
+    }
+
+    /// Whether a repair leaves nothing that does not read.
+    pub fn is_repairable(&self) -> bool {
+        self.damaged.iter().all(|damage| damage.record.is_some())
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Reads every record of a store that no manager has open. With `repair` those that do not read are
+/// taken out, if that is all that is wrong, and the store goes one generation on, as one that is
+/// restored does: epochs and numbers that only those records knew do not come again.
+///
+/// # Errors
+///
+/// When the store is in use, is no store, was written by a later version, or a file cannot be read
+/// or written. Then it is as it was.
+pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
+    let file = File::open(path).map_err(|e| StoreError::io(path, "read", e))?;
+    // A manager that has it open has this lock, and none gets it meanwhile.
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => StoreError::Locked(path.to_owned()),
+        TryLockError::Error(source) => StoreError::io(path, "locked", source),
+    })?;
+    let copy = beside(path, ".checking");
+    let checked = checked_copy(path, &copy, repair);
+    // After a repair it is not there any more.
+    let _ = fs::remove_file(&copy);
+    checked.map_err(|error| match error {
+        // What is wrong with the copy is wrong with the store.
+        StoreError::Corrupt { reason, .. } => StoreError::Corrupt { path: path.to_owned(), reason },
+        other => other,
+    })
+}
+
+fn checked_copy(path: &Path, copy: &Path, repair: bool) -> Result<Report, StoreError> {
+    fs::copy(path, copy).map_err(|e| StoreError::io(copy, "written", e))?;
+    let mut permissions =
+        fs::metadata(copy).map_err(|e| StoreError::io(copy, "read", e))?.permissions();
+    if permissions.readonly() {
+        use std::os::unix::fs::PermissionsExt;
+        permissions.set_mode(0o600);
+        fs::set_permissions(copy, permissions).map_err(|e| StoreError::io(copy, "written", e))?;
+    }
+    if fs::metadata(copy).is_ok_and(|copied| copied.len() == 0) {
+        // `verify` would say the same, but of an empty file it must not make a store.
+        let reason = "the file is empty".to_owned();
+        return Err(StoreError::Corrupt { path: path.to_owned(), reason });
+    }
+    let whole = embedded::verify(copy)?;
+    let store = EmbeddedStore::open(copy)?;
+    let Inspection { records, damaged, schema } = inspect(&store, path)?;
+    let mut report = Report { store: path.to_owned(), records, whole, damaged, repaired: None };
+    if repair && !report.is_good() && report.is_repairable() {
+        take_out(&store, &report.damaged)?;
+        next_generation(&store, copy)?;
+        drop(store);
+        if schema < SCHEMA_VERSION {
+            // What was brought up is kept as it was already.
+            let _ = fs::remove_file(kept(copy, schema));
+        }
+        report.repaired = Some(put_in_place(path, copy, &report.damaged)?);
+    }
+    Ok(report)
+}
+
+fn take_out(store: &dyn Store, damaged: &[Damage]) -> Result<(), StoreError> {
+    let changes = damaged.iter().filter_map(|damage| damage.record.as_ref());
+    let changes =
+        changes.map(|(table, (key, _))| Change { table: *table, key: key.clone(), value: None });
+    store.commit(&changes.collect::<Vec<_>>())
+}
+
+/// A record as it is written to the file of those that were taken out.
+#[derive(Serialize)]
+struct TakenOut<'a> {
+    #[serde(flatten)]
+    damage: &'a Damage,
+    key_hex: String,
+    /// What stood there, if that is text.
+    text: Option<&'a str>,
+    value_hex: String,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes what was taken out, keeps the store and puts its repaired copy in its place; all of it is
+/// on the disk when this returns.
+fn put_in_place(path: &Path, copy: &Path, damaged: &[Damage]) -> Result<Repaired, StoreError> {
+    let taken: Vec<TakenOut> = damaged
+        .iter()
+        .filter_map(|damage| {
+            let (_, (key, value)) = damage.record.as_ref()?;
+            let text = std::str::from_utf8(value).ok();
+            Some(TakenOut { damage, key_hex: hex(key), text, value_hex: hex(value) })
+        })
+        .collect();
+    // What an earlier repair left is not overwritten.
+    let free = (1_u32..).map(|n| beside(path, &format!(".damaged-{n}")));
+    let mut free = free.filter(|kept| !kept.exists() && !beside(kept, ".json").exists());
+    let kept = free.next().expect("some number is free");
+    let taken_out = beside(&kept, ".json");
+    let written = |path: &Path| {
+        let path = path.to_owned();
+        move |error| StoreError::io(&path, "written", error)
+    };
+    let text = serde_json::to_string_pretty(&taken).expect("it is JSON");
+    let mut file = File::create_new(&taken_out).map_err(written(&taken_out))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(written(&taken_out))?;
+    File::open(copy).and_then(|file| file.sync_all()).map_err(written(copy))?;
+    // A second name first, so that there is a store at every moment.
+    fs::hard_link(path, &kept)
+        .or_else(|_| fs::copy(path, &kept).and_then(|_| File::open(&kept)?.sync_all()))
+        .map_err(written(&kept))?;
+    fs::rename(copy, path).map_err(written(path))?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(written(path))?;
+    Ok(Repaired { kept, taken_out })
+}

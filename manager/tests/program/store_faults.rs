@@ -1,0 +1,300 @@
+//! A store that is full, read-only or in use, or has records that do not read.
+
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
+use redb::{ReadableDatabase, ReadableTable};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+/// Lets no file of the manager's grow beyond this, as a full disk does. `None`: as much as it likes.
+fn limit(manager: &Manager, bytes: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(manager.pid()).unwrap());
+    let before = prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    assert_eq!(before.maximum, None, "the test needs a machine without a limit of its own");
+}
+
+fn allocations(manager: &Manager) -> Vec<Value> {
+    let list = manager.get("/v1/allocations");
+    list["items"].as_array().unwrap().iter().map(|a| a["reason"].clone()).collect()
+}
+
+fn hold(manager: &Manager, reason: &str) -> (u16, Value) {
+    let body = json!({ "place": "box1/2", "reason": reason });
+    manager.request("POST", "/v1/holds", Some(&body))
+}
+
+/// Holds a slot back and lets it go again, with much to be written, until that is refused.
+fn write_until_refused(manager: &Manager) -> Value {
+    let reason = "x".repeat(200);
+    for round in 0..4000 {
+        let (status, answer) = match round % 2 {
+            0 => hold(manager, &reason),
+            _ => manager.request("DELETE", "/v1/holds?place=box1/2", None),
+        };
+        if status >= 500 {
+            return answer;
+        }
+        assert!(status < 300, "{status}: {answer}");
+    }
+    panic!("the store never was full");
+}
+
+fn healthy(manager: &Manager) {
+    eventually("a store that can be written", || {
+        (manager.get("/v1/healthz")["status"] == "ok").then_some(())
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_changes_and_is_used_again_when_it_has_room() {
+    let mut manager = Manager::start();
+    let at_host = Fake::join(manager.control, host("host1", 4), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 4), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1", "--reason", "before"]);
+    assert_eq!(manager.get("/v1/healthz").get("store_trouble"), None);
+
+    // Nothing can be written but the first page: a write fails in its middle.
+    limit(&manager, Some(4096));
+    let (code, problem) = manager.failure(&["allocate", "--host", "host1", "--reason", "refused"]);
+    assert_eq!((code, &problem["code"]), (8, &json!("store-failed")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("store.redb"), "{problem}");
+    let health = manager.get("/v1/healthz");
+    assert_eq!(health["status"], "store-failed");
+    assert!(health["store_trouble"]["reason"].as_str().unwrap().contains("store.redb"), "{health}");
+    // What changes nothing goes on, and proxies stay.
+    assert_eq!(allocations(&manager), ["before"]);
+    assert_eq!(manager.get("/v1/slots?status=free")["items"].as_array().unwrap().len(), 3);
+    assert_eq!(manager.get("/v1/nodes/box1")["connection"]["ready"], true);
+    limit(&manager, None);
+    healthy(&manager);
+    manager.wait_event("store-recovered", "since");
+    assert_eq!(manager.get("/v1/healthz").get("store_trouble"), None);
+    manager.text(&["allocate", "--host", "host1", "--reason", "after"]);
+    assert_eq!(allocations(&manager), ["before", "after"]);
+
+    // It fills up: the file cannot grow.
+    let size = std::fs::metadata(manager.path("store.redb")).unwrap().len();
+    limit(&manager, Some(size));
+    assert_eq!(write_until_refused(&manager)["code"], "store-failed");
+    limit(&manager, None);
+    healthy(&manager);
+    manager.text(&["allocate", "--host", "host1", "--reason", "at last"]);
+
+    // All of it is on the disk, and nothing else is.
+    drop((at_host, at_box));
+    manager.kill();
+    manager.text(&["store", "check", "--store", "store.redb"]);
+    manager.run();
+    assert_eq!(allocations(&manager), ["before", "after", "at last"]);
+    assert!(manager.has_event("store-recovered", "since"));
+}
+
+#[test]
+fn what_a_full_disk_refused_is_not_there_after_a_crash() {
+    let mut manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 4), "");
+    let _box = Fake::join(manager.control, boxed("box1", 4), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1", "--reason", "before"]);
+    limit(&manager, Some(4096));
+    manager.failure(&["allocate", "--host", "host1", "--reason", "refused"]);
+    manager.kill();
+    manager.run();
+    assert_eq!(allocations(&manager), ["before"]);
+    assert_eq!(manager.get("/v1/healthz")["status"], "ok");
+}
+
+/// Another manager may have the store while the first one cannot write it; the first does not write
+/// over what the other one did.
+#[test]
+fn a_store_that_another_manager_had_meanwhile_is_left_alone() {
+    let mut manager = Manager::start();
+    let _box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["box1"]);
+    manager.terminate();
+    let later = std::fs::read(manager.path("store.redb")).unwrap();
+    manager.run();
+    limit(&manager, Some(4096));
+    assert_eq!(hold(&manager, "x").1["code"], "store-failed");
+    // As if it had been moved away and another one put in its place.
+    std::fs::write(manager.path("other.redb"), later).unwrap();
+    std::fs::rename(manager.path("other.redb"), manager.path("store.redb")).unwrap();
+    limit(&manager, None);
+    eventually("to be refused", || {
+        let health = manager.get("/v1/healthz");
+        let reason = health["store_trouble"]["reason"].as_str().unwrap_or_default();
+        reason.contains("another manager").then_some(())
+    });
+    assert_eq!(manager.get("/v1/healthz")["status"], "store-failed");
+}
+
+const NODES: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("nodes");
+const ALLOCATIONS: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("allocations");
+const META: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("meta");
+
+fn put(
+    manager: &Manager,
+    table: redb::TableDefinition<&'static [u8], &'static [u8]>,
+    key: &[u8],
+    value: &[u8],
+) {
+    let database = redb::Database::open(manager.path("store.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(table).unwrap().insert(key, value).unwrap();
+    write.commit().unwrap();
+}
+
+/// `store check`: exit code, standard output, standard error.
+fn check(manager: &Manager, options: &[&str]) -> (i32, String, String) {
+    let output = manager.cli(&[&["store", "check", "--store", "store.redb"], options].concat());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn left(manager: &Manager) -> Vec<String> {
+    let files = std::fs::read_dir(manager.folder.path()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("store.redb")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_check_names_every_record_that_does_not_read_and_takes_them_out() {
+    let mut manager = Manager::start();
+    let (code, _, error) = check(&manager, &["--repair"]);
+    assert!(code == 8 && error.contains("in use"), "{code}: {error}");
+    let at_host = Fake::join(manager.control, host("host1", 2), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1", "--reason", "lost"]);
+    manager.terminate();
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 0 && text.contains("all of which read"), "{text}");
+
+    put(&manager, NODES, b"box9", b"{\"name\":\"box9\"}");
+    put(&manager, ALLOCATIONS, &1_u64.to_be_bytes(), b"\xff\xfe");
+    let before = std::fs::read(manager.path("store.redb")).unwrap();
+    let (code, text, error) = check(&manager, &[]);
+    assert_eq!(code, 8, "{text}");
+    for named in
+        ["table nodes, key box9: ", "table allocations, key 1: ", "table bindings, key 1: "]
+    {
+        assert!(text.contains(named), "{named}: {text}");
+    }
+    assert!(error.contains("--repair"), "{error}");
+    assert!(std::fs::read(manager.path("store.redb")).unwrap() == before, "it only looked");
+    assert_eq!(left(&manager), ["store.redb"]);
+
+    let (code, text, error) = check(&manager, &["--repair"]);
+    assert_eq!(code, 0, "{text}{error}");
+    let kept = ["store.redb", "store.redb.damaged-1", "store.redb.damaged-1.json"];
+    assert_eq!(left(&manager), kept);
+    assert!(std::fs::read(manager.path("store.redb.damaged-1")).unwrap() == before, "it is kept");
+    let taken = std::fs::read(manager.path("store.redb.damaged-1.json")).unwrap();
+    let taken: Value = serde_json::from_slice(&taken).unwrap();
+    assert_eq!(taken.as_array().unwrap().len(), 3);
+    assert_eq!(taken[0]["text"], "{\"name\":\"box9\"}");
+    assert_eq!(taken[1]["value_hex"], "fffe");
+    let (code, text, _) = check(&manager, &["--repair"]);
+    assert!(code == 0 && text.contains("all of which read"), "{text}");
+    assert_eq!(left(&manager), kept, "there was nothing to repair");
+
+    // The manager runs on it, and takes back what no record knows any more.
+    let bound = at_box.bound(1).unwrap().epoch;
+    manager.run();
+    assert_eq!(manager.get("/v1/healthz")["generation"], 1, "epochs that were lost are left out");
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    let _at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    manager.wait_ready(&["host1", "box1"]);
+    eventually("a clean table", || at_box.bound(1).is_none().then_some(()));
+    manager.wait_slot("box1/1", "free");
+    manager.text(&["allocate", "--host", "host1"]);
+    assert!(at_box.bound(1).unwrap().epoch > bound);
+}
+
+#[test]
+fn counters_are_never_taken_out() {
+    let mut manager = Manager::start();
+    manager.terminate();
+    put(&manager, META, b"meta", b"{\"schema\":2}");
+    put(&manager, NODES, b"box9", b"nonsense");
+    let before = std::fs::read(manager.path("store.redb")).unwrap();
+    let (code, text, error) = check(&manager, &["--repair"]);
+    assert_eq!(code, 8, "{text}");
+    assert!(text.contains("table meta, key meta: missing field"), "{text}");
+    assert!(error.contains("cannot be repaired") && error.contains("restore"), "{error}");
+    assert!(std::fs::read(manager.path("store.redb")).unwrap() == before);
+    assert_eq!(left(&manager), ["store.redb"]);
+    // And none of a later version is judged.
+    put(&manager, META, b"meta", b"{\"schema\":3}");
+    let (code, _, error) = check(&manager, &["--repair"]);
+    assert!(code == 8 && error.contains("schema version 3"), "{error}");
+}
+
+/// Wherever the damage is, it is named or does no harm; nothing panics, and the store is not
+/// touched.
+#[test]
+fn damaged_pages_are_noticed() {
+    let mut manager = Manager::start();
+    let _box = Fake::join(manager.control, boxed("box1", 4), "nvme");
+    manager.wait_ready(&["box1"]);
+    manager.terminate();
+    let good = std::fs::read(manager.path("store.redb")).unwrap();
+    let mut found = 0;
+    for page in 0..good.len() / 4096 {
+        let mut bytes = good.clone();
+        if bytes[page * 4096..][..4096].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        bytes[page * 4096 + 40..][..200].fill(0xa5);
+        std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+        let (code, text, error) = check(&manager, &[]);
+        assert!(matches!(code, 0 | 8), "page {page}: {code} {text} {error}");
+        found += usize::from(code == 8);
+        assert!(std::fs::read(manager.path("store.redb")).unwrap() == bytes, "page {page}");
+        assert_eq!(left(&manager), ["store.redb"], "page {page}");
+    }
+    assert!(found > 0);
+}
+
+/// An ordinary user; the superuser may write any file.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_read_only_store_is_named() {
+    let mut manager = Manager::start();
+    manager.terminate();
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(&manager.path("store.redb"), 0o444);
+    let mut command = manager.command();
+    if rustix::process::geteuid().is_root() {
+        mode(manager.folder.path(), 0o777);
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.args(["serve", "--store", "store.redb", "--listen", "127.0.0.1:0"]);
+    let output = match command.args(["--control", "127.0.0.1:0"]).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return eprintln!("skipped: an ordinary user cannot start the program: {error}");
+        }
+        output => output.unwrap(),
+    };
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(8), "{error}");
+    assert!(
+        error.contains("store.redb") && error.contains("read and written by this user"),
+        "{error}"
+    );
+    // To look at it, it need not be written.
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 0 && text.contains("all of which read"), "{text}");
+    let database = redb::Database::open(manager.path("store.redb"));
+    let read = database.unwrap().begin_read().unwrap();
+    assert!(read.open_table(META).unwrap().first().unwrap().is_some());
+}
