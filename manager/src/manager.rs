@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::control::Registry;
+use crate::control::flapping::Flapping;
 use crate::firmware::Transfers;
 use crate::health::Observed;
 use crate::metrics::Metrics;
@@ -34,6 +35,8 @@ pub struct Manager {
     pub recordings: Recordings,
     /// What is taken back soon from hosts that went away.
     pub countdowns: Countdowns,
+    /// Whose connections come and go.
+    pub flapping: Flapping,
     /// What speaks against the health of proxies, paths and devices.
     pub observed: Observed,
     /// When leases and grace times end.
@@ -75,6 +78,7 @@ impl Manager {
             settings,
             recordings: Recordings::default(),
             countdowns: Countdowns::default(),
+            flapping: Flapping::default(),
             observed: Observed::default(),
             deadlines: Mutex::default(),
             transfers: Transfers::default(),
@@ -162,6 +166,13 @@ impl Manager {
                     Err(_) => {}
                 }
             }
+        }
+    }
+
+    /// Records what became of a proxy's connection before going on, unless that changes too often.
+    pub async fn connection_event(&self, event: EventRecord) {
+        if let Some(event) = self.flapping.tell(event, Instant::now()) {
+            self.event_now(event).await;
         }
     }
 

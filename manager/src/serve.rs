@@ -154,6 +154,7 @@ impl Server {
         let mended = manager.clone();
         parts.spawn(async move { mended.mend_store().await });
         parts.spawn(control::server::serve(manager.clone(), control));
+        parts.spawn(control::flapping::run(manager.clone()));
         parts.spawn(reconcile::driver::run(manager.clone()));
         parts.spawn(operations::watchdog::run(manager.clone()));
         parts.spawn(operations::grace::run(manager.clone()));

@@ -5,6 +5,7 @@
 //! holds it together. The messages themselves are `proxy_core::control`'s.
 
 pub mod events;
+pub mod flapping;
 pub mod handshake;
 pub mod registry;
 pub mod server;

@@ -97,6 +97,11 @@ impl Registry {
         }
     }
 
+    /// When a proxy left last since the manager started.
+    pub fn left(&self, name: &NodeName) -> Option<Timestamp> {
+        self.left.read().expect("no one panics while holding it").get(name).copied()
+    }
+
     /// That a proxy is away and since when, for a person; nothing if it is connected.
     pub fn absence(&self, name: &NodeName) -> Option<String> {
         if self.get(name).is_some() {

@@ -6,11 +6,11 @@ use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
 use crate::manager::Manager;
 use crate::reconcile;
 use crate::recorder::tap;
-use crate::types::{EventKind, EventRecord};
+use crate::types::{EventKind, EventRecord, NodeName};
 use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, Reply, ToProxy, Welcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -172,7 +172,16 @@ async fn refuse<T>(
         "" => tracing::info!(%remote, "refused a connection: {reason}"),
         name => {
             let detail = format!("refused {name:?} from {remote}: {reason}");
-            manager.event_soon(EventRecord::new(EventKind::NodeRefused, detail));
+            let mut event = EventRecord::new(EventKind::NodeRefused, detail);
+            let tables = manager.records.snapshot();
+            if let Some((known, _)) =
+                NodeName::new(name).ok().and_then(|n| tables.nodes().get_key_value(&n))
+            {
+                event = event.node(known);
+            }
+            if let Some(event) = manager.flapping.tell(event, Instant::now()) {
+                manager.event_soon(event);
+            }
         }
     }
     let mut text = Refused { reason: Default::default() };
@@ -220,7 +229,8 @@ async fn run<S: AsyncRead + AsyncWrite>(
         }
     }
     let detail = format!("{} {name} is disconnected: {why}", session.identity().role);
-    manager.event_now(EventRecord::new(EventKind::NodeDisconnected, detail).node(name)).await;
+    let event = EventRecord::new(EventKind::NodeDisconnected, detail).node(name);
+    manager.connection_event(event).await;
     let _ = writer.shutdown().await;
 }
 

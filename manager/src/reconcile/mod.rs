@@ -4,6 +4,7 @@
 //! - [`driver`]: does it, for every binding that may need it, one step at a time.
 //! - [`diff`]: what a proxy's table has that the records do not, and the other way; pure.
 //! - [`compare`]: what a proxy's tables change in the records; pure.
+//! - [`sound`]: what of a proxy's report can be; pure.
 //! - [`sync`]: reads a proxy's tables (when it connects, when events say so, now and then), compares
 //!   and repairs.
 
@@ -11,4 +12,5 @@ pub mod action;
 pub mod compare;
 pub mod diff;
 pub mod driver;
+pub mod sound;
 pub mod sync;

@@ -1,13 +1,17 @@
 //! Reads a proxy's tables, compares them with the records and repairs what differs.
 
 use super::diff::StraySlot;
-use super::{compare, diff};
+use super::{compare, diff, sound};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress};
+use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress, Timestamp};
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// After this time a device that a box had, and which is away, may have been carried elsewhere.
+const LONG_AWAY: Duration = Duration::from_secs(60);
 
 /// Compares when the proxy has connected, whenever it is asked for, and now and then. Returns when
 /// the tables cannot be read.
@@ -39,7 +43,7 @@ async fn connected(manager: &Arc<Manager>, session: &Session) {
         identity.role, identity.name, identity.remote, identity.node, identity.incarnation
     );
     let event = EventRecord::new(EventKind::NodeConnected, detail);
-    manager.event_now(event.node(&identity.name)).await;
+    manager.connection_event(event.node(&identity.name)).await;
     let tables = manager.records.snapshot();
     manager.records.touch(tables.bindings_at(&identity.name).map(|binding| binding.id));
 }
@@ -93,12 +97,20 @@ async fn read_inventory(
 async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), RequestError> {
     let name = session.name();
     let inventory = read_inventory(manager, session).await?;
+    let (inventory, complaints) = sound::inventory(name, session.identity().size, inventory);
+    for complaint in session.new_complaints(complaints) {
+        tracing::warn!("{complaint}; that is left out");
+        let event = EventRecord::new(EventKind::ReportRefused, complaint);
+        manager.event_soon(event.node(name));
+    }
     let before = manager.records.snapshot();
     let table = read_slots(manager, session).await?;
     let incarnation = session.identity().incarnation;
-    let changed = manager
-        .records
-        .apply(|txn| compare::box_tables(txn, &before, name, incarnation, &inventory, &table));
+    let changed = manager.records.apply(|txn| {
+        let diff = compare::box_tables(txn, &before, name, incarnation, &inventory, &table);
+        compare::take_moved(txn, name, |other| is_long_away(manager, other));
+        diff
+    });
     let Ok(diff) = changed.await else { return Ok(()) };
     // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
     erase_orphans(manager, name, &diff.stray).await;
@@ -122,6 +134,18 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Whether a box has been away for so long that what it had may be elsewhere. One that was not here
+/// since the manager started has its time, too.
+fn is_long_away(manager: &Manager, name: &NodeName) -> bool {
+    let bound = LONG_AWAY.as_millis() as u64;
+    let left = manager.registry.left(name);
+    manager.registry.get(name).is_none()
+        && manager.started().elapsed() >= LONG_AWAY
+        && left.is_none_or(|left| {
+            Timestamp::now().as_millis().saturating_sub(left.as_millis()) >= bound
+        })
 }
 
 /// What nobody knows to have been lent has data of somebody, too.

@@ -10,6 +10,7 @@ mod conventions;
 mod firmware;
 mod handshake;
 mod lending;
+mod lies;
 mod placement;
 mod store;
 mod store_faults;

@@ -49,6 +49,13 @@ event_kinds! {
     FirmwareRolloutEnded = "firmware-rollout-ended",
     /// A proxy was not let in.
     NodeRefused = "node-refused",
+    /// A proxy connects and goes, or its name is claimed, again and again; how often is said once in
+    /// a while.
+    NodeFlapping = "node-flapping",
+    /// A part of what a proxy reports cannot be; that part is left out.
+    ReportRefused = "report-refused",
+    /// A device has another one's serial number; neither is lent until one of them is gone.
+    SerialContested = "serial-contested",
     /// A device came into a slot, changed or went.
     DeviceChanged = "device-changed",
     /// What a file says of the pool changed.

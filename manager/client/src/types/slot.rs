@@ -24,6 +24,9 @@ pub enum SlotStatus {
     Quarantined,
     /// It is held back: under maintenance, being drained, replaced or not healthy.
     Held,
+    /// The device in another slot has the same vendor and serial number: one of them is not what
+    /// its box says.
+    Contested,
     /// Its device is erased after the tenant before.
     Erasing,
     /// Its device could not be erased and is kept from being lent.
@@ -43,6 +46,10 @@ impl SlotStatus {
             Self::Stray => "is bound at its box without a record; it is taken back now",
             Self::Quarantined => "is quarantined",
             Self::Held => "is held back; `dxpu-manager holds` says why",
+            Self::Contested => {
+                "has a device whose serial number the device in another slot has, too; \
+                 `dxpu-manager events` names both, and one of them has to go"
+            }
             Self::Erasing => "has a device that is being erased",
             Self::Unerased => {
                 "has a device that could not be erased; `dxpu-manager erasures` says why, and \
@@ -62,6 +69,7 @@ impl SlotStatus {
             | Self::Used
             | Self::Quarantined
             | Self::Held
+            | Self::Contested
             | Self::Unerased
             | Self::Empty => false,
         }
@@ -78,6 +86,7 @@ impl fmt::Display for SlotStatus {
             Self::Stray => "stray",
             Self::Quarantined => "quarantined",
             Self::Held => "held",
+            Self::Contested => "contested",
             Self::Erasing => "erasing",
             Self::Unerased => "unerased",
             Self::Empty => "empty",

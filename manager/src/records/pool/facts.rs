@@ -193,6 +193,20 @@ pub(super) fn serial_of(tables: &Tables, address: &SlotAddress) -> u64 {
 }
 
 impl Tables {
+    /// The other slots whose device has the vendor and serial number of the one in this slot.
+    /// Nothing if that has no serial number.
+    pub fn same_serial(&self, address: &SlotAddress) -> impl Iterator<Item = SlotAddress> {
+        let vendor = |address: &SlotAddress| functions(self, address).next().map(|d| d.pci.vendor);
+        let serial = serial_of(self, address);
+        let own = (serial != 0).then(|| vendor(address)).flatten();
+        let sharing = own.map(|own| {
+            let slots = self.pool.with_serial(serial);
+            let slots = slots.filter_map(|(node, slot)| Some(self.pool.get(node)?.address(slot)));
+            slots.filter(move |other| other != address && vendor(other) == Some(own))
+        });
+        sharing.into_iter().flatten()
+    }
+
     /// What the inventory says of a slot and its proxy reports otherwise, for a person. The
     /// proxy's word counts.
     pub fn contradictions(&self, address: &SlotAddress) -> Vec<String> {

@@ -71,6 +71,7 @@ impl Tables {
             _ if empty => SlotStatus::Empty,
             _ if let Some(status) = erasure => status,
             SlotStatus::Quarantined => worst,
+            _ if self.same_serial(slot).next().is_some() => SlotStatus::Contested,
             _ if self.hold_of(slot).is_some() => SlotStatus::Held,
             _ => worst,
         }

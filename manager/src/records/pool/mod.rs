@@ -18,7 +18,7 @@ pub use lendable::Why;
 
 use super::Tables;
 use crate::types::topology::{BoxKind, PlaceName};
-use crate::types::{LinkUse, NodeName, Place, Role, SlotAddress, SlotStatus};
+use crate::types::{LinkUse, NodeName, NodeRecord, Place, Role, SlotAddress, SlotStatus};
 use imbl::{OrdMap, OrdSet};
 use std::sync::Arc;
 use tlp_codec::ids::{NodeId, SlotId};
@@ -309,40 +309,70 @@ impl Tables {
         (self.pool.facts.host_capacity(host), taken.fold(0, u64::saturating_add))
     }
 
-    /// Enters a slot anew: something of it changed.
+    /// Enters a slot anew: something of it changed. Others change with it that have its serial
+    /// number, or had.
     pub(super) fn refresh_slot(&mut self, address: &SlotAddress) {
-        let Some(node) = self.nodes.get(address.box_name()).map(|node| node.node) else { return };
-        let Some(old) = self.pool.boxes.get(&node).cloned() else { return };
-        let Some(before) = old.slot(address.slot()).copied() else { return };
+        let Some((before, after)) = self.reenter_slot(address) else { return };
+        if (before.serial, before.profile) != (after.serial, after.profile) {
+            self.reenter_sharing([before.serial, after.serial]);
+        }
+    }
+
+    /// Enters the slots anew whose device has one of these serial numbers.
+    fn reenter_sharing(&mut self, serials: impl IntoIterator<Item = u64>) {
+        for serial in serials.into_iter().filter(|serial| *serial != 0) {
+            let sharing: Vec<_> = self.pool.with_serial(serial).collect();
+            for (node, slot) in sharing {
+                let address = self.pool.boxes[&node].address(slot);
+                self.reenter_slot(&address);
+            }
+        }
+    }
+
+    /// Enters a slot anew. What it was before and is now, if it is one of a box that is known.
+    fn reenter_slot(&mut self, address: &SlotAddress) -> Option<(SlotEntry, SlotEntry)> {
+        let node = self.nodes.get(address.box_name()).map(|node| node.node)?;
+        let old = self.pool.boxes.get(&node).cloned()?;
+        let before = old.slot(address.slot()).copied()?;
         let entry = self.slot_entry(address, before.island);
         if entry == before {
             if let Some(profile) = entry.profile {
                 self.pool.forget(profile);
             }
-            return;
+            return Some((before, entry));
         }
         self.pool.take_out(&old);
         self.swap_slot(node, &before, &entry);
         let mut new = BoxEntry::clone(&old);
         new.slots[usize::from(address.slot().get()) - 1] = entry;
         self.pool.enter(new);
+        Some((before, entry))
     }
 
     /// Enters a box anew: its size, place, or all of its slots changed.
     pub(super) fn refresh_box(&mut self, name: &NodeName) {
         let Some(record) = self.nodes.get(name).cloned() else { return };
+        let mut serials = Vec::new();
         if let Some(old) = self.pool.boxes.remove(&record.node) {
             self.pool.take_out(&old);
             for slot in &old.slots {
+                serials.push(slot.serial);
                 self.pool.serials.remove(&(slot.serial, record.node, slot.slot));
                 if let Some(profile) = slot.profile {
                     self.pool.forget(profile);
                 }
             }
         }
-        if record.role != Role::Box {
-            return;
+        if record.role == Role::Box {
+            self.enter_box(name, &record, &mut serials);
         }
+        serials.sort_unstable();
+        serials.dedup();
+        self.reenter_sharing(serials);
+    }
+
+    /// Enters a box that is not there, and adds the serial numbers that it has.
+    fn enter_box(&mut self, name: &NodeName, record: &NodeRecord, serials: &mut Vec<u64>) {
         let facts = self.pool.facts.clone();
         let (rack, site) = facts.place_of_box(name);
         let mut slots = Vec::with_capacity(record.size.into());
@@ -353,6 +383,7 @@ impl Tables {
             let entry = self.slot_entry(&address, island);
             if entry.serial != 0 {
                 self.pool.serials.insert((entry.serial, record.node, slot));
+                serials.push(entry.serial);
             }
             slots.push(entry);
         }

@@ -585,7 +585,8 @@ fn page_of(count: usize, from: u16) -> (usize, usize) {
     (from, (from + 2).min(count))
 }
 
-fn inventory_page(state: &State, from: u16) -> Reply {
+pub fn inventory_page(state: &State, from: u16) -> Reply {
+    let number = state.node.map_or(0, |node| u64::from(node.get()));
     let entry = |(index, slot): (usize, &Slot)| InventoryEntry {
         slot: SlotId::new(index as u8 + 1).unwrap(),
         function: SlotFunction::ZERO,
@@ -595,7 +596,7 @@ fn inventory_page(state: &State, from: u16) -> Reply {
         subsystem: (0x1af4, 1),
         class: 0x01_0802,
         revision: 1,
-        serial: 0x1122_3344_5566_7700 + index as u64,
+        serial: 0x1122_3344_0000_7700 + (number << 16) + index as u64,
         bars: [16384, 0, 1 << 20, 0, 0, 0],
         highest_epoch: slot.highest,
     };

@@ -1,0 +1,181 @@
+//! Proxies whose reports cannot be, that come and go without end, or that claim what is another's.
+
+use crate::common::fake::{Fake, Script, boxed, fresh, host, inventory_page};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{InventoryEntry, Reply, Request};
+use tlp_codec::ids::SlotId;
+
+/// The inventory that a box of these tables reports, whole.
+fn inventory(of: &Fake) -> Vec<InventoryEntry> {
+    of.with(|state| {
+        let mut all = Vec::new();
+        loop {
+            let Reply::Inventory { entries, next } = inventory_page(state, all.len() as u16) else {
+                unreachable!()
+            };
+            all.extend(entries);
+            if next.is_none() {
+                return all;
+            }
+        }
+    })
+}
+
+/// Reports these entries from now on, and says that something changed.
+fn report(from: &Fake, entries: Vec<InventoryEntry>) {
+    from.with(|state| state.rules.clear());
+    from.rule(move |request| match request {
+        Request::ReadInventory { from } => {
+            let rest = entries.iter().skip(usize::from(*from)).cloned();
+            let page: Vec<_> = rest.take(2).collect();
+            let next = usize::from(*from) + page.len();
+            let next = (next < entries.len()).then_some(next as u16);
+            let entries = page.into_iter().collect();
+            Some(Script::Answer(Box::new(Reply::Inventory { entries, next })))
+        }
+        _ => None,
+    });
+    // A hole in the events' numbers has everything read again.
+    from.lose_event();
+    from.event(proxy_core::control::Event::RootComplex { present: true });
+}
+
+fn count(manager: &Manager, kind: &str) -> usize {
+    let page = manager.get("/v1/events?limit=1000");
+    page["items"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count()
+}
+
+#[test]
+fn slots_that_are_not_there_and_functions_that_are_there_twice_are_left_out() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 2), "");
+    let liar = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    let mut entries = inventory(&liar);
+    let mut twice = entries[1].clone();
+    twice.id = (0x10de, 0x2330);
+    let mut beyond = entries[0].clone();
+    beyond.slot = SlotId::new(9).unwrap();
+    let mut none = entries[0].clone();
+    none.slot = SlotId::HOST;
+    entries.extend([twice, beyond, none]);
+    report(&liar, entries);
+    manager.wait_event("report-refused", "slot 2 more than once");
+    manager.wait_event("report-refused", "slot 9; its slots are 1 to 2");
+    manager.wait_event("report-refused", "slot 0; its slots are 1 to 2");
+    let slots = manager.get("/v1/slots");
+    assert_eq!(slots["items"].as_array().unwrap().len(), 2);
+    assert_eq!(manager.get("/v1/devices")["items"].as_array().unwrap().len(), 2);
+    let second = manager.get("/v1/boxes/box1/slots/2");
+    assert_eq!(
+        second["functions"][0]["pci"]["vendor"], 0x1af4,
+        "the first of two counts: {second}"
+    );
+    // It is said once, however often it is read.
+    liar.with(|state| state.log.clear());
+    eventually("further readings", || {
+        let read = |r: &&Request| matches!(r, Request::ReadInventory { from: 0 });
+        (liar.with(|state| state.log.iter().filter(read).count()) >= 3).then_some(())
+    });
+    assert_eq!(count(&manager, "report-refused"), 3);
+    // What is true is lent as ever.
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+}
+
+#[test]
+fn pages_without_end_end_the_connection() {
+    let manager = Manager::start();
+    let liar = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    let honest = Fake::join(manager.control, boxed("box2", 2), "nvme");
+    manager.wait_ready(&["box1", "box2"]);
+    let entry = inventory(&liar).remove(0);
+    liar.rule(move |request| match request {
+        Request::ReadInventory { from } => {
+            let entries = [entry.clone()].into_iter().collect();
+            let reply = Reply::Inventory { entries, next: Some(from + 1) };
+            Some(Script::Answer(Box::new(reply)))
+        }
+        _ => None,
+    });
+    manager.wait_event("node-disconnected", "box1 is disconnected: an answer that makes no sense");
+    assert!(!honest.is_over());
+    assert_eq!(manager.get("/v1/boxes/box1/slots/1")["status"], "free", "what was known stays");
+}
+
+#[test]
+fn a_serial_number_that_two_devices_have_lends_neither() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 8), "");
+    let honest = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    let liar = Fake::join(manager.control, boxed("box2", 2), "nvme");
+    manager.wait_ready(&["host1", "box1", "box2"]);
+    let true_word = inventory(&liar);
+    let mut claims = true_word.clone();
+    claims[1].serial = inventory(&honest)[0].serial;
+    report(&liar, claims.clone());
+    manager.wait_event("serial-contested", "box2/2 and box1/1");
+    for (slot, of, number) in [("box1/1", "box1", "1"), ("box2/2", "box2", "2")] {
+        manager.wait_slot(slot, "contested");
+        let one = ["allocate", "--host", "host1", "--box", of, "--slot", number];
+        let (code, problem) = manager.failure(&one);
+        assert_eq!(code, 4, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("serial number"), "{problem}");
+    }
+    let devices = manager.get("/v1/devices");
+    assert_eq!(devices["items"].as_array().unwrap().len(), 4, "both are shown");
+    let (code, _) = manager.failure(&["allocate", "--host", "host1", "--count", "3"]);
+    assert_eq!(code, 5);
+    // Another vendor's number is another number.
+    claims[1].id.0 = 0x10de;
+    report(&liar, claims.clone());
+    manager.wait_slot("box1/1", "free");
+    manager.wait_slot("box2/2", "free");
+    claims[1].id.0 = 0x1af4;
+    report(&liar, claims);
+    manager.wait_slot("box1/1", "contested");
+    // One of them is gone.
+    report(&liar, true_word[..1].to_vec());
+    manager.wait_slot("box1/1", "free");
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    // What is lent stays lent, whatever is claimed then.
+    let mut claims = true_word.clone();
+    claims[1].serial = inventory(&honest)[0].serial;
+    report(&liar, claims);
+    manager.wait_slot("box2/2", "contested");
+    assert_eq!(manager.get("/v1/boxes/box1/slots/1")["status"], "used");
+    manager.text(&["release", "alloc-1"]);
+    manager.wait_slot("box1/1", "contested");
+}
+
+#[test]
+fn a_proxy_that_comes_and_goes_does_not_fill_the_events() {
+    let manager = Manager::start();
+    let spec = boxed("box1", 1);
+    let state = fresh(&spec, "nvme");
+    let _steady = Fake::join(manager.control, boxed("box2", 1), "nvme");
+    for _ in 0..40 {
+        let flapping = Fake::insist(manager.control, spec.clone(), state.clone());
+        manager.wait_ready(&["box1"]);
+        flapping.leave();
+    }
+    // Somebody who claims its name while it is there, and names that nobody has.
+    let there = Fake::insist(manager.control, spec.clone(), state);
+    let mut claim = spec;
+    claim.incarnation = 77;
+    let mut nobody = boxed("nobody", 1);
+    nobody.mtu = 1;
+    for _ in 0..40 {
+        let state = fresh(&claim, "nvme");
+        assert!(Fake::connect(manager.control, claim.clone(), state).is_err());
+        let state = fresh(&nobody, "nvme");
+        assert!(Fake::connect(manager.control, nobody.clone(), state).is_err());
+    }
+    manager.wait_event("node-flapping", "the connection of box1: 20 events");
+    manager.wait_event("node-flapping", "claims of the name box1: 20 events");
+    manager.wait_event("node-flapping", "claims of names that nobody has: 20 events");
+    let told = count(&manager, "node-connected") + count(&manager, "node-disconnected");
+    assert!(told <= 21, "{told} events");
+    assert!(count(&manager, "node-refused") <= 40);
+    assert!(!there.is_over(), "who was there stays");
+    assert!(manager.has_event("node-connected", "box2"));
+}
