@@ -88,7 +88,64 @@ fn lines(tlp: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
+/// A request to each address of the manager's API, with a body that fits some of them.
+fn requests() -> Vec<Vec<u8>> {
+    let text = read("../../manager/openapi.json");
+    let description: Value = serde_json::from_str(&text).expect("it is JSON");
+    let bodies = [
+        "",
+        r#"{"host":"host1"}"#,
+        r#"{"host":"host1","count":2,"selector":"model=nvme","together":"box","lease_ms":60000}"#,
+        r#"{"place":"box1/1","reason":"a reason"}"#,
+        r#"{"what":"alloc-1","grace_ms":1000,"reason":"a reason"}"#,
+        r#"{"racks":{"r1":{}},"boxes":{"box1":{"rack":"r1"}}}"#,
+    ];
+    let values = [("{name}", "box1"), ("{slot}", "1"), ("{node}", "host1"), ("{id}", "1")];
+    let mut requests = Vec::new();
+    for (path, methods) in description["paths"].as_object().expect("it has paths") {
+        let path =
+            values.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
+        for method in methods.as_object().expect("they have methods").keys() {
+            let line = format!("{} {path}", method.to_uppercase());
+            for body in bodies {
+                let request = format!("{line}\ncontent-type: application/json\n\n{body}");
+                requests.push(request.into_bytes());
+                if method == "get" {
+                    break;
+                }
+            }
+        }
+    }
+    for line in [
+        "GET /v1/slots?status=free&model=nvme&limit=1&box=box1",
+        "GET /v1/events?since=0&limit=1&wait_ms=1000",
+        "GET /v1/operations?running=true\nif-none-match: \"x\"",
+        "GET /v1/boxes/%62ox1/slots/1\naccept: text/plain",
+        "PATCH /v1/allocations\nx-dxpu-actor: somebody",
+        "DELETE /v1/holds?place=box1/1\nidempotency-key: k",
+    ] {
+        requests.push(line.as_bytes().to_vec());
+    }
+    requests
+}
+
 fn main() {
+    let requests = requests();
+    requests.iter().for_each(|request| seed("api", request));
+    for three in requests.chunks(3) {
+        seed("api", &three.join(&0));
+    }
+    for example in examples("../../proxy-fw/core/docs/control.md") {
+        let Some(message) = example.get(4..) else { continue };
+        let length = (message.len() as u16).to_le_bytes();
+        for how in [0, 2, 4, 6, 1] {
+            // The message as it is and as an answer, before and after the tables were read.
+            let message = [&length[..], message].concat();
+            let read = [4, 0, 4, 1, 4, 2];
+            let messages = [&[1][..], &message, &read, &[5], &message, &[2, 0xe8, 3, 7], &message];
+            seed("manager_control", &[&[how][..], &messages.concat()].concat());
+        }
+    }
     for tlp in vectors() {
         lines(&tlp).iter().for_each(|line| seed("cli", line));
     }

@@ -7,7 +7,9 @@
 
 mod input;
 mod pair;
+mod pool;
 
+pub mod api;
 pub mod boot;
 pub mod cli;
 pub mod control;
@@ -15,6 +17,7 @@ pub mod frame;
 pub mod image;
 pub mod link;
 pub mod link_bytes;
+pub mod manager_control;
 pub mod nvme;
 pub mod socket;
 pub mod switch;
@@ -27,6 +30,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target with its name, which its program and its corpus have, too.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("api", api::run),
     ("boot", boot::run),
     ("cli", cli::run),
     ("control", control::run),
@@ -34,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("image", image::run),
     ("link", link::run),
     ("link_bytes", link_bytes::run),
+    ("manager_control", manager_control::run),
     ("nvme", nvme::run),
     ("socket", socket::run),
     ("switch", switch::run),

@@ -57,4 +57,7 @@ macro_rules! replayed {
     };
 }
 
-replayed!(boot cli control frame image link link_bytes nvme socket switch tlp trace vfio_user);
+replayed!(
+    api boot cli control frame image link link_bytes manager_control nvme socket switch tlp trace
+    vfio_user
+);
