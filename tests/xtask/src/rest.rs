@@ -17,7 +17,7 @@ const ENDLESS: &str = "/v1/events/stream";
 const NOT_JUDGED: &str = "positive_data_acceptance";
 
 /// How many requests are made up for each address.
-const EXAMPLES: &str = "25";
+const EXAMPLES: &str = "10";
 
 /// A manager that ends with this.
 struct Manager(Child);
