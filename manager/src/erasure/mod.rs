@@ -35,15 +35,18 @@ pub fn begin(
     functions: &[FunctionEpoch],
     binding: Option<&BindingRecord>,
 ) -> Option<ErasureId> {
-    let devices: Vec<DeviceRecord> = functions
-        .iter()
-        .filter_map(|f| {
-            txn.devices().get(&FunctionAddress { slot: slot.clone(), function: f.function })
-        })
-        .cloned()
-        .collect();
-    let rule = devices.iter().find_map(|device| rule_for(rules, device))?.clone();
+    let rule = functions.iter().find_map(|f| rule_for(rules, device(txn, slot, f)?))?.clone();
     Some(record(txn, slot, functions, binding, rule))
+}
+
+/// A function of a slot, if its box reports it.
+fn device<'a>(
+    txn: &'a Txn,
+    slot: &SlotAddress,
+    function: &FunctionEpoch,
+) -> Option<&'a DeviceRecord> {
+    let function = function.function;
+    txn.devices().get(&FunctionAddress { slot: slot.clone(), function })
 }
 
 /// Records an erasure by this rule.
@@ -54,9 +57,7 @@ fn record(
     binding: Option<&BindingRecord>,
     rule: EraseRule,
 ) -> ErasureId {
-    let device = |f: &FunctionEpoch| {
-        txn.devices().get(&FunctionAddress { slot: slot.clone(), function: f.function })
-    };
+    let device = |f: &FunctionEpoch| device(txn, slot, f);
     let model = functions.first().and_then(device).map(|d| d.model.clone()).unwrap_or_default();
     let functions = functions
         .iter()
