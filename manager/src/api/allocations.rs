@@ -45,7 +45,7 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
     if body.tenant.as_ref().is_some_and(|t| t.is_empty() || t.len() > MAX_TENANT) {
         return Err(Problem::invalid("tenant", format!("1 to {MAX_TENANT} bytes")));
     }
-    body.link.check().map_err(|(field, why)| Problem::invalid(field, why))?;
+    body.link.check().map_err(|(field, why)| Problem::invalid(&format!("link.{field}"), why))?;
     let wishes = Wishes {
         model: body.model.clone(),
         box_name: body.box_name.as_ref().map(|name| parse("box", name)).transpose()?,

@@ -4,6 +4,7 @@
 //! A tag is made of what the API shows, so that two tags of one resource are the same exactly if
 //! the client sees the same. A change compares inside the same transaction that makes it.
 
+use super::described;
 use crate::types::{Problem, ProblemCode};
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, MatchedPath, Request};
@@ -13,9 +14,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
-use utoipa::openapi::PathItem;
 
 /// Answers that have a tag have at most so many bytes: others are files, or lists that nobody
 /// keeps.
@@ -56,19 +54,6 @@ fn stop(value: &mut serde_json::Value) {
         _ => {}
     }
 }
-
-/// Every method and path that changes something.
-static CHANGES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let description = super::description();
-    let paths = description.paths.paths.into_iter();
-    let methods = |(path, item): (String, PathItem)| {
-        let PathItem { put, post, delete, patch, .. } = item;
-        let methods = [("PUT", put), ("POST", post), ("DELETE", delete), ("PATCH", patch)];
-        let there = methods.into_iter().filter(|(_, operation)| operation.is_some());
-        there.map(|(method, _)| format!("{method} {path}")).collect::<Vec<_>>()
-    };
-    paths.flat_map(methods).collect()
-});
 
 /// The tags of a header, or `*` for any.
 fn names(value: &HeaderValue, own: &str) -> bool {
@@ -130,7 +115,7 @@ pub(super) async fn tags(request: Request, next: Next) -> Response {
         let takes =
             path.is_some_and(|path| CONDITIONAL.contains(&(request.method().as_str(), path)));
         let there =
-            path.is_some_and(|path| CHANGES.contains(&format!("{} {path}", request.method())));
+            path.is_some_and(|path| described::parameters(request.method(), path).is_some());
         if request.headers().contains_key(header::IF_MATCH) && there && !takes {
             let why = "this change does not compare it; leave it out";
             return Problem::invalid("if-match", why).into_response();

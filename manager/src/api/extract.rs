@@ -3,15 +3,71 @@
 use super::App;
 use crate::operations::ClientKey;
 use crate::types::{Problem, ProblemCode};
-use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::HeaderMap;
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::str::FromStr;
+
+/// What does not read, by the name of the field; `whole` is what is named if it is no field.
+fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>, whole: &str) -> Problem {
+    let (path, why) = (error.path().to_string(), error.inner().to_string());
+    let path = if path == "." { String::new() } else { path };
+    // Of these, serde's derived code says the name in its text, and the path may end before it.
+    let below = ["missing", "duplicate", "unknown"].iter().find_map(|kind| {
+        let (name, _) = why.strip_prefix(kind)?.strip_prefix(" field `")?.split_once('`')?;
+        let said = path == name || path.ends_with(&format!(".{name}"));
+        (*kind != "unknown" || !said).then_some(name)
+    });
+    let field = match (path.as_str(), below) {
+        ("", None) => whole.to_owned(),
+        ("", Some(name)) => name.to_owned(),
+        (path, None) => path.to_owned(),
+        (path, Some(name)) => format!("{path}.{name}"),
+    };
+    Problem::invalid(&field, why)
+}
+
+/// Reads JSON.
+///
+/// # Errors
+///
+/// What is wrong; `field` names where, such as `exclude.boxes[0]`, or `body` if it is no JSON.
+pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut json);
+    // What is no JSON at all is wrong as a whole, wherever reading it came to its end.
+    serde_json::from_slice::<IgnoredAny>(bytes).map_err(|error| Problem::invalid("body", error))?;
+    read.map_err(|error| match error.inner().is_data() {
+        true => named(&error, "body"),
+        // Where a name of an enumeration should be, anything but a text is no JSON to serde_json.
+        false => Problem::invalid(&error.path().to_string(), "it is one of a few names, a text"),
+    })
+}
+
+/// Reads the parameters after the question mark.
+///
+/// # Errors
+///
+/// What is wrong; `field` names the parameter.
+pub(super) fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs))
+        .map_err(|error| named(&error, "query"))
+}
+
+/// Whether a request says that its body is JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    let rest = essence.strip_prefix("application/");
+    rest.is_some_and(|rest| rest == "json" || rest.ends_with("+json"))
+}
 
 /// The JSON body.
 pub(super) struct Body<T>(pub(super) T);
@@ -20,24 +76,12 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let bound = app.settings.http_bound;
-        let Ok(read) = tokio::time::timeout(bound, Json::<T>::from_request(request, app)).await
-        else {
-            let detail = format!("the body did not come within {bound:?}");
-            return Err(Problem::new(ProblemCode::RequestTimeout, detail));
-        };
-        match read {
-            Ok(Json(value)) => Ok(Self(value)),
-            Err(JsonRejection::MissingJsonContentType(_)) => {
-                let detail = "send the body as JSON, with content-type application/json";
-                Err(Problem::new(ProblemCode::UnsupportedMediaType, detail))
-            }
-            Err(error) if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE => {
-                let detail = format!("a body has at most {} bytes", super::MAX_BODY);
-                Err(Problem::new(ProblemCode::BodyTooLarge, detail))
-            }
-            Err(error) => Err(Problem::invalid("body", error.body_text())),
+        if !is_json(request.headers()) {
+            let detail = "send the body as JSON, with content-type application/json";
+            return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
         }
+        let Octets(bytes) = Octets::from_request(request, app).await?;
+        from_json(&bytes).map(Self)
     }
 }
 
@@ -70,9 +114,8 @@ pub(super) struct Params<T>(pub(super) T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(value)| Self(value)).map_err(|e| Problem::invalid("query", e.body_text()))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        from_query(parts.uri.query().unwrap_or_default()).map(Self)
     }
 }
 
@@ -84,7 +127,13 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(value)| Self(value)).map_err(|e| Problem::invalid("path", e.body_text()))
+        path.map(|Path(value)| Self(value)).map_err(|rejection| match &rejection {
+            PathRejection::FailedToDeserializePathParams(failed) => match failed.kind() {
+                ErrorKind::InvalidUtf8InPathParam { key } => Problem::invalid(key, "no UTF-8"),
+                _ => Problem::invalid("path", rejection.body_text()),
+            },
+            _ => Problem::invalid("path", rejection.body_text()),
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::conditional::{IfMatch, shown};
-use super::extract::Octets;
+use super::extract::{Octets, from_json};
 use crate::records::Tables;
 use crate::types::{EventKind, EventRecord, Inventory, Problem};
 use axum::Json;
@@ -48,13 +48,7 @@ pub(super) async fn show(State(manager): State<App>) -> Json<InventoryView> {
 /// What is wrong with it; `field` and `reasons` name the fields, such as
 /// `boxes.box1.islands[0].slots[3]`.
 fn read(bytes: &[u8]) -> Result<Inventory, Problem> {
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let inventory: Inventory = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "body" } else { &path };
-        Problem::invalid(field, error.inner())
-    })?;
-    json.end().map_err(|error| Problem::invalid("body", error))?;
+    let inventory: Inventory = from_json(bytes)?;
     let faults = inventory.faults();
     let Some(first) = faults.first() else { return Ok(inventory) };
     let mut problem = Problem::invalid(&first.path, &first.why);

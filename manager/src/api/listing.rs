@@ -4,6 +4,7 @@
 //! it. A cursor names the last item of its page, not a position: what was there before and after
 //! all of it is listed once, whatever comes and goes meanwhile.
 
+use super::extract::from_query;
 use crate::types::Problem;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -33,17 +34,16 @@ impl<S: Send + Sync, F: DeserializeOwned> FromRequestParts<S> for Listing<F> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let wrong = |error: serde_urlencoded::de::Error| Problem::invalid("query", error);
-        let query = parts.uri.query().unwrap_or_default();
-        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query).map_err(wrong)?;
+        let query = parts.uri.query().unwrap_or_default().as_bytes();
+        let pairs = form_urlencoded::parse(query).into_owned();
         let mut paging = Paging::default();
-        let mut filter = Vec::new();
+        let mut filter = form_urlencoded::Serializer::new(String::new());
         for (key, value) in pairs {
             let taken = match key.as_str() {
                 "limit" => paging.limit.replace(limit(&value)?).is_some(),
                 "cursor" => paging.cursor.replace(value).is_some(),
                 _ => {
-                    filter.push((key, value));
+                    filter.append_pair(&key, &value);
                     continue;
                 }
             };
@@ -51,8 +51,7 @@ impl<S: Send + Sync, F: DeserializeOwned> FromRequestParts<S> for Listing<F> {
                 return Err(Problem::invalid(&key, "is given more than once"));
             }
         }
-        let filter = serde_urlencoded::to_string(filter).expect("pairs of texts");
-        Ok(Self(serde_urlencoded::from_str(&filter).map_err(wrong)?, paging))
+        Ok(Self(from_query(&filter.finish())?, paging))
     }
 }
 

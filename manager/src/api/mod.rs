@@ -5,6 +5,7 @@ mod allocations;
 mod audit;
 mod backup;
 mod conditional;
+mod described;
 mod erasures;
 mod events;
 mod extract;
@@ -136,6 +137,7 @@ pub fn router(manager: App) -> Router {
             Problem::new(ProblemCode::MethodNotAllowed, format!("{method} is not allowed here"))
         })
         .layer(axum::middleware::from_fn(conditional::tags))
+        .layer(axum::middleware::from_fn(described::refuse_others))
         .layer(axum::middleware::from_fn_with_state(manager.clone(), observe::observe))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(manager)

@@ -158,19 +158,19 @@ pub(super) struct Filter {
     model: Option<String>,
     /// Only in this box.
     #[serde(rename = "box")]
-    in_box: Option<String>,
+    in_box: Option<NodeName>,
     /// Only lent to this host.
-    host: Option<String>,
+    host: Option<NodeName>,
 }
 
 impl Filter {
     fn lets(&self, slot: &PlanSlot, connected: bool) -> bool {
-        let host = slot.owner.as_ref().map(|owner| owner.host.as_str());
+        let host = slot.owner.as_ref().map(|owner| &owner.host);
         self.status.is_none_or(|status| status == slot.status)
             && self.connected.is_none_or(|wanted| wanted == connected)
             && slot.has_model(self.model.as_deref())
-            && self.in_box.as_ref().is_none_or(|name| name == slot.address.box_name().as_str())
-            && self.host.as_ref().is_none_or(|name| Some(name.as_str()) == host)
+            && self.in_box.as_ref().is_none_or(|name| name == slot.address.box_name())
+            && self.host.as_ref().is_none_or(|name| Some(name) == host)
     }
 }
 

@@ -17,11 +17,17 @@ use std::collections::BTreeMap;
 
 pub(super) fn known(manager: &App, name: &str) -> Result<NodeName, Problem> {
     let name: NodeName = parse("name", name)?;
-    if !manager.records.snapshot().nodes().contains_key(&name) {
+    there(manager, &name)?;
+    Ok(name)
+}
+
+/// Refuses the name of a proxy that never was here.
+pub(super) fn there(manager: &App, name: &NodeName) -> Result<(), Problem> {
+    if !manager.records.snapshot().nodes().contains_key(name) {
         let detail = format!("no proxy with the name {name} was ever here");
         return Err(Problem::new(ProblemCode::NoSuchNode, detail));
     }
-    Ok(name)
+    Ok(())
 }
 
 /// Try again to make a quarantined slot usable: reset and readiness test.

@@ -5,7 +5,7 @@ use super::extract::{Body, Params, Segments, parse};
 use super::operations::{MAX_WAIT_MS, wait};
 use crate::recorder::latency::{self, Question};
 use crate::recorder::recordings::{self, MAX_DURATION_MS, MAX_LIMIT, Recording, Wish};
-use crate::types::{Problem, ProblemCode, RecordingId, Role};
+use crate::types::{NodeName, Problem, ProblemCode, RecordingId, Role};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -177,7 +177,7 @@ pub(super) struct LatencyParams {
     #[param(maximum = 100)]
     slowest: Option<usize>,
     /// Only this host's or this box's devices.
-    node: Option<String>,
+    node: Option<NodeName>,
 }
 
 /// Look at round trips of all lent devices for a moment.
@@ -203,7 +203,8 @@ pub(super) async fn latency(
     if slowest > latency::MAX_SLOWEST {
         return Err(Problem::invalid("slowest", format!("at most {}", latency::MAX_SLOWEST)));
     }
-    let node = params.node.map(|name| super::proxies::known(&manager, &name)).transpose()?;
+    let node = params.node;
+    node.as_ref().map(|name| super::proxies::there(&manager, name)).transpose()?;
     let window = Duration::from_millis(window_ms.into());
     Ok(Json(latency::look(&manager, &Question { window, one_in, slowest, node }).await))
 }

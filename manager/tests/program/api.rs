@@ -471,12 +471,15 @@ fn requests_that_are_wrong_say_in_which_field() {
         (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
     };
     for (body, field) in [
-        ("{}", "body"),
+        ("{}", "host"),
         ("not json", "body"),
         ("[]", "body"),
-        (r#"{"host": "h", "colour": "red"}"#, "body"),
-        (r#"{"host": 7}"#, "body"),
-        (r#"{"host": "h", "count": -1}"#, "body"),
+        (r#"{"host": "h", "colour": "red"}"#, "colour"),
+        (r#"{"host": 7}"#, "host"),
+        (r#"{"host": "h", "host": "g"}"#, "host"),
+        (r#"{"host": "h", "count": -1}"#, "count"),
+        (r#"{"host": "h", "exclude": {"boxes": [1]}}"#, "exclude.boxes[0]"),
+        (r#"{"host": "h", "link": {"wait": 1}}"#, "link.wait"),
         (r#"{"host": "h", "count": 0}"#, "count"),
         (r#"{"host": "h", "count": 33}"#, "count"),
         (r#"{"host": "a b"}"#, "host"),

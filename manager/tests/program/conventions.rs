@@ -77,8 +77,8 @@ fn every_list_comes_in_pages_and_filtered() {
         ("/v1/nodes?limit=1&limit=2".to_owned(), "limit"),
         ("/v1/nodes?cursor=xyz".to_owned(), "cursor"),
         (format!("/v1/operations?cursor={cursor}"), "cursor"),
-        ("/v1/nodes?colour=red".to_owned(), "query"),
-        ("/v1/bindings?phase=lost".to_owned(), "query"),
+        ("/v1/nodes?colour=red".to_owned(), "colour"),
+        ("/v1/bindings?phase=lost".to_owned(), "phase"),
     ] {
         let (status, problem) = manager.request("GET", &path, None);
         assert_eq!((status, &problem["field"]), (400, &json!(field)), "{path}: {problem}");

@@ -7,6 +7,7 @@ mod audit;
 mod cli;
 mod common;
 mod conventions;
+mod fields;
 mod firmware;
 mod handshake;
 mod lending;

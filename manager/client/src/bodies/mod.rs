@@ -203,7 +203,7 @@ pub enum LogLevelName {
 
 /// How many TLPs are stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "mode", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "mode", rename_all = "kebab-case", try_from = "WrittenSampling")]
 pub enum SamplingBody {
     /// None.
     Off,
@@ -215,6 +215,38 @@ pub enum SamplingBody {
         #[schema(minimum = 1)]
         n: u32,
     },
+}
+
+/// [`SamplingBody`] as it is read: a tagged enum of serde's would not say which field is wrong.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSampling {
+    mode: SamplingMode,
+    n: Option<u32>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SamplingMode {
+    Off,
+    All,
+    OneIn,
+}
+
+impl TryFrom<WrittenSampling> for SamplingBody {
+    type Error = &'static str;
+
+    fn try_from(WrittenSampling { mode, n }: WrittenSampling) -> Result<Self, &'static str> {
+        match (mode, n) {
+            (SamplingMode::Off, None) => Ok(Self::Off),
+            (SamplingMode::All, None) => Ok(Self::All),
+            (SamplingMode::OneIn, Some(n)) => Ok(Self::OneIn { n }),
+            (SamplingMode::OneIn, None) => Err("missing field `n`"),
+            (SamplingMode::Off | SamplingMode::All, Some(_)) => {
+                Err("unknown field `n`: only one-in has it")
+            }
+        }
+    }
 }
 
 /// What is to be recorded.

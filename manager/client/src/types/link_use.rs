@@ -17,9 +17,11 @@ pub struct LinkUse {
     pub weight: u8,
     /// Bytes a second that it is not to exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub limit: Option<u64>,
     /// Bytes a second that it has before all others.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub guarantee: Option<u64>,
 }
 
@@ -41,6 +43,9 @@ impl LinkUse {
     ///
     /// The name of the field, and a text for a person.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.paths.len() > MAX_PATHS {
+            return Err(("paths", format!("at most {MAX_PATHS}, not {}", self.paths.len())));
+        }
         if let Some(path) = self.paths.iter().find(|&&path| usize::from(path) >= MAX_PATHS) {
             return Err(("paths", format!("{path}: paths are numbered 0 to {}", MAX_PATHS - 1)));
         }
@@ -107,6 +112,7 @@ mod tests {
         assert!(even.check().is_ok());
         for (wrong, field) in [
             (LinkUse { paths: vec![8], ..even.clone() }, "paths"),
+            (LinkUse { paths: vec![0; 9], ..even.clone() }, "paths"),
             (LinkUse { weight: 0, ..even.clone() }, "weight"),
             (LinkUse { limit: Some(0), ..even.clone() }, "limit"),
             (LinkUse { limit: Some(5), guarantee: Some(6), ..even.clone() }, "guarantee"),

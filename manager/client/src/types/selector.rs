@@ -10,7 +10,8 @@
 
 use super::amount::Amount;
 use super::topology::{AttributeValue, MAX_VALUE, parse_serial};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
@@ -150,14 +151,40 @@ impl Comparison {
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     /// The attribute: one that every device has, or an extra one of the inventory.
+    #[serde(deserialize_with = "attribute_name")]
     #[schema(pattern = "^[a-z][a-z0-9_-]{0,63}$", example = "memory")]
     pub attribute: String,
     /// How it is compared.
     pub is: Comparison,
     /// With what: for `=` and `!=` one or more, for ranges one, else none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "attribute_values", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 32)]
     pub values: Vec<String>,
+}
+
+/// Reads [`Condition::attribute`], so that an error names that field.
+fn attribute_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if !is_name(&name) {
+        return Err(de::Error::custom(no_name(&name)));
+    }
+    Ok(name)
+}
+
+/// Reads [`Condition::values`], so that an error names that field.
+fn attribute_values<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let values = Vec::deserialize(deserializer)?;
+    if values.len() > MAX_VALUES {
+        return Err(de::Error::custom(format!(
+            "at most {MAX_VALUES} values, not {}",
+            values.len()
+        )));
+    }
+    Ok(values)
+}
+
+fn no_name(name: &str) -> String {
+    format!("{name:?} is no attribute: small letters, digits, _ and -, a letter first")
 }
 
 /// What a device has under the name of an attribute.
@@ -176,9 +203,7 @@ impl Condition {
     fn fault(&self) -> Option<String> {
         let name = &self.attribute;
         if !is_name(name) {
-            return Some(format!(
-                "{name:?} is no attribute: small letters, digits, _ and -, a letter first"
-            ));
+            return Some(no_name(name));
         }
         if name == "attributes" || name == "health" {
             return Some(format!("{name} is nothing that a selector can ask for"));
@@ -291,26 +316,42 @@ pub struct InvalidSelector {
 }
 
 /// Conditions, all of which must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct Selector(Vec<Condition>);
 
-/// The two forms in which a selector comes.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Text(String),
-    List(Vec<Condition>),
+/// Reads the two forms in which a selector comes. Not an untagged enum of serde's, whose errors
+/// would not say where in the list something is wrong.
+struct Written;
+
+impl<'de> Visitor<'de> for Written {
+    type Value = Selector;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a selector as a text, or a list of conditions")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Selector, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Selector, A::Error> {
+        let mut conditions = Vec::new();
+        while let Some(condition) = list.next_element()? {
+            conditions.push(condition);
+            if conditions.len() > MAX_CONDITIONS {
+                return Err(de::Error::custom(format!("at most {MAX_CONDITIONS} conditions")));
+            }
+        }
+        Selector::new(conditions).map_err(|InvalidSelector { why, at }| {
+            de::Error::custom(format!("condition {at} of the list: {why}"))
+        })
+    }
 }
 
-impl TryFrom<Written> for Selector {
-    type Error = InvalidSelector;
-
-    fn try_from(written: Written) -> Result<Self, InvalidSelector> {
-        match written {
-            Written::Text(text) => text.parse(),
-            Written::List(conditions) => Self::new(conditions),
-        }
+impl<'de> Deserialize<'de> for Selector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Written)
     }
 }
 
