@@ -4,6 +4,7 @@ use super::App;
 use super::extract::Params;
 use super::operations::wait;
 use crate::manager::Manager;
+use crate::records::{Topic, Watch};
 use crate::types::{BindingId, EventKind, EventRecord, NodeName, OperationId, Problem};
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +16,6 @@ use manager_client::views::EventPage;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use tokio::sync::watch;
 use utoipa::IntoParams;
 
 /// Most events in one answer.
@@ -78,7 +78,7 @@ pub(super) async fn list(
     checked(params.since)?;
     let EventParams { mut since, kind, node, binding, operation, .. } = params;
     let filter = Filter { kind, node, binding, operation };
-    let mut changes = manager.records.watch();
+    let mut changes = manager.records.watch(Topic::Events);
     let deadline = tokio::time::Instant::now() + wait;
     let mut lost = false;
     loop {
@@ -92,7 +92,7 @@ pub(super) async fn list(
             return Ok(Json(page));
         }
         tokio::select! {
-            _ = changes.changed() => {}
+            () = changes.changed() => {}
             () = tokio::time::sleep_until(deadline) => return Ok(Json(page)),
             () = manager.stopping() => return Ok(Json(page)),
         }
@@ -192,7 +192,7 @@ pub(super) async fn stream(
     };
     let since = after.map(|last| last.saturating_add(1)).or(checked(params.since)?);
     let next = since.unwrap_or_else(|| manager.records.snapshot().meta().next_event);
-    let changes = manager.records.watch();
+    let changes = manager.records.watch(Topic::Events);
     let StreamParams { kind, node, binding, operation, .. } = params;
     let filter = Filter { kind, node, binding, operation };
     let cursor = Cursor { manager, changes, next, filter, ready: VecDeque::new() };
@@ -205,7 +205,7 @@ pub(super) async fn stream(
 
 struct Cursor {
     manager: App,
-    changes: watch::Receiver<u64>,
+    changes: Watch,
     next: u64,
     filter: Filter,
     ready: VecDeque<Message>,
@@ -228,7 +228,7 @@ impl Cursor {
             self.ready.extend(page.items.into_iter().map(|e| Message::Event(Box::new(e))));
             if self.ready.is_empty() {
                 tokio::select! {
-                    _ = self.changes.changed() => {}
+                    () = self.changes.changed() => {}
                     () = self.manager.stopping() => return None,
                 }
             }
@@ -257,7 +257,7 @@ mod tests {
         });
         changed.await.unwrap();
         let (manager, _queue) = Manager::new(records, Settings::default(), Arc::default());
-        let changes = manager.records.watch();
+        let changes = manager.records.watch(Topic::Events);
         let (filter, ready) = (Filter::default(), VecDeque::new());
         let mut cursor = Cursor { manager, changes, next: 2, filter, ready };
         let first = cursor.next().await.unwrap();

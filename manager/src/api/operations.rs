@@ -5,6 +5,7 @@ use super::conditional::{IfMatch, shown};
 use super::extract::{Params, Segments, parse};
 use super::listing::{Listing, Paging};
 use crate::operations::obstacle;
+use crate::records::{Tables, Topic};
 use crate::types::{
     AllocationId, EventRecord, OperationId, OperationRecord, OperationState, Problem, ProblemCode,
 };
@@ -102,28 +103,30 @@ pub(super) async fn show(
 ) -> Result<Json<OperationRecord>, Problem> {
     let id: OperationId = parse("id", &id)?;
     let wait = wait(params.wait_ms)?;
-    let find = || -> Result<OperationRecord, Problem> {
-        let tables = manager.records.snapshot();
-        let operation = tables.operations().get(&id).cloned().ok_or_else(|| missing(id))?;
-        Ok(obstacle::explained(operation, &tables, &manager.registry))
+    let explained = |tables: &Tables, operation: &OperationRecord| {
+        Json(obstacle::explained(operation.clone(), tables, &manager.registry))
     };
     let enough = |operation: &OperationRecord| {
         let past = operation.steps.iter().filter(|s| s.state != crate::types::StepState::Pending);
         operation.state.is_final()
             || params.beyond_steps.is_some_and(|beyond| past.count() > beyond)
     };
-    let mut changes = manager.records.watch();
+    let mut changes = manager.records.watch(Topic::Operation(id));
     let deadline = tokio::time::Instant::now() + wait;
+    let mut goes_on = true;
     loop {
         changes.mark_unchanged();
-        let operation = find()?;
-        if enough(&operation) {
-            return Ok(Json(operation));
+        let tables = manager.records.snapshot();
+        let operation = tables.operations().get(&id).ok_or_else(|| missing(id))?;
+        if !goes_on || enough(operation) {
+            return Ok(explained(&tables, operation));
         }
+        // Nobody keeps a snapshot while they wait.
+        drop(tables);
         tokio::select! {
-            _ = changes.changed() => {}
-            () = tokio::time::sleep_until(deadline) => return find().map(Json),
-            () = manager.stopping() => return find().map(Json),
+            () = changes.changed() => {}
+            () = tokio::time::sleep_until(deadline) => goes_on = false,
+            () = manager.stopping() => goes_on = false,
         }
     }
 }

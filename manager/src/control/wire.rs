@@ -1,10 +1,15 @@
 //! Control messages on a TCP stream.
 
 use proxy_core::control::{self, DecodeError, Decoded, FromProxy, MAX_MESSAGE, ToProxy};
+use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; 4 + MAX_MESSAGE]);
+}
 
 /// Why a stream cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +95,11 @@ pub async fn write(
     message: &ToProxy,
     bound: Duration,
 ) -> Result<(), WireError> {
-    let mut buffer = vec![0; 4 + MAX_MESSAGE];
-    let bytes = control::encode(message, &mut buffer).expect("messages fit");
-    timeout(bound, stream.write_all(bytes)).await.map_err(|_| WireError::Stuck(bound))??;
+    // Most messages are a hundred bytes long: room for the largest is there once for each thread.
+    let bytes = ROOM.with_borrow_mut(|room| {
+        let bytes = control::encode(message, room).expect("messages fit");
+        bytes.to_vec()
+    });
+    timeout(bound, stream.write_all(&bytes)).await.map_err(|_| WireError::Stuck(bound))??;
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::{end, hook};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
+use crate::records::Topic;
 use crate::types::{
     EraseMeans, ErasedFunction, ErasureId, ErasureRecord, ErasureState, FunctionEpoch,
 };
@@ -28,7 +29,7 @@ const MAX_HOOKS: usize = 8;
 /// Works until the manager stops.
 pub async fn run(manager: Arc<Manager>) {
     let hooks = Arc::new(Semaphore::new(MAX_HOOKS));
-    let mut changes = manager.records.watch();
+    let mut changes = manager.records.watch(Topic::Erasures);
     let mut working: HashSet<ErasureId> = HashSet::new();
     let mut tasks: JoinSet<ErasureId> = JoinSet::new();
     loop {
@@ -46,7 +47,7 @@ pub async fn run(manager: Arc<Manager>) {
                 Ok(id) => _ = working.remove(&id),
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
-            changed = changes.changed() => if changed.is_err() { return },
+            () = changes.changed() => {}
         }
     }
 }

@@ -9,7 +9,7 @@ mod card;
 pub mod start;
 
 use crate::manager::Manager;
-use crate::records::Tables;
+use crate::records::{Tables, Topic};
 use crate::types::{
     CardState, EventKind, EventRecord, NodeName, RolloutCard, RolloutRecord, RolloutState,
 };
@@ -41,7 +41,7 @@ impl Transfers {
 
 /// Does what is recorded until the manager stops.
 pub async fn run(manager: Arc<Manager>) {
-    let mut changes = manager.records.watch();
+    let mut changes = manager.records.watch(Topic::Rollout);
     loop {
         // Whatever changes after this is seen below.
         changes.mark_unchanged();
@@ -51,8 +51,7 @@ pub async fn run(manager: Arc<Manager>) {
             if let Some(rollout) = &running {
                 step(&manager, rollout).await;
             } else {
-                // The sender lives as long as the records.
-                let _ = changes.changed().await;
+                changes.changed().await;
             }
         };
         tokio::select! {

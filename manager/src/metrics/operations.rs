@@ -2,7 +2,7 @@
 
 use super::Metrics;
 use crate::manager::Manager;
-use crate::records::Tables;
+use crate::records::{Tables, Topic};
 use crate::types::{EventKind, OperationId, OperationRecord};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -61,11 +61,11 @@ fn ended(operation: &OperationRecord, metrics: &Metrics) {
 
 /// Counts until the manager stops.
 pub async fn follow(manager: std::sync::Arc<Manager>) {
-    let mut changes = manager.records.watch();
+    let mut changes = manager.records.watch(Topic::Operations);
     let mut counted = Counted::from_now(&manager.records.snapshot());
     loop {
         tokio::select! {
-            changed = changes.changed() => if changed.is_err() { return },
+            () = changes.changed() => {}
             () = manager.stopping() => return,
         }
         counted.count(&manager.records.snapshot(), &manager.metrics);

@@ -8,7 +8,10 @@ use super::action::{self, Action, Ends};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::operations::progress;
-use crate::types::{BindingId, BindingRecord, Desired, DeviceState, LinkUse, Problem, ProblemCode};
+use crate::records::Topic;
+use crate::types::{
+    BindingId, BindingRecord, Desired, DeviceState, LinkUse, Phase, Problem, ProblemCode,
+};
 use proxy_core::control::{
     ControlError, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
@@ -25,6 +28,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_secs(10);
 /// A binding that stood for so long and then fails begins with the first wait again.
 const STEADY: Duration = Duration::from_secs(30);
+/// A host that has not said within this time that a device is in use may have said so before: it
+/// says it once, and a binding can be written twice. Its table says it, too.
+const UNTOLD: Duration = Duration::from_millis(500);
 
 /// Works until the manager stops.
 pub async fn run(manager: Arc<Manager>) {
@@ -54,6 +60,7 @@ pub async fn run(manager: Arc<Manager>) {
 /// Works on one binding until it is gone.
 async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> BindingId {
     let mut failures = 0_u32;
+    let mut looked_at = None;
     let mut last_failure = tokio::time::Instant::now();
     loop {
         let Some(binding) = manager.records.snapshot().bindings().get(&id).cloned() else {
@@ -61,6 +68,16 @@ async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> Bind
         };
         match step(&manager, &binding).await {
             Step::Went => {}
+            Step::Nothing
+                if binding.phase == Phase::Bound && looked_at != Some(binding.port_epoch()) =>
+            {
+                if tokio::time::timeout(UNTOLD, signal.notified()).await.is_err() {
+                    looked_at = Some(binding.port_epoch());
+                    if let Some(at_host) = manager.registry.ready(&binding.host) {
+                        at_host.sync.notify_one();
+                    }
+                }
+            }
             Step::Nothing => signal.notified().await,
             Step::Failed => {
                 if last_failure.elapsed() > STEADY {
@@ -231,10 +248,7 @@ async fn bind_port(
     };
     done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;
     let incarnation = at_host.identity().incarnation;
-    let recorded = record(manager, |txn| progress::port_bound(txn, binding, incarnation)).await?;
-    // It may have been bound before, and the device be in use: that is told only once.
-    at_host.sync.notify_one();
-    Ok(recorded)
+    record(manager, |txn| progress::port_bound(txn, binding, incarnation)).await
 }
 
 async fn unbind_port(
@@ -289,16 +303,14 @@ async fn forced(manager: &Manager, binding: &BindingRecord) {
     if binding.desired == Desired::Forced {
         return std::future::pending().await;
     }
-    let mut changes = manager.records.watch();
+    let mut changes = manager.records.watch(Topic::Binding(binding.id));
     loop {
         changes.mark_unchanged();
         let tables = manager.records.snapshot();
         if tables.bindings().get(&binding.id).is_some_and(|b| b.desired == Desired::Forced) {
             return;
         }
-        if changes.changed().await.is_err() {
-            return std::future::pending().await;
-        }
+        changes.changed().await;
     }
 }
 
@@ -308,11 +320,15 @@ async fn unbind_slot(
     at_box: Arc<Session>,
 ) -> Result<bool, Failure> {
     let mut states: Vec<(SlotFunction, DeviceState)> = Vec::new();
+    let mut told_free = true;
     for key in binding.keys() {
         let body = Request::UnbindSlot(key);
         let state = match ask(&at_box, body, manager.settings.unbind_bound).await {
             Ok(Reply::Slot(state)) => state.into(),
-            Ok(Reply::Done) => DeviceState::Free,
+            Ok(Reply::Done) => {
+                told_free = false;
+                DeviceState::Free
+            }
             Ok(_) => return Err(Failure { error: at_box.nonsense(), session: at_box }),
             // The slot is gone or broken, and so is the binding in it.
             Err(Failure { error: RequestError::Refused(ControlError::Quarantined(_)), .. }) => {
@@ -325,11 +341,15 @@ async fn unbind_slot(
             }) if binding.desired != Desired::Bound => DeviceState::Empty,
             Err(failure) => return Err(failure),
         };
+        told_free &= state == DeviceState::Free;
         states.push((key.function, state));
     }
     let rules = &manager.settings.erase;
     let freed = record(manager, |txn| progress::freed(txn, rules, binding, &states)).await?;
-    at_box.sync.notify_one();
+    // What was free at once is known. Anything else goes on, or is not what was expected.
+    if !told_free {
+        at_box.sync.notify_one();
+    }
     part(manager, binding).await;
     let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);
     Ok(freed && !(quarantined && binding.desired == Desired::Bound))

@@ -4,9 +4,10 @@
 //! that fails takes with it what came after it: the records go back to what is durable.
 
 use super::Tables;
-use crate::store::{Change, Table};
-use crate::types::{BindingId, Problem};
-use std::collections::{BTreeMap, BTreeSet};
+use super::txn::Made;
+use super::writes::{Touched, Writes};
+use crate::store::Change;
+use crate::types::Problem;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -20,23 +21,20 @@ pub(super) type Outcome = watch::Receiver<Option<Result<(), Problem>>>;
 /// Changes that are written together.
 #[derive(Default)]
 pub(super) struct Batch {
-    changes: BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>,
-    pub(super) touched: BTreeSet<BindingId>,
+    writes: Writes,
+    pub(super) touched: Touched,
     outcome: watch::Sender<Option<Result<(), Problem>>>,
 }
 
 impl Batch {
-    fn add(&mut self, changes: Vec<Change>, touched: BTreeSet<BindingId>) {
-        for Change { table, key, value } in changes {
-            self.changes.insert((table, key), value);
-        }
+    fn add(&mut self, writes: Writes, touched: Touched) {
+        self.writes.extend(writes);
         self.touched.extend(touched);
     }
 
-    /// What is to be written: of several changes of one record, the last.
+    /// What is to be written. Nobody who makes a change waits while it is put into bytes.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
-        let changes = std::mem::take(&mut self.changes).into_iter();
-        changes.map(|((table, key), value)| Change { table, key, value }).collect()
+        std::mem::take(&mut self.writes).encode()
     }
 
     /// Tells everybody who waits for it.
@@ -67,15 +65,10 @@ impl Line {
         waiting.or(self.writing.clone())
     }
 
-    /// Adds a change that leads to these tables.
-    pub(super) fn push(
-        &mut self,
-        tables: Tables,
-        changes: Vec<Change>,
-        touched: BTreeSet<BindingId>,
-    ) {
-        self.latest = Arc::new(tables);
-        self.waiting.get_or_insert_default().add(changes, touched);
+    /// Adds a change.
+    pub(super) fn push(&mut self, made: Made) {
+        self.latest = Arc::new(made.tables);
+        self.waiting.get_or_insert_default().add(made.writes, made.touched);
     }
 
     /// Whether a write is on its way.

@@ -6,19 +6,24 @@
 //! next one. What could not be written never was.
 
 mod inspect;
+mod kept;
 mod line;
 mod meta;
 pub mod pool;
 mod tables;
+mod topics;
 mod txn;
+mod writes;
 
 #[cfg(test)]
 mod tests;
 
 pub use inspect::{Damage, Inspection, inspect};
+pub use kept::Kept;
 pub use line::MAX_UNWRITTEN;
 pub use meta::{Meta, check, next_generation};
 pub use tables::Tables;
+pub use topics::{Topic, Watch};
 pub use txn::Txn;
 
 use crate::store::{Store, StoreError};
@@ -28,6 +33,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore, watch};
+use topics::Topics;
+use writes::Touched;
 
 /// Events that are kept. The oldest go when more come.
 pub const MAX_EVENTS: usize = 10_000;
@@ -55,7 +62,7 @@ pub struct Records {
     line: Mutex<Line>,
     room: Semaphore,
     current: RwLock<Arc<Tables>>,
-    version: watch::Sender<u64>,
+    topics: Arc<Topics>,
     trouble: watch::Sender<Option<Trouble>>,
     touched: Mutex<BTreeSet<BindingId>>,
     touched_signal: Notify,
@@ -81,7 +88,7 @@ impl Records {
             line: Mutex::new(Line::new(tables.clone())),
             room: Semaphore::new(MAX_UNWRITTEN),
             current: RwLock::new(tables),
-            version: watch::Sender::new(0),
+            topics: Arc::default(),
             trouble: watch::Sender::new(None),
             touched: Mutex::default(),
             touched_signal: Notify::new(),
@@ -93,9 +100,9 @@ impl Records {
         self.current.read().expect("no one panics while holding it").clone()
     }
 
-    /// Counts up whenever the records have changed.
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// Says when something of a topic has changed.
+    pub fn watch(&self, topic: Topic) -> Watch {
+        self.topics.watch(topic)
     }
 
     /// Whether the store can be written, as the last write showed.
@@ -140,11 +147,11 @@ impl Records {
         if result.is_ok() {
             txn.sign();
         }
-        let (tables, changes, touched) = txn.finish();
-        if result.is_err() || changes.is_empty() {
+        let made = txn.take_apart();
+        if result.is_err() || made.writes.is_empty() {
             return (result, line.last_outcome());
         }
-        line.push(tables, changes, touched);
+        line.push(made);
         let outcome = line.last_outcome();
         if line.is_writing() {
             return (result, outcome);
@@ -177,10 +184,10 @@ impl Records {
         self.change(|txn| Ok(change(txn))).await
     }
 
-    fn publish(&self, tables: Arc<Tables>, touched: BTreeSet<BindingId>) {
+    fn publish(&self, tables: Arc<Tables>, touched: Touched) {
         *self.current.write().expect("no one panics while holding it") = tables;
-        self.version.send_modify(|version| *version += 1);
-        self.touch(touched);
+        self.topics.tell(&touched);
+        self.touch(touched.bindings);
     }
 
     /// A copy of all that is durable, as the bytes of a file that a store can be restored from.

@@ -1,7 +1,7 @@
 //! A snapshot of all records, with the indexes that questions are answered from.
 
-use super::Meta;
 use super::pool::{Facts, PoolIndex};
+use super::{Kept, Meta};
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
@@ -28,19 +28,19 @@ pub(super) struct EpochRecord {
 #[derive(Clone, Default)]
 pub struct Tables {
     pub(super) meta: Meta,
-    pub(super) nodes: OrdMap<NodeName, NodeRecord>,
-    pub(super) devices: OrdMap<FunctionAddress, DeviceRecord>,
+    pub(super) nodes: Kept<NodeName, NodeRecord>,
+    pub(super) devices: Kept<FunctionAddress, DeviceRecord>,
     pub(super) epochs: OrdMap<FunctionAddress, Epoch>,
-    pub(super) allocations: OrdMap<AllocationId, AllocationRecord>,
-    pub(super) bindings: OrdMap<BindingId, BindingRecord>,
-    pub(super) operations: OrdMap<OperationId, OperationRecord>,
-    pub(super) events: OrdMap<u64, EventRecord>,
-    pub(super) audit: OrdMap<u64, AuditRecord>,
+    pub(super) allocations: Kept<AllocationId, AllocationRecord>,
+    pub(super) bindings: Kept<BindingId, BindingRecord>,
+    pub(super) operations: Kept<OperationId, OperationRecord>,
+    pub(super) events: Kept<u64, EventRecord>,
+    pub(super) audit: Kept<u64, AuditRecord>,
     pub(super) images: OrdMap<ImageId, Arc<ImageRecord>>,
     pub(super) rollout: Option<Arc<RolloutRecord>>,
-    pub(super) holds: OrdMap<Place, HoldRecord>,
-    pub(super) health: OrdMap<Subject, HealthRecord>,
-    pub(super) models: OrdMap<String, ModelRecord>,
+    pub(super) holds: Kept<Place, HoldRecord>,
+    pub(super) health: Kept<Subject, HealthRecord>,
+    pub(super) models: Kept<String, ModelRecord>,
     pub(super) erasures: OrdMap<ErasureId, Arc<ErasureRecord>>,
     // Indexes.
     by_number: OrdMap<NodeId, NodeName>,
@@ -64,7 +64,7 @@ impl Tables {
     }
 
     /// All proxies by name.
-    pub fn nodes(&self) -> &OrdMap<NodeName, NodeRecord> {
+    pub fn nodes(&self) -> &Kept<NodeName, NodeRecord> {
         &self.nodes
     }
 
@@ -74,7 +74,7 @@ impl Tables {
     }
 
     /// All functions that boxes reported, by address.
-    pub fn devices(&self) -> &OrdMap<FunctionAddress, DeviceRecord> {
+    pub fn devices(&self) -> &Kept<FunctionAddress, DeviceRecord> {
         &self.devices
     }
 
@@ -107,7 +107,7 @@ impl Tables {
     }
 
     /// All allocations.
-    pub fn allocations(&self) -> &OrdMap<AllocationId, AllocationRecord> {
+    pub fn allocations(&self) -> &Kept<AllocationId, AllocationRecord> {
         &self.allocations
     }
 
@@ -117,7 +117,7 @@ impl Tables {
     }
 
     /// All bindings.
-    pub fn bindings(&self) -> &OrdMap<BindingId, BindingRecord> {
+    pub fn bindings(&self) -> &Kept<BindingId, BindingRecord> {
         &self.bindings
     }
 
@@ -156,7 +156,7 @@ impl Tables {
     }
 
     /// All operations that are kept.
-    pub fn operations(&self) -> &OrdMap<OperationId, OperationRecord> {
+    pub fn operations(&self) -> &Kept<OperationId, OperationRecord> {
         &self.operations
     }
 
@@ -176,12 +176,12 @@ impl Tables {
     }
 
     /// The events that are kept, by number.
-    pub fn events(&self) -> &OrdMap<u64, EventRecord> {
+    pub fn events(&self) -> &Kept<u64, EventRecord> {
         &self.events
     }
 
     /// The audit log, by number.
-    pub fn audit(&self) -> &OrdMap<u64, AuditRecord> {
+    pub fn audit(&self) -> &Kept<u64, AuditRecord> {
         &self.audit
     }
 
@@ -196,7 +196,7 @@ impl Tables {
     }
 
     /// What is held back.
-    pub fn holds(&self) -> &OrdMap<Place, HoldRecord> {
+    pub fn holds(&self) -> &Kept<Place, HoldRecord> {
         &self.holds
     }
 
@@ -226,12 +226,12 @@ impl Tables {
     }
 
     /// What is not healthy, or was not lately.
-    pub fn health(&self) -> &OrdMap<Subject, HealthRecord> {
+    pub fn health(&self) -> &Kept<Subject, HealthRecord> {
         &self.health
     }
 
     /// How often devices failed, by model.
-    pub fn models(&self) -> &OrdMap<String, ModelRecord> {
+    pub fn models(&self) -> &Kept<String, ModelRecord> {
         &self.models
     }
 
@@ -250,7 +250,7 @@ impl Tables {
         self.unerased.values().map(|id| &self.erasures[id])
     }
 
-    pub(super) fn insert_erasure(&mut self, record: ErasureRecord) {
+    pub(super) fn insert_erasure(&mut self, record: Arc<ErasureRecord>) {
         let keeps = match record.state {
             ErasureState::Running => true,
             ErasureState::Failed => record.rule.required,
@@ -262,16 +262,16 @@ impl Tables {
             self.unerased.remove(&record.slot);
         }
         let slot = record.slot.clone();
-        self.erasures.insert(record.id, Arc::new(record));
+        self.erasures.insert(record.id, record);
         self.refresh_slot(&slot);
     }
 
-    pub(super) fn insert_node(&mut self, record: NodeRecord) {
+    pub(super) fn insert_node(&mut self, record: Arc<NodeRecord>) {
         self.by_number.insert(record.node, record.name.clone());
         self.nodes.insert(record.name.clone(), record);
     }
 
-    pub(super) fn insert_allocation(&mut self, record: AllocationRecord) {
+    pub(super) fn insert_allocation(&mut self, record: Arc<AllocationRecord>) {
         match record.lease {
             Some(_) => self.leased.insert(record.id),
             None => self.leased.remove(&record.id),
@@ -284,8 +284,17 @@ impl Tables {
         self.allocations.remove(&id);
     }
 
-    pub(super) fn insert_binding(&mut self, record: BindingRecord) {
+    pub(super) fn insert_binding(&mut self, record: Arc<BindingRecord>) {
         let id = record.id;
+        // Most changes are of its phase, which no index and no slot goes by.
+        if let Some(old) = self.bindings.get(&id)
+            && (&old.slot, &old.host, old.port) == (&record.slot, &record.host, record.port)
+            && old.allocation == record.allocation
+            && old.desired.is_release() == record.desired.is_release()
+        {
+            self.bindings.insert(id, record);
+            return;
+        }
         self.by_slot.insert(record.slot.clone(), id);
         self.by_port.insert((record.host.clone(), record.port), id);
         self.by_allocation.insert((record.allocation, id));
@@ -296,7 +305,7 @@ impl Tables {
         self.refresh_slot(&slot);
     }
 
-    pub(super) fn remove_binding(&mut self, id: BindingId) -> Option<BindingRecord> {
+    pub(super) fn remove_binding(&mut self, id: BindingId) -> Option<Arc<BindingRecord>> {
         let record = self.bindings.remove(&id)?;
         self.by_slot.remove(&record.slot);
         self.by_port.remove(&(record.host.clone(), record.port));
@@ -307,7 +316,7 @@ impl Tables {
         Some(record)
     }
 
-    pub(super) fn insert_operation(&mut self, record: OperationRecord) {
+    pub(super) fn insert_operation(&mut self, record: Arc<OperationRecord>) {
         if record.state.is_final() {
             self.running.remove(&record.id);
         } else {
@@ -321,9 +330,9 @@ impl Tables {
 
     pub(super) fn remove_operation(&mut self, id: OperationId) {
         if let Some(record) = self.operations.remove(&id)
-            && let Some(key) = record.client_key
+            && let Some(key) = &record.client_key
         {
-            self.by_client_key.remove(&key);
+            self.by_client_key.remove(key);
         }
         self.running.remove(&id);
     }
@@ -355,7 +364,7 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         })?;
     }
     for record in read::<NodeRecord>(store, path, Table::Nodes)? {
-        tables.insert_node(record);
+        tables.insert_node(Arc::new(record));
     }
     for record in read::<DeviceRecord>(store, path, Table::Devices)? {
         tables.devices.insert(record.address.clone(), record);
@@ -364,13 +373,13 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         tables.epochs.insert(record.address, record.highest);
     }
     for record in read::<AllocationRecord>(store, path, Table::Allocations)? {
-        tables.insert_allocation(record);
+        tables.insert_allocation(Arc::new(record));
     }
     for record in read::<BindingRecord>(store, path, Table::Bindings)? {
-        tables.insert_binding(record);
+        tables.insert_binding(Arc::new(record));
     }
     for record in read::<OperationRecord>(store, path, Table::Operations)? {
-        tables.insert_operation(record);
+        tables.insert_operation(Arc::new(record));
     }
     for record in read::<EventRecord>(store, path, Table::Events)? {
         tables.events.insert(record.sequence, record);
@@ -397,7 +406,7 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         tables.models.insert(record.model.clone(), record);
     }
     for record in read::<ErasureRecord>(store, path, Table::Erasures)? {
-        tables.insert_erasure(record);
+        tables.insert_erasure(Arc::new(record));
     }
     tables.rollout = read::<RolloutRecord>(store, path, Table::Rollout)?.pop().map(Arc::new);
     let inventory = read::<InventoryRecord>(store, path, Table::Inventory)?.pop();

@@ -208,7 +208,7 @@ async fn the_oldest_events_and_operations_go() {
         .await
         .unwrap();
     let snapshot = records.snapshot();
-    assert_eq!((snapshot.events().len(), snapshot.events().get_min().unwrap().0), (MAX_EVENTS, 6));
+    assert_eq!((snapshot.events().len(), *snapshot.events().first().unwrap().0), (MAX_EVENTS, 6));
     records
         .apply(|txn| {
             for index in 0..MAX_ENDED_OPERATIONS + 3 {

@@ -2,6 +2,7 @@
 
 use super::pool::Facts;
 use super::tables::EpochRecord;
+use super::writes::{Touched, Writes};
 use super::{MAX_ENDED_ERASURES, MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
 use crate::audit::MAX_AUDIT;
 use crate::store::{Change, StoreError, Table};
@@ -12,7 +13,7 @@ use crate::types::{
     Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
 };
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,11 +25,23 @@ const CLAIM_GAP: u32 = 1024;
 /// A copy of the records that is being changed, and what has changed in it. Reads what it wrote.
 pub struct Txn {
     tables: Tables,
-    changes: BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>,
-    touched: BTreeSet<BindingId>,
+    writes: Writes,
+    /// The counters are written once, however many numbers were given out.
+    meta_changed: bool,
+    touched: Touched,
     now: Timestamp,
     /// The first operation that was begun here.
     begun: Option<OperationId>,
+}
+
+/// What came of a change.
+pub(super) struct Made {
+    /// The records.
+    pub(super) tables: Tables,
+    /// What is to be written.
+    pub(super) writes: Writes,
+    /// Whom it concerns.
+    pub(super) touched: Touched,
 }
 
 impl Deref for Txn {
@@ -45,8 +58,9 @@ impl Txn {
     pub fn new(tables: Tables) -> Self {
         Self {
             tables,
-            changes: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            writes: Writes::default(),
+            meta_changed: false,
+            touched: Touched::default(),
             now: Timestamp::now(),
             begun: None,
         }
@@ -54,9 +68,17 @@ impl Txn {
 
     /// What came of it: the records, what is to be written, and the bindings that were changed.
     pub fn finish(self) -> (Tables, Vec<Change>, BTreeSet<BindingId>) {
-        let changes = self.changes.into_iter();
-        let changes = changes.map(|((table, key), value)| Change { table, key, value }).collect();
-        (self.tables, changes, self.touched)
+        let Made { tables, writes, touched } = self.take_apart();
+        (tables, writes.encode(), touched.bindings)
+    }
+
+    /// As [`Txn::finish`], with what is to be written not yet in bytes.
+    pub(super) fn take_apart(mut self) -> Made {
+        if self.meta_changed {
+            let meta = Arc::new(self.tables.meta.clone());
+            self.writes.put(Table::Meta, b"meta".to_vec(), &meta);
+        }
+        Made { tables: self.tables, writes: self.writes, touched: self.touched }
     }
 
     /// What the tables are with this change, for whoever keeps them without a store.
@@ -69,26 +91,20 @@ impl Txn {
         self.now
     }
 
-    fn put(&mut self, table: Table, key: Vec<u8>, record: &impl Serialize) {
-        // Our own records have no maps with keys other than text and no failing serializers.
-        let value = serde_json::to_vec(record).expect("records are JSON");
-        self.changes.insert((table, key), Some(value));
+    fn put<T>(&mut self, table: Table, key: Vec<u8>, record: &Arc<T>)
+    where
+        T: Serialize + Send + Sync + 'static,
+    {
+        self.writes.put(table, key, record);
     }
 
     fn delete(&mut self, table: Table, key: Vec<u8>) {
-        self.changes.insert((table, key), None);
-    }
-
-    pub(super) fn put_meta(&mut self, meta: Meta) {
-        self.put(Table::Meta, b"meta".to_vec(), &meta);
-        self.tables.meta = meta;
+        self.writes.remove(table, key);
     }
 
     fn with_meta<R>(&mut self, change: impl FnOnce(&mut Meta) -> R) -> R {
-        let mut meta = self.tables.meta.clone();
-        let result = change(&mut meta);
-        self.put_meta(meta);
-        result
+        self.meta_changed = true;
+        change(&mut self.tables.meta)
     }
 
     /// Begins the next term, as every start of a manager does. `path` is for error messages.
@@ -161,7 +177,7 @@ impl Txn {
 
     /// Adds the entry of the request on whose behalf this is done, if something is done.
     pub(super) fn sign(&mut self) {
-        if !self.changes.is_empty()
+        if (self.meta_changed || !self.writes.is_empty())
             && let Some(entry) = crate::audit::take(self.begun)
         {
             self.audit(entry);
@@ -172,10 +188,11 @@ impl Txn {
     pub fn audit(&mut self, mut entry: AuditRecord) {
         entry.sequence = self.with_meta(|meta| take(&mut meta.next_audit));
         entry.at = self.now;
+        let entry = Arc::new(entry);
         self.put(Table::Audit, key(entry.sequence), &entry);
         self.tables.audit.insert(entry.sequence, entry);
         while self.tables.audit.len() > MAX_AUDIT {
-            let &(oldest, _) = self.tables.audit.get_min().expect("there are some");
+            let (&oldest, _) = self.tables.audit.first().expect("there are some");
             self.delete(Table::Audit, key(oldest));
             self.tables.audit.remove(&oldest);
         }
@@ -206,7 +223,7 @@ impl Txn {
     /// Remembers that a function has had this epoch.
     pub fn learn_epoch(&mut self, address: &FunctionAddress, epoch: Epoch) {
         if self.highest_epoch(address).is_none_or(|highest| epoch > highest) {
-            let record = EpochRecord { address: address.clone(), highest: epoch };
+            let record = Arc::new(EpochRecord { address: address.clone(), highest: epoch });
             self.put(Table::Epochs, address.to_string().into_bytes(), &record);
             self.tables.epochs.insert(address.clone(), epoch);
         }
@@ -214,6 +231,7 @@ impl Txn {
 
     /// Adds or replaces a proxy.
     pub fn put_node(&mut self, record: NodeRecord) {
+        let record = Arc::new(record);
         self.put(Table::Nodes, record.name.as_str().as_bytes().to_vec(), &record);
         let name = record.name.clone();
         let same = |old: &NodeRecord| {
@@ -228,6 +246,7 @@ impl Txn {
 
     /// Adds or replaces a device's function.
     pub fn put_device(&mut self, record: DeviceRecord) {
+        let record = Arc::new(record);
         self.put(Table::Devices, record.address.to_string().into_bytes(), &record);
         let slot = record.address.slot.clone();
         self.tables.devices.insert(record.address.clone(), record);
@@ -245,12 +264,14 @@ impl Txn {
     pub fn put_inventory(&mut self, inventory: Inventory) {
         let before = self.tables.pool().facts().record();
         let record = InventoryRecord { revision: before.revision + 1, since: self.now, inventory };
+        let record = Arc::new(record);
         self.put(Table::Inventory, b"inventory".to_vec(), &record);
-        self.tables.refresh_pool(Arc::new(Facts::new(record)));
+        self.tables.refresh_pool(Arc::new(Facts::new(InventoryRecord::clone(&record))));
     }
 
     /// Adds or replaces an allocation.
     pub fn put_allocation(&mut self, record: AllocationRecord) {
+        let record = Arc::new(record);
         self.put(Table::Allocations, key(record.id.0), &record);
         self.tables.insert_allocation(record);
     }
@@ -297,14 +318,16 @@ impl Txn {
     }
 
     fn write_binding(&mut self, record: BindingRecord) {
+        let record = Arc::new(record);
         self.put(Table::Bindings, key(record.id.0), &record);
-        self.touched.insert(record.id);
+        self.touched.bindings.insert(record.id);
         self.tables.insert_binding(record);
     }
 
     /// Takes a binding out.
     pub fn remove_binding(&mut self, id: BindingId) {
         self.delete(Table::Bindings, key(id.0));
+        self.touched.bindings.insert(id);
         self.tables.remove_binding(id);
     }
 
@@ -323,7 +346,9 @@ impl Txn {
                 record.state
             );
         }
+        let record = Arc::new(record);
         self.put(Table::Operations, key(record.id.0), &record);
+        self.touched.operations.insert(record.id);
         self.tables.insert_operation(record);
         while self.ended_count() > MAX_ENDED_OPERATIONS {
             let oldest = self.tables.oldest_ended().expect("some have ended");
@@ -340,7 +365,7 @@ impl Txn {
             return;
         }
         let value = [&record.since.as_millis().to_be_bytes()[..], &record.bytes].concat();
-        self.changes.insert((Table::Images, id.0.to_vec()), Some(value));
+        self.writes.put_bytes(Table::Images, id.0.to_vec(), value);
         self.tables.images.insert(id, Arc::new(record));
         while self.tables.images.len() > MAX_IMAGES {
             let needed =
@@ -354,12 +379,15 @@ impl Txn {
 
     /// Begins a rollout in the place of the one before, or says where it stands now.
     pub fn put_rollout(&mut self, record: RolloutRecord) {
+        let record = Arc::new(record);
         self.put(Table::Rollout, b"rollout".to_vec(), &record);
-        self.tables.rollout = Some(Arc::new(record));
+        self.touched.rollout = true;
+        self.tables.rollout = Some(record);
     }
 
     /// Holds something back, or says otherwise why.
     pub fn put_hold(&mut self, record: HoldRecord) {
+        let record = Arc::new(record);
         self.put(Table::Holds, record.place.to_string().into_bytes(), &record);
         let place = record.place.clone();
         self.tables.holds.insert(place.clone(), record);
@@ -367,7 +395,7 @@ impl Txn {
     }
 
     /// Does not hold something back any more.
-    pub fn remove_hold(&mut self, place: &Place) -> Option<HoldRecord> {
+    pub fn remove_hold(&mut self, place: &Place) -> Option<Arc<HoldRecord>> {
         let record = self.tables.holds.remove(place)?;
         self.delete(Table::Holds, place.to_string().into_bytes());
         self.tables.refresh_place(place);
@@ -376,6 +404,7 @@ impl Txn {
 
     /// Adds or replaces how well something is.
     pub fn put_health(&mut self, record: HealthRecord) {
+        let record = Arc::new(record);
         self.put(Table::Health, record.subject.to_string().into_bytes(), &record);
         self.tables.health.insert(record.subject.clone(), record);
     }
@@ -388,9 +417,11 @@ impl Txn {
 
     /// Adds or replaces how often devices of a model failed.
     pub fn put_model(&mut self, record: ModelRecord) {
+        let record = Arc::new(record);
         self.put(Table::Models, record.model.clone().into_bytes(), &record);
         self.tables.models.insert(record.model.clone(), record);
     }
+
     /// Gives out an erasure number.
     pub fn new_erasure_id(&mut self) -> ErasureId {
         ErasureId(self.with_meta(|meta| take(&mut meta.next_erasure)))
@@ -406,7 +437,9 @@ impl Txn {
             let may = old.state == record.state || old.state.may_become(record.state);
             assert!(may, "{} goes from {} to {}", record.id, old.state, record.state);
         }
+        let record = Arc::new(record);
         self.put(Table::Erasures, key(record.id.0), &record);
+        self.touched.erasures = true;
         self.tables.insert_erasure(record);
         while self.tables.erasures.len() > MAX_ENDED_ERASURES {
             let keeps = |e: &ErasureRecord| {
@@ -426,10 +459,12 @@ impl Txn {
         event.sequence = self.with_meta(|meta| take(&mut meta.next_event));
         event.at = self.now;
         tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
+        let event = Arc::new(event);
         self.put(Table::Events, key(event.sequence), &event);
+        self.touched.events = true;
         self.tables.events.insert(event.sequence, event);
         while self.tables.events.len() > MAX_EVENTS {
-            let &(oldest, _) = self.tables.events.get_min().expect("there are some");
+            let (&oldest, _) = self.tables.events.first().expect("there are some");
             self.delete(Table::Events, key(oldest));
             self.tables.events.remove(&oldest);
         }

@@ -231,16 +231,19 @@ impl EmbeddedStore {
     ) -> Result<(), StoreError> {
         let mut write = database.begin_write().map_err(|e| self.error("written", e))?;
         write.set_durability(Durability::Immediate).expect("no savepoint is in use");
-        for change in changes {
-            let mut table =
-                write.open_table(definition(change.table)).map_err(|e| self.error("written", e))?;
-            let before = match &change.value {
-                Some(value) => table.insert(change.key.as_slice(), value.as_slice()),
-                None => table.remove(change.key.as_slice()),
-            };
-            let before = before.map_err(|e| self.error("written", e))?;
-            let value = before.map(|value| value.value().to_vec());
-            undo.push(Change { table: change.table, key: change.key.clone(), value });
+        // The manager's come by table: each is opened once.
+        for changes in changes.chunk_by(|one, next| one.table == next.table) {
+            let name = definition(changes[0].table);
+            let mut table = write.open_table(name).map_err(|e| self.error("written", e))?;
+            for Change { table: of, key, value } in changes {
+                let before = match value {
+                    Some(value) => table.insert(key.as_slice(), value.as_slice()),
+                    None => table.remove(key.as_slice()),
+                };
+                let before = before.map_err(|e| self.error("written", e))?;
+                let value = before.map(|value| value.value().to_vec());
+                undo.push(Change { table: *of, key: key.clone(), value });
+            }
         }
         write.commit().map_err(|e| self.error("written", e))
     }

@@ -4,6 +4,7 @@ use proxy_core::control::MAX_NAME;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tlp_codec::ids::SlotId;
 use utoipa::ToSchema;
@@ -20,7 +21,7 @@ pub struct InvalidName(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "box1")]
-pub struct NodeName(String);
+pub struct NodeName(Arc<str>);
 
 impl NodeName {
     /// Checks a name.
@@ -40,7 +41,7 @@ impl NodeName {
                 "{name:?} is no name: letters, digits, '.', '_' and '-', a letter or digit first"
             )));
         }
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 
     /// The text.
@@ -73,7 +74,7 @@ impl TryFrom<String> for NodeName {
 
 impl From<NodeName> for String {
     fn from(name: NodeName) -> String {
-        name.0
+        name.0.to_string()
     }
 }
 

@@ -125,6 +125,9 @@ pub struct PoolIndex {
     boxes: OrdMap<NodeId, Arc<BoxEntry>>,
     profiles: OrdMap<ProfileId, Interned>,
     profile_ids: OrdMap<Arc<Profile>, ProfileId>,
+    /// Numbers below that of the last profile that no profile has. With those that are used they
+    /// have no gap.
+    unused: OrdSet<ProfileId>,
     scopes: OrdMap<Scope, Shapes>,
     serials: OrdSet<(u64, NodeId, SlotId)>,
 }
@@ -232,15 +235,9 @@ impl PoolIndex {
             self.profiles[&id].slots += 1;
             return id;
         }
-        // The lowest number that is not used, so that they stay small.
-        let mut free = 0;
-        for id in self.profiles.keys() {
-            if id.0 != free {
-                break;
-            }
-            free += 1;
-        }
-        let (id, profile) = (ProfileId(free), Arc::new(profile));
+        // One that was used before if there is one, so that they stay small.
+        let next = ProfileId(self.profiles.len() as u32);
+        let (id, profile) = (self.unused.remove_min().unwrap_or(next), Arc::new(profile));
         self.profile_ids.insert(profile.clone(), id);
         self.profiles.insert(id, Interned { profile, slots: 1 });
         id
@@ -252,6 +249,7 @@ impl PoolIndex {
         if interned.slots == 0 {
             let profile = interned.profile.clone();
             self.profiles.remove(&id);
+            self.unused.insert(id);
             self.profile_ids.remove(&profile);
         }
     }
