@@ -11,7 +11,7 @@ use crate::types::{
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use manager_client::bodies::{EraseBody, ProblemBody};
+use manager_client::bodies::{EraseBody, ProblemBody, WaiveBody};
 use manager_client::views::{ErasureView, List};
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -105,9 +105,7 @@ pub(super) async fn erase(
     Body(body): Body<EraseBody>,
 ) -> Result<(StatusCode, Json<ErasureView>), Problem> {
     let slot = find_slot(&manager.records.snapshot(), &name, &slot)?;
-    if body.waive.as_ref().is_some_and(|why| why.is_empty() || why.len() > 256) {
-        return Err(Problem::invalid("waive", "why it is taken as it is, in 1 to 256 bytes"));
-    }
+    body.waive.as_ref().map_or(Ok(()), |why| check_reason("waive", why))?;
     let rules = &manager.settings.erase;
     let changed = manager.records.change(|txn| match &body.waive {
         Some(why) => request::waive(txn, &slot, why),
@@ -115,4 +113,28 @@ pub(super) async fn erase(
     });
     let record = changed.await?;
     Ok((StatusCode::ACCEPTED, Json(view(&record))))
+}
+
+/// Take the device of an erasure that failed or is owed as it is, wherever it is.
+#[utoipa::path(post, path = "/v1/erasures/{id}/waive", tag = "erasures",
+    params(("id" = String, Path, description = "erase-N")),
+    request_body = WaiveBody,
+    responses((status = 200, description = "It is taken as it is", body = ErasureView),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn waive(
+    State(manager): State<App>,
+    Segments(id): Segments<String>,
+    Body(body): Body<WaiveBody>,
+) -> Result<Json<ErasureView>, Problem> {
+    let id: ErasureId = parse("id", &id)?;
+    check_reason("reason", &body.reason)?;
+    let waived = manager.records.change(|txn| request::waive_one(txn, id, &body.reason));
+    Ok(Json(view(&*waived.await?)))
+}
+
+fn check_reason(field: &str, reason: &str) -> Result<(), Problem> {
+    if reason.is_empty() || reason.len() > 256 {
+        return Err(Problem::invalid(field, "why it is taken as it is, in 1 to 256 bytes"));
+    }
+    Ok(())
 }

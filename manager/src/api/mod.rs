@@ -100,6 +100,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(erasures::list))
         .routes(routes!(erasures::show))
         .routes(routes!(erasures::erase))
+        .routes(routes!(erasures::waive))
         .routes(routes!(events::list))
         .routes(routes!(events::stream))
         .routes(routes!(tables::all))

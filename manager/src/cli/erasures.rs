@@ -2,16 +2,38 @@
 
 use super::render::{or_dash, table};
 use super::{Failure, Output};
-use crate::types::{ErasureState, SlotAddress};
+use crate::types::{ErasureId, ErasureState, SlotAddress};
 use manager_client::Client;
-use manager_client::bodies::EraseBody;
+use manager_client::bodies::{EraseBody, WaiveBody};
 use manager_client::views::{ErasureView, List};
+use std::str::FromStr;
+
+/// What `erase` is about.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// What is in a slot.
+    Slot(SlotAddress),
+    /// The device of an erasure, wherever it is.
+    Erasure(ErasureId),
+}
+
+impl FromStr for What {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(id) => Ok(Self::Erasure(id)),
+            Err(_) => text.parse().map(Self::Slot).map_err(|error| format!("{error}")),
+        }
+    }
+}
 
 /// Of `erase`.
 #[derive(Debug, clap::Args)]
 pub struct Erase {
-    /// The slot, BOX/SLOT
-    pub slot: SlotAddress,
+    /// The slot, BOX/SLOT; with --waive also an erasure, erase-N, of a device that was taken out
+    #[arg(value_name = "SLOT")]
+    pub what: What,
     /// Do not erase: take a device that could not be erased as it is, for this reason
     #[arg(long, value_name = "REASON")]
     pub waive: Option<String>,
@@ -39,9 +61,19 @@ pub(super) fn list(client: &Client, out: &Output) -> Result<(), Failure> {
 }
 
 pub(super) fn erase(client: &Client, out: &Output, erase: Erase) -> Result<(), Failure> {
-    let Erase { slot, waive } = erase;
-    let path = format!("/v1/boxes/{}/slots/{}/erase", slot.box_name(), slot.slot());
-    let view: ErasureView = client.post(&path, &EraseBody { waive }, None)?;
+    let view: ErasureView = match erase {
+        Erase { what: What::Slot(slot), waive } => {
+            let path = format!("/v1/boxes/{}/slots/{}/erase", slot.box_name(), slot.slot());
+            client.post(&path, &EraseBody { waive }, None)?
+        }
+        Erase { what: What::Erasure(id), waive: Some(reason) } => {
+            client.post(&format!("/v1/erasures/{id}/waive"), &WaiveBody { reason }, None)?
+        }
+        Erase { what: What::Erasure(id), waive: None } => {
+            let message = format!("{id} is an erasure; name the slot of its device, or --waive it");
+            return Err(Failure::Argument(message));
+        }
+    };
     out.print(&view, |e| format!("{}: {}: {}: {}", e.id, e.slot, state(e), e.detail))
 }
 

@@ -1,6 +1,6 @@
 //! Has done what the records say is to be erased.
 
-use super::{end, hook};
+use super::{end, hook, owed};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::records::Topic;
@@ -62,8 +62,8 @@ enum Look {
     Done(String),
     /// It cannot be done, and why.
     Failed(String),
-    /// There is nothing any more that could be erased.
-    Gone(String),
+    /// The device is not in its slot.
+    Gone,
     /// The box knows a later epoch of the function.
     Outdated(Epoch),
 }
@@ -76,7 +76,15 @@ async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> Er
         let (state, detail) = match look(&manager, &hooks, &record).await {
             Look::Done(how) => (ErasureState::Done, how),
             Look::Failed(why) => (ErasureState::Failed, why),
-            Look::Gone(why) => (ErasureState::Waived, why),
+            Look::Gone => {
+                // What its box reports says where it is; it is owed until it is seen again.
+                if let Some(session) = manager.registry.get(record.slot.box_name()) {
+                    session.sync.notify_one();
+                }
+                note(&manager, &record, 0, "the device is not in its slot").await;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
             Look::Running(permille) => {
                 note(&manager, &record, permille, "the device erases itself").await;
                 tokio::time::sleep(pause).await;
@@ -95,7 +103,15 @@ async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> Er
                 continue;
             }
         };
-        let ended = manager.records.apply(|txn| end(txn, id, state, detail));
+        // What was said is about the device where it was then.
+        let ended = manager.records.apply(|txn| {
+            let now = txn.erasures().get(&id);
+            if now
+                .is_some_and(|now| (&now.slot, &now.functions) == (&record.slot, &record.functions))
+            {
+                end(txn, id, state, detail);
+            }
+        });
         if let Err(problem) = ended.await {
             tracing::error!("{id} cannot be ended: {problem}");
             tokio::time::sleep(PAUSE).await;
@@ -116,10 +132,10 @@ async fn note(manager: &Manager, record: &ErasureRecord, permille: u16, detail: 
     if record.detail == detail && record.permille / 10 == permille / 10 {
         return;
     }
-    let (id, detail) = (record.id, detail.to_owned());
+    let (id, slot, detail) = (record.id, record.slot.clone(), detail.to_owned());
     let noted = manager.records.apply(|txn| {
-        let record = txn.erasures().get(&id).filter(|r| r.state == ErasureState::Running).cloned();
-        if let Some(record) = record {
+        let now = txn.erasures().get(&id).filter(|r| r.state == ErasureState::Running).cloned();
+        if let Some(record) = now.filter(|now| now.slot == slot) {
             txn.put_erasure(ErasureRecord { permille, detail, ..ErasureRecord::clone(&record) });
         }
     });
@@ -130,9 +146,11 @@ async fn note(manager: &Manager, record: &ErasureRecord, permille: u16, detail: 
 
 /// The box has had a later epoch than the one that the erasure goes by: that names it from now on.
 async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
-    let id = record.id;
+    let (id, slot) = (record.id, record.slot.clone());
     let changed = manager.records.apply(|txn| {
-        let Some(record) = txn.erasures().get(&id).cloned() else { return };
+        let Some(record) = txn.erasures().get(&id).filter(|now| now.slot == slot).cloned() else {
+            return;
+        };
         let functions = record.functions.iter().map(|f| {
             let epoch = f.binding.epoch.max(highest);
             ErasedFunction { binding: FunctionEpoch { epoch, ..f.binding }, serial: f.serial }
@@ -149,6 +167,9 @@ async fn look(manager: &Manager, hooks: &Semaphore, record: &ErasureRecord) -> L
     if let Some(program) = &record.rule.hook {
         let _turn = hooks.acquire().await.expect("it is never closed");
         let tables = manager.records.snapshot();
+        if owed::is_away(&tables, record) {
+            return Look::Gone;
+        }
         note(manager, record, 0, &format!("{} is at it", program.display())).await;
         return match hook::run(program, record, &tables).await {
             Ok(said) if said.is_empty() => Look::Done(program.display().to_string()),
@@ -192,7 +213,6 @@ async fn ask(
         within_s: record.rule.within_s,
     };
     let asked = session.request(Request::Erase(body), manager.settings.request_bound);
-    let gone = || Look::Gone("the device was taken out before it was erased".into());
     let nonsense = || {
         session.nonsense();
         Look::Waits(format!("waits for box {}", session.name()))
@@ -207,7 +227,7 @@ async fn ask(
         Ok(_) => nonsense(),
         Err(RequestError::Refused(error)) => match error {
             ControlError::StaleEpoch(highest) => Look::Outdated(highest),
-            ControlError::SlotEmpty(_) | ControlError::NoSuchSlot(_) => gone(),
+            ControlError::SlotEmpty(_) | ControlError::NoSuchSlot(_) => Look::Gone,
             other => Look::Waits(format!("waits: {}: {other}", session.name())),
         },
         Err(error) => Look::Waits(format!("waits for box {}: {error}", session.name())),

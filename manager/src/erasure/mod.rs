@@ -4,17 +4,18 @@
 //! When a binding ends, [`begin`] writes down that its device is to be erased, in the same change; a
 //! slot with such a record cannot be lent. [`driver`] asks the box, or runs the program, until it is
 //! over, and writes what came of it. All of it may be asked again: the binding that ended names the
-//! erasure at the box.
+//! erasure at the box. A device that is taken out before it is erased owes it: [`owed`].
 
 pub mod driver;
 mod hook;
+pub mod owed;
 pub mod request;
 
 use crate::operations::progress;
 use crate::records::Txn;
 use crate::types::{
     BindingRecord, DeviceRecord, EraseRule, ErasedFunction, ErasureId, ErasureRecord, ErasureState,
-    EventKind, EventRecord, FunctionAddress, FunctionEpoch, SlotAddress,
+    EventKind, EventRecord, FunctionEpoch, SlotAddress,
 };
 
 /// The first rule that is for a device.
@@ -27,7 +28,8 @@ pub fn rule_for<'a>(rules: &'a [EraseRule], device: &DeviceRecord) -> Option<&'a
 }
 
 /// Records that what was lent under these epochs is to be erased, if a rule says so. `binding` is
-/// who had it, if a record says.
+/// who had it, if a record says. Of a device that is not known any more, only a rule that is for all
+/// devices can say so, unless [`owed::left`] has recorded it.
 pub fn begin(
     txn: &mut Txn,
     rules: &[EraseRule],
@@ -35,36 +37,36 @@ pub fn begin(
     functions: &[FunctionEpoch],
     binding: Option<&BindingRecord>,
 ) -> Option<ErasureId> {
-    let rule = functions.iter().find_map(|f| rule_for(rules, device(txn, slot, f)?))?.clone();
-    Some(record(txn, slot, functions, binding, rule))
+    let devices: Vec<DeviceRecord> =
+        txn.functions(slot).filter(|device| owed::is_known(device)).cloned().collect();
+    let own = |d: &&DeviceRecord| functions.iter().any(|f| f.function == d.address.function);
+    let rule = match devices.iter().any(|device| own(&device)) {
+        true => devices.iter().filter(own).find_map(|device| rule_for(rules, device)),
+        // It was taken out, and is owed already.
+        false if binding.is_some_and(|b| owed::of_binding(txn, b).is_some()) => None,
+        false => rules.iter().find(|rule| rule.class.is_none() && rule.model.is_none()),
+    }?;
+    Some(record(txn, slot, functions, &devices, binding, rule.clone()))
 }
 
-/// A function of a slot, if its box reports it.
-fn device<'a>(
-    txn: &'a Txn,
-    slot: &SlotAddress,
-    function: &FunctionEpoch,
-) -> Option<&'a DeviceRecord> {
-    let function = function.function;
-    txn.devices().get(&FunctionAddress { slot: slot.clone(), function })
-}
-
-/// Records an erasure by this rule.
+/// Records an erasure by this rule, in the place of those that the device still has. `devices` are
+/// the slot's functions.
 fn record(
     txn: &mut Txn,
     slot: &SlotAddress,
     functions: &[FunctionEpoch],
+    devices: &[DeviceRecord],
     binding: Option<&BindingRecord>,
     rule: EraseRule,
 ) -> ErasureId {
-    let device = |f: &FunctionEpoch| device(txn, slot, f);
+    let device = |f: &FunctionEpoch| devices.iter().find(|d| d.address.function == f.function);
     let model = functions.first().and_then(device).map(|d| d.model.clone()).unwrap_or_default();
-    let functions = functions
+    let functions: Vec<ErasedFunction> = functions
         .iter()
         .map(|f| ErasedFunction { binding: *f, serial: device(f).map_or(0, |d| d.serial) })
         .collect();
     let id = txn.new_erasure_id();
-    txn.put_erasure(ErasureRecord {
+    let record = ErasureRecord {
         id,
         slot: slot.clone(),
         functions,
@@ -79,7 +81,11 @@ fn record(
         detail: "waits for its turn".into(),
         since: txn.now(),
         ended: None,
-    });
+    };
+    for earlier in owed::same_device(txn, &record) {
+        end(txn, earlier, ErasureState::Waived, format!("{id} is in its place"));
+    }
+    txn.put_erasure(record);
     id
 }
 

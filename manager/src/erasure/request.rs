@@ -3,8 +3,8 @@
 use super::{end, record, rule_for};
 use crate::records::Txn;
 use crate::types::{
-    DeviceState, EraseMeans, EraseRule, ErasureRecord, ErasureState, FunctionEpoch, Problem,
-    ProblemCode, SlotAddress,
+    DeviceState, EraseMeans, EraseRule, ErasureId, ErasureRecord, ErasureState, FunctionEpoch,
+    Problem, ProblemCode, SlotAddress,
 };
 use std::sync::Arc;
 
@@ -28,20 +28,17 @@ pub fn erase(
     free_to_erase(txn, slot)?;
     let devices: Vec<_> = txn.functions(slot).cloned().collect();
     let rule = devices.iter().find_map(|d| rule_for(rules, d)).cloned().unwrap_or_else(any_means);
-    let before = txn.erasure_at(slot).cloned();
     let mut functions = Vec::new();
     for device in &devices {
         let epoch = txn.new_epoch(&device.address)?;
         functions.push(FunctionEpoch { function: device.address.function, epoch });
     }
-    if let Some(before) = before {
-        end(txn, before.id, ErasureState::Waived, "it is tried again".into());
-    }
-    let id = record(txn, slot, &functions, None, rule);
+    let id = record(txn, slot, &functions, &devices, None, rule);
     Ok(txn.erasures()[&id].clone())
 }
 
-/// Takes a device that could not be erased, or cannot be now, as it is.
+/// Takes the device in a slot that could not be erased, or cannot be now, as it is; of an empty slot,
+/// what was taken out of it.
 ///
 /// # Errors
 ///
@@ -51,17 +48,38 @@ pub fn waive(
     slot: &SlotAddress,
     reason: &str,
 ) -> Result<Arc<ErasureRecord>, Problem> {
-    let Some(record) = txn.erasure_at(slot).cloned() else {
+    let Some(id) = txn.erasure_at(slot).map(|record| record.id) else {
         let detail = format!("slot {slot} has no erasure that failed");
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     };
-    // A box keeps a device that it is at from others; a program does not.
-    if record.state == ErasureState::Running && record.rule.hook.is_some() {
-        let detail = format!("slot {slot} is being erased by a program ({})", record.id);
+    waive_one(txn, id, reason)
+}
+
+/// Takes the device of an erasure as it is, wherever it is.
+///
+/// # Errors
+///
+/// When there is no such erasure, it is over, or a program is at it.
+pub fn waive_one(
+    txn: &mut Txn,
+    id: ErasureId,
+    reason: &str,
+) -> Result<Arc<ErasureRecord>, Problem> {
+    let Some(record) = txn.erasures().get(&id).cloned() else {
+        let detail = format!("there is no erasure {id}, or it is no longer kept");
+        return Err(Problem::new(ProblemCode::NoSuchErasure, detail));
+    };
+    if !record.state.may_become(ErasureState::Waived) {
+        let detail = format!("{id} is {} already: {}", record.state, record.detail);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
-    end(txn, record.id, ErasureState::Waived, reason.to_owned());
-    Ok(txn.erasures()[&record.id].clone())
+    // A box keeps a device that it is at from others; a program does not.
+    if record.state == ErasureState::Running && record.rule.hook.is_some() {
+        let detail = format!("slot {} is being erased by a program ({id})", record.slot);
+        return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    end(txn, id, ErasureState::Waived, reason.to_owned());
+    Ok(txn.erasures()[&id].clone())
 }
 
 fn free_to_erase(txn: &Txn, slot: &SlotAddress) -> Result<(), Problem> {

@@ -187,6 +187,8 @@ pub fn freed(
         .is_some()
     {
         erasing(txn, &binding);
+    } else if let Some(owed) = crate::erasure::owed::of_binding(txn, &binding).cloned() {
+        warn(txn, &binding, format!("{}: {}: {}", owed.id, owed.slot, owed.detail));
     }
     txn.remove_binding(binding.id);
     if txn.bindings_of(binding.allocation).next().is_none() {
@@ -229,7 +231,7 @@ pub fn erased(txn: &mut Txn, record: &ErasureRecord, state: ErasureState, text: 
     step.state = match state {
         ErasureState::Done => StepState::Done,
         ErasureState::Waived => StepState::Skipped,
-        ErasureState::Running | ErasureState::Failed => StepState::Failed,
+        ErasureState::Running | ErasureState::Owed | ErasureState::Failed => StepState::Failed,
     };
     step.detail = Some(text.clone());
     step.changed = now;

@@ -1,18 +1,20 @@
 //! Takes what a proxy's tables say into the records; pure.
 
 use super::diff::{self, BoxDiff, HostDiff};
+use crate::erasure::owed;
 use crate::operations::progress;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName,
-    Phase, Role, SlotAddress,
+    BindingId, BindingRecord, DeviceRecord, EraseRule, EventKind, EventRecord, FunctionAddress,
+    NodeName, Phase, Role, SlotAddress,
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, SlotEntry};
 use std::collections::BTreeSet;
 use tlp_codec::ids::Epoch;
 
 /// Takes in what a box of this incarnation has in its slots (`inventory`) and in its table. `before`
-/// are the records as they were before the table was read. What is left to be done at the box.
+/// are the records as they were before the table was read, `rules` say what has to be erased of what
+/// was taken out. What is left to be done at the box.
 pub fn box_tables(
     txn: &mut Txn,
     before: &Tables,
@@ -20,8 +22,12 @@ pub fn box_tables(
     incarnation: u32,
     inventory: &[InventoryEntry],
     table: &[SlotEntry],
+    rules: &[EraseRule],
 ) -> BoxDiff {
+    let lent = owed::lent(txn, name);
     take_inventory(txn, name, inventory);
+    owed::left(txn, rules, lent);
+    owed::follow(txn, name);
     learn_epochs(txn, name, table);
     fail_lost(txn, name, Role::Box, incarnation);
     let diff = diff::of_box(name, table, before, txn);
@@ -142,6 +148,7 @@ pub fn take_moved(txn: &mut Txn, name: &NodeName, is_gone: impl Fn(&NodeName) ->
             for address in functions {
                 txn.remove_device(&address);
             }
+            owed::follow(txn, name);
             let detail = format!("{from}: gone; its device is in {slot} now");
             let event = EventRecord::new(EventKind::DeviceChanged, detail);
             txn.event(event.node(from.box_name()).slot(&from));

@@ -209,6 +209,16 @@ async fn bind_slot(
     at_host: &Arc<Session>,
 ) -> Result<bool, Failure> {
     let bound = manager.settings.request_bound;
+    // Another device may have come into the slot since it was chosen.
+    if let Some(owed) = manager.records.snapshot().erasure_at(&binding.slot) {
+        let detail = format!(
+            "slot {} has a device now that another tenant had and that is not erased ({})",
+            binding.slot, owed.id
+        );
+        let problem = Problem::new(ProblemCode::SlotBusy, detail);
+        record(manager, |txn| progress::trouble(txn, binding, &problem, true)).await?;
+        return Ok(false);
+    }
     let _peering = at_box.peering.read().await;
     introduce(&at_box, at_host, bound).await?;
     introduce(at_host, &at_box, bound).await?;

@@ -107,7 +107,8 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
     let table = read_slots(manager, session).await?;
     let incarnation = session.identity().incarnation;
     let changed = manager.records.apply(|txn| {
-        let diff = compare::box_tables(txn, &before, name, incarnation, &inventory, &table);
+        let rules = &manager.settings.erase;
+        let diff = compare::box_tables(txn, &before, name, incarnation, &inventory, &table, rules);
         compare::take_moved(txn, name, |other| is_long_away(manager, other));
         diff
     });

@@ -4,10 +4,10 @@ use super::pool::{Facts, PoolIndex};
 use super::{Kept, Meta};
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
-    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
-    ErasureRecord, ErasureState, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId,
-    ImageLabel, ImageRecord, InventoryRecord, ModelRecord, NodeName, NodeRecord, OperationId,
-    OperationRecord, Place, RolloutRecord, SlotAddress, Subject, Timestamp,
+    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
+    DeviceState, ErasureId, ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord,
+    ImageId, ImageLabel, ImageRecord, InventoryRecord, ModelRecord, NodeName, NodeRecord,
+    OperationId, OperationRecord, Place, RolloutRecord, SlotAddress, Subject, Timestamp,
 };
 use imbl::{OrdMap, OrdSet};
 use serde::de::DeserializeOwned;
@@ -52,8 +52,10 @@ pub struct Tables {
     leased: OrdSet<AllocationId>,
     running: OrdSet<OperationId>,
     by_client_key: OrdMap<String, OperationId>,
-    /// Erasures that go on, and those that failed and keep their slot.
-    unerased: OrdMap<SlotAddress, ErasureId>,
+    /// The erasures for which devices are not lent, by where those are or were seen last, and by
+    /// their serial numbers.
+    owed_at: OrdSet<(SlotAddress, ErasureId)>,
+    owed_by: OrdSet<(u64, ErasureId)>,
     pub(super) pool: PoolIndex,
 }
 
@@ -240,30 +242,81 @@ impl Tables {
         &self.erasures
     }
 
-    /// The erasure for which a slot cannot be lent: it goes on, or failed and was required.
+    /// The erasure for which what is in a slot cannot be lent: it goes on, waits, or failed and was
+    /// required. A device is known by its serial number; one that has none by its slot. Of an empty
+    /// slot, the latest of what was taken out of it.
     pub fn erasure_at(&self, slot: &SlotAddress) -> Option<&Arc<ErasureRecord>> {
-        self.erasures.get(self.unerased.get(slot)?)
+        // Most of the time there is none.
+        if self.owed_at.is_empty() {
+            return None;
+        }
+        let serials = self.serials_in(slot);
+        match serials.as_slice() {
+            [] => self.owed_at(slot).last(),
+            [0, ..] => self.owed_at(slot).filter(|erasure| erasure.serial().is_none()).last(),
+            serials => serials.iter().find_map(|serial| self.owed_of(*serial).last()),
+        }
     }
 
-    /// The erasures for which slots cannot be lent.
+    /// The serial numbers of what is in a slot, 0 for a device that has none; nothing if the slot is
+    /// empty.
+    pub fn serials_in(&self, slot: &SlotAddress) -> Vec<u64> {
+        let there = self.functions(slot).filter(|device| device.state != DeviceState::Empty);
+        let mut serials: Vec<u64> = there.map(|device| device.serial).collect();
+        serials.sort_unstable_by_key(|serial| std::cmp::Reverse(*serial));
+        serials.dedup();
+        serials
+    }
+
+    /// The erasures for which the device with this serial number cannot be lent, earliest first.
+    pub fn owed_of(&self, serial: u64) -> impl DoubleEndedIterator<Item = &Arc<ErasureRecord>> {
+        let range = (serial, ErasureId(0))..=(serial, ErasureId(u64::MAX));
+        self.owed_by.range(range).map(|(_, id)| &self.erasures[id])
+    }
+
+    /// The erasures for which what is in a slot, or was taken out of it, cannot be lent, earliest
+    /// first.
+    pub fn owed_at(
+        &self,
+        slot: &SlotAddress,
+    ) -> impl DoubleEndedIterator<Item = &Arc<ErasureRecord>> {
+        let range = (slot.clone(), ErasureId(0))..=(slot.clone(), ErasureId(u64::MAX));
+        self.owed_at.range(range).map(|(_, id)| &self.erasures[id])
+    }
+
+    /// As [`Tables::owed_at`], of all slots of a box.
+    pub fn owed_in(&self, name: &NodeName) -> impl Iterator<Item = &Arc<ErasureRecord>> {
+        let first = tlp_codec::ids::SlotId::new(1).expect("1 is a slot");
+        let slot = SlotAddress::new(name.clone(), first).expect("1 is a slot of a box");
+        let all = self.owed_at.range((slot, ErasureId(0))..);
+        let own = all.take_while(move |(slot, _)| slot.box_name() == name);
+        own.map(|(_, id)| &self.erasures[id])
+    }
+
+    /// All erasures for which devices cannot be lent.
     pub fn unerased(&self) -> impl Iterator<Item = &Arc<ErasureRecord>> {
-        self.unerased.values().map(|id| &self.erasures[id])
+        self.owed_at.iter().map(|(_, id)| &self.erasures[id])
     }
 
     pub(super) fn insert_erasure(&mut self, record: Arc<ErasureRecord>) {
-        let keeps = match record.state {
-            ErasureState::Running => true,
-            ErasureState::Failed => record.rule.required,
-            ErasureState::Done | ErasureState::Waived => false,
-        };
-        if keeps {
-            self.unerased.insert(record.slot.clone(), record.id);
-        } else if self.unerased.get(&record.slot) == Some(&record.id) {
-            self.unerased.remove(&record.slot);
+        let before = self.erasures.insert(record.id, record.clone());
+        for old in before.iter() {
+            self.owed_at.remove(&(old.slot.clone(), old.id));
+            for serial in old.serials() {
+                self.owed_by.remove(&(serial, old.id));
+            }
         }
-        let slot = record.slot.clone();
-        self.erasures.insert(record.id, record);
-        self.refresh_slot(&slot);
+        if record.is_open() {
+            self.owed_at.insert((record.slot.clone(), record.id));
+            for serial in record.serials() {
+                self.owed_by.insert((serial, record.id));
+            }
+        }
+        self.refresh_slot(&record.slot);
+        if let Some(before) = before.filter(|before| before.slot != record.slot) {
+            self.refresh_slot(&before.slot);
+        }
+        self.reenter_sharing(record.serials());
     }
 
     pub(super) fn insert_node(&mut self, record: Arc<NodeRecord>) {

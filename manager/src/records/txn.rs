@@ -442,11 +442,8 @@ impl Txn {
         self.touched.erasures = true;
         self.tables.insert_erasure(record);
         while self.tables.erasures.len() > MAX_ENDED_ERASURES {
-            let keeps = |e: &ErasureRecord| {
-                self.tables.erasure_at(&e.slot).is_some_and(|there| there.id == e.id)
-            };
-            let Some(oldest) = self.tables.erasures.values().find(|e| !keeps(e)).map(|e| e.id)
-            else {
+            let ended = self.tables.erasures.values().find(|e| !e.is_open());
+            let Some(oldest) = ended.map(|e| e.id) else {
                 return;
             };
             self.delete(Table::Erasures, key(oldest.0));

@@ -357,6 +357,9 @@ fn every_route_answers_as_described() {
     let path = format!("/v1/erasures/{}", erased["id"].as_str().unwrap());
     eventually("the end of the erasure", || (manager.get(&path)["state"] == "done").then_some(()));
     check("GET", "/v1/erasures/{id}", &path, None, 200);
+    let waive = "/v1/erasures/{id}/waive";
+    let body = json!({ "reason": "it has nothing on it" });
+    check("POST", waive, "/v1/erasures/erase-99/waive", Some(body), 404);
     check("GET", "/v1/erasures/{id}", "/v1/erasures/erase-99", None, 404);
     check("GET", "/v1/erasures", "/v1/erasures?state=done&slot=box1/3", None, 200);
     check("GET", "/v1/erasures", "/v1/erasures?state=burnt", None, 400);

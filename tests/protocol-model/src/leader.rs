@@ -232,7 +232,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
             let (inventory, table) = (the_box.inventory(), the_box.table());
             let (records, diff) = leader.records.with(|txn| {
                 let before = &before.tables;
-                compare::box_tables(txn, before, &box_name(), incarnation, &inventory, &table)
+                compare::box_tables(txn, before, &box_name(), incarnation, &inventory, &table, &[])
             });
             leader.records = records;
             let stray = diff.stray.first().map(|stray| stray.key.epoch);

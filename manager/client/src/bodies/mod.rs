@@ -176,6 +176,15 @@ pub struct EraseBody {
     pub waive: Option<String>,
 }
 
+/// Why a device that is not erased is taken as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaiveBody {
+    /// The reason.
+    #[schema(min_length = 1, max_length = 256)]
+    pub reason: String,
+}
+
 /// How much a proxy logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

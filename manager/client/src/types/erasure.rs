@@ -99,6 +99,8 @@ const fn yes() -> bool {
 pub enum ErasureState {
     /// It goes on, or waits for its box.
     Running,
+    /// The device was taken out of its slot before it was erased; it is erased when it is seen again.
+    Owed,
     /// The device is erased.
     Done,
     /// It is not.
@@ -109,12 +111,14 @@ pub enum ErasureState {
 
 impl ErasureState {
     /// Every state.
-    pub const ALL: [ErasureState; 4] = [Self::Running, Self::Done, Self::Failed, Self::Waived];
+    pub const ALL: [ErasureState; 5] =
+        [Self::Running, Self::Owed, Self::Done, Self::Failed, Self::Waived];
 
     /// The transition table.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Running => !matches!(next, Self::Running),
+            Self::Owed => matches!(next, Self::Running | Self::Waived),
             Self::Failed => matches!(next, Self::Waived),
             Self::Done | Self::Waived => false,
         }
@@ -125,6 +129,7 @@ impl fmt::Display for ErasureState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Running => "running",
+            Self::Owed => "owed",
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Waived => "waived",
@@ -147,7 +152,7 @@ pub struct ErasedFunction {
 pub struct ErasureRecord {
     /// Its number.
     pub id: ErasureId,
-    /// Where the device is.
+    /// Where the device is, or was when it was seen last.
     pub slot: SlotAddress,
     /// Its functions, lowest first, never empty.
     pub functions: Vec<ErasedFunction>,
@@ -175,6 +180,27 @@ pub struct ErasureRecord {
     pub ended: Option<Timestamp>,
 }
 
+impl ErasureRecord {
+    /// Serial numbers of the device, by which it is known wherever it is; nothing if it has none.
+    pub fn serials(&self) -> impl Iterator<Item = u64> + '_ {
+        self.functions.iter().map(|function| function.serial).filter(|serial| *serial != 0)
+    }
+
+    /// The first of them.
+    pub fn serial(&self) -> Option<u64> {
+        self.serials().next()
+    }
+
+    /// Whether the device must not be lent because of it.
+    pub fn is_open(&self) -> bool {
+        match self.state {
+            ErasureState::Running | ErasureState::Owed => true,
+            ErasureState::Failed => self.rule.required,
+            ErasureState::Done | ErasureState::Waived => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,11 +217,12 @@ mod tests {
     #[test]
     fn all_pairs_of_states() {
         let rows = [
-            //                     R D F W
-            (ErasureState::Running, ". x x x"),
-            (ErasureState::Done, ". . . ."),
-            (ErasureState::Failed, ". . . x"),
-            (ErasureState::Waived, ". . . ."),
+            //                     R O D F W
+            (ErasureState::Running, ". x x x x"),
+            (ErasureState::Owed, "x . . . x"),
+            (ErasureState::Done, ". . . . ."),
+            (ErasureState::Failed, ". . . . x"),
+            (ErasureState::Waived, ". . . . ."),
         ];
         for (from, row) in rows {
             for (to, mark) in ErasureState::ALL.into_iter().zip(row.split(' ')) {

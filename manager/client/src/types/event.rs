@@ -100,6 +100,8 @@ event_kinds! {
     Erased = "erased",
     /// A released device could not be erased; the detail says why.
     NotErased = "not-erased",
+    /// A device was taken out of its slot before it was erased, or one that was is back in a slot.
+    ErasureOwed = "erasure-owed",
     /// A table had a binding that the records do not have; it was taken out.
     OrphanRemoved = "orphan-removed",
     /// A table lacked a binding that it had; it is written again.

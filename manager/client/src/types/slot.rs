@@ -29,7 +29,7 @@ pub enum SlotStatus {
     Contested,
     /// Its device is erased after the tenant before.
     Erasing,
-    /// Its device could not be erased and is kept from being lent.
+    /// Its device could not be erased, or not yet, and is kept from being lent.
     Unerased,
     /// It has no device.
     Empty,

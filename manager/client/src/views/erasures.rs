@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 pub struct ErasureView {
     /// Its number.
     pub id: ErasureId,
-    /// Where the device is.
+    /// Where the device is, or was when it was seen last.
     pub slot: SlotAddress,
     /// Its model.
     pub model: String,

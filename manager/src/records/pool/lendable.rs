@@ -64,7 +64,7 @@ impl Tables {
             }
         }
         let erasure = self.erasure_at(slot).map(|erasure| match erasure.state {
-            ErasureState::Running => SlotStatus::Erasing,
+            ErasureState::Running if erasure.slot == *slot => SlotStatus::Erasing,
             _ => SlotStatus::Unerased,
         });
         match worst {

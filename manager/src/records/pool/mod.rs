@@ -317,7 +317,7 @@ impl Tables {
     }
 
     /// Enters the slots anew whose device has one of these serial numbers.
-    fn reenter_sharing(&mut self, serials: impl IntoIterator<Item = u64>) {
+    pub(super) fn reenter_sharing(&mut self, serials: impl IntoIterator<Item = u64>) {
         for serial in serials.into_iter().filter(|serial| *serial != 0) {
             let sharing: Vec<_> = self.pool.with_serial(serial).collect();
             for (node, slot) in sharing {

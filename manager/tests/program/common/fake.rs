@@ -41,6 +41,8 @@ pub struct Slot {
     pub bound: Option<SlotBinding>,
     /// Whether the device fails its reset when it is taken back.
     pub fails_reset: bool,
+    /// Serial number of the device, if it is not one of the slot.
+    pub serial: Option<u64>,
 }
 
 /// What a proxy has, which may outlive its connection.
@@ -120,6 +122,7 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         highest: 0,
         bound: None,
         fails_reset: false,
+        serial: None,
     };
     Arc::new(Mutex::new(State {
         slots: vec![slot; slots.into()],
@@ -261,6 +264,17 @@ impl Fake {
             }
         }
         Self::insist(control, spec, state)
+    }
+
+    /// Puts a device with this serial number into a slot, or pulls what is in it out.
+    pub fn set_device(&self, slot: u8, serial: Option<u64>) {
+        let state = if serial.is_some() { SlotState::Free } else { SlotState::Empty };
+        self.with(|s| {
+            let slot = &mut s.slots[usize::from(slot) - 1];
+            (slot.state, slot.serial, slot.bound) = (state, serial, None);
+        });
+        let (slot, function) = (SlotId::new(slot).unwrap(), SlotFunction::ZERO);
+        self.event(Event::Slot { slot, function, state });
     }
 
     /// Sends an event.
@@ -426,10 +440,16 @@ impl Server {
             }
             Request::ReadInventory { from } if !host => Ok(inventory_page(state, from)),
             // Erased in a moment, by the first means.
-            Request::Erase(erase) if !host => match erase.methods.iter().next() {
-                Some(method) => Ok(Reply::Erasure(Erasure::Done(method).into())),
-                None => Ok(Reply::Erasure(Erasure::Failed(EraseFailure::NotOffered).into())),
-            },
+            Request::Erase(erase) if !host => {
+                let node = state.node;
+                let slot = slot_of(state, erase.key.slot)?;
+                if serial_of(node, erase.key.slot.get() - 1, slot) != erase.serial {
+                    return Err(ControlError::SlotEmpty(erase.key.slot));
+                }
+                let done = erase.methods.iter().next().map(Erasure::Done);
+                let answer = done.unwrap_or(Erasure::Failed(EraseFailure::NotOffered));
+                Ok(Reply::Erasure(answer.into()))
+            }
             Request::Firmware(_) => Err(ControlError::NoFirmware),
             _ => Err(ControlError::WrongRole),
         }
@@ -585,18 +605,27 @@ fn page_of(count: usize, from: u16) -> (usize, usize) {
     (from, (from + 2).min(count))
 }
 
+/// What the device in a slot has for a serial number: its own, else one of box and slot.
+fn serial_of(node: Option<NodeId>, index: u8, slot: &Slot) -> u64 {
+    if slot.state == SlotState::Empty {
+        return 0;
+    }
+    let number = node.map_or(0, |node| u64::from(node.get()));
+    slot.serial.unwrap_or(0x1122_3344_0000_7700 + (number << 16) + u64::from(index))
+}
+
 pub fn inventory_page(state: &State, from: u16) -> Reply {
-    let number = state.node.map_or(0, |node| u64::from(node.get()));
+    let is_there = |slot: &Slot| u16::from(slot.state != SlotState::Empty);
     let entry = |(index, slot): (usize, &Slot)| InventoryEntry {
         slot: SlotId::new(index as u8 + 1).unwrap(),
         function: SlotFunction::ZERO,
         state: slot.state,
         model: Name::try_from(slot.model.as_str()).unwrap(),
-        id: (0x1af4, 0x1000 + index as u16),
+        id: (0x1af4 * is_there(slot), (0x1000 + index as u16) * is_there(slot)),
         subsystem: (0x1af4, 1),
         class: 0x01_0802,
         revision: 1,
-        serial: 0x1122_3344_0000_7700 + (number << 16) + index as u64,
+        serial: serial_of(state.node, index as u8, slot),
         bars: [16384, 0, 1 << 20, 0, 0, 0],
         highest_epoch: slot.highest,
     };

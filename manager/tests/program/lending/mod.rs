@@ -8,6 +8,7 @@ mod health;
 mod holds;
 mod kills;
 mod leases;
+mod owed;
 mod release;
 mod repair;
 mod trouble;

@@ -1,0 +1,198 @@
+//! Devices that are taken out of their slots before they are erased, and come back somewhere.
+
+use super::pair;
+use crate::common::fake::{Fake, Script, boxed};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{BindingFailure, Erasure, Event, Reply, Request};
+use serde_json::{Value, json};
+
+const RULES: &str = "[[erase]]\nmodel = \"nvme\"\nmeans = [\"format-user\"]\n";
+const SERIAL: u64 = 0x77;
+
+fn erasure(manager: &Manager, id: &str) -> Value {
+    manager.get(&format!("/v1/erasures/{id}"))
+}
+
+fn wait_erasure(manager: &Manager, id: &str, state: &str) -> Value {
+    eventually(&format!("{id} {state}"), || {
+        let list = manager.get("/v1/erasures");
+        let erasure = list["items"].as_array().unwrap().iter().find(|e| e["id"] == id)?.clone();
+        (erasure["state"] == state).then_some(erasure)
+    })
+}
+
+/// Erasing takes for ever, as long as the fake lives.
+fn never_done(at_box: &Fake) {
+    at_box.rule(|request| {
+        let running = Box::new(Reply::Erasure(Erasure::Running(1).into()));
+        matches!(request, Request::Erase(_)).then_some(Script::Answer(running))
+    });
+}
+
+fn may(at_box: &Fake) {
+    at_box.with(|state| state.rules.clear());
+}
+
+fn lend(slot: u8, name: &str) -> Vec<String> {
+    let words = ["allocate", "--host", "host1", "--wait-ms", "0", "--box", name, "--slot"];
+    words.iter().map(|word| (*word).to_owned()).chain([slot.to_string()]).collect()
+}
+
+fn refused(manager: &Manager, slot: u8, name: &str) -> Value {
+    let words = lend(slot, name);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (code, problem) = manager.failure(&words);
+    assert_eq!(code, 4, "{problem}");
+    problem
+}
+
+fn lent(manager: &Manager, slot: u8, name: &str) {
+    let words = lend(slot, name);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    manager.text(&words);
+}
+
+/// host1, box1 whose first slot's device had a tenant and has been taken out before it was erased.
+fn taken_out(manager: &Manager, serial: u64) -> (Fake, Fake) {
+    let (at_host, at_box) = pair(manager);
+    at_box.set_device(1, Some(serial));
+    let shown = format!("{serial:016x}");
+    eventually("the device", || {
+        let device = manager.get("/v1/boxes/box1/slots/1");
+        let has = |d: &Value| d.to_string().contains(&shown) == (serial != 0);
+        (has(&device) && device["status"] == "free").then_some(())
+    });
+    lent(manager, 1, "box1");
+    never_done(&at_box);
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    manager.wait_slot("box1/1", "erasing");
+    at_box.set_device(1, None);
+    wait_erasure(manager, "erase-1", "owed");
+    (at_host, at_box)
+}
+
+#[test]
+fn a_device_that_was_pulled_is_erased_where_it_comes_back() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = taken_out(&manager, SERIAL);
+    let box2 = Fake::join(manager.control, boxed("box2", 2), "nvme");
+    never_done(&box2);
+    manager.wait_ready(&["box2"]);
+    // The release does not wait for what may never come back, and says so.
+    let operation = eventually("the end of the release", || {
+        let operation = manager.get("/v1/operations/op-2");
+        (operation["state"] == "succeeded").then_some(operation)
+    });
+    let warning = operation["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("owed by serial number 0000000000000077"), "{warning}");
+    manager.wait_event("erasure-owed", "erase-1: box1/1: the device was taken out");
+    // Another device in its slot owes nothing.
+    at_box.set_device(1, Some(0x88));
+    manager.wait_slot("box1/1", "free");
+    // The manager forgets nothing of it, and it is not lent where it is now.
+    box2.set_device(2, Some(SERIAL));
+    manager.wait_slot("box2/2", "erasing");
+    let problem = refused(&manager, 2, "box2");
+    assert!(problem["detail"].as_str().unwrap().contains("is being erased"), "{problem}");
+    assert_eq!(erasure(&manager, "erase-1")["slot"], "box2/2");
+    may(&box2);
+    wait_erasure(&manager, "erase-1", "done");
+    manager.wait_slot("box2/2", "free");
+    lent(&manager, 2, "box2");
+    lent(&manager, 1, "box1");
+}
+
+#[test]
+fn what_is_owed_outlives_the_manager_and_can_be_waived() {
+    let mut manager = Manager::with_settings(RULES, &[]);
+    let (at_host, at_box) = taken_out(&manager, SERIAL);
+    manager.kill();
+    let (box_again, host_again) = (at_box.leave(), at_host.leave());
+    manager.run();
+    assert_eq!(erasure(&manager, "erase-1")["state"], "owed");
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    let _host = Fake::insist(manager.control, host_again.0, host_again.1);
+    manager.wait_ready(&["host1", "box1"]);
+    at_box.set_device(2, Some(SERIAL));
+    manager.wait_slot("box1/2", "erasing");
+    at_box.set_device(2, None);
+    wait_erasure(&manager, "erase-1", "owed");
+    let waive = "/v1/erasures/erase-1/waive";
+    let (status, said) = manager.raw("POST", waive, &[], Some("{\"reason\":\"\"}"));
+    assert!(status == 400 && said.contains("reason"), "{status} {said}");
+    assert_eq!(manager.cli(&["erase", "erase-1"]).status.code(), Some(2));
+    let waived = manager.json(&["erase", "erase-1", "--waive", "shredded"]);
+    assert_eq!((&waived["state"], &waived["detail"]), (&json!("waived"), &json!("shredded")));
+    assert_eq!(manager.failure(&["erase", "erase-1", "--waive", "again"]).0, 4);
+    assert_eq!(manager.failure(&["erase", "erase-9", "--waive", "again"]).0, 3);
+    let audit = manager.get("/v1/audit").to_string();
+    assert!(audit.contains("/v1/erasures/erase-1/waive"), "{audit}");
+    manager.wait_event("not-erased", "taken as it is: shredded");
+    at_box.set_device(2, Some(SERIAL));
+    manager.wait_slot("box1/2", "free");
+}
+
+#[test]
+fn what_is_pulled_while_it_is_lent_is_owed_too() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = pair(&manager);
+    at_box.set_device(1, Some(SERIAL));
+    manager.wait_slot("box1/1", "free");
+    lent(&manager, 1, "box1");
+    let pull = || {
+        let key = at_box.bound(1).unwrap();
+        at_box.set_device(1, None);
+        let (peer, reason) = (_host.welcome.node, BindingFailure::DeviceGone);
+        at_box.event(Event::BindingFailed { peer, key, reason });
+    };
+    pull();
+    let owed = wait_erasure(&manager, "erase-1", "owed");
+    assert_eq!((&owed["host"], &owed["allocation"]), (&json!("host1"), &json!("alloc-1")));
+    // Back in its slot, its tenant has it again.
+    at_box.set_device(1, Some(SERIAL));
+    wait_erasure(&manager, "erase-1", "waived");
+    eventually("the binding", || at_box.bound(1));
+    pull();
+    wait_erasure(&manager, "erase-2", "owed");
+    // Anywhere else it is erased.
+    at_box.set_device(2, Some(SERIAL));
+    wait_erasure(&manager, "erase-2", "done");
+    manager.wait_slot("box1/2", "free");
+    let released = manager.cli(&["release", "alloc-1", "--force"]);
+    assert!(released.status.success(), "{released:?}");
+    let items = manager.get("/v1/erasures")["items"].as_array().unwrap().len();
+    assert_eq!(items, 2, "the empty slot has nothing to erase");
+}
+
+#[test]
+fn a_device_without_a_serial_number_owes_by_its_slot() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = taken_out(&manager, 0);
+    let owed = erasure(&manager, "erase-1");
+    assert!(owed["detail"].as_str().unwrap().contains("no serial number"), "{owed}");
+    // One that has a number is another one.
+    at_box.set_device(1, Some(SERIAL));
+    manager.wait_slot("box1/1", "free");
+    at_box.set_device(1, Some(0));
+    manager.wait_slot("box1/1", "erasing");
+    may(&at_box);
+    wait_erasure(&manager, "erase-1", "done");
+    manager.wait_slot("box1/1", "free");
+}
+
+#[test]
+fn a_lent_slot_into_which_an_unerased_device_is_put_does_not_give_it_to_its_tenant() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (at_host, at_box) = taken_out(&manager, SERIAL);
+    lent(&manager, 2, "box1");
+    let first = at_box.bound(2).unwrap();
+    at_box.set_device(2, Some(SERIAL));
+    let (peer, reason) = (at_host.welcome.node, BindingFailure::DeviceGone);
+    at_box.event(Event::BindingFailed { peer, key: first, reason });
+    manager.wait_event("trouble", "slot box1/2 has a device now that another tenant had");
+    assert!(at_box.bound(2).is_none());
+    assert_eq!(erasure(&manager, "erase-1")["state"], "owed");
+    may(&at_box);
+    manager.text(&["release", "alloc-2", "--force"]);
+    manager.wait_slot("box1/2", "free");
+}
