@@ -1,19 +1,42 @@
 //! Erasing by a program of the operator's.
+//!
+//! The program must not outlive the manager: the next one would run it again beside the first. It
+//! runs in a process group of its own under a guard ([`guard`]), which is this program once more.
+//! The guard's standard input is a pipe that the manager holds: when that ends, because the manager
+//! let go of it or was killed, the guard kills the group. (`PR_SET_PDEATHSIG` would do so when the
+//! thread ends that began the program, which is sooner.)
 
 use crate::records::Tables;
 use crate::types::{
     AllocationId, ErasureId, ErasureRecord, FunctionAddress, NodeName, PciIdentity,
 };
+use rustix::process::{
+    Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group,
+};
 use serde::Serialize;
-use std::path::Path;
-use std::process::Stdio;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 use tlp_codec::ids::SlotId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 /// Bytes of what the program says that are kept, of either stream.
 const MAX_SAID: u64 = 4096;
+
+/// Exit code of the guard when the program cannot be started, as of shells (POSIX.1-2017, Shell
+/// Command Language, 2.8.2).
+const CANNOT_START: u8 = 126;
+
+/// Added to the number of the signal that ended the program, as by shells.
+const BY_SIGNAL: i32 = 128;
+
+/// This program, also when its file has been replaced since.
+static OURSELVES: LazyLock<PathBuf> = LazyLock::new(|| "/proc/self/exe".into());
 
 /// What the program gets on its standard input, as one line of JSON.
 #[derive(Serialize)]
@@ -62,26 +85,52 @@ pub(super) async fn run(
     }
 }
 
+/// A guard and what it guards: killed together when this is dropped.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It has a number as long as it was not waited for, and the group has the same.
+        let id = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(id) = id
+            && let Err(error) = kill_process_group(id, Signal::KILL)
+        {
+            tracing::warn!("an erasing program cannot be killed: {error}");
+        }
+    }
+}
+
 async fn talk(hook: &Path, line: &[u8]) -> Result<String, String> {
-    let mut child = Command::new(hook)
+    let child = Command::new(&*OURSELVES)
+        .arg(GUARD)
+        .arg(hook)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
+        .process_group(0)
         .spawn()
         .map_err(|error| format!("it cannot be started: {error}"))?;
-    let mut stdin = child.stdin.take().expect("it is piped");
-    let stdout = child.stdout.take().expect("it is piped");
-    let stderr = child.stderr.take().expect("it is piped");
-    let write = async move {
-        // A program that does not read what it is told may still do its work.
-        let _ = stdin.write_all(line).await;
-    };
-    let (said, complained, (), status) =
-        tokio::join!(first_line(stdout), first_line(stderr), write, child.wait());
+    let mut group = Group(child);
+    // Held until the end: the guard ends when this does.
+    let mut stdin = group.0.stdin.take().expect("it is piped");
+    let stdout = group.0.stdout.take().expect("it is piped");
+    let stderr = group.0.stderr.take().expect("it is piped");
+    // The guard reads it in any case.
+    stdin.write_all(line).await.map_err(|error| format!("it cannot be told: {error}"))?;
+    let (said, complained, status) =
+        tokio::join!(first_line(stdout), first_line(stderr), group.0.wait());
+    drop(stdin);
     let status = status.map_err(|error| error.to_string())?;
     let said = if said.is_empty() { complained } else { said };
-    if status.success() { Ok(said) } else { Err(format!("{status}: {said}")) }
+    if status.success() { Ok(said) } else { Err(format!("{}: {said}", called(status))) }
+}
+
+/// How the program ended, for a person.
+fn called(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) if code > BY_SIGNAL => ExitStatus::from_raw(code - BY_SIGNAL).to_string(),
+        _ => status.to_string(),
+    }
 }
 
 /// The first line of a stream, of which everything is read.
@@ -90,4 +139,46 @@ async fn first_line(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
     let _ = (&mut stream).take(MAX_SAID).read_to_end(&mut start).await;
     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&start).lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// The first argument that makes this program a guard. It is no command for people.
+const GUARD: &str = "guard-erasing-program";
+
+/// If the program was started as a guard: runs the program that is named, with the first line of
+/// standard input as its own, and kills it with all that it began when standard input ends. The exit
+/// code for that.
+pub fn guard(mut args: impl Iterator<Item = OsString>) -> Option<u8> {
+    let hook = args.nth(1).filter(|first| first == GUARD).and_then(|_| args.next())?;
+    if getpgrp() != getpid() {
+        eprintln!("{GUARD} is for the manager only: it kills its process group");
+        return Some(CANNOT_START);
+    }
+    let mut stdin = BufReader::new(std::io::stdin());
+    let mut line = Vec::new();
+    let _ = stdin.read_until(b'\n', &mut line);
+    let started = std::process::Command::new(&hook).stdin(Stdio::piped()).spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("it cannot be started: {error}");
+            return Some(CANNOT_START);
+        }
+    };
+    let mut told = child.stdin.take().expect("it is piped");
+    std::thread::spawn(move || {
+        // Nothing more is said; the end is all that is waited for.
+        let _ = std::io::copy(&mut stdin, &mut std::io::sink());
+        let _ = kill_current_process_group(Signal::KILL);
+    });
+    // A program that does not read what it is told may still do its work, and must not hold up this.
+    std::thread::spawn(move || drop(told.write_all(&line)));
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("it cannot be waited for: {error}");
+            return Some(CANNOT_START);
+        }
+    };
+    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal));
+    Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }

@@ -11,6 +11,8 @@ mod hook;
 pub mod owed;
 pub mod request;
 
+pub use hook::guard;
+
 use crate::operations::progress;
 use crate::records::Txn;
 use crate::types::{

@@ -252,9 +252,9 @@ impl Tables {
         }
         let serials = self.serials_in(slot);
         match serials.as_slice() {
-            [] => self.owed_at(slot).last(),
-            [0, ..] => self.owed_at(slot).filter(|erasure| erasure.serial().is_none()).last(),
-            serials => serials.iter().find_map(|serial| self.owed_of(*serial).last()),
+            [] => self.owed_at(slot).next_back(),
+            [0, ..] => self.owed_at(slot).rfind(|erasure| erasure.serial().is_none()),
+            serials => serials.iter().find_map(|serial| self.owed_of(*serial).next_back()),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::common::card::{Card, Label};
 use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{ControlError, Request};
+use proxy_core::control::{ControlError, Erasure, Reply, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -359,7 +359,14 @@ fn every_route_answers_as_described() {
     check("GET", "/v1/erasures/{id}", &path, None, 200);
     let waive = "/v1/erasures/{id}/waive";
     let body = json!({ "reason": "it has nothing on it" });
-    check("POST", waive, "/v1/erasures/erase-99/waive", Some(body), 404);
+    check("POST", waive, "/v1/erasures/erase-99/waive", Some(body.clone()), 404);
+    at_box.rule(|request| {
+        let running = Box::new(Reply::Erasure(Erasure::Running(1).into()));
+        matches!(request, Request::Erase(_)).then_some(Script::Answer(running))
+    });
+    let erased = check("POST", erase, "/v1/boxes/box1/slots/3/erase", Some(json!({})), 202);
+    let path = format!("/v1/erasures/{}/waive", erased["id"].as_str().unwrap());
+    assert_eq!(check("POST", waive, &path, Some(body), 200)["state"], "waived");
     check("GET", "/v1/erasures/{id}", "/v1/erasures/erase-99", None, 404);
     check("GET", "/v1/erasures", "/v1/erasures?state=done&slot=box1/3", None, 200);
     check("GET", "/v1/erasures", "/v1/erasures?state=burnt", None, 400);

@@ -31,6 +31,7 @@ fn full(route: &str) -> Value {
             json!({"place": "box1", "replace": false, "within_ms": 1, "reason": "a test"})
         }
         "POST /v1/holds" => json!({"place": "box1", "reason": "a test"}),
+        "POST /v1/erasures/{id}/waive" => json!({"reason": "a test"}),
         "POST /v1/boxes/{name}/slots/{slot}/erase" => json!({"waive": "a test"}),
         "PUT /v1/nodes/{name}/log-level" => json!({"level": "info"}),
         "PUT /v1/nodes/{name}/sampling" => json!({"mode": "one-in", "n": 5}),

@@ -173,6 +173,95 @@ fn a_program_erases_what_the_box_cannot() {
     assert_eq!((&got["erasure"], &got["host"]), (&json!("erase-2"), &json!("host1")));
 }
 
+/// Numbers of the processes that a program wrote down, its own first, of each time that it ran.
+fn processes(folder: &std::path::Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(folder.join("erase.pids")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Whether a process runs: one that nobody has waited for yet does not.
+fn runs(process: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// A program that begins another one, and waits until a file is there.
+fn slow_program(folder: &std::path::Path) -> std::path::PathBuf {
+    let hook = folder.join("erase");
+    let text = "#!/bin/sh\nread line\nsleep 100000 &\necho $! > \"$0.new\"\necho $$ >> \"$0.new\"\n\
+                cat \"$0.new\" >> \"$0.pids\"\n\
+                while ! test -e \"$0.may-end\"; do sleep 0.05; done\nkill $!\necho ended\n";
+    std::fs::write(&hook, text).unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    hook
+}
+
+#[test]
+fn a_program_dies_with_its_manager_and_runs_once_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = slow_program(folder.path());
+    let mut manager = Manager::with_settings(&format!("[[erase]]\nhook = {hook:?}\n"), &[]);
+    let (_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    let begun = |count: usize| {
+        eventually("the program", || {
+            let processes = processes(folder.path());
+            (processes.len() == count && processes[count - 2..].iter().all(|p| runs(*p)))
+                .then_some(processes)
+        })
+    };
+    let first = begun(2);
+    manager.kill();
+    eventually("the end of the first", || first.iter().all(|p| !runs(*p)).then_some(()));
+    manager.run();
+    let both = begun(4);
+    assert!(both[..2].iter().all(|p| !runs(*p)), "the first does not run beside the second");
+    std::fs::write(folder.path().join("erase.may-end"), "").unwrap();
+    eventually("the end", || (latest(&manager)["state"] == "done").then_some(()));
+    assert!(latest(&manager)["detail"].as_str().unwrap().ends_with(": ended"));
+}
+
+#[test]
+fn a_program_that_takes_too_long_is_killed_with_what_it_began() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = slow_program(folder.path());
+    let rule = format!("[[erase]]\nhook = {hook:?}\nwithin_s = 1\n");
+    let manager = Manager::with_settings(&rule, &[]);
+    let (_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["release", "alloc-1"]);
+    let erasure = latest(&manager);
+    assert!(erasure["detail"].as_str().unwrap().contains("did not end within 1s"), "{erasure}");
+    let all = processes(folder.path());
+    eventually("their end", || all.iter().all(|p| !runs(*p)).then_some(()));
+}
+
+#[test]
+fn a_program_that_cannot_be_started_or_is_killed_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = folder.path().join("erase");
+    std::fs::write(&hook, "#!/bin/sh\nkill -KILL $$\n").unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let manager = Manager::with_settings(&format!("[[erase]]\nhook = {hook:?}\n"), &[]);
+    let (_host, _box) = pair(&manager);
+    let failed = |said: &str| {
+        let erasure = eventually(said, || {
+            let erasure = latest(&manager);
+            (erasure["state"] == "failed").then_some(erasure)
+        });
+        assert!(erasure["detail"].as_str().unwrap().contains(said), "{erasure}");
+    };
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    manager.text(&["release", "alloc-1"]);
+    failed("signal: 9");
+    std::fs::remove_file(&hook).unwrap();
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "2"]);
+    manager.text(&["release", "alloc-2"]);
+    failed("it cannot be started");
+}
+
 #[test]
 fn rules_are_checked_when_the_manager_starts() {
     for (rule, said) in [

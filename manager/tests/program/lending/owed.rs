@@ -52,16 +52,22 @@ fn lent(manager: &Manager, slot: u8, name: &str) {
     manager.text(&words);
 }
 
+/// Puts a device into a slot of box1, and waits until the manager knows it.
+fn put(manager: &Manager, at_box: &Fake, slot: u8, serial: u64) {
+    at_box.set_device(slot, Some(serial));
+    let (shown, before) = (format!("{serial:016x}"), "11223344");
+    eventually("the device", || {
+        let device = manager.get(&format!("/v1/boxes/box1/slots/{slot}"));
+        let text = device.to_string();
+        let is_there = if serial == 0 { !text.contains(before) } else { text.contains(&shown) };
+        (is_there && device["status"] == "free").then_some(())
+    });
+}
+
 /// host1, box1 whose first slot's device had a tenant and has been taken out before it was erased.
 fn taken_out(manager: &Manager, serial: u64) -> (Fake, Fake) {
     let (at_host, at_box) = pair(manager);
-    at_box.set_device(1, Some(serial));
-    let shown = format!("{serial:016x}");
-    eventually("the device", || {
-        let device = manager.get("/v1/boxes/box1/slots/1");
-        let has = |d: &Value| d.to_string().contains(&shown) == (serial != 0);
-        (has(&device) && device["status"] == "free").then_some(())
-    });
+    put(manager, &at_box, 1, serial);
     lent(manager, 1, "box1");
     never_done(&at_box);
     manager.text(&["release", "alloc-1", "--no-wait"]);
@@ -87,8 +93,7 @@ fn a_device_that_was_pulled_is_erased_where_it_comes_back() {
     assert!(warning.contains("owed by serial number 0000000000000077"), "{warning}");
     manager.wait_event("erasure-owed", "erase-1: box1/1: the device was taken out");
     // Another device in its slot owes nothing.
-    at_box.set_device(1, Some(0x88));
-    manager.wait_slot("box1/1", "free");
+    put(&manager, &at_box, 1, 0x88);
     // The manager forgets nothing of it, and it is not lent where it is now.
     box2.set_device(2, Some(SERIAL));
     manager.wait_slot("box2/2", "erasing");
@@ -136,8 +141,7 @@ fn what_is_owed_outlives_the_manager_and_can_be_waived() {
 fn what_is_pulled_while_it_is_lent_is_owed_too() {
     let manager = Manager::with_settings(RULES, &[]);
     let (_host, at_box) = pair(&manager);
-    at_box.set_device(1, Some(SERIAL));
-    manager.wait_slot("box1/1", "free");
+    put(&manager, &at_box, 1, SERIAL);
     lent(&manager, 1, "box1");
     let pull = || {
         let key = at_box.bound(1).unwrap();
@@ -171,8 +175,7 @@ fn a_device_without_a_serial_number_owes_by_its_slot() {
     let owed = erasure(&manager, "erase-1");
     assert!(owed["detail"].as_str().unwrap().contains("no serial number"), "{owed}");
     // One that has a number is another one.
-    at_box.set_device(1, Some(SERIAL));
-    manager.wait_slot("box1/1", "free");
+    put(&manager, &at_box, 1, SERIAL);
     at_box.set_device(1, Some(0));
     manager.wait_slot("box1/1", "erasing");
     may(&at_box);
