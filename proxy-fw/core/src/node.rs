@@ -12,7 +12,7 @@ use crate::link::{
 use crate::malformed::Malformed;
 use crate::role::Outgoing;
 use crate::stamps::{StampId, StampKey, StampRecord, StampedTlp, Stamps};
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
 use tlp_codec::fabric::Frame;
@@ -216,7 +216,9 @@ impl Node {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.known_peers().filter_map(|(_, p)| p.link.poll_timeout()).min()
+        let mut first = Earliest::NONE;
+        self.known_peers().for_each(|(_, p)| first.or(p.link.poll_timeout()));
+        first.get()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {

@@ -35,6 +35,28 @@ impl Instant {
     }
 }
 
+/// The first of some points. A chain of `Option`s does the same, at many times the instructions on
+/// a small core, and this is asked at every turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Earliest(Instant);
+
+impl Earliest {
+    /// Of none.
+    pub(crate) const NONE: Self = Self(Instant::FAR_FUTURE);
+
+    /// One more, if it is one.
+    pub(crate) fn or(&mut self, at: Option<Instant>) {
+        if let Some(at) = at {
+            self.0 = self.0.min(at);
+        }
+    }
+
+    /// The first of all; `None` where that is never.
+    pub(crate) fn get(self) -> Option<Instant> {
+        (self.0 != Instant::FAR_FUTURE).then_some(self.0)
+    }
+}
+
 impl Add<Duration> for Instant {
     type Output = Instant;
 

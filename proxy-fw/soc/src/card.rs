@@ -73,6 +73,8 @@ pub struct Card<R> {
     latest: Instant,
     /// Turns since the clock ticked.
     standing: u32,
+    /// When the role wants to be woken, as it was when the last turn ended.
+    due: Instant,
     counts: Counts,
     cycles: Cycles,
     /// Of a TLP on its way; to clear it each time would take longer than to move it.
@@ -86,7 +88,7 @@ pub struct Card<R> {
 impl<R: CardRole> Card<R> {
     /// Puts the parts together.
     pub fn new(role: R, manage: Management, config: CardConfig) -> Self {
-        let (stuck_since, latest) = (None, Instant::ZERO);
+        let (stuck_since, latest, due) = (None, Instant::ZERO, Instant::ZERO);
         let (standing, counts, cycles) = (0, Counts::default(), Cycles::default());
         let tlp = [0; TLP_BUFFER];
         let (firmware, restart) = (None, None);
@@ -97,6 +99,7 @@ impl<R: CardRole> Card<R> {
             stuck_since,
             latest,
             standing,
+            due,
             counts,
             cycles,
             tlp,
@@ -105,34 +108,36 @@ impl<R: CardRole> Card<R> {
         }
     }
 
-    /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there was
-    /// anything to do.
+    /// One turn: takes in what arrived, moves TLPs, sends what is to be sent. Whether there may be
+    /// more to do at once: a part came to its limit, or did what an earlier one can go on with.
+    /// What else is left waits for an interrupt or the time.
     pub fn turn<B: Board>(&mut self, board: &mut B) -> bool {
         self.cycles.turn::<B>();
         let now = self.look_at_the_clock(board);
-        let mut busy = self.receive_frames(now, board);
+        let mut more = self.receive_frames(now, board);
         self.cycles.end::<B>(Stage::FramesIn);
         self.cycles.act::<B>();
         // What is stamped from here on did not happen when the turn began.
         let now = self.later(board);
-        busy |= self.role.exchange(now, board.pcie(), &mut self.tlp);
+        more |= self.role.exchange(now, board.pcie(), &mut self.tlp);
         self.cycles.end::<B>(Stage::Pcie);
-        if self.role.poll_timeout().is_some_and(|at| at <= now) {
+        if self.due <= now {
             self.role.handle_timeout(now);
-            busy = true;
+            more = true;
         }
-        busy |= self.manage.turn(now, board.mac());
-        busy |= self.talk(now, board);
+        more |= self.manage.turn(now, board.mac());
+        more |= self.talk(now, board);
         if self.is_well(now, board.mac()) {
             board.feed_watchdog();
         }
         self.cycles.end::<B>(Stage::Management);
-        busy |= self.send_frames(now, board);
+        more |= self.send_frames(now, board);
+        self.due = self.role.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
         self.cycles.end::<B>(Stage::FramesOut);
         if self.restart.is_some_and(|at| at <= now) {
             board.restart();
         }
-        busy
+        more
     }
 
     /// Turns for ever, and sleeps when there is nothing to do.
@@ -178,13 +183,13 @@ impl<R: CardRole> Card<R> {
 
     /// When the next turn is due if nothing happens.
     pub fn poll_timeout(&self, now: Instant) -> Instant {
-        let role = self.role.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
-        role.min(self.manage.poll_timeout()).min(now + LONGEST_SLEEP)
+        self.due.min(self.manage.poll_timeout()).min(now + LONGEST_SLEEP)
     }
 
+    /// Whether it came to its limit.
     fn receive_frames<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
         let own = board.mac().address();
-        for taken in 0..FRAMES_A_TURN {
+        for _ in 0..FRAMES_A_TURN {
             let Self { role, manage, config, counts, cycles, .. } = self;
             let received = board.mac().receive(|arrived| {
                 cycles.act::<B>();
@@ -198,7 +203,7 @@ impl<R: CardRole> Card<R> {
                 }
             });
             if received.is_none() {
-                return taken > 0;
+                return false;
             }
             self.mark(board);
             if self.manage.holds_frame() {
@@ -208,11 +213,12 @@ impl<R: CardRole> Card<R> {
         true
     }
 
+    /// Whether it came to its limit.
     fn send_frames<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
         let own = board.mac().address();
         let header = HEADER + if self.config.vlan.is_some() { TAG } else { 0 };
         let room = header + self.config.max_frame;
-        for sent in 0..FRAMES_A_TURN {
+        for _ in 0..FRAMES_A_TURN {
             let Self { role, config, counts, .. } = self;
             let fill = |room: &mut [u8]| {
                 let Some(out) = role.poll_transmit(now, &mut room[header..]) else {
@@ -230,12 +236,12 @@ impl<R: CardRole> Card<R> {
             match board.mac().transmit(room, fill) {
                 None => {
                     self.stuck_since.get_or_insert(now);
-                    return sent > 0;
+                    return false;
                 }
                 Some(any) => {
                     self.stuck_since = None;
                     if !any {
-                        return sent > 0;
+                        return false;
                     }
                     self.mark(board);
                 }

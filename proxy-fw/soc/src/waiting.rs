@@ -54,6 +54,9 @@ impl<T: Stored> Waiting<T> {
         if index >= self.0.len() {
             return None;
         }
+        if index == 0 {
+            return self.0.pop_front();
+        }
         // Round once, so that the others stay in their order.
         let mut taken = None;
         for at in 0..self.0.len() {

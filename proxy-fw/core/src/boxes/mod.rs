@@ -30,7 +30,7 @@ use crate::limits::{
 use crate::link::{LinkConfig, LinkEvent};
 use crate::node::{Node, Target};
 use crate::role::{Outgoing, Role};
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
 use core::time::Duration;
 use slot::Slot;
@@ -366,8 +366,10 @@ impl Role for BoxRole {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let slots = self.slots.iter().filter_map(Slot::poll_timeout);
-        slots.chain(self.node.poll_timeout()).min()
+        let mut first = Earliest::NONE;
+        self.slots.iter().for_each(|slot| slot.poll_timeout(&mut first));
+        first.or(self.node.poll_timeout());
+        first.get()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -11,7 +11,7 @@ use crate::link::ChannelId;
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 use heapless::{Deque, Vec};
 use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
 use tlp_codec::tlp::{Class, Packet};
@@ -268,9 +268,10 @@ impl Slot {
         }
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let requests = self.functions.iter().filter_map(|f| f.requests.earliest_deadline());
-        requests.chain(self.tags.earliest_deadline()).chain(self.work_deadline()).min()
+    pub(super) fn poll_timeout(&self, first: &mut Earliest) {
+        self.functions.iter().for_each(|f| first.or(f.requests.earliest_deadline()));
+        first.or(self.tags.earliest_deadline());
+        first.or(self.work_deadline());
     }
 
     fn work_deadline(&self) -> Option<Instant> {

@@ -1,7 +1,7 @@
 //! TLPs from hosts towards a device.
 
 use super::BoxRole;
-use super::slot::ToDevice;
+use super::slot::{ToDevice, Work};
 use crate::link::ClassSet;
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -12,6 +12,18 @@ use tlp_codec::ids::{OutstandingRef, SlotId, Tag};
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
 impl BoxRole {
+    /// Whether [`poll_signal`](Self::poll_signal) or [`poll_tlp`](Self::poll_tlp) may have
+    /// something for a slot.
+    pub fn may_poll(&self, slot: SlotId) -> bool {
+        let Some(index) = self.slot_index(slot) else { return false };
+        let slot = &self.slots[index];
+        !slot.egress.is_empty()
+            || !slot.signals.is_empty()
+            || matches!(slot.work, Work::Erase(_))
+            || slot.functions.iter().any(|function| function.binding.is_some())
+                && self.node.has_received()
+    }
+
     /// The next TLP for the device in a slot, of one of the classes that it has room for, written
     /// into `buf`, which holds [`crate::limits::TLP_BUFFER`] bytes; its length. The slot's
     /// functions are served in turn.

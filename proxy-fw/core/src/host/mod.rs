@@ -27,7 +27,7 @@ use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::role::{Outgoing, Role};
 use crate::switch::{ResetKind, SwitchConfig, SwitchConfigError, VirtualSwitch};
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
 use core::time::Duration;
 use peers::Held;
@@ -394,12 +394,19 @@ impl Role for HostRole {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ports = self.ports.iter().flat_map(|port| {
-            // What cannot be completed for lack of room waits for room, not for the clock.
-            let requests = port.requests.earliest_deadline().filter(|_| self.to_root.room() > 0);
-            [requests, port.upstream.earliest_deadline(), port.removal_deadline()]
-        });
-        ports.flatten().chain(self.node.poll_timeout()).chain(self.switch.poll_timeout()).min()
+        let mut first = Earliest::NONE;
+        // What cannot be completed for lack of room waits for room, not for the clock.
+        let room = self.to_root.room() > 0;
+        for port in &self.ports {
+            if room {
+                first.or(port.requests.earliest_deadline());
+            }
+            first.or(port.upstream.earliest_deadline());
+            first.or(port.removal_deadline());
+        }
+        first.or(self.node.poll_timeout());
+        first.or(self.switch.poll_timeout());
+        first.get()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -44,6 +44,11 @@ impl Held {
         (self.waiting, self.count) = ([None; 3], 0);
     }
 
+    /// Whether nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// The classes that may pass what is held (PCIe 5.0 table 2-40, with the choices of the wire
     /// specification's section 9).
     pub(super) fn passable(&self) -> ClassSet {
@@ -93,7 +98,7 @@ impl HostRole {
 
     /// Tries again what a port holds.
     pub(super) fn retry_held(&mut self, now: Instant, index: usize) {
-        if self.ports[index].held.count == 0 {
+        if self.ports[index].held.is_empty() {
             return;
         }
         for class in Class::ALL {

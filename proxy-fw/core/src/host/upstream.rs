@@ -59,6 +59,12 @@ impl HostRole {
         !self.to_root.is_empty() || self.node.has_received()
     }
 
+    /// Whether a TLP between devices is held for lack of room, which
+    /// [`poll_tlp`](Self::poll_tlp) tries again.
+    pub fn holds_any(&self) -> bool {
+        self.ports.iter().any(|port| !port.held.is_empty())
+    }
+
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {
         self.retry_held(now, index);
         let mut function = 0;

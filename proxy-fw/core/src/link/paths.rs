@@ -11,7 +11,7 @@ use super::types::{LinkState, Transmit};
 use super::{Link, path_id};
 use crate::control::PathSet;
 use crate::limits::{LINK_RAISE, MAX_PATHS, SAFE_FRAME};
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 use tlp_codec::fabric::{FrameKind, FrameWriter, Header};
 use tlp_codec::ids::PathId;
 
@@ -200,10 +200,14 @@ impl Link {
 
     /// When a probe is wanted next.
     pub(super) fn probe_timeout(&self) -> Option<Instant> {
-        let in_use = self.channels.shared.open > 0;
-        let probes = self.paths().iter().filter_map(|path| path.probe_at).min();
-        let raises = self.paths().iter().filter_map(|path| path.raise_at).min();
-        [probes, raises].into_iter().flatten().min().filter(|_| in_use)
+        let mut first = Earliest::NONE;
+        if self.channels.shared.open > 0 {
+            for path in self.paths() {
+                first.or(path.probe_at);
+                first.or(path.raise_at);
+            }
+        }
+        first.get()
     }
 
     /// Decides which probes are to be sent.

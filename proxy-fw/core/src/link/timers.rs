@@ -2,7 +2,7 @@
 
 use super::Link;
 use super::types::LinkState;
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 
 impl Link {
     /// When [`handle_timeout`](Self::handle_timeout) and then
@@ -11,18 +11,19 @@ impl Link {
         match self.state {
             LinkState::Opening => Some(self.handshake.retry_at()),
             LinkState::Down(_) => None,
-            LinkState::Up => [
-                self.paths().iter().filter_map(|path| path.timeout_at).min(),
-                self.paths().iter().filter_map(|path| path.ack_at).min(),
-                self.give_up_at(),
-                self.credit_at,
-                self.share_at,
-                self.keep_alive_at(),
-                self.probe_timeout(),
-            ]
-            .into_iter()
-            .flatten()
-            .min(),
+            LinkState::Up => {
+                let mut first = Earliest::NONE;
+                for path in self.paths() {
+                    first.or(path.timeout_at);
+                    first.or(path.ack_at);
+                }
+                first.or(self.give_up_at());
+                first.or(self.credit_at);
+                first.or(self.share_at);
+                first.or(self.keep_alive_at());
+                first.or(self.probe_timeout());
+                first.get()
+            }
         }
     }
 

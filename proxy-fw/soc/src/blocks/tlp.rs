@@ -84,6 +84,8 @@ pub struct TlpPort<B, R, M> {
     happenings: Deque<Happening, HAPPENINGS>,
     /// A queue may have been stopped by the hardware.
     stopped: bool,
+    /// The last look may have left descriptors.
+    more: bool,
     counts: Counts,
 }
 
@@ -154,6 +156,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
             windows,
             happenings: Deque::new(),
             stopped: false,
+            more: false,
             counts: Counts::default(),
         };
         let now = port.timer.now();
@@ -234,11 +237,15 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
     /// Takes in what arrived and what was sent, and grants what there is room for.
     fn look(&mut self) {
         self.reclaim();
+        self.more = true;
         for _ in 0..DESCRIPTORS_A_LOOK {
             if self.happenings.is_full() {
                 break;
             }
-            let Some(done) = self.receive.done(&mut self.pool) else { break };
+            let Some(done) = self.receive.done(&mut self.pool) else {
+                self.more = false;
+                break;
+            };
             self.take_in(done);
         }
         if self.stopped {
@@ -361,6 +368,10 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> PcieSide for TlpPort<B, R, M> {
     fn happening(&mut self) -> Option<Happening> {
         self.look();
         self.happenings.pop_front()
+    }
+
+    fn has_more(&self) -> bool {
+        self.more || self.stopped
     }
 
     fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]> {

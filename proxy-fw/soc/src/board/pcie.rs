@@ -46,6 +46,10 @@ pub trait PcieSide {
     /// [`next`](Self::next) gives now.
     fn happening(&mut self) -> Option<Happening>;
 
+    /// Whether the last look left something that came in, so that the next should not wait for an
+    /// interrupt.
+    fn has_more(&self) -> bool;
+
     /// The TLP that comes next at a place, of those that came in and are of one of these classes.
     /// It passes others only where PCI Express lets it (Base 5.0, section 2.4.1): posted ones pass
     /// what is no posted one, completions pass non-posted ones.

@@ -18,17 +18,17 @@ pub type Buffer = [u8; TLP_BUFFER];
 
 /// A role as a card plays it.
 pub trait CardRole: Role {
-    /// Moves TLPs, and what happened beside them, between the role and the PCIe side. Whether
-    /// there was anything.
+    /// Moves TLPs, and what happened beside them, between the role and the PCIe side. Whether there
+    /// may be more to do at once; otherwise what is left waits for something to happen.
     /// `buffer` is for one TLP on its way.
     fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool;
 }
 
 impl CardRole for BoxRole {
     fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool {
-        let mut busy = false;
+        let mut more = false;
         while let Some(happening) = pcie.happening() {
-            busy = true;
+            more = true;
             match happening {
                 Happening::Inserted(at, model) => {
                     if let Some(slot) = slot_of(self, at) {
@@ -45,71 +45,86 @@ impl CardRole for BoxRole {
             }
         }
         for slot in self.slots() {
-            busy |= drive_wires(self, slot, pcie);
-            busy |= to_device(self, now, slot, pcie, buffer);
-            busy |= from_device(self, now, slot, pcie);
+            let from = from_device(self, now, slot, pcie);
+            // Behind that, since some of it the proxy answers itself.
+            if self.may_poll(slot) {
+                drive_wires(self, slot, pcie);
+                let to = to_device(self, now, slot, pcie, buffer);
+                more |= goes_on(from, to, SlotWire(slot.get()), pcie);
+            } else {
+                more |= from == TLPS_A_TURN;
+            }
         }
-        busy
+        more || pcie.has_more()
     }
+}
+
+/// Whether there may be more at once at a place, where so many TLPs went in and out: those behind
+/// the last, or one for which the others made room.
+fn goes_on(from: usize, to: usize, at: SlotWire, pcie: &mut impl PcieSide) -> bool {
+    from == TLPS_A_TURN || to == TLPS_A_TURN || to > 0 && pcie.next(at, ClassSet::ALL).is_some()
 }
 
 fn slot_of(role: &BoxRole, at: SlotWire) -> Option<SlotId> {
     role.slots().find(|slot| slot.get() == at.0)
 }
 
-fn drive_wires(role: &mut BoxRole, slot: SlotId, pcie: &mut impl PcieSide) -> bool {
+fn drive_wires(role: &mut BoxRole, slot: SlotId, pcie: &mut impl PcieSide) {
     let at = SlotWire(slot.get());
-    let mut busy = false;
     while pcie.can_signal(at) {
         let Some(signal) = role.poll_signal(slot) else { break };
         pcie.signal(at, signal);
-        busy = true;
     }
-    busy
 }
 
+/// Moves TLPs to a device; how many.
 fn to_device(
     role: &mut BoxRole,
     now: Instant,
     slot: SlotId,
     pcie: &mut impl PcieSide,
     buffer: &mut Buffer,
-) -> bool {
+) -> usize {
     let at = SlotWire(slot.get());
     for moved in 0..TLPS_A_TURN {
         let room = pcie.room(at);
         if room == ClassSet::NONE {
-            return moved > 0;
+            return moved;
         }
-        let Some(length) = role.poll_tlp(now, slot, room, buffer) else { return moved > 0 };
+        let Some(length) = role.poll_tlp(now, slot, room, buffer) else { return moved };
         pcie.send(at, &buffer[..length]);
         if role.wants_mark() {
             role.mark(now);
         }
     }
-    true
+    TLPS_A_TURN
 }
 
-fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> bool {
+/// Moves TLPs of a device; how many.
+fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> usize {
     let at = SlotWire(slot.get());
     for moved in 0..TLPS_A_TURN {
-        let Some(tlp) = pcie.next(at, role.can_take(slot)) else { return moved > 0 };
+        // At most places there is none, and then nobody need ask the role.
+        if pcie.next(at, ClassSet::ALL).is_none() {
+            return moved;
+        }
+        let Some(tlp) = pcie.next(at, role.can_take(slot)) else { return moved };
         if role.handle_tlp(now, slot, tlp).is_err() {
-            return moved > 0;
+            return moved;
         }
         pcie.take(at);
         if role.wants_mark() {
             role.mark(now);
         }
     }
-    true
+    TLPS_A_TURN
 }
 
 impl CardRole for HostRole {
     fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool {
-        let mut busy = false;
+        let mut more = false;
         while let Some(happening) = pcie.happening() {
-            busy = true;
+            more = true;
             match happening {
                 Happening::Reset(kind) => self.handle_reset(now, kind),
                 Happening::RootComplex(present) => {
@@ -122,40 +137,45 @@ impl CardRole for HostRole {
                 Happening::Inserted(..) | Happening::Removed(_) => {}
             }
         }
-        busy | from_root(self, now, pcie) | to_root(self, now, pcie, buffer)
+        let from = from_root(self, now, pcie);
+        let to =
+            if self.may_poll() || self.holds_any() { to_root(self, now, pcie, buffer) } else { 0 };
+        more | goes_on(from, to, SlotWire::HOST, pcie) || pcie.has_more()
     }
 }
 
-fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> bool {
+/// Moves TLPs of the root complex; how many.
+fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
     for moved in 0..TLPS_A_TURN {
-        let Some(tlp) = pcie.next(SlotWire::HOST, ClassSet::ALL) else { return moved > 0 };
+        let Some(tlp) = pcie.next(SlotWire::HOST, ClassSet::ALL) else { return moved };
         if role.handle_tlp(now, tlp).is_err() {
-            return moved > 0;
+            return moved;
         }
         pcie.take(SlotWire::HOST);
         if role.wants_mark() {
             role.mark(now);
         }
     }
-    true
+    TLPS_A_TURN
 }
 
-/// The role says what it has only by giving it, so it is asked when everything finds room.
+/// Moves TLPs to the root complex; how many. The role says what it has only by giving it, so it is
+/// asked when everything finds room.
 fn to_root(
     role: &mut HostRole,
     now: Instant,
     pcie: &mut impl PcieSide,
     buffer: &mut Buffer,
-) -> bool {
+) -> usize {
     for moved in 0..TLPS_A_TURN {
         if pcie.room(SlotWire::HOST) != ClassSet::ALL {
-            return moved > 0;
+            return moved;
         }
-        let Some(length) = role.poll_tlp(now, buffer) else { return moved > 0 };
+        let Some(length) = role.poll_tlp(now, buffer) else { return moved };
         pcie.send(SlotWire::HOST, &buffer[..length]);
         if role.wants_mark() {
             role.mark(now);
         }
     }
-    true
+    TLPS_A_TURN
 }

@@ -154,6 +154,10 @@ pub struct RecordPort<M> {
     hello: Option<bool>,
     /// The other end has said hello.
     met: bool,
+    /// Places, by index, where buffers were given back since the last grant.
+    owed: u32,
+    /// The last look may have left records.
+    more: bool,
     counts: Counts,
 }
 
@@ -176,6 +180,8 @@ impl<M: EthernetMac> RecordPort<M> {
             gone: 0,
             hello: Some(false),
             met: false,
+            owed: 0,
+            more: false,
             counts: Counts::default(),
         }
     }
@@ -217,11 +223,8 @@ impl<M: EthernetMac> RecordPort<M> {
 
     /// Takes in what arrived, and says what the other end should know. To be called in every turn.
     pub fn look(&mut self) {
-        for _ in 0..RECORDS_A_LOOK {
-            if self.beside.is_full() || !self.receive() {
-                break;
-            }
-        }
+        let taken = (0..RECORDS_A_LOOK).find(|_| self.beside.is_full() || !self.receive());
+        self.more = taken.is_none() || self.beside.is_full();
         if let Some(answer) = self.hello
             && self.say(SlotWire::HOST, Body::Hello { version: VERSION, answer })
         {
@@ -233,18 +236,23 @@ impl<M: EthernetMac> RecordPort<M> {
     }
 
     fn grant(&mut self) {
-        for index in 0..self.places.len() {
-            let Some(limits) = self.places[index].grant(self.windows) else { continue };
-            if !self.say(SlotWire(self.first + index as u8), Body::Room(limits)) {
-                return;
+        let mut owed = self.owed;
+        while owed != 0 {
+            let index = owed.trailing_zeros() as usize;
+            owed &= owed - 1;
+            if let Some(limits) = self.places[index].grant(self.windows) {
+                if !self.say(SlotWire(self.first + index as u8), Body::Room(limits)) {
+                    return;
+                }
+                self.places[index].granted = limits;
             }
-            self.places[index].granted = limits;
+            self.owed &= !(1 << index);
         }
     }
 
     /// Takes in a frame. Whether there was one.
     fn receive(&mut self) -> bool {
-        let Self { mac, places, first, beside, present, gone, hello, met, counts, .. } = self;
+        let Self { mac, places, first, beside, present, gone, hello, met, owed, counts, .. } = self;
         let received = mac.receive(|arrived| {
             let Some(record) = record_of(arrived.bytes) else {
                 counts.wrong += 1;
@@ -256,6 +264,7 @@ impl<M: EthernetMac> RecordPort<M> {
                 } else if !(answer && *met) {
                     // Everything begins anew, for both.
                     places.iter_mut().for_each(Place::begin);
+                    *owed = u32::MAX >> (u32::BITS - places.len() as u32);
                     beside.clear();
                     (*gone, *present) = (*gone | *present, 0);
                     *hello = (!answer).then_some(true);
@@ -346,6 +355,10 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
         }
     }
 
+    fn has_more(&self) -> bool {
+        self.more
+    }
+
     fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]> {
         let place = self.place(at)?;
         let (index, stored) = place.stored.first_of(of)?;
@@ -356,6 +369,7 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
     fn take(&mut self, at: SlotWire) {
         if let Some(place) = self.place(at) {
             place.take(place.given);
+            self.owed |= 1 << (at.0 - self.first);
         }
     }
 
@@ -387,6 +401,7 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
         while let Some(stored) = place.stored.pop() {
             place.give_back(stored);
         }
+        self.owed |= 1 << (at.0 - self.first);
     }
 }
 

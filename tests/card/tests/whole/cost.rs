@@ -72,8 +72,8 @@ fn set_payload(scene: &Scene) {
 /// So many instructions a TLP and no more: half as many again as were seen, since how many turns
 /// there are for a TLP depends on how busy this computer is. The card's budget, which is not met, is
 /// 1,500 for one that is only a header, and 9,000 for a write of 256 bytes.
-const READ_ALONE: u64 = 36_000;
-const WRITE_256: u64 = 21_000;
+const READ_ALONE: u64 = 20_000;
+const WRITE_256: u64 = 20_000;
 
 /// So many to the first action, of a budget of 300.
 const TO_FIRST_ACTION: u64 = 900;

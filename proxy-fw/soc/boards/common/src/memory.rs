@@ -29,14 +29,19 @@ impl<const SIZE: usize> Arena<SIZE> {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the program's variables, the arena's own left out.
+    /// Bytes of the program's variables, the arena's own left out. What lies between those with a
+    /// value and the others, so that pages begin where they must, depends on the length of the
+    /// code, and is nobody's.
     pub fn variables(&self) -> usize {
         unsafe extern "C" {
             static __sdata: u8;
+            static __edata: u8;
+            static __sbss: u8;
             static __ebss: u8;
         }
-        let (start, end) = (&raw const __sdata, &raw const __ebss);
-        end.addr() - start.addr() - SIZE
+        let with_value = (&raw const __edata).addr() - (&raw const __sdata).addr();
+        let zero = (&raw const __ebss).addr() - (&raw const __sbss).addr();
+        with_value + zero - SIZE
     }
 }
 

@@ -122,13 +122,19 @@ impl Board for Virt {
 
     fn idle(&mut self, until: Instant) -> u32 {
         self.end_trial(until);
-        let woken = watchdog::sleep(until);
-        plic::claim(|source| match source {
-            FABRIC => self.mac.acknowledge_interrupt(),
-            PCIE => self.pcie.mac().acknowledge_interrupt(),
-            _ => {}
-        });
-        woken
+        loop {
+            let woken = watchdog::sleep(until);
+            plic::claim(|source| match source {
+                FABRIC => self.mac.acknowledge_interrupt(),
+                PCIE => self.pcie.mac().acknowledge_interrupt(),
+                _ => {}
+            });
+            // Most interrupts say no more than that a frame was sent.
+            let wanted = self.mac.is_wanted() || self.pcie.mac().is_wanted();
+            if wanted || clint::now() >= until {
+                return woken;
+            }
+        }
     }
 
     fn cycles() -> u32 {

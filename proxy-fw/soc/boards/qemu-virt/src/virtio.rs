@@ -90,6 +90,8 @@ pub(crate) struct VirtioMac {
     outgoing: Buffers,
     /// Buffers of `outgoing` that are free.
     free: heapless::Vec<u8, QUEUE>,
+    /// There was no room for a frame when somebody looked.
+    lacked: bool,
     counters: MacCounters,
 }
 
@@ -108,6 +110,7 @@ impl VirtioMac {
             incoming: Buffers::new(),
             outgoing: Buffers::new(),
             free: (0..QUEUE as u8).collect(),
+            lacked: false,
             counters: MacCounters::default(),
         };
         for buffer in 0..QUEUE as u8 {
@@ -137,6 +140,11 @@ impl VirtioMac {
             let pushed = self.free.push(buffer);
             assert!(pushed.is_ok(), "there are no more buffers");
         }
+    }
+
+    /// Whether a frame came, or somebody found no room for one to be sent.
+    pub(crate) fn is_wanted(&mut self) -> bool {
+        self.net.poll_receive().is_some() || core::mem::take(&mut self.lacked)
     }
 
     pub(crate) fn acknowledge_interrupt(&mut self) {
@@ -178,7 +186,10 @@ impl EthernetMac for VirtioMac {
     }
 
     fn can_transmit(&mut self) -> bool {
-        self.reclaim();
+        if self.free.is_empty() {
+            self.reclaim();
+            self.lacked = self.free.is_empty();
+        }
         !self.free.is_empty()
     }
 
