@@ -7,7 +7,7 @@ use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms};
-use crate::planner::{self, PlanRequest};
+use crate::planner::{self, PlanRequest, Prepared};
 use crate::records::Tables;
 use crate::types::wishes::MAX_TENANT;
 use crate::types::{
@@ -104,20 +104,84 @@ pub(super) async fn allocate(
     refuse_if_stopping(&manager)?;
     let request = check(&body)?;
     let key = client_key(&headers, &body)?;
-    let live = &manager.registry;
     if params.dry_run {
-        let tables = manager.records.snapshot();
-        let why = planner::explain(&request, &tables, live)?;
-        return Ok(Json(why).into_response());
+        let why = aside(move || {
+            planner::explain(&request, &manager.records.snapshot(), &manager.registry)
+        });
+        return Ok(Json(why.await?).into_response());
     }
-    let changed = manager.records.change(|txn| {
-        let (tenant, reason) = (body.tenant.clone(), body.reason.clone());
-        let terms = Terms { tenant, reason, lease_ms: body.lease_ms };
-        let operation = operations::allocate(txn, live, &request, terms, key)?;
-        crate::spares::check_kept(txn, &manager.settings.spares, &operation)?;
-        Ok(operation)
-    });
-    changed.await.map(accepted)
+    let terms = Terms { tenant: body.tenant, reason: body.reason, lease_ms: body.lease_ms };
+    lend(manager, request, terms, key).await.map(accepted)
+}
+
+/// Does what takes long where nobody else waits for it.
+async fn aside<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, Problem> + Send + 'static,
+) -> Result<R, Problem> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Problem::new(ProblemCode::Stopping, "the manager is stopping")),
+        },
+    }
+}
+
+/// How often a choice is made again because proxies came or went while it was explained why there
+/// was none.
+const TRIES: usize = 3;
+
+/// Lends. While the records stand still it is only chosen: an expression is read and asked before,
+/// and why nothing fits is found out after, from the same records.
+async fn lend(
+    manager: App,
+    request: PlanRequest,
+    terms: Terms,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    let mut prepared = Prepared::read(request.clone())?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        if prepared.asks_devices() {
+            let manager = manager.clone();
+            prepared = aside(move || {
+                prepared.ask_devices(&manager.records.snapshot(), &manager.registry);
+                Ok(prepared)
+            })
+            .await?;
+        }
+        let mut refused = None;
+        let changed = manager.records.change(|txn| {
+            let choose = |tables: &Tables| {
+                let chosen = planner::choose(&prepared, tables, &manager.registry)?;
+                chosen.ok_or_else(|| {
+                    refused = Some(tables.clone());
+                    let detail = "proxies come and go; try again in a moment";
+                    Problem::new(ProblemCode::NothingFits, detail).passing(true)
+                })
+            };
+            let (live, terms) = (&manager.registry, terms.clone());
+            let operation =
+                operations::allocate_chosen(txn, live, &request, choose, terms, key.clone())?;
+            crate::spares::check_kept(txn, &manager.settings.spares, &operation)?;
+            Ok(operation)
+        });
+        let changed = changed.await;
+        let (Some(tables), Err(unexplained)) = (refused, &changed) else { return changed };
+        if unexplained.code != ProblemCode::NothingFits {
+            return changed;
+        }
+        let again = manager.clone();
+        prepared = aside(move || {
+            planner::plan_prepared(&prepared, &tables, &again.registry)?;
+            Ok(prepared)
+        })
+        .await?;
+        if tries == TRIES {
+            return changed;
+        }
+    }
 }
 
 /// Which allocations.

@@ -5,9 +5,9 @@ use super::extract::{Segments, parse};
 use super::listing::{Listing, Paging};
 use super::views;
 use crate::manager::Manager;
-use crate::planner::{PoolView, SlotStatus, SlotView as PlanSlot};
+use crate::planner::{self, Liveness, SlotStatus, SlotView as PlanSlot};
 use crate::records::Tables;
-use crate::types::{NodeName, Problem, ProblemCode, Role, SlotAddress};
+use crate::types::{NodeName, NodeRecord, Problem, ProblemCode, Role, SlotAddress};
 use axum::Json;
 use axum::extract::State;
 use manager_client::bodies::ProblemBody;
@@ -17,47 +17,62 @@ use std::sync::Arc;
 use tlp_codec::ids::SlotId;
 use utoipa::IntoParams;
 
-/// One look at everything.
-struct Look {
+/// One look at the pool. Only what is asked for is put together.
+struct Look<'a> {
+    manager: &'a Manager,
     tables: Arc<Tables>,
-    pool: PoolView,
 }
 
-impl Look {
-    fn at(manager: &Manager) -> Self {
-        let tables = manager.records.snapshot();
-        let pool = PoolView::of(&tables, &manager.registry);
-        Self { tables, pool }
+impl<'a> Look<'a> {
+    fn at(manager: &'a Manager) -> Self {
+        Self { manager, tables: manager.records.snapshot() }
     }
 
-    fn node(&self, manager: &Manager, name: &NodeName) -> NodeView {
-        views::node(manager, &self.tables, &self.tables.nodes()[name])
+    fn is_connected(&self, name: &NodeName) -> bool {
+        self.manager.registry.is_ready(name)
     }
 
-    fn slots(&self, name: &NodeName) -> Vec<SlotView> {
-        let view = &self.pool.boxes[name];
-        let slots = view.slots.iter();
-        slots.map(|slot| views::slot(&self.tables, slot, view.connected)).collect()
+    /// The proxies of a role that are connected, or are not, or either, by name.
+    fn proxies(&self, role: Role, connected: Option<bool>) -> impl Iterator<Item = &NodeRecord> {
+        let wanted = move |node: &&NodeRecord| {
+            node.role == role
+                && connected.is_none_or(|wanted| wanted == self.is_connected(&node.name))
+        };
+        self.tables.nodes().values().filter(wanted)
     }
 
-    fn box_view(&self, manager: &Manager, name: &NodeName) -> BoxView {
-        BoxView { node: self.node(manager, name), slots: self.slots(name) }
+    fn node(&self, record: &NodeRecord) -> NodeView {
+        views::node(self.manager, &self.tables, record)
     }
 
-    fn host_view(&self, manager: &Manager, name: &NodeName) -> HostView {
+    fn slot(&self, slot: &PlanSlot) -> SlotView {
+        let connected = self.is_connected(slot.address.box_name());
+        views::slot(&self.tables, slot, connected)
+    }
+
+    fn box_view(&self, record: &NodeRecord) -> BoxView {
+        let slots = planner::slots(&self.tables, &record.name, record.size);
+        BoxView { node: self.node(record), slots: slots.map(|slot| self.slot(&slot)).collect() }
+    }
+
+    fn host_view(&self, record: &NodeRecord) -> HostView {
+        let name = &record.name;
+        let free = planner::free_ports(&self.tables, &self.manager.registry, name);
         let bindings = self.tables.bindings_at(name);
         HostView {
-            node: self.node(manager, name),
-            free_ports: self.pool.hosts[name].free_ports.iter().map(|port| port.get()).collect(),
+            node: self.node(record),
+            free_ports: free.into_iter().map(|port| port.get()).collect(),
             bindings: bindings.map(|binding| views::binding(&self.tables, binding)).collect(),
         }
     }
 
-    /// Every slot as placement sees it, with whether its box is connected, by address.
-    fn all_slots(&self) -> impl Iterator<Item = (SlotAddress, (&PlanSlot, bool))> {
-        self.pool.boxes.values().flat_map(|view| {
-            view.slots.iter().map(|slot| (slot.address.clone(), (slot, view.connected)))
-        })
+    /// Every slot that a filter lets through as placement sees it, by address.
+    fn all_slots(&self, filter: &Filter) -> impl Iterator<Item = PlanSlot> {
+        let boxes = self.proxies(Role::Box, filter.connected);
+        let boxes =
+            boxes.filter(|node| filter.in_box.as_ref().is_none_or(|name| *name == node.name));
+        let slots = boxes.flat_map(|node| planner::slots(&self.tables, &node.name, node.size));
+        slots.filter(|slot| filter.lets(slot))
     }
 }
 
@@ -111,12 +126,6 @@ pub(super) struct ProxyFilter {
     connected: Option<bool>,
 }
 
-impl ProxyFilter {
-    fn lets(&self, connected: bool) -> bool {
-        self.connected.is_none_or(|wanted| wanted == connected)
-    }
-}
-
 /// All boxes with their slots.
 #[utoipa::path(get, path = "/v1/boxes", tag = "pool", params(ProxyFilter, Paging),
     responses((status = 200, description = "By name", body = List<BoxView>),
@@ -126,9 +135,8 @@ pub(super) async fn boxes(
     Listing(filter, paging): Listing<ProxyFilter>,
 ) -> Result<Json<List<BoxView>>, Problem> {
     let look = Look::at(&manager);
-    let boxes = look.pool.boxes.iter().filter(|(_, view)| filter.lets(view.connected));
-    let boxes = boxes.map(|(name, _)| (name.clone(), name));
-    paging.page(boxes, |name| Some(look.box_view(&manager, name))).map(Json)
+    let boxes = look.proxies(Role::Box, filter.connected).map(|node| (node.name.clone(), node));
+    paging.page(boxes, |node| Some(look.box_view(node))).map(Json)
 }
 
 /// One box with its slots.
@@ -142,7 +150,7 @@ pub(super) async fn show_box(
 ) -> Result<Json<BoxView>, Problem> {
     let look = Look::at(&manager);
     let name = find(&look.tables, &name, Role::Box)?;
-    Ok(Json(look.box_view(&manager, &name)))
+    Ok(Json(look.box_view(&look.tables.nodes()[&name])))
 }
 
 /// Which slots or devices.
@@ -164,12 +172,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    fn lets(&self, slot: &PlanSlot, connected: bool) -> bool {
+    /// Whether it lets through a slot of a box that it lets through.
+    fn lets(&self, slot: &PlanSlot) -> bool {
         let host = slot.owner.as_ref().map(|owner| &owner.host);
         self.status.is_none_or(|status| status == slot.status)
-            && self.connected.is_none_or(|wanted| wanted == connected)
             && slot.has_model(self.model.as_deref())
-            && self.in_box.as_ref().is_none_or(|name| name == slot.address.box_name())
             && self.host.as_ref().is_none_or(|name| Some(name) == host)
     }
 }
@@ -183,9 +190,8 @@ pub(super) async fn slots(
     Listing(filter, paging): Listing<Filter>,
 ) -> Result<Json<List<SlotView>>, Problem> {
     let look = Look::at(&manager);
-    let slots = look.all_slots().filter(|(_, (slot, connected))| filter.lets(slot, *connected));
-    let view = |(slot, connected)| Some(views::slot(&look.tables, slot, connected));
-    paging.page(slots, view).map(Json)
+    let slots = look.all_slots(&filter).map(|slot| (slot.address.clone(), slot));
+    paging.page(slots, |slot| Some(look.slot(&slot))).map(Json)
 }
 
 /// One slot.
@@ -205,8 +211,7 @@ pub(super) async fn show_slot(
 pub(super) fn slot_view(manager: &Manager, name: &str, slot: &str) -> Result<SlotView, Problem> {
     let look = Look::at(manager);
     let address = find_slot(&look.tables, name, slot)?;
-    let slots = look.slots(address.box_name());
-    Ok(slots.into_iter().find(|view| view.slot == address).expect("slots up to its size"))
+    Ok(look.slot(&PlanSlot::of(&look.tables, address)))
 }
 
 /// All hosts with what they have.
@@ -218,9 +223,8 @@ pub(super) async fn hosts(
     Listing(filter, paging): Listing<ProxyFilter>,
 ) -> Result<Json<List<HostView>>, Problem> {
     let look = Look::at(&manager);
-    let hosts = look.pool.hosts.iter().filter(|(_, view)| filter.lets(view.connected));
-    let hosts = hosts.map(|(name, _)| (name.clone(), name));
-    paging.page(hosts, |name| Some(look.host_view(&manager, name))).map(Json)
+    let hosts = look.proxies(Role::Host, filter.connected).map(|node| (node.name.clone(), node));
+    paging.page(hosts, |node| Some(look.host_view(node))).map(Json)
 }
 
 /// One host with what it has.
@@ -234,7 +238,7 @@ pub(super) async fn show_host(
 ) -> Result<Json<HostView>, Problem> {
     let look = Look::at(&manager);
     let name = find(&look.tables, &name, Role::Host)?;
-    Ok(Json(look.host_view(&manager, &name)))
+    Ok(Json(look.host_view(&look.tables.nodes()[&name])))
 }
 
 /// All devices: each function of each slot that has one.
@@ -246,23 +250,21 @@ pub(super) async fn devices(
     Listing(filter, paging): Listing<Filter>,
 ) -> Result<Json<List<DeviceView>>, Problem> {
     let look = Look::at(&manager);
-    let slots = look.all_slots().filter(|(_, (slot, connected))| {
-        filter.lets(slot, *connected) && slot.status != SlotStatus::Empty
-    });
-    let devices = slots.flat_map(|(address, (slot, connected))| {
-        let devices = look.tables.functions(&address);
+    let slots = look.all_slots(&filter).filter(|slot| slot.status != SlotStatus::Empty);
+    let devices = slots.flat_map(|slot| {
+        let devices = look.tables.functions(&slot.address);
         devices.map(move |device| {
-            ((address.clone(), device.address.function), (slot, connected, device))
+            ((slot.address.clone(), device.address.function), (slot.clone(), device))
         })
     });
-    let view = |(slot, connected, device): (&PlanSlot, bool, _)| {
+    let view = |(slot, device): (PlanSlot, _)| {
         Some(DeviceView {
-            slot: slot.address.clone(),
-            status: slot.status,
-            connected,
+            connected: look.is_connected(slot.address.box_name()),
             function: views::function(&look.tables, device),
             facts: views::facts(&look.tables, &slot.address),
-            owner: slot.owner.clone(),
+            slot: slot.address,
+            status: slot.status,
+            owner: slot.owner,
         })
     };
     paging.page(devices, view).map(Json)

@@ -71,7 +71,7 @@ pub async fn attend<S: AsyncRead + AsyncWrite>(
 struct Connection<S> {
     reader: Reader<ReadHalf<S>>,
     writer: WriteHalf<S>,
-    queue: mpsc::Receiver<ToProxy>,
+    queue: mpsc::Receiver<Box<[u8]>>,
 }
 
 /// Hears the Hello and answers it.
@@ -82,7 +82,7 @@ async fn greet<S: AsyncRead + AsyncWrite>(
 ) -> Option<(Arc<Session>, Connection<S>)> {
     let (read, mut writer) = tokio::io::split(stream);
     let mut reader = Reader::new(read);
-    let hello = match reader.next(manager.settings.hello_bound).await {
+    let hello = match reader.next(manager.settings.hello_bound).await.map(|message| *message) {
         Ok(FromProxy::Hello(hello)) => hello,
         Ok(_) => {
             return refuse(manager, &mut writer, remote, "", "the first message is Hello").await;
@@ -103,7 +103,7 @@ async fn greet<S: AsyncRead + AsyncWrite>(
                 term: manager.term(),
             };
             let bound = manager.settings.request_bound;
-            match wire::write(&mut writer, &ToProxy::Welcome(welcome), bound).await {
+            match wire::write(&mut writer, &wire::encode(&ToProxy::Welcome(welcome)), bound).await {
                 Ok(()) => Some((session, Connection { reader, writer, queue })),
                 Err(error) => {
                     tracing::info!(%remote, "{}: {error}", session.name());
@@ -123,7 +123,7 @@ async fn welcome(
     manager: &Arc<Manager>,
     hello: &Hello,
     remote: SocketAddr,
-) -> Result<(Arc<Session>, mpsc::Receiver<ToProxy>), String> {
+) -> Result<(Arc<Session>, mpsc::Receiver<Box<[u8]>>), String> {
     if manager.registry.count() >= MAX_PROXIES {
         return Err(format!("{MAX_PROXIES} proxies are connected, which is the limit"));
     }
@@ -190,7 +190,7 @@ async fn refuse<T>(
             break;
         }
     }
-    let message = ToProxy::Refused(text);
+    let message = wire::encode(&ToProxy::Refused(text));
     if wire::write(writer, &message, manager.settings.request_bound).await.is_ok() {
         let _ = writer.shutdown().await;
     }
@@ -242,8 +242,12 @@ async fn listen(
 ) -> WireError {
     let mut next_event = None;
     loop {
-        match reader.next(manager.settings.silence_bound).await {
-            Ok(FromProxy::Response { id, result }) => {
+        let message = match reader.next(manager.settings.silence_bound).await {
+            Ok(message) => message,
+            Err(error) => return error,
+        };
+        match *message {
+            FromProxy::Response { id, result } => {
                 // Here, in its order with the events that say the same, and not by who asked.
                 if let Ok(Reply::Mapping { root_complex, .. }) = &result {
                     events::root_complex(manager, session, *root_complex);
@@ -252,7 +256,7 @@ async fn listen(
                     tracing::debug!("{}: an answer that nobody waits for", session.name());
                 }
             }
-            Ok(FromProxy::Event { sequence, event }) => {
+            FromProxy::Event { sequence, event } => {
                 if next_event.is_some_and(|expected| expected != sequence) {
                     tracing::warn!("{}: events were lost; reading its tables", session.name());
                     session.sync.notify_one();
@@ -260,12 +264,11 @@ async fn listen(
                 next_event = Some(sequence.wrapping_add(1));
                 events::handle(manager, session, event).await;
             }
-            Ok(FromProxy::Pong) => {}
-            Ok(FromProxy::Reset(report)) => events::card_reset(manager, session, &report),
-            Ok(FromProxy::Hello(_)) => {
+            FromProxy::Pong => {}
+            FromProxy::Reset(report) => events::card_reset(manager, session, &report),
+            FromProxy::Hello(_) => {
                 return WireError::Io(std::io::Error::other("protocol error: a second Hello"));
             }
-            Err(error) => return error,
         }
     }
 }
@@ -274,7 +277,7 @@ async fn listen(
 async fn speak(
     manager: &Arc<Manager>,
     writer: &mut (impl AsyncWrite + Unpin),
-    mut queue: mpsc::Receiver<ToProxy>,
+    mut queue: mpsc::Receiver<Box<[u8]>>,
 ) -> WireError {
     while let Some(message) = queue.recv().await {
         if let Err(error) = wire::write(writer, &message, manager.settings.request_bound).await {

@@ -1,6 +1,6 @@
 //! One proxy's connection: requests and their answers.
 
-use super::{MAX_PAGES, OUTGOING_QUEUE};
+use super::{MAX_PAGES, OUTGOING_QUEUE, wire};
 use crate::recorder::tap::Tap;
 use crate::types::{NodeName, Problem, ProblemCode, Role, Timestamp};
 use proxy_core::control::{
@@ -88,8 +88,8 @@ type Answer = Result<Reply, ControlError>;
 pub struct Session {
     identity: Identity,
     term: Term,
-    outgoing: mpsc::Sender<ToProxy>,
-    waiting: Mutex<HashMap<OperationId, oneshot::Sender<Answer>>>,
+    outgoing: mpsc::Sender<Box<[u8]>>,
+    waiting: Mutex<HashMap<OperationId, oneshot::Sender<Box<Answer>>>>,
     next: AtomicU64,
     closing: watch::Sender<Option<String>>,
     ready: AtomicBool,
@@ -109,7 +109,7 @@ pub struct Session {
 
 impl Session {
     /// A session, and the messages that it wants written.
-    pub fn new(identity: Identity, term: Term) -> (Self, mpsc::Receiver<ToProxy>) {
+    pub fn new(identity: Identity, term: Term) -> (Self, mpsc::Receiver<Box<[u8]>>) {
         let (outgoing, queue) = mpsc::channel(OUTGOING_QUEUE);
         let session = Self {
             identity,
@@ -218,7 +218,7 @@ impl Session {
 
     /// Sends a ping, if there is room for it.
     pub fn ping(&self) {
-        let _ = self.outgoing.try_send(ToProxy::Ping);
+        let _ = self.outgoing.try_send(wire::encode(&ToProxy::Ping));
     }
 
     /// Asks for something and waits for the answer.
@@ -226,29 +226,46 @@ impl Session {
     /// # Errors
     ///
     /// When there is none within `bound`, or the proxy says no.
-    pub async fn request(&self, body: Request, bound: Duration) -> Result<Reply, RequestError> {
+    pub fn request(
+        &self,
+        body: Request,
+        bound: Duration,
+    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'_> {
         let id = OperationId(self.next.fetch_add(1, Ordering::Relaxed));
+        let what = kind(&body);
+        // Here already: who waits for the answer keeps no request, which has room for long lists.
+        let message = wire::encode(&ToProxy::Request { id, term: self.term, body });
+        self.exchange(id, what, message, bound)
+    }
+
+    async fn exchange(
+        &self,
+        id: OperationId,
+        what: &'static str,
+        message: Box<[u8]>,
+        bound: Duration,
+    ) -> Result<Reply, RequestError> {
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().expect("no one panics while holding it").insert(id, answer);
         let _waiting = Waiting { session: self, id };
         if self.close_reason().is_some() {
             return Err(RequestError::Closed);
         }
-        let what = kind(&body);
         let exchange = async {
-            let message = ToProxy::Request { id, term: self.term, body };
             self.outgoing.send(message).await.map_err(|_| RequestError::Closed)?;
             answered.await.map_err(|_| RequestError::Closed)
         };
         match tokio::time::timeout(bound, exchange).await {
-            Ok(Ok(Ok(reply))) => Ok(reply),
-            Ok(Ok(Err(error))) => {
-                if let ControlError::StaleTerm(term) = error {
-                    self.stale.send_replace(Some(term));
-                    self.close(error.to_string());
+            Ok(Ok(answer)) => match *answer {
+                Ok(reply) => Ok(reply),
+                Err(error) => {
+                    if let ControlError::StaleTerm(term) = error {
+                        self.stale.send_replace(Some(term));
+                        self.close(error.to_string());
+                    }
+                    Err(RequestError::Refused(error))
                 }
-                Err(RequestError::Refused(error))
-            }
+            },
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 self.close(format!("no answer to {what} within {bound:?}"));
@@ -260,7 +277,7 @@ impl Session {
     /// Takes an answer in. Whether anybody waited for it.
     pub fn answered(&self, id: OperationId, answer: Answer) -> bool {
         let waiting = self.waiting.lock().expect("no one panics while holding it").remove(&id);
-        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+        waiting.is_some_and(|waiting| waiting.send(Box::new(answer)).is_ok())
     }
 
     /// Asks for something that is answered by [`Reply::Done`].

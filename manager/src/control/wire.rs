@@ -52,14 +52,15 @@ impl<S: AsyncRead + Unpin> Reader<S> {
     /// # Errors
     ///
     /// When there is none; the stream cannot go on.
-    pub async fn next(&mut self, bound: Duration) -> Result<FromProxy, WireError> {
+    pub async fn next(&mut self, bound: Duration) -> Result<Box<FromProxy>, WireError> {
         let deadline = Instant::now() + bound;
         loop {
             match control::decode(&self.buffer[..self.filled]).map_err(WireError::Decode)? {
                 Decoded::Message(message, used) => {
                     self.buffer.copy_within(used..self.filled, 0);
                     self.filled -= used;
-                    return Ok(message);
+                    // Messages have room for the longest lists: they are not moved about.
+                    return Ok(Box::new(message));
                 }
                 Decoded::Incomplete => self.fill(deadline, bound).await?,
             }
@@ -81,25 +82,29 @@ impl<S: AsyncRead + Unpin> Reader<S> {
     }
 }
 
-/// Writes one message.
-///
-/// # Errors
-///
-/// When it cannot be written within `bound`; the stream cannot go on.
+/// A message as it goes over the wire.
 ///
 /// # Panics
 ///
-/// When the message is longer than [`MAX_MESSAGE`]: the manager makes none such.
+/// When it is longer than [`MAX_MESSAGE`]: the manager makes none such.
+pub fn encode(message: &ToProxy) -> Box<[u8]> {
+    // Most are a hundred bytes long: room for the longest is there once for each thread.
+    ROOM.with_borrow_mut(|room| {
+        let bytes: &[u8] = control::encode(message, room).expect("messages fit");
+        bytes.into()
+    })
+}
+
+/// Writes messages that are [encoded](encode).
+///
+/// # Errors
+///
+/// When they cannot be written within `bound`; the stream cannot go on.
 pub async fn write(
     stream: &mut (impl AsyncWrite + Unpin),
-    message: &ToProxy,
+    bytes: &[u8],
     bound: Duration,
 ) -> Result<(), WireError> {
-    // Most messages are a hundred bytes long: room for the largest is there once for each thread.
-    let bytes = ROOM.with_borrow_mut(|room| {
-        let bytes = control::encode(message, room).expect("messages fit");
-        bytes.to_vec()
-    });
-    timeout(bound, stream.write_all(&bytes)).await.map_err(|_| WireError::Stuck(bound))??;
+    timeout(bound, stream.write_all(bytes)).await.map_err(|_| WireError::Stuck(bound))??;
     Ok(())
 }

@@ -21,4 +21,6 @@ pub mod take_back;
 pub mod watchdog;
 
 pub use cancel::cancel;
-pub use request::{ClientKey, ReleaseMode, ReleaseTarget, Terms, allocate, release};
+pub use request::{
+    ClientKey, ReleaseMode, ReleaseTarget, Terms, allocate, allocate_chosen, release,
+};

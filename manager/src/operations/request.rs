@@ -1,8 +1,8 @@
 //! What requests change in the records.
 
 use super::{drain, lease, progress};
-use crate::planner::{self, Liveness, Placement, PlanRequest};
-use crate::records::Txn;
+use crate::planner::{self, Liveness, Placement, Plan, PlanRequest};
+use crate::records::{Tables, Txn};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
     FunctionAddress, FunctionEpoch, NodeName, OperationId, OperationKind, OperationRecord,
@@ -94,11 +94,28 @@ pub fn allocate(
     terms: Terms,
     key: Option<ClientKey>,
 ) -> Result<OperationRecord, Problem> {
+    let choose = |tables: &Tables| planner::plan(request, tables, live);
+    allocate_chosen(txn, live, request, choose, terms, key)
+}
+
+/// As [`allocate`], with slots that are chosen otherwise.
+///
+/// # Errors
+///
+/// What `choose` returns, or why the key cannot be used.
+pub fn allocate_chosen(
+    txn: &mut Txn,
+    live: &impl Liveness,
+    request: &PlanRequest,
+    choose: impl FnOnce(&Tables) -> Result<Plan, Problem>,
+    terms: Terms,
+    key: Option<ClientKey>,
+) -> Result<OperationRecord, Problem> {
     if let Some(there) = repeated(txn, key.as_ref())? {
         return Ok(there);
     }
     drain::refuse_held_host(txn, &request.host)?;
-    let plan = planner::plan(request, txn, live)?;
+    let plan = choose(txn)?;
     let allocation = txn.new_allocation_id();
     let operation = txn.new_operation_id();
     let now = txn.now();

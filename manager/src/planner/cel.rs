@@ -53,16 +53,22 @@ pub(super) const VARIABLES: [(&str, Level); 14] = [
     ("vendor", Level::Profile),
 ];
 
-/// An expression that can be asked.
-pub(super) struct Expression {
+/// An expression that was read.
+#[derive(Debug)]
+pub(super) struct Parsed {
     root: IdedExpr,
     variables: Vec<(&'static str, Level)>,
+}
+
+/// An expression that can be asked.
+pub(super) struct Expression {
+    parsed: Arc<Parsed>,
     /// Used again for every device: only the values change.
     context: RefCell<Context<'static, 'static>>,
 }
 
-impl Expression {
-    /// Reads an expression.
+impl Parsed {
+    /// Reads an expression, which takes a thread of its own: nobody else is to wait meanwhile.
     ///
     /// # Errors
     ///
@@ -100,14 +106,26 @@ impl Expression {
                 }
             }
         }
-        let context = RefCell::new(Context::with_env(ENVIRONMENT.clone()));
-        Ok(Self { root, variables, context })
+        Ok(Self { root, variables })
     }
 
     /// What it goes by.
     pub(super) fn level(&self) -> Level {
         let levels = self.variables.iter().map(|(_, level)| *level);
         levels.max().unwrap_or(Level::Profile)
+    }
+}
+
+impl Expression {
+    /// Makes one ready to be asked.
+    pub(super) fn new(parsed: Arc<Parsed>) -> Self {
+        let context = RefCell::new(Context::with_env(ENVIRONMENT.clone()));
+        Self { parsed, context }
+    }
+
+    /// What it goes by.
+    pub(super) fn level(&self) -> Level {
+        self.parsed.level()
     }
 
     /// Whether it says true of a device.
@@ -117,10 +135,10 @@ impl Expression {
     /// Why it says nothing, for a person.
     pub(super) fn holds(&self, variable: impl Fn(&str) -> Value) -> Result<bool, String> {
         let mut context = self.context.borrow_mut();
-        for (name, _) in &self.variables {
+        for (name, _) in &self.parsed.variables {
             context.add_variable_from_value(*name, variable(name));
         }
-        match context.resolve(&self.root) {
+        match context.resolve(&self.parsed.root) {
             Ok(Value::Bool(verdict)) => Ok(verdict),
             Ok(other) => Err(format!("it is {:?}, not true or false", other.type_of())),
             Err(error) => Err(error.to_string()),

@@ -5,12 +5,12 @@
 
 use super::Liveness;
 use super::filter::Filter;
+use super::ranked::{Boxes, InOrder, Ranked};
 use crate::records::pool::{BoxEntry, Scope, Shape};
 use crate::types::topology::BoxKind;
 use crate::types::wishes::Together;
-use imbl::OrdSet;
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use tlp_codec::ids::{NodeId, SlotId};
 
 /// One slot of one box.
@@ -46,78 +46,6 @@ struct Fitting {
     demand: u64,
 }
 
-/// Boxes of one shape.
-#[derive(Clone, Copy)]
-enum Boxes<'a> {
-    One(NodeId),
-    All(&'a OrdSet<NodeId>),
-}
-
-impl<'a> Boxes<'a> {
-    fn first(self) -> Option<NodeId> {
-        match self {
-            Self::One(node) => Some(node),
-            Self::All(all) => all.get_min().copied(),
-        }
-    }
-
-    fn iter(self) -> impl Iterator<Item = NodeId> + use<'a> {
-        let (one, all) = match self {
-            Self::One(node) => (Some(node), None),
-            Self::All(all) => (None, Some(all)),
-        };
-        one.into_iter().chain(all.into_iter().flatten().copied())
-    }
-}
-
-/// Boxes of one shape and how good it is; of two that are as good, the first box decides.
-struct Ranked<'a, K> {
-    key: K,
-    first: NodeId,
-    boxes: Boxes<'a>,
-}
-
-impl<K: Ord> Ord for Ranked<'_, K> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key.cmp(&other.key).then_with(|| self.first.cmp(&other.first))
-    }
-}
-
-impl<K: Ord> PartialOrd for Ranked<'_, K> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K: Ord> PartialEq for Ranked<'_, K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<K: Ord> Eq for Ranked<'_, K> {}
-
-/// Boxes, those of the best shape first.
-struct InOrder<'a, K> {
-    ranked: BinaryHeap<Reverse<Ranked<'a, K>>>,
-    /// The rest of those of the shape that is being looked at.
-    boxes: std::vec::IntoIter<NodeId>,
-}
-
-impl<K: Ord> Iterator for InOrder<'_, K> {
-    type Item = NodeId;
-
-    fn next(&mut self) -> Option<NodeId> {
-        loop {
-            if let Some(node) = self.boxes.next() {
-                return Some(node);
-            }
-            let Reverse(best) = self.ranked.pop()?;
-            self.boxes = best.boxes.iter().collect::<Vec<_>>().into_iter();
-        }
-    }
-}
-
 /// What is free of a shape and will do; kept from one shape to the next, to be filled again.
 #[derive(Default)]
 struct Scratch {
@@ -136,7 +64,9 @@ pub(super) struct Chooser<'a, L> {
 
 /// The sum of so many of the lowest demands; nothing if there are not so many.
 fn cheapest(demands: &mut Vec<(u64, usize)>, wanted: usize) -> Option<u64> {
-    demands.sort_unstable();
+    if demands.len() > 1 {
+        demands.sort_unstable();
+    }
     let (mut left, mut sum) = (wanted, 0_u64);
     for (demand, count) in demands {
         let taken = left.min(*count);
@@ -159,7 +89,11 @@ fn cost(kind: BoxKind, parts: &[Part], wanted: usize) -> Cost {
     if rest == 0 {
         return Cost { broken: 0, from_islands, kind, left_over };
     }
-    let mut whole: Vec<usize> = parts.iter().filter(|p| p.whole).map(|p| p.count).collect();
+    let whole = parts.iter().filter(|part| part.whole).map(|part| part.count);
+    if whole.clone().any(|count| count >= rest) {
+        return Cost { broken: 1, from_islands, kind, left_over };
+    }
+    let mut whole: Vec<usize> = whole.collect();
     whole.sort_unstable_by_key(|count| Reverse(*count));
     let mut broken = 0;
     for count in whole {
@@ -212,8 +146,9 @@ impl<'a, L: Liveness> Chooser<'a, L> {
                 Scope::Site(name) => name.as_str().eq_ignore_ascii_case(site),
                 _ => false,
             }),
-            (None, None) => Scope::Pool,
+            (None, None) => Some(Scope::Pool),
         };
+        let Some(all) = all else { return Vec::new() };
         if !filter.request.wishes.near {
             return vec![all];
         }
@@ -223,12 +158,14 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         near.into_iter().flatten().collect()
     }
 
-    /// The one part of the pool that is meant; all of it if there are several.
-    fn scope(&self, is_meant: impl Fn(&Scope) -> bool) -> Scope {
+    /// The one part of the pool that is meant; all of it if there are several, nothing if none of
+    /// them has anything free.
+    fn scope(&self, is_meant: impl Fn(&Scope) -> bool) -> Option<Scope> {
         let mut found = self.filter.tables.pool().scopes().filter(|scope| is_meant(scope));
         match (found.next(), found.next()) {
-            (Some(scope), None) => scope.clone(),
-            _ => Scope::Pool,
+            (Some(scope), None) => Some(scope.clone()),
+            (Some(_), Some(_)) => Some(Scope::Pool),
+            (None, _) => None,
         }
     }
 
@@ -244,10 +181,10 @@ impl<'a, L: Liveness> Chooser<'a, L> {
             let node = self.filter.tables.nodes().get(name).map(|record| record.node);
             node.into_iter().collect()
         });
-        let mut ranked = Vec::new();
+        let mut ranked = InOrder::default();
         let mut enter = |shape: &Shape, boxes: Boxes<'a>| {
             if let (Some(key), Some(first)) = (rank(shape), boxes.first()) {
-                ranked.push(Reverse(Ranked { key, first, boxes }));
+                ranked.add(Ranked { key, first, boxes });
             }
         };
         if let Some(boxes) = named.or_else(|| self.filter.by_serial()) {
@@ -259,8 +196,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
                 enter(shape, Boxes::All(boxes));
             }
         }
-        // Most requests need the first ones only: they need not all be sorted.
-        InOrder { ranked: BinaryHeap::from(ranked), boxes: Vec::new().into_iter() }
+        ranked
     }
 
     /// A box if it is there and will do.

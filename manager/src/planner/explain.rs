@@ -45,7 +45,7 @@ pub(super) fn explain<L: Liveness>(
     let survey = Survey::of(chooser);
     let request = chooser.filter.request;
     let pool = chooser.filter.tables.pool();
-    let chosen = chosen.filter(|_| ports.len() >= request.count as usize).unwrap_or_default();
+    let chosen = chosen.unwrap_or_default();
     let slots = chosen.iter().zip(ports).map(|((node, slot), port)| {
         let entry = pool.get(*node).expect("it was chosen from there");
         let found = entry.slot(*slot).expect("it was chosen from there");

@@ -1,12 +1,12 @@
 //! Which devices a request can have, by what they are.
 
-use super::PlanRequest;
 use super::cel::{self, Expression, Level};
+use super::{PlanRequest, Prepared};
 use crate::records::Tables;
 use crate::records::pool::{BoxEntry, Profile, ProfileId, SlotEntry};
+use crate::types::SlotStatus;
 use crate::types::selector::{Comparison, Condition, Held};
 use crate::types::topology::parse_serial;
-use crate::types::{Problem, SlotStatus};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use tlp_codec::ids::{NodeId, SlotId};
@@ -90,22 +90,33 @@ pub(super) struct Filter<'a> {
     slot_conditions: Vec<&'a Condition>,
     /// The paths that the host has and that are wished, a bit for each.
     pub(super) paths: u8,
-    /// What the CEL expression said of the devices of a profile in a box, or of one slot.
-    verdicts: RefCell<HashMap<(NodeId, ProfileId, SlotId), bool>>,
+    /// What the CEL expression said when it was asked before, if that still holds.
+    before: Option<&'a Verdicts>,
+    /// What it said since.
+    said: RefCell<HashMap<Asked, bool>>,
+}
+
+/// The devices of a profile in a box, or the one device with this serial number in one slot.
+type Asked = (NodeId, ProfileId, SlotId, u64);
+
+/// What a CEL expression said of the devices in a snapshot.
+pub(super) struct Verdicts {
+    of: Tables,
+    said: HashMap<Asked, bool>,
+}
+
+impl Verdicts {
+    /// Whether the numbers of boxes and profiles stand for the same there.
+    fn hold_in(&self, tables: &Tables) -> bool {
+        let (then, now) = (self.of.pool(), tables.pool());
+        std::ptr::eq(then.facts(), now.facts()) && then.profiles().eq(now.profiles())
+    }
 }
 
 impl<'a> Filter<'a> {
     /// Asks every profile.
-    ///
-    /// # Errors
-    ///
-    /// When the CEL expression does not read.
-    pub(super) fn new(request: &'a PlanRequest, tables: &'a Tables) -> Result<Self, Problem> {
-        let cel = request
-            .wishes
-            .cel
-            .as_ref()
-            .map(|text| Expression::read(text).map_err(|why| Problem::invalid("cel", why)));
+    pub(super) fn new(prepared: &'a Prepared, tables: &'a Tables) -> Self {
+        let request = &prepared.request;
         let conditions = request.wishes.selector.conditions();
         let at = |wanted| conditions.iter().filter(move |c| level(&c.attribute) == wanted);
         let facts = tables.pool().facts();
@@ -114,12 +125,13 @@ impl<'a> Filter<'a> {
         let mut filter = Self {
             request,
             tables,
-            cel: cel.transpose()?,
+            cel: prepared.cel.clone().map(Expression::new),
             fits: Vec::new(),
             box_conditions: at(Level::Box).collect(),
             slot_conditions: at(Level::Slot).collect(),
             paths: facts.host_paths(&request.host) & wished,
-            verdicts: RefCell::default(),
+            before: prepared.verdicts.as_ref().filter(|verdicts| verdicts.hold_in(tables)),
+            said: RefCell::default(),
         };
         for (id, profile) in tables.pool().profiles() {
             let index = id.0 as usize;
@@ -128,7 +140,12 @@ impl<'a> Filter<'a> {
                 filter.fits[index] = Some(profile.demand(&request.link));
             }
         }
-        Ok(filter)
+        filter
+    }
+
+    /// What the CEL expression said of devices of these tables, to be used again.
+    pub(super) fn into_verdicts(self) -> Verdicts {
+        Verdicts { of: self.tables.clone(), said: self.said.into_inner() }
     }
 
     /// Whether a model, if one is wished, is this one.
@@ -207,10 +224,13 @@ impl<'a> Filter<'a> {
         let Some(cel) = &self.cel else { return true };
         // What does not go by the slot is asked once for all slots.
         let of = match cel.level() {
-            Level::Slot => slot.slot,
-            Level::Profile | Level::Box => SlotId::HOST,
+            Level::Slot => (entry.node, id, slot.slot, slot.serial),
+            Level::Profile | Level::Box => (entry.node, id, SlotId::HOST, 0),
         };
-        *self.verdicts.borrow_mut().entry((entry.node, id, of)).or_insert_with(|| {
+        if let Some(said) = self.before.and_then(|before| before.said.get(&of)) {
+            return *said;
+        }
+        *self.said.borrow_mut().entry(of).or_insert_with(|| {
             let profile = self.tables.pool().profile(id);
             cel.holds(|name| variable(Device { profile, entry, slot }, name)) == Ok(true)
         })

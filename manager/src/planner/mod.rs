@@ -5,13 +5,14 @@ mod cel;
 mod choose;
 mod explain;
 mod filter;
+mod ranked;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
 pub use crate::types::SlotStatus;
-pub use view::{BoxView, HostView, Liveness, PoolView, SlotView};
+pub use view::{BoxView, HostView, Liveness, PoolView, SlotView, free_ports, slots};
 
 use crate::records::Tables;
 use crate::types::{
@@ -21,6 +22,7 @@ use crate::types::{
 use choose::{Chooser, Place};
 use filter::Filter;
 use proxy_core::limits::MAX_PORTS;
+use std::sync::Arc;
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
 
 /// Most slots that one request can ask for: no host has more ports.
@@ -69,20 +71,83 @@ pub struct Placement {
 /// What a request gets: as many placements as it asked for.
 pub type Plan = Vec<Placement>;
 
-/// Chooses. All or nothing.
+/// A request of which everything is worked out that takes long and does not have to be found out
+/// while the records stand still.
+pub struct Prepared {
+    request: PlanRequest,
+    cel: Option<Arc<cel::Parsed>>,
+    verdicts: Option<filter::Verdicts>,
+}
+
+impl Prepared {
+    /// Checks a request and reads its expression.
+    ///
+    /// # Errors
+    ///
+    /// The field that is wrong, and why.
+    pub fn read(request: PlanRequest) -> Result<Self, Problem> {
+        check(&request)?;
+        let read = |text: &String| cel::Parsed::read(text).map(Arc::new);
+        let cel = request.wishes.cel.as_ref().map(read).transpose();
+        let cel = cel.map_err(|why| Problem::invalid("cel", why))?;
+        Ok(Self { request, cel, verdicts: None })
+    }
+
+    /// Whether its expression has to be asked of single boxes or devices.
+    pub fn asks_devices(&self) -> bool {
+        self.cel.as_ref().is_some_and(|cel| cel.level() != cel::Level::Profile)
+    }
+
+    /// Asks its expression of the devices that a choice looks at, so that [`choose`] need not,
+    /// unless they have changed since.
+    pub fn ask_devices(&mut self, tables: &Tables, live: &impl Liveness) {
+        self.verdicts = None;
+        let Ok(ports) = find_host(&self.request, tables, live) else { return };
+        let filter = Filter::new(self, tables);
+        // What comes of it is not known yet; what it asked on the way is.
+        let _ = Chooser::new(&filter, live).pick(ports.len());
+        self.verdicts = Some(filter.into_verdicts());
+    }
+}
+
+/// Chooses. All or nothing: nothing if nothing fits, whatever the reason.
+///
+/// # Errors
+///
+/// A typed problem for a host, box or slot that cannot be.
+pub fn choose(
+    prepared: &Prepared,
+    tables: &Tables,
+    live: &impl Liveness,
+) -> Result<Option<Plan>, Problem> {
+    decide(prepared, tables, live, |_, chosen, ports| {
+        Some(chosen?.into_iter().zip(ports).map(|(at, port)| placed(tables, at, *port)).collect())
+    })
+}
+
+/// As [`choose`], with what has to be worked out before.
 ///
 /// # Errors
 ///
 /// Why nothing fits: a typed problem for a host, box or slot that cannot be, else
-/// [`ProblemCode::NothingFits`] with a reason for each constraint.
+/// [`ProblemCode::NothingFits`] with a reason for each constraint. That looks at every device.
 pub fn plan(request: &PlanRequest, tables: &Tables, live: &impl Liveness) -> Result<Plan, Problem> {
-    decide(request, tables, live, |chooser, chosen, ports| {
-        let wanted = request.count as usize;
-        let Some(places) = chosen.filter(|_| ports.len() >= wanted) else {
-            return Err(explain::nothing_fits(chooser, ports));
-        };
-        let pairs = places.into_iter().zip(ports);
-        Ok(pairs.map(|(place, port)| placed(tables, place, *port)).collect())
+    plan_prepared(&Prepared::read(request.clone())?, tables, live)
+}
+
+/// As [`plan`], of what was worked out before.
+///
+/// # Errors
+///
+/// As [`plan`].
+pub fn plan_prepared(
+    prepared: &Prepared,
+    tables: &Tables,
+    live: &impl Liveness,
+) -> Result<Plan, Problem> {
+    decide(prepared, tables, live, |chooser, chosen, ports| {
+        let places = chosen.ok_or_else(|| explain::nothing_fits(chooser, ports))?;
+        Ok(places.into_iter().zip(ports).map(|(at, port)| placed(tables, at, *port)).collect())
     })?
 }
 
@@ -96,31 +161,47 @@ pub fn explain(
     tables: &Tables,
     live: &impl Liveness,
 ) -> Result<Explanation, Problem> {
-    decide(request, tables, live, |chooser, chosen, ports| {
+    let prepared = Prepared::read(request.clone())?;
+    decide(&prepared, tables, live, |chooser, chosen, ports| {
         explain::explain(chooser, chosen.as_deref(), ports)
     })
 }
 
-/// Checks a request, chooses, and has something made of it.
+/// Chooses, and has something made of it: so many places as are wanted, or none, and the host's free
+/// ports.
 fn decide<L: Liveness, R>(
-    request: &PlanRequest,
+    prepared: &Prepared,
     tables: &Tables,
     live: &L,
     make: impl FnOnce(&Chooser<'_, L>, Option<Vec<Place>>, &[PortId]) -> R,
 ) -> Result<R, Problem> {
-    check(request)?;
+    let request = &prepared.request;
     let free_ports = find_host(request, tables, live)?;
     if let Some(name) = &request.wishes.box_name {
         find_box(name, tables, live)?;
     }
-    let filter = Filter::new(request, tables)?;
-    let (capacity, taken) = tables.host_bandwidth(&request.host);
-    let chooser = Chooser { filter: &filter, live, room: capacity.saturating_sub(taken) };
-    let chosen = match (&request.wishes.box_name, request.slot) {
-        (Some(name), Some(slot)) => named_slot(name, slot, &chooser)?,
-        _ => chooser.choose(),
-    };
+    let filter = Filter::new(prepared, tables);
+    let chooser = Chooser::new(&filter, live);
+    let chosen = chooser.pick(free_ports.len())?;
     Ok(make(&chooser, chosen, &free_ports))
+}
+
+impl<'a, L: Liveness> Chooser<'a, L> {
+    fn new(filter: &'a Filter<'a>, live: &'a L) -> Self {
+        let (capacity, taken) = filter.tables.host_bandwidth(&filter.request.host);
+        Self { filter, live, room: capacity.saturating_sub(taken) }
+    }
+
+    /// The slots that the request gets, if there are enough, and as many of the host's ports.
+    fn pick(&self, ports: usize) -> Result<Option<Vec<Place>>, Problem> {
+        let request = self.filter.request;
+        let chosen = match (&request.wishes.box_name, request.slot) {
+            (Some(name), Some(slot)) => named_slot(name, slot, self)?,
+            _ if ports < request.count as usize => None,
+            _ => self.choose(),
+        };
+        Ok(chosen.filter(|_| ports >= request.count as usize))
+    }
 }
 
 fn placed(tables: &Tables, (node, slot): Place, port: PortId) -> Placement {

@@ -40,7 +40,7 @@ pub(super) fn functions<'a>(
 }
 
 /// The ports of a host that nothing uses, lowest first.
-pub(super) fn free_ports(tables: &Tables, live: &impl Liveness, name: &NodeName) -> Vec<PortId> {
+pub fn free_ports(tables: &Tables, live: &impl Liveness, name: &NodeName) -> Vec<PortId> {
     let size = tables.nodes().get(name).map_or(0, |node| node.size);
     let mut used = live.stray_ports(name);
     used.extend(tables.bindings_at(name).filter(|b| b.host == *name).map(|b| b.port));
@@ -55,7 +55,7 @@ impl SlotView {
     }
 
     /// A slot as the records have it.
-    pub(super) fn of(tables: &Tables, address: SlotAddress) -> Self {
+    pub fn of(tables: &Tables, address: SlotAddress) -> Self {
         let entry = tables.pool_box(address.box_name());
         let profile = entry.and_then(|entry| entry.slot(address.slot())?.profile);
         let model = profile.map(|id| tables.pool().profile(id).model.clone()).unwrap_or_default();
@@ -125,7 +125,7 @@ impl PoolView {
                     pool.hosts.insert(name.clone(), view);
                 }
                 Role::Box => {
-                    let slots = slots(tables, name, node.size);
+                    let slots = slots(tables, name, node.size).collect();
                     let view = BoxView { connected, connecting, size: node.size, slots };
                     pool.boxes.insert(name.clone(), view);
                 }
@@ -135,10 +135,15 @@ impl PoolView {
     }
 }
 
-fn slots(tables: &Tables, name: &NodeName, size: u8) -> Vec<SlotView> {
-    let addresses = (1..=size).map(|slot| {
+/// The slots of a box, by number.
+pub fn slots<'a>(
+    tables: &'a Tables,
+    name: &'a NodeName,
+    size: u8,
+) -> impl Iterator<Item = SlotView> + use<'a> {
+    let addresses = (1..=size).map(move |slot| {
         let slot = SlotId::new(slot).expect("every byte is a slot number");
         SlotAddress::new(name.clone(), slot).expect("they begin with 1")
     });
-    addresses.map(|address| SlotView::of(tables, address)).collect()
+    addresses.map(move |address| SlotView::of(tables, address))
 }

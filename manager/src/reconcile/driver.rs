@@ -174,9 +174,13 @@ async fn record(
     Ok(recorded.await.is_ok())
 }
 
-async fn ask(session: &Arc<Session>, body: Request, bound: Duration) -> Result<Reply, Failure> {
-    let asked = session.request(body, bound).await;
-    asked.map_err(|error| Failure { session: session.clone(), error })
+fn ask(
+    session: &Arc<Session>,
+    body: Request,
+    bound: Duration,
+) -> impl Future<Output = Result<Reply, Failure>> + use<'_> {
+    let asked = session.request(body, bound);
+    async move { asked.await.map_err(|error| Failure { session: session.clone(), error }) }
 }
 
 async fn introduce(session: &Arc<Session>, peer: &Session, bound: Duration) -> Result<(), Failure> {

@@ -296,6 +296,61 @@ fn expressions_ask_for_the_rest() {
     }
 }
 
+/// What an expression said before is used again, but not of what changed since.
+#[test]
+fn expressions_that_were_asked_before_say_the_same() {
+    let mut pool = joined();
+    let expressions = [
+        "box.startsWith('nv') && slot >= 5",
+        "rack in ['r1', 'r9']",
+        "model == 'gpu' && serial == '0000000000000302'",
+        "memory / functions > 100000000000",
+        "site == 's9'",
+    ];
+    let mut asked: Vec<Prepared> =
+        expressions.iter().map(|cel| Prepared::read(by_cel(1, cel)).unwrap()).collect();
+    for prepared in &mut asked {
+        prepared.ask_devices(&pool.txn, &pool);
+    }
+    let by_profile = asked.iter().map(|prepared| !prepared.asks_devices());
+    assert_eq!(by_profile.collect::<Vec<_>>(), [false, false, false, true, false]);
+    let same = |pool: &Pool| {
+        for (prepared, cel) in asked.iter().zip(expressions) {
+            let chosen = choose(prepared, &pool.txn, pool).unwrap();
+            let planned = pool.plan(&by_cel(1, cel));
+            assert_eq!(chosen.as_ref().map(slots), planned.as_ref().ok().map(slots), "{cel}");
+            let again = plan_prepared(prepared, &pool.txn, pool);
+            assert_eq!(again, planned, "{cel}");
+        }
+    };
+    same(&pool);
+    // Another device in a slot that was asked; then all boxes stand elsewhere.
+    pool.slot("plain1/2", Free, "gpu-x");
+    same(&pool);
+    let racks = json!({ "r9": { "site": "s9" } });
+    let boxes = json!({ "plain2": { "rack": "r9" } });
+    pool.inventory(json!({ "sites": { "s9": {} }, "racks": racks, "boxes": boxes }));
+    same(&pool);
+    assert_eq!(slots(&pool.plan(&by_cel(1, "site == 's9'")).unwrap()), ["plain2/1"]);
+}
+
+#[test]
+fn a_rack_that_has_nothing_free_has_nothing() {
+    let mut pool = joined();
+    assert_eq!(chosen(&pool, &selected(1, "rack=r1,model=gpu")), ["plain1/1"]);
+    for slot in 1..=3 {
+        pool.slot(&format!("plain1/{slot}"), Quarantined, "gpu");
+    }
+    refused(&pool, &selected(1, "rack=r1"));
+    refused(
+        &pool,
+        &wish(1, |wishes| {
+            wishes.near = true;
+            wishes.selector = "rack=r1".parse().unwrap();
+        }),
+    );
+}
+
 #[test]
 fn expressions_without_a_bound_are_refused_with_their_place() {
     let pool = joined();

@@ -55,6 +55,8 @@ pub struct State {
     pub log: Vec<Request>,
     /// Whether the operating system behind it enables what is plugged.
     pub enumerates: bool,
+    /// Whether it tells when that has happened.
+    pub tells: bool,
     /// Whether a host has a root complex.
     pub root_complex: bool,
     /// Asked for each request before it is obeyed.
@@ -131,6 +133,7 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         term: 0,
         log: Vec::new(),
         enumerates: true,
+        tells: true,
         root_complex: true,
         rules: Vec::new(),
         recorded: heapless::Vec::new(),
@@ -375,6 +378,7 @@ impl Server {
         if let Request::BindPort(binding) = body
             && bound
             && state.enumerates
+            && state.tells
         {
             emit(&self.stream, &self.events, Event::DeviceConfigured { port: binding.port });
         }

@@ -99,6 +99,16 @@ fn a_quarantined_slot_is_shown_and_recovered() {
     manager.wait_slot("box1/1", "free");
 }
 
+/// It said so when it was plugged before: the table says it still.
+#[test]
+fn a_device_in_use_of_which_nothing_is_told_is_found_in_the_table() {
+    let manager = Manager::with_timing(&[("reconcile_ms", 3_600_000)]);
+    let (at_host, _box) = pair(&manager);
+    at_host.with(|s| s.tells = false);
+    manager.text(&["allocate", "--host", "host1"]);
+    assert_eq!(manager.wait_phase("configured")["host"], "host1");
+}
+
 #[test]
 fn an_operating_system_that_does_not_look_is_a_warning() {
     let manager = Manager::start();
