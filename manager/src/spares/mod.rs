@@ -181,11 +181,14 @@ pub fn check_kept(
     if config.models.values().all(|model| model.keep == 0) || operation.started != txn.now() {
         return Ok(());
     }
-    let model = |slot| txn.functions(slot).next().map(|device| device.model.clone());
-    let models: BTreeSet<String> = slots.iter().filter_map(model).collect();
-    let counts = count(txn);
+    let pool = txn.pool();
+    let model = |slot: &SlotAddress| {
+        let found = txn.pool_box(slot.box_name())?.slot(slot.slot())?;
+        Some(pool.profile(found.profile?).model.as_str())
+    };
+    let models: BTreeSet<&str> = slots.iter().filter_map(model).collect();
     for model in models {
-        let (keep, free) = (config.of(&model).keep, counts.get(&model).map_or(0, |c| c.free));
+        let (keep, free) = (config.of(model).keep, pool.free_of(model));
         if free < keep {
             let reason = format!(
                 "{keep} of {model:?} are kept as spares, {free} would be left; only `dxpu-manager \

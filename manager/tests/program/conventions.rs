@@ -1,6 +1,6 @@
 //! What holds at every address of the API: pages and filters of lists, entity tags, problems.
 
-use crate::common::Manager;
+use crate::common::{Manager, eventually};
 use crate::common::fake::{Fake, boxed, host};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -20,6 +20,12 @@ fn pool(manager: &Manager) -> [Fake; 3] {
         assert_eq!(status, 202, "{operation}");
         manager.get(&format!("/v1/operations/{}?wait_ms=60000", operation["id"].as_str().unwrap()));
     }
+    // The box's own word comes when its tables are read the next time; then nothing changes.
+    eventually("the box's word of what is bound", || {
+        let slots = manager.get("/v1/slots?host=host1");
+        let mut slots = slots["items"].as_array().unwrap().iter();
+        slots.all(|slot| slot["functions"][0]["state"] == "bound").then_some(())
+    });
     proxies
 }
 

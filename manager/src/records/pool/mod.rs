@@ -221,6 +221,17 @@ impl PoolIndex {
         self.scopes.get(scope)
     }
 
+    /// How many slots are free whose device has this model.
+    pub fn free_of(&self, model: &str) -> u32 {
+        let shapes = self.scopes.get(&Scope::Pool).into_iter().flatten();
+        let free = shapes.map(|(shape, boxes)| {
+            let groups = shape.groups.iter();
+            let own = groups.filter(|group| self.profile(group.profile).model == model);
+            own.map(|group| u32::from(group.free)).sum::<u32>() * boxes.len() as u32
+        });
+        free.sum()
+    }
+
     /// The slots whose device has this serial number.
     pub fn with_serial(&self, serial: u64) -> impl Iterator<Item = (NodeId, SlotId)> {
         let first = (serial, NodeId::new(1).expect("nodes begin with 1"), SlotId::HOST);

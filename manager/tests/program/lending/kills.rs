@@ -113,6 +113,9 @@ impl Pool {
         let mut commands: Vec<_> = kind.begin.iter().map(begin).collect();
         let begun = Instant::now();
         let killed = loop {
+            // Before the point is looked for: what is over stays over, and how far it came is kept.
+            let asked = commands.iter_mut().all(|c| c.try_wait().unwrap().is_some());
+            let over = asked && self.is_over();
             let came = match point {
                 Point::Request(at, _) => seen.load(Ordering::SeqCst) >= at,
                 Point::Event(at) => {
@@ -126,8 +129,7 @@ impl Pool {
                 self.manager.kill();
                 break true;
             }
-            let asked = commands.iter_mut().all(|c| c.try_wait().unwrap().is_some());
-            if asked && self.is_over() {
+            if over {
                 break false;
             }
             assert!(begun.elapsed() < LONG, "{point:?} does not come and nothing is over");
