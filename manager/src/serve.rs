@@ -161,6 +161,7 @@ impl Server {
         parts.spawn(operations::lease::run(manager.clone()));
         parts.spawn(operations::drain::run(manager.clone()));
         parts.spawn(health::run(manager.clone()));
+        parts.spawn(health::counters::run(manager.clone()));
         parts.spawn(firmware::run(manager.clone()));
         parts.spawn(metrics::follow(manager.clone()));
         parts.spawn(erasure::driver::run(manager.clone()));

@@ -3,17 +3,20 @@
 //! Every `interval` each is good or bad once (`samples`); [`machine`] makes states of that. A change
 //! is a record, an event and what the policy says, in one change of the records.
 //!
-//! - A proxy is bad while it is not connected.
+//! - A proxy is bad while it is not connected, or when its links lost
+//!   [`HealthConfig::loss_permille`] of what they sent, in two readings in a row.
 //! - A path is bad while a proxy says that what it sends there does not arrive.
 //! - A device is bad while its slot is quarantined, or when it had [`HealthConfig::device_errors`]
 //!   errors within [`HealthConfig::device_window_ms`]: bindings that failed because the device went away
-//!   or damaged a TLP.
+//!   or damaged a TLP, and its error messages (`counters`); or
+//!   [`HealthConfig::device_correctable`] that were correctable.
 
+pub mod counters;
 pub mod machine;
+mod replacing;
 
 use crate::manager::Manager;
 use crate::operations::drain;
-use crate::operations::replace::{self, Replace};
 use crate::records::{Tables, Txn};
 use crate::types::{
     DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, HoldRecord,
@@ -49,8 +52,16 @@ pub struct HealthConfig {
     pub policy: Policy,
     /// So many errors of a device within its window make it bad.
     pub device_errors: usize,
+    /// So many correctable errors of a device within its window make it bad.
+    pub device_correctable: u64,
     /// The window, milliseconds.
     pub device_window_ms: u64,
+    /// How often proxies are asked what they count, milliseconds.
+    pub counters_ms: u64,
+    /// So many of a thousand frames that a proxy sent have to be lost to make it bad.
+    pub loss_permille: u64,
+    /// So many frames have to be sent between two readings for their loss to say something.
+    pub loss_frames: u64,
     /// When it gets worse and better.
     pub thresholds: Thresholds,
 }
@@ -61,7 +72,11 @@ impl Default for HealthConfig {
             interval_ms: 5_000,
             policy: Policy::default(),
             device_errors: 3,
+            device_correctable: 1_000,
             device_window_ms: 600_000,
+            counters_ms: 30_000,
+            loss_permille: 10,
+            loss_frames: 1_000,
             thresholds: Thresholds::default(),
         }
     }
@@ -78,7 +93,11 @@ impl HealthConfig {
         let least = [
             ("interval_ms", self.interval_ms),
             ("device_errors", self.device_errors as u64),
+            ("device_correctable", self.device_correctable),
             ("device_window_ms", self.device_window_ms),
+            ("counters_ms", self.counters_ms),
+            ("loss_permille", self.loss_permille),
+            ("loss_frames", self.loss_frames),
             ("thresholds.suspect_after", suspect_after.into()),
             ("thresholds.failed_after", failed_after.into()),
             ("thresholds.recover_after", recover_after.into()),
@@ -90,23 +109,52 @@ impl HealthConfig {
     }
 }
 
-/// What was seen since the manager started. Errors are kept for slots that there are, no more of each
-/// than make it bad; paths for proxies that are connected.
+/// What went wrong with a device lately.
+#[derive(Default)]
+struct Errors {
+    /// What counts each, no more than make it bad.
+    hard: VecDeque<Instant>,
+    /// Correctable errors: how many, by when they were read.
+    correctable: VecDeque<(Instant, u64)>,
+}
+
+/// What was seen since the manager started. Errors are kept for slots that there are, and as long as
+/// their window; paths and losses for proxies that are connected.
 #[derive(Default)]
 pub struct Observed {
-    errors: Mutex<HashMap<SlotAddress, VecDeque<Instant>>>,
+    errors: Mutex<HashMap<SlotAddress, Errors>>,
     lost: Mutex<BTreeSet<(NodeName, NodeName, u8)>>,
+    losses: Mutex<HashMap<NodeName, counters::Loss>>,
 }
 
 impl Observed {
     /// A binding of a slot failed because of its device.
     pub fn error(&self, slot: &SlotAddress, config: &HealthConfig) {
-        let mut errors = self.errors.lock().expect("no one panics while holding it");
-        let own = errors.entry(slot.clone()).or_default();
-        own.push_back(Instant::now());
-        while own.len() > config.device_errors {
-            own.pop_front();
+        self.errors(slot, counters::Errors { non_fatal: 1, ..Default::default() }, config);
+    }
+
+    /// A device sent error messages. A fatal one is enough: its link is not reliable.
+    pub fn errors(&self, slot: &SlotAddress, seen: counters::Errors, config: &HealthConfig) {
+        if seen == counters::Errors::default() {
+            return;
         }
+        let mut errors = self.errors.lock().expect("no one panics while holding it");
+        let (own, now) = (errors.entry(slot.clone()).or_default(), Instant::now());
+        let enough = config.device_errors;
+        let hard = usize::try_from(seen.non_fatal).unwrap_or(enough).min(enough);
+        let hard = if seen.fatal > 0 { enough } else { hard };
+        own.hard.extend(std::iter::repeat_n(now, hard));
+        while own.hard.len() > enough {
+            own.hard.pop_front();
+        }
+        if seen.correctable > 0 {
+            own.correctable.push_back((now, seen.correctable));
+        }
+    }
+
+    fn loss(&self, name: &NodeName, change: impl FnOnce(&mut counters::Loss)) {
+        let mut losses = self.losses.lock().expect("no one panics while holding it");
+        change(losses.entry(name.clone()).or_default());
     }
 
     /// What a proxy sends to another by a path arrives, or does not.
@@ -120,21 +168,53 @@ impl Observed {
         };
     }
 
+    /// A proxy has forgotten a peer: it sends nothing there, and says nothing more of its paths.
+    pub fn parted(&self, from: &NodeName, to: &NodeName) {
+        let mut lost = self.lost.lock().expect("no one panics while holding it");
+        lost.retain(|(sender, receiver, _)| (sender, receiver) != (from, to));
+    }
+
     /// A proxy is gone, and with it what it said of its paths.
     pub fn left(&self, name: &NodeName) {
         let mut lost = self.lost.lock().expect("no one panics while holding it");
         lost.retain(|(from, ..)| from != name);
+        self.losses.lock().expect("no one panics while holding it").remove(name);
     }
 
-    fn bad_slots(&self, config: &HealthConfig, now: Instant) -> BTreeSet<SlotAddress> {
+    /// The slots whose device is bad, and why.
+    fn bad_slots(&self, config: &HealthConfig, now: Instant) -> BTreeMap<SlotAddress, String> {
         let window = Duration::from_millis(config.device_window_ms);
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < window;
         let mut errors = self.errors.lock().expect("no one panics while holding it");
-        errors.retain(|_, own| {
-            own.retain(|at| now.saturating_duration_since(*at) < window);
-            !own.is_empty()
+        let mut bad = BTreeMap::new();
+        errors.retain(|slot, own| {
+            own.hard.retain(&is_recent);
+            own.correctable.retain(|(at, _)| is_recent(at));
+            let correctable = own.correctable.iter().map(|(_, count)| *count);
+            let correctable = correctable.fold(0, u64::saturating_add);
+            if own.hard.len() >= config.device_errors {
+                let why = format!(
+                    "bindings of it failed because of it, or it sent error messages that are not \
+                     correctable: {} within {} s",
+                    own.hard.len(),
+                    window.as_secs()
+                );
+                bad.insert(slot.clone(), why);
+            } else if correctable >= config.device_correctable {
+                let within = window.as_secs();
+                let why = format!("{correctable} correctable errors within {within} s");
+                bad.insert(slot.clone(), why);
+            }
+            !own.hard.is_empty() || !own.correctable.is_empty()
         });
-        let bad = |own: &VecDeque<Instant>| own.len() >= config.device_errors;
-        errors.iter().filter(|(_, own)| bad(own)).map(|(slot, _)| slot.clone()).collect()
+        bad
+    }
+
+    /// The proxies that lose too much, and why.
+    fn bad_links(&self) -> BTreeMap<NodeName, String> {
+        let losses = self.losses.lock().expect("no one panics while holding it");
+        let bad = losses.iter().filter(|(_, loss)| loss.is_bad());
+        bad.map(|(name, loss)| (name.clone(), loss.why.clone())).collect()
     }
 }
 
@@ -142,6 +222,9 @@ impl Observed {
 fn bad(manager: &Manager, tables: &Tables, now: Instant) -> BTreeMap<Subject, String> {
     let config = &manager.settings.health;
     let mut bad = BTreeMap::new();
+    for (node, why) in manager.observed.bad_links() {
+        bad.insert(Subject::Node { node }, why);
+    }
     for node in tables.nodes().keys() {
         if let Some(why) = manager.registry.absence(node) {
             bad.insert(Subject::Node { node: node.clone() }, why);
@@ -152,8 +235,7 @@ fn bad(manager: &Manager, tables: &Tables, now: Instant) -> BTreeMap<Subject, St
         let why = format!("what {from} sends to {to} by path {path} does not arrive");
         bad.insert(Subject::Path { from, to, path }, why);
     }
-    for slot in manager.observed.bad_slots(config, now) {
-        let why = format!("{} bindings of it failed because of it", config.device_errors);
+    for (slot, why) in manager.observed.bad_slots(config, now) {
         bad.insert(Subject::Slot { slot }, why);
     }
     for device in tables.devices().values().filter(|d| d.state == DeviceState::Quarantined) {
@@ -241,19 +323,6 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         let (kind, reason) = (HoldKind::Unhealthy, why.to_owned());
         drain::hold(txn, HoldRecord { place, kind, reason, since: txn.now(), operation: None });
     }
-    if let (Policy::Replace, Subject::Slot { slot }) = (policy, subject) {
-        replace_device(txn, manager, slot, why);
-    }
-}
-
-fn replace_device(txn: &mut Txn, manager: &Manager, slot: &SlotAddress, why: &str) {
-    let Some(binding) = txn.binding_at_slot(slot).map(|binding| binding.id) else { return };
-    let within_ms = Some(manager.settings.orderly_bound.as_millis() as u32);
-    let how = Replace { within_ms, reason: why.to_owned(), parent: None };
-    if let Err(problem) = replace::replace(txn, &manager.registry, binding, &how, None) {
-        let detail = format!("{slot} has failed and is not replaced: {}", problem.detail);
-        txn.event(EventRecord::new(EventKind::Trouble, detail).slot(slot));
-    }
 }
 
 fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
@@ -267,6 +336,7 @@ fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
 /// Looks until the manager stops.
 pub async fn run(manager: Arc<Manager>) {
     let mut machines = Machines::default();
+    let mut attempts = replacing::Attempts::default();
     let config = &manager.settings.health;
     loop {
         tokio::select! {
@@ -277,19 +347,31 @@ pub async fn run(manager: Arc<Manager>) {
         let tables = manager.records.snapshot();
         let bad = bad(&manager, &tables, Instant::now());
         let changes = machines.round(&tables, &bad, config.thresholds);
-        if changes.is_empty() {
-            continue;
-        }
-        let changed = manager.records.apply(|txn| {
-            for (subject, state) in &changes {
-                let why = bad.get(subject).map_or("", String::as_str);
-                change(txn, &manager, subject, *state, why);
-            }
-        });
-        if let Err(problem) = changed.await {
-            tracing::error!("health cannot be recorded: {problem}");
+        if !changes.is_empty() && !record(&manager, &changes, &bad).await {
             // The records say how it was; it is sampled again from there.
             machines = Machines::default();
         }
+        if config.policy == Policy::Replace {
+            attempts.round(&manager, &manager.records.snapshot(), Instant::now()).await;
+        }
     }
+}
+
+/// Records changes. Whether it could.
+async fn record(
+    manager: &Manager,
+    changes: &[(Subject, HealthState)],
+    bad: &BTreeMap<Subject, String>,
+) -> bool {
+    let changed = manager.records.apply(|txn| {
+        for (subject, state) in changes {
+            let why = bad.get(subject).map_or("", String::as_str);
+            change(txn, manager, subject, *state, why);
+        }
+    });
+    if let Err(problem) = changed.await {
+        tracing::error!("health cannot be recorded: {problem}");
+        return false;
+    }
+    true
 }

@@ -384,8 +384,9 @@ async fn part(manager: &Manager, binding: &BindingRecord) {
     for (session, peer) in [(&at_host, &at_box), (&at_box, &at_host)] {
         let node = peer.identity().node;
         let asked = session.request(Request::RemovePeer(node), manager.settings.request_bound);
-        if let Err(error) = asked.await {
-            tracing::debug!("{} keeps peer {node}: {error}", session.name());
+        match asked.await {
+            Ok(_) => manager.observed.parted(session.name(), peer.name()),
+            Err(error) => tracing::debug!("{} keeps peer {node}: {error}", session.name()),
         }
     }
 }

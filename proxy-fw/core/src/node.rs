@@ -529,16 +529,18 @@ pub(crate) fn page<T, const N: usize>(
     (out, next)
 }
 
+/// The name of a counter, as much of it as there is room for.
+pub(crate) fn short(name: &str) -> Name {
+    let mut short = Name::new();
+    let _ = name.chars().try_for_each(|c| short.push(c));
+    short
+}
+
 /// A page of counters.
 pub(crate) fn counters_page(
     counters: impl Iterator<Item = (&'static str, u64)>,
     from: u16,
 ) -> Reply {
-    let short = |(name, value): (&'static str, u64)| {
-        let mut short = Name::new();
-        let _ = name.chars().try_for_each(|c| short.push(c));
-        (short, value)
-    };
-    let (entries, next) = page(counters.map(short), from);
+    let (entries, next) = page(counters.map(|(name, value)| (short(name), value)), from);
     Reply::Counters { entries, next }
 }

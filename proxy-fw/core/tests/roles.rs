@@ -727,3 +727,36 @@ fn that_the_root_complex_went_and_came_is_told_and_stands_in_the_table() {
     assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: false }));
     assert_eq!(world.host.mapping_entry(port(0)).state, PortState::Empty);
 }
+
+#[test]
+fn error_messages_of_a_device_are_counted_for_its_slot() {
+    let mut world = World::bound();
+    let counted = |world: &mut World| {
+        let (mut found, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let asked = world.ask_box(Request::ReadCounters { from });
+            let Ok(Reply::Counters { entries, next: further }) = asked else { panic!("counters") };
+            let of_slots = entries.iter().filter(|(name, _)| name.starts_with("slot "));
+            found.extend(of_slots.map(|(name, count)| format!("{name}: {count}")));
+            next = further;
+        }
+        found
+    };
+    assert_eq!(counted(&mut world), [""; 0]);
+    let codes = [MsgCode::ErrCor, MsgCode::ErrFatal, MsgCode::ErrCor, MsgCode::AssertInta];
+    for code in codes {
+        let (fields, tag) = ([0; 8], Tag::new(0).unwrap());
+        let routing = match code {
+            MsgCode::AssertInta => MsgRouting::Local,
+            _ => MsgRouting::ToRootComplex,
+        };
+        let kind = Kind::Message { routing, code, requester: bdf(3, 0), tag, fields, data: &[] };
+        world.boxes.handle_tlp(world.now, slot(1), &emit(&Repr::new(kind))).unwrap();
+    }
+    let expected = ["slot 1: correctable errors: 2", "slot 1: fatal errors: 1"];
+    assert_eq!(counted(&mut world), expected);
+    // Another device begins anew.
+    world.boxes.device_removed(world.now, slot(1));
+    world.run(Duration::from_secs(3));
+    assert_eq!(counted(&mut world), [""; 0]);
+}

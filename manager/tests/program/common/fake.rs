@@ -65,6 +65,8 @@ pub struct State {
     /// What the manager wants recorded, and how often it asked what was.
     pub recorded: heapless::Vec<Recorded, MAX_RECORDED>,
     pub recorder_pages: u64,
+    /// What it counts besides what all count.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// Who it is.
@@ -138,6 +140,7 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         rules: Vec::new(),
         recorded: heapless::Vec::new(),
         recorder_pages: 0,
+        counters: BTreeMap::new(),
         node: None,
     }))
 }
@@ -280,6 +283,11 @@ impl Fake {
         self.event(Event::Slot { slot, function, state });
     }
 
+    /// Counts on.
+    pub fn count(&self, name: &str, more: u64) {
+        self.with(|s| *s.counters.entry(name.to_owned()).or_default() += more);
+    }
+
     /// Sends an event.
     pub fn event(&self, event: Event) {
         emit(&self.stream, &self.events, event);
@@ -402,7 +410,7 @@ impl Server {
             }
             Request::ReadTable { from } if host => Ok(mapping_page(state, self.role, from)),
             Request::ReadTable { from } => Ok(slot_page(state, from)),
-            Request::ReadCounters { from } => Ok(counter_page(from)),
+            Request::ReadCounters { from } => Ok(counter_page(state, from)),
             Request::SetSampling(_) | Request::SetLogLevel(_) => Ok(Reply::Done),
             Request::ReadStamps { .. } => {
                 let at = [Some(1), Some(2), Some(3), None, None, None];
@@ -638,11 +646,13 @@ pub fn inventory_page(state: &State, from: u16) -> Reply {
     Reply::Inventory { entries, next: (end < state.slots.len()).then_some(end as u16) }
 }
 
-fn counter_page(from: u16) -> Reply {
+fn counter_page(state: &State, from: u16) -> Reply {
     let name = |text: &str| Name::try_from(text).unwrap();
     let (entries, next) = match from {
         0 => ([(name("frames.sent"), 3), (name("frames.bad_crc"), 0)], Some(2)),
         _ => ([(name("tlps.sent"), 7), (name("tlps.dropped"), 1)], None),
     };
-    Reply::Counters { entries: entries.into_iter().collect(), next }
+    let own = state.counters.iter().filter(|_| from != 0);
+    let own = own.map(|(text, value)| (name(text), *value));
+    Reply::Counters { entries: entries.into_iter().chain(own).collect(), next }
 }

@@ -11,6 +11,7 @@ use tlp_codec::ids::{PathId, SlotId};
 fn manager(policy: &str) -> Manager {
     let settings = format!(
         "[health]\ninterval_ms = 50\npolicy = \"{policy}\"\ndevice_errors = 2\ndevice_window_ms = 3000\n\
+         counters_ms = 50\ndevice_correctable = 100\n\
          [spares]\nrun_out_ppm = 1000\nmodels.nvme = {{ keep = 1, repair_hours = 8766, annual_failure_permille = 500 }}\n"
     );
     Manager::with_settings(&settings, &[])
@@ -79,7 +80,7 @@ fn a_device_with_errors_is_replaced_by_the_policy() {
     let (at_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     two_errors(&manager, &at_host, &at_box);
-    manager.wait_event("health-changed", "box1/1 is failed: 2 bindings of it failed");
+    manager.wait_event("health-changed", "box1/1 is failed: bindings of it failed because of it");
     manager.wait_event("replaced", "host1 has box1/2 in the place of box1/1");
     eventually("the old one to go", || at_box.bound(1).is_none().then_some(()));
     assert!(at_box.bound(2).is_some());
@@ -142,4 +143,115 @@ fn one_failure_of_a_policy_s_replacement_is_said() {
     manager.wait_event("operation-failed", "failed");
     assert!(at_box.bound(1).is_some(), "the old one stays");
     drop(Fake::join(manager.control, boxed("box9", 1), ""));
+}
+
+/// Waits until the manager has read the counters of a proxy once more.
+fn read_again(fake: &Fake) {
+    let reads = |fake: &Fake| {
+        let is_last = |r: &&Request| matches!(r, Request::ReadCounters { from } if *from > 0);
+        fake.with(|s| s.log.iter().filter(is_last).count())
+    };
+    let before = reads(fake);
+    // One may have begun before this.
+    eventually("another reading", || (reads(fake) >= before + 2).then_some(()));
+}
+
+#[test]
+fn error_messages_of_a_device_make_it_fail_and_hold_it_back() {
+    let manager = manager("cordon");
+    // What was counted before has no time.
+    let spec = boxed("box1", 2);
+    let counted = crate::common::fake::fresh(&spec, "nvme");
+    counted.lock().unwrap().counters.insert("slot 1: fatal errors".into(), 7);
+    let at_box = Fake::insist(manager.control, spec, counted);
+    manager.wait_ready(&["box1"]);
+    read_again(&at_box);
+    assert!(!manager.has_event("health-changed", "box1/1"));
+    at_box.count("slot 1: correctable errors", 99);
+    read_again(&at_box);
+    assert!(!manager.has_event("health-changed", "box1/1"), "99 of 100");
+    // They go on, so that a machine that is slow sees enough of them within the window.
+    let fails = |name: &str, more: u64, said: &str| {
+        eventually(said, || {
+            at_box.count(name, more);
+            read_again(&at_box);
+            manager.has_event("health-changed", said).then_some(())
+        });
+    };
+    fails("slot 2: correctable errors", 100, "box1/2 is failed: ");
+    assert!(manager.has_event("health-changed", "correctable errors within 3 s"));
+    fails("slot 1: fatal errors", 1, "box1/1 is failed: bindings of it failed because of it");
+    manager.wait_slot("box1/1", "held");
+    // When they are long ago it is healthy again.
+    manager.wait_event("health-changed", "box1/1 is healthy");
+    manager.wait_slot("box1/1", "free");
+}
+
+#[test]
+fn a_proxy_whose_links_lose_too_much_fails_by_the_rate() {
+    let manager = manager("cordon");
+    let (at_host, _box) = pair(&manager);
+    let send = |lost: u64| {
+        at_host.with(|s| {
+            for (name, more) in [("link.frames_sent", 100_000), ("link.losses_detected", lost)] {
+                *s.counters.entry(name.to_owned()).or_default() += more;
+            }
+        });
+        read_again(&at_host);
+    };
+    send(0);
+    for _ in 0..3 {
+        send(900);
+    }
+    assert!(!manager.has_event("health-changed", "host1 is"), "0.9 %");
+    let of = json!({"kind": "node", "node": "host1"});
+    eventually("its failure", || {
+        send(1000);
+        (state(&manager, &of).as_deref() == Some("failed")).then_some(())
+    });
+    manager.wait_event("health-changed", "host1 is failed: host1 lost");
+    assert_eq!(manager.get("/v1/holds")["items"][0]["place"], "host1");
+    eventually("its recovery", || {
+        send(0);
+        state(&manager, &of).is_none().then_some(())
+    });
+    assert!(manager.get("/v1/holds")["items"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_lost_path_between_proxies_that_parted_is_forgotten() {
+    let manager = manager("cordon");
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.event(Event::PathLost { peer: at_box.welcome.node, path: PathId::new(1).unwrap() });
+    manager.wait_event("health-changed", "host1>box1 path 1 is failed");
+    manager.text(&["release", "alloc-1"]);
+    manager.wait_event("health-changed", "host1>box1 path 1 is healthy");
+    assert!(manager.get("/v1/health")["items"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_replacement_is_tried_again_until_there_is_a_device_for_it() {
+    let manager = manager("replace");
+    let at_host = Fake::join(manager.control, crate::common::fake::host("host1", 4), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    // Spares are kept for replacements, not from them.
+    let keep = boxed("box2", 1);
+    let first = Fake::join(manager.control, keep.clone(), "nvme");
+    manager.wait_ready(&["box2"]);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    let away = first.leave();
+    manager.wait_event("node-disconnected", "box2");
+    let fatal = || at_box.count("slot 1: fatal errors", 1);
+    read_again(&at_box);
+    fatal();
+    manager.wait_event("trouble", "box1/1 has failed and is not replaced");
+    let _box2 = Fake::insist(manager.control, away.0, away.1);
+    // Its errors go on.
+    eventually("the replacement", || {
+        fatal();
+        manager.has_event("replaced", "host1 has box2/1 in the place of box1/1").then_some(())
+    });
+    drop(at_host);
 }

@@ -7,7 +7,7 @@ use crate::control::{
     ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
     SlotEntry, SlotState,
 };
-use crate::node::{Answer, Outbound, Page, counters_page, page};
+use crate::node::{Answer, Outbound, Page, page, short};
 use crate::time::Instant;
 use heapless::Vec;
 use tlp_codec::ids::{BindingKey, Epoch, SlotId};
@@ -184,7 +184,12 @@ impl BoxRole {
                 let (entries, next) = page(self.inventory(), from);
                 Reply::Inventory { entries, next }
             }
-            Page::Counters => counters_page(self.counters(), from),
+            Page::Counters => {
+                let counters = self.counters().map(|(name, value)| (short(name), value));
+                // At the end: there may be more of them while pages are read.
+                let (entries, next) = page(counters.chain(self.device_errors()), from);
+                Reply::Counters { entries, next }
+            }
             Page::Stamps => self.node.stamps_page(from),
         };
         Some(FromProxy::Response { id, result: Ok(reply) })

@@ -10,6 +10,7 @@ use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::role::Backpressure;
 use crate::stamps::{StampId, StampedTlp};
+use crate::switch::errors::Severity;
 use crate::time::Instant;
 use tlp_codec::ids::{Bdf, OutstandingRef, SlotId};
 use tlp_codec::tlp::{AddressType, Class, CplStatus, Packet, TlpType};
@@ -96,10 +97,23 @@ impl BoxRole {
             Some(class) => self.request_from_device(now, index, &packet, class),
             None => Ok(()),
         };
-        if result.is_err() {
-            self.counters.backpressure += 1;
+        match result {
+            Ok(()) => self.count_error_message(index, &packet),
+            // It comes again, and is counted then.
+            Err(_) => self.counters.backpressure += 1,
         }
         result
+    }
+
+    /// Counts a device's error message, whoever it goes to.
+    fn count_error_message(&mut self, slot: usize, packet: &Packet<&[u8]>) {
+        if let TlpType::Msg(_) = packet.tlp_type()
+            && let Some(severity) = Severity::of_message(packet.message_code())
+        {
+            let place =
+                Severity::ALL.iter().position(|s| *s == severity).expect("it is one of all");
+            self.slots[slot].errors[place] += 1;
+        }
     }
 
     fn completion_from_device(

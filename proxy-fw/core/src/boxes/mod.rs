@@ -32,6 +32,7 @@ use crate::node::{Node, Target};
 use crate::role::{Outgoing, Role};
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
+use core::fmt::Write as _;
 use core::time::Duration;
 use slot::Slot;
 use tlp_codec::fabric::Sideband;
@@ -88,6 +89,9 @@ pub enum SlotSignal {
         asserted: bool,
     },
 }
+
+/// What [`Slot::errors`] counts, in its order.
+const SEVERITIES: [&str; 3] = ["correctable", "non-fatal", "fatal"];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BoxCounters {
@@ -219,6 +223,19 @@ impl BoxRole {
             ("box: sideband records that mean nothing here", c.sideband_ignored),
         ];
         own.into_iter().chain(self.node.counters())
+    }
+
+    /// Error messages of the devices in the slots (PCI Express Base Specification 4.0, section
+    /// 2.2.8.3), with their names: those that there were.
+    pub fn device_errors(&self) -> impl Iterator<Item = (Name, u64)> {
+        self.slots.iter().flat_map(|slot| {
+            let counted = SEVERITIES.into_iter().zip(slot.errors);
+            counted.filter(|(_, count)| *count > 0).map(|(severity, count)| {
+                let mut name = Name::new();
+                write!(name, "slot {}: {severity} errors", slot.id).expect("it is short");
+                (name, count)
+            })
+        })
     }
 
     fn report_slot(&mut self, index: usize) {

@@ -46,6 +46,9 @@ pub(super) struct Slot {
     /// Outstanding tables for the functions found by a probe.
     tables: Vec<Table<FromDevice>, SLOT_FUNCTIONS>,
     pub(super) turn: usize,
+    /// Error messages of the device that is in it, in the order of
+    /// [`Severity::ALL`](crate::switch::errors::Severity::ALL).
+    pub(super) errors: [u64; 3],
 }
 
 /// What the proxy is doing with a slot's device on its own account: one thing at a time.
@@ -169,6 +172,7 @@ impl Slot {
             access: Access::default(),
             tables,
             turn: 0,
+            errors: [0; 3],
         }
     }
 
@@ -192,6 +196,7 @@ impl Slot {
         self.tags.clear();
         self.work = Work::Idle;
         self.access = Access::default();
+        self.errors = [0; 3];
     }
 
     /// Adds a function that a probe found. `false` when there is no room for it.
