@@ -1,7 +1,7 @@
 //! What holds at every address of the API: pages and filters of lists, entity tags, problems.
 
-use crate::common::{Manager, eventually};
 use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -2,9 +2,9 @@
 //! every event that is recorded, in every kind of operation; and started again. Afterwards the
 //! tables are what the records say, and nothing is leaked, doubled or stuck.
 
-use crate::common::fake::{Fake, Script, boxed, host};
+use crate::common::fake::{Fake, Script, Spec, boxed, host};
 use crate::common::{LONG, Manager, eventually};
-use proxy_core::control::Request;
+use proxy_core::control::{ControlError, PathAddress, Request};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,25 @@ struct Kind {
     begin: &'static [&'static str],
     /// How many slots are lent when it is over: any of these.
     lent: &'static [usize],
+    /// Further lines of the manager's file.
+    settings: &'static str,
+    /// What brings it about beside commands; done again and again until it is over.
+    cause: Option<fn(&Pool)>,
+    /// What proxies refuse.
+    refuses: Option<fn(&Request) -> bool>,
+    /// What else has to be so when it is over without a kill.
+    over: fn(&Pool) -> bool,
+}
+
+impl Kind {
+    const fn new(
+        before: &'static [&'static str],
+        begin: &'static [&'static str],
+        lent: &'static [usize],
+    ) -> Self {
+        let over = |_: &Pool| true;
+        Self { before, begin, lent, settings: "", cause: None, refuses: None, over }
+    }
 }
 
 /// Where the manager is killed.
@@ -49,16 +68,20 @@ fn items(manager: &Manager, path: &str) -> Vec<Value> {
 }
 
 fn changes_a_table(request: &Request) -> bool {
-    use Request::{BindPort, BindSlot, UnbindPort, UnbindSlot};
-    matches!(request, BindSlot(_) | BindPort(_) | UnbindPort { .. } | UnbindSlot(_))
+    use Request::{BindPort, BindSlot, Erase, UnbindPort, UnbindSlot};
+    matches!(request, BindSlot(_) | BindPort(_) | UnbindPort { .. } | UnbindSlot(_) | Erase(_))
 }
 
 impl Pool {
-    fn new() -> Self {
+    fn new(kind: &Kind) -> Self {
         let timing = [("lease_warning_ms", 10), ("lease_grace_ms", 200)];
-        let manager = Manager::with_timing(&timing);
-        let at_host = Fake::join(manager.control, host("host1", 4), "");
-        let at_box = Fake::join(manager.control, boxed("box1", 3), "nvme");
+        let manager = Manager::with_settings(kind.settings, &timing);
+        let two_paths = |mut spec: Spec, number| {
+            spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, number], port: 4000 }];
+            spec
+        };
+        let at_host = Fake::join(manager.control, two_paths(host("host1", 4), 1), "");
+        let at_box = Fake::join(manager.control, two_paths(boxed("box1", 3), 2), "nvme");
         manager.wait_ready(&["host1", "box1"]);
         Self { manager, proxies: vec![at_host, at_box] }
     }
@@ -91,7 +114,10 @@ impl Pool {
         for args in kind.before {
             self.manager.text(&words(args));
         }
+        self.refuse(kind);
         let seen = Arc::new(AtomicUsize::new(0));
+        let rules = |proxy: &Fake| proxy.with(|state| std::mem::take(&mut state.rules));
+        let refusals: Vec<_> = self.proxies.iter().map(rules).collect();
         if let Point::Request(at, obeyed) = point {
             for proxy in &self.proxies {
                 let seen = seen.clone();
@@ -108,14 +134,19 @@ impl Pool {
                 });
             }
         }
+        // After what counts, which has to see all of them.
+        for (proxy, refusals) in self.proxies.iter().zip(refusals) {
+            proxy.with(|state| state.rules.extend(refusals));
+        }
         let since = self.manager.get("/v1/events?limit=1000")["next"].as_u64().unwrap();
         let begin = |args: &&str| self.manager.begin(&words(&self.named(args)));
         let mut commands: Vec<_> = kind.begin.iter().map(begin).collect();
         let begun = Instant::now();
         let killed = loop {
-            // Before the point is looked for: what is over stays over, and how far it came is kept.
+            // In this order: what is over has had all its points.
             let asked = commands.iter_mut().all(|c| c.try_wait().unwrap().is_some());
-            let over = asked && self.is_over();
+            let lent = items(&self.manager, "/v1/bindings").len();
+            let is_over = asked && self.is_over() && kind.lent.contains(&lent) && (kind.over)(self);
             let came = match point {
                 Point::Request(at, _) => seen.load(Ordering::SeqCst) >= at,
                 Point::Event(at) => {
@@ -129,9 +160,10 @@ impl Pool {
                 self.manager.kill();
                 break true;
             }
-            if over {
+            if is_over {
                 break false;
             }
+            kind.cause.iter().for_each(|cause| cause(self));
             assert!(begun.elapsed() < LONG, "{point:?} does not come and nothing is over");
         };
         for mut command in commands {
@@ -140,13 +172,21 @@ impl Pool {
         killed
     }
 
-    fn again(&mut self) {
+    fn refuse(&self, kind: &Kind) {
+        let Some(which) = kind.refuses else { return };
+        for proxy in &self.proxies {
+            proxy.rule(move |r| which(r).then_some(Script::Refuse(ControlError::BadWindows)));
+        }
+    }
+
+    fn again(&mut self, kind: &Kind) {
         let left: Vec<_> = self.proxies.drain(..).map(Fake::leave).collect();
         self.manager.run();
         for (spec, state) in left {
             state.lock().unwrap().rules.clear();
             self.proxies.push(Fake::insist(self.manager.control, spec, state));
         }
+        self.refuse(kind);
     }
 
     /// Waits until everything is over, and checks that the tables are what the records say.
@@ -185,17 +225,31 @@ impl Pool {
                 .all(|s| ["free", "used", "held"].iter().any(|status| s["status"] == *status));
             (ports == wanted && bound == slots && clean).then_some(())
         });
+        for erasure in items(&self.manager, "/v1/erasures") {
+            assert_eq!(erasure["state"], "done", "{erasure} after {point:?}");
+        }
         let lent = items(&self.manager, "/v1/bindings").len();
         assert!(kind.lent.contains(&lent), "{lent} are lent after {point:?}");
     }
 
     /// Everything free again.
     fn clean(&self) {
+        self.proxies.iter().for_each(|proxy| proxy.with(|s| s.rules.clear()));
+        if !self.proxies[0].with(|s| s.root_complex) {
+            self.proxies[0].set_root_complex(true);
+        }
+        eventually("the root complex", || {
+            let host = self.manager.get("/v1/nodes/host1");
+            (host["root_complex"]["present"] == true).then_some(())
+        });
         for allocation in items(&self.manager, "/v1/allocations") {
             self.manager.text(&["release", allocation["id"].as_str().unwrap(), "--force"]);
         }
+        // What is not healthy would be replaced again.
+        eventually("health", || items(&self.manager, "/v1/health").is_empty().then_some(()));
         for hold in items(&self.manager, "/v1/holds") {
-            self.manager.text(&["maintain", hold["place"].as_str().unwrap(), "--off"]);
+            // One for its health may end by itself before this.
+            self.manager.cli(&["maintain", hold["place"].as_str().unwrap(), "--off"]);
         }
         for slot in ["box1/1", "box1/2", "box1/3"] {
             self.manager.wait_slot(slot, "free");
@@ -205,13 +259,13 @@ impl Pool {
 
 /// Kills at one point after the other, until the operation is over before the point comes.
 fn kill_everywhere(kind: &Kind, point: impl Fn(usize) -> Point) {
-    let mut pool = Pool::new();
+    let mut pool = Pool::new(kind);
     let mut points = 0;
     loop {
         let at = point(points + 1);
         let killed = pool.begin_and_kill(kind, at);
         if killed {
-            pool.again();
+            pool.again(kind);
         } else {
             pool.proxies.iter().for_each(|proxy| proxy.with(|s| s.rules.clear()));
         }
@@ -241,52 +295,108 @@ const TWO_NO_WAIT: &str = "allocate --host host1 --count 2 --no-wait";
 
 #[test]
 fn of_an_allocation() {
-    at_every_step(Kind { before: &[], begin: &[TWO_NO_WAIT], lent: &[2] });
+    at_every_step(Kind::new(&[], &[TWO_NO_WAIT], &[2]));
 }
 
 #[test]
 fn of_a_release() {
-    at_every_step(Kind { before: &[TWO], begin: &["release ALLOC --no-wait"], lent: &[0] });
+    at_every_step(Kind::new(&[TWO], &["release ALLOC --no-wait"], &[0]));
 }
 
 #[test]
 fn of_a_release_by_force() {
-    at_every_step(Kind { before: &[TWO], begin: &["release ALLOC --force --no-wait"], lent: &[0] });
+    at_every_step(Kind::new(&[TWO], &["release ALLOC --force --no-wait"], &[0]));
 }
 
 /// It may come too early or too late; then everything is lent.
 #[test]
 fn of_an_allocation_that_is_called_back() {
     let begin = &[TWO_NO_WAIT, "cancel NEXT --no-wait"];
-    at_every_step(Kind { before: &[], begin, lent: &[0, 2] });
+    at_every_step(Kind::new(&[], begin, &[0, 2]));
 }
 
 #[test]
 fn of_a_drain() {
     let begin = &["drain box1 --reason x --no-wait"];
-    at_every_step(Kind { before: &[TWO], begin, lent: &[0] });
+    at_every_step(Kind::new(&[TWO], begin, &[0]));
 }
 
 #[test]
 fn of_a_replacement() {
     let begin = &["replace BIND --reason x --no-wait"];
-    at_every_step(Kind { before: &[ONE], begin, lent: &[1] });
+    at_every_step(Kind::new(&[ONE], begin, &[1]));
 }
 
 #[test]
 fn of_a_drain_that_replaces() {
     let begin = &["drain box1/1 --replace --reason x --no-wait"];
-    at_every_step(Kind { before: &[ONE], begin, lent: &[1] });
+    at_every_step(Kind::new(&[ONE], begin, &[1]));
 }
 
 #[test]
 fn of_a_take_back() {
     let begin = &["take-back host1 --grace 50ms --reason x --no-wait"];
-    at_every_step(Kind { before: &[TWO], begin, lent: &[0] });
+    at_every_step(Kind::new(&[TWO], begin, &[0]));
 }
 
 #[test]
 fn of_a_lease_that_is_over() {
     let begin = &["allocate --host host1 --lease 200ms --no-wait"];
-    at_every_step(Kind { before: &[], begin, lent: &[0] });
+    at_every_step(Kind::new(&[], begin, &[0]));
+}
+
+/// Its devices are erased, and the release waits for that.
+#[test]
+fn of_a_release_that_erases() {
+    let settings = "[[erase]]\nmeans = [\"format-user\"]\n";
+    let release = Kind::new(&[TWO], &["release ALLOC --no-wait"], &[0]);
+    at_every_step(Kind { settings, ..release });
+}
+
+/// The box does not take one of two slots, and the other one is given back.
+#[test]
+fn of_an_allocation_that_is_rolled_back() {
+    let refuses = |r: &Request| matches!(r, Request::BindSlot(b) if b.key.slot.get() == 2);
+    let allocate = Kind::new(&[], &[TWO_NO_WAIT], &[0]);
+    at_every_step(Kind { refuses: Some(refuses), ..allocate });
+}
+
+/// What was wished to use this path only is made again by the other.
+#[test]
+fn of_a_path_that_is_drained() {
+    let before = &["allocate --host host1 --paths 1"];
+    let drain = Kind::new(before, &["drain path:1 --reason x --no-wait"], &[1]);
+    let over = |pool: &Pool| {
+        let left = |b: &proxy_core::control::SlotBinding| b.path_set.0 & 2 == 0;
+        pool.proxies[1].with(|s| s.slots.iter().filter_map(|slot| slot.bound.as_ref()).all(left))
+    };
+    at_every_step(Kind { over, ..drain });
+}
+
+/// A host has no root complex for longer than its grace.
+#[test]
+fn of_a_host_that_is_gone() {
+    let cause = |pool: &Pool| {
+        if pool.proxies[0].with(|s| s.root_complex) {
+            pool.proxies[0].set_root_complex(false);
+        }
+    };
+    let gone = Kind::new(&[TWO], &[], &[0]);
+    at_every_step(Kind { settings: "host_grace_s = 1\n", cause: Some(cause), ..gone });
+}
+
+/// A device sends error messages, and the policy has it replaced.
+#[test]
+fn of_a_replacement_by_the_policy() {
+    let settings = "[health]\ninterval_ms = 20\ncounters_ms = 20\npolicy = \"replace\"\n\
+                    device_window_ms = 300\n\
+                    thresholds = { suspect_after = 1, failed_after = 1, recover_after = 2 }\n";
+    let cause = |pool: &Pool| {
+        if pool.proxies[1].bound(1).is_some() {
+            pool.proxies[1].count("slot 1: fatal errors", 1);
+        }
+    };
+    let replace = Kind::new(&[ONE], &[], &[1]);
+    let over = |pool: &Pool| pool.proxies[1].bound(1).is_none();
+    at_every_step(Kind { settings, cause: Some(cause), over, ..replace });
 }
