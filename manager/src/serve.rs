@@ -105,7 +105,7 @@ impl Server {
         let store = EmbeddedStore::open(&config.store)?;
         let metrics = Arc::new(Metrics::default());
         let store = Metered::new(store, metrics.clone());
-        let records = Records::open(Arc::new(store), &config.store)?;
+        let records = Records::open_with(Arc::new(store), &config.store, config.settings.keep)?;
         let (manager, queues) = Manager::new(records, config.settings, metrics);
         // Whoever dials before this is refused and dials again; later, nobody is kept waiting who
         // could not be heard.

@@ -278,7 +278,7 @@ async fn take_back(
     refuse_if_stopping(manager)?;
     let changed = manager.records.change(|txn| {
         // The same request once more is no other change of what it changed itself.
-        let repeated = key.as_ref().is_some_and(|key| txn.operation_by_key(&key.key).is_some());
+        let repeated = key.as_ref().is_some_and(|key| txn.key(&key.key, txn.now()).is_some());
         if !repeated {
             if_match.check(|| shown_target(manager, txn, target))?;
         }

@@ -160,5 +160,5 @@ pub(super) fn client_key(
         return Err(Problem::invalid(KEY_HEADER, detail));
     }
     let request = serde_json::to_string(what).expect("requests are JSON");
-    Ok(Some(ClientKey { key: key.to_owned(), request }))
+    Ok(Some(ClientKey { key: key.to_owned(), digest: crate::records::digest(&request) }))
 }

@@ -171,5 +171,5 @@ pub(super) async fn story(
     if !tables.operations().contains_key(&id) {
         return Err(missing(id));
     }
-    Ok(Json(crate::operations::story::events(&tables, id).cloned().collect()))
+    Ok(Json(tables.story(id).into_iter().cloned().collect()))
 }

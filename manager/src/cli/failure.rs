@@ -92,7 +92,7 @@ fn of_problem(code: ProblemCode) -> u8 {
         | UnsupportedMediaType | WrongRole | IdempotencyKeyReused | NotAnImage => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
         | NoSuchBinding | NoSuchOperation | NoSuchErasure | NoSuchRecording | NoSuchImage
-        | NoSuchRollout | NotHeld => 3,
+        | NoSuchRollout | NotHeld | OutcomeForgotten => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
         | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate | Held
         | PreconditionFailed => 4,

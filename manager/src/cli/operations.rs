@@ -197,6 +197,11 @@ fn follow(client: &Client, operation: OperationRecord) -> Result<OperationRecord
         waiting: None,
         since: Instant::now(),
     };
+    if operation.state.is_final() {
+        // A request that was made before: the operation itself may not be kept any more.
+        told.tell(&operation);
+        return Ok(operation);
+    }
     Ok(client.wait(operation.id, |operation| told.tell(operation))?)
 }
 

@@ -2,6 +2,7 @@
 //! the defaults here.
 
 use crate::health::HealthConfig;
+use crate::records::Retention;
 use crate::spares::SparesConfig;
 use crate::types::EraseRule;
 use serde::Deserialize;
@@ -64,6 +65,8 @@ pub struct Settings {
     /// How released devices are erased: the first rule that is for a device. Set in tables
     /// `[[erase]]`.
     pub erase: Vec<EraseRule>,
+    /// `[keep]`: how long operations that have ended are kept.
+    pub keep: Retention,
 }
 
 impl Default for Settings {
@@ -97,6 +100,7 @@ macro_rules! timing {
                     spares: SparesConfig::default(),
                     host_grace: (!host_grace.is_zero()).then_some(host_grace),
                     erase: Vec::new(),
+                    keep: Retention::default(),
                 }
             }
         }
@@ -138,6 +142,8 @@ struct File {
     health: HealthConfig,
     #[serde(default)]
     spares: SparesConfig,
+    #[serde(default)]
+    keep: Retention,
 }
 
 /// How log lines look.
@@ -236,6 +242,7 @@ impl Config {
                 erase: file.erase,
                 health: file.health,
                 spares: file.spares,
+                keep: file.keep,
                 ..file.timing.settings(host_grace_s.unwrap_or(DEFAULT_HOST_GRACE_S))
             },
         })
@@ -257,7 +264,7 @@ fn read(path: &Path) -> Result<File, ConfigError> {
             ConfigError::Wrong { path: path.to_owned(), reason }
         })?;
     }
-    for checked in [file.health.check(), file.spares.check()] {
+    for checked in [file.health.check(), file.spares.check(), file.keep.check()] {
         checked.map_err(|reason| ConfigError::Wrong { path: path.to_owned(), reason })?;
     }
     Ok(file)

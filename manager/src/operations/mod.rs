@@ -16,7 +16,6 @@ pub mod obstacle;
 pub mod progress;
 pub mod replace;
 pub mod request;
-pub mod story;
 pub mod take_back;
 pub mod watchdog;
 

@@ -2,7 +2,7 @@
 
 use super::{drain, lease, progress};
 use crate::planner::{self, Liveness, Placement, Plan, PlanRequest};
-use crate::records::{Tables, Txn};
+use crate::records::{KeyRecord, Tables, Txn};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
     FunctionAddress, FunctionEpoch, NodeName, OperationId, OperationKind, OperationRecord,
@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 pub struct ClientKey {
     /// The key.
     pub key: String,
-    /// The request under it, in a form that is the same for the same request.
-    pub request: String,
+    /// [`crate::records::digest`] of the request under it.
+    pub digest: String,
 }
 
 /// On what terms something is lent.
@@ -64,22 +64,23 @@ impl From<ReleaseMode> for Desired {
 ///
 /// # Errors
 ///
-/// When it stood for another request.
+/// When it stood for another request, or what came of it is no longer known.
 pub(super) fn repeated(
     txn: &Txn,
     key: Option<&ClientKey>,
 ) -> Result<Option<OperationRecord>, Problem> {
     let Some(key) = key else { return Ok(None) };
-    match txn.operation_by_key(&key.key) {
-        None => Ok(None),
-        Some(there) if there.client_request.as_ref() == Some(&key.request) => {
-            Ok(Some(there.clone()))
-        }
-        Some(there) => {
-            let detail = format!("the idempotency key was used for {}, another request", there.id);
-            Err(Problem::new(ProblemCode::IdempotencyKeyReused, detail))
-        }
+    let Some(there) = txn.key(&key.key, txn.now()) else { return Ok(None) };
+    let id = there.operation;
+    if there.digest != key.digest {
+        let detail = format!("the idempotency key was used for {id}, another request");
+        return Err(Problem::new(ProblemCode::IdempotencyKeyReused, detail));
     }
+    let kept = txn.operations().get(&id).or(there.outcome.as_deref());
+    kept.cloned().map(Some).ok_or_else(|| {
+        let detail = format!("the request was {id}, of which nothing is known any more");
+        Problem::new(ProblemCode::OutcomeForgotten, detail)
+    })
 }
 
 /// Chooses slots and records that the host gets them.
@@ -350,7 +351,7 @@ pub(super) fn begin(
     steps: Vec<Step>,
     key: Option<ClientKey>,
 ) -> OperationRecord {
-    let (client_key, client_request) = key.map(|k| (k.key, k.request)).unzip();
+    let client_key = key.as_ref().map(|key| key.key.clone());
     let detail = match &what {
         OperationKind::Allocate { host, slots } => format!("{id}: lend {} to {host}", join(slots)),
         OperationKind::Release { slots, .. } => format!("{id}: take back {}", join(slots)),
@@ -376,11 +377,13 @@ pub(super) fn begin(
         warnings: Vec::new(),
         error: None,
         client_key,
-        client_request,
         started: txn.now(),
         ended: None,
     };
     txn.put_operation(record.clone());
+    if let Some(ClientKey { key, digest }) = key {
+        txn.put_key(KeyRecord { key, operation: id, digest, since: txn.now(), outcome: None });
+    }
     txn.event(EventRecord {
         allocation,
         ..EventRecord::new(EventKind::OperationStarted, detail).operation(id)

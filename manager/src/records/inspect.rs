@@ -1,5 +1,6 @@
 //! What of a store does not read, record by record.
 
+use super::keys::KeyRecord;
 use super::meta::Meta;
 use super::tables::{EpochRecord, image, readable};
 use crate::store::{Record, SCHEMA_VERSION, Store, StoreError, Table};
@@ -142,5 +143,6 @@ fn fault(table: Table, value: &[u8]) -> Result<(), String> {
         Table::Audit => json::<AuditRecord>(value),
         Table::Erasures => json::<ErasureRecord>(value),
         Table::Inventory => json::<InventoryRecord>(value),
+        Table::Keys => json::<KeyRecord>(value),
     }
 }

@@ -41,6 +41,9 @@ pub struct Meta {
     /// The next erasure.
     #[serde(default = "first")]
     pub next_erasure: u64,
+    /// Idempotency keys that went before they had been kept for their time, because too many came.
+    #[serde(default)]
+    pub keys_dropped_early: u64,
 }
 
 /// Numbers begin with it, also those of a kind that an earlier version had not.
@@ -62,6 +65,7 @@ impl Default for Meta {
             next_event: 1,
             next_audit: first(),
             next_erasure: first(),
+            keys_dropped_early: 0,
         }
     }
 }

@@ -7,9 +7,11 @@
 
 mod inspect;
 mod kept;
+mod keys;
 mod line;
 mod meta;
 pub mod pool;
+mod retention;
 mod tables;
 mod topics;
 mod txn;
@@ -20,8 +22,10 @@ mod tests;
 
 pub use inspect::{Damage, Inspection, inspect};
 pub use kept::Kept;
+pub use keys::{KEEP_KEYS_MS, KeyRecord, MAX_KEYS, digest};
 pub use line::MAX_UNWRITTEN;
 pub use meta::{Meta, check, next_generation};
+pub use retention::{MAX_STORIES, Retention};
 pub use tables::Tables;
 pub use topics::{Topic, Watch};
 pub use txn::Txn;
@@ -36,11 +40,9 @@ use tokio::sync::{Notify, Semaphore, watch};
 use topics::Topics;
 use writes::Touched;
 
-/// Events that are kept. The oldest go when more come.
+/// Events that are kept whatever they are about. The oldest go when more come, but for those of the
+/// stories of operations that are kept.
 pub const MAX_EVENTS: usize = 10_000;
-
-/// Operations that have ended and are kept. The oldest go when more come.
-pub const MAX_ENDED_OPERATIONS: usize = 1_000;
 
 /// Erasures that have ended and are kept. The oldest go when more come, but none that keeps its
 /// slot from being lent.
@@ -76,7 +78,21 @@ impl Records {
     ///
     /// When the store cannot be read or written, or holds what no record looks like.
     pub fn open(store: Arc<dyn Store>, path: &Path) -> Result<Arc<Self>, StoreError> {
-        let tables = tables::load(store.as_ref(), path)?;
+        Self::open_with(store, path, Retention::default())
+    }
+
+    /// As [`Records::open`], with what is over kept so long.
+    ///
+    /// # Errors
+    ///
+    /// As [`Records::open`].
+    pub fn open_with(
+        store: Arc<dyn Store>,
+        path: &Path,
+        retention: Retention,
+    ) -> Result<Arc<Self>, StoreError> {
+        let mut tables = tables::load(store.as_ref(), path)?;
+        tables.retention = retention;
         let mut txn = Txn::new(tables);
         txn.begin_term(path)?;
         let (tables, changes, _) = txn.finish();
@@ -145,7 +161,7 @@ impl Records {
         let mut txn = Txn::new(Tables::clone(&line.latest));
         let result = change(&mut txn);
         if result.is_ok() {
-            txn.sign();
+            txn.complete();
         }
         let made = txn.take_apart();
         if result.is_err() || made.writes.is_empty() {

@@ -1,7 +1,9 @@
 //! A snapshot of all records, with the indexes that questions are answered from.
 
+use super::keys::Keys;
 use super::pool::{Facts, PoolIndex};
-use super::{Kept, Meta};
+use super::retention::{Retention, Stories};
+use super::{Kept, KeyRecord, Meta};
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
@@ -34,7 +36,12 @@ pub struct Tables {
     pub(super) allocations: Kept<AllocationId, AllocationRecord>,
     pub(super) bindings: Kept<BindingId, BindingRecord>,
     pub(super) operations: Kept<OperationId, OperationRecord>,
+    /// The last ones.
     pub(super) events: Kept<u64, EventRecord>,
+    pub(super) stories: Stories,
+    pub(super) keys: Keys,
+    /// How long what is over is kept.
+    pub(super) retention: Retention,
     pub(super) audit: Kept<u64, AuditRecord>,
     pub(super) images: OrdMap<ImageId, Arc<ImageRecord>>,
     pub(super) rollout: Option<Arc<RolloutRecord>>,
@@ -51,11 +58,12 @@ pub struct Tables {
     by_box: OrdSet<(NodeName, BindingId)>,
     leased: OrdSet<AllocationId>,
     running: OrdSet<OperationId>,
-    by_client_key: OrdMap<String, OperationId>,
     /// The erasures for which devices are not lent, by where those are or were seen last, and by
     /// their serial numbers.
     owed_at: OrdSet<(SlotAddress, ErasureId)>,
     owed_by: OrdSet<(u64, ErasureId)>,
+    /// Operations that have ended, by when.
+    pub(super) ended: OrdSet<(Timestamp, OperationId)>,
     pub(super) pool: PoolIndex,
 }
 
@@ -169,15 +177,10 @@ impl Tables {
 
     /// How many operations have ended and are kept.
     pub fn ended_count(&self) -> usize {
-        self.operations.len() - self.running.len()
+        self.ended.len()
     }
 
-    /// The operation that a client's idempotency key stands for.
-    pub fn operation_by_key(&self, key: &str) -> Option<&OperationRecord> {
-        self.operations.get(self.by_client_key.get(key)?)
-    }
-
-    /// The events that are kept, by number.
+    /// The last events, by number. Older ones of operations: [`Tables::story`].
     pub fn events(&self) -> &Kept<u64, EventRecord> {
         &self.events
     }
@@ -372,28 +375,33 @@ impl Tables {
     pub(super) fn insert_operation(&mut self, record: Arc<OperationRecord>) {
         if record.state.is_final() {
             self.running.remove(&record.id);
+            if let Some(key) = &record.client_key {
+                self.keys.end(key, record.id);
+            }
+            self.ended.insert((over_since(&record), record.id));
         } else {
             self.running.insert(record.id);
-        }
-        if let Some(key) = &record.client_key {
-            self.by_client_key.insert(key.clone(), record.id);
         }
         self.operations.insert(record.id, record);
     }
 
-    pub(super) fn remove_operation(&mut self, id: OperationId) {
-        if let Some(record) = self.operations.remove(&id)
-            && let Some(key) = &record.client_key
-        {
-            self.by_client_key.remove(key);
-        }
+    pub(super) fn remove_operation(&mut self, id: OperationId) -> Option<Arc<OperationRecord>> {
+        let record = self.operations.remove(&id)?;
         self.running.remove(&id);
+        self.ended.remove(&(over_since(&record), id));
+        Some(record)
     }
 
-    /// The oldest operation that has ended.
-    pub(super) fn oldest_ended(&self) -> Option<OperationId> {
-        self.operations.values().find(|o| o.state.is_final()).map(|o| o.id)
+    pub(super) fn insert_key(&mut self, record: Arc<KeyRecord>) {
+        let operation = self.operations.get(&record.operation);
+        let has_ended = operation.is_none_or(|operation| operation.state.is_final());
+        self.keys.insert(record, has_ended);
     }
+}
+
+/// When an operation ended.
+fn over_since(operation: &OperationRecord) -> Timestamp {
+    operation.ended.unwrap_or(operation.started)
 }
 
 /// Reads all records.
@@ -434,9 +442,10 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     for record in read::<OperationRecord>(store, path, Table::Operations)? {
         tables.insert_operation(Arc::new(record));
     }
-    for record in read::<EventRecord>(store, path, Table::Events)? {
-        tables.events.insert(record.sequence, record);
+    for record in read::<KeyRecord>(store, path, Table::Keys)? {
+        tables.insert_key(Arc::new(record));
     }
+    tables.sort_events(read::<EventRecord>(store, path, Table::Events)?);
     for record in read::<AuditRecord>(store, path, Table::Audit)? {
         tables.audit.insert(record.sequence, record);
     }

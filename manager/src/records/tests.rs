@@ -2,7 +2,8 @@ use super::*;
 use crate::store::{Change, Record, Table};
 use crate::types::{
     AllocationId, BindingRecord, Desired, EventKind, EventRecord, FunctionAddress, FunctionEpoch,
-    NodeName, NodeRecord, OperationKind, OperationRecord, OperationState, Phase, Role, Timestamp,
+    NodeName, NodeRecord, OperationId, OperationKind, OperationRecord, OperationState, Phase, Role,
+    Timestamp,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -198,7 +199,7 @@ async fn a_caller_that_goes_away_stops_nothing() {
 }
 
 #[tokio::test]
-async fn the_oldest_events_and_operations_go() {
+async fn the_oldest_events_go() {
     let store = Arc::default();
     let records = open(&store);
     records
@@ -209,25 +210,160 @@ async fn the_oldest_events_and_operations_go() {
         .unwrap();
     let snapshot = records.snapshot();
     assert_eq!((snapshot.events().len(), *snapshot.events().first().unwrap().0), (MAX_EVENTS, 6));
+}
+
+fn keeping(store: &Arc<Memory>, least: usize, most: usize) -> Arc<Records> {
+    let retention =
+        Retention { operations_least: least, operations_most: most, operations_hours: 1 };
+    Records::open_with(store.clone(), Path::new("memory"), retention).unwrap()
+}
+
+fn add_ended(txn: &mut Txn, hours_ago: u64) -> OperationId {
+    let id = txn.new_operation_id();
+    let at = Timestamp::from_millis(txn.now().as_millis() - hours_ago * 3_600_000);
+    txn.put_operation(OperationRecord {
+        ended: Some(at),
+        ..operation(id, OperationState::Succeeded)
+    });
+    let event = EventRecord::new(EventKind::OperationSucceeded, "over");
+    txn.event(event.operation(id));
+    id
+}
+
+fn ids(records: &Records) -> Vec<u64> {
+    records.snapshot().operations().keys().map(|id| id.0).collect()
+}
+
+#[tokio::test]
+async fn operations_that_ended_go_by_age_and_number_and_those_that_run_stay() {
+    let store = Arc::default();
+    let records = keeping(&store, 2, 4);
+    let add = |hours: &'static [u64]| {
+        records.apply(|txn| hours.iter().for_each(|h| _ = add_ended(txn, *h)))
+    };
+    let runs = |txn: &mut Txn| {
+        let id = txn.new_operation_id();
+        txn.put_operation(operation(id, OperationState::Running));
+    };
+    records.apply(runs).await.unwrap();
+    add(&[3, 2]).await.unwrap();
+    assert_eq!(ids(&records), [1, 2, 3], "the last two stay, however old");
+    add(&[0]).await.unwrap();
+    assert_eq!(ids(&records), [1, 3, 4], "what is old goes when there are more");
+    add(&[0, 0]).await.unwrap();
+    assert_eq!(ids(&records), [1, 4, 5, 6]);
+    add(&[0, 0, 0]).await.unwrap();
+    assert_eq!(ids(&records), [1, 6, 7, 8, 9], "and no more than so many stay, however new");
+    assert_eq!(ids(&keeping(&store, 2, 4)), ids(&records), "memory and store agree");
+}
+
+#[tokio::test]
+async fn stories_are_kept_as_long_as_their_operations() {
+    let store = Arc::default();
+    let records = keeping(&store, 0, 1);
+    let tells = |text: &'static str| {
+        move |txn: &mut Txn| {
+            let event = EventRecord::new(EventKind::Trouble, text);
+            txn.event(event.operation(OperationId(1)));
+        }
+    };
+    records.apply(|txn| _ = txn.new_operation_id()).await.unwrap();
+    records
+        .apply(|txn| txn.put_operation(operation(OperationId(1), OperationState::Running)))
+        .await
+        .unwrap();
+    records.apply(tells("early")).await.unwrap();
+    let start = EventRecord::new(EventKind::ManagerStarted, "again");
+    records.apply(|txn| txn.event(start)).await.unwrap();
+    let noise = |txn: &mut Txn| (0..MAX_EVENTS).for_each(|_| txn.event(event("noise")));
+    records.apply(noise).await.unwrap();
+    records.apply(tells("late")).await.unwrap();
+    for records in [records, keeping(&store, 0, 1)] {
+        let tables = records.snapshot();
+        assert_eq!(tables.events().len(), MAX_EVENTS);
+        assert!(*tables.events().first().unwrap().0 > 2, "the early ones are not of the last");
+        let story = tables.story(OperationId(1));
+        let told: Vec<&str> = story.iter().map(|event| event.detail.as_str()).collect();
+        assert_eq!(told, ["early", "again", "late"]);
+    }
+    // With the operation its story goes, also from the store.
+    let records = keeping(&store, 0, 1);
+    let end = |txn: &mut Txn| txn.put_operation(operation(OperationId(1), OperationState::Failed));
+    records.apply(end).await.unwrap();
+    records.apply(|txn| _ = add_ended(txn, 0)).await.unwrap();
+    assert_eq!(ids(&records), [2]);
+    let kept = Store::read(&*store, Table::Events).unwrap().len();
+    assert_eq!(kept, MAX_EVENTS + 1, "the last, and the start");
+}
+
+fn key(txn: &mut Txn, name: &str, operation: OperationId, since: Timestamp) {
+    let digest = digest("request");
+    txn.put_key(KeyRecord { key: name.to_owned(), operation, digest, since, outcome: None });
+}
+
+#[tokio::test]
+async fn a_key_outlives_its_operation_with_what_came_of_it() {
+    let store = Arc::default();
+    let records = keeping(&store, 0, 1);
+    let begin = |txn: &mut Txn| {
+        let (id, now) = (add_ended(txn, 0), txn.now());
+        key(txn, &format!("key-{}", id.0), id, now);
+    };
+    for _ in 0..3 {
+        records.apply(begin).await.unwrap();
+    }
+    for records in [records, keeping(&store, 0, 1)] {
+        let tables = records.snapshot();
+        assert_eq!(ids(&records), [3]);
+        let gone = tables.key("key-1", Timestamp::now()).unwrap();
+        let outcome = gone.outcome.as_ref().unwrap();
+        assert_eq!((outcome.id.0, outcome.state), (1, OperationState::Succeeded));
+        assert!(outcome.steps.is_empty() && outcome.warnings[0].contains("no longer kept"));
+        assert_eq!(tables.key("key-3", Timestamp::now()).unwrap().outcome, None);
+    }
+}
+
+#[tokio::test]
+async fn keys_go_after_a_day_unless_their_operation_runs() {
+    let store = Arc::default();
+    let records = keeping(&store, 9, 9);
+    let long_ago = Timestamp::from_millis(Timestamp::now().as_millis() - KEEP_KEYS_MS);
     records
         .apply(|txn| {
-            for index in 0..MAX_ENDED_OPERATIONS + 3 {
-                let state =
-                    if index == 0 { OperationState::Running } else { OperationState::Succeeded };
-                let id = txn.new_operation_id();
-                txn.put_operation(operation(id, state));
-            }
+            let runs = txn.new_operation_id();
+            txn.put_operation(operation(runs, OperationState::Running));
+            key(txn, "key-1", runs, long_ago);
+            let over = add_ended(txn, 0);
+            key(txn, "over", over, long_ago);
         })
         .await
         .unwrap();
-    let snapshot = open(&store).snapshot();
-    let ids: Vec<u64> = snapshot.operations().keys().map(|id| id.0).take(2).collect();
-    assert_eq!(ids, [1, 4], "what runs stays, the oldest that ended go");
-    assert_eq!(snapshot.operation_by_key("key-1").unwrap().id.0, 1);
-    assert!(snapshot.operation_by_key("key-2").is_none());
+    let tables = records.snapshot();
+    assert!(tables.key("over", Timestamp::now()).is_none() && tables.key_count() == 1);
+    assert!(tables.key("key-1", Timestamp::now()).is_some());
+    assert_eq!(tables.meta().keys_dropped_early, 0);
+    // When it ends, the next key takes it out.
+    let end = |txn: &mut Txn| txn.put_operation(operation(OperationId(1), OperationState::Failed));
+    records.apply(end).await.unwrap();
+    assert!(records.snapshot().key("key-1", Timestamp::now()).is_none());
+    let next = |txn: &mut Txn| key(txn, "next", OperationId(2), txn.now());
+    records.apply(next).await.unwrap();
+    assert_eq!(open(&store).snapshot().key_count(), 1);
 }
 
-fn operation(id: crate::types::OperationId, state: OperationState) -> OperationRecord {
+#[test]
+fn too_many_keys_push_the_oldest_out_and_that_is_counted() {
+    let mut txn = Txn::new(Tables::default());
+    let now = txn.now().as_millis();
+    for number in 0..MAX_KEYS as u64 + 3 {
+        let since = Timestamp::from_millis(now - MAX_KEYS as u64 - 3 + number);
+        key(&mut txn, &number.to_string(), OperationId(number), since);
+    }
+    assert_eq!((txn.key_count(), txn.meta().keys_dropped_early), (MAX_KEYS, 3));
+    assert!(txn.key("2", txn.now()).is_none() && txn.key("3", txn.now()).is_some());
+}
+
+fn operation(id: OperationId, state: OperationState) -> OperationRecord {
     OperationRecord {
         id,
         what: OperationKind::Release { slots: Vec::new(), force: false, reason: None },
@@ -237,7 +373,6 @@ fn operation(id: crate::types::OperationId, state: OperationState) -> OperationR
         warnings: Vec::new(),
         error: None,
         client_key: Some(format!("key-{}", id.0)),
-        client_request: Some(String::new()),
         started: crate::types::Timestamp::now(),
         ended: None,
     }

@@ -3,7 +3,7 @@
 use super::pool::Facts;
 use super::tables::EpochRecord;
 use super::writes::{Touched, Writes};
-use super::{MAX_ENDED_ERASURES, MAX_ENDED_OPERATIONS, MAX_EVENTS, Meta, Tables};
+use super::{KeyRecord, MAX_ENDED_ERASURES, MAX_EVENTS, MAX_KEYS, Meta, Tables, keys, retention};
 use crate::audit::MAX_AUDIT;
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
@@ -32,6 +32,8 @@ pub struct Txn {
     now: Timestamp,
     /// The first operation that was begun here.
     begun: Option<OperationId>,
+    /// Whether an operation ended here.
+    ended: bool,
 }
 
 /// What came of a change.
@@ -63,6 +65,7 @@ impl Txn {
             touched: Touched::default(),
             now: Timestamp::now(),
             begun: None,
+            ended: false,
         }
     }
 
@@ -175,11 +178,17 @@ impl Txn {
         id
     }
 
-    /// Adds the entry of the request on whose behalf this is done, if something is done.
-    pub(super) fn sign(&mut self) {
-        if (self.meta_changed || !self.writes.is_empty())
-            && let Some(entry) = crate::audit::take(self.begun)
-        {
+    /// Adds what belongs to every change in which something is done: the entry of the request on
+    /// whose behalf it is, and that what has been kept for its time goes. Not before its end, so that
+    /// nothing goes that it still looks at.
+    pub(super) fn complete(&mut self) {
+        if !self.meta_changed && self.writes.is_empty() {
+            return;
+        }
+        if self.ended {
+            self.drop_operations();
+        }
+        if let Some(entry) = crate::audit::take(self.begun) {
             self.audit(entry);
         }
     }
@@ -331,7 +340,7 @@ impl Txn {
         self.tables.remove_binding(id);
     }
 
-    /// Adds or replaces an operation. When too many that have ended are kept, the oldest go.
+    /// Adds or replaces an operation. When it has ended it is kept as long as the retention says.
     ///
     /// # Panics
     ///
@@ -347,13 +356,54 @@ impl Txn {
             );
         }
         let record = Arc::new(record);
+        self.ended |= record.state.is_final();
         self.put(Table::Operations, key(record.id.0), &record);
         self.touched.operations.insert(record.id);
         self.tables.insert_operation(record);
-        while self.ended_count() > MAX_ENDED_OPERATIONS {
-            let oldest = self.tables.oldest_ended().expect("some have ended");
-            self.delete(Table::Operations, key(oldest.0));
-            self.tables.remove_operation(oldest);
+    }
+
+    /// Operations that ended go, with their stories, as the retention says.
+    fn drop_operations(&mut self) {
+        let mut dropped = 0;
+        while dropped < retention::SWEEP || self.tables.is_over_the_most() {
+            let Some(oldest) = self.tables.surplus(self.now) else { return };
+            self.drop_operation(oldest);
+            dropped += 1;
+        }
+    }
+
+    fn drop_operation(&mut self, id: OperationId) {
+        let Some(operation) = self.tables.remove_operation(id) else { return };
+        self.delete(Table::Operations, key(id.0));
+        for sequence in self.tables.stories.remove(id) {
+            self.delete(Table::Events, key(sequence));
+        }
+        let client_key = operation.client_key.as_deref().and_then(|key| self.tables.keys.get(key));
+        if let Some(there) = client_key.filter(|there| there.operation == id) {
+            let there = KeyRecord::clone(there);
+            self.put_key(KeyRecord { outcome: Some(keys::outcome(&operation)), ..there });
+        }
+    }
+
+    /// Adds or replaces a client's idempotency key. The oldest go when they have been kept for their
+    /// time, or when there are too many.
+    pub fn put_key(&mut self, record: KeyRecord) {
+        let record = Arc::new(record);
+        self.put(Table::Keys, record.key.clone().into_bytes(), &record);
+        self.tables.insert_key(record);
+        let mut dropped = 0;
+        while let Some((since, oldest)) = self.tables.keys.oldest() {
+            let early = !keys::is_over(since, self.now);
+            let too_many = self.tables.keys.len() > MAX_KEYS;
+            if !too_many && (early || dropped == keys::SWEEP) {
+                return;
+            }
+            dropped += 1;
+            if early {
+                self.with_meta(|meta| meta.keys_dropped_early += 1);
+            }
+            self.delete(Table::Keys, oldest.clone().into_bytes());
+            self.tables.keys.remove(&oldest);
         }
     }
 
@@ -462,8 +512,10 @@ impl Txn {
         self.tables.events.insert(event.sequence, event);
         while self.tables.events.len() > MAX_EVENTS {
             let (&oldest, _) = self.tables.events.first().expect("there are some");
-            self.delete(Table::Events, key(oldest));
-            self.tables.events.remove(&oldest);
+            let event = self.tables.events.remove(&oldest).expect("it is the oldest");
+            for sequence in self.tables.leave_ring(event) {
+                self.delete(Table::Events, key(sequence));
+            }
         }
     }
 }

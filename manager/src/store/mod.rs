@@ -15,7 +15,7 @@ pub(crate) use upgrade::upgrade;
 use std::path::{Path, PathBuf};
 
 /// Version of what the records look like in the store. A store of a later version is refused.
-pub const SCHEMA_VERSION: u64 = 2;
+pub const SCHEMA_VERSION: u64 = 3;
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
@@ -71,6 +71,8 @@ tables! {
     Erasures = "erasures",
     /// One record: what a file says of the pool.
     Inventory = "inventory",
+    /// Clients' idempotency keys by the key.
+    Keys = "keys",
 }
 
 /// One entry of a batch.

@@ -45,9 +45,36 @@ const STEPS: &[Step] = &[
     // Records of version 1 read as they are: what version 2 has more has a default. Version 2 has
     // kinds of operations, events and records that a version 1 would call damage.
     |_| Ok(()),
+    keys_of_operations,
 ];
 
 const _: () = assert!(STEPS.len() as u64 == SCHEMA_VERSION - 1, "each version has its step");
+
+/// Version 3 has clients' idempotency keys in a table of their own.
+fn keys_of_operations(draft: &mut Draft) -> Result<(), StoreError> {
+    for (id, value) in draft.read(Table::Operations)? {
+        // What does not read is named when all records are read.
+        let Ok(mut operation) = serde_json::from_slice::<serde_json::Value>(&value) else {
+            continue;
+        };
+        let Some(fields) = operation.as_object_mut() else { continue };
+        let request = fields.remove("client_request");
+        let request = request.as_ref().and_then(serde_json::Value::as_str);
+        let key = fields.get("client_key").and_then(serde_json::Value::as_str);
+        if let (Some(key), Some(request)) = (key, request) {
+            let record = serde_json::json!({
+                "key": key,
+                "operation": fields["id"],
+                "digest": crate::records::digest(request),
+                "since": fields["started"],
+            });
+            let key = key.as_bytes().to_vec();
+            draft.put(Table::Keys, key, Some(record.to_string().into_bytes()));
+        }
+        draft.put(Table::Operations, id, Some(operation.to_string().into_bytes()));
+    }
+    Ok(())
+}
 
 /// Where the copy of a store of an earlier version is kept.
 pub fn kept(path: &Path, version: u64) -> PathBuf {
@@ -145,6 +172,39 @@ mod tests {
         let before = EmbeddedStore::open(&kept(&path, 1)).unwrap();
         let nodes = [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
         assert_eq!(before.read(Table::Nodes).unwrap(), nodes);
+    }
+
+    #[test]
+    fn keys_of_operations_move_to_a_table_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let store = EmbeddedStore::open(&path).unwrap();
+        let put = |table, key: &[u8], value: &str| Change {
+            table,
+            key: key.to_vec(),
+            value: Some(value.as_bytes().to_vec()),
+        };
+        let keyed = r#"{"id":"op-1","client_key":"k","client_request":"{}","started":"T"}"#;
+        let changes = [
+            put(Table::Meta, b"meta", r#"{"schema":2}"#),
+            put(Table::Operations, &1_u64.to_be_bytes(), keyed),
+            put(Table::Operations, &2_u64.to_be_bytes(), r#"{"id":"op-2","started":"T"}"#),
+        ];
+        store.commit(&changes).unwrap();
+        run(&store, &path, 2, STEPS).unwrap();
+        let read = |table| {
+            let records = store.read(table).unwrap().into_iter();
+            records.map(|(_, value)| serde_json::from_slice(&value).unwrap()).collect::<Vec<_>>()
+        };
+        let keys: Vec<serde_json::Value> = read(Table::Keys);
+        let digest = crate::records::digest("{}");
+        let expected = serde_json::json!({
+            "key": "k", "operation": "op-1", "digest": digest, "since": "T",
+        });
+        assert_eq!(keys, [expected]);
+        let operations: Vec<serde_json::Value> = read(Table::Operations);
+        let first = serde_json::json!({ "id": "op-1", "client_key": "k", "started": "T" });
+        assert_eq!(operations, [first, serde_json::json!({ "id": "op-2", "started": "T" })]);
     }
 
     #[test]

@@ -90,17 +90,17 @@ fn a_later_schema_is_left_alone() {
     manager.terminate();
     let database = redb::Database::open(manager.path("store.redb")).unwrap();
     let write = database.begin_write().unwrap();
-    write.open_table(META).unwrap().insert(&b"meta"[..], &b"{\"schema\":3}"[..]).unwrap();
+    write.open_table(META).unwrap().insert(&b"meta"[..], &b"{\"schema\":4}"[..]).unwrap();
     write.commit().unwrap();
     drop(database);
     let (code, error) = serve_on(&manager, "store.redb");
     assert_eq!(code, Some(8));
-    assert!(error.contains("schema version 3"), "{error}");
+    assert!(error.contains("schema version 4"), "{error}");
     let database = redb::Database::open(manager.path("store.redb")).unwrap();
     let read = database.begin_read().unwrap();
     let meta = read.open_table(META).unwrap();
     let (_, value) = meta.first().unwrap().unwrap();
-    assert_eq!(value.value(), b"{\"schema\":3}");
+    assert_eq!(value.value(), b"{\"schema\":4}");
 }
 
 #[test]
@@ -173,6 +173,12 @@ fn a_store_of_the_first_version_is_brought_up_and_kept_as_it_was() {
     assert_eq!(manager.get("/v1/nodes/box-a")["node"], 1);
     assert_eq!(manager.get("/v1/operations/op-3")["state"], "succeeded");
     assert_eq!(manager.get("/v1/events?since=30&limit=1")["items"][0]["sequence"], 30);
+    // Keys of requests stand for what they stood for.
+    let operations = manager.get("/v1/operations")["items"].as_array().unwrap().clone();
+    assert!(operations.iter().all(|operation| operation.get("client_request").is_none()));
+    let keyed = operations.iter().filter(|o| o["client_key"].is_string()).count();
+    let (_, metrics) = manager.raw("GET", "/metrics", &[], None);
+    assert!(metrics.contains(&format!("\ndxpu_idempotency_keys {keyed}\n")), "{metrics}");
     let kept = manager.path("store.redb.schema-1");
     let database = redb::Database::open(&kept).unwrap();
     let meta = database.begin_read().unwrap().open_table(META).unwrap();

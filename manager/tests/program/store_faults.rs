@@ -231,9 +231,9 @@ fn counters_are_never_taken_out() {
     assert!(std::fs::read(manager.path("store.redb")).unwrap() == before);
     assert_eq!(left(&manager), ["store.redb"]);
     // And none of a later version is judged.
-    put(&manager, META, b"meta", b"{\"schema\":3}");
+    put(&manager, META, b"meta", b"{\"schema\":4}");
     let (code, _, error) = check(&manager, &["--repair"]);
-    assert!(code == 8 && error.contains("schema version 3"), "{error}");
+    assert!(code == 8 && error.contains("schema version 4"), "{error}");
 }
 
 /// Wherever the damage is, it is named or does no harm; nothing panics, and the store is not

@@ -263,9 +263,6 @@ pub struct OperationRecord {
     /// The client's idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_key: Option<String>,
-    /// What was asked for under that key, to tell a repetition from another request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_request: Option<String>,
     /// When it began.
     pub started: Timestamp,
     /// When it ended.

@@ -100,6 +100,8 @@ problem_codes! {
     NothingFits = "nothing-fits", 409, "Nothing fits the request";
     /// The same idempotency key came with another request.
     IdempotencyKeyReused = "idempotency-key-reused", 422, "The idempotency key was used for another request";
+    /// The request was made before, and what came of it is no longer known.
+    OutcomeForgotten = "outcome-forgotten", 410, "What came of the request is no longer known";
     /// The epochs of a function ran out.
     EpochsExhausted = "epochs-exhausted", 409, "The function has no epochs left";
     /// The proxy is not connected.

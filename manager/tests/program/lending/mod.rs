@@ -249,6 +249,30 @@ fn the_same_key_gives_the_same_operation() {
 }
 
 #[test]
+fn a_retry_that_comes_late_is_told_what_its_request_did_and_does_nothing() {
+    let manager =
+        Manager::with_settings("[keep]\noperations_least = 0\noperations_most = 1\n", &[]);
+    let (_host, _box) = pair(&manager);
+    let allocate = |key: &str, count: u32| {
+        let body = json!({ "host": "host1", "count": count }).to_string();
+        manager.raw("POST", "/v1/allocations", &[("idempotency-key", key)], Some(&body))
+    };
+    assert_eq!(allocate("k1", 1).0, 202);
+    manager.wait_event("operation-succeeded", "op-1");
+    // Another operation ends, and the first is not kept any more.
+    manager.text(&["release", "alloc-1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    assert_eq!(manager.raw("GET", "/v1/operations/op-1", &[], None).0, 404);
+    let (status, late) = allocate("k1", 1);
+    let late: Value = serde_json::from_str(&late).unwrap();
+    assert_eq!((status, &late["id"], &late["state"]), (202, &json!("op-1"), &json!("succeeded")));
+    assert_eq!(late["allocation"], "alloc-1");
+    assert!(late["warnings"][0].as_str().unwrap().contains("no longer kept"), "{late}");
+    assert_eq!(allocate("k1", 2).0, 422);
+    assert_eq!(manager.get("/v1/allocations")["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn two_boxes_with_the_same_keys_are_told_apart() {
     let manager = Manager::start();
     let (at_host, _box1) = pair(&manager);

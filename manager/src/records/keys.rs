@@ -1,0 +1,113 @@
+//! Clients' idempotency keys: what each stands for, for as long as it may come again.
+//!
+//! A key is written in the same change as the operation that it stands for, and outlives it: when
+//! the operation is no longer kept, what came of it is kept with the key. So a retry that comes
+//! late is told what its request did, and never does it again.
+
+use super::Tables;
+use crate::types::{OperationId, OperationRecord, Timestamp};
+use imbl::{OrdMap, OrdSet};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// How long a key is kept at least, milliseconds by the wall clock: a day. While its operation runs
+/// it is kept in any case.
+pub const KEEP_KEYS_MS: u64 = 24 * 3_600_000;
+
+/// Keys that are kept. When more come the oldest go, but none whose operation runs.
+pub const MAX_KEYS: usize = 100_000;
+
+/// Keys older than [`KEEP_KEYS_MS`] that go with each new one, so that no change is large.
+pub(super) const SWEEP: usize = 8;
+
+/// What a client's idempotency key stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// The key.
+    pub key: String,
+    /// The operation that the request began.
+    pub operation: OperationId,
+    /// [`digest`] of the request.
+    pub digest: String,
+    /// When it came first.
+    pub since: Timestamp,
+    /// The operation as it ended, without its steps, when it is no longer kept itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Box<OperationRecord>>,
+}
+
+/// SHA-256 of a request, in a form that is the same for the same request, as hexadecimal digits.
+pub fn digest(request: &str) -> String {
+    Sha256::digest(request).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An operation that is no longer kept, as its key remembers it.
+pub(super) fn outcome(operation: &OperationRecord) -> Box<OperationRecord> {
+    let mut warnings = operation.warnings.clone();
+    warnings.push("its steps and its story are no longer kept".to_owned());
+    Box::new(OperationRecord { steps: Vec::new(), warnings, ..operation.clone() })
+}
+
+/// All keys, and the order in which they go.
+#[derive(Clone, Default)]
+pub(super) struct Keys {
+    all: OrdMap<String, Arc<KeyRecord>>,
+    /// Those whose operation has ended.
+    ended: OrdSet<(Timestamp, String)>,
+}
+
+impl Keys {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<KeyRecord>> {
+        self.all.get(key)
+    }
+
+    pub(super) fn insert(&mut self, record: Arc<KeyRecord>, has_ended: bool) {
+        self.remove(&record.key);
+        if has_ended {
+            self.ended.insert((record.since, record.key.clone()));
+        }
+        self.all.insert(record.key.clone(), record);
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Some(old) = self.all.remove(key) {
+            self.ended.remove(&(old.since, old.key.clone()));
+        }
+    }
+
+    /// The operation of this key has ended.
+    pub(super) fn end(&mut self, key: &str, operation: OperationId) {
+        if let Some(record) = self.all.get(key).filter(|record| record.operation == operation) {
+            self.ended.insert((record.since, key.to_owned()));
+        }
+    }
+
+    /// The oldest whose operation has ended.
+    pub(super) fn oldest(&self) -> Option<(Timestamp, String)> {
+        self.ended.get_min().cloned()
+    }
+}
+
+/// Whether a key that came then may be used for something else now.
+pub(super) fn is_over(since: Timestamp, now: Timestamp) -> bool {
+    now.as_millis().saturating_sub(since.as_millis()) >= KEEP_KEYS_MS
+}
+
+impl Tables {
+    /// What a client's idempotency key stands for at this time.
+    pub fn key(&self, key: &str, now: Timestamp) -> Option<&Arc<KeyRecord>> {
+        let record = self.keys.get(key)?;
+        let runs = || self.operations.get(&record.operation).is_some_and(|o| !o.state.is_final());
+        (!is_over(record.since, now) || runs()).then_some(record)
+    }
+
+    /// How many keys are kept.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+}
