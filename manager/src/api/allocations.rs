@@ -110,7 +110,12 @@ pub(super) async fn allocate(
         });
         return Ok(Json(why.await?).into_response());
     }
-    let terms = Terms { tenant: body.tenant, reason: body.reason, lease_ms: body.lease_ms };
+    let terms = Terms {
+        tenant: body.tenant,
+        reason: body.reason,
+        lease_ms: body.lease_ms,
+        keep_unenumerated: body.keep_unenumerated,
+    };
     lend(manager, request, terms, key).await.map(accepted)
 }
 

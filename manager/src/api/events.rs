@@ -75,7 +75,7 @@ pub(super) async fn list(
         return Err(Problem::invalid("limit", format!("1 to {MAX_LIMIT}")));
     }
     let wait = wait(params.wait_ms)?;
-    checked(params.since)?;
+    checked(&manager, params.since)?;
     let EventParams { mut since, kind, node, binding, operation, .. } = params;
     let filter = Filter { kind, node, binding, operation };
     let mut changes = manager.records.watch(Topic::Events);
@@ -99,11 +99,14 @@ pub(super) async fn list(
     }
 }
 
-/// A sequence number that is in its range: 64 bits with a sign, as the description says.
-fn checked(since: Option<u64>) -> Result<Option<u64>, Problem> {
+/// A sequence number that there was, or the next one. Whoever has one above that has it from another
+/// manager, and would wait for ever.
+fn checked(manager: &Manager, since: Option<u64>) -> Result<Option<u64>, Problem> {
+    let next = manager.records.snapshot().meta().next_event;
     match since {
-        Some(since) if since > i64::MAX.unsigned_abs() => {
-            Err(Problem::invalid("since", format!("at most {}", i64::MAX)))
+        Some(since) if since > next => {
+            let detail = format!("no event has come so far; the next one is number {next}");
+            Err(Problem::invalid("since", detail))
         }
         since => Ok(since),
     }
@@ -124,7 +127,8 @@ fn page(manager: &Manager, since: Option<u64>, limit: usize, filter: &Filter) ->
         Some(last) if items.len() == limit => last.sequence + 1,
         _ => next.max(since),
     };
-    EventPage { items, next, lost: since > 0 && since < first }
+    let lost = since > 0 && since < first;
+    EventPage { items, next, lost }
 }
 
 /// Where to begin a stream.
@@ -190,12 +194,19 @@ pub(super) async fn stream(
             Some(number.ok_or_else(|| Problem::invalid("last-event-id", "a sequence number"))?)
         }
     };
-    let since = after.map(|last| last.saturating_add(1)).or(checked(params.since)?);
-    let next = since.unwrap_or_else(|| manager.records.snapshot().meta().next_event);
+    let since = after.map(|last| last.saturating_add(1)).or(checked(&manager, params.since)?);
+    let coming = manager.records.snapshot().meta().next_event;
+    let mut next = since.unwrap_or(coming);
+    let mut ready = VecDeque::new();
+    if next > coming {
+        // It was another manager that this client followed; browsers send what they have.
+        ready.push_back(Message::Lost { next: coming });
+        next = coming;
+    }
     let changes = manager.records.watch(Topic::Events);
     let StreamParams { kind, node, binding, operation, .. } = params;
     let filter = Filter { kind, node, binding, operation };
-    let cursor = Cursor { manager, changes, next, filter, ready: VecDeque::new() };
+    let cursor = Cursor { manager, changes, next, filter, ready };
     let stream = futures_util::stream::unfold(cursor, |mut cursor| async move {
         let message = cursor.next().await?;
         Some((Ok(message.into_sse()), cursor))

@@ -193,7 +193,7 @@ pub(super) async fn hold(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlaceParams {
-    /// BOX/SLOT, the name of a host or box, or path:N.
+    /// BOX/SLOT, the name of a host or box, rack:NAME, site:NAME, fabric:NAME or path:N.
     place: String,
 }
 

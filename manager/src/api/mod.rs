@@ -73,7 +73,7 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(audit::metrics))
         .routes(routes!(backup::backup))
         .routes(routes!(nodes::list))
-        .routes(routes!(nodes::show))
+        .routes(routes!(nodes::show, nodes::forget))
         .routes(routes!(pool::boxes))
         .routes(routes!(pool::show_box))
         .routes(routes!(pool::slots))

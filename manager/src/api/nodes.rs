@@ -1,16 +1,20 @@
 //! Proxies and the manager itself.
 
 use super::App;
-use super::extract::{Segments, parse};
+use super::allocations::{accepted, refuse_if_stopping};
+use super::extract::{Params, Segments, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::views;
+use crate::operations::forget;
 use crate::records::Trouble;
-use crate::types::{NodeName, Problem, ProblemCode, Role};
+use crate::types::{NodeName, OperationRecord, Problem, ProblemCode, Role};
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use manager_client::bodies::ProblemBody;
 use manager_client::views::{Health, List, NodeView, StoreTrouble};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 /// Whether the manager can serve requests.
@@ -81,4 +85,38 @@ pub(super) async fn show(
         Problem::new(ProblemCode::NoSuchNode, detail)
     })?;
     Ok(Json(views::node(&manager, &tables, record)))
+}
+
+/// How to forget a proxy.
+#[derive(Debug, Default, Deserialize, Serialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForgetParams {
+    /// Also when something is lent there, which ends as lost.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Forget a proxy that is gone for good. It must not be connected.
+#[utoipa::path(delete, path = "/v1/nodes/{name}", tag = "pool",
+    params(("name" = String, Path, description = "Name of the proxy"), ForgetParams,
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
+    responses((status = 202, description = "The operation that does it", body = OperationRecord,
+            headers(("location" = String, description = "Where the operation is"))),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn forget(
+    State(manager): State<App>,
+    Segments(name): Segments<String>,
+    Params(params): Params<ForgetParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    refuse_if_stopping(&manager)?;
+    let name: NodeName = parse("name", &name)?;
+    let key = client_key(&headers, &(&name, &params))?;
+    let forgotten = manager.records.change(|txn| {
+        let connected = manager.registry.get(&name).is_some();
+        let rules = &manager.settings.erase;
+        forget::forget(txn, rules, &name, params.force, connected, key)
+    });
+    forgotten.await.map(accepted)
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 mod lender;
 
-pub use lender::{Drain, Extend, Lender, Maintain, Replace, TakeBack};
+pub use lender::{Drain, Extend, Forget, Lender, Maintain, Replace, TakeBack};
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -32,6 +32,7 @@ const EXIT_CODES: &str = "Exit codes:
   7  the operation failed or did not end in time, or a card of a rollout failed
   8  the store cannot be used (locked, damaged, unreadable, full), or `store check` found damage
   9  an address cannot be listened on
+  10 the operating system did not enable a device in time, and nothing of the allocation stays lent
 
 Start with `dxpu-manager serve`, let proxies dial in (their configuration names the control
 address), look at `dxpu-manager list`, then `dxpu-manager allocate --host NAME`.";
@@ -388,6 +389,10 @@ pub struct Allocate {
     /// Take what is in the host's rack first, then what is at its site
     #[arg(long)]
     pub near: bool,
+    /// Leave devices plugged that the operating system does not enable in time (it has no driver for
+    /// them, or is not up yet), and count that as done; else nothing of it stays lent
+    #[arg(long)]
+    pub keep_unenumerated: bool,
     /// Nothing in these boxes, with commas between them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub exclude_box: Vec<NodeName>,

@@ -54,7 +54,13 @@ impl Failure {
         match self {
             Self::Client(ClientError::Problem(problem)) => of_problem(problem.code),
             Self::Client(ClientError::Unreachable { .. }) => 6,
-            Self::Operation(_) | Self::Rollout(_) => 7,
+            Self::Operation(operation) => match &operation.error {
+                Some(problem) if problem.code == ProblemCode::NotEnumerated => {
+                    of_problem(problem.code)
+                }
+                _ => 7,
+            },
+            Self::Rollout(_) => 7,
             Self::Store(_) | Self::Damaged(_) | Self::Serve(ServeError::Store(_)) => 8,
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,
@@ -90,15 +96,16 @@ fn of_problem(code: ProblemCode) -> u8 {
     match code {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
         | UnsupportedMediaType | WrongRole | IdempotencyKeyReused | NotAnImage => 2,
-        NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchAllocation
-        | NoSuchBinding | NoSuchOperation | NoSuchErasure | NoSuchRecording | NoSuchImage
-        | NoSuchRollout | NotHeld | OutcomeForgotten => 3,
+        NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchPlace
+        | NoSuchAllocation | NoSuchBinding | NoSuchOperation | NoSuchErasure | NoSuchRecording
+        | NoSuchImage | NoSuchRollout | NotHeld | OutcomeForgotten => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
-        | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate | Held
-        | PreconditionFailed => 4,
+        | StillConnected | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate
+        | Held | PreconditionFailed => 4,
         NothingFits => 5,
         NotConnected | Stopping => 6,
         ProxyRefused | ProxyTimeout | OperationTimeout | Superseded | Cancelled => 7,
+        NotEnumerated => 10,
         StoreFailed => 8,
         LimitReached | Internal => 1,
     }

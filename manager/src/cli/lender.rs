@@ -1,6 +1,6 @@
 //! What the lender does.
 
-use super::args::{Drain, Extend, Lender, Maintain, Replace, TakeBack};
+use super::args::{Drain, Extend, Forget, Lender, Maintain, Replace, TakeBack};
 use super::{Failure, Output, operations, query, render};
 use crate::types::{HealthRecord, HoldRecord};
 use manager_client::Client;
@@ -14,6 +14,7 @@ pub(super) fn lender(client: &Client, out: &Output, command: Lender) -> Result<(
         Lender::Replace(args) => replace(client, out, args),
         Lender::Drain(args) => drain(client, out, args),
         Lender::Maintain(args) => maintain(client, out, args),
+        Lender::Forget(args) => forget(client, out, &args),
         Lender::Holds => out.get::<List<HoldRecord>>(client, "/v1/holds", holds),
         Lender::Health => out.get::<List<HealthRecord>>(client, "/v1/health", health),
         Lender::Spares => out.get::<List<SparesView>>(client, "/v1/spares", spares),
@@ -56,6 +57,14 @@ fn drain(client: &Client, out: &Output, args: Drain) -> Result<(), Failure> {
         reason: args.reason,
     };
     let operation = client.post("/v1/drains", &body, Some(&key))?;
+    operations::finish(client, out, operation, &args.waiting)
+}
+
+fn forget(client: &Client, out: &Output, args: &Forget) -> Result<(), Failure> {
+    let key = operations::key(&args.waiting, 0);
+    let force = args.force.then(|| "true".to_owned());
+    let path = format!("/v1/nodes/{}{}", args.name, query(&[("force", force)]));
+    let operation = client.delete(&path, Some(&key))?;
     operations::finish(client, out, operation, &args.waiting)
 }
 

@@ -40,6 +40,7 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
             slots: args.exclude_slot,
         },
         tenant: args.tenant,
+        keep_unenumerated: args.keep_unenumerated,
     };
     if args.dry_run {
         let why: Explanation = client.post("/v1/allocations?dry_run=true", &body, None)?;

@@ -223,12 +223,12 @@ pub(super) fn allocations(list: &List<AllocationView>) -> String {
 }
 
 fn what(operation: &OperationRecord) -> String {
-    use crate::types::OperationKind::{Allocate, Drain, Release, Replace, TakeBack};
+    use crate::types::OperationKind::{Allocate, Drain, Forget, Release, Replace, TakeBack};
     let list = |slots: &[crate::types::SlotAddress]| {
         slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
     match &operation.what {
-        Allocate { host, slots } => format!("lend {} to {host}", list(slots)),
+        Allocate { host, slots, .. } => format!("lend {} to {host}", list(slots)),
         Release { slots, reason, .. } => {
             let why = reason.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
             format!("take back {}{why}", list(slots))
@@ -239,6 +239,8 @@ fn what(operation: &OperationRecord) -> String {
         Drain { place, slots, reason, .. } => {
             format!("drain {place} ({}), because {reason}", list(slots))
         }
+        Forget { node, slots } if slots.is_empty() => format!("forget {node}"),
+        Forget { node, slots } => format!("forget {node} ({})", list(slots)),
         TakeBack { slots, due, reason, stage, .. } => {
             format!("take back {} at {due}, because {reason} ({stage})", list(slots))
         }

@@ -45,8 +45,8 @@ pub struct Settings {
     /// `operation_ms`: an operation ends within this, besides the time that the operating system
     /// is given.
     pub operation_bound: Duration,
-    /// `enumeration_ms`: an allocation waits so long for the operating system to enable a plugged
-    /// device.
+    /// `enumeration_ms`: the operating system has so long to enable a plugged device; then the
+    /// allocation has failed.
     pub enumeration_bound: Duration,
     /// `orderly_ms`: the operating system has so long to let a device go, if the request does not
     /// say. It takes at least 5 s with an attention button (PCI Express hot-plug's blink time).
@@ -117,7 +117,7 @@ timing! {
     doubt_ms => doubt_bound = 2_000,
     reconcile_ms => reconcile_interval = 30_000,
     operation_ms => operation_bound = 30_000,
-    enumeration_ms => enumeration_bound = 5_000,
+    enumeration_ms => enumeration_bound = 10_000,
     orderly_ms => orderly_bound = 15_000,
     lease_warning_ms => lease_warning = 60_000,
     lease_grace_ms => lease_grace = 15_000,

@@ -123,7 +123,9 @@ pub async fn run(manager: Arc<Manager>) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
             () = manager.stopping() => return,
         }
-        for event in manager.flapping.due(Instant::now()) {
+        let flapping = manager.flapping.due(Instant::now());
+        let suppressed = manager.records.snapshot().sources().due(tokio::time::Instant::now());
+        for event in flapping.into_iter().chain(suppressed) {
             manager.event_soon(event);
         }
     }

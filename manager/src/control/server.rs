@@ -137,10 +137,24 @@ async fn welcome(
     let session = Arc::new(session);
     loop {
         match manager.registry.enter(&session) {
-            Ok(()) => return Ok((session, queue)),
+            Ok(()) if is_known(manager, &session).await => return Ok((session, queue)),
+            Ok(()) => {
+                session.close("it was forgotten");
+                manager.registry.leave(&session);
+                return Err(format!("{} was forgotten just now; connect again", session.name()));
+            }
             Err(there) => make_room(&there, hello)?,
         }
     }
+}
+
+/// Whether the records still have a proxy that is entered now. From here on it is not forgotten.
+async fn is_known(manager: &Arc<Manager>, session: &Session) -> bool {
+    let identity = session.identity();
+    let is_known = |txn: &mut crate::records::Txn| {
+        txn.nodes().get(&identity.name).is_some_and(|record| record.node == identity.node)
+    };
+    manager.records.apply(is_known).await.unwrap_or(true)
 }
 
 fn make_room(there: &Session, hello: &Hello) -> Result<(), String> {

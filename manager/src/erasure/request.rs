@@ -3,8 +3,8 @@
 use super::{end, record, rule_for};
 use crate::records::Txn;
 use crate::types::{
-    DeviceState, EraseMeans, EraseRule, ErasureId, ErasureRecord, ErasureState, FunctionEpoch,
-    Problem, ProblemCode, SlotAddress,
+    DEFAULT_ERASE_WITHIN_S, DeviceState, EraseMeans, EraseRule, ErasureId, ErasureRecord,
+    ErasureState, FunctionEpoch, Problem, ProblemCode, SlotAddress,
 };
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// until it is erased.
 fn any_means() -> EraseRule {
     let means = EraseMeans::ALL.to_vec();
-    EraseRule { class: None, model: None, means, hook: None, within_s: 24 * 3600, required: true }
+    let within_s = DEFAULT_ERASE_WITHIN_S;
+    EraseRule { class: None, model: None, means, hook: None, within_s, required: true }
 }
 
 /// Records that the device in a slot that is not lent is to be erased now.

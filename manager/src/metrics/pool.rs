@@ -69,6 +69,10 @@ pub(super) fn register(registry: &mut Registry, manager: &Manager) {
     dropped.inc_by(tables.meta().keys_dropped_early);
     let help = "Idempotency keys that went before their time because too many came";
     registry.register("idempotency_keys_dropped_early", help, dropped);
+    let suppressed = Counter::<u64>::default();
+    suppressed.inc_by(tables.sources().suppressed());
+    let help = "Events that were not recorded because their proxy had too many";
+    registry.register("events_suppressed", help, suppressed);
     let uptime = Gauge::<f64, AtomicU64>::default();
     uptime.set(manager.started().elapsed().as_secs_f64());
     registry.register_with_unit("uptime", "Time since the start", Unit::Seconds, uptime);

@@ -4,6 +4,9 @@
 //! another one by an operation of its own. It has ended when nothing is left. What it holds back stays
 //! so until somebody says otherwise.
 //!
+//! A rack or site is its boxes and hosts, as the inventory says where they stand: also those that come
+//! there later. A fabric is its paths.
+//!
 //! A path is held back in its own way: bindings that have others go on over those, and what is bound
 //! from then on does not use it. The path set of a binding is fixed with its epoch, at both ends; so a
 //! drain of a path makes only those bindings again, under new epochs, that have no other.
@@ -16,7 +19,7 @@ use crate::records::{Tables, Txn};
 use crate::types::{
     BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, NodeName,
     OperationId, OperationKind, OperationRecord, OperationState, Phase, Place, Problem,
-    ProblemCode, StepName, StepState,
+    ProblemCode, Step, StepName, StepState,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,8 +48,10 @@ pub fn refuse_held_host(txn: &Txn, host: &NodeName) -> Result<(), Problem> {
     match txn.hold_of_node(host) {
         None => Ok(()),
         Some(hold) => {
-            let (kind, since, reason) = (hold.kind, hold.since, &hold.reason);
-            let detail = format!("host {host} is held back since {since} ({kind}): {reason}");
+            let HoldRecord { place, kind, since, reason, .. } = hold;
+            let own = *place == Place::Node(host.clone());
+            let with = if own { String::new() } else { format!(" with {place}") };
+            let detail = format!("host {host} is held back{with} since {since} ({kind}): {reason}");
             Err(Problem::new(ProblemCode::Held, detail))
         }
     }
@@ -54,8 +59,19 @@ pub fn refuse_held_host(txn: &Txn, host: &NodeName) -> Result<(), Problem> {
 
 /// Checks that there is such a place.
 fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
+    let inventory = &txn.pool().facts().record().inventory;
+    let known = |is: bool| match is {
+        true => Ok(()),
+        false => {
+            let detail = format!("the inventory has no {place}");
+            Err(Problem::new(ProblemCode::NoSuchPlace, detail))
+        }
+    };
     let name = match place {
         Place::Path(_) => return Ok(()),
+        Place::Rack(name) => return known(inventory.racks.contains_key(name)),
+        Place::Site(name) => return known(inventory.sites.contains_key(name)),
+        Place::Fabric(name) => return known(inventory.fabrics.contains_key(name)),
         Place::Node(name) => name,
         Place::Slot(slot) => slot.box_name(),
     };
@@ -85,7 +101,7 @@ fn about(event: EventRecord, place: &Place) -> EventRecord {
     match place {
         Place::Slot(slot) => event.node(slot.box_name()).slot(slot),
         Place::Node(name) => event.node(name),
-        Place::Path(_) => event,
+        Place::Path(_) | Place::Rack(_) | Place::Site(_) | Place::Fabric(_) => event,
     }
 }
 
@@ -142,15 +158,34 @@ fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
     match place {
         Place::Slot(slot) => tables.binding_at_slot(slot).cloned().into_iter().collect(),
         Place::Node(name) => tables.bindings_at(name).cloned().collect(),
-        Place::Path(path) => {
+        Place::Rack(_) | Place::Site(_) => {
+            let there = |b: &&BindingRecord| {
+                stands_in(tables, b.slot.box_name(), place) || stands_in(tables, &b.host, place)
+            };
+            tables.bindings().values().filter(there).cloned().collect()
+        }
+        Place::Path(_) | Place::Fabric(_) => {
+            let paths = tables.paths_of(place).unwrap_or_default();
             let only = |b: &&BindingRecord| {
                 let allocation = tables.allocations().get(&b.allocation);
                 allocation.is_some_and(|a| {
-                    a.link.paths.iter().all(|p| p == path) && !a.link.paths.is_empty()
+                    let own = |path: &u8| paths & (1 << (path % 8)) != 0;
+                    a.link.paths.iter().all(own) && !a.link.paths.is_empty()
                 })
             };
             tables.bindings().values().filter(only).cloned().collect()
         }
+    }
+}
+
+/// Whether a box or host is this place, or stands there.
+fn stands_in(tables: &Tables, name: &NodeName, place: &Place) -> bool {
+    let (rack, site) = tables.stand(name);
+    match place {
+        Place::Node(node) => node == name,
+        Place::Rack(place) => rack.as_ref() == Some(place),
+        Place::Site(place) => site.as_ref() == Some(place),
+        Place::Slot(_) | Place::Path(_) | Place::Fabric(_) => false,
     }
 }
 
@@ -174,9 +209,8 @@ pub fn drain(
         let detail = format!("{} drains {place} already", there.id);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
-    if how.replace
-        && let Place::Path(_) = place
-    {
+    let is_path = txn.paths_of(place).is_some();
+    if how.replace && is_path {
         return Err(Problem::invalid("replace", "what a path carries stays where it is"));
     }
     if how.replace
@@ -188,14 +222,19 @@ pub fn drain(
     let bindings = lent(txn, place);
     let id = txn.new_operation_id();
     let mut steps = Vec::new();
+    // What a host has that goes with the place has nowhere to be replaced to.
+    let stays = |b: &&BindingRecord| how.replace && !stands_in(txn, &b.host, place);
+    let released: Vec<BindingRecord> = bindings.iter().filter(|b| !stays(b)).cloned().collect();
     for binding in &bindings {
-        match (place, how.replace) {
-            (Place::Path(_), _) => {
+        match (is_path, stays(&binding)) {
+            (true, _) => {
                 let port = format!("{} port {}", binding.host, binding.port);
                 steps.push(step(binding, StepName::Rebind, port));
             }
-            (_, true) => steps.push(step(binding, StepName::Replace, binding.slot.to_string())),
-            (_, false) => steps.extend(release_steps(binding)),
+            (false, true) => {
+                steps.push(step(binding, StepName::Replace, binding.slot.to_string()));
+            }
+            (false, false) => steps.extend(release_steps(binding)),
         }
     }
     hold(
@@ -216,11 +255,10 @@ pub fn drain(
         reason: how.reason.clone(),
     };
     begin(txn, id, what, None, steps, key);
-    match (place, how.replace) {
-        (Place::Path(_), _) => rebind(txn, id, &bindings, &how.reason),
-        (_, false) => release(txn, id, &bindings, how.within_ms),
-        // The other devices are chosen one by one.
-        (_, true) => {}
+    match is_path {
+        true => rebind(txn, id, &bindings, &how.reason),
+        // Other devices, where they are wanted, are chosen one by one.
+        false => release(txn, id, &released, how.within_ms),
     }
     progress::settle(txn, id);
     Ok(txn.operations()[&id].clone())
@@ -238,8 +276,8 @@ fn rebind(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], reason: &s
     }
 }
 
-/// Ends bindings. What an operation is still making is undone as a whole.
-fn release(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], within_ms: u32) {
+/// Undoes the operations as a whole that are making some of these bindings.
+pub(super) fn undo_making(txn: &mut Txn, bindings: &[BindingRecord], why: &str) {
     let making: BTreeSet<OperationId> = bindings
         .iter()
         .filter(|b| !b.desired.is_release())
@@ -247,9 +285,13 @@ fn release(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], within_ms
         .filter(|other| txn.operations().get(other).is_some_and(progress::can_be_undone))
         .collect();
     for other in making {
-        let detail = format!("{id} drains where its devices are");
-        progress::roll_back(txn, other, None, Problem::new(ProblemCode::Superseded, detail));
+        progress::roll_back(txn, other, None, Problem::new(ProblemCode::Superseded, why));
     }
+}
+
+/// Ends bindings. What an operation is still making is undone as a whole.
+fn release(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], within_ms: u32) {
+    undo_making(txn, bindings, &format!("{id} drains where its devices are"));
     for binding in bindings {
         let Some(binding) = txn.bindings().get(&binding.id).cloned() else { continue };
         if binding.desired.is_release() {
@@ -289,11 +331,12 @@ enum Todo {
     Gone(OperationId),
 }
 
-/// Decides, for one drain.
+/// Decides, for one drain, or a release that waits for parts that other operations end.
 fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
     let id = operation.id;
     let mut todo = Vec::new();
-    for step in operation.steps.iter().filter(|step| step.state == StepState::Pending) {
+    let waits = |s: &&Step| s.state == StepState::Pending && s.name != StepName::Erase;
+    for step in operation.steps.iter().filter(waits) {
         let binding = tables.bindings().get(&step.binding);
         let over = |how| Todo::Over(id, step.binding, step.name, how);
         match (step.name, binding) {
@@ -397,8 +440,12 @@ pub async fn run(manager: Arc<Manager>) {
             () = manager.stopping() => return,
         }
         let tables = manager.records.snapshot();
-        let drains = tables.running().filter(|o| matches!(o.what, OperationKind::Drain { .. }));
-        for todo in drains.flat_map(|operation| todo(&tables, operation)) {
+        let follows = |o: &&OperationRecord| {
+            matches!(o.what, OperationKind::Drain { .. } | OperationKind::Release { .. })
+                && o.state == OperationState::Running
+        };
+        for todo in tables.running().filter(follows).flat_map(|operation| todo(&tables, operation))
+        {
             let done = manager.records.apply(|txn| carry_out(txn, &manager, todo));
             if let Err(problem) = done.await {
                 tracing::error!("a drain cannot go on: {problem}");

@@ -106,7 +106,7 @@ async fn take_back(manager: &Manager, grace: Duration, host: &NodeName, ids: &[B
             return;
         }
         let reason = format!("{host} has had no root complex for {} s", grace.as_secs());
-        let Some(operation) = request::take_back(txn, host, ids, &reason) else { return };
+        let Some(operation) = request::take_from_host(txn, host, ids, &reason) else { return };
         let slots = operation.what.slots();
         let verb = if slots.len() == 1 { "is" } else { "are" };
         let detail = format!("{reason}: {} {verb} taken back", request::join(slots));

@@ -1,14 +1,13 @@
 //! Leases: allocations that end by themselves.
 
 use super::deadlines::{Key, Look, Now, Wanted};
-use super::request::ReleaseTarget;
-use super::take_back::{self, Lent, TakeBack};
+use super::take_back::{self, TakeBack};
 use crate::config::Settings;
 use crate::manager::Manager;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    AllocationId, AllocationRecord, EventKind, EventRecord, Lease, OperationId, OperationKind,
-    Problem, ProblemCode, TakeBackStage, Timestamp,
+    AllocationId, AllocationRecord, BindingRecord, EventKind, EventRecord, Lease, OperationId,
+    OperationKind, Problem, ProblemCode, StepName, StepState, TakeBackStage, Timestamp,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -130,7 +129,8 @@ fn todo(
         let is_over = |since: &Instant| now.saturating_duration_since(*since) >= bound;
         let over = stage == TakeBackStage::Orderly && asked.get(&operation.id).is_some_and(is_over);
         let released = operation.steps.iter().any(|step| {
-            step.state == crate::types::StepState::Pending
+            step.state == StepState::Pending
+                && step.name != StepName::Erase
                 && tables.bindings().get(&step.binding).is_none_or(|binding| {
                     binding.operation != Some(operation.id) && binding.desired.is_release()
                 })
@@ -148,7 +148,7 @@ fn carry_out(txn: &mut Txn, todo: &Todo, settings: &Settings) {
     match todo {
         Todo::Move(key, from, to) => follow(txn, *key, *from, *to),
         Todo::Warn(id) => warn(txn, *id),
-        Todo::End(id) => end(txn, *id, settings),
+        Todo::End(id) => lease_over(txn, *id, settings),
         Todo::Due(id) => take_back::due(txn, *id),
         Todo::Gone(id) => take_back::gone(txn, *id),
         Todo::Force(id) => take_back::force(txn, *id),
@@ -190,25 +190,31 @@ fn warn(txn: &mut Txn, id: AllocationId) {
     txn.put_allocation(allocation);
 }
 
-fn end(txn: &mut Txn, id: AllocationId, settings: &Settings) {
+fn lease_over(txn: &mut Txn, id: AllocationId, settings: &Settings) {
     let Some(allocation) = txn.allocations().get(&id).cloned() else { return };
     let how = TakeBack {
         grace_ms: 0,
         within_ms: settings.lease_grace.as_millis() as u32,
         reason: format!("the lease of {id} is over"),
     };
-    // What an earlier take-back has told the borrower of is taken now.
+    // What an earlier take-back of this allocation has told the borrower of is taken now; what one of
+    // more than this has told it of goes by itself.
     let told: Vec<OperationId> = take_back::in_notice(txn)
         .filter(|operation| operation.allocation == Some(id))
         .map(|operation| operation.id)
         .collect();
-    for operation in told {
-        take_back::due(txn, operation);
+    for operation in &told {
+        take_back::due(txn, *operation);
     }
-    let what = Lent::One(ReleaseTarget::Allocation(id));
-    let Ok(operation) = take_back::take_back(txn, &what, &how, None) else { return };
+    let standing: Vec<BindingRecord> =
+        txn.bindings_of(id).filter(|b| !b.desired.is_release()).cloned().collect();
+    let operation = match standing.is_empty() {
+        true => told.first().copied(),
+        false => Some(take_back::begin_with(txn, &standing, &how, None).id),
+    };
+    let Some(operation) = operation else { return };
     let event = EventRecord::new(EventKind::LeaseOver, how.reason).node(&allocation.host);
-    txn.event(EventRecord { allocation: Some(id), ..event }.operation(operation.id));
+    txn.event(EventRecord { allocation: Some(id), ..event }.operation(operation));
 }
 
 /// Looks until the manager stops.

@@ -10,6 +10,7 @@
 pub mod cancel;
 pub mod deadlines;
 pub mod drain;
+pub mod forget;
 pub mod grace;
 pub mod lease;
 pub mod obstacle;

@@ -54,7 +54,10 @@ pub fn advice(tables: &Tables, registry: &Registry, operation: &OperationRecord)
         names.join(" and ")
     };
     let (hosts, boxes) = (away(StepName::UnbindPort), away(StepName::UnbindSlot));
-    let forced = matches!(operation.what, OperationKind::Release { force: true, .. });
+    let forced = matches!(
+        operation.what,
+        OperationKind::Release { force: true, .. } | OperationKind::Forget { .. }
+    );
     let in_host = operation
         .steps
         .iter()

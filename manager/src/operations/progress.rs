@@ -11,6 +11,7 @@ use crate::types::{
     EventKind, EventRecord, FunctionEpoch, OperationId, OperationKind, OperationRecord,
     OperationState, Phase, Problem, ProblemCode, Step, StepName, StepState,
 };
+use std::time::Duration;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
 /// A binding as it was when something was asked of a proxy: what comes back is about that.
@@ -345,25 +346,34 @@ pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
     }
 }
 
-/// Ends an allocation whose devices are all plugged but not all enabled by the operating system
-/// within the bound: it succeeded, with a warning.
-pub fn not_enumerated(txn: &mut Txn, id: OperationId) {
+/// Ends an operation whose devices are all plugged but not all enabled by the operating system
+/// within the bound. It failed and is undone as a whole; but an allocation that was to keep such
+/// devices succeeded, with a warning for each.
+pub fn not_enumerated(txn: &mut Txn, id: OperationId, bound: Duration) {
     let Some(mut operation) = running(txn, id) else { return };
-    if let OperationKind::Replace { .. } = operation.what {
-        let detail = "the operating system has not enabled the new device; the old one stays";
-        let problem = Problem::new(ProblemCode::OperationTimeout, detail);
-        return roll_back(txn, id, None, problem);
-    }
-    let now = txn.now();
-    for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
-        let detail = format!("{}: plugged, but not enabled by the operating system", step.target);
-        step.state = StepState::Skipped;
+    let (keep, left) = match operation.what {
+        OperationKind::Allocate { keep_unenumerated: true, .. } => (true, ""),
+        OperationKind::Replace { .. } => (false, "the old device stays"),
+        _ => (false, "nothing of it stays lent, unless keep_unenumerated is asked for"),
+    };
+    let (now, mut missing) = (txn.now(), Vec::new());
+    let waits = |s: &&mut Step| s.name == StepName::Enumerate && s.state == StepState::Pending;
+    for step in operation.steps.iter_mut().filter(waits) {
+        let slot = txn.bindings().get(&step.binding).map(|b| b.slot.to_string());
+        let (slot, port) = (slot.unwrap_or_default(), &step.target);
+        missing.push(format!("{slot} at {port}: plugged, but not enabled by the operating system"));
+        step.state = if keep { StepState::Skipped } else { StepState::Failed };
         step.detail = Some("not seen within its bound".into());
         step.changed = now;
-        operation.warnings.push(detail);
+    }
+    if keep {
+        operation.warnings.extend(missing);
+        txn.put_operation(operation);
+        return settle(txn, id);
     }
     txn.put_operation(operation);
-    settle(txn, id);
+    let detail = format!("not enabled within {bound:?}: {}; {left}", missing.join("; "));
+    roll_back(txn, id, None, Problem::new(ProblemCode::NotEnumerated, detail).because(missing));
 }
 
 /// Whether nothing is left of an operation but erasing, which has a bound of its own.
@@ -405,7 +415,8 @@ fn pending(txn: &Txn, registry: &Registry, operation: &OperationRecord) -> Strin
     list.join("; ")
 }
 
-fn step(
+/// A step of the operation that is at work on a binding is over, if it is not already.
+pub(super) fn step(
     txn: &mut Txn,
     binding: &BindingRecord,
     name: StepName,

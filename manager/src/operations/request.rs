@@ -28,6 +28,8 @@ pub struct Terms {
     pub reason: Option<String>,
     /// For how long, milliseconds; nothing: for ever.
     pub lease_ms: Option<u64>,
+    /// Whether devices stay plugged that the operating system does not enable in time.
+    pub keep_unenumerated: bool,
 }
 
 /// What is released.
@@ -122,7 +124,7 @@ pub fn allocate_chosen(
     let now = txn.now();
     let host = request.host.clone();
     let id = allocation;
-    let Terms { tenant, reason, lease_ms } = terms;
+    let Terms { tenant, reason, lease_ms, keep_unenumerated } = terms;
     txn.put_allocation(AllocationRecord {
         id,
         host: host.clone(),
@@ -148,9 +150,13 @@ pub fn allocate_chosen(
     let event = EventRecord { allocation: Some(allocation), ..event };
     txn.event(event.node(&host).operation(operation));
     let warning = live.without_root_complex(&host);
-    let what = OperationKind::Allocate { host, slots };
+    let what = OperationKind::Allocate { host, slots, keep_unenumerated };
     let mut record = begin(txn, operation, what, Some(allocation), steps, key);
-    if let Some(warning) = warning {
+    if let Some(mut warning) = warning {
+        if !keep_unenumerated {
+            warning += "; nothing of it stays lent that is not enabled in time, unless \
+                        keep_unenumerated is asked for";
+        }
         record.warnings.push(warning);
         txn.put_operation(record.clone());
     }
@@ -198,8 +204,8 @@ pub(super) fn reserve(
 ///
 /// # Errors
 ///
-/// When there is nothing of that number, another operation is releasing a part of it, or the key
-/// cannot be used.
+/// When there is nothing of that number, another operation is releasing a part of it and it is not
+/// to go by force, or the key cannot be used.
 pub fn release(
     txn: &mut Txn,
     target: ReleaseTarget,
@@ -210,20 +216,35 @@ pub fn release(
         return Ok(there);
     }
     let (allocation, bindings) = find(txn, target)?;
-    if let Some(there) = being_released(txn, &bindings)? {
-        if mode == ReleaseMode::Force {
-            for binding in bindings {
-                txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
-            }
+    let (ending, standing): (Vec<_>, Vec<_>) =
+        bindings.into_iter().partition(|b| b.desired.is_release() && b.operation.is_some());
+    if mode == ReleaseMode::Force {
+        for binding in &ending {
+            txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding.clone() });
         }
-        return Ok(there);
     }
-    Ok(end(txn, allocation, bindings, mode, None, key))
+    let of: BTreeSet<OperationId> = ending.iter().filter_map(|b| b.operation).collect();
+    match of.first() {
+        None => Ok(begin_release(txn, allocation, standing, Vec::new(), mode, None, key)),
+        Some(id) if of.len() == 1 && standing.is_empty() => Ok(txn.operations()[id].clone()),
+        // The others go on with their parts, and this one waits for them.
+        Some(_) if mode == ReleaseMode::Force => {
+            Ok(begin_release(txn, allocation, standing, ending, mode, None, key))
+        }
+        Some(_) => {
+            let slots: Vec<_> = ending.into_iter().map(|b| b.slot).collect();
+            let detail = format!(
+                "{} is being released already; wait for that, or take the rest with --force",
+                join(&slots)
+            );
+            Err(Problem::new(ProblemCode::SlotBusy, detail))
+        }
+    }
 }
 
 /// Records that bindings of a host are to end at once, although nobody asked for it. Those that
 /// are gone, or end already, are left alone; nothing if that is all of them.
-pub(super) fn take_back(
+pub(super) fn take_from_host(
     txn: &mut Txn,
     host: &NodeName,
     ids: &[BindingId],
@@ -235,23 +256,21 @@ pub(super) fn take_back(
     let first = bindings.first()?.allocation;
     let allocation = bindings.iter().all(|b| b.allocation == first).then_some(first);
     let reason = Some(reason.to_owned());
-    Some(end(txn, allocation, bindings, ReleaseMode::Force, reason, None))
+    let mode = ReleaseMode::Force;
+    Some(begin_release(txn, allocation, bindings, Vec::new(), mode, reason, None))
 }
 
-/// Begins the operation by which bindings end.
-fn end(
+/// Has an operation end bindings, whatever other one is at work on them. Its steps, and the slots.
+pub(super) fn take_over(
     txn: &mut Txn,
-    allocation: Option<AllocationId>,
+    operation: OperationId,
     bindings: Vec<BindingRecord>,
     mode: ReleaseMode,
-    reason: Option<String>,
-    key: Option<ClientKey>,
-) -> OperationRecord {
+) -> (Vec<Step>, Vec<SlotAddress>) {
     let overtaken: BTreeSet<OperationId> = bindings.iter().filter_map(|b| b.operation).collect();
     for id in overtaken {
         progress::supersede(txn, id);
     }
-    let operation = txn.new_operation_id();
     let mut steps = Vec::new();
     let mut slots = Vec::new();
     for binding in bindings {
@@ -259,9 +278,31 @@ fn end(
         slots.push(binding.slot.clone());
         // `supersede` may have changed it.
         let binding = txn.bindings()[&binding.id].clone();
-        let (desired, operation) = (mode.into(), Some(operation));
-        txn.update_binding(BindingRecord { desired, operation, ..binding });
+        // What goes by force already is not asked any more.
+        let desired = match binding.desired {
+            Desired::Forced => Desired::Forced,
+            _ => mode.into(),
+        };
+        txn.update_binding(BindingRecord { desired, operation: Some(operation), ..binding });
     }
+    (steps, slots)
+}
+
+/// Begins the operation by which bindings end, and that waits for others that end already by other
+/// operations.
+fn begin_release(
+    txn: &mut Txn,
+    allocation: Option<AllocationId>,
+    bindings: Vec<BindingRecord>,
+    others: Vec<BindingRecord>,
+    mode: ReleaseMode,
+    reason: Option<String>,
+    key: Option<ClientKey>,
+) -> OperationRecord {
+    let operation = txn.new_operation_id();
+    let (mut steps, mut slots) = take_over(txn, operation, bindings, mode);
+    steps.extend(others.iter().flat_map(release_steps));
+    slots.extend(others.into_iter().map(|binding| binding.slot));
     let what = OperationKind::Release { slots, force: mode == ReleaseMode::Force, reason };
     begin(txn, operation, what, allocation, steps, key)
 }
@@ -285,39 +326,6 @@ pub(super) fn find(
                 Err(Problem::new(ProblemCode::NoSuchBinding, detail))
             }
         },
-    }
-}
-
-/// The one operation that is taking back all of these already.
-///
-/// # Errors
-///
-/// When only a part of them is being taken back.
-fn being_released(
-    txn: &Txn,
-    bindings: &[BindingRecord],
-) -> Result<Option<OperationRecord>, Problem> {
-    let releasing: Vec<Option<OperationId>> = bindings
-        .iter()
-        .filter(|b| b.desired.is_release() && b.operation.is_some())
-        .map(|b| b.operation)
-        .collect();
-    match releasing.first() {
-        None => Ok(None),
-        Some(Some(id))
-            if releasing.len() == bindings.len() && releasing.iter().all(|o| *o == Some(*id)) =>
-        {
-            Ok(txn.operations().get(id).cloned())
-        }
-        Some(_) => {
-            let slots: Vec<_> = bindings
-                .iter()
-                .filter(|b| b.desired.is_release())
-                .map(|b| b.slot.clone())
-                .collect();
-            let detail = format!("{} is being released already; wait for that", join(&slots));
-            Err(Problem::new(ProblemCode::SlotBusy, detail))
-        }
     }
 }
 
@@ -353,7 +361,9 @@ pub(super) fn begin(
 ) -> OperationRecord {
     let client_key = key.as_ref().map(|key| key.key.clone());
     let detail = match &what {
-        OperationKind::Allocate { host, slots } => format!("{id}: lend {} to {host}", join(slots)),
+        OperationKind::Allocate { host, slots, .. } => {
+            format!("{id}: lend {} to {host}", join(slots))
+        }
         OperationKind::Release { slots, .. } => format!("{id}: take back {}", join(slots)),
         OperationKind::Replace { host, slots, .. } => {
             format!("{id}: {} gets {} in the place of {}", host, slots[1], slots[0])
@@ -367,6 +377,7 @@ pub(super) fn begin(
         OperationKind::TakeBack { slots, due, .. } => {
             format!("{id}: take back {} at {due}", join(slots))
         }
+        OperationKind::Forget { node, .. } => format!("{id}: forget {node}"),
     };
     let record = OperationRecord {
         id,

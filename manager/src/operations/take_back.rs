@@ -9,7 +9,7 @@ use super::request::{self, ClientKey, ReleaseTarget, begin, join, release_steps,
 use crate::records::{Tables, Txn};
 use crate::types::{
     AllocationId, BindingId, BindingRecord, Desired, EventKind, EventRecord, NodeName, OperationId,
-    OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode, SlotAddress,
+    OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode, SlotAddress, Step,
     StepName, StepState, TakeBackStage, Timestamp,
 };
 use std::collections::BTreeSet;
@@ -82,6 +82,16 @@ pub fn take_back(
             return Err(Problem::new(ProblemCode::SlotBusy, detail));
         }
     }
+    Ok(begin_with(txn, &bindings, how, key))
+}
+
+/// Begins it for these bindings, whatever their borrowers have been told before.
+pub fn begin_with(
+    txn: &mut Txn,
+    bindings: &[BindingRecord],
+    how: &TakeBack,
+    key: Option<ClientKey>,
+) -> OperationRecord {
     let id = txn.new_operation_id();
     let due = Timestamp::from_millis(txn.now().as_millis().saturating_add(how.grace_ms));
     let what = OperationKind::TakeBack {
@@ -99,9 +109,9 @@ pub fn take_back(
     if how.grace_ms == 0 {
         self::due(txn, id);
     } else {
-        tell(txn, id, &bindings, due, &how.reason);
+        tell(txn, id, bindings, due, &how.reason);
     }
-    Ok(txn.operations()[&id].clone())
+    txn.operations()[&id].clone()
 }
 
 /// Tells each borrower.
@@ -200,7 +210,9 @@ pub fn gone(txn: &mut Txn, id: OperationId) {
     };
     let now = txn.now();
     let mut changed = false;
-    for step in operation.steps.iter_mut().filter(|s| s.state == StepState::Pending) {
+    // An erasure goes on after its binding.
+    let waits = |s: &&mut Step| s.state == StepState::Pending && s.name != StepName::Erase;
+    for step in operation.steps.iter_mut().filter(waits) {
         let over = match txn.bindings().get(&step.binding) {
             None => true,
             Some(binding) => {

@@ -82,7 +82,7 @@ async fn look(
     let id = operation.id;
     let ended = manager.records.apply(|txn| {
         if only_enumeration {
-            progress::not_enumerated(txn, id);
+            progress::not_enumerated(txn, id, bound);
         } else {
             progress::expire(txn, &manager.registry, id);
         }

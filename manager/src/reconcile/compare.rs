@@ -24,6 +24,10 @@ pub fn box_tables(
     table: &[SlotEntry],
     rules: &[EraseRule],
 ) -> BoxDiff {
+    // Of a proxy that was forgotten while its tables were on their way.
+    if !txn.nodes().contains_key(name) {
+        return BoxDiff::default();
+    }
     let lent = owed::lent(txn, name);
     take_inventory(txn, name, inventory);
     owed::left(txn, rules, lent);

@@ -5,20 +5,21 @@
 //! first, and waits longer after each failure.
 
 use super::action::{self, Action, Ends};
+use super::sync;
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::operations::progress;
+use crate::operations::{forget, progress};
 use crate::records::Topic;
 use crate::types::{
     BindingId, BindingRecord, Desired, DeviceState, LinkUse, Phase, Problem, ProblemCode,
 };
 use proxy_core::control::{
-    ControlError, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
+    ControlError, MappingEntry, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tlp_codec::ids::SlotFunction;
+use tlp_codec::ids::{NodeId, SlotFunction};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -136,6 +137,9 @@ async fn step(manager: &Arc<Manager>, binding: &BindingRecord) -> Step {
     };
     let action = action::next(binding, ends);
     let done = match (action, at_box, at_host) {
+        (Action::Wait, ..) if forget::is_lost(&manager.records.snapshot(), binding) => {
+            record(manager, |txn| forget::lost(txn, binding)).await
+        }
         (Action::Wait, ..) => return Step::Nothing,
         (Action::Fail(why), ..) => {
             record(manager, |txn| progress::failed(txn, binding.id, why)).await
@@ -286,8 +290,13 @@ async fn unbind_port(
     }
     let (port, slot, epoch) = (binding.port, binding.slot.slot(), binding.port_epoch());
     let tables = manager.records.snapshot();
-    let the_box = tables.nodes().get(binding.slot.box_name());
-    let box_node = the_box.expect("the box of a binding has a record").node;
+    let box_node = match tables.nodes().get(binding.slot.box_name()) {
+        Some(node) => Some(node.node),
+        None => node_of_forgotten(manager, &at_host, binding).await?,
+    };
+    let Some(box_node) = box_node else {
+        return record(manager, |txn| progress::withdrawn(txn, binding, "it was not there")).await;
+    };
     let body = |mode| Request::UnbindPort { port, box_node, slot, epoch, mode };
     let asked = tokio::select! {
         biased;
@@ -310,6 +319,25 @@ async fn unbind_port(
         _ => return Err(Failure { error: at_host.nonsense(), session: at_host }),
     };
     record(manager, |txn| progress::withdrawn(txn, binding, how)).await
+}
+
+/// The number of a box that was forgotten, as a host has it in the entry of a binding; nothing if the
+/// host has no such entry.
+async fn node_of_forgotten(
+    manager: &Manager,
+    at_host: &Arc<Session>,
+    binding: &BindingRecord,
+) -> Result<Option<NodeId>, Failure> {
+    let table = sync::read_mapping(manager, at_host).await;
+    let table = table.map_err(|error| Failure { session: at_host.clone(), error })?;
+    let own = |entry: &&MappingEntry| {
+        let functions = binding.functions.iter().map(|f| (f.function, f.epoch));
+        entry.used
+            && entry.port == binding.port
+            && entry.slot == binding.slot.slot().get()
+            && functions.eq(entry.functions.iter().copied())
+    };
+    Ok(table.iter().find(own).and_then(|entry| NodeId::new(entry.box_node).ok()))
 }
 
 /// Waits until force is wanted of a binding of which it was not.

@@ -5,6 +5,7 @@
 //! only then shows the copy to everybody. Changes that come while a write is on its way share the
 //! next one. What could not be written never was.
 
+mod holds;
 mod inspect;
 mod kept;
 mod keys;
@@ -12,6 +13,8 @@ mod line;
 mod meta;
 pub mod pool;
 mod retention;
+mod rings;
+mod sources;
 mod tables;
 mod topics;
 mod txn;
@@ -26,6 +29,7 @@ pub use keys::{KEEP_KEYS_MS, KeyRecord, MAX_KEYS, digest};
 pub use line::MAX_UNWRITTEN;
 pub use meta::{Meta, check, next_generation};
 pub use retention::{MAX_STORIES, Retention};
+pub use sources::Sources;
 pub use tables::Tables;
 pub use topics::{Topic, Watch};
 pub use txn::Txn;

@@ -3,7 +3,7 @@
 use super::keys::Keys;
 use super::pool::{Facts, PoolIndex};
 use super::retention::{Retention, Stories};
-use super::{Kept, KeyRecord, Meta};
+use super::{Kept, KeyRecord, Meta, Sources};
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord,
@@ -39,6 +39,8 @@ pub struct Tables {
     /// The last ones.
     pub(super) events: Kept<u64, EventRecord>,
     pub(super) stories: Stories,
+    /// Whose events are too many; all snapshots have the same.
+    pub(super) sources: Arc<Sources>,
     pub(super) keys: Keys,
     /// How long what is over is kept.
     pub(super) retention: Retention,
@@ -185,9 +187,22 @@ impl Tables {
         &self.events
     }
 
+    /// How many events each proxy may cause.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
     /// The audit log, by number.
     pub fn audit(&self) -> &Kept<u64, AuditRecord> {
         &self.audit
+    }
+
+    pub(super) fn events_mut(&mut self) -> &mut Kept<u64, EventRecord> {
+        &mut self.events
+    }
+
+    pub(super) fn audit_mut(&mut self) -> &mut Kept<u64, AuditRecord> {
+        &mut self.audit
     }
 
     /// The firmware images, by identifier.
@@ -203,31 +218,6 @@ impl Tables {
     /// What is held back.
     pub fn holds(&self) -> &Kept<Place, HoldRecord> {
         &self.holds
-    }
-
-    /// Why nothing new is placed in a slot: it is held back itself, or its box is.
-    pub fn hold_of(&self, slot: &SlotAddress) -> Option<&HoldRecord> {
-        // Most of the time there is none, and nothing is made to look for it.
-        if self.holds.is_empty() {
-            return None;
-        }
-        let own = self.holds.get(&Place::Slot(slot.clone()));
-        own.or_else(|| self.holds.get(&Place::Node(slot.box_name().clone())))
-    }
-
-    /// Why nothing new is lent to a host.
-    pub fn hold_of_node(&self, name: &NodeName) -> Option<&HoldRecord> {
-        self.holds.get(&Place::Node(name.clone()))
-    }
-
-    /// The paths that are held back, a bit for each.
-    pub fn held_paths(&self) -> u8 {
-        let first = Place::Path(0);
-        let held = self.holds.range(first..).filter_map(|(place, _)| match place {
-            Place::Path(path) => Some(1_u8 << (path % 8)),
-            _ => None,
-        });
-        held.fold(0, |set, bit| set | bit)
     }
 
     /// What is not healthy, or was not lately.
@@ -325,6 +315,13 @@ impl Tables {
     pub(super) fn insert_node(&mut self, record: Arc<NodeRecord>) {
         self.by_number.insert(record.node, record.name.clone());
         self.nodes.insert(record.name.clone(), record);
+    }
+
+    pub(super) fn remove_node(&mut self, name: &NodeName) {
+        self.leave_box(name);
+        if let Some(record) = self.nodes.remove(name) {
+            self.by_number.remove(&record.node);
+        }
     }
 
     pub(super) fn insert_allocation(&mut self, record: Arc<AllocationRecord>) {

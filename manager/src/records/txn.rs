@@ -3,14 +3,13 @@
 use super::pool::Facts;
 use super::tables::EpochRecord;
 use super::writes::{Touched, Writes};
-use super::{KeyRecord, MAX_ENDED_ERASURES, MAX_EVENTS, MAX_KEYS, Meta, Tables, keys, retention};
-use crate::audit::MAX_AUDIT;
+use super::{MAX_ENDED_ERASURES, Meta, Tables};
 use crate::store::{Change, StoreError, Table};
 use crate::types::{
-    AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
-    ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, Inventory,
-    InventoryRecord, MAX_IMAGES, ModelRecord, NodeRecord, OperationId, OperationRecord, Place,
-    Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
+    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
+    ErasureRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, Inventory,
+    InventoryRecord, MAX_IMAGES, ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord,
+    Place, Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -24,12 +23,12 @@ const CLAIM_GAP: u32 = 1024;
 
 /// A copy of the records that is being changed, and what has changed in it. Reads what it wrote.
 pub struct Txn {
-    tables: Tables,
+    pub(super) tables: Tables,
     writes: Writes,
     /// The counters are written once, however many numbers were given out.
     meta_changed: bool,
-    touched: Touched,
-    now: Timestamp,
+    pub(super) touched: Touched,
+    pub(super) now: Timestamp,
     /// The first operation that was begun here.
     begun: Option<OperationId>,
     /// Whether an operation ended here.
@@ -94,18 +93,18 @@ impl Txn {
         self.now
     }
 
-    fn put<T>(&mut self, table: Table, key: Vec<u8>, record: &Arc<T>)
+    pub(super) fn put<T>(&mut self, table: Table, key: Vec<u8>, record: &Arc<T>)
     where
         T: Serialize + Send + Sync + 'static,
     {
         self.writes.put(table, key, record);
     }
 
-    fn delete(&mut self, table: Table, key: Vec<u8>) {
+    pub(super) fn delete(&mut self, table: Table, key: Vec<u8>) {
         self.writes.remove(table, key);
     }
 
-    fn with_meta<R>(&mut self, change: impl FnOnce(&mut Meta) -> R) -> R {
+    pub(super) fn with_meta<R>(&mut self, change: impl FnOnce(&mut Meta) -> R) -> R {
         self.meta_changed = true;
         change(&mut self.tables.meta)
     }
@@ -193,20 +192,6 @@ impl Txn {
         }
     }
 
-    /// Adds an entry to the audit log. When too many are kept, the oldest go.
-    pub fn audit(&mut self, mut entry: AuditRecord) {
-        entry.sequence = self.with_meta(|meta| take(&mut meta.next_audit));
-        entry.at = self.now;
-        let entry = Arc::new(entry);
-        self.put(Table::Audit, key(entry.sequence), &entry);
-        self.tables.audit.insert(entry.sequence, entry);
-        while self.tables.audit.len() > MAX_AUDIT {
-            let (&oldest, _) = self.tables.audit.first().expect("there are some");
-            self.delete(Table::Audit, key(oldest));
-            self.tables.audit.remove(&oldest);
-        }
-    }
-
     /// Gives out an epoch of a function: above every one that it has had.
     ///
     /// # Errors
@@ -251,6 +236,12 @@ impl Txn {
         if !known {
             self.tables.refresh_box(&name);
         }
+    }
+
+    /// Takes a proxy out. Its number is given to no other.
+    pub fn remove_node(&mut self, name: &NodeName) {
+        self.delete(Table::Nodes, name.as_str().as_bytes().to_vec());
+        self.tables.remove_node(name);
     }
 
     /// Adds or replaces a device's function.
@@ -362,51 +353,6 @@ impl Txn {
         self.tables.insert_operation(record);
     }
 
-    /// Operations that ended go, with their stories, as the retention says.
-    fn drop_operations(&mut self) {
-        let mut dropped = 0;
-        while dropped < retention::SWEEP || self.tables.is_over_the_most() {
-            let Some(oldest) = self.tables.surplus(self.now) else { return };
-            self.drop_operation(oldest);
-            dropped += 1;
-        }
-    }
-
-    fn drop_operation(&mut self, id: OperationId) {
-        let Some(operation) = self.tables.remove_operation(id) else { return };
-        self.delete(Table::Operations, key(id.0));
-        for sequence in self.tables.stories.remove(id) {
-            self.delete(Table::Events, key(sequence));
-        }
-        let client_key = operation.client_key.as_deref().and_then(|key| self.tables.keys.get(key));
-        if let Some(there) = client_key.filter(|there| there.operation == id) {
-            let there = KeyRecord::clone(there);
-            self.put_key(KeyRecord { outcome: Some(keys::outcome(&operation)), ..there });
-        }
-    }
-
-    /// Adds or replaces a client's idempotency key. The oldest go when they have been kept for their
-    /// time, or when there are too many.
-    pub fn put_key(&mut self, record: KeyRecord) {
-        let record = Arc::new(record);
-        self.put(Table::Keys, record.key.clone().into_bytes(), &record);
-        self.tables.insert_key(record);
-        let mut dropped = 0;
-        while let Some((since, oldest)) = self.tables.keys.oldest() {
-            let early = !keys::is_over(since, self.now);
-            let too_many = self.tables.keys.len() > MAX_KEYS;
-            if !too_many && (early || dropped == keys::SWEEP) {
-                return;
-            }
-            dropped += 1;
-            if early {
-                self.with_meta(|meta| meta.keys_dropped_early += 1);
-            }
-            self.delete(Table::Keys, oldest.clone().into_bytes());
-            self.tables.keys.remove(&oldest);
-        }
-    }
-
     /// Adds a firmware image, if it is not there. When too many are kept, those go that came first,
     /// but none that a rollout needs.
     pub fn add_image(&mut self, record: ImageRecord) {
@@ -500,33 +446,15 @@ impl Txn {
             self.tables.erasures.remove(&oldest);
         }
     }
-
-    /// Adds an event. When too many are kept, the oldest go.
-    pub fn event(&mut self, mut event: EventRecord) {
-        event.sequence = self.with_meta(|meta| take(&mut meta.next_event));
-        event.at = self.now;
-        tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
-        let event = Arc::new(event);
-        self.put(Table::Events, key(event.sequence), &event);
-        self.touched.events = true;
-        self.tables.events.insert(event.sequence, event);
-        while self.tables.events.len() > MAX_EVENTS {
-            let (&oldest, _) = self.tables.events.first().expect("there are some");
-            let event = self.tables.events.remove(&oldest).expect("it is the oldest");
-            for sequence in self.tables.leave_ring(event) {
-                self.delete(Table::Events, key(sequence));
-            }
-        }
-    }
 }
 
-fn take(counter: &mut u64) -> u64 {
+pub(super) fn take(counter: &mut u64) -> u64 {
     let value = *counter;
     *counter += 1;
     value
 }
 
 /// Keys of numbered records, in the order of their numbers.
-fn key(number: u64) -> Vec<u8> {
+pub(super) fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }

@@ -443,6 +443,11 @@ fn every_route_answers_as_described() {
     let path = format!("/v1/operations/{}?wait_ms=60000", begun["id"].as_str().unwrap());
     assert_eq!(check("GET", "/v1/operations/{id}", &path, None, 200)["state"], "succeeded");
     check("DELETE", "/v1/allocations/{id}", "/v1/allocations/alloc-1?within_ms=100", None, 202);
+    let gone = Fake::join(manager.control, host("gone1", 1), "");
+    check("DELETE", "/v1/nodes/{name}", "/v1/nodes/gone1", None, 409);
+    drop(gone);
+    manager.wait_event("node-disconnected", "gone1");
+    check("DELETE", "/v1/nodes/{name}", "/v1/nodes/gone1", None, 202);
     drop(at_host);
     bring_firmware(&mut checker, &manager);
 

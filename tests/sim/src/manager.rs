@@ -442,7 +442,8 @@ impl Managed {
                             txn,
                             &manager.registry,
                             &request,
-                            operations::Terms::default(),
+                            // Not every operating system here enables what it has in time.
+                            operations::Terms { keep_unenumerated: true, ..Default::default() },
                             None,
                         )
                     });

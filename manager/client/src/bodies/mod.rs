@@ -60,6 +60,10 @@ pub struct AllocateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
     pub tenant: Option<String>,
+    /// Whether devices stay plugged that the operating system does not enable in time; else the
+    /// allocation fails and nothing of it stays lent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_unenumerated: bool,
 }
 
 fn is_any(together: &Together) -> bool {
@@ -99,7 +103,7 @@ pub struct TakeBackBody {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HoldBody {
-    /// BOX/SLOT, the name of a host or box, or path:N.
+    /// BOX/SLOT, the name of a host or box, rack:NAME, site:NAME, fabric:NAME or path:N.
     pub place: String,
     /// Why, for people.
     #[schema(max_length = 256)]
@@ -110,7 +114,7 @@ pub struct HoldBody {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainBody {
-    /// BOX/SLOT, the name of a host or box, or path:N.
+    /// BOX/SLOT, the name of a host or box, rack:NAME, site:NAME, fabric:NAME or path:N.
     pub place: String,
     /// Whether devices are replaced by others on the same hosts instead of being released.
     #[serde(default)]
@@ -162,6 +166,7 @@ impl AllocateBody {
             near: false,
             exclude: Exclude::default(),
             tenant: None,
+            keep_unenumerated: false,
         }
     }
 }

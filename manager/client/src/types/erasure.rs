@@ -85,8 +85,10 @@ pub struct EraseRule {
 
 /// Seconds that an erasure may take unless a rule says otherwise: a day, since an overwrite of a
 /// large drive takes hours.
+pub const DEFAULT_ERASE_WITHIN_S: u32 = 24 * 3600;
+
 const fn default_within() -> u32 {
-    24 * 3600
+    DEFAULT_ERASE_WITHIN_S
 }
 
 const fn yes() -> bool {

@@ -47,11 +47,15 @@ event_kinds! {
     FirmwareFailed = "firmware-failed",
     /// No more cards get that firmware: all have it, or one failed.
     FirmwareRolloutEnded = "firmware-rollout-ended",
+    /// A proxy is gone for good, and the records have it no more.
+    NodeForgotten = "node-forgotten",
     /// A proxy was not let in.
     NodeRefused = "node-refused",
     /// A proxy connects and goes, or its name is claimed, again and again; how often is said once in
     /// a while.
     NodeFlapping = "node-flapping",
+    /// A proxy caused more events than are recorded of one; the detail says how many were left out.
+    EventsSuppressed = "events-suppressed",
     /// A part of what a proxy reports cannot be; that part is left out.
     ReportRefused = "report-refused",
     /// A device has another one's serial number; neither is lent until one of them is gone.
@@ -96,6 +100,8 @@ event_kinds! {
     Withdrawn = "withdrawn",
     /// A binding ended; its slot can be lent again (or is quarantined).
     Released = "released",
+    /// A binding ended with its box, which is gone for good.
+    BindingLost = "binding-lost",
     /// A released device was erased.
     Erased = "erased",
     /// A released device could not be erased; the detail says why.

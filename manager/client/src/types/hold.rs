@@ -2,13 +2,15 @@
 
 use super::ids::OperationId;
 use super::names::{InvalidName, NodeName, SlotAddress, Timestamp};
+use super::topology::PlaceName;
 use proxy_core::limits::MAX_PATHS;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use utoipa::ToSchema;
 
-/// What can be held back, as people and the API write it: `box1/3`, `box1`, `host1`, `path:1`.
+/// What can be held back, as people and the API write it: `box1/3`, `box1`, `host1`, `path:1`,
+/// `rack:r3`, `site:s1`, `fabric:f2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Place {
@@ -18,6 +20,12 @@ pub enum Place {
     Node(NodeName),
     /// A path between all proxies, by its number.
     Path(u8),
+    /// The boxes and hosts in a rack, those that come into it later too.
+    Rack(PlaceName),
+    /// The boxes and hosts at a site, those that come there later too.
+    Site(PlaceName),
+    /// The paths that run over a fabric.
+    Fabric(PlaceName),
 }
 
 impl utoipa::PartialSchema for Place {
@@ -34,6 +42,9 @@ impl fmt::Display for Place {
             Self::Slot(slot) => f.pad(&slot.to_string()),
             Self::Node(name) => f.pad(name.as_str()),
             Self::Path(path) => f.pad(&format!("path:{path}")),
+            Self::Rack(name) => f.pad(&format!("rack:{name}")),
+            Self::Site(name) => f.pad(&format!("site:{name}")),
+            Self::Fabric(name) => f.pad(&format!("fabric:{name}")),
         }
     }
 }
@@ -46,6 +57,12 @@ impl FromStr for Place {
             let path = number.parse::<u8>().ok().filter(|path| usize::from(*path) < MAX_PATHS);
             let wrong = || format!("{text:?}: paths are path:0 to path:{}", MAX_PATHS - 1);
             return path.map(Self::Path).ok_or_else(|| InvalidName(wrong()));
+        }
+        match text.split_once(':') {
+            Some(("rack", name)) => return name.parse().map(Self::Rack),
+            Some(("site", name)) => return name.parse().map(Self::Site),
+            Some(("fabric", name)) => return name.parse().map(Self::Fabric),
+            _ => {}
         }
         if text.contains('/') {
             return text.parse().map(Self::Slot);
@@ -115,10 +132,13 @@ mod tests {
 
     #[test]
     fn places_are_read_as_they_are_written() {
-        for text in ["box1", "box1/3", "path:0", "path:7"] {
+        for text in ["box1", "box1/3", "path:0", "path:7", "rack:r3", "site:s-1", "fabric:f.2"] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
-        for text in ["path:8", "path:", "path:-1", "box1/0", "box1/", "", "a b"] {
+        for text in [
+            "path:8", "path:", "path:-1", "box1/0", "box1/", "", "a b", "rack:", "rack:a/1",
+            "row:1",
+        ] {
             assert!(text.parse::<Place>().is_err(), "{text:?}");
         }
     }

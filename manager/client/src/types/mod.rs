@@ -29,7 +29,9 @@ pub use amount::Amount;
 pub use audit::AuditRecord;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Lease, Phase};
 pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
-pub use erasure::{EraseMeans, EraseRule, ErasedFunction, ErasureRecord, ErasureState};
+pub use erasure::{
+    DEFAULT_ERASE_WITHIN_S, EraseMeans, EraseRule, ErasedFunction, ErasureRecord, ErasureState,
+};
 pub use event::{EventKind, EventRecord};
 pub use explanation::{Candidate, ConstraintView, Explanation, PlannedSlot};
 pub use firmware::{

@@ -18,6 +18,10 @@ pub enum OperationKind {
         host: NodeName,
         /// The slots that were chosen.
         slots: Vec<SlotAddress>,
+        /// Whether it is enough that they are plugged, if the operating system does not enable them
+        /// in time.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_unenumerated: bool,
     },
     /// Take slots back.
     Release {
@@ -72,6 +76,13 @@ pub enum OperationKind {
         /// Why.
         reason: String,
     },
+    /// Forget a proxy that is gone for good; what was lent there ends as lost.
+    Forget {
+        /// The proxy.
+        node: NodeName,
+        /// The slots that were lent.
+        slots: Vec<SlotAddress>,
+    },
 }
 
 /// How far it is that something is taken back.
@@ -104,7 +115,8 @@ impl OperationKind {
             | Self::Release { slots, .. }
             | Self::TakeBack { slots, .. }
             | Self::Replace { slots, .. }
-            | Self::Drain { slots, .. } => slots,
+            | Self::Drain { slots, .. }
+            | Self::Forget { slots, .. } => slots,
         }
     }
 }

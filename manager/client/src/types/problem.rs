@@ -60,6 +60,8 @@ problem_codes! {
     NoSuchBox = "no-such-box", 404, "There is no such box";
     /// The box has no such slot.
     NoSuchSlot = "no-such-slot", 404, "There is no such slot";
+    /// The inventory has no such rack, site or fabric.
+    NoSuchPlace = "no-such-place", 404, "There is no such rack, site or fabric";
     /// No such allocation now.
     NoSuchAllocation = "no-such-allocation", 404, "There is no such allocation";
     /// No such binding now.
@@ -106,12 +108,16 @@ problem_codes! {
     EpochsExhausted = "epochs-exhausted", 409, "The function has no epochs left";
     /// The proxy is not connected.
     NotConnected = "not-connected", 503, "The proxy is not connected";
+    /// The proxy is connected, and what is asked needs it not to be.
+    StillConnected = "still-connected", 409, "The proxy is connected";
     /// The proxy refused.
     ProxyRefused = "proxy-refused", 502, "The proxy refused";
     /// The proxy did not answer in time.
     ProxyTimeout = "proxy-timeout", 504, "The proxy did not answer in time";
     /// The operation did not end within its bound.
     OperationTimeout = "operation-timeout", 504, "The operation did not end in time";
+    /// Devices are plugged, and the operating system did not enable them in time; `reasons` names each.
+    NotEnumerated = "not-enumerated", 504, "The operating system did not enable the device in time";
     /// The operation was overtaken by a release of the same slots.
     Superseded = "superseded", 409, "The slots were released meanwhile";
     /// It is held back; the detail says why and since when.

@@ -2,7 +2,7 @@
 
 use super::Waiting;
 use crate::operations::lease::MAX_LEASE_MS;
-use crate::types::{AllocationId, BindingId, Place};
+use crate::types::{AllocationId, BindingId, NodeName, Place};
 use clap::{Args as ClapArgs, Subcommand};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ pub enum Lender {
     /// Hold something back, so that it gets nothing new, or let it be used again. What is lent there
     /// stays
     Maintain(Maintain),
+    /// Forget a host or box that is gone for good, so that nothing waits for it. It must not be
+    /// connected. One of that name that comes later is new
+    Forget(Forget),
     /// List what is held back, and why
     Holds,
     /// List what is not healthy, or was not lately: proxies, paths and devices
@@ -82,7 +85,7 @@ pub struct Replace {
 /// Of `drain`.
 #[derive(Debug, ClapArgs)]
 pub struct Drain {
-    /// What: BOX/SLOT, a host or box by its name, or path:N
+    /// What: BOX/SLOT, a host or box by its name, rack:NAME, site:NAME, fabric:NAME or path:N
     pub place: Place,
     /// Replace devices by others on the same hosts instead of releasing them
     #[arg(long)]
@@ -98,10 +101,23 @@ pub struct Drain {
     pub waiting: Waiting,
 }
 
+/// Of `forget`.
+#[derive(Debug, ClapArgs)]
+pub struct Forget {
+    /// Name of the host or box
+    pub name: NodeName,
+    /// Also when something is lent there, which ends as lost
+    #[arg(long)]
+    pub force: bool,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
 /// Of `maintain`.
 #[derive(Debug, ClapArgs)]
 pub struct Maintain {
-    /// What: BOX/SLOT, a host or box by its name, or path:N
+    /// What: BOX/SLOT, a host or box by its name, rack:NAME, site:NAME, fabric:NAME or path:N
     pub place: Place,
     /// Hold it back
     #[arg(long, required_unless_present = "off", requires = "reason")]

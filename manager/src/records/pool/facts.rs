@@ -80,13 +80,18 @@ impl Facts {
         islands.position(|island| island.slots.contains(&slot)).map(|index| index as u8)
     }
 
+    /// The paths that run over a fabric, a bit for each; none if there is no such fabric.
+    pub fn fabric_paths(&self, name: &PlaceName) -> u8 {
+        let fabric = self.record.inventory.fabrics.get(name);
+        let paths = fabric.map(|fabric| &fabric.paths[..]).unwrap_or_default();
+        paths.iter().fold(0, |set, path| set | 1_u8 << (path % 8))
+    }
+
     fn paths(&self, fabrics: &[PlaceName]) -> u8 {
         if fabrics.is_empty() {
             return u8::MAX;
         }
-        let all = &self.record.inventory.fabrics;
-        let paths = fabrics.iter().filter_map(|name| all.get(name)).flat_map(|f| &f.paths);
-        paths.fold(0, |set, path| set | 1_u8 << (path % 8))
+        fabrics.iter().fold(0, |set, name| set | self.fabric_paths(name))
     }
 
     /// The paths that a box can be reached by, a bit for each; all if it is not said.

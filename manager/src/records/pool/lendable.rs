@@ -3,42 +3,7 @@
 use super::super::Tables;
 use crate::types::{DeviceRecord, DeviceState, ErasureState, SlotAddress, SlotStatus};
 
-/// Why a slot cannot be lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// What it is there for, or what is in it.
-    Status(SlotStatus),
-}
-
-impl Why {
-    /// Whether it passes by itself in a moment.
-    pub const fn is_passing(self) -> bool {
-        match self {
-            Self::Status(status) => status.is_passing(),
-        }
-    }
-
-    /// The reason, after the words "slot X".
-    pub const fn explanation(self) -> &'static str {
-        match self {
-            Self::Status(status) => status.explanation(),
-        }
-    }
-}
-
 impl Tables {
-    /// Whether a slot can be lent, as far as the records know: its box may be away.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot.
-    pub fn lendable(&self, slot: &SlotAddress) -> Result<(), Why> {
-        match self.slot_status(slot) {
-            SlotStatus::Free => Ok(()),
-            status => Err(Why::Status(status)),
-        }
-    }
-
     /// What can be done with a slot. Placement takes no slot that is not free by this; whatever
     /// this goes by has to enter the slot anew when it changes.
     pub fn slot_status(&self, slot: &SlotAddress) -> SlotStatus {

@@ -14,7 +14,6 @@ mod lendable;
 mod tests;
 
 pub use facts::{DEFAULT_CAPACITY, DEFAULT_GPU_DEMAND, Facts, Profile};
-pub use lendable::Why;
 
 use super::Tables;
 use crate::types::topology::{BoxKind, PlaceName};
@@ -361,23 +360,36 @@ impl Tables {
     /// Enters a box anew: its size, place, or all of its slots changed.
     pub(super) fn refresh_box(&mut self, name: &NodeName) {
         let Some(record) = self.nodes.get(name).cloned() else { return };
-        let mut serials = Vec::new();
-        if let Some(old) = self.pool.boxes.remove(&record.node) {
-            self.pool.take_out(&old);
-            for slot in &old.slots {
-                serials.push(slot.serial);
-                self.pool.serials.remove(&(slot.serial, record.node, slot.slot));
-                if let Some(profile) = slot.profile {
-                    self.pool.forget(profile);
-                }
-            }
-        }
+        let mut serials = self.take_out_box(record.node);
         if record.role == Role::Box {
             self.enter_box(name, &record, &mut serials);
         }
         serials.sort_unstable();
         serials.dedup();
         self.reenter_sharing(serials);
+    }
+
+    /// Takes a box out that the records are about to lose.
+    pub(super) fn leave_box(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name).map(|record| record.node) else { return };
+        let serials = self.take_out_box(node);
+        self.reenter_sharing(serials);
+    }
+
+    /// Takes a box out. The serial numbers that it had.
+    fn take_out_box(&mut self, node: NodeId) -> Vec<u64> {
+        let mut serials = Vec::new();
+        if let Some(old) = self.pool.boxes.remove(&node) {
+            self.pool.take_out(&old);
+            for slot in &old.slots {
+                serials.push(slot.serial);
+                self.pool.serials.remove(&(slot.serial, node, slot.slot));
+                if let Some(profile) = slot.profile {
+                    self.pool.forget(profile);
+                }
+            }
+        }
+        serials
     }
 
     /// Enters a box that is not there, and adds the serial numbers that it has.
@@ -413,8 +425,17 @@ impl Tables {
         match place {
             Place::Slot(slot) => self.refresh_slot(slot),
             Place::Node(name) => self.refresh_box(name),
+            Place::Rack(_) | Place::Site(_) => {
+                let stands = |name: &&NodeName| {
+                    let (rack, site) = self.stand(name);
+                    rack.map(Place::Rack).as_ref() == Some(place)
+                        || site.map(Place::Site).as_ref() == Some(place)
+                };
+                let names: Vec<NodeName> = self.nodes.keys().filter(stands).cloned().collect();
+                names.iter().for_each(|name| self.refresh_box(name));
+            }
             // Bindings find their own way around a path.
-            Place::Path(_) => {}
+            Place::Path(_) | Place::Fabric(_) => {}
         }
     }
 

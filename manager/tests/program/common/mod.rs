@@ -18,7 +18,7 @@ const TIMING: [(&str, u32); 5] = [
     ("ping_ms", 500),
     ("doubt_ms", 1000),
     ("reconcile_ms", 1000),
-    ("enumeration_ms", 300),
+    ("enumeration_ms", 30_000),
     ("orderly_ms", 500),
 ];
 

@@ -92,7 +92,8 @@ fn a_device_can_be_lent_to_a_host_that_is_not_up_yet() {
     let (at_host, at_box) = pair_without(&manager);
     let away = node(&manager);
     assert!(away["present"] == false && away["taken_back_in_ms"].is_null(), "{away}");
-    let output = manager.cli(&["allocate", "--host", "host1", "--no-wait"]);
+    let lend = ["allocate", "--host", "host1", "--no-wait", "--keep-unenumerated"];
+    let output = manager.cli(&lend);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.contains("warning: host1 has had no root"), "{said}");
     assert!(said.contains("what it gets is taken back if none comes within 3600 s"), "{said}");
@@ -111,7 +112,7 @@ fn a_device_can_be_lent_to_a_host_that_is_not_up_yet() {
 fn what_a_host_gets_that_does_not_come_up_is_taken_back() {
     let manager = manager(1);
     let (at_host, at_box) = pair_without(&manager);
-    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    manager.text(&["allocate", "--host", "host1", "--no-wait", "--keep-unenumerated"]);
     eventually("the device to be lent", || at_box.bound(1));
     manager.wait_slot("box1/1", "free");
     manager.wait_event("host-grace-over", "box1/1 is taken back");

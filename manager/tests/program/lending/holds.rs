@@ -142,7 +142,7 @@ fn a_broken_device_is_replaced_by_another_on_the_same_host() {
 
 #[test]
 fn a_replacement_that_fails_leaves_the_old_device() {
-    let manager = Manager::start();
+    let manager = Manager::with_timing(&[("enumeration_ms", 3_000)]);
     let (at_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     let epoch = at_box.bound(1).unwrap().epoch;
@@ -152,7 +152,7 @@ fn a_replacement_that_fails_leaves_the_old_device() {
     // The operating system does not enable it.
     at_host.with(|s| s.enumerates = false);
     let (code, problem) = manager.failure(&["replace", "bind-1", "--reason", "x"]);
-    assert_eq!((code, &problem["code"]), (7, &json!("operation-timeout")));
+    assert_eq!((code, &problem["code"]), (10, &json!("not-enumerated")));
     // Somebody calls it back.
     at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
     manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
@@ -188,14 +188,16 @@ fn a_drain_replaces_what_it_can_and_names_what_it_cannot() {
     assert_eq!(at_host.with(|s| s.ports.len()), 2);
 }
 
+/// With a second path.
+fn two(mut spec: crate::common::fake::Spec) -> crate::common::fake::Spec {
+    let number = spec.name.bytes().fold(0, u8::wrapping_add);
+    spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, number], port: 4000 }];
+    spec
+}
+
 #[test]
 fn a_drained_path_carries_nothing_that_has_another() {
     let manager = Manager::start();
-    let two = |mut spec: crate::common::fake::Spec| {
-        let number = spec.name.bytes().fold(0, u8::wrapping_add);
-        spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, number], port: 4000 }];
-        spec
-    };
     let at_host = Fake::join(manager.control, two(host("host1", 4)), "");
     let at_box = Fake::join(manager.control, two(boxed("box1", 3)), "nvme");
     manager.wait_ready(&["host1", "box1"]);
@@ -217,4 +219,107 @@ fn a_drained_path_carries_nothing_that_has_another() {
     assert_eq!(sets(), [Some(PathSet(0b11)), Some(PathSet(0b01)), Some(PathSet(0b01))]);
     assert_eq!(at_box.bound(1).unwrap().epoch, epoch);
     drop(at_host);
+}
+
+/// An inventory of two racks at a site, as a file.
+fn racks(manager: &Manager, box2: &str) {
+    let inventory = json!({
+        "sites": { "s1": {} },
+        "racks": { "r1": { "site": "s1" }, "r2": { "site": "s1" } },
+        "boxes": { "box1": { "rack": "r1" }, "box2": { "rack": box2 }, "box3": { "rack": "r1" } },
+        "hosts": { "host2": { "rack": "r2" } },
+        "fabrics": { "f1": { "paths": [0] } },
+    });
+    let json = [("content-type", "application/json")];
+    let body = inventory.to_string();
+    let (status, text) = manager.raw("PUT", "/v1/inventory", &json, Some(&body));
+    assert_eq!(status, 200, "{text}");
+}
+
+fn status(manager: &Manager, slot: &str) -> Value {
+    let slots = manager.get("/v1/slots");
+    let slots = slots["items"].as_array().unwrap();
+    slots.iter().find(|s| s["slot"] == slot).map_or(Value::Null, |s| s["status"].clone())
+}
+
+#[test]
+fn a_drained_rack_is_emptied_and_what_comes_into_it_gets_nothing() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    let box2 = Fake::join(manager.control, boxed("box2", 1), "nvme");
+    manager.wait_ready(&["box2"]);
+    racks(&manager, "r2");
+    manager.text(&["allocate", "--host", "host1", "--box", "box1"]);
+    manager.text(&["allocate", "--host", "host1", "--box", "box2"]);
+    let drained = manager.json(&["drain", "rack:r1", "--reason", "new power"]);
+    assert_eq!(
+        (&drained["state"], &drained["what"]["slots"]),
+        (&json!("succeeded"), &json!(["box1/1"]))
+    );
+    assert!(at_box.bound(1).is_none() && box2.bound(1).is_some());
+    assert_eq!(status(&manager, "box1/1"), "held");
+    // One that comes later.
+    let _box3 = Fake::join(manager.control, boxed("box3", 1), "nvme");
+    manager.wait_ready(&["box3"]);
+    assert_eq!(status(&manager, "box3/1"), "held");
+    // One that is moved there, and back.
+    manager.text(&["release", "alloc-2"]);
+    racks(&manager, "r1");
+    assert_eq!(status(&manager, "box2/1"), "held");
+    racks(&manager, "r2");
+    assert_eq!(status(&manager, "box2/1"), "free");
+    // A site is all of its racks, and holds hosts back too.
+    manager.text(&["maintain", "rack:r1", "--off"]);
+    assert_eq!(status(&manager, "box1/1"), "free");
+    manager.text(&["maintain", "site:s1", "--on", "--reason", "moving"]);
+    assert_eq!(
+        (status(&manager, "box1/1"), status(&manager, "box2/1")),
+        (json!("held"), json!("held"))
+    );
+    let _host2 = Fake::join(manager.control, host("host2", 1), "");
+    manager.wait_ready(&["host2"]);
+    let (code, problem) = manager.failure(&["allocate", "--host", "host2", "--wait-ms", "0"]);
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(code == 4 && detail.contains("held back with site:s1"), "{detail}");
+    manager.text(&["maintain", "site:s1", "--off"]);
+    for place in ["rack:r9", "site:s9", "fabric:f9"] {
+        let (code, problem) = manager.failure(&["drain", place, "--reason", "x"]);
+        assert_eq!((code, &problem["code"]), (3, &json!("no-such-place")), "{place}");
+    }
+}
+
+#[test]
+fn a_rack_is_emptied_by_replacing_what_hosts_elsewhere_have() {
+    let manager = Manager::start();
+    let (_host1, at_box) = pair(&manager);
+    let box2 = Fake::join(manager.control, boxed("box2", 2), "nvme");
+    let _host2 = Fake::join(manager.control, host("host2", 2), "");
+    manager.wait_ready(&["box2", "host2"]);
+    racks(&manager, "r2");
+    manager.text(&["allocate", "--host", "host1", "--box", "box2"]);
+    manager.text(&["allocate", "--host", "host2", "--box", "box2"]);
+    let drained = manager.json(&["drain", "rack:r2", "--replace", "--reason", "new power"]);
+    assert_eq!(drained["state"], "succeeded");
+    assert_eq!(steps(&drained), ["replace done", "unbind-port done", "unbind-slot done"]);
+    assert!(box2.bound(1).is_none() && box2.bound(2).is_none());
+    assert!(at_box.bound(1).is_some(), "host1 has another one");
+    assert_eq!(manager.get("/v1/bindings")["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_fabric_is_its_paths() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, two(host("host1", 4)), "");
+    let at_box = Fake::join(manager.control, two(boxed("box1", 1)), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    racks(&manager, "r2");
+    manager.text(&["allocate", "--host", "host1", "--paths", "0"]);
+    let paths = || at_box.with(|s| s.slots[0].bound.clone().map(|b| b.path_set));
+    assert_eq!(paths(), Some(PathSet(0b01)));
+    let drained = manager.json(&["drain", "fabric:f1", "--reason", "a new switch"]);
+    assert_eq!(
+        (&drained["state"], &steps(&drained)[..]),
+        (&json!("succeeded"), &["rebind done".to_owned()][..])
+    );
+    assert_eq!(paths(), Some(PathSet(0b10)));
 }

@@ -129,3 +129,23 @@ fn a_take_back_can_be_called_back_while_the_borrower_has_time() {
     assert_eq!(manager.failure(&["take-back", "a b", "--reason", "x"]).0, 2);
     assert_eq!(manager.failure(&["take-back", "host1", "--reason", " "]).0, 2);
 }
+
+#[test]
+fn a_lease_ends_although_all_of_its_host_will_be_taken_back_later() {
+    let manager = manager();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--lease", "2s"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    let all = ["take-back", "host1", "--grace", "1h", "--reason", "moving", "--no-wait"];
+    manager.text(&all);
+    manager.wait_event("lease-over", "the lease of alloc-1 is over");
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(2).is_some(), "the other one has its hour");
+    let told = eventually("its part of the take-back to be over", || {
+        let operation = manager.get("/v1/operations/op-3");
+        steps(&operation)[..2].iter().all(|step| step.ends_with(" done")).then_some(operation)
+    });
+    assert_eq!(told["state"], "running");
+    let pending = ["unbind-port pending", "unbind-slot pending"];
+    assert_eq!(steps(&told)[2..], pending);
+}

@@ -3,6 +3,7 @@
 mod cancel;
 mod crashes;
 mod erasing;
+mod forget;
 mod grace;
 mod health;
 mod holds;

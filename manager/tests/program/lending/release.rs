@@ -102,3 +102,38 @@ fn a_second_release_joins_the_first_and_may_force_it() {
     assert_eq!(first["items"][0]["id"], third["items"][0]["id"]);
     assert_eq!(third["items"][0]["state"], "succeeded");
 }
+
+#[test]
+fn what_goes_by_force_is_not_asked_by_a_later_release() {
+    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.rule(|request| is_unbind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    assert_eq!(manager.failure(&["release", "alloc-1", "--force"]).0, 7);
+    assert_eq!(manager.failure(&["release", "alloc-1", "--within-ms", "1"]).0, 7);
+    at_host.with(|s| s.rules.clear());
+    manager.wait_slot("box1/1", "free");
+    assert!(!super::asked(&at_host).contains(&"UnbindPort"), "nobody was asked");
+}
+
+#[test]
+fn what_is_partly_being_released_can_all_be_taken_by_force() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    at_host.rule(|request| is_unbind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["release", "bind-1", "--no-wait"]);
+    let (code, problem) = manager.failure(&["release", "alloc-1"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("slot-busy")));
+    assert!(problem["detail"].as_str().unwrap().contains("--force"), "{problem}");
+    let forced = manager.json(&["release", "alloc-1", "--force", "--no-wait"]);
+    assert_eq!(forced["items"][0]["id"], "op-3", "{forced}");
+    at_host.with(|s| s.rules.clear());
+    for id in ["op-2", "op-3"] {
+        eventually("the end of both", || {
+            let operation = manager.get(&format!("/v1/operations/{id}"));
+            (operation["state"] == "succeeded").then_some(())
+        });
+    }
+    assert!(manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty());
+}

@@ -1,8 +1,8 @@
 //! Proxies that refuse, say nothing or say nonsense, and devices that are not well.
 
 use super::{Which, is_bind_port, is_bind_slot, last_operation, pair, steps};
-use crate::common::Manager;
 use crate::common::fake::{Fake, Script};
+use crate::common::{Manager, eventually};
 use proxy_core::control::{ControlError, Event, Reply, Request};
 use serde_json::json;
 use tlp_codec::ids::{PortId, SlotId};
@@ -110,11 +110,39 @@ fn a_device_in_use_of_which_nothing_is_told_is_found_in_the_table() {
 }
 
 #[test]
-fn an_operating_system_that_does_not_look_is_a_warning() {
-    let manager = Manager::start();
+fn an_operating_system_that_does_not_look_is_a_failure_and_nothing_stays_lent() {
+    let manager = Manager::with_timing(&[("enumeration_ms", 300)]);
+    let (at_host, at_box) = pair(&manager);
+    at_host.with(|s| s.enumerates = false);
+    manager.text(&["allocate", "--host", "host1", "--count", "2", "--no-wait"]);
+    eventually("both to be plugged", || at_host.with(|s| (s.ports.len() == 2).then_some(())));
+    // One of them is enabled: it is all or nothing.
+    at_host.event(Event::DeviceConfigured { port: PortId::new(0).unwrap() });
+    let failed = eventually("the end", || {
+        let operation = manager.get("/v1/operations/op-1");
+        (operation["state"] == "failed").then_some(operation)
+    });
+    assert_eq!(failed["error"]["code"], "not-enumerated");
+    let reasons = failed["error"]["reasons"].as_array().unwrap();
+    assert_eq!(reasons.len(), 1, "{failed}");
+    assert!(
+        reasons[0].as_str().unwrap().starts_with("box1/2 at host1 port 1: plugged"),
+        "{failed}"
+    );
+    assert!(failed["error"]["detail"].as_str().unwrap().contains("nothing of it stays lent"));
+    assert!(at_host.with(|s| s.ports.is_empty()));
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+    assert!(manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty());
+    let (code, problem) = manager.failure(&["allocate", "--host", "host1"]);
+    assert_eq!((code, &problem["code"]), (10, &json!("not-enumerated")));
+}
+
+#[test]
+fn what_is_not_enabled_stays_plugged_where_that_was_asked_for() {
+    let manager = Manager::with_timing(&[("enumeration_ms", 300)]);
     let (at_host, _box) = pair(&manager);
     at_host.with(|s| s.enumerates = false);
-    let output = manager.cli(&["allocate", "--host", "host1"]);
+    let output = manager.cli(&["allocate", "--host", "host1", "--keep-unenumerated"]);
     assert!(output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("not enabled by the operating system"), "{error}");

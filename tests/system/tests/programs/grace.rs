@@ -52,7 +52,8 @@ fn wait_present(pool: &Pool, present: bool) {
 fn the_devices_of_a_host_that_is_killed_come_back_after_the_grace_time() {
     let pool = Pool::with_settings("host_grace_s = 1\n");
     let (root_complex, _daemons) = start(&pool);
-    pool.allocate("host-1", "box-a/1");
+    // Nobody enumerates behind this root complex.
+    pool.lend_plugged("host-1", "box-a/1");
     root_complex.vanish();
     wait_event(&pool, "root-complex-lost", "host-1");
     wait_event(&pool, "host-grace-over", "host-1");
@@ -71,7 +72,7 @@ fn the_devices_of_a_host_that_is_killed_come_back_after_the_grace_time() {
 fn a_host_that_is_back_in_time_keeps_its_devices() {
     let pool = Pool::with_settings("host_grace_s = 3600\n");
     let (root_complex, _daemons) = start(&pool);
-    let lent = pool.allocate("host-1", "box-a/1");
+    let lent = pool.lend_plugged("host-1", "box-a/1");
     root_complex.vanish();
     wait_present(&pool, false);
     assert!(self::root_complex(&pool)["taken_back_in_ms"].as_u64().is_some_and(|ms| ms > 0));

@@ -356,6 +356,14 @@ impl Pool {
         text(&answer, "/id")
     }
 
+    /// As [`Pool::allocate`], to a host whose operating system may not enable it.
+    #[track_caller]
+    pub(crate) fn lend_plugged(&self, host: &str, slot: &str) -> String {
+        let (name, number) = slot.split_once('/').expect("BOX/SLOT");
+        let lend = ["allocate", "--host", host, "--box", name, "--slot", number];
+        text(&self.manager_json(&[&lend[..], &["--keep-unenumerated"]].concat()), "/id")
+    }
+
     /// The slot as `list` has it.
     #[track_caller]
     pub(crate) fn slot(&self, slot: &str) -> Value {

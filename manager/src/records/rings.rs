@@ -1,0 +1,105 @@
+//! What a change adds to the records that are not kept for ever, and what goes for it.
+
+use super::txn::{key, take};
+use super::{Kept, KeyRecord, MAX_EVENTS, MAX_KEYS, Tables, Txn, keys, retention};
+use crate::audit::MAX_AUDIT;
+use crate::store::Table;
+use crate::types::{AuditRecord, EventRecord, OperationId};
+use serde::Serialize;
+use std::sync::Arc;
+
+impl Txn {
+    /// Adds an entry to the audit log. When too many are kept, the oldest go.
+    pub fn audit(&mut self, mut entry: AuditRecord) {
+        entry.sequence = self.with_meta(|meta| take(&mut meta.next_audit));
+        entry.at = self.now;
+        let (sequence, ring) = (entry.sequence, Tables::audit_mut);
+        if let Some(oldest) = self.push(Table::Audit, ring, MAX_AUDIT, sequence, entry) {
+            self.delete(Table::Audit, key(oldest.sequence));
+        }
+    }
+
+    /// Adds an event, unless its proxy has had too many. When too many are kept, the oldest go.
+    pub fn event(&mut self, event: EventRecord) {
+        let sources = self.tables.sources.clone();
+        for event in sources.admit(event, tokio::time::Instant::now()) {
+            self.add_event(event);
+        }
+    }
+
+    fn add_event(&mut self, mut event: EventRecord) {
+        event.sequence = self.with_meta(|meta| take(&mut meta.next_event));
+        event.at = self.now;
+        tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
+        self.touched.events = true;
+        let (sequence, ring) = (event.sequence, Tables::events_mut);
+        if let Some(oldest) = self.push(Table::Events, ring, MAX_EVENTS, sequence, event) {
+            for sequence in self.tables.leave_ring(oldest) {
+                self.delete(Table::Events, key(sequence));
+            }
+        }
+    }
+
+    /// Adds a record to a table of which the last so many are kept. The one that is none of them any
+    /// more; it is still in the store.
+    fn push<T: Serialize + Send + Sync + 'static>(
+        &mut self,
+        table: Table,
+        ring: fn(&mut Tables) -> &mut Kept<u64, T>,
+        most: usize,
+        sequence: u64,
+        record: T,
+    ) -> Option<Arc<T>> {
+        let record = Arc::new(record);
+        self.put(table, key(sequence), &record);
+        let ring = ring(&mut self.tables);
+        ring.insert(sequence, record);
+        let (&oldest, _) = ring.first().filter(|_| ring.len() > most)?;
+        ring.remove(&oldest)
+    }
+
+    /// Operations that ended go, with their stories, as the retention says.
+    pub(super) fn drop_operations(&mut self) {
+        let mut dropped = 0;
+        while dropped < retention::SWEEP || self.tables.is_over_the_most() {
+            let Some(oldest) = self.tables.surplus(self.now) else { return };
+            self.drop_operation(oldest);
+            dropped += 1;
+        }
+    }
+
+    fn drop_operation(&mut self, id: OperationId) {
+        let Some(operation) = self.tables.remove_operation(id) else { return };
+        self.delete(Table::Operations, key(id.0));
+        for sequence in self.tables.stories.remove(id) {
+            self.delete(Table::Events, key(sequence));
+        }
+        let client_key = operation.client_key.as_deref().and_then(|key| self.tables.keys.get(key));
+        if let Some(there) = client_key.filter(|there| there.operation == id) {
+            let there = KeyRecord::clone(there);
+            self.put_key(KeyRecord { outcome: Some(keys::outcome(&operation)), ..there });
+        }
+    }
+
+    /// Adds or replaces a client's idempotency key. The oldest go when they have been kept for their
+    /// time, or when there are too many.
+    pub fn put_key(&mut self, record: KeyRecord) {
+        let record = Arc::new(record);
+        self.put(Table::Keys, record.key.clone().into_bytes(), &record);
+        self.tables.insert_key(record);
+        let mut dropped = 0;
+        while let Some((since, oldest)) = self.tables.keys.oldest() {
+            let early = !keys::is_over(since, self.now);
+            let too_many = self.tables.keys.len() > MAX_KEYS;
+            if !too_many && (early || dropped == keys::SWEEP) {
+                return;
+            }
+            dropped += 1;
+            if early {
+                self.with_meta(|meta| meta.keys_dropped_early += 1);
+            }
+            self.delete(Table::Keys, oldest.clone().into_bytes());
+            self.tables.keys.remove(&oldest);
+        }
+    }
+}
