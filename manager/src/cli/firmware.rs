@@ -1,6 +1,7 @@
 //! `firmware`: what cards run, and how they get something else.
 
 use super::args::{Care, Firmware, Push};
+use super::progress::Progress;
 use super::render::{or_dash, table};
 use super::{Failure, Output};
 use crate::types::{CardState, RolloutCard, RolloutKind, RolloutState};
@@ -116,16 +117,28 @@ fn begin(client: &Client, out: &Output, body: &RolloutBody, care: &Care) -> Resu
 
 /// Waits for the end, and says on standard error what happens meanwhile.
 fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failure> {
+    let told = Progress::new(out, first.rollout.id);
     let mut said = vec![String::new(); first.rollout.cards.len()];
     let (mut view, mut unanswered) = (first, 0);
     loop {
         for (card, said) in view.rollout.cards.iter().zip(&mut said) {
             let line = progress(&view, card);
             if line != *said && !matches!(card.state, CardState::Waiting) {
-                eprintln!("{}: {}: {line}", view.rollout.id, card.node);
+                // What comes and goes is in the bar.
+                if !told.is_bar() || is_over(card) {
+                    told.say(&format!("{}: {line}", card.node));
+                }
             }
             *said = line;
         }
+        let cards = &view.rollout.cards;
+        let now = cards
+            .iter()
+            .zip(&said)
+            .filter(|(card, _)| !is_over(card) && !matches!(card.state, CardState::Waiting));
+        let now = now.map(|(card, line)| format!("{} {line}", card.node)).collect::<Vec<_>>();
+        let over = cards.iter().filter(|card| is_over(card)).count();
+        told.at(over, cards.len(), &now.join(", "));
         if view.rollout.state != RolloutState::Running {
             break;
         }
@@ -141,6 +154,7 @@ fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failu
             Err(error) => return Err(error.into()),
         }
     }
+    drop(told);
     out.print(&view, render)?;
     match view.rollout.state {
         RolloutState::Failed => {
@@ -153,6 +167,11 @@ fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failu
         }
         RolloutState::Running | RolloutState::Succeeded => Ok(()),
     }
+}
+
+/// Whether nothing more is done to a card.
+fn is_over(card: &RolloutCard) -> bool {
+    matches!(card.state, CardState::Updated | CardState::Failed { .. } | CardState::LeftAlone)
 }
 
 /// Where a card stands, for a person. Of what is written only whole tenths.

@@ -10,6 +10,7 @@ mod operations;
 mod output;
 mod papers;
 mod placement;
+mod progress;
 mod record;
 mod render;
 mod store;

@@ -1,10 +1,13 @@
 //! The command line and the server's own manners.
 
-use crate::common::fake::{Fake, boxed, host};
+use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
+use proxy_core::control::{ControlError, Request};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn pool(manager: &Manager) -> (Fake, Fake) {
     let at_host = Fake::join(manager.control, host("host1", 2), "");
@@ -384,4 +387,54 @@ fn the_audit_log_says_who_used_the_command_line() {
     let row = columns(text.lines().nth(1).unwrap());
     assert!(row[1].starts_with("ada@"), "{text}");
     assert_eq!(row[3..], ["POST /v1/allocations", "op-1", "done"], "{text}");
+}
+
+/// What a command shows on a terminal, until it ends. `look` sees all that came so far.
+fn on_a_terminal(manager: &Manager, args: &[&str], mut look: impl FnMut(&str)) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::io::Read;
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let end = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let mut command = manager.command();
+    command.env("DXPU_MANAGER", format!("http://{}", manager.api)).env("TERM", "xterm");
+    let mut child = command.args(args).stderr(end).stdout(Stdio::null()).spawn().unwrap();
+    // The terminal has no other end left when the command has ended.
+    drop(command);
+    let mut shown = Vec::new();
+    let mut terminal = std::fs::File::from(terminal);
+    let mut bytes = [0; 4096];
+    // Linux says EIO then.
+    while let Ok(count @ 1..) = terminal.read(&mut bytes) {
+        shown.extend_from_slice(&bytes[..count]);
+        look(&String::from_utf8_lossy(&shown));
+    }
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn what_takes_time_is_a_bar_on_a_terminal_and_nothing_for_programs() {
+    let manager = Manager::start();
+    let (_host, at_box) = pool(&manager);
+    let (go, wait) = (Arc::new(AtomicBool::new(false)), "] 0/3 ");
+    let may = go.clone();
+    at_box.rule(move |r| {
+        let held = matches!(r, Request::BindSlot(_)) && !may.load(Ordering::Relaxed);
+        held.then_some(Script::Refuse(ControlError::Busy))
+    });
+    let look = |shown: &str| go.store(shown.contains(wait), Ordering::Relaxed);
+    let shown = on_a_terminal(&manager, &["allocate", "--host", "host1"], look);
+    assert!(shown.contains("op-1 [") && shown.contains(wait), "{shown:?}");
+    assert!(shown.contains("waiting for bind-slot box1/1"), "{shown:?}");
+    let shown = on_a_terminal(&manager, &["-o", "json", "allocate", "--host", "host1"], |_| ());
+    assert_eq!(shown, "");
+    let output = manager.cli(&["release", "alloc-1", "--force"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("op-3: unbind-slot box1/1: done\n") && !said.contains('\u{1b}'),
+        "{said}"
+    );
 }
