@@ -282,18 +282,18 @@ async fn take_back(
 ) -> Result<Response, Problem> {
     refuse_if_stopping(manager)?;
     let changed = manager.records.change(|txn| {
-        // The same request once more is no other change of what it changed itself.
-        let repeated = key.as_ref().is_some_and(|key| txn.key(&key.key, txn.now()).is_some());
-        if !repeated {
-            if_match.check(|| shown_target(manager, txn, target))?;
-        }
+        if_match.check_unless_repeated(txn, key.as_ref(), || shown_target(manager, txn, target))?;
         operations::release(txn, target, mode, key)
     });
     changed.await.map(accepted)
 }
 
 /// What is to be released as the API shows it, if it is there.
-fn shown_target(manager: &Manager, tables: &Tables, target: ReleaseTarget) -> Option<Vec<u8>> {
+pub(super) fn shown_target(
+    manager: &Manager,
+    tables: &Tables,
+    target: ReleaseTarget,
+) -> Option<Vec<u8>> {
     match target {
         ReleaseTarget::Allocation(id) => {
             tables.allocations().get(&id).map(|a| shown(&views::allocation(manager, tables, a)))

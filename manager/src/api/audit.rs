@@ -59,7 +59,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Numbers for Prometheus, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", tag = "manager",
-    responses((status = 200, description = "All that is measured", body = String, content_type = "application/openmetrics-text")))]
+    responses((status = 200, description = "All that is measured", body = String, content_type = "application/openmetrics-text"),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn metrics(State(manager): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], manager.metrics.text(&manager))
 }

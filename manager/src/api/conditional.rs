@@ -5,6 +5,8 @@
 //! the client sees the same. A change compares inside the same transaction that makes it.
 
 use super::described;
+use crate::operations::ClientKey;
+use crate::records::Txn;
 use crate::types::{Problem, ProblemCode};
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, MatchedPath, Request};
@@ -18,14 +20,6 @@ use sha2::{Digest, Sha256};
 /// Answers that have a tag have at most so many bytes: others are files, or lists that nobody
 /// keeps.
 const MAX_TAGGED: usize = 1 << 20;
-
-/// Changes that compare `If-Match` with the resource's tag; all others refuse the header.
-pub(super) const CONDITIONAL: &[(&str, &str)] = &[
-    ("DELETE", "/v1/allocations/{id}"),
-    ("DELETE", "/v1/bindings/{id}"),
-    ("POST", "/v1/operations/{id}/cancel"),
-    ("PUT", "/v1/inventory"),
-];
 
 /// Times that run by themselves: a resource that is older by a second is no other one.
 const RUNNING: [&str; 3] = ["left_ms", "away_ms", "taken_back_in_ms"];
@@ -75,6 +69,29 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
 }
 
 impl IfMatch {
+    /// Whether the client said anything.
+    pub(super) fn is_given(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// As [`IfMatch::check`], unless the same request with the same key was done already: it is no
+    /// other change of what it changed itself.
+    ///
+    /// # Errors
+    ///
+    /// When the resource has another tag than the client said.
+    pub(super) fn check_unless_repeated(
+        &self,
+        txn: &Txn,
+        key: Option<&ClientKey>,
+        resource: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Result<(), Problem> {
+        match key.is_some_and(|key| txn.key(&key.key, txn.now()).is_some()) {
+            true => Ok(()),
+            false => self.check(resource),
+        }
+    }
+
     /// Compares with the resource as it is, inside the change.
     ///
     /// # Errors
@@ -112,11 +129,11 @@ pub(super) fn shown(view: &impl Serialize) -> Vec<u8> {
 pub(super) async fn tags(request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     if !request.method().is_safe() {
-        let takes =
-            path.is_some_and(|path| CONDITIONAL.contains(&(request.method().as_str(), path)));
-        let there =
-            path.is_some_and(|path| described::parameters(request.method(), path).is_some());
-        if request.headers().contains_key(header::IF_MATCH) && there && !takes {
+        // A change that would not compare it refuses the header; what is not there says so itself.
+        let refuses = path
+            .and_then(|path| described::route(request.method(), path))
+            .is_some_and(|route| !route.if_match);
+        if request.headers().contains_key(header::IF_MATCH) && refuses {
             let why = "this change does not compare it; leave it out";
             return Problem::invalid("if-match", why).into_response();
         }

@@ -10,17 +10,25 @@ use std::sync::LazyLock;
 use utoipa::openapi::PathItem;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
-/// The names of the parameters after the question mark that each route has.
-type Routes = BTreeMap<(Method, String), BTreeSet<String>>;
-
-fn names(item: &PathItem, operation: &Operation) -> BTreeSet<String> {
-    let all = [&item.parameters, &operation.parameters].into_iter().flatten().flatten();
-    let after = all.filter(|parameter| parameter.parameter_in == ParameterIn::Query);
-    after.map(|parameter| parameter.name.clone()).collect()
+/// What is said of one route.
+#[derive(Debug)]
+pub(super) struct Route {
+    /// The names of its parameters after the question mark.
+    pub(super) query: BTreeSet<String>,
+    /// Whether it is a change that compares `If-Match` with the tag of what it changes.
+    pub(super) if_match: bool,
 }
 
-static ROUTES: LazyLock<Routes> = LazyLock::new(|| {
-    let mut routes = Routes::new();
+fn described(item: &PathItem, operation: &Operation) -> Route {
+    let all = || [&item.parameters, &operation.parameters].into_iter().flatten().flatten();
+    let query = all().filter(|parameter| parameter.parameter_in == ParameterIn::Query);
+    let query = query.map(|parameter| parameter.name.clone()).collect();
+    let if_match = all().any(|parameter| parameter.name == "If-Match");
+    Route { query, if_match }
+}
+
+static ROUTES: LazyLock<BTreeMap<String, Route>> = LazyLock::new(|| {
+    let mut routes = BTreeMap::new();
     for (path, item) in super::description().paths.paths {
         for (method, operation) in [
             (Method::GET, &item.get),
@@ -30,25 +38,24 @@ static ROUTES: LazyLock<Routes> = LazyLock::new(|| {
             (Method::PATCH, &item.patch),
         ] {
             if let Some(operation) = operation {
-                routes.insert((method, path.clone()), names(&item, operation));
+                routes.insert(format!("{method} {path}"), described(&item, operation));
             }
         }
     }
     routes
 });
 
-/// The names of the parameters that a route takes after the question mark; nothing if there is no
-/// such route.
-pub(super) fn parameters(method: &Method, path: &str) -> Option<&'static BTreeSet<String>> {
-    let method = if method == Method::HEAD { Method::GET } else { method.clone() };
-    ROUTES.get(&(method, path.to_owned()))
+/// What is said of a route; nothing if there is none.
+pub(super) fn route(method: &Method, path: &str) -> Option<&'static Route> {
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    ROUTES.get(&format!("{method} {path}"))
 }
 
 /// Refuses parameters that a route does not have: what is misspelt would else be as if it had not
 /// been said.
 pub(super) async fn refuse_others(request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let known = path.and_then(|path| parameters(request.method(), path));
+    let known = path.and_then(|path| route(request.method(), path)).map(|route| &route.query);
     let query = request.uri().query().unwrap_or_default();
     if let Some(known) = known
         && let Some((other, _)) = form_urlencoded::parse(query.as_bytes())

@@ -1,9 +1,10 @@
 //! What was erased, what could not be, and erasing by hand.
 
 use super::App;
+use super::conditional::IfMatch;
 use super::extract::{Body, Segments, parse};
 use super::listing::{Listing, Paging};
-use super::pool::find_slot;
+use super::pool::{find_slot, shown_slot};
 use crate::erasure::request;
 use crate::types::{
     ErasureId, ErasureRecord, ErasureState, NodeName, Problem, ProblemCode, SlotAddress,
@@ -95,21 +96,26 @@ pub(super) async fn show(
 /// own means; or take one that could not be erased as it is.
 #[utoipa::path(post, path = "/v1/boxes/{name}/slots/{slot}/erase", tag = "erasures",
     params(("name" = String, Path, description = "Name of the box"),
-        ("slot" = u8, Path, description = "Number of the slot, from 1")),
+        ("slot" = u8, Path, description = "Number of the slot, from 1"),
+        ("If-Match" = Option<String>, Header, description = "Only if the slot still has this tag; status 412 else")),
     request_body = EraseBody,
     responses((status = 202, description = "It is begun", body = ErasureView),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn erase(
     State(manager): State<App>,
     Segments((name, slot)): Segments<(String, String)>,
+    if_match: IfMatch,
     Body(body): Body<EraseBody>,
 ) -> Result<(StatusCode, Json<ErasureView>), Problem> {
     let slot = find_slot(&manager.records.snapshot(), &name, &slot)?;
     body.waive.as_ref().map_or(Ok(()), |why| check_reason("waive", why))?;
     let rules = &manager.settings.erase;
-    let changed = manager.records.change(|txn| match &body.waive {
-        Some(why) => request::waive(txn, &slot, why),
-        None => request::erase(txn, rules, &slot),
+    let changed = manager.records.change(|txn| {
+        if_match.check(|| shown_slot(&manager, txn, &slot))?;
+        match &body.waive {
+            Some(why) => request::waive(txn, &slot, why),
+            None => request::erase(txn, rules, &slot),
+        }
     });
     let record = changed.await?;
     Ok((StatusCode::ACCEPTED, Json(view(&record))))

@@ -1,24 +1,52 @@
 //! Firmware of cards: images, what cards run, rollouts.
 
 use super::App;
+use super::conditional::{IfMatch, shown};
 use super::extract::{Body, Octets};
+use super::listing::{Listing, Paging};
 use crate::firmware::start::{self, CardStatus, MAX_WAVE, MAX_WITHIN_S, Wish};
-use crate::types::{ImageLabel, ImageRecord, NodeName, Problem, ProblemCode, RolloutRecord};
+use crate::records::Tables;
+use crate::types::{ImageLabel, ImageRecord, NodeName, Problem, ProblemCode, Role, RolloutRecord};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use manager_client::bodies::{DEFAULT_WITHIN_S, ProblemBody, RolloutBody};
 use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Which images.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImageFilter {
+    /// Only for this board.
+    board: Option<String>,
+    /// Only those that play this role, or any.
+    role: Option<Role>,
+}
+
+impl ImageFilter {
+    fn lets(&self, label: &ImageLabel) -> bool {
+        self.board.as_ref().is_none_or(|board| *board == label.board)
+            && self.role.is_none_or(|role| label.role.is_none_or(|own| own == role))
+    }
+}
 
 /// The firmware images that the manager has.
-#[utoipa::path(get, path = "/v1/firmware/images", tag = "firmware",
-    responses((status = 200, description = "Oldest first", body = List<ImageView>)))]
-pub(super) async fn images(State(manager): State<App>) -> Json<List<ImageView>> {
+#[utoipa::path(get, path = "/v1/firmware/images", tag = "firmware", params(ImageFilter, Paging),
+    responses((status = 200, description = "Oldest first", body = List<ImageView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn images(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<ImageFilter>,
+) -> Result<Json<List<ImageView>>, Problem> {
     let tables = manager.records.snapshot();
-    let mut items: Vec<ImageView> =
-        tables.images().values().map(|image| ImageView::from(&**image)).collect();
-    items.sort_by_key(|image| image.since);
-    Json(items.into_iter().collect())
+    let wanted = tables.images().values().filter(|image| filter.lets(&image.label));
+    let mut wanted: Vec<_> =
+        wanted.map(|image| ((image.since, image.label.id), &**image)).collect();
+    wanted.sort_by_key(|(key, _)| *key);
+    paging.page(wanted, |image| Some(ImageView::from(image))).map(Json)
 }
 
 /// Send a firmware image, as `dxpu-flash image build` makes it. One that is there already is not
@@ -54,11 +82,35 @@ fn card((session, status): &CardStatus) -> CardView {
     }
 }
 
+/// Which cards.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CardFilter {
+    /// Only of this board.
+    board: Option<String>,
+    /// Only of this role.
+    role: Option<Role>,
+}
+
+impl CardFilter {
+    fn lets(&self, card: &CardView) -> bool {
+        self.board.as_ref().is_none_or(|board| *board == card.board)
+            && self.role.is_none_or(|role| role == card.role)
+    }
+}
+
 /// The cards that are connected, and what is in their slots, read from them now.
-#[utoipa::path(get, path = "/v1/firmware/cards", tag = "firmware",
-    responses((status = 200, description = "By name; proxies that are no cards are left out", body = List<CardView>)))]
-pub(super) async fn cards(State(manager): State<App>) -> Json<List<CardView>> {
-    Json(start::cards(&manager).await.iter().map(card).collect())
+#[utoipa::path(get, path = "/v1/firmware/cards", tag = "firmware", params(CardFilter, Paging),
+    responses((status = 200, description = "By name; proxies that are no cards are left out", body = List<CardView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn cards(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<CardFilter>,
+) -> Result<Json<List<CardView>>, Problem> {
+    let cards = start::cards(&manager).await;
+    let wanted = cards.iter().map(card).filter(|card| filter.lets(card));
+    paging.page(wanted.map(|card| (card.name.clone(), card)), Some).map(Json)
 }
 
 fn bounded(field: &str, value: Option<u32>, usual: u32, most: u32) -> Result<u32, Problem> {
@@ -94,13 +146,19 @@ fn view(manager: &App, rollout: RolloutRecord) -> Json<RolloutView> {
 /// Bring an image to cards, or cards back to the image before. One at a time; it ends when all have
 /// it, or at the end of the first wave in which a card failed.
 #[utoipa::path(post, path = "/v1/firmware/rollout", tag = "firmware", request_body = RolloutBody,
+    params(("If-Match" = Option<String>, Header, description = "Only if the latest rollout still has this tag; status 412 else")),
     responses((status = 202, description = "It has begun", body = RolloutView),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn begin(
     State(manager): State<App>,
+    if_match: IfMatch,
     Body(body): Body<RolloutBody>,
 ) -> Result<(StatusCode, Json<RolloutView>), Problem> {
-    let rollout = start::start(&manager, check(body)?).await?;
+    let as_seen = |tables: &Tables| {
+        let latest = || Some(shown(&*view(&manager, tables.rollout()?.as_ref().clone())));
+        if_match.check(latest)
+    };
+    let rollout = start::start(&manager, check(body)?, as_seen).await?;
     Ok((StatusCode::ACCEPTED, view(&manager, rollout)))
 }
 

@@ -36,7 +36,8 @@ fn view(tables: &Tables) -> InventoryView {
 
 /// The inventory that is in force: what a file says of the pool that proxies cannot know.
 #[utoipa::path(get, path = "/v1/inventory", tag = "pool",
-    responses((status = 200, description = "The inventory; an empty one if none was given", body = InventoryView)))]
+    responses((status = 200, description = "The inventory; an empty one if none was given", body = InventoryView),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn show(State(manager): State<App>) -> Json<InventoryView> {
     Json(view(&manager.records.snapshot()))
 }

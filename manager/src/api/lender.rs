@@ -1,25 +1,26 @@
 //! What the lender does: how long something is lent, and taking it back.
 
 use super::App;
-use super::allocations::{MAX_REASON, MAX_WITHIN_MS, accepted, refuse_if_stopping};
-use super::extract::{Body, Params, Segments, client_key, parse};
+use super::allocations::{MAX_REASON, MAX_WITHIN_MS, accepted, refuse_if_stopping, shown_target};
+use super::conditional::IfMatch;
+use super::extract::{Body, Segments, client_key, parse};
+use super::listing::{Listing, Paging};
+use super::pool::shown_slot;
 use super::views;
 use crate::manager::Manager;
 use crate::operations::ReleaseTarget;
-use crate::operations::drain::{self, Drain};
 use crate::operations::lease::{self, MAX_LEASE_MS};
 use crate::operations::replace::{self, Replace};
 use crate::operations::take_back::{self, Lent, TakeBack};
 use crate::types::{
-    AllocationId, BindingId, HealthRecord, HoldRecord, OperationRecord, Place, Problem, Timestamp,
+    AllocationId, BindingId, HealthRecord, HealthState, NodeName, OperationRecord, Problem,
+    Subject, Timestamp,
 };
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use manager_client::bodies::{
-    DrainBody, HoldBody, LeaseBody, ProblemBody, ReplaceBody, TakeBackBody,
-};
+use manager_client::bodies::{LeaseBody, ProblemBody, ReplaceBody, TakeBackBody};
 use manager_client::views::{AllocationView, List, SparesView};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -48,7 +49,7 @@ pub(super) fn check_reason(reason: &str) -> Result<(), Problem> {
 }
 
 /// How long an operating system has to let go.
-fn within(manager: &Manager, given: Option<u32>) -> Result<u32, Problem> {
+pub(super) fn within(manager: &Manager, given: Option<u32>) -> Result<u32, Problem> {
     match given {
         Some(ms) if ms > MAX_WITHIN_MS => {
             Err(Problem::invalid("within_ms", format!("at most {MAX_WITHIN_MS}")))
@@ -60,18 +61,23 @@ fn within(manager: &Manager, given: Option<u32>) -> Result<u32, Problem> {
 
 /// Lend something for so long from now on. A lease is never shortened.
 #[utoipa::path(post, path = "/v1/allocations/{id}/lease", tag = "allocations",
-    params(("id" = String, Path, description = "alloc-N")), request_body = LeaseBody,
+    params(("id" = String, Path, description = "alloc-N"),
+        ("If-Match" = Option<String>, Header, description = "Only if the allocation still has this tag; status 412 else")),
+    request_body = LeaseBody,
     responses((status = 200, description = "The allocation", body = AllocationView),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(manager): State<App>,
     Segments(id): Segments<String>,
+    if_match: IfMatch,
     Body(body): Body<LeaseBody>,
 ) -> Result<Json<AllocationView>, Problem> {
     refuse_if_stopping(&manager)?;
     let id: AllocationId = parse("id", &id)?;
     check_time("lease_ms", body.lease_ms, 1)?;
     let extended = manager.records.change(|txn| {
+        let what = ReleaseTarget::Allocation(id);
+        if_match.check(|| shown_target(&manager, txn, what))?;
         lease::extend(txn, id, body.lease_ms, |lease| views::lease_left(&manager, id, lease))
     });
     let extended = extended.await?;
@@ -96,13 +102,15 @@ fn lent(what: &str) -> Result<Lent, Problem> {
 
 /// Take back what was lent, after a time in which the borrower can do it itself.
 #[utoipa::path(post, path = "/v1/take-backs", tag = "allocations", request_body = TakeBackBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
+    params(("If-Match" = Option<String>, Header, description = "Only if the allocation, binding or slot still has this tag; status 412 else"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
     responses((status = 202, description = "The operation that does it", body = OperationRecord,
             headers(("location" = String, description = "Where the operation is"))),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn take_back(
     State(manager): State<App>,
     headers: HeaderMap,
+    if_match: IfMatch,
     Body(body): Body<TakeBackBody>,
 ) -> Result<Response, Problem> {
     refuse_if_stopping(&manager)?;
@@ -112,13 +120,25 @@ pub(super) async fn take_back(
     let within_ms = within(&manager, body.within_ms)?;
     let key = client_key(&headers, &body)?;
     let how = TakeBack { grace_ms: body.grace_ms, within_ms, reason: body.reason };
-    let changed = manager.records.change(|txn| take_back::take_back(txn, &what, &how, key));
+    if if_match.is_given() && matches!(what, Lent::Node(_)) {
+        let why = "a proxy has no tag of all that it lends; name an allocation, binding or slot";
+        return Err(Problem::invalid("if-match", why));
+    }
+    let changed = manager.records.change(|txn| {
+        if_match.check_unless_repeated(txn, key.as_ref(), || match &what {
+            Lent::One(target) => shown_target(&manager, txn, *target),
+            Lent::Slot(slot) => shown_slot(&manager, txn, slot),
+            Lent::Node(_) => None,
+        })?;
+        take_back::take_back(txn, &what, &how, key)
+    });
     changed.await.map(accepted)
 }
 
 /// Put another device of the same kind in the place of a lent one, on the same host. All or nothing.
 #[utoipa::path(post, path = "/v1/bindings/{id}/replace", tag = "allocations",
     params(("id" = String, Path, description = "bind-N"),
+        ("If-Match" = Option<String>, Header, description = "Only if the binding still has this tag; status 412 else"),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
     request_body = ReplaceBody,
     responses((status = 202, description = "The operation that does it", body = OperationRecord,
@@ -128,6 +148,7 @@ pub(super) async fn replace(
     State(manager): State<App>,
     Segments(id): Segments<String>,
     headers: HeaderMap,
+    if_match: IfMatch,
     Body(body): Body<ReplaceBody>,
 ) -> Result<Response, Problem> {
     refuse_if_stopping(&manager)?;
@@ -141,87 +162,71 @@ pub(super) async fn replace(
     let key = client_key(&headers, &(id, &body))?;
     let how = Replace { within_ms, reason: body.reason, parent: None };
     let live = &manager.registry;
-    let changed = manager.records.change(|txn| replace::replace(txn, live, id, &how, key));
+    let changed = manager.records.change(|txn| {
+        let what = ReleaseTarget::Binding(id);
+        if_match.check_unless_repeated(txn, key.as_ref(), || shown_target(&manager, txn, what))?;
+        replace::replace(txn, live, id, &how, key)
+    });
     changed.await.map(accepted)
 }
 
-/// Empty something: it gets nothing new, and what is lent of it is released or replaced.
-#[utoipa::path(post, path = "/v1/drains", tag = "pool", request_body = DrainBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
-    responses((status = 202, description = "The operation that does it", body = OperationRecord,
-            headers(("location" = String, description = "Where the operation is"))),
-        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn drain(
-    State(manager): State<App>,
-    headers: HeaderMap,
-    Body(body): Body<DrainBody>,
-) -> Result<Response, Problem> {
-    refuse_if_stopping(&manager)?;
-    let place: Place = parse("place", &body.place)?;
-    check_reason(&body.reason)?;
-    let within_ms = within(&manager, body.within_ms)?;
-    let key = client_key(&headers, &body)?;
-    let how = Drain { replace: body.replace, within_ms, reason: body.reason };
-    let changed = manager.records.change(|txn| drain::drain(txn, &place, &how, key));
-    changed.await.map(accepted)
-}
-
-/// What is held back: it gets nothing new.
-#[utoipa::path(get, path = "/v1/holds", tag = "pool",
-    responses((status = 200, description = "By place", body = List<HoldRecord>)))]
-pub(super) async fn holds(State(manager): State<App>) -> Json<List<HoldRecord>> {
-    Json(manager.records.snapshot().holds().values().cloned().collect())
-}
-
-/// Hold something back, because somebody works on it. What is lent there stays.
-#[utoipa::path(post, path = "/v1/holds", tag = "pool", request_body = HoldBody,
-    responses((status = 200, description = "What is held back", body = HoldRecord),
-        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn hold(
-    State(manager): State<App>,
-    Body(body): Body<HoldBody>,
-) -> Result<Json<HoldRecord>, Problem> {
-    refuse_if_stopping(&manager)?;
-    let place: Place = parse("place", &body.place)?;
-    check_reason(&body.reason)?;
-    let held = manager.records.change(|txn| drain::maintain(txn, &place, &body.reason));
-    held.await.map(Json)
-}
-
-/// Which place.
-#[derive(Debug, Deserialize, IntoParams)]
+/// Which models.
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PlaceParams {
-    /// BOX/SLOT, the name of a host or box, rack:NAME, site:NAME, fabric:NAME or path:N.
-    place: String,
-}
-
-/// Do not hold something back any more.
-#[utoipa::path(delete, path = "/v1/holds", tag = "pool", params(PlaceParams),
-    responses((status = 200, description = "What was held back", body = HoldRecord),
-        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn put_back(
-    State(manager): State<App>,
-    Params(params): Params<PlaceParams>,
-) -> Result<Json<HoldRecord>, Problem> {
-    refuse_if_stopping(&manager)?;
-    let place: Place = parse("place", &params.place)?;
-    manager.records.change(|txn| drain::put_back(txn, &place)).await.map(Json)
+pub(super) struct SparesFilter {
+    /// Only this model, upper and lower case alike.
+    model: Option<String>,
 }
 
 /// The spares of each model, and how many it needs.
-#[utoipa::path(get, path = "/v1/spares", tag = "pool",
-    responses((status = 200, description = "By model", body = List<SparesView>)))]
-pub(super) async fn spares(State(manager): State<App>) -> Json<List<SparesView>> {
+#[utoipa::path(get, path = "/v1/spares", tag = "pool", params(SparesFilter, Paging),
+    responses((status = 200, description = "By model", body = List<SparesView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn spares(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<SparesFilter>,
+) -> Result<Json<List<SparesView>>, Problem> {
     let tables = manager.records.snapshot();
-    let config = &manager.settings.spares;
-    Json(crate::spares::all(&tables, config, Timestamp::now()).into_iter().collect())
+    let all = crate::spares::all(&tables, &manager.settings.spares, Timestamp::now());
+    let wanted = all.into_iter().filter(|spares| {
+        filter.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&spares.model))
+    });
+    paging.page(wanted.map(|spares| (spares.model.clone(), spares)), Some).map(Json)
+}
+
+/// What has a health.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HealthFilter {
+    /// Only what is so.
+    state: Option<HealthState>,
+    /// Only this proxy, its slots, and the paths from it and to it.
+    node: Option<NodeName>,
+}
+
+impl HealthFilter {
+    fn lets(&self, record: &HealthRecord) -> bool {
+        let about = |name: &NodeName| match &record.subject {
+            Subject::Node { node } => node == name,
+            Subject::Slot { slot } => slot.box_name() == name,
+            Subject::Path { from, to, .. } => from == name || to == name,
+        };
+        self.state.is_none_or(|state| state == record.state) && self.node.as_ref().is_none_or(about)
+    }
 }
 
 /// What is not healthy, or was not lately.
-#[utoipa::path(get, path = "/v1/health", tag = "pool",
-    responses((status = 200, description = "By what it is about", body = List<HealthRecord>)))]
-pub(super) async fn health(State(manager): State<App>) -> Json<List<HealthRecord>> {
-    Json(manager.records.snapshot().health().values().cloned().collect())
+#[utoipa::path(get, path = "/v1/health", tag = "pool", params(HealthFilter, Paging),
+    responses((status = 200, description = "By what it is about", body = List<HealthRecord>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn health(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<HealthFilter>,
+) -> Result<Json<List<HealthRecord>>, Problem> {
+    let tables = manager.records.snapshot();
+    let wanted = tables.health().iter().filter(|(_, record)| filter.lets(record));
+    let wanted = wanted.map(|(subject, record)| (subject.clone(), record));
+    paging.page(wanted, |record| Some(record.clone())).map(Json)
 }

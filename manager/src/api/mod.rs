@@ -10,6 +10,7 @@ mod erasures;
 mod events;
 mod extract;
 mod firmware;
+mod holds;
 mod inventory;
 mod lender;
 mod listing;
@@ -17,6 +18,7 @@ mod nodes;
 mod observe;
 mod operations;
 mod pool;
+mod problems;
 mod proxies;
 mod recordings;
 pub mod server;
@@ -89,8 +91,8 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(lender::replace))
         .routes(routes!(lender::spares))
         .routes(routes!(lender::health))
-        .routes(routes!(lender::drain))
-        .routes(routes!(lender::holds, lender::hold, lender::put_back))
+        .routes(routes!(holds::drain))
+        .routes(routes!(holds::holds, holds::hold, holds::put_back))
         .routes(routes!(allocations::bindings))
         .routes(routes!(allocations::show_binding, allocations::release_binding))
         .routes(routes!(operations::list))
@@ -103,6 +105,8 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(erasures::waive))
         .routes(routes!(events::list))
         .routes(routes!(events::stream))
+        .routes(routes!(problems::list))
+        .routes(routes!(problems::show))
         .routes(routes!(tables::all))
         .routes(routes!(tables::of_host))
         .routes(routes!(tables::of_box))

@@ -19,7 +19,8 @@ use utoipa::IntoParams;
 
 /// Whether the manager can serve requests.
 #[utoipa::path(get, path = "/v1/healthz", tag = "manager",
-    responses((status = 200, description = "It can, or says what it cannot", body = Health)))]
+    responses((status = 200, description = "It can, or says what it cannot", body = Health),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn healthz(State(manager): State<App>) -> Json<Health> {
     let tables = manager.records.snapshot();
     let trouble = manager.records.trouble();

@@ -1,6 +1,7 @@
 //! Boxes, slots, hosts, devices.
 
 use super::App;
+use super::conditional::shown;
 use super::extract::{Segments, parse};
 use super::listing::{Listing, Paging};
 use super::views;
@@ -212,6 +213,18 @@ pub(super) fn slot_view(manager: &Manager, name: &str, slot: &str) -> Result<Slo
     let look = Look::at(manager);
     let address = find_slot(&look.tables, name, slot)?;
     Ok(look.slot(&PlanSlot::of(&look.tables, address)))
+}
+
+/// One slot as the API shows it, if there is one.
+pub(super) fn shown_slot(
+    manager: &Manager,
+    tables: &Tables,
+    address: &SlotAddress,
+) -> Option<Vec<u8>> {
+    let pool = PoolView::of(tables, &manager.registry);
+    let view = pool.boxes.get(address.box_name())?;
+    let slot = view.slots.iter().find(|slot| slot.address == *address)?;
+    Some(shown(&views::slot(tables, slot, view.connected)))
 }
 
 /// All hosts with what they have.

@@ -1,8 +1,9 @@
 //! What a proxy itself does or says: counters, stage stamps, recovery of a quarantined slot.
 
 use super::App;
+use super::conditional::IfMatch;
 use super::extract::{Body, Segments, parse};
-use super::pool::{find_slot, slot_view};
+use super::pool::{find_slot, shown_slot, slot_view};
 use super::tables::connected;
 use crate::types::{NodeName, Problem, ProblemCode};
 use axum::Json;
@@ -33,15 +34,19 @@ pub(super) fn there(manager: &App, name: &NodeName) -> Result<(), Problem> {
 /// Try again to make a quarantined slot usable: reset and readiness test.
 #[utoipa::path(post, path = "/v1/boxes/{name}/slots/{slot}/recover", tag = "proxies",
     params(("name" = String, Path, description = "Name of the box"),
-        ("slot" = u8, Path, description = "Number of the slot, from 1")),
+        ("slot" = u8, Path, description = "Number of the slot, from 1"),
+        ("If-Match" = Option<String>, Header, description = "Only if the slot still has this tag; status 412 else")),
     responses((status = 200, description = "The slot afterwards", body = SlotView),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn recover(
     State(manager): State<App>,
     Segments((name, slot)): Segments<(String, String)>,
+    if_match: IfMatch,
 ) -> Result<Json<SlotView>, Problem> {
     let tables = manager.records.snapshot();
     let address = find_slot(&tables, &name, &slot)?;
+    // The change is the box's, not one of the records.
+    if_match.check(|| shown_slot(&manager, &tables, &address))?;
     if let Some(binding) = tables.binding_at_slot(&address) {
         let detail = format!("slot {address} is lent to {}; release it first", binding.host);
         return Err(Problem::new(ProblemCode::SlotInUse, detail));

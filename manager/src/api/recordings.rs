@@ -2,10 +2,11 @@
 
 use super::App;
 use super::extract::{Body, Params, Segments, parse};
+use super::listing::{Listing, Paging};
 use super::operations::{MAX_WAIT_MS, wait};
 use crate::recorder::latency::{self, Question};
 use crate::recorder::recordings::{self, MAX_DURATION_MS, MAX_LIMIT, Recording, Wish};
-use crate::types::{NodeName, Problem, ProblemCode, RecordingId, Role};
+use crate::types::{BindingId, NodeName, Problem, ProblemCode, RecordingId, Role};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -77,11 +78,39 @@ pub(super) async fn start(
     Ok((StatusCode::CREATED, Json(RecordingView::from(&*recording))))
 }
 
+/// Which recordings.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// Only of this binding.
+    binding: Option<BindingId>,
+    /// Only of what this host has.
+    host: Option<NodeName>,
+    /// Only those that run, or have ended.
+    running: Option<bool>,
+}
+
+impl Filter {
+    fn lets(&self, recording: &RecordingView) -> bool {
+        self.binding.is_none_or(|id| id == recording.binding)
+            && self.host.as_ref().is_none_or(|host| *host == recording.host)
+            && self.running.is_none_or(|running| running == recording.ended.is_none())
+    }
+}
+
 /// All recordings that are kept.
-#[utoipa::path(get, path = "/v1/recordings", tag = "recorder",
-    responses((status = 200, description = "Oldest first", body = List<RecordingView>)))]
-pub(super) async fn list(State(manager): State<App>) -> Json<List<RecordingView>> {
-    Json(manager.recordings.all().iter().map(|r| RecordingView::from(&**r)).collect())
+#[utoipa::path(get, path = "/v1/recordings", tag = "recorder", params(Filter, Paging),
+    responses((status = 200, description = "Oldest first", body = List<RecordingView>),
+        (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(manager): State<App>,
+    Listing(filter, paging): Listing<Filter>,
+) -> Result<Json<List<RecordingView>>, Problem> {
+    let all = manager.recordings.all();
+    let views = all.iter().map(|recording| RecordingView::from(&**recording));
+    let wanted = views.filter(|view| filter.lets(view)).map(|view| (view.id, view));
+    paging.page(wanted, Some).map(Json)
 }
 
 /// How long to wait.

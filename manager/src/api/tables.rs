@@ -19,6 +19,8 @@ use manager_client::views::{
 use proxy_core::control::{MappingEntry, PortState, SlotEntry, Window, WindowRange};
 use std::sync::Arc;
 use tlp_codec::ids::{Epoch, NodeId};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 fn range(window: WindowRange) -> Option<Range> {
     window.map(|(base, limit)| Range { base, limit })
@@ -125,26 +127,52 @@ async fn read_box(manager: &Manager, session: &Session) -> Result<BoxTable, Prob
     })
 }
 
+/// Proxies that are asked for their tables at a time.
+const AT_ONCE: usize = 64;
+
+/// What a proxy answers.
+enum Table {
+    Host(HostTable),
+    Box(BoxTable),
+}
+
+async fn read(manager: &Manager, session: &Session) -> Result<Table, Problem> {
+    match session.identity().role {
+        Role::Host => read_host(manager, session).await.map(Table::Host),
+        Role::Box => read_box(manager, session).await.map(Table::Box),
+    }
+}
+
 /// The tables of all proxies that are connected, as they are now.
 #[utoipa::path(get, path = "/v1/tables", tag = "proxies",
     responses((status = 200, description = "By name", body = AllTables),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn all(State(manager): State<App>) -> Result<Json<AllTables>, Problem> {
-    let mut sessions: Vec<_> =
-        manager.registry.all().into_iter().filter(|session| session.is_ready()).collect();
-    sessions.sort_by(|a, b| a.name().cmp(b.name()));
+    let seats = Arc::new(Semaphore::new(AT_ONCE));
+    // It ends when nobody waits for the answer any more.
+    let mut asked = JoinSet::new();
+    for session in manager.registry.all().into_iter().filter(|session| session.is_ready()) {
+        let (manager, seats) = (manager.clone(), seats.clone());
+        asked.spawn(async move {
+            let _seat = seats.acquire().await.expect("never closed");
+            let answer = read(&manager, &session).await;
+            (session.name().clone(), answer)
+        });
+    }
     let mut all = AllTables { hosts: Vec::new(), boxes: Vec::new(), silent: Vec::new() };
-    for session in sessions {
-        let read = match session.identity().role {
-            Role::Host => read_host(&manager, &session).await.map(|table| all.hosts.push(table)),
-            Role::Box => read_box(&manager, &session).await.map(|table| all.boxes.push(table)),
-        };
-        if let Err(problem) = read {
+    while let Some(answer) = asked.join_next().await {
+        match answer.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))? {
+            (_, Ok(Table::Host(table))) => all.hosts.push(table),
+            (_, Ok(Table::Box(table))) => all.boxes.push(table),
             // One that does not answer hides none of the others.
-            let name = session.name().clone();
-            all.silent.push(SilentProxy { name, reason: problem.to_string() });
+            (name, Err(problem)) => {
+                all.silent.push(SilentProxy { name, reason: problem.to_string() });
+            }
         }
     }
+    all.hosts.sort_by(|a, b| a.host.cmp(&b.host));
+    all.boxes.sort_by(|a, b| a.box_name.cmp(&b.box_name));
+    all.silent.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Json(all))
 }
 

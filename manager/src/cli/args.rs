@@ -6,7 +6,8 @@ use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::recorder::latency::{MAX_SLOWEST, MAX_WINDOW_MS, MIN_WINDOW_MS};
 use crate::recorder::recordings::{MAX_DURATION_MS, MAX_LIMIT};
 use crate::types::{
-    BindingId, NodeName, OperationId, PlaceName, RecordingId, Role, Selector, SlotAddress, Together,
+    BindingId, NodeName, OperationId, PlaceName, ProblemCode, RecordingId, Role, Selector,
+    SlotAddress, Together,
 };
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use manager_client::bodies::{DEFAULT_WITHIN_S, LogLevelName};
@@ -20,7 +21,7 @@ mod lender;
 
 pub use lender::{Drain, Extend, Forget, Lender, Maintain, Replace, TakeBack};
 
-const EXIT_CODES: &str = "Exit codes:
+pub(super) const EXIT_CODES: &str = "Exit codes:
   0  done
   1  anything not named below
   2  the command line or the request is not valid
@@ -199,6 +200,12 @@ pub enum Command {
     /// Look after a store's file that no manager has open
     #[command(subcommand)]
     Store(StoreFile),
+    /// Say what kinds of problems there are, what to do about each, and its exit code
+    Problems {
+        /// Only this kind, such as slot-in-use
+        #[arg(value_name = "KIND")]
+        code: Option<ProblemCode>,
+    },
     /// Print the OpenAPI description of the REST API
     Openapi,
     /// Print what a shell needs to complete this command line

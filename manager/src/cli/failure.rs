@@ -91,7 +91,8 @@ impl Failure {
     }
 }
 
-fn of_problem(code: ProblemCode) -> u8 {
+/// The exit code of a command that meets a problem.
+pub(super) fn of_problem(code: ProblemCode) -> u8 {
     use ProblemCode::*;
     match code {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout

@@ -10,6 +10,7 @@ mod operations;
 mod output;
 mod papers;
 mod placement;
+mod problems;
 mod progress;
 mod record;
 mod render;
@@ -104,6 +105,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Store(args::StoreFile::Check { repair, store }) => {
             store::check(&out, &store, repair)
         }
+        Command::Problems { code } => problems::problems(&out, code),
         Command::Openapi => {
             let description = crate::api::description();
             let text = description.to_pretty_json().expect("it is JSON");

@@ -216,7 +216,10 @@ mod tests {
         told.tell(&operation);
         let shown = terminal.contents();
         assert!(shown.starts_with("op-1 [==========>"), "{shown}");
-        assert!(shown.contains("] 1/2 ") && shown.contains("s waiting for unbind-slot box-a/1"), "{shown}");
+        assert!(
+            shown.contains("] 1/2 ") && shown.contains("s waiting for unbind-slot box-a/1"),
+            "{shown}"
+        );
         let mut warned = release(false, [Done, StepState::Failed]);
         warned.warnings.push("the box is hot".into());
         told.tell(&warned);

@@ -82,13 +82,18 @@ pub async fn cards(manager: &Arc<Manager>) -> Vec<CardStatus> {
     cards
 }
 
-/// Begins a rollout.
+/// Begins a rollout, if what `as_seen` looks at inside the change is as it should be.
 ///
 /// # Errors
 ///
+/// What `as_seen` says.
 /// When another one runs, there is no such image, or it is not for one of the cards; when one of
 /// them is away, is no card, or is in use and not to be interrupted.
-pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<RolloutRecord, Problem> {
+pub async fn start(
+    manager: &Arc<Manager>,
+    wish: Wish,
+    as_seen: impl FnOnce(&Tables) -> Result<(), Problem>,
+) -> Result<RolloutRecord, Problem> {
     let tables = manager.records.snapshot();
     let image = wish.image.map(|id| label(&tables, id)).transpose()?;
     let cards = match &wish.nodes {
@@ -109,7 +114,11 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<RolloutRecord, 
         let detail = "no card is connected that the image is for; `firmware list` shows the cards";
         return Err(Problem::new(ProblemCode::NothingFits, detail));
     }
-    manager.records.change(|txn| begin(txn, &wish, image, &chosen)).await
+    let begun = manager.records.change(|txn| {
+        as_seen(txn)?;
+        begin(txn, &wish, image, &chosen)
+    });
+    begun.await
 }
 
 fn label(tables: &Tables, id: ImageId) -> Result<ImageLabel, Problem> {

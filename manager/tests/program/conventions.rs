@@ -2,9 +2,12 @@
 
 use crate::common::fake::{Fake, boxed, host};
 use crate::common::{Manager, eventually};
+use manager::types::ProblemCode;
+use proxy_core::control::Request;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::sync::{Arc, Barrier};
 
 /// A host with four ports and two boxes, of which one lends the host two devices.
 fn pool(manager: &Manager) -> [Fake; 3] {
@@ -49,6 +52,15 @@ fn pages(manager: &Manager, path: &str, limit: usize) -> Vec<Value> {
 fn every_list_comes_in_pages_and_filtered() {
     let manager = Manager::start();
     let _proxies = pool(&manager);
+    for place in ["box1/3", "box2", "path:3"] {
+        let body = json!({"place": place, "reason": "a test"});
+        assert_eq!(manager.request("POST", "/v1/holds", Some(&body)).0, 200);
+    }
+    for binding in ["bind-1", "bind-2"] {
+        let body = json!({"binding": binding, "format": "tlps", "duration_ms": 1});
+        let (_, begun) = manager.request("POST", "/v1/recordings", Some(&body));
+        manager.get(&format!("/v1/recordings/{}?wait_ms=60000", begun["id"].as_str().unwrap()));
+    }
     for (path, items) in [
         ("/v1/nodes", 3),
         ("/v1/nodes?role=box", 2),
@@ -57,7 +69,8 @@ fn every_list_comes_in_pages_and_filtered() {
         ("/v1/hosts?connected=true", 1),
         ("/v1/slots", 5),
         ("/v1/slots?model=NVMe", 3),
-        ("/v1/slots?status=free&box=box1", 1),
+        ("/v1/slots?status=free&box=box1", 0),
+        ("/v1/slots?status=held&box=box1", 1),
         ("/v1/slots?host=host1", 2),
         ("/v1/devices?model=gpu", 2),
         ("/v1/allocations?host=host1", 2),
@@ -68,6 +81,20 @@ fn every_list_comes_in_pages_and_filtered() {
         ("/v1/operations?state=succeeded", 2),
         ("/v1/operations?allocation=alloc-1", 1),
         ("/v1/operations?running=true", 0),
+        ("/v1/holds", 3),
+        ("/v1/holds?place=box1/3", 1),
+        ("/v1/holds?kind=drained", 0),
+        ("/v1/spares", 2),
+        ("/v1/spares?model=GPU", 1),
+        ("/v1/health", 0),
+        ("/v1/health?state=failed&node=box1", 0),
+        ("/v1/recordings", 2),
+        ("/v1/recordings?binding=bind-1&running=false", 1),
+        ("/v1/recordings?host=host2", 0),
+        ("/v1/firmware/images", 0),
+        ("/v1/firmware/images?board=x&role=box", 0),
+        ("/v1/firmware/cards?role=host", 0),
+        ("/v1/problems?status=412", 1),
     ] {
         let whole = manager.get(path);
         assert_eq!(whole["items"].as_array().unwrap().len(), items, "{path}: {whole}");
@@ -192,4 +219,113 @@ fn a_stream_is_filtered() {
     let _proxies = pool(&manager);
     let event: Value = serde_json::from_str(&next(&mut only, "data: ")).unwrap();
     assert_eq!((&event["kind"], &event["node"]), (&json!("node-added"), &json!("box2")));
+}
+
+/// Sends a change with `If-Match`: status and answer.
+fn change(
+    manager: &Manager,
+    (method, path): (&str, &str),
+    tag: &str,
+    body: Option<&Value>,
+) -> (u16, Value) {
+    let text = body.map(Value::to_string);
+    let (status, text) = manager.raw(method, path, &[("if-match", tag)], text.as_deref());
+    (status, serde_json::from_str(&text).unwrap())
+}
+
+#[test]
+fn every_change_of_what_was_looked_at_takes_its_tag() {
+    let manager = Manager::start();
+    let _proxies = pool(&manager);
+    let reason = json!({"reason": "a test"});
+    let at = |place: &str| json!({"place": place, "reason": "a test"});
+    let take = |what: &str| json!({"what": what, "reason": "a test"});
+    let fixed = |path: &str| path.replace("{id}", "alloc-1").replace("{name}", "box1");
+    // What is changed, where it is looked at, and how it is changed.
+    let (image, lease) = (json!({"nodes": ["box1"]}), json!({"lease_ms": 1000}));
+    let changes = [
+        ("/v1/allocations/alloc-1", "POST", "/v1/allocations/{id}/lease", Some(lease)),
+        ("/v1/allocations/alloc-1", "POST", "/v1/take-backs", Some(take("alloc-1"))),
+        ("/v1/bindings/bind-1", "POST", "/v1/take-backs", Some(take("bind-1"))),
+        ("/v1/boxes/box1/slots/1", "POST", "/v1/take-backs", Some(take("box1/1"))),
+        ("/v1/bindings/bind-2", "POST", "/v1/bindings/bind-2/replace", Some(reason)),
+        ("/v1/holds?place=box1/3", "POST", "/v1/holds", Some(at("box1/3"))),
+        ("/v1/holds?place=box1/3", "DELETE", "/v1/holds?place=box1/3", None),
+        ("/v1/holds?place=box2", "POST", "/v1/drains", Some(at("box2"))),
+        ("/v1/boxes/box1/slots/3", "POST", "/v1/boxes/{name}/slots/3/erase", Some(json!({}))),
+        ("/v1/boxes/box1/slots/3", "POST", "/v1/boxes/{name}/slots/3/recover", None),
+        ("/v1/allocations/alloc-2", "DELETE", "/v1/allocations/alloc-2", None),
+        ("/v1/inventory", "PUT", "/v1/inventory", Some(json!({"sites": {"s": {}}}))),
+    ];
+    // Nothing is changed for who saw something else.
+    for (seen, method, path, body) in &changes {
+        let (status, problem) = change(&manager, (method, &fixed(path)), "\"0\"", body.as_ref());
+        assert_eq!((status, &problem["code"]), (412, &json!("precondition-failed")), "{path}");
+        let tag = tag(&manager, seen, "").1.unwrap();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(&tag), "{path} is not compared with {seen}: {detail}");
+    }
+    let none = change(&manager, ("POST", "/v1/firmware/rollout"), "\"0\"", Some(&image));
+    assert_ne!(none.0, 400, "{none:?}");
+    let all = take("host1");
+    let (status, problem) = change(&manager, ("POST", "/v1/take-backs"), "*", Some(&all));
+    assert_eq!((status, &problem["field"]), (400, &json!("if-match")));
+    // Two who saw the same: the second sees that it has changed.
+    let seen = tag(&manager, "/v1/holds?place=box1/3", "").1.unwrap();
+    let hold = at("box1/3");
+    let (status, _) = change(&manager, ("POST", "/v1/holds"), &seen, Some(&hold));
+    assert_eq!(status, 200);
+    let drain = change(&manager, ("POST", "/v1/drains"), &seen, Some(&hold));
+    assert_eq!(drain.0, 412);
+    let seen = tag(&manager, "/v1/holds?place=box1/3", "").1.unwrap();
+    let off = ("DELETE", "/v1/holds?place=box1/3");
+    assert_eq!(change(&manager, off, &seen, None).0, 200);
+    assert_eq!(change(&manager, off, &seen, None).0, 412);
+    let allocation = "/v1/allocations/alloc-1";
+    let seen = tag(&manager, allocation, "").1.unwrap();
+    let path = format!("{allocation}/lease");
+    // It is lent without an end, which is the next thing that is in the way.
+    let long = json!({"lease_ms": 600_000});
+    assert_eq!(change(&manager, ("POST", &path), &seen, Some(&long)).0, 400);
+}
+
+#[test]
+fn proxies_are_asked_for_their_tables_all_at_once() {
+    let manager = Manager::with_timing(&[("reconcile_ms", 600_000)]);
+    let boxes =
+        [1, 2, 3].map(|n| Fake::join(manager.control, boxed(&format!("box{n}"), 1), "nvme"));
+    manager.wait_ready(&["box1", "box2", "box3"]);
+    // None answers until all are asked.
+    let all = Arc::new(Barrier::new(3));
+    for proxy in &boxes {
+        let all = all.clone();
+        let mut first = true;
+        proxy.rule(move |request| {
+            if first && matches!(request, Request::ReadTable { .. }) {
+                first = false;
+                all.wait();
+            }
+            None
+        });
+    }
+    let tables = manager.get("/v1/tables");
+    assert_eq!(tables["silent"], json!([]), "{tables}");
+    let names: Vec<_> = tables["boxes"].as_array().unwrap().iter().map(|t| &t["box"]).collect();
+    assert_eq!(names, ["box1", "box2", "box3"]);
+}
+
+#[test]
+fn the_type_of_a_problem_leads_to_what_it_means() {
+    let manager = Manager::start();
+    let (_, problem) = manager.request("GET", "/v1/allocations/alloc-9", None);
+    let kind = manager.get(problem["type"].as_str().unwrap());
+    for field in ["type", "code", "title", "status"] {
+        assert_eq!(kind[field], problem[field], "{kind}");
+    }
+    assert!(kind["advice"].as_str().unwrap().contains("dxpu-manager allocations"), "{kind}");
+    let all = manager.get("/v1/problems");
+    for kind in all["items"].as_array().unwrap() {
+        assert_eq!(manager.get(kind["type"].as_str().unwrap()), *kind);
+    }
+    assert_eq!(all["items"].as_array().unwrap().len(), ProblemCode::ALL.len());
 }

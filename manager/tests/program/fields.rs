@@ -217,7 +217,11 @@ fn here(template: &str) -> String {
         _ => "erase-1",
     };
     let name = if template.starts_with("/v1/boxes") { "box1" } else { "host1" };
-    template.replace("{id}", id).replace("{name}", name).replace("{slot}", "2")
+    template
+        .replace("{id}", id)
+        .replace("{name}", name)
+        .replace("{slot}", "2")
+        .replace("{code}", "held")
 }
 
 /// Wrong values of a parameter, as they are in an address.

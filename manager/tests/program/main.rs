@@ -7,6 +7,7 @@ mod audit;
 mod cli;
 mod common;
 mod conventions;
+mod exits;
 mod fields;
 mod firmware;
 mod handshake;

@@ -2,7 +2,7 @@
 
 mod problem;
 
-pub use problem::ProblemBody;
+pub use problem::{ProblemBody, ProblemKind};
 
 use crate::types::{BindingId, Exclude, ImageId, LinkUse, NodeName, Role, Selector, Together};
 use crate::views::Format;

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 /// The body of every answer that is no success, `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemBody {
-    /// A name of the kind of problem, `/problems/` and its code.
+    /// Where the manager says what the kind of problem means and what to do: `/v1/problems/` and
+    /// its code.
     #[serde(rename = "type")]
     pub kind: String,
     /// The kind in a few words.
@@ -32,10 +33,46 @@ pub struct ProblemBody {
     pub transient: bool,
 }
 
+/// Where the manager has a kind of problem.
+fn address(code: ProblemCode) -> String {
+    format!("/v1/problems/{code}")
+}
+
+/// A kind of problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemKind {
+    /// Where this is, as `type` of a problem has it.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// It, for programs.
+    pub code: ProblemCode,
+    /// It in a few words.
+    pub title: String,
+    /// The HTTP status that it comes with.
+    pub status: u16,
+    /// What it means.
+    pub meaning: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl From<ProblemCode> for ProblemKind {
+    fn from(code: ProblemCode) -> Self {
+        Self {
+            kind: address(code),
+            code,
+            title: code.title().to_owned(),
+            status: code.status(),
+            meaning: code.meaning().to_owned(),
+            advice: code.advice().to_owned(),
+        }
+    }
+}
+
 impl From<Problem> for ProblemBody {
     fn from(problem: Problem) -> Self {
         let Problem { code, detail, field, reasons, owner, transient } = problem;
-        let kind = format!("/problems/{code}");
+        let kind = address(code);
         let title = code.title().to_owned();
         let status = code.status();
         Self { kind, title, status, code, detail, field, reasons, owner, transient }

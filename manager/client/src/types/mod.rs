@@ -47,7 +47,7 @@ pub use node::{NodeRecord, Role};
 pub use operation::{
     OperationKind, OperationRecord, OperationState, Step, StepName, StepState, TakeBackStage,
 };
-pub use problem::{Owner, Problem, ProblemCode};
+pub use problem::{NoSuchCode, Owner, Problem, ProblemCode};
 pub use selector::Selector;
 pub use slot::SlotStatus;
 pub use topology::{Inventory, InventoryRecord, PlaceName};

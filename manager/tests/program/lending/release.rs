@@ -4,7 +4,7 @@ use super::{is_bind_port, is_unbind_port, pair};
 use crate::common::fake::{Fake, Script, Spec};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{ControlError, Removal, Request};
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[test]
 fn a_host_that_is_away_is_waited_for_or_forced() {

@@ -1,0 +1,99 @@
+//! Every exit code that `--help` lists, made to happen.
+
+use crate::common::Manager;
+use crate::common::fake::{Fake, Script, boxed, host};
+use proxy_core::control::{ControlError, Request};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+/// The codes that `--help` lists.
+fn listed(manager: &Manager) -> BTreeSet<i32> {
+    let help = manager.text(&["--help"]);
+    let (_, table) = help.split_once("Exit codes:").unwrap();
+    let (table, _) = table.trim_start_matches('\n').split_once("\n\n").unwrap();
+    // Lines that go on from the one before begin farther in.
+    let begin = |line: &&str| line.starts_with("  ") && !line.starts_with("    ");
+    table
+        .lines()
+        .filter(begin)
+        .map(|line| line.split_whitespace().next().unwrap().parse().unwrap())
+        .collect()
+}
+
+/// Something that answers HTTP, and is no manager.
+fn no_manager() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn each_kind_of_error_has_its_exit_code() {
+    let manager = Manager::start();
+    let at_host = Fake::join(manager.control, host("host1", 4), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 3), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    std::fs::write(manager.path("damaged.redb"), "no store at all").unwrap();
+    std::fs::write(manager.path("no-image"), "none").unwrap();
+    at_box
+        .script(|r| matches!(r, Request::BindSlot(_)), [Script::Refuse(ControlError::BadWindows)]);
+    let (stranger, api) = (no_manager(), manager.api.to_string());
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{free}");
+    let mut seen = BTreeSet::new();
+    let mut ends = |code: i32, args: &[&str], says: &str| {
+        let output = manager.cli(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?} does not say {says:?}: {said}");
+        seen.insert(code);
+    };
+    ends(1, &["--server", &stranger, "list"], "does not answer as a dxpu-manager");
+    ends(2, &["allocate"], "--host");
+    ends(2, &["allocate", "--host", "host1", "--cel", "this is none"], "cel");
+    ends(2, &["firmware", "push", "no-image", "--all"], "image");
+    ends(2, &["serve", "--config", "missing.toml"], "missing.toml");
+    ends(3, &["show", "alloc-99"], "alloc-99");
+    ends(3, &["show", "box9"], "box9");
+    ends(3, &["counters", "nobody"], "nobody");
+    ends(7, &["allocate", "--host", "host1"], "op-1 failed");
+    ends(0, &["allocate", "--host", "host1", "--box", "box1", "--slot", "1"], "");
+    ends(4, &["allocate", "--host", "host1", "--box", "box1", "--slot", "1"], "box1/1");
+    ends(4, &["release", "box1/2"], "not lent");
+    ends(4, &["cancel", "op-2"], "op-2");
+    ends(5, &["allocate", "--host", "host1", "--count", "30"], "");
+    ends(5, &["allocate", "--host", "host1", "--model", "gpu", "--dry-run"], "nothing fits");
+    ends(6, &["--server", &nobody, "list"], &free.to_string());
+    ends(8, &["store", "check", "--store", "damaged.redb"], "damaged.redb");
+    ends(
+        8,
+        &["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--store", "store.redb"],
+        "store.redb",
+    );
+    ends(9, &["serve", "--listen", &api, "--control", "127.0.0.1:0", "--store", "x.redb"], &api);
+    drop(at_host);
+    manager.wait_event("node-disconnected", "host1");
+    ends(6, &["counters", "host1"], "not connected");
+    ends(0, &["list"], "");
+    assert_eq!(seen, listed(&manager));
+}
+
+#[test]
+fn the_page_of_problems_is_the_programs_own() {
+    let manager = Manager::start();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/problems.md");
+    assert!(
+        std::fs::read_to_string(page).unwrap() == manager.text(&["problems"]),
+        "docs/problems.md: `cargo run -p manager -- problems > manager/docs/problems.md`"
+    );
+    let one = manager.text(&["problems", "slot-in-use"]);
+    assert!(one.contains("exit code 4") && one.contains("Release it first"), "{one}");
+    assert_eq!(manager.cli(&["problems", "none-such"]).status.code(), Some(2));
+}
