@@ -14,7 +14,7 @@ use crate::types::{AuditRecord, EventKind, EventRecord};
 use proxy_core::control::Term;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 /// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
 /// nothing is decided by them.
@@ -43,6 +43,8 @@ pub struct Manager {
     pub deadlines: Mutex<Deadlines>,
     /// How far firmware has come on its way to cards.
     pub transfers: Transfers,
+    /// Seats for streams of events.
+    pub streams: Arc<Semaphore>,
     /// What is counted and timed.
     pub metrics: Arc<Metrics>,
     term: Term,
@@ -72,6 +74,7 @@ impl Manager {
         let term = Term(records.snapshot().meta().term);
         let stop = watch::Sender::new(false);
         let registry = Registry::new(settings.host_grace);
+        let streams = usize::from(settings.connections.get()).div_ceil(4);
         let manager = Self {
             records,
             registry,
@@ -82,6 +85,7 @@ impl Manager {
             observed: Observed::default(),
             deadlines: Mutex::default(),
             transfers: Transfers::default(),
+            streams: Arc::new(Semaphore::new(streams)),
             metrics,
             term,
             started: Instant::now(),

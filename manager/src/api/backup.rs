@@ -2,21 +2,57 @@
 
 use super::App;
 use crate::types::{Problem, ProblemCode};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use hyper::body::{Frame, SizeHint};
 use manager_client::bodies::ProblemBody;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use tokio::sync::Semaphore;
 
 /// Backups are made one at a time: each is in memory while it is sent.
 static ONE: Semaphore = Semaphore::const_new(1);
+
+/// Bytes that are given to the connection at a time.
+const PIECE: usize = 64 * 1024;
+
+/// A file in pieces, which keeps something until the last piece was taken: of one in one piece the
+/// connection would take all at once, however slowly it is read.
+struct Pieces<K> {
+    rest: Bytes,
+    _kept: K,
+}
+
+impl<K: Unpin> HttpBody for Pieces<K> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let size = self.rest.len().min(PIECE);
+        Poll::Ready((size > 0).then(|| Ok(Frame::data(self.rest.split_to(size)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
 
 /// All records as they are at one moment, as a file that `dxpu-manager restore` takes.
 #[utoipa::path(get, path = "/v1/backup", tag = "manager",
     responses((status = 200, description = "A store's file", body = Vec<u8>, content_type = "application/octet-stream"),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn backup(State(manager): State<App>) -> Result<impl IntoResponse, Problem> {
-    let Ok(_one) = ONE.try_acquire() else {
+    let Ok(one) = ONE.try_acquire() else {
         let detail = "another backup is being made; try again when it is there";
         return Err(Problem::new(ProblemCode::LimitReached, detail).passing(true));
     };
@@ -24,5 +60,30 @@ pub(super) async fn backup(State(manager): State<App>) -> Result<impl IntoRespon
     let made = tokio::task::spawn_blocking(move || records.backup()).await;
     let made = made.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
     let file = made.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
+    // The next one is made when this one is sent, or nobody takes it any more.
+    let file = Body::new(Pieces { rest: file.into(), _kept: one });
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_next_backup_waits_until_this_one_is_sent() {
+        let one = Semaphore::new(1);
+        let bytes: Vec<u8> = (0..PIECE * 2 + 1).map(|n| n as u8).collect();
+        let rest = Bytes::from(bytes.clone());
+        let mut file = Pieces { rest, _kept: one.try_acquire().unwrap() };
+        assert_eq!(file.size_hint().exact(), Some(bytes.len() as u64));
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            assert!(!file.is_end_stream() && one.try_acquire().is_err());
+            let piece = std::future::poll_fn(|cx| Pin::new(&mut file).poll_frame(cx)).await;
+            sent.extend_from_slice(&piece.unwrap().unwrap().into_data().unwrap());
+        }
+        assert_eq!((sent, file.is_end_stream()), (bytes, true));
+        drop(file);
+        assert!(one.try_acquire().is_ok());
+    }
 }

@@ -5,7 +5,9 @@ use super::extract::Params;
 use super::operations::wait;
 use crate::manager::Manager;
 use crate::records::{Topic, Watch};
-use crate::types::{BindingId, EventKind, EventRecord, NodeName, OperationId, Problem};
+use crate::types::{
+    BindingId, EventKind, EventRecord, NodeName, OperationId, Problem, ProblemCode,
+};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -16,6 +18,7 @@ use manager_client::views::EventPage;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 /// Most events in one answer.
@@ -194,6 +197,11 @@ pub(super) async fn stream(
             Some(number.ok_or_else(|| Problem::invalid("last-event-id", "a sequence number"))?)
         }
     };
+    let Ok(seat) = manager.streams.clone().try_acquire_owned() else {
+        let detail = "a quarter of all connections are streams of events already; ask again later, \
+                      or for `/v1/events?wait_ms=`";
+        return Err(Problem::new(ProblemCode::LimitReached, detail).passing(true));
+    };
     let since = after.map(|last| last.saturating_add(1)).or(checked(&manager, params.since)?);
     let coming = manager.records.snapshot().meta().next_event;
     let mut next = since.unwrap_or(coming);
@@ -206,7 +214,7 @@ pub(super) async fn stream(
     let changes = manager.records.watch(Topic::Events);
     let StreamParams { kind, node, binding, operation, .. } = params;
     let filter = Filter { kind, node, binding, operation };
-    let cursor = Cursor { manager, changes, next, filter, ready };
+    let cursor = Cursor { manager, changes, next, filter, ready, _seat: seat };
     let stream = futures_util::stream::unfold(cursor, |mut cursor| async move {
         let message = cursor.next().await?;
         Some((Ok(message.into_sse()), cursor))
@@ -220,6 +228,8 @@ struct Cursor {
     next: u64,
     filter: Filter,
     ready: VecDeque<Message>,
+    /// Given back when the client is gone.
+    _seat: OwnedSemaphorePermit,
 }
 
 impl Cursor {
@@ -270,7 +280,8 @@ mod tests {
         let (manager, _queue) = Manager::new(records, Settings::default(), Arc::default());
         let changes = manager.records.watch(Topic::Events);
         let (filter, ready) = (Filter::default(), VecDeque::new());
-        let mut cursor = Cursor { manager, changes, next: 2, filter, ready };
+        let seat = manager.streams.clone().try_acquire_owned().unwrap();
+        let mut cursor = Cursor { manager, changes, next: 2, filter, ready, _seat: seat };
         let first = cursor.next().await.unwrap();
         assert!(matches!(first, Message::Lost { next: 6 }));
         for sequence in 6..=MAX_EVENTS as u64 + 5 {

@@ -23,6 +23,7 @@ mod proxies;
 mod recordings;
 pub mod server;
 mod tables;
+mod unstuck;
 mod views;
 
 use crate::manager::Manager;

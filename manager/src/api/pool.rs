@@ -221,10 +221,12 @@ pub(super) fn shown_slot(
     tables: &Tables,
     address: &SlotAddress,
 ) -> Option<Vec<u8>> {
-    let pool = PoolView::of(tables, &manager.registry);
-    let view = pool.boxes.get(address.box_name())?;
-    let slot = view.slots.iter().find(|slot| slot.address == *address)?;
-    Some(shown(&views::slot(tables, slot, view.connected)))
+    let there = tables.nodes().get(address.box_name())?;
+    if there.role != Role::Box || address.slot().get() > there.size {
+        return None;
+    }
+    let connected = manager.registry.is_ready(address.box_name());
+    Some(shown(&views::slot(tables, &PlanSlot::of(tables, address.clone()), connected)))
 }
 
 /// All hosts with what they have.

@@ -242,7 +242,7 @@ pub enum StoreFile {
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Flags go before environment, environment before the file. The file is TOML \
-with the keys listen, control, store, ready_file, host_grace_s, log, log_format and tables [health], [spares], [keep] (docs/operations.md) and [timing] \
+with the keys listen, control, store, ready_file, host_grace_s, connections, log, log_format and tables [health], [spares], [keep] (docs/operations.md) and [timing] \
 (milliseconds): http_ms, hello_ms, request_ms, unbind_ms, ping_ms, silence_ms, doubt_ms, reconcile_ms, \
 operation_ms, enumeration_ms, orderly_ms, lease_warning_ms, lease_grace_ms. Tables [[erase]] say how \
 released devices are erased."

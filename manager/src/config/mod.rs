@@ -7,6 +7,7 @@ use crate::spares::SparesConfig;
 use crate::types::EraseRule;
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use std::time::Duration;
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7780";
 /// Where proxies dial in unless told otherwise.
 pub const DEFAULT_CONTROL: &str = "0.0.0.0:7781";
+/// Connections to the REST API at a time, if the file does not say.
+const DEFAULT_CONNECTIONS: NonZeroU16 = NonZeroU16::new(1024).expect("not 0");
+
 /// The store's file unless told otherwise.
 pub const DEFAULT_STORE: &str = "dxpu-manager.redb";
 
@@ -62,6 +66,9 @@ pub struct Settings {
     /// How long a host without a root complex keeps what it has; nothing: for ever. Set in seconds
     /// and not with the others: `host_grace_s`.
     pub host_grace: Option<Duration>,
+    /// Connections to the REST API at a time; a quarter of them can be streams of events. Not
+    /// among the bounds: `connections`.
+    pub connections: NonZeroU16,
     /// How released devices are erased: the first rule that is for a device. Set in tables
     /// `[[erase]]`.
     pub erase: Vec<EraseRule>,
@@ -99,6 +106,7 @@ macro_rules! timing {
                     health: HealthConfig::default(),
                     spares: SparesConfig::default(),
                     host_grace: (!host_grace.is_zero()).then_some(host_grace),
+                    connections: DEFAULT_CONNECTIONS,
                     erase: Vec::new(),
                     keep: Retention::default(),
                 }
@@ -132,6 +140,7 @@ struct File {
     store: Option<PathBuf>,
     ready_file: Option<PathBuf>,
     host_grace_s: Option<u32>,
+    connections: Option<NonZeroU16>,
     log: Option<String>,
     log_format: Option<LogFormat>,
     #[serde(default)]
@@ -239,6 +248,7 @@ impl Config {
             log: said.log.or(file.log).unwrap_or_else(|| "info".into()),
             log_format: said.log_format.or(file.log_format).unwrap_or_default(),
             settings: Settings {
+                connections: file.connections.unwrap_or(DEFAULT_CONNECTIONS),
                 erase: file.erase,
                 health: file.health,
                 spares: file.spares,

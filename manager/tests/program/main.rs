@@ -14,5 +14,6 @@ mod handshake;
 mod lending;
 mod lies;
 mod placement;
+mod slow;
 mod store;
 mod store_faults;

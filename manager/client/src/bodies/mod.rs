@@ -2,7 +2,7 @@
 
 mod problem;
 
-pub use problem::{ProblemBody, ProblemKind};
+pub use problem::{ProblemBody, ProblemKind, RETRY_AFTER_S};
 
 use crate::types::{BindingId, Exclude, ImageId, LinkUse, NodeName, Role, Selector, Together};
 use crate::views::Format;

@@ -33,6 +33,9 @@ pub struct ProblemBody {
     pub transient: bool,
 }
 
+/// Seconds after which a request that met status 503 is worth sending again, as `Retry-After` says.
+pub const RETRY_AFTER_S: u16 = 1;
+
 /// Where the manager has a kind of problem.
 fn address(code: ProblemCode) -> String {
     format!("/v1/problems/{code}")
@@ -93,7 +96,11 @@ impl axum::response::IntoResponse for Problem {
         let status = StatusCode::from_u16(self.code.status()).expect("codes have HTTP statuses");
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
         let code = self.code;
+        let later = status == StatusCode::SERVICE_UNAVAILABLE;
         let mut answer = (status, kind, axum::Json(ProblemBody::from(self))).into_response();
+        if later {
+            answer.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
+        }
         // For whoever logs answers.
         answer.extensions_mut().insert(code);
         answer
