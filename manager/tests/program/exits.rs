@@ -78,6 +78,8 @@ fn each_kind_of_error_has_its_exit_code() {
         "store.redb",
     );
     ends(9, &["serve", "--listen", &api, "--control", "127.0.0.1:0", "--store", "x.redb"], &api);
+    at_host.with(|state| state.enumerates = false);
+    ends(10, &["allocate", "--host", "host1"], "operating system");
     drop(at_host);
     manager.wait_event("node-disconnected", "host1");
     ends(6, &["counters", "host1"], "not connected");
