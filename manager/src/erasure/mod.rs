@@ -91,8 +91,8 @@ fn record(
     id
 }
 
-/// An erasure is over.
-fn end(txn: &mut Txn, id: ErasureId, state: ErasureState, detail: String) {
+/// An erasure is over, as `detail` says. Nothing happens if its state does not lead there.
+pub fn end(txn: &mut Txn, id: ErasureId, state: ErasureState, detail: String) {
     let Some(record) = txn.erasures().get(&id).filter(|r| r.state.may_become(state)).cloned()
     else {
         return;

@@ -4,6 +4,7 @@
 //! (`reconcile::action`, `reconcile::compare`, `operations::progress`, the records' terms and
 //! epochs). What is modelled is what is around it: two managers and their connections, a box with
 //! one slot, two hosts with one port each, the TLPs between them, and all that can go wrong.
+//! [`lifecycle`] is a second model, of operations, erasures and devices that are carried about.
 //! `manager/docs/protocol-model.md` says what is in it and what is not.
 
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@
 mod fair;
 mod happenings;
 mod leader;
+pub mod lifecycle;
 mod proxies;
 mod records;
 mod seen;
