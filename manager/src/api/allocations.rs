@@ -9,6 +9,7 @@ use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms};
 use crate::planner::{self, PlanRequest, Prepared};
 use crate::records::Tables;
+use crate::spares;
 use crate::types::wishes::MAX_TENANT;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Explanation, NodeName,
@@ -52,6 +53,7 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
         selector: body.selector.clone(),
         cel: body.cel.clone(),
         together: body.together,
+        island_rate: body.island_rate,
         near: body.near,
         exclude: body.exclude.clone(),
     };
@@ -106,7 +108,14 @@ pub(super) async fn allocate(
     let key = client_key(&headers, &body)?;
     if params.dry_run {
         let why = aside(move || {
-            planner::explain(&request, &manager.records.snapshot(), &manager.registry)
+            let tables = manager.records.snapshot();
+            let mut why = planner::explain(&request, &tables, &manager.registry)?;
+            let slots = why.slots.iter().map(|planned| &planned.slot);
+            if let Some(reason) = spares::keeps_back(&tables, &manager.settings.spares, slots) {
+                why.slots.clear();
+                why.reasons = vec![reason];
+            }
+            Ok(why)
         });
         return Ok(Json(why.await?).into_response());
     }

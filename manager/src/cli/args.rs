@@ -393,6 +393,10 @@ pub struct Allocate {
     /// in one island of GPUs that reach each other), spread (each in another box)
     #[arg(long, value_name = "HOW", default_value_t = Together::Any)]
     pub together: Together,
+    /// Only in an island whose devices reach each other at this rate at least, such as 400G (bytes a second); with
+    /// --together island
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub island_rate: Option<u64>,
     /// Take what is in the host's rack first, then what is at its site
     #[arg(long)]
     pub near: bool,

@@ -34,6 +34,7 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
         selector: args.selector,
         cel: args.cel,
         together: args.together,
+        island_rate: args.island_rate,
         near: args.near,
         exclude: Exclude {
             boxes: args.exclude_box,

@@ -309,7 +309,8 @@ impl<'a, L: Liveness> Chooser<'a, L> {
     fn islands(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Vec<(usize, u8)> {
         let mut found = Vec::new();
         for (island, of) in (0..).zip(&shape.islands) {
-            if usize::from(of.free) < wanted {
+            let is_fast = self.filter.request.wishes.island_rate.is_none_or(|rate| of.rate >= rate);
+            if usize::from(of.free) < wanted || !is_fast {
                 continue;
             }
             self.look(shape, Some(island), scratch);

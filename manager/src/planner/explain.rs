@@ -141,6 +141,14 @@ fn constraints<'a, L: Liveness>(
     }
     if wishes.together == Together::Island {
         all.push(constraint(What, "in an island", |device| device.slot.island.is_some()));
+        if let Some(rate) = wishes.island_rate {
+            let reached = move |device: Device<'_>| {
+                let islands = &device.entry.shape().islands;
+                let own = device.slot.island.and_then(|island| islands.get(usize::from(island)));
+                own.is_some_and(|island| island.rate >= rate)
+            };
+            all.push(constraint(What, format!("at {} in its island", Amount(rate)), reached));
+        }
     }
     let is_connected = |device: Device<'_>| connected[&device.entry.node];
     all.push(constraint(Now, "box is connected", is_connected));
@@ -371,6 +379,11 @@ impl Survey {
             reasons.push(match &self.island {
                 Some((count, place)) => {
                     format!("no island has {wanted} of them; the nearest, {place}, has {count}")
+                }
+                None if request.wishes.island_rate.is_some() => {
+                    "no island that is fast enough has one of them; the inventory says how fast they \
+                     are"
+                    .to_owned()
                 }
                 None => "no box has an island; the inventory says which have".to_owned(),
             });

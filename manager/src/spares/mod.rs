@@ -9,7 +9,7 @@ use crate::types::{
 };
 use manager_client::views::{RateSource, SparesView};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Failures that have to have been seen until the rate is taken from them.
 const ENOUGH_FAILURES: u32 = 5;
@@ -77,6 +77,47 @@ impl SparesConfig {
         let known = self.models.iter().find(|(name, _)| name.eq_ignore_ascii_case(model));
         known.map(|(_, config)| config.clone()).unwrap_or_default()
     }
+}
+
+/// Why these slots, which are free, would not be lent: too few of their models would be left.
+pub fn keeps_back<'a>(
+    tables: &Tables,
+    config: &SparesConfig,
+    slots: impl Iterator<Item = &'a SlotAddress>,
+) -> Option<String> {
+    // Most pools keep none, and then nothing is counted.
+    if config.models.values().all(|model| model.keep == 0) {
+        return None;
+    }
+    short(tables, config, slots, true)
+}
+
+/// Of which model of these slots too few are left, for a person; `are_free` if the slots still count
+/// as free.
+fn short<'a>(
+    tables: &Tables,
+    config: &SparesConfig,
+    slots: impl Iterator<Item = &'a SlotAddress>,
+    are_free: bool,
+) -> Option<String> {
+    let pool = tables.pool();
+    let mut taken: BTreeMap<&str, u32> = BTreeMap::new();
+    for slot in slots {
+        let found = tables.pool_box(slot.box_name()).and_then(|entry| entry.slot(slot.slot()));
+        if let Some(profile) = found.and_then(|slot| slot.profile) {
+            *taken.entry(pool.profile(profile).model.as_str()).or_default() += u32::from(are_free);
+        }
+    }
+    taken.into_iter().find_map(|(model, taken)| {
+        let keep = config.of(model).keep;
+        let left = pool.free_of(model).saturating_sub(taken);
+        (left < keep).then(|| {
+            format!(
+                "{keep} of {model:?} are kept as spares, {left} would be left; only `dxpu-manager \
+                 replace` takes them"
+            )
+        })
+    })
 }
 
 /// How many slots there are of a model.
@@ -181,22 +222,10 @@ pub fn check_kept(
     if config.models.values().all(|model| model.keep == 0) || operation.started != txn.now() {
         return Ok(());
     }
-    let pool = txn.pool();
-    let model = |slot: &SlotAddress| {
-        let found = txn.pool_box(slot.box_name())?.slot(slot.slot())?;
-        Some(pool.profile(found.profile?).model.as_str())
-    };
-    let models: BTreeSet<&str> = slots.iter().filter_map(model).collect();
-    for model in models {
-        let (keep, free) = (config.of(model).keep, pool.free_of(model));
-        if free < keep {
-            let reason = format!(
-                "{keep} of {model:?} are kept as spares, {free} would be left; only `dxpu-manager \
-                 replace` takes them"
-            );
-            let detail = format!("cannot lend {}: {reason}", slots.len());
-            return Err(Problem::new(ProblemCode::NothingFits, detail).because(vec![reason]));
-        }
+    // They are taken already.
+    if let Some(reason) = short(txn, config, slots.iter(), false) {
+        let detail = format!("cannot lend {}: {reason}", slots.len());
+        return Err(Problem::new(ProblemCode::NothingFits, detail).because(vec![reason]));
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ fn full(route: &str) -> Value {
     match route {
         "POST /v1/allocations" => json!({
             "host": "host1", "count": 1, "model": "nvme", "box": "box1", "slot": 2,
-            "reason": "a test", "lease_ms": 1000, "cel": "true", "together": "any", "near": false,
-            "tenant": "us", "keep_unenumerated": true, "selector": [{"attribute": "slot", "is": "=", "values": ["1"]}],
+            "reason": "a test", "lease_ms": 1000, "cel": "true", "together": "island", "near": false,
+            "island_rate": 1, "tenant": "us", "keep_unenumerated": true, "selector": [{"attribute": "slot", "is": "=", "values": ["1"]}],
             "link": {"paths": [0], "weight": 1, "limit": 1000, "guarantee": 10},
             "exclude": {"boxes": ["box9"], "racks": ["r9"], "slots": ["box9/1"]},
         }),

@@ -50,6 +50,11 @@ pub struct AllocateBody {
     /// How the slots lie to each other.
     #[serde(default, skip_serializing_if = "is_any")]
     pub together: Together,
+    /// How fast one device has to reach another in their island, bytes a second; only with
+    /// `together` `island`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub island_rate: Option<u64>,
     /// Whether what is in the host's rack comes first, then what is at its site.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub near: bool,
@@ -163,6 +168,7 @@ impl AllocateBody {
             selector: Selector::default(),
             cel: None,
             together: Together::Any,
+            island_rate: None,
             near: false,
             exclude: Exclude::default(),
             tenant: None,

@@ -120,6 +120,10 @@ pub struct Wishes {
     pub cel: Option<String>,
     /// How they lie to each other.
     pub together: Together,
+    /// How fast one device has to reach another in their island, bytes a second; only with
+    /// [`Together::Island`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub island_rate: Option<u64>,
     /// Whether what is in the host's rack comes first, then what is at its site.
     pub near: bool,
     /// What is not to be taken.
@@ -143,6 +147,12 @@ impl Wishes {
             && (cel.trim().is_empty() || cel.len() > MAX_EXPRESSION)
         {
             return Err(("cel", format!("an expression of 1 to {MAX_EXPRESSION} bytes")));
+        }
+        if self.island_rate == Some(0) {
+            return Err(("island_rate", "at least 1 byte a second".into()));
+        }
+        if self.island_rate.is_some() && self.together != Together::Island {
+            return Err(("island_rate", "it goes with `together` `island`".into()));
         }
         let Exclude { boxes, racks, slots } = &self.exclude;
         for (field, count) in [

@@ -11,6 +11,8 @@ struct Made {
     nvlink: bool,
     /// The first two slots are an island; the next two, too.
     islands: (bool, bool),
+    /// How fast the first and the second island are; nothing: it is not said.
+    rates: (Option<u64>, Option<u64>),
     capacity: u64,
     /// Whether each is free, and its model.
     slots: Vec<(bool, usize)>,
@@ -18,11 +20,15 @@ struct Made {
 
 impl Made {
     fn islands(&self) -> Vec<Vec<u8>> {
+        self.islands_and_rates().into_iter().map(|(slots, _)| slots).collect()
+    }
+
+    fn islands_and_rates(&self) -> Vec<(Vec<u8>, Option<u64>)> {
         let size = self.slots.len() as u8;
         let (first, second) = self.islands;
-        let all = [(first, [1, 2]), (second, [3, 4])];
-        let there = all.into_iter().filter(|(there, slots)| *there && slots[1] <= size);
-        there.map(|(_, slots)| slots.to_vec()).collect()
+        let all = [(first, [1, 2], self.rates.0), (second, [3, 4], self.rates.1)];
+        let there = all.into_iter().filter(|(there, slots, _)| *there && slots[1] <= size);
+        there.map(|(_, slots, rate)| (slots.to_vec(), rate)).collect()
     }
 
     fn island_of(&self, slot: u8) -> Option<usize> {
@@ -40,6 +46,8 @@ struct Case {
     count: usize,
     model: Option<usize>,
     together: Together,
+    /// How fast an island has to be, if one is wished.
+    island_rate: Option<u64>,
     /// Slots that are excluded: so the shapes do not say everything.
     excluded: Option<(usize, u8)>,
 }
@@ -49,8 +57,16 @@ const MODELS: [&str; 3] = ["a", "b", "c"];
 fn any_box() -> impl Strategy<Value = Made> {
     let slots = prop::collection::vec((prop::bool::weighted(0.7), 0..3_usize), 1..5);
     let capacity = prop::sample::select(vec![1_u64, 2, 4, 9]);
-    (any::<bool>(), any::<(bool, bool)>(), capacity, slots)
-        .prop_map(|(nvlink, islands, capacity, slots)| Made { nvlink, islands, capacity, slots })
+    let rate = || prop::option::of(1..4_u64);
+    (any::<bool>(), any::<(bool, bool)>(), (rate(), rate()), capacity, slots).prop_map(
+        |(nvlink, islands, rates, capacity, slots)| Made {
+            nvlink,
+            islands,
+            rates,
+            capacity,
+            slots,
+        },
+    )
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
@@ -61,16 +77,20 @@ fn any_case() -> impl Strategy<Value = Case> {
         1..5_usize,
         prop::option::of(0..3_usize),
         prop::sample::select(Together::ALL.to_vec()),
+        prop::option::of(1..4_u64),
         prop::option::of((0..4_usize, 1..5_u8)),
     )
-        .prop_map(|(boxes, demands, host_capacity, count, model, together, excluded)| Case {
-            boxes,
-            demands,
-            host_capacity,
-            count,
-            model,
-            together,
-            excluded,
+        .prop_map(|(boxes, demands, host_capacity, count, model, together, rate, excluded)| {
+            Case {
+                island_rate: rate.filter(|_| together == Together::Island),
+                boxes,
+                demands,
+                host_capacity,
+                count,
+                model,
+                together,
+                excluded,
+            }
         })
 }
 
@@ -92,9 +112,14 @@ impl Case {
             .iter()
             .enumerate()
             .map(|(index, made)| {
-                let islands = made.islands();
-                let islands: Vec<_> =
-                    islands.iter().map(|slots| json!({ "slots": slots })).collect();
+                let islands: Vec<_> = made
+                    .islands_and_rates()
+                    .into_iter()
+                    .map(|(slots, rate)| match rate {
+                        Some(rate) => json!({ "slots": slots, "rate": rate }),
+                        None => json!({ "slots": slots }),
+                    })
+                    .collect();
                 let kind = if made.nvlink { "nvlink" } else { "pcie-switch" };
                 let facts = json!({ "kind": kind, "capacity": made.capacity, "islands": islands });
                 (format!("box{index}"), facts)
@@ -115,6 +140,7 @@ impl Case {
         wish(self.count as u32, |wishes| {
             wishes.model = self.model.map(|model| MODELS[model].to_owned());
             wishes.together = self.together;
+            wishes.island_rate = self.island_rate;
             if let Some((at_box, slot)) = self.excluded {
                 wishes.exclude.slots = vec![format!("box{at_box}/{slot}").parse().unwrap()];
             }
@@ -161,7 +187,10 @@ impl Case {
                 let mut islands =
                     chosen.iter().map(|(index, slot)| (index, self.boxes[*index].island_of(*slot)));
                 let first = islands.next().unwrap();
-                first.1.is_some() && islands.all(|island| island == first)
+                let made = &self.boxes[*first.0];
+                let rate = |island: usize| made.islands_and_rates()[island].1.unwrap_or(0);
+                first.1.is_some_and(|island| rate(island) >= self.island_rate.unwrap_or(0))
+                    && islands.all(|island| island == first)
             }
         };
         at_host <= self.host_capacity && by_box.iter().all(room) && as_wished

@@ -81,6 +81,8 @@ pub struct IslandShape {
     pub size: u8,
     /// Those of them that are free.
     pub free: u8,
+    /// How fast one device reaches another there, bytes a second; 0 if it is not said.
+    pub rate: u64,
 }
 
 /// What a box has left.
@@ -160,8 +162,11 @@ impl BoxEntry {
 
     fn make_shape(&self, facts: &Facts) -> Shape {
         let found = facts.of_box(&self.name);
-        let sizes = found.islands.iter().map(|island| island.slots.len() as u8);
-        let mut islands: Vec<_> = sizes.map(|size| IslandShape { size, free: 0 }).collect();
+        let islands = found.islands.iter().map(|island| {
+            let rate = island.rate.map_or(0, |amount| amount.0);
+            IslandShape { size: island.slots.len() as u8, free: 0, rate }
+        });
+        let mut islands: Vec<_> = islands.collect();
         let mut groups: Vec<Group> = Vec::new();
         for slot in self.slots.iter().filter(|slot| slot.status == SlotStatus::Free) {
             let Some(profile) = slot.profile else { continue };

@@ -126,6 +126,11 @@ fn kept_spares_are_left_for_replacements() {
     let (code, problem) = manager.failure(&["allocate", "--host", "host1"]);
     assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
     assert!(problem["detail"].as_str().unwrap().contains("are kept as spares"), "{problem}");
+    // A dry run says the same.
+    let tried = manager.cli(&["allocate", "--host", "host1", "--dry-run", "--output", "json"]);
+    let why: Value = serde_json::from_slice(&tried.stdout).unwrap();
+    assert_eq!((tried.status.code(), &why["slots"]), (Some(5), &json!([])));
+    assert!(why["reasons"][0].as_str().unwrap().contains("are kept as spares"), "{why}");
     manager.text(&["replace", "bind-1", "--reason", "x"]);
 }
 
