@@ -1,8 +1,9 @@
 //! What of a store does not read, record by record.
 
 use super::keys::KeyRecord;
+use super::load::{image, readable};
 use super::meta::Meta;
-use super::tables::{EpochRecord, image, readable};
+use super::tables::EpochRecord;
 use crate::store::{Record, SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationRecord, AuditRecord, BindingRecord, DeviceRecord, ErasureRecord, EventRecord,

@@ -126,7 +126,7 @@ impl Meta {
 ///
 /// When it is damaged, in use, or of a later version, or has a record that does not read.
 pub fn check(path: &Path) -> Result<(), StoreError> {
-    super::tables::load(&EmbeddedStore::open(path)?, path).map(drop)
+    super::load::load(&EmbeddedStore::open(path)?, path).map(drop)
 }
 
 /// Moves a restored store one generation on.
@@ -135,7 +135,7 @@ pub fn check(path: &Path) -> Result<(), StoreError> {
 ///
 /// When it cannot be read or written, or has no generation left.
 pub fn next_generation(store: &dyn Store, path: &Path) -> Result<(), StoreError> {
-    let tables: Tables = super::tables::load(store, path)?;
+    let tables: Tables = super::load::load(store, path)?;
     let mut txn = Txn::new(tables);
     txn.begin_generation(path)?;
     let (_, changes, _) = txn.finish();

@@ -10,6 +10,7 @@ mod inspect;
 mod kept;
 mod keys;
 mod line;
+mod load;
 mod meta;
 pub mod pool;
 mod retention;
@@ -95,7 +96,7 @@ impl Records {
         path: &Path,
         retention: Retention,
     ) -> Result<Arc<Self>, StoreError> {
-        let mut tables = tables::load(store.as_ref(), path)?;
+        let mut tables = load::load(store.as_ref(), path)?;
         tables.retention = retention;
         let mut txn = Txn::new(tables);
         txn.begin_term(path)?;

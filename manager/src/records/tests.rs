@@ -435,7 +435,7 @@ proptest! {
             store.commit(&changes).unwrap();
             tables = next;
         }
-        let read = tables::load(&store, Path::new("memory")).unwrap();
+        let read = load::load(&store, Path::new("memory")).unwrap();
         for tables in [&tables, &read] {
             let mut at_nodes = 0;
             for binding in tables.bindings().values() {

@@ -44,6 +44,20 @@ pub struct Extend {
     pub lease: Duration,
 }
 
+/// Of commands that take something from its borrower.
+#[derive(Debug, ClapArgs)]
+pub struct Taking {
+    /// How long each operating system has to let go before it is made to, milliseconds
+    #[arg(long, value_name = "MS")]
+    pub within_ms: Option<u32>,
+    /// Why, for other people: the borrower, and whoever looks at what is held back
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// How to wait
+    #[command(flatten)]
+    pub waiting: Waiting,
+}
+
 /// Of `take-back`.
 #[derive(Debug, ClapArgs)]
 pub struct TakeBack {
@@ -52,15 +66,9 @@ pub struct TakeBack {
     /// How long the borrower has to give it back itself, such as 5m
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = grace)]
     pub grace: Duration,
-    /// How long its operating system then has to let go before it is made to, milliseconds
-    #[arg(long, value_name = "MS")]
-    pub within_ms: Option<u32>,
-    /// Why; the borrower is told
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// How to wait
+    /// How it goes
     #[command(flatten)]
-    pub waiting: Waiting,
+    pub taking: Taking,
 }
 
 /// Of `replace`.
@@ -71,15 +79,9 @@ pub struct Replace {
     /// Take the old one by force, without asking the operating system: it is broken
     #[arg(long, conflicts_with = "within_ms")]
     pub force: bool,
-    /// How long the operating system has to let go of the old one, milliseconds
-    #[arg(long, value_name = "MS")]
-    pub within_ms: Option<u32>,
-    /// Why; the old slot is held back with it
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// How to wait
+    /// How it goes
     #[command(flatten)]
-    pub waiting: Waiting,
+    pub taking: Taking,
 }
 
 /// Of `drain`.
@@ -90,15 +92,9 @@ pub struct Drain {
     /// Replace devices by others on the same hosts instead of releasing them
     #[arg(long)]
     pub replace: bool,
-    /// How long each operating system has to let go, milliseconds
-    #[arg(long, value_name = "MS")]
-    pub within_ms: Option<u32>,
-    /// Why, for other people
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// How to wait
+    /// How it goes
     #[command(flatten)]
-    pub waiting: Waiting,
+    pub taking: Taking,
 }
 
 /// Of `forget`.

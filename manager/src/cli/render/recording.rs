@@ -1,0 +1,155 @@
+//! What was recorded and measured of TLPs on their way, and the counters.
+
+use super::{or_dash, table, text_or_dash};
+use manager_client::views::{
+    Counters, Latency, List, RecordingView, SlowRequest, Split, StampedKind, Stamps,
+};
+
+/// A proxy's counters.
+pub(in crate::cli) fn counters(counters: &Counters) -> String {
+    let rows = counters.counters.iter().map(|(name, value)| [name.clone(), value.to_string()]);
+    table(["COUNTER", "VALUE"], rows)
+}
+
+/// A proxy's stage stamps.
+pub(in crate::cli) fn stamps(stamps: &Stamps) -> String {
+    if stamps.stamps.is_empty() {
+        return format!("no stamps: sample TLPs with `stamps {} --sampling all`", stamps.name);
+    }
+    let heading = [
+        "PEER",
+        "SLOT",
+        "FUNCTION",
+        "EPOCH",
+        "ENTRY",
+        "SEQUENCE",
+        "ASKED BY",
+        "KIND",
+        "ARRIVED (NS)",
+        "ENCODED (NS)",
+        "SENT (NS)",
+        "RECEIVED (NS)",
+        "DECODED (NS)",
+        "DELIVERED (NS)",
+    ];
+    table(
+        heading,
+        stamps.stamps.iter().map(|stamp| {
+            let at = |stage: usize| or_dash(stamp.at.get(stage).copied().flatten());
+            [
+                stamp.peer.to_string(),
+                stamp.slot.to_string(),
+                stamp.function.to_string(),
+                stamp.epoch.clone(),
+                match (stamp.index, stamp.generation) {
+                    (Some(index), Some(generation)) => format!("{index}.{generation}"),
+                    _ => "-".to_owned(),
+                },
+                or_dash(stamp.sequence),
+                if stamp.from_host { "host" } else { "device" }.to_owned(),
+                match stamp.kind {
+                    StampedKind::Request => "request",
+                    StampedKind::Completion => "completion",
+                    StampedKind::Posted => "posted",
+                }
+                .to_owned(),
+                at(0),
+                at(1),
+                at(2),
+                at(3),
+                at(4),
+                at(5),
+            ]
+        }),
+    )
+}
+
+/// Recordings.
+pub(in crate::cli) fn recordings(list: &List<RecordingView>) -> String {
+    let heading = ["RECORDING", "BINDING", "SLOT", "HOST", "SINCE", "PACKETS", "BYTES", "ENDED"];
+    let rows = list.items.iter().map(|recording| {
+        [
+            recording.id.to_string(),
+            recording.binding.to_string(),
+            recording.slot.to_string(),
+            recording.host.to_string(),
+            recording.since.to_string(),
+            recording.packets.to_string(),
+            recording.bytes.to_string(),
+            or_dash(recording.ended.as_ref().map(|ended| &ended.detail)),
+        ]
+    });
+    table(heading, rows)
+}
+
+/// A look at the round trips of all lent devices.
+pub(in crate::cli) fn latency(latency: &Latency) -> String {
+    let heading = [
+        "BINDING",
+        "SLOT",
+        "HOST",
+        "MODEL",
+        "ASKED BY",
+        "REQUESTS/S",
+        "SAMPLES",
+        "P50 (US)",
+        "P99 (US)",
+        "ORIGINAL",
+        "NETWORK",
+        "HOST PROXY",
+        "BOX PROXY",
+    ];
+    let rows = latency.devices.iter().flat_map(|device| {
+        let ends = [
+            ("host", device.host_requests_per_s, &device.from_host),
+            ("device", device.device_requests_per_s, &device.from_device),
+        ];
+        ends.map(|(asker, per_s, split)| {
+            let us = |of: fn(&Split) -> u64| or_dash(split.as_ref().map(|s| micros(of(s))));
+            [
+                device.binding.to_string(),
+                device.slot.to_string(),
+                device.host.to_string(),
+                text_or_dash(&device.model),
+                asker.to_owned(),
+                format!("{per_s:.0}"),
+                split.as_ref().map_or(0, |s| s.samples).to_string(),
+                us(|s| s.p50_ns),
+                us(|s| s.p99_ns),
+                us(|s| s.original_ns),
+                us(|s| s.network_ns),
+                us(|s| s.host_conversion_ns),
+                us(|s| s.box_conversion_ns),
+            ]
+        })
+    });
+    let mut text = table(heading, rows.collect::<Vec<_>>());
+    for slow in &latency.slowest {
+        let stages = slow.stages.iter().map(|s| format!("    {:>10} {}", micros(s.ns), s.stage));
+        text.push_str(&format!(
+            "\n{} us  {} of {}, asked by the {}: {}\n{}\n",
+            micros(slow.total_ns),
+            slow.slot,
+            slow.host,
+            slow.asker,
+            slow_request(slow),
+            stages.collect::<Vec<_>>().join("\n")
+        ));
+    }
+    for missing in &latency.missing {
+        text.push_str(&format!("\nnot looked at: {missing}"));
+    }
+    text
+}
+
+fn slow_request(slow: &SlowRequest) -> String {
+    let address = slow.address.map(|address| format!(" {address:#x}"));
+    let target = slow.target.as_ref().map(|target| format!(" {target}"));
+    let bytes = slow.bytes.map(|bytes| format!(" {bytes} B"));
+    [Some(slow.kind.clone()), address, target, bytes].into_iter().flatten().collect()
+}
+
+/// Nanoseconds as microseconds.
+fn micros(ns: u64) -> String {
+    format!("{:.1}", ns as f64 / 1000.0)
+}

@@ -1,0 +1,103 @@
+//! Requests that are wrong, too slow or too large.
+
+use crate::common::Manager;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+#[test]
+fn requests_that_are_wrong_say_in_which_field() {
+    let manager = Manager::start();
+    let post = |body: &str| manager.raw("POST", "/v1/allocations", &[], Some(body));
+    let problem = |(status, text): (u16, String)| -> (u16, Value) {
+        (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
+    };
+    for (body, field) in [
+        ("{}", "host"),
+        ("not json", "body"),
+        ("[]", "body"),
+        (r#"{"host": "h", "colour": "red"}"#, "colour"),
+        (r#"{"host": 7}"#, "host"),
+        (r#"{"host": "h", "host": "g"}"#, "host"),
+        (r#"{"host": "h", "count": -1}"#, "count"),
+        (r#"{"host": "h", "exclude": {"boxes": [1]}}"#, "exclude.boxes[0]"),
+        (r#"{"host": "h", "link": {"wait": 1}}"#, "link.wait"),
+        (r#"{"host": "h", "count": 0}"#, "count"),
+        (r#"{"host": "h", "count": 33}"#, "count"),
+        (r#"{"host": "a b"}"#, "host"),
+        (r#"{"host": "h", "box": "/"}"#, "box"),
+        (r#"{"host": "h", "box": "b", "slot": 0}"#, "slot"),
+        (r#"{"host": "h", "slot": 1}"#, "slot"),
+        (&format!(r#"{{"host": "h", "reason": "{}"}}"#, "x".repeat(300)), "reason"),
+    ] {
+        let (status, problem) = problem(post(body));
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");
+        assert_eq!(problem["code"], "invalid-request");
+    }
+    let (status, too_large) = problem(post(&format!(r#"{{"host": "{}"}}"#, "x".repeat(70_000))));
+    assert_eq!((status, &too_large["code"]), (413, &json!("body-too-large")));
+    let plain = [("content-type", "text/plain")];
+    let (status, media) = problem(manager.raw("POST", "/v1/allocations", &plain, Some("{}")));
+    assert_eq!((status, &media["code"]), (415, &json!("unsupported-media-type")));
+    for (method, path, status) in [
+        ("GET", "/", 404),
+        ("GET", "/v2/nodes", 404),
+        ("PATCH", "/v1/allocations", 405),
+        ("GET", "/v1/nodes/%20", 400),
+        ("GET", "/v1/nodes/%ff", 400),
+        ("GET", "/v1/allocations/alloc-x", 400),
+        ("DELETE", "/v1/allocations/alloc-1?force=true&within_ms=5", 400),
+        ("DELETE", "/v1/allocations/alloc-1?within_ms=600001", 400),
+        ("GET", "/v1/operations/op-1?wait_ms=60001", 400),
+        ("GET", "/v1/events?since=-1", 400),
+        ("GET", "/v1/boxes/b/slots/1", 404),
+    ] {
+        let (found, problem) = problem(manager.raw(method, path, &[], None));
+        assert_eq!(found, status, "{method} {path}: {problem}");
+        assert_eq!(problem["status"], status);
+    }
+}
+
+/// What is answered until the connection ends, after these bytes, and then one more at a time.
+fn answer_to_slow(manager: &Manager, begin: &str, then: u8) -> String {
+    let mut stream = TcpStream::connect(manager.api).unwrap();
+    stream.set_read_timeout(Some(crate::common::LONG)).unwrap();
+    let mut slow = stream.try_clone().unwrap();
+    slow.write_all(begin.as_bytes()).unwrap();
+    std::thread::spawn(move || {
+        // Until the other end has enough of it.
+        while slow.write_all(&[then]).is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+    let mut answer = Vec::new();
+    // A connection that ends with bytes on their way is reset.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_request_that_dribbles_in_ends_and_the_others_go_on() {
+    let manager = Manager::with_timing(&[("http_ms", 300)]);
+    for head in ["", "GET /v1/no", "GET /v1/nodes HTTP/1.1\r\nhost: x\r\nx-slow: "] {
+        let answer = answer_to_slow(&manager, head, b'a');
+        assert!(!answer.contains("200 OK"), "{head:?}: {answer}");
+    }
+    let body = "POST /v1/allocations HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                content-length: 60000\r\n\r\n{";
+    let answer = answer_to_slow(&manager, body, b' ');
+    assert!(answer.contains("408") && answer.contains("request-timeout"), "{answer}");
+    assert_eq!(manager.get("/v1/nodes")["items"], json!([]));
+}
+
+#[test]
+fn a_head_has_a_largest_size() {
+    let manager = Manager::start();
+    let mut stream = TcpStream::connect(manager.api).unwrap();
+    stream.set_read_timeout(Some(crate::common::LONG)).unwrap();
+    let long = format!("GET /v1/nodes HTTP/1.1\r\nx-long: {}\r\n\r\n", "a".repeat(200_000));
+    let _ = stream.write_all(long.as_bytes());
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.contains("431"), "{line}");
+}
