@@ -38,7 +38,7 @@ impl Output {
             Form::Table => text(value).trim_end().to_owned(),
             Form::Json => serde_json::to_string_pretty(value).expect("views are JSON"),
             Form::Yaml => {
-                let yaml = serde_saphyr::to_string(value).expect("views are YAML");
+                let yaml = yaml_serde::to_string(value).expect("views are YAML");
                 yaml.trim_end().to_owned()
             }
         }
