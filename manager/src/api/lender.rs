@@ -13,7 +13,7 @@ use crate::operations::lease::{self, MAX_LEASE_MS};
 use crate::operations::replace::{self, Replace};
 use crate::operations::take_back::{self, Lent, TakeBack};
 use crate::types::{
-    AllocationId, BindingId, HealthRecord, HealthState, NodeName, OperationRecord, Problem,
+    AllocationId, BindingId, HealthRecord, HealthState, NodeName, OperationRecord, Place, Problem,
     Subject, Timestamp,
 };
 use axum::Json;
@@ -93,11 +93,17 @@ fn lent(what: &str) -> Result<Lent, Problem> {
     if let Ok(id) = what.parse() {
         return Ok(Lent::One(ReleaseTarget::Binding(id)));
     }
-    if let Ok(slot) = what.parse() {
-        return Ok(Lent::Slot(slot));
+    match what.parse() {
+        // A path or fabric carries what is lent and is not lent itself: it can be drained.
+        Ok(Place::Path(_) | Place::Fabric(_)) | Err(_) => {
+            let why = format!(
+                "{what:?} is none of alloc-N, bind-N, BOX/SLOT, a proxy's name, rack:NAME or \
+                 site:NAME"
+            );
+            Err(Problem::invalid("what", why))
+        }
+        Ok(place) => Ok(Lent::Place(place)),
     }
-    let wrong = || format!("{what:?} is none of alloc-N, bind-N, BOX/SLOT or a proxy's name");
-    what.parse().map(Lent::Node).map_err(|_| Problem::invalid("what", wrong()))
 }
 
 /// Take back what was lent, after a time in which the borrower can do it itself.
@@ -120,15 +126,17 @@ pub(super) async fn take_back(
     let within_ms = within(&manager, body.within_ms)?;
     let key = client_key(&headers, &body)?;
     let how = TakeBack { grace_ms: body.grace_ms, within_ms, reason: body.reason };
-    if if_match.is_given() && matches!(what, Lent::Node(_)) {
-        let why = "a proxy has no tag of all that it lends; name an allocation, binding or slot";
+    let one = matches!(what, Lent::One(_) | Lent::Place(Place::Slot(_)));
+    if if_match.is_given() && !one {
+        let why = "a proxy, rack or site has no tag of all that is lent there; name an allocation, \
+                   binding or slot";
         return Err(Problem::invalid("if-match", why));
     }
     let changed = manager.records.change(|txn| {
         if_match.check_unless_repeated(txn, key.as_ref(), || match &what {
             Lent::One(target) => shown_target(&manager, txn, *target),
-            Lent::Slot(slot) => shown_slot(&manager, txn, slot),
-            Lent::Node(_) => None,
+            Lent::Place(Place::Slot(slot)) => shown_slot(&manager, txn, slot),
+            Lent::Place(_) => None,
         })?;
         take_back::take_back(txn, &what, &how, key)
     });

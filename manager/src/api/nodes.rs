@@ -2,6 +2,7 @@
 
 use super::App;
 use super::allocations::{accepted, refuse_if_stopping};
+use super::conditional::{IfMatch, shown};
 use super::extract::{Params, Segments, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::views;
@@ -101,6 +102,7 @@ pub(super) struct ForgetParams {
 /// Forget a proxy that is gone for good. It must not be connected.
 #[utoipa::path(delete, path = "/v1/nodes/{name}", tag = "pool",
     params(("name" = String, Path, description = "Name of the proxy"), ForgetParams,
+        ("If-Match" = Option<String>, Header, description = "Only if the proxy still has this tag; status 412 else"),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key with the same request gives the same operation")),
     responses((status = 202, description = "The operation that does it", body = OperationRecord,
             headers(("location" = String, description = "Where the operation is"))),
@@ -110,11 +112,15 @@ pub(super) async fn forget(
     Segments(name): Segments<String>,
     Params(params): Params<ForgetParams>,
     headers: HeaderMap,
+    if_match: IfMatch,
 ) -> Result<Response, Problem> {
     refuse_if_stopping(&manager)?;
     let name: NodeName = parse("name", &name)?;
     let key = client_key(&headers, &(&name, &params))?;
     let forgotten = manager.records.change(|txn| {
+        if_match.check_unless_repeated(txn, key.as_ref(), || {
+            txn.nodes().get(&name).map(|record| shown(&views::node(&manager, txn, record)))
+        })?;
         let connected = manager.registry.get(&name).is_some();
         let rules = &manager.settings.erase;
         forget::forget(txn, rules, &name, params.force, connected, key)

@@ -58,7 +58,7 @@ pub fn refuse_held_host(txn: &Txn, host: &NodeName) -> Result<(), Problem> {
 }
 
 /// Checks that there is such a place.
-fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
+pub(super) fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
     let inventory = &txn.pool().facts().record().inventory;
     let known = |is: bool| match is {
         true => Ok(()),
@@ -154,7 +154,7 @@ pub fn end_hold(txn: &mut Txn, place: &Place) {
 }
 
 /// What is lent there. Of a path: what has no other.
-fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
+pub(super) fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
     match place {
         Place::Slot(slot) => tables.binding_at_slot(slot).cloned().into_iter().collect(),
         Place::Node(name) => tables.bindings_at(name).cloned().collect(),

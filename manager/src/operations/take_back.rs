@@ -4,12 +4,13 @@
 //! as by a release; then, if a host does not answer, by force. In the first stage nothing has
 //! changed: what the borrower releases itself by then is done, and the operation can be called back.
 
+use super::drain;
 use super::progress;
 use super::request::{self, ClientKey, ReleaseTarget, begin, join, release_steps, repeated};
 use crate::records::{Tables, Txn};
 use crate::types::{
-    AllocationId, BindingId, BindingRecord, Desired, EventKind, EventRecord, NodeName, OperationId,
-    OperationKind, OperationRecord, OperationState, Phase, Problem, ProblemCode, SlotAddress, Step,
+    AllocationId, BindingId, BindingRecord, Desired, EventKind, EventRecord, OperationId,
+    OperationKind, OperationRecord, OperationState, Phase, Place, Problem, ProblemCode, Step,
     StepName, StepState, TakeBackStage, Timestamp,
 };
 use std::collections::BTreeSet;
@@ -30,26 +31,21 @@ pub struct TakeBack {
 pub enum Lent {
     /// One allocation or binding.
     One(ReleaseTarget),
-    /// What is in a slot.
-    Slot(SlotAddress),
-    /// What a host has, or what is lent of a box.
-    Node(NodeName),
+    /// What is lent in a slot, of a box or of what stands in a rack or at a site, or to a host of
+    /// those.
+    Place(Place),
 }
 
 /// The bindings that are meant.
 fn find(txn: &Txn, what: &Lent) -> Result<Vec<BindingRecord>, Problem> {
     match what {
         Lent::One(target) => Ok(request::find(txn, *target)?.1),
-        Lent::Slot(slot) => match txn.binding_at_slot(slot) {
-            Some(binding) => Ok(vec![binding.clone()]),
-            None => Err(Problem::new(ProblemCode::NotLent, format!("slot {slot} is not lent"))),
-        },
-        Lent::Node(name) if txn.nodes().contains_key(name) => {
-            Ok(txn.bindings_at(name).cloned().collect())
+        Lent::Place(Place::Slot(slot)) if txn.binding_at_slot(slot).is_none() => {
+            Err(Problem::new(ProblemCode::NotLent, format!("slot {slot} is not lent")))
         }
-        Lent::Node(name) => {
-            let detail = format!("no proxy with the name {name} was ever here");
-            Err(Problem::new(ProblemCode::NoSuchNode, detail))
+        Lent::Place(place) => {
+            drain::check(txn, place)?;
+            Ok(drain::lent(txn, place))
         }
     }
 }

@@ -255,6 +255,7 @@ fn every_change_of_what_was_looked_at_takes_its_tag() {
         ("/v1/boxes/box1/slots/3", "POST", "/v1/boxes/{name}/slots/3/erase", Some(json!({}))),
         ("/v1/boxes/box1/slots/3", "POST", "/v1/boxes/{name}/slots/3/recover", None),
         ("/v1/allocations/alloc-2", "DELETE", "/v1/allocations/alloc-2", None),
+        ("/v1/nodes/box2", "DELETE", "/v1/nodes/box2", None),
         ("/v1/inventory", "PUT", "/v1/inventory", Some(json!({"sites": {"s": {}}}))),
     ];
     // Nothing is changed for who saw something else.
@@ -287,6 +288,16 @@ fn every_change_of_what_was_looked_at_takes_its_tag() {
     // It is lent without an end, which is the next thing that is in the way.
     let long = json!({"lease_ms": 600_000});
     assert_eq!(change(&manager, ("POST", &path), &seen, Some(&long)).0, 400);
+    // A proxy that was there when it was looked at is not forgotten as one that is gone.
+    let node = "/v1/nodes/gone1";
+    let gone = Fake::join(manager.control, host("gone1", 1), "");
+    manager.wait_ready(&["gone1"]);
+    let seen = tag(&manager, node, "").1.unwrap();
+    drop(gone);
+    manager.wait_event("node-disconnected", "gone1");
+    assert_eq!(change(&manager, ("DELETE", node), &seen, None).0, 412);
+    let seen = tag(&manager, node, "").1.unwrap();
+    assert_eq!(change(&manager, ("DELETE", node), &seen, None).0, 202);
 }
 
 #[test]

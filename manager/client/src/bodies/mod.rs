@@ -88,7 +88,8 @@ pub struct LeaseBody {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeBackBody {
-    /// alloc-N, bind-N, BOX/SLOT, or the name of a host or box: everything that it has.
+    /// alloc-N, bind-N, BOX/SLOT, or the name of a host or box, rack:NAME or site:NAME: everything
+    /// that is lent there.
     pub what: String,
     /// How long the borrower has until its operating system is asked, milliseconds; 0 if it is not
     /// given.

@@ -61,7 +61,8 @@ pub struct Taking {
 /// Of `take-back`.
 #[derive(Debug, ClapArgs)]
 pub struct TakeBack {
-    /// What: alloc-N, bind-N, BOX/SLOT, or everything of a host or box by its name
+    /// What: alloc-N, bind-N, BOX/SLOT, or everything of a host or box by its name, of rack:NAME or
+    /// of site:NAME
     pub what: String,
     /// How long the borrower has to give it back itself, such as 5m
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = grace)]

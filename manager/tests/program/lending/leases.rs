@@ -131,6 +131,34 @@ fn a_take_back_can_be_called_back_while_the_borrower_has_time() {
 }
 
 #[test]
+fn what_is_lent_in_a_rack_or_at_a_site_is_taken_back_together() {
+    let manager = manager();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    let why = ["--reason", "new power"];
+    let take = |what: &str| manager.failure(&[&["take-back", what], &why[..]].concat());
+    assert_eq!((take("rack:r1").0, take("site:s1").0), (3, 3), "the inventory has none");
+    let inventory = json!({
+        "sites": { "s1": {} },
+        "racks": { "r1": { "site": "s1" }, "r2": { "site": "s1" }, "r3": {} },
+        "boxes": { "box1": { "rack": "r1" } },
+        "hosts": { "host1": { "rack": "r2" } },
+    });
+    let (status, answer) = manager.request("PUT", "/v1/inventory", Some(&inventory));
+    assert_eq!(status, 200, "{answer}");
+    let (code, problem) = take("rack:r3");
+    assert_eq!((code, &problem["code"]), (4, &json!("not-lent")));
+    assert_eq!((take("path:0").0, take("fabric:f1").0), (2, 2));
+    // By the rack of the box, by that of the host, and by the site of both, once.
+    for (what, count) in [("rack:r1", 2), ("rack:r2", 1), ("site:s1", 1)] {
+        let ended = manager.json(&[&["take-back", what], &why[..]].concat());
+        assert_eq!(ended["what"]["slots"].as_array().unwrap().len(), count, "{ended}");
+        assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+        manager.text(&["allocate", "--host", "host1"]);
+    }
+}
+
+#[test]
 fn a_lease_ends_although_all_of_its_host_will_be_taken_back_later() {
     let manager = manager();
     let (_host, at_box) = pair(&manager);
