@@ -6,8 +6,8 @@ use super::extract::{Body, Params, Segments, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
-use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms};
-use crate::planner::{self, PlanRequest, Prepared};
+use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms, choosing};
+use crate::planner::{self, PlanRequest};
 use crate::records::Tables;
 use crate::spares;
 use crate::types::wishes::MAX_TENANT;
@@ -107,7 +107,7 @@ pub(super) async fn allocate(
     let request = check(&body)?;
     let key = client_key(&headers, &body)?;
     if params.dry_run {
-        let why = aside(move || {
+        let why = choosing::aside(move || {
             let tables = manager.records.snapshot();
             let mut why = planner::explain(&request, &tables, &manager.registry)?;
             let slots = why.slots.iter().map(|planned| &planned.slot);
@@ -125,77 +125,7 @@ pub(super) async fn allocate(
         lease_ms: body.lease_ms,
         keep_unenumerated: body.keep_unenumerated,
     };
-    lend(manager, request, terms, key).await.map(accepted)
-}
-
-/// Does what takes long where nobody else waits for it.
-async fn aside<R: Send + 'static>(
-    work: impl FnOnce() -> Result<R, Problem> + Send + 'static,
-) -> Result<R, Problem> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(Problem::new(ProblemCode::Stopping, "the manager is stopping")),
-        },
-    }
-}
-
-/// How often a choice is made again because proxies came or went while it was explained why there
-/// was none.
-const TRIES: usize = 3;
-
-/// Lends. While the records stand still it is only chosen: an expression is read and asked before,
-/// and why nothing fits is found out after, from the same records.
-async fn lend(
-    manager: App,
-    request: PlanRequest,
-    terms: Terms,
-    key: Option<ClientKey>,
-) -> Result<OperationRecord, Problem> {
-    let mut prepared = Prepared::read(request.clone())?;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        if prepared.asks_devices() {
-            let manager = manager.clone();
-            prepared = aside(move || {
-                prepared.ask_devices(&manager.records.snapshot(), &manager.registry);
-                Ok(prepared)
-            })
-            .await?;
-        }
-        let mut refused = None;
-        let changed = manager.records.change(|txn| {
-            let choose = |tables: &Tables| {
-                let chosen = planner::choose(&prepared, tables, &manager.registry)?;
-                chosen.ok_or_else(|| {
-                    refused = Some(tables.clone());
-                    let detail = "proxies come and go; try again in a moment";
-                    Problem::new(ProblemCode::NothingFits, detail).passing(true)
-                })
-            };
-            let (live, terms) = (&manager.registry, terms.clone());
-            let operation =
-                operations::allocate_chosen(txn, live, &request, choose, terms, key.clone())?;
-            crate::spares::check_kept(txn, &manager.settings.spares, &operation)?;
-            Ok(operation)
-        });
-        let changed = changed.await;
-        let (Some(tables), Err(unexplained)) = (refused, &changed) else { return changed };
-        if unexplained.code != ProblemCode::NothingFits {
-            return changed;
-        }
-        let again = manager.clone();
-        prepared = aside(move || {
-            planner::plan_prepared(&prepared, &tables, &again.registry)?;
-            Ok(prepared)
-        })
-        .await?;
-        if tries == TRIES {
-            return changed;
-        }
-    }
+    choosing::allocate(&manager, &request, &terms, key.as_ref()).await.map(accepted)
 }
 
 /// Which allocations.

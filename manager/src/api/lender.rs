@@ -8,10 +8,10 @@ use super::listing::{Listing, Paging};
 use super::pool::shown_slot;
 use super::views;
 use crate::manager::Manager;
-use crate::operations::ReleaseTarget;
 use crate::operations::lease::{self, MAX_LEASE_MS};
-use crate::operations::replace::{self, Replace};
+use crate::operations::replace::Replace;
 use crate::operations::take_back::{self, Lent, TakeBack};
+use crate::operations::{ReleaseTarget, choosing};
 use crate::types::{
     AllocationId, BindingId, HealthRecord, HealthState, NodeName, OperationRecord, Place, Problem,
     Subject, Timestamp,
@@ -169,13 +169,11 @@ pub(super) async fn replace(
     let within_ms = (!body.force).then_some(within_ms);
     let key = client_key(&headers, &(id, &body))?;
     let how = Replace { within_ms, reason: body.reason, parent: None };
-    let live = &manager.registry;
-    let changed = manager.records.change(|txn| {
+    let begun = choosing::replace(&manager, id, &how, key.as_ref(), |txn| {
         let what = ReleaseTarget::Binding(id);
-        if_match.check_unless_repeated(txn, key.as_ref(), || shown_target(&manager, txn, what))?;
-        replace::replace(txn, live, id, &how, key)
+        if_match.check_unless_repeated(txn, key.as_ref(), || shown_target(&manager, txn, what))
     });
-    changed.await.map(accepted)
+    begun.await.map(accepted)
 }
 
 /// Which models.

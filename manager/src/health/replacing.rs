@@ -1,10 +1,14 @@
 //! Replacing devices that failed, by the policy: tried again as long as the reason holds.
 
 use crate::manager::Manager;
+use crate::operations::choosing;
 use crate::operations::replace::{self, Replace};
-use crate::records::{Tables, Txn};
-use crate::types::{BindingId, Desired, EventKind, EventRecord, HealthState, SlotAddress, Subject};
+use crate::records::Tables;
+use crate::types::{
+    BindingId, Desired, EventKind, EventRecord, HealthState, Problem, SlotAddress, Subject,
+};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,7 +32,7 @@ pub(super) struct Attempts(BTreeMap<SlotAddress, Attempt>);
 impl Attempts {
     /// Begins what is due: at once when a device has failed, then again and again, each time after
     /// twice as long, until another one is in its place or it is better.
-    pub(super) async fn round(&mut self, manager: &Manager, tables: &Tables, now: Instant) {
+    pub(super) async fn round(&mut self, manager: &Arc<Manager>, tables: &Tables, now: Instant) {
         let failed = failed_and_lent(tables);
         self.0.retain(|slot, attempt| {
             failed.get(slot).is_some_and(|(binding, _)| *binding == attempt.binding)
@@ -45,9 +49,7 @@ impl Attempts {
             attempt.at = now + attempt.pause;
             attempt.pause = (attempt.pause * 2).min(MAX_PAUSE);
             let said = attempt.refused.clone();
-            let begun =
-                manager.records.apply(|txn| begin(txn, manager, &slot, binding, &why, said));
-            match begun.await {
+            match begin(manager, &slot, binding, why, said).await {
                 Ok(refused) => attempt.refused = refused,
                 Err(problem) => tracing::error!("{slot} cannot be replaced: {problem}"),
             }
@@ -71,21 +73,28 @@ fn failed_and_lent(tables: &Tables) -> BTreeMap<SlotAddress, (BindingId, String)
 }
 
 /// Begins a replacement. Why it does not, which is said if it is another reason than the last one.
-fn begin(
-    txn: &mut Txn,
-    manager: &Manager,
+///
+/// # Errors
+///
+/// When the records cannot be changed.
+async fn begin(
+    manager: &Arc<Manager>,
     slot: &SlotAddress,
     binding: BindingId,
-    why: &str,
+    reason: String,
     said: Option<String>,
-) -> Option<String> {
+) -> Result<Option<String>, Problem> {
     let within_ms = Some(manager.settings.orderly_bound.as_millis() as u32);
-    let how = Replace { within_ms, reason: why.to_owned(), parent: None };
-    let problem = replace::replace(txn, &manager.registry, binding, &how, None).err()?;
-    if said.as_ref() != Some(&problem.detail) {
-        let detail =
-            format!("{slot} has failed and is not replaced: {}; it is tried again", problem.detail);
-        txn.event(EventRecord::new(EventKind::Trouble, detail).slot(slot));
+    let how = Replace { within_ms, reason, parent: None };
+    let why = match choosing::replace(manager, binding, &how, None, |_| Ok(())).await {
+        Ok(_) => return Ok(None),
+        Err(problem) if choosing::is_the_managers(&problem) => return Err(problem),
+        Err(problem) => problem.detail,
+    };
+    if said.as_ref() != Some(&why) {
+        let detail = format!("{slot} has failed and is not replaced: {why}; it is tried again");
+        let event = EventRecord::new(EventKind::Trouble, detail).slot(slot);
+        manager.records.apply(|txn| txn.event(event)).await?;
     }
-    Some(problem.detail)
+    Ok(Some(why))
 }

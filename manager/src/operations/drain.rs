@@ -13,7 +13,7 @@
 
 use super::replace::{self, Replace};
 use super::request::{ClientKey, begin, release_steps, repeated, step};
-use super::{progress, take_back};
+use super::{choosing, progress, take_back};
 use crate::manager::Manager;
 use crate::records::{Tables, Txn};
 use crate::types::{
@@ -410,23 +410,43 @@ fn over(
     progress::settle(txn, id);
 }
 
-fn carry_out(txn: &mut Txn, manager: &Manager, todo: Todo) {
+/// Does it, each in a change of its own.
+///
+/// # Errors
+///
+/// When the records cannot be changed.
+async fn carry_out(manager: &Arc<Manager>, todo: Todo) -> Result<(), Problem> {
     match todo {
-        Todo::Gone(id) => take_back::gone(txn, id),
-        Todo::Over(id, binding, name, how) => over(txn, id, binding, name, how),
-        Todo::Replace(id, binding) => {
-            let Some(operation) = txn.operations().get(&id).cloned() else { return };
-            let OperationKind::Drain { within_ms, reason, .. } = operation.what else { return };
-            if operation.state.is_final() {
-                return;
-            }
-            let how = Replace { within_ms: Some(within_ms), reason, parent: Some(id) };
-            let begun = replace::replace(txn, &manager.registry, binding, &how, None);
-            if let Err(problem) = begun
-                && !problem.transient
-            {
-                over(txn, id, binding, StepName::Replace, Err(problem.detail));
-            }
+        Todo::Gone(id) => manager.records.apply(|txn| take_back::gone(txn, id)).await,
+        Todo::Over(id, binding, name, how) => {
+            manager.records.apply(|txn| over(txn, id, binding, name, how)).await
+        }
+        Todo::Replace(id, binding) => begin_replacing(manager, id, binding).await,
+    }
+}
+
+/// Begins to replace a device, or records why it cannot be.
+async fn begin_replacing(
+    manager: &Arc<Manager>,
+    id: OperationId,
+    binding: BindingId,
+) -> Result<(), Problem> {
+    let running =
+        |tables: &Tables| tables.operations().get(&id).filter(|o| !o.state.is_final()).cloned();
+    let what = running(&manager.records.snapshot()).map(|operation| operation.what);
+    let Some(OperationKind::Drain { within_ms, reason, .. }) = what else { return Ok(()) };
+    let how = Replace { within_ms: Some(within_ms), reason, parent: Some(id) };
+    let begun = choosing::replace(manager, binding, &how, None, |txn| match running(txn) {
+        Some(_) => Ok(()),
+        None => Err(Problem::new(ProblemCode::TooLate, format!("{id} has ended"))),
+    });
+    match begun.await {
+        Ok(_) => Ok(()),
+        Err(problem) if problem.transient => Ok(()),
+        Err(problem) if choosing::is_the_managers(&problem) => Err(problem),
+        Err(Problem { detail, .. }) => {
+            let how = Err(detail);
+            manager.records.apply(|txn| over(txn, id, binding, StepName::Replace, how)).await
         }
     }
 }
@@ -446,8 +466,7 @@ pub async fn run(manager: Arc<Manager>) {
         };
         for todo in tables.running().filter(follows).flat_map(|operation| todo(&tables, operation))
         {
-            let done = manager.records.apply(|txn| carry_out(txn, &manager, todo));
-            if let Err(problem) = done.await {
+            if let Err(problem) = carry_out(&manager, todo).await {
                 tracing::error!("a drain cannot go on: {problem}");
             }
         }

@@ -8,6 +8,7 @@
 //! [`obstacle`] says what an operation waits for.
 
 pub mod cancel;
+pub mod choosing;
 pub mod deadlines;
 pub mod drain;
 pub mod forget;

@@ -6,8 +6,8 @@
 
 use super::progress;
 use super::request::{self, ClientKey, begin, release_steps, repeated, step};
-use crate::planner::{self, Liveness, PlanRequest};
-use crate::records::Txn;
+use crate::planner::{Plan, PlanRequest};
+use crate::records::{Tables, Txn};
 use crate::types::{
     BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, OperationId,
     OperationKind, OperationRecord, OperationState, Place, Problem, ProblemCode, StepName,
@@ -26,17 +26,17 @@ pub struct Replace {
     pub parent: Option<OperationId>,
 }
 
-/// Chooses another device by the wishes of the allocation and records that it comes.
+/// Has another device chosen by the wishes of the allocation and records that it comes.
 ///
 /// # Errors
 ///
-/// When there is no such binding, something else is being done with it, nothing fits, or the key
-/// cannot be used.
+/// When there is no such binding, something else is being done with it, or the key cannot be used;
+/// or what `choose` returns.
 pub fn replace(
     txn: &mut Txn,
-    live: &impl Liveness,
     id: BindingId,
     how: &Replace,
+    choose: impl FnOnce(&PlanRequest, &Tables) -> Result<Plan, Problem>,
     key: Option<ClientKey>,
 ) -> Result<OperationRecord, Problem> {
     if let Some(there) = repeated(txn, key.as_ref())? {
@@ -56,7 +56,7 @@ pub fn replace(
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     let request = wishes(txn, &old);
-    let place = planner::plan(&request, txn, live)?.remove(0);
+    let place = choose(&request, txn)?.remove(0);
     let operation = txn.new_operation_id();
     let new = request::reserve(txn, &place, &request, old.allocation, operation)?;
     let port = format!("{} port {}", new.host, new.port);
@@ -80,22 +80,22 @@ pub fn replace(
 /// What the other device is chosen by: the wishes of the allocation, and the same model as that of
 /// the one. A box that was named is not wished again: it may be the one that is emptied. But what
 /// lies in one box or apart goes on to do so, unless nothing new is placed in that box.
-fn wishes(txn: &Txn, old: &BindingRecord) -> PlanRequest {
-    let mut request = match txn.allocations().get(&old.allocation) {
+pub fn wishes(tables: &Tables, old: &BindingRecord) -> PlanRequest {
+    let mut request = match tables.allocations().get(&old.allocation) {
         Some(allocation) => PlanRequest::like(allocation),
         None => PlanRequest::for_host(old.host.clone()),
     };
-    let model = txn.functions(&old.slot).next().map(|device| device.model.clone());
+    let model = tables.functions(&old.slot).next().map(|device| device.model.clone());
     let wishes = &mut request.wishes;
     wishes.model = model.filter(|model| !model.is_empty()).or(wishes.model.take());
     wishes.box_name = None;
     let own = old.slot.box_name();
     match wishes.together {
-        Together::Box | Together::Island if txn.hold_of_node(own).is_none() => {
+        Together::Box | Together::Island if tables.hold_of_node(own).is_none() => {
             wishes.box_name = Some(own.clone());
         }
         Together::Spread => {
-            let others = txn.bindings_of(old.allocation).filter(|other| other.id != old.id);
+            let others = tables.bindings_of(old.allocation).filter(|other| other.id != old.id);
             wishes.exclude.boxes.extend(others.map(|other| other.slot.box_name().clone()));
         }
         Together::Any | Together::Box | Together::Island => {}

@@ -93,6 +93,11 @@ impl Prepared {
         Ok(Self { request, cel, verdicts: None })
     }
 
+    /// The request.
+    pub fn request(&self) -> &PlanRequest {
+        &self.request
+    }
+
     /// Whether its expression has to be asked of single boxes or devices.
     pub fn asks_devices(&self) -> bool {
         self.cel.as_ref().is_some_and(|cel| cel.level() != cel::Level::Profile)

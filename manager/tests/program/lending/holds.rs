@@ -141,6 +141,45 @@ fn a_broken_device_is_replaced_by_another_on_the_same_host() {
 }
 
 #[test]
+fn a_replacement_is_chosen_by_the_expression_that_the_devices_were_asked() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 4), "");
+    let _box = Fake::join(manager.control, boxed("box1", 5), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    // It has to be asked of each device.
+    let odd = ["allocate", "--host", "host1", "--cel", "slot % 2 == 1"];
+    assert_eq!(manager.json(&odd)["bindings"][0]["slot"], "box1/1");
+    let replace = |id: &str| ["replace".to_owned(), id.to_owned(), "--reason=x".to_owned()];
+    let replaced = |id: &str| {
+        let arguments = replace(id);
+        manager.json(&arguments.each_ref().map(String::as_str))
+    };
+    for (id, slots) in [("bind-1", ["box1/1", "box1/3"]), ("bind-2", ["box1/3", "box1/5"])] {
+        let ended = replaced(id);
+        assert_eq!(ended["what"]["slots"], json!(slots), "{ended}");
+    }
+    // The even ones are free, and what stands in the way is said.
+    let arguments = replace("bind-3");
+    let (code, problem) = manager.failure(&arguments.each_ref().map(String::as_str));
+    assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
+    let reasons = problem["reasons"].as_array().unwrap();
+    assert!(reasons.iter().any(|why| why.as_str().unwrap().contains("slot % 2 == 1")), "{problem}");
+    // A key stands for the replacement also when the old device is gone.
+    let path = "/v1/bindings/bind-3/replace";
+    let again = || {
+        let (status, text) =
+            manager.raw("POST", path, &[("idempotency-key", "k1")], Some(r#"{"reason": "x"}"#));
+        (status, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    manager.text(&["maintain", "box1/1", "--off"]);
+    let (status, first) = again();
+    assert_eq!(status, 202, "{first}");
+    assert_eq!(ended(&manager, first["id"].as_str().unwrap())["state"], "succeeded");
+    let (status, second) = again();
+    assert_eq!((status, &second["id"]), (202, &first["id"]));
+}
+
+#[test]
 fn a_replacement_that_fails_leaves_the_old_device() {
     let manager = Manager::with_timing(&[("enumeration_ms", 3_000)]);
     let (at_host, at_box) = pair(&manager);

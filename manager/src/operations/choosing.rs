@@ -1,0 +1,147 @@
+//! Choosing slots for what is recorded. While the records stand still it is only chosen: an expression
+//! is read and asked before, and why nothing fits is found out after, from the same records.
+
+use super::replace::{self, Replace};
+use super::request::{self, ClientKey, Terms};
+use crate::manager::Manager;
+use crate::planner::{self, Plan, PlanRequest, Prepared};
+use crate::records::{Tables, Txn};
+use crate::spares;
+use crate::types::{BindingId, OperationRecord, Problem, ProblemCode};
+use std::sync::Arc;
+
+/// How often a choice is made again because proxies came or went while it was explained why there
+/// was none, or because what is wished depends on what has changed meanwhile.
+const TRIES: usize = 3;
+
+/// Chooses by a request, from the records as they are inside a change.
+pub type Choice<'a> = dyn FnMut(&PlanRequest, &Tables) -> Result<Plan, Problem> + 'a;
+
+/// Why there was no choice.
+enum Missed {
+    /// Something else is wished than what was worked out before.
+    Otherwise,
+    /// Nothing of this fits.
+    Unfit(Box<Tables>),
+}
+
+/// Does what takes long where nobody else waits for it.
+///
+/// # Errors
+///
+/// What `work` returns, or that the manager is stopping.
+pub async fn aside<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, Problem> + Send + 'static,
+) -> Result<R, Problem> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Problem::new(ProblemCode::Stopping, "the manager is stopping")),
+        },
+    }
+}
+
+/// Whether a problem says nothing of what was asked: the manager cannot do it now.
+pub fn is_the_managers(problem: &Problem) -> bool {
+    matches!(problem.code, ProblemCode::StoreFailed | ProblemCode::Stopping)
+}
+
+/// Lends.
+///
+/// # Errors
+///
+/// As [`request::allocate`], or that too few spares would be left.
+pub async fn allocate(
+    manager: &Arc<Manager>,
+    request: &PlanRequest,
+    terms: &Terms,
+    key: Option<&ClientKey>,
+) -> Result<OperationRecord, Problem> {
+    let wished = |_: &Tables| Some(request.clone());
+    record(manager, wished, |txn, choose| {
+        let (live, terms) = (&manager.registry, terms.clone());
+        let choose = |tables: &Tables| choose(request, tables);
+        let operation = request::allocate_chosen(txn, live, request, choose, terms, key.cloned())?;
+        spares::check_kept(txn, &manager.settings.spares, &operation)?;
+        Ok(operation)
+    })
+    .await
+}
+
+/// Replaces. `check` is asked inside the change, before anything else.
+///
+/// # Errors
+///
+/// What `check` returns, or as [`replace::replace`].
+pub async fn replace(
+    manager: &Arc<Manager>,
+    id: BindingId,
+    how: &Replace,
+    key: Option<&ClientKey>,
+    check: impl Fn(&Txn) -> Result<(), Problem> + Send + Sync,
+) -> Result<OperationRecord, Problem> {
+    let wished =
+        |tables: &Tables| tables.bindings().get(&id).map(|old| replace::wishes(tables, old));
+    record(manager, wished, |txn, choose| {
+        check(txn)?;
+        replace::replace(txn, id, how, choose, key.cloned())
+    })
+    .await
+}
+
+/// Records what needs a choice. `wished` is what is chosen by, as far as it is known before.
+async fn record(
+    manager: &Arc<Manager>,
+    wished: impl Fn(&Tables) -> Option<PlanRequest> + Send + Sync,
+    change: impl Fn(&mut Txn, &mut Choice<'_>) -> Result<OperationRecord, Problem> + Send + Sync,
+) -> Result<OperationRecord, Problem> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let prepared = match wished(&manager.records.snapshot()) {
+            Some(request) => Some(prepare(manager, request).await?),
+            None => None,
+        };
+        let mut missed = None;
+        let changed = manager.records.change(|txn| {
+            change(txn, &mut |request, tables| {
+                missed = Some(match prepared.as_ref().filter(|p| p.request() == request) {
+                    None => Missed::Otherwise,
+                    Some(prepared) => match planner::choose(prepared, tables, &manager.registry)? {
+                        Some(plan) => return Ok(plan),
+                        None => Missed::Unfit(Box::new(tables.clone())),
+                    },
+                });
+                let detail = "the pool is changing; try again in a moment";
+                Err(Problem::new(ProblemCode::NothingFits, detail).passing(true))
+            })
+        });
+        let changed = changed.await;
+        let (Some(missed), Err(unexplained)) = (missed, &changed) else { return changed };
+        if unexplained.code != ProblemCode::NothingFits {
+            return changed;
+        }
+        if let (Missed::Unfit(tables), Some(prepared)) = (missed, prepared) {
+            let manager = manager.clone();
+            aside(move || planner::plan_prepared(&prepared, &tables, &manager.registry)).await?;
+        }
+        if tries == TRIES {
+            return changed;
+        }
+    }
+}
+
+/// Reads the expression of a request, and asks it where it takes long.
+async fn prepare(manager: &Arc<Manager>, request: PlanRequest) -> Result<Prepared, Problem> {
+    let mut prepared = Prepared::read(request)?;
+    if !prepared.asks_devices() {
+        return Ok(prepared);
+    }
+    let manager = manager.clone();
+    aside(move || {
+        prepared.ask_devices(&manager.records.snapshot(), &manager.registry);
+        Ok(prepared)
+    })
+    .await
+}
