@@ -64,6 +64,37 @@ fn that_the_operating_system_enabled_the_device_is_told_once() {
     assert_eq!(world.host_messages.iter().filter(told).count(), 1);
 }
 
+/// An operating system that has no driver for a device enumerates it, too.
+#[test]
+fn a_device_that_is_given_an_address_and_not_enabled_is_told_a_second_later() {
+    let mut world = World::bound();
+    assert!(world.ask_host(force(1)).is_ok());
+    assert!(world.ask_box(Request::UnbindSlot(key(1))).is_ok());
+    world.run(Duration::from_secs(1));
+    world.bind(2);
+    world.host_messages.clear();
+    let told = |world: &World| {
+        let event = Event::DeviceConfigured { port: port(0) };
+        let messages = world.host_messages.iter();
+        messages.filter(|m| matches!(m, FromProxy::Event { event: e, .. } if *e == event)).count()
+    };
+    // Its size is asked for, and its register is as it was.
+    for value in [u32::MAX, 0, 0x0c] {
+        world.config_write(bdf(3, 0), 0x10, value);
+    }
+    world.run(Duration::from_secs(3));
+    assert_eq!(told(&world), 0, "it has no address");
+    world.config_write(bdf(3, 0), 0x10, 0xe000_0000);
+    world.run(Duration::from_millis(900));
+    assert_eq!(told(&world), 0, "its driver may still come");
+    world.run(Duration::from_millis(200));
+    assert_eq!(told(&world), 1);
+    assert!(world.host.mapping_entry(port(0)).configured);
+    world.config_write(bdf(3, 0), 0x04, 0x0006);
+    world.run(Duration::from_secs(3));
+    assert_eq!(told(&world), 1, "once");
+}
+
 #[test]
 fn the_host_cannot_change_what_the_proxies_own() {
     let mut world = World::bound();

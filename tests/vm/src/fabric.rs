@@ -199,7 +199,7 @@ impl Fabric {
     /// When the manager does not.
     pub fn allocate(&self, host: &str, slot: &str) -> Result<String> {
         let (name, number) = slot.split_once('/').context("a slot is BOX/NUMBER")?;
-        // A guest without a driver for a device does not enable it.
+        // A guest that is not up, or has no room for a device, does not enumerate it.
         let lend = ["allocate", "--host", host, "--box", name, "--slot", number];
         let answer = self.manager(&[&lend[..], &["--keep-unenumerated"]].concat())?;
         text(&answer, "/id")

@@ -185,14 +185,7 @@ fn an_accelerator_is_plugged_and_a_daemon_that_dies_is_told() {
     session.until("the shell", |session| session.screen.text().contains(":~# ").then_some(()));
 
     // What is offered can be used, as it is said.
-    let lent = session.manager(&[
-        "allocate",
-        "--host",
-        "host-1",
-        "--model",
-        "accelerator",
-        "--keep-unenumerated",
-    ]);
+    let lent = session.manager(&["allocate", "--host", "host-1", "--model", "accelerator"]);
     assert!(lent.status.success(), "{}", text(&lent.stderr));
     session.types(
         "until a=$(lspci -D -d 1b36:d0ac | cut -d' ' -f1); test -n \"$a\"; do sleep 0.1; done\r\

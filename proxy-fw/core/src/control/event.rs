@@ -35,7 +35,8 @@ pub enum Event {
         /// To what.
         state: PortState,
     },
-    /// Host: the operating system enumerated the device and enabled it (Memory Space Enable).
+    /// Host: the operating system enumerated the device: it enabled it (Memory Space Enable, Bus
+    /// Master Enable), or gave it an address and no driver enabled it within a second.
     DeviceConfigured {
         /// Behind this port.
         port: PortId,

@@ -71,8 +71,8 @@ pub struct MappingEntry {
     pub functions: Vec<(SlotFunction, Epoch), MAX_FUNCTIONS>,
     /// Paths.
     pub path_set: PathSet,
-    /// The operating system has enabled the device that is there: it wrote Memory Space Enable or
-    /// Bus Master Enable.
+    /// The operating system has enumerated the device that is there: it wrote Memory Space Enable or
+    /// Bus Master Enable, or gave it an address and has no driver that enables it.
     pub configured: bool,
 }
 

@@ -146,6 +146,9 @@ impl HostRole {
         if packet.tlp_type() == TlpType::CfgWr0 {
             self.switch.device_found(port);
         }
+        if gives_address(&packet) {
+            entry.addressed(now);
+        }
         if command.is_some_and(CommandWrite::enables_device) && entry.configured() {
             self.node.event(Event::DeviceConfigured { port });
         }
@@ -224,6 +227,18 @@ impl HostRole {
         }
         self.counters.late_from_root += 1;
     }
+}
+
+/// Whether the root complex writes an address into one of a function's base address registers
+/// (PCIe 5.0, section 7.5.1.2.1). All ones, which ask for the size, are none, and neither is what
+/// has no more than the bits that say what kind of register it is.
+fn gives_address(packet: &Packet<&mut [u8]>) -> bool {
+    const KIND: u8 = 0xf;
+    let [first, rest @ ..] = packet.payload() else { return false };
+    packet.tlp_type() == TlpType::CfgWr0
+        && (0x10..=0x24).contains(&packet.register())
+        && (first & !KIND != 0 || rest.iter().any(|byte| *byte != 0))
+        && packet.payload().iter().any(|byte| *byte != 0xff)
 }
 
 /// The function that a configuration request is for; other requests are not for one by number.

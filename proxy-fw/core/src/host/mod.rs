@@ -403,6 +403,7 @@ impl Role for HostRole {
             }
             first.or(port.upstream.earliest_deadline());
             first.or(port.removal_deadline());
+            first.or(port.settles());
         }
         first.or(self.node.poll_timeout());
         first.or(self.switch.poll_timeout());
@@ -417,6 +418,7 @@ impl Role for HostRole {
         }
         self.process_switch_events(now);
         self.continue_removals(now);
+        self.settle(now);
         self.synthesise(now);
     }
 

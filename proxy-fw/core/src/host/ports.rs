@@ -17,6 +17,10 @@ use heapless::Vec;
 use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotId};
 
+/// How long a driver may take to enable a device after the operating system gave it an address,
+/// before it is taken for one that has no driver.
+const SETTLES: Duration = Duration::from_secs(1);
+
 /// How often a removal looks whether the button can be pressed now.
 const PRESS_RETRY: Duration = Duration::from_millis(50);
 
@@ -41,8 +45,10 @@ pub(super) struct Bound {
     pub(super) request: PortBinding,
     pub(super) channels: Vec<(BindingKey, ChannelId), MAX_FUNCTIONS>,
     pub(super) plugged: bool,
-    /// Whether the operating system was seen to enable the device.
+    /// Whether the operating system was seen to enumerate the device.
     configured: bool,
+    /// It gave the device an address. If no driver enables it until then, that is all.
+    settles: Option<Instant>,
 }
 
 /// A removal that is going on.
@@ -78,12 +84,24 @@ impl Port {
         })
     }
 
-    /// Notes that the operating system enables the device; `true` the first time.
+    /// Notes that the operating system has enumerated the device; `true` the first time.
     pub(super) fn configured(&mut self) -> bool {
         self.binding.as_mut().is_some_and(|b| !core::mem::replace(&mut b.configured, true))
     }
 
-    /// Whether the operating system has enabled the device that is there.
+    /// Notes that the operating system gives the device an address.
+    pub(super) fn addressed(&mut self, now: Instant) {
+        if let Some(bound) = &mut self.binding {
+            bound.settles = Some(now + SETTLES);
+        }
+    }
+
+    /// When a device that was given an address, and is not enabled, counts as enumerated.
+    pub(super) fn settles(&self) -> Option<Instant> {
+        self.binding.as_ref().filter(|bound| !bound.configured)?.settles
+    }
+
+    /// Whether the operating system has enumerated the device that is there.
     pub(super) fn is_configured(&self) -> bool {
         !self.failed && self.binding.as_ref().is_some_and(|b| b.plugged && b.configured)
     }
@@ -155,8 +173,9 @@ impl HostRole {
                 }
             }
         }
-        let bound =
-            Bound { peer, request: request.clone(), channels, plugged: false, configured: false };
+        let (plugged, configured, settles) = (false, false, None);
+        let own = request.clone();
+        let bound = Bound { peer, request: own, channels, plugged, configured, settles };
         self.ports[index].binding = Some(bound);
         self.ports[index].failed = false;
         self.port_event(request.port);
@@ -223,6 +242,18 @@ impl HostRole {
                 }
                 self.take_out(now, port);
                 Some(Ok(Answer::Removed { orderly: false }))
+            }
+        }
+    }
+
+    /// Tells of devices that were given an address and have no driver.
+    pub(super) fn settle(&mut self, now: Instant) {
+        for index in 0..self.ports.len() {
+            if self.ports[index].settles().is_some_and(|at| at <= now)
+                && self.ports[index].configured()
+            {
+                let port = PortId::new(index as u8).expect("at most 32 ports");
+                self.node.event(Event::DeviceConfigured { port });
             }
         }
     }
