@@ -97,7 +97,9 @@ def start(stack, programs, work):
 
     wait_for("a host and a box", lambda: check(len(ask("nodes")["items"]) == 2))
     wait_for("a free device", lambda: check(len(ask("list", "--free")["items"]) == 1))
-    operation = ask("allocate", "--host", "host", "--model", "accelerator")
+    # The root complex comes later.
+    lend = ("allocate", "--host", "host", "--model", "accelerator", "--keep-unenumerated")
+    operation = ask(*lend)
     release = manager("release", operation["id"], "--within-ms", str(RELEASE_BOUND_MS))
     return {"DXPU_TLP_SOCKET": str(tlp_socket), "DXPU_RELEASE": json.dumps(release)}
 
