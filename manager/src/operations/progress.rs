@@ -361,7 +361,8 @@ pub fn not_enumerated(txn: &mut Txn, id: OperationId, bound: Duration) {
     for step in operation.steps.iter_mut().filter(waits) {
         let slot = txn.bindings().get(&step.binding).map(|b| b.slot.to_string());
         let (slot, port) = (slot.unwrap_or_default(), &step.target);
-        missing.push(format!("{slot} at {port}: plugged, but not enabled by the operating system"));
+        missing
+            .push(format!("{slot} at {port}: plugged, but not enumerated by the operating system"));
         step.state = if keep { StepState::Skipped } else { StepState::Failed };
         step.detail = Some("not seen within its bound".into());
         step.changed = now;
@@ -372,7 +373,7 @@ pub fn not_enumerated(txn: &mut Txn, id: OperationId, bound: Duration) {
         return settle(txn, id);
     }
     txn.put_operation(operation);
-    let detail = format!("not enabled within {bound:?}: {}; {left}", missing.join("; "));
+    let detail = format!("not enumerated within {bound:?}: {}; {left}", missing.join("; "));
     roll_back(txn, id, None, Problem::new(ProblemCode::NotEnumerated, detail).because(missing));
 }
 

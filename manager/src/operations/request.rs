@@ -28,7 +28,7 @@ pub struct Terms {
     pub reason: Option<String>,
     /// For how long, milliseconds; nothing: for ever.
     pub lease_ms: Option<u64>,
-    /// Whether devices stay plugged that the operating system does not enable in time.
+    /// Whether devices stay plugged that the operating system does not enumerate in time.
     pub keep_unenumerated: bool,
 }
 
@@ -154,7 +154,7 @@ pub fn allocate_chosen(
     let mut record = begin(txn, operation, what, Some(allocation), steps, key);
     if let Some(mut warning) = warning {
         if !keep_unenumerated {
-            warning += "; nothing of it stays lent that is not enabled in time, unless \
+            warning += "; nothing of it stays lent that is not enumerated in time, unless \
                         keep_unenumerated is asked for";
         }
         record.warnings.push(warning);

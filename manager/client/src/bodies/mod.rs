@@ -65,7 +65,7 @@ pub struct AllocateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
     pub tenant: Option<String>,
-    /// Whether devices stay plugged that the operating system does not enable in time; else the
+    /// Whether devices stay plugged that the operating system does not enumerate in time; else the
     /// allocation fails and nothing of it stays lent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_unenumerated: bool,

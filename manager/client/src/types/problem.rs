@@ -166,8 +166,8 @@ problem_codes! {
     /// The operation did not end within its bound.
     OperationTimeout = "operation-timeout", 504, "The operation did not end in time",
         "`dxpu-manager show op-N` says what it waits for; a release goes on by itself.";
-    /// Devices are plugged, and the operating system did not enable them in time; `reasons` names each.
-    NotEnumerated = "not-enumerated", 504, "The operating system did not enable the device in time",
+    /// Devices are plugged, and the operating system did not enumerate them in time; `reasons` names each.
+    NotEnumerated = "not-enumerated", 504, "The operating system did not enumerate the device in time",
         "See what the operating system says of the new device, then ask again; `--keep-unenumerated` keeps what is plugged.";
     /// The operation was overtaken by a release of the same slots.
     Superseded = "superseded", 409, "The slots were released meanwhile",

@@ -69,8 +69,8 @@ pub struct Allocate {
     /// Take what is in the host's rack first, then what is at its site
     #[arg(long)]
     pub near: bool,
-    /// Leave devices plugged that the operating system does not enable in time (it has no driver for
-    /// them, or is not up yet), and count that as done; else nothing of it stays lent
+    /// Leave devices plugged that the operating system does not enumerate in time (it is not up yet),
+    /// and count that as done; else nothing of it stays lent
     #[arg(long)]
     pub keep_unenumerated: bool,
     /// Nothing in these boxes, with commas between them

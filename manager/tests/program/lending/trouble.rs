@@ -145,7 +145,7 @@ fn what_is_not_enabled_stays_plugged_where_that_was_asked_for() {
     let output = manager.cli(&["allocate", "--host", "host1", "--keep-unenumerated"]);
     assert!(output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("not enabled by the operating system"), "{error}");
+    assert!(error.contains("not enumerated by the operating system"), "{error}");
     assert_eq!(manager.wait_phase("bound")["host"], "host1");
     at_host.event(Event::DeviceConfigured { port: PortId::new(0).unwrap() });
     manager.wait_phase("configured");
