@@ -9,7 +9,7 @@ use crate::types::{NodeName, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use manager_client::bodies::{LogLevelBody, LogLevelName, ProblemBody, SamplingBody};
+use manager_client::bodies::{LogLevelBody, LogLevelName, MAX_ONE_IN, ProblemBody, SamplingBody};
 use manager_client::views::{Counters, SlotView, StampView, StampedKind, Stamps};
 use proxy_core::control::{LogLevel, Reply, Request, StampEntry};
 use proxy_core::stamps::Sampling;
@@ -176,8 +176,10 @@ pub(super) async fn set_sampling(
     let sampling = match body {
         SamplingBody::Off => Sampling::Off,
         SamplingBody::All => Sampling::All,
-        SamplingBody::OneIn { n: 0 } => return Err(Problem::invalid("n", "at least 1")),
-        SamplingBody::OneIn { n } => Sampling::OneIn(n),
+        SamplingBody::OneIn { n } if (1..=MAX_ONE_IN).contains(&n) => Sampling::OneIn(n),
+        SamplingBody::OneIn { n } => {
+            return Err(Problem::invalid("n", format!("1 to {MAX_ONE_IN}, not {n}")));
+        }
     };
     let name = known(&manager, &name)?;
     let session = connected(&manager, &name)?;

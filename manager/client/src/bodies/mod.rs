@@ -222,6 +222,9 @@ pub enum LogLevelName {
     Error,
 }
 
+/// Most of which one is sampled: what OpenAPI's `int32` goes to.
+pub const MAX_ONE_IN: u32 = i32::MAX as u32;
+
 /// How many TLPs are stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "mode", rename_all = "kebab-case", try_from = "WrittenSampling")]
@@ -233,7 +236,7 @@ pub enum SamplingBody {
     /// One non-posted request, and its completions, in so many.
     OneIn {
         /// So many.
-        #[schema(minimum = 1)]
+        #[schema(minimum = 1, maximum = 2_147_483_647)]
         n: u32,
     },
 }

@@ -179,8 +179,12 @@ fn every_route_answers_as_described() {
     ] {
         check(method, template, path, None, 404);
     }
-    let sampling = Some(json!({"mode": "one-in", "n": 0}));
-    check("PUT", "/v1/nodes/{name}/sampling", "/v1/nodes/host1/sampling", sampling, 400);
+    for n in [0, 1_u64 << 31] {
+        let sampling = Some(json!({"mode": "one-in", "n": n}));
+        let path = "/v1/nodes/host1/sampling";
+        let problem = check("PUT", "/v1/nodes/{name}/sampling", path, sampling, 400);
+        assert_eq!(problem["field"], "n", "{problem}");
+    }
     let level = Some(json!({"level": "loud"}));
     check("PUT", "/v1/nodes/{name}/log-level", "/v1/nodes/host1/log-level", level, 400);
     let inventory = json!({"racks": {"r1": {}}, "boxes": {"box1": {"rack": "r1"}}});
