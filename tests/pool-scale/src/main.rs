@@ -4,9 +4,13 @@
 //!
 //! Exit codes: 0 all is measured (targets may be missed unless `--judge` is given), 1 it could not
 //! be measured, or what has to hold does not, 3 a target was missed under `--judge`.
+//!
+//! With `--join` it measures nothing: its proxies belong to a manager that runs already, for others
+//! to look at, until standard input ends.
 
 mod client;
 mod floor;
+mod joined;
 mod measures;
 mod pool;
 mod proxy;
@@ -14,6 +18,7 @@ mod report;
 mod server;
 
 use clap::Parser;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 /// Size of the pool and of the load.
@@ -51,10 +56,29 @@ struct Options {
     /// Ends with 3 when a target is missed.
     #[arg(long)]
     judge: bool,
+    /// Measures nothing: the proxies dial in at this manager's control address. Writes a line when all
+    /// are read and devices are lent, and ends when standard input does.
+    #[arg(long, value_name = "IP:PORT", requires = "api")]
+    join: Option<SocketAddr>,
+    /// The REST API of that manager.
+    #[arg(long, value_name = "IP:PORT", requires = "join")]
+    api: Option<SocketAddr>,
+    /// With --join: keeps so many devices lent, to one host after the other, whoever releases them.
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "join")]
+    lent: u32,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let (Some(control), Some(api)) = (options.join, options.api) {
+        return match joined::keep(&options, control, api) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match measures::all(&options) {
         Ok(report) => {
             match options.json {

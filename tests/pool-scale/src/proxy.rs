@@ -2,9 +2,10 @@
 //! when its connection is lost.
 
 use proxy_core::control::{
-    CONTROL_VERSION, ControlError, Decoded, Event, FromProxy, Hello, InventoryEntry, MAX_MESSAGE,
-    MappingEntry, Name, PathAddress, PathSet, PortBinding, PortState, Removal, Reply, Request,
-    RoleKind, SlotBinding, SlotEntry, SlotState, Term, ToProxy, decode, encode,
+    CONTROL_VERSION, ControlError, Decoded, EraseFailure, Erasure, Event, FromProxy, Hello,
+    InventoryEntry, MAX_MESSAGE, MappingEntry, Name, PathAddress, PathSet, PortBinding, PortState,
+    RecorderPage, Removal, Reply, Request, RoleKind, SlotBinding, SlotEntry, SlotState, Term,
+    ToProxy, decode, encode,
 };
 use proxy_core::limits::PAGE;
 use std::collections::BTreeSet;
@@ -247,6 +248,35 @@ impl Proxy {
                 }
                 Ok(Reply::Removed { orderly: *mode != Removal::Force })
             }
+            (RoleKind::Box { .. }, Request::Recover(slot)) => {
+                let slot = state.slot(*slot)?;
+                Ok(Reply::Slot(slot.state()))
+            }
+            (RoleKind::Box { .. }, Request::Erase(erase)) => {
+                let done = erase.methods.iter().next().map(Erasure::Done);
+                let answer = done.unwrap_or(Erasure::Failed(EraseFailure::NotOffered));
+                Ok(Reply::Erasure(answer.into()))
+            }
+            (_, Request::SetSampling(_) | Request::SetLogLevel(_) | Request::SetRecorder(_)) => {
+                Ok(Reply::Done)
+            }
+            (_, Request::ReadCounters { .. }) => {
+                let name = Name::try_from("tlps.sent").expect("it is short");
+                let entries = [(name, state.events)].into_iter().collect();
+                Ok(Reply::Counters { entries, next: None })
+            }
+            // No TLP ever passes.
+            (_, Request::ReadStamps { .. }) => {
+                Ok(Reply::Stamps { entries: Default::default(), next: None })
+            }
+            (_, Request::ReadRecorder { from }) => Ok(Reply::Recorder(RecorderPage {
+                first: *from,
+                end: *from,
+                lost: 0,
+                now: state.events,
+                requests: Default::default(),
+                bytes: Default::default(),
+            })),
             (_, Request::Firmware(_)) => Err(ControlError::NoFirmware),
             _ => Err(ControlError::WrongRole),
         }

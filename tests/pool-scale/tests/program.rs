@@ -2,7 +2,10 @@
 //! on a busy machine misses targets.
 
 use serde_json::Value;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_small_pool_is_measured_and_all_that_has_to_hold_does() {
@@ -21,4 +24,51 @@ fn a_small_pool_is_measured_and_all_that_has_to_hold_does() {
     let memory = figure("memory with everything lent, after the restart");
     assert_eq!(memory["met"], true, "{memory}");
     assert_eq!(figure("table entries that had been lost")["value"], 1.0);
+}
+
+/// A program that ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_pool_joins_a_manager_that_runs_and_leaves_when_its_input_ends() {
+    let program = Path::new(env!("CARGO_BIN_EXE_dxpu-pool-scale"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program.with_file_name("dxpu-manager"));
+    command.args(["serve", "--store", "store.redb", "--ready-file", "ready.json"]);
+    command.args(["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--log", "warn"]);
+    let _manager = Running(command.current_dir(folder.path()).spawn().unwrap());
+    let begun = Instant::now();
+    let ready: Value = loop {
+        if let Ok(text) = std::fs::read_to_string(folder.path().join("ready.json")) {
+            break serde_json::from_str(&text).unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "the manager does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let mut command = Command::new(program);
+    command.args(["--join", ready["control"].as_str().unwrap()]);
+    command.args(["--api", ready["listen"].as_str().unwrap()]);
+    command.args(["--boxes", "2", "--slots", "2", "--hosts", "2", "--lent", "3"]);
+    let mut pool = Running(
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut line = String::new();
+    BufReader::new(pool.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "4 proxies, 3 devices lent\n");
+    drop(pool.0.stdin.take());
+    let mut complaints = String::new();
+    pool.0.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+    assert!(pool.0.wait().unwrap().success() && complaints.is_empty(), "{complaints}");
 }
