@@ -153,7 +153,7 @@ async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
         };
         let functions = record.functions.iter().map(|f| {
             let epoch = f.binding.epoch.max(highest);
-            ErasedFunction { binding: FunctionEpoch { epoch, ..f.binding }, serial: f.serial }
+            ErasedFunction { binding: FunctionEpoch { epoch, ..f.binding }, ..*f }
         });
         let functions = functions.collect();
         txn.put_erasure(ErasureRecord { functions, ..ErasureRecord::clone(&record) });

@@ -65,7 +65,11 @@ fn record(
     let model = functions.first().and_then(device).map(|d| d.model.clone()).unwrap_or_default();
     let functions: Vec<ErasedFunction> = functions
         .iter()
-        .map(|f| ErasedFunction { binding: *f, serial: device(f).map_or(0, |d| d.serial) })
+        .map(|f| ErasedFunction {
+            binding: *f,
+            serial: device(f).map_or(0, |d| d.serial),
+            kind: device(f).map(|d| d.pci.kind()),
+        })
         .collect();
     let id = txn.new_erasure_id();
     let record = ErasureRecord {

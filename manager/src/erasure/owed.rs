@@ -1,7 +1,7 @@
 //! Devices that are taken out of their slots before they are erased: what they owe follows them by
-//! their serial numbers, to whatever slot they come back in. A device that has none cannot be told
-//! from another such; what it owes stays with its slot, and counts for any device in it that has no
-//! serial number.
+//! their serial numbers and kinds, to whatever slot they come back in. A device that has no number
+//! cannot be told from another such; what it owes stays with its slot, and counts for any device of
+//! its kind in it that has no serial number.
 
 use super::{end, record, rule_for};
 use crate::operations::progress;
@@ -27,9 +27,17 @@ pub fn of_binding<'a>(txn: &'a Txn, binding: &BindingRecord) -> Option<&'a Arc<E
 
 /// The open erasures of the device that one is for.
 pub(super) fn same_device(txn: &Txn, record: &ErasureRecord) -> BTreeSet<ErasureId> {
-    let of_serials = record.serials().flat_map(|serial| txn.owed_of(serial));
+    let same = |other: &&Arc<ErasureRecord>, own: &ErasedFunction| {
+        own.kind.is_none_or(|kind| other.is_of(own.serial, kind))
+    };
+    let numbered = record.functions.iter().filter(|own| own.serial != 0);
+    let of_serials = numbered
+        .flat_map(|own| txn.owed_by_serial(own.serial).filter(move |other| same(other, own)));
     let of_slot = txn.owed_at(&record.slot).filter(|other| other.serial().is_none());
-    let of_slot = of_slot.filter(|_| record.serial().is_none());
+    let kinds = || record.functions.iter().map(|own| own.kind);
+    let of_slot = of_slot.filter(|other| {
+        record.serial().is_none() && kinds().any(|kind| kind.is_none_or(|kind| other.may_be(kind)))
+    });
     of_serials.chain(of_slot).map(|erasure| erasure.id).collect()
 }
 
@@ -72,11 +80,11 @@ pub fn left(txn: &mut Txn, rules: &[EraseRule], lent: Lent) {
 
 /// Whether it is recorded already that a binding's device has left.
 fn is_recorded(txn: &Txn, binding: &BindingRecord, device: &DeviceRecord) -> bool {
-    let serial = (device.serial != 0).then_some(device.serial);
+    let kind = device.pci.kind();
     let mut own = txn.unerased().filter(|erasure| erasure.binding == Some(binding.id));
-    own.any(|erasure| {
-        erasure.serials().next().is_none() == serial.is_none()
-            && serial.is_none_or(|serial| erasure.serials().any(|own| own == serial))
+    own.any(|erasure| match device.serial {
+        0 => erasure.serial().is_none() && erasure.may_be(kind),
+        serial => erasure.is_of(serial, kind),
     })
 }
 
@@ -85,11 +93,9 @@ pub fn follow(txn: &mut Txn, name: &NodeName) {
     if txn.unerased().next().is_none() {
         return;
     }
-    let slots: BTreeSet<SlotAddress> =
-        txn.devices_of(name).map(|device| device.address.slot.clone()).collect();
     let mut owed: BTreeSet<ErasureId> = txn.owed_in(name).map(|erasure| erasure.id).collect();
-    for serial in slots.iter().flat_map(|slot| txn.serials_in(slot)) {
-        owed.extend(txn.owed_of(serial).map(|erasure| erasure.id));
+    for device in txn.devices_of(name).filter(|device| device.state != DeviceState::Empty) {
+        owed.extend(txn.owed_of(device).map(|erasure| erasure.id));
     }
     for id in owed {
         look(txn, id);
@@ -98,16 +104,20 @@ pub fn follow(txn: &mut Txn, name: &NodeName) {
 
 /// Where the device of an erasure is. If several slots say that they have it, it is where it was.
 fn whereabouts(txn: &Tables, erasure: &ErasureRecord) -> Option<SlotAddress> {
-    let serials = txn.serials_in(&erasure.slot);
     let Some(serial) = erasure.serial() else {
-        return (serials == [0]).then(|| erasure.slot.clone());
+        let is_unnumbered = txn.present(&erasure.slot).all(|device| device.serial == 0);
+        let is_kind = txn.present(&erasure.slot).any(|device| erasure.may_be(device.pci.kind()));
+        return (is_unnumbered && is_kind).then(|| erasure.slot.clone());
     };
-    if serials.contains(&serial) {
+    let has_it = |slot: &SlotAddress| {
+        txn.present(slot).any(|device| erasure.is_of(device.serial, device.pci.kind()))
+    };
+    if has_it(&erasure.slot) {
         return Some(erasure.slot.clone());
     }
     let slots = txn.pool().with_serial(serial);
     let slots = slots.filter_map(|(node, slot)| Some(txn.pool().get(node)?.address(slot)));
-    let mut slots = slots.filter(|slot| txn.serials_in(slot).contains(&serial));
+    let mut slots = slots.filter(has_it);
     slots.next().filter(|_| slots.next().is_none())
 }
 
@@ -183,12 +193,13 @@ fn owe(txn: &mut Txn, erasure: &ErasureRecord, slot: Option<SlotAddress>, detail
 /// The device is in this slot: it is erased there. What failed waits for somebody to try again.
 fn here(txn: &mut Txn, erasure: &ErasureRecord, slot: &SlotAddress) -> Result<(), Problem> {
     let mut functions = Vec::with_capacity(erasure.functions.len());
-    for ErasedFunction { binding, serial } in &erasure.functions {
+    for function in &erasure.functions {
+        let binding = &function.binding;
         let address = FunctionAddress { slot: slot.clone(), function: binding.function };
         // A name that no erasure in this slot has had.
         let epoch = txn.new_epoch(&address)?;
         let binding = FunctionEpoch { epoch, ..*binding };
-        functions.push(ErasedFunction { binding, serial: *serial });
+        functions.push(ErasedFunction { binding, ..*function });
     }
     let detail = format!("the device is in {slot} now");
     say(txn, erasure, slot, format!("{}: {detail}", erasure.id));

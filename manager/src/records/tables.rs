@@ -233,35 +233,51 @@ impl Tables {
     }
 
     /// The erasure for which what is in a slot cannot be lent: it goes on, waits, or failed and was
-    /// required. A device is known by its serial number; one that has none by its slot. Of an empty
-    /// slot, the latest of what was taken out of it.
+    /// required. A device is known by its serial number and its kind; one that has no number by its
+    /// slot and its kind: it may be the numbered one of that kind that was there, so that the same
+    /// keeps it from being lent. Of an empty slot, the latest of what was taken out of it.
     pub fn erasure_at(&self, slot: &SlotAddress) -> Option<&Arc<ErasureRecord>> {
         // Most of the time there is none.
         if self.owed_at.is_empty() {
             return None;
         }
-        let serials = self.serials_in(slot);
-        match serials.as_slice() {
-            [] => self.owed_at(slot).next_back(),
-            [0, ..] => self.owed_at(slot).rfind(|erasure| erasure.serial().is_none()),
-            serials => serials.iter().find_map(|serial| self.owed_of(*serial).next_back()),
+        if self.present(slot).next().is_none() {
+            return self.owed_at(slot).next_back();
         }
+        if self.present(slot).any(|device| device.serial != 0) {
+            return self.present(slot).find_map(|device| self.owed_of(device).next_back());
+        }
+        let kinds = || self.present(slot).map(|device| device.pci.kind());
+        let mine = |erasure: &&Arc<ErasureRecord>| kinds().any(|kind| erasure.may_be(kind));
+        let unnumbered = self.owed_at(slot).filter(mine).rfind(|e| e.serial().is_none());
+        unnumbered.or_else(|| self.owed_at(slot).rfind(mine))
     }
 
-    /// The serial numbers of what is in a slot, 0 for a device that has none; nothing if the slot is
-    /// empty.
-    pub fn serials_in(&self, slot: &SlotAddress) -> Vec<u64> {
-        let there = self.functions(slot).filter(|device| device.state != DeviceState::Empty);
-        let mut serials: Vec<u64> = there.map(|device| device.serial).collect();
-        serials.sort_unstable_by_key(|serial| std::cmp::Reverse(*serial));
-        serials.dedup();
-        serials
+    /// What is in a slot; nothing if it is empty.
+    pub fn present<'a>(
+        &'a self,
+        slot: &SlotAddress,
+    ) -> impl Iterator<Item = &'a DeviceRecord> + use<'a> {
+        self.functions(slot).filter(|device| device.state != DeviceState::Empty)
     }
 
-    /// The erasures for which the device with this serial number cannot be lent, earliest first.
-    pub fn owed_of(&self, serial: u64) -> impl DoubleEndedIterator<Item = &Arc<ErasureRecord>> {
+    /// The erasures for which devices with this serial number may not be lent, earliest first.
+    pub fn owed_by_serial(
+        &self,
+        serial: u64,
+    ) -> impl DoubleEndedIterator<Item = &Arc<ErasureRecord>> {
         let range = (serial, ErasureId(0))..=(serial, ErasureId(u64::MAX));
         self.owed_by.range(range).map(|(_, id)| &self.erasures[id])
+    }
+
+    /// The erasures for which this device, known by its serial number, cannot be lent, earliest
+    /// first.
+    pub fn owed_of(
+        &self,
+        device: &DeviceRecord,
+    ) -> impl DoubleEndedIterator<Item = &Arc<ErasureRecord>> {
+        let (serial, kind) = (device.serial, device.pci.kind());
+        self.owed_by_serial(serial).filter(move |erasure| erasure.is_of(serial, kind))
     }
 
     /// The erasures for which what is in a slot, or was taken out of it, cannot be lent, earliest

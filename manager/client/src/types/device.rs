@@ -83,6 +83,25 @@ pub struct PciIdentity {
     pub revision: u8,
 }
 
+/// What a function is, of all that [`PciIdentity`] says: no firmware and no setting of a board
+/// changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PciKind {
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Class code, 24 bits.
+    pub class: u32,
+}
+
+impl PciIdentity {
+    /// What the function is.
+    pub const fn kind(self) -> PciKind {
+        PciKind { vendor: self.vendor, device: self.device, class: self.class }
+    }
+}
+
 /// A function as its box reported it last; kept while the box is away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceRecord {

@@ -1,6 +1,7 @@
 //! Erasing devices between one tenant and the next.
 
 use super::binding::FunctionEpoch;
+use super::device::PciKind;
 use super::ids::{AllocationId, BindingId, ErasureId, OperationId};
 use super::names::{NodeName, SlotAddress, Timestamp};
 use proxy_core::control::EraseMethod;
@@ -147,6 +148,16 @@ pub struct ErasedFunction {
     pub binding: FunctionEpoch,
     /// Serial number of the device, 0 if it has none.
     pub serial: u64,
+    /// What it is; nothing in records of earlier versions, or if it was gone already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<PciKind>,
+}
+
+impl ErasedFunction {
+    /// Whether it can be of this kind: one that is not known can be any.
+    fn may_be(&self, kind: PciKind) -> bool {
+        self.kind.is_none_or(|own| own == kind)
+    }
 }
 
 /// One erasure: what of whom was, is or could not be erased.
@@ -183,7 +194,8 @@ pub struct ErasureRecord {
 }
 
 impl ErasureRecord {
-    /// Serial numbers of the device, by which it is known wherever it is; nothing if it has none.
+    /// Serial numbers of the device; nothing if it has none. It is known wherever it is by one of
+    /// them and its kind: makers count for themselves, and models of one maker may count apart.
     pub fn serials(&self) -> impl Iterator<Item = u64> + '_ {
         self.functions.iter().map(|function| function.serial).filter(|serial| *serial != 0)
     }
@@ -191,6 +203,17 @@ impl ErasureRecord {
     /// The first of them.
     pub fn serial(&self) -> Option<u64> {
         self.serials().next()
+    }
+
+    /// Whether the function with this serial number, not 0, and of this kind is of its device.
+    pub fn is_of(&self, serial: u64, kind: PciKind) -> bool {
+        let mut functions = self.functions.iter();
+        serial != 0 && functions.any(|own| own.serial == serial && own.may_be(kind))
+    }
+
+    /// Whether its device can be of this kind, whatever the serial number.
+    pub fn may_be(&self, kind: PciKind) -> bool {
+        self.functions.iter().any(|own| own.may_be(kind))
     }
 
     /// Whether the device must not be lent because of it.

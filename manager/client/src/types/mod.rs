@@ -28,7 +28,7 @@ pub mod wishes;
 pub use amount::Amount;
 pub use audit::AuditRecord;
 pub use binding::{AllocationRecord, BindingRecord, Desired, FunctionEpoch, Lease, Phase};
-pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity};
+pub use device::{DeviceRecord, DeviceState, FunctionAddress, PciIdentity, PciKind};
 pub use erasure::{
     DEFAULT_ERASE_WITHIN_S, EraseMeans, EraseRule, ErasedFunction, ErasureRecord, ErasureState,
 };

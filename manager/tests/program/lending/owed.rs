@@ -199,3 +199,60 @@ fn a_lent_slot_into_which_an_unerased_device_is_put_does_not_give_it_to_its_tena
     manager.text(&["release", "alloc-2", "--force"]);
     manager.wait_slot("box1/2", "free");
 }
+
+/// Makes what is put into a slot from now on a device of another kind.
+fn another_kind(at_box: &Fake, slot: usize) {
+    at_box.with(|s| {
+        let slot = &mut s.slots[slot - 1];
+        (slot.device, slot.model) = (0xd0ac, "accelerator".to_owned());
+    });
+}
+
+#[test]
+fn another_kind_of_device_with_the_same_serial_number_does_not_settle_it() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = taken_out(&manager, SERIAL);
+    let impostor = Fake::join(manager.control, boxed("box2", 2), "nvme");
+    another_kind(&impostor, 2);
+    manager.wait_ready(&["box2"]);
+    impostor.set_device(2, Some(SERIAL));
+    eventually("the impostor", || {
+        let slot = manager.get("/v1/boxes/box2/slots/2");
+        let has_it = slot.to_string().contains(&format!("{SERIAL:016x}"));
+        (has_it && slot["status"] == "free").then_some(())
+    });
+    let asked = impostor.with(|s| s.log.iter().any(|r| matches!(r, Request::Erase(_))));
+    assert!(!asked, "it has nothing of the tenant's");
+    let owed = erasure(&manager, "erase-1");
+    assert_eq!((&owed["state"], &owed["slot"]), (&json!("owed"), &json!("box1/1")));
+    // Nor does one in the slot itself.
+    impostor.set_device(2, None);
+    manager.wait_slot("box2/2", "empty");
+    another_kind(&at_box, 1);
+    put(&manager, &at_box, 1, SERIAL);
+    assert_eq!(erasure(&manager, "erase-1")["state"], "owed");
+    at_box.set_device(1, None);
+    // The device itself still does.
+    at_box.set_device(2, Some(SERIAL));
+    manager.wait_slot("box1/2", "erasing");
+    may(&at_box);
+    wait_erasure(&manager, "erase-1", "done");
+    manager.wait_slot("box1/2", "free");
+}
+
+#[test]
+fn a_device_that_does_not_say_its_number_any_more_is_not_lent() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = taken_out(&manager, SERIAL);
+    at_box.set_device(1, Some(0));
+    manager.wait_slot("box1/1", "unerased");
+    let problem = refused(&manager, 1, "box1");
+    assert!(problem["detail"].as_str().unwrap().contains("eras"), "{problem}");
+    assert_eq!(erasure(&manager, "erase-1")["state"], "owed");
+    // With its number it is known again.
+    at_box.set_device(1, Some(SERIAL));
+    manager.wait_slot("box1/1", "erasing");
+    may(&at_box);
+    wait_erasure(&manager, "erase-1", "done");
+    manager.wait_slot("box1/1", "free");
+}

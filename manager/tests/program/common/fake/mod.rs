@@ -46,6 +46,8 @@ pub struct Slot {
     pub fails_reset: bool,
     /// Serial number of the device, if it is not one of the slot.
     pub serial: Option<u64>,
+    /// Device ID.
+    pub device: u16,
 }
 
 /// What a proxy has, which may outlive its connection.
@@ -130,6 +132,7 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         bound: None,
         fails_reset: false,
         serial: None,
+        device: 0x1000,
     };
     Arc::new(Mutex::new(State {
         slots: vec![slot; slots.into()],

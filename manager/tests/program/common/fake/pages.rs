@@ -119,7 +119,7 @@ pub fn inventory_page(state: &State, from: u16) -> Reply {
         function: SlotFunction::ZERO,
         state: slot.state,
         model: Name::try_from(slot.model.as_str()).unwrap(),
-        id: (0x1af4 * is_there(slot), (0x1000 + index as u16) * is_there(slot)),
+        id: (0x1af4 * is_there(slot), slot.device * is_there(slot)),
         subsystem: (0x1af4, 1),
         class: 0x01_0802,
         revision: 1,
