@@ -2,9 +2,11 @@
 //!
 //! The program must not outlive the manager: the next one would run it again beside the first. It
 //! runs in a process group of its own under a guard ([`guard`]), which is this program once more.
-//! The guard's standard input is a pipe that the manager holds: when that ends, because the manager
+//! The guard's standard input is a socket that the manager holds: when that ends, because the manager
 //! let go of it or was killed, the guard kills the group. (`PR_SET_PDEATHSIG` would do so when the
-//! thread ends that began the program, which is sooner.)
+//! thread ends that began the program, which is sooner.) When the program has ended, the guard says
+//! how by the same socket, as one byte, and kills the group with all that the program left behind in
+//! it, itself among it.
 
 use crate::records::Tables;
 use crate::types::{
@@ -15,7 +17,10 @@ use rustix::process::{
 };
 use serde::Serialize;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -23,10 +28,15 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use tlp_codec::ids::SlotId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 /// Bytes of what the program says that are kept, of either stream.
 const MAX_SAID: u64 = 4096;
+
+/// How long the streams may go on after the program and its group have ended: a process that has left
+/// the group may hold them for ever.
+const STREAMS: Duration = Duration::from_secs(1);
 
 /// Exit code of the guard when the program cannot be started, as of shells (POSIX.1-2017, Shell
 /// Command Language, 2.8.2).
@@ -90,9 +100,7 @@ struct Group(Child);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It has a number as long as it was not waited for, and the group has the same.
-        let id = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        if let Some(id) = id
+        if let Some(id) = self.id()
             && let Err(error) = kill_process_group(id, Signal::KILL)
         {
             tracing::warn!("an erasing program cannot be killed: {error}");
@@ -100,28 +108,61 @@ impl Drop for Group {
     }
 }
 
+impl Group {
+    /// Kills it all, and waits for the guard. How that ended.
+    async fn end(mut self) -> Result<ExitStatus, String> {
+        if let Some(id) = self.id() {
+            // It may be gone, except for the guard's status.
+            let _ = kill_process_group(id, Signal::KILL);
+        }
+        self.0.wait().await.map_err(|error| error.to_string())
+    }
+
+    /// It has a number as long as it was not waited for, and the group has the same.
+    fn id(&self) -> Option<Pid> {
+        self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()))
+    }
+}
+
 async fn talk(hook: &Path, line: &[u8]) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("it cannot be started: {error}");
+    let (ours, its) = Socket::pair().map_err(cannot)?;
+    ours.set_nonblocking(true).map_err(cannot)?;
+    // Held until the end: the guard ends when this does.
+    let mut ours = UnixStream::from_std(ours).map_err(cannot)?;
     let child = Command::new(&*OURSELVES)
         .arg(GUARD)
         .arg(hook)
-        .stdin(Stdio::piped())
+        .stdin(OwnedFd::from(its))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|error| format!("it cannot be started: {error}"))?;
+        .map_err(cannot)?;
     let mut group = Group(child);
-    // Held until the end: the guard ends when this does.
-    let mut stdin = group.0.stdin.take().expect("it is piped");
-    let stdout = group.0.stdout.take().expect("it is piped");
-    let stderr = group.0.stderr.take().expect("it is piped");
+    let (mut said, mut complained) = (Start::default(), Start::default());
+    let stdout = said.read(group.0.stdout.take().expect("it is piped"));
+    let stderr = complained.read(group.0.stderr.take().expect("it is piped"));
     // The guard reads it in any case.
-    stdin.write_all(line).await.map_err(|error| format!("it cannot be told: {error}"))?;
-    let (said, complained, status) =
-        tokio::join!(first_line(stdout), first_line(stderr), group.0.wait());
-    drop(stdin);
-    let status = status.map_err(|error| error.to_string())?;
-    let said = if said.is_empty() { complained } else { said };
+    ours.write_all(line).await.map_err(|error| format!("it cannot be told: {error}"))?;
+    let code = {
+        let mut streams = std::pin::pin!(async { tokio::join!(stdout, stderr) });
+        let mut code = std::pin::pin!(ours.read_u8());
+        // What the program says is read all the while, or it could not go on.
+        let (code, are_over) = tokio::select! {
+            biased;
+            code = &mut code => (code, false),
+            _ = &mut streams => (code.await, true),
+        };
+        if !are_over {
+            let _ = tokio::time::timeout(STREAMS, streams).await;
+        }
+        code
+    };
+    let status = group.end().await?;
+    // A guard that said nothing was killed itself.
+    let status = code.map_or(status, |code| ExitStatus::from_raw(i32::from(code) << 8));
+    let said = if said.line().is_empty() { complained.line() } else { said.line() };
     if status.success() { Ok(said) } else { Err(format!("{}: {said}", called(status))) }
 }
 
@@ -133,20 +174,28 @@ fn called(status: ExitStatus) -> String {
     }
 }
 
-/// The first line of a stream, of which everything is read.
-async fn first_line(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
-    let mut start = Vec::new();
-    let _ = (&mut stream).take(MAX_SAID).read_to_end(&mut start).await;
-    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
-    String::from_utf8_lossy(&start).lines().next().unwrap_or_default().trim().to_owned()
+/// The start of a stream, as far as it was read.
+#[derive(Default)]
+struct Start(Vec<u8>);
+
+impl Start {
+    /// Reads everything, and keeps the start.
+    async fn read(&mut self, mut stream: impl tokio::io::AsyncRead + Unpin) {
+        let _ = (&mut stream).take(MAX_SAID).read_to_end(&mut self.0).await;
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    }
+
+    fn line(&self) -> String {
+        String::from_utf8_lossy(&self.0).lines().next().unwrap_or_default().trim().to_owned()
+    }
 }
 
 /// The first argument that makes this program a guard. It is no command for people.
 const GUARD: &str = "guard-erasing-program";
 
 /// If the program was started as a guard: runs the program that is named, with the first line of
-/// standard input as its own, and kills it with all that it began when standard input ends. The exit
-/// code for that.
+/// standard input as its own, and kills it with all that it began when either ends. Does not come
+/// back from that; the exit code if it cannot.
 pub fn guard(mut args: impl Iterator<Item = OsString>) -> Option<u8> {
     let hook = args.nth(1).filter(|first| first == GUARD).and_then(|_| args.next())?;
     if getpgrp() != getpid() {
@@ -156,12 +205,23 @@ pub fn guard(mut args: impl Iterator<Item = OsString>) -> Option<u8> {
     let mut stdin = BufReader::new(std::io::stdin());
     let mut line = Vec::new();
     let _ = stdin.read_until(b'\n', &mut line);
-    let started = std::process::Command::new(&hook).stdin(Stdio::piped()).spawn();
+    let code = attend(&hook, stdin, line);
+    // The last that it says. The manager may be gone.
+    if let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() {
+        let _ = File::from(socket).write_all(&[code]);
+    }
+    let _ = kill_current_process_group(Signal::KILL);
+    Some(code)
+}
+
+/// Runs the program until it or the standard input ends. Its exit code.
+fn attend(hook: &OsString, mut stdin: BufReader<std::io::Stdin>, line: Vec<u8>) -> u8 {
+    let started = std::process::Command::new(hook).stdin(Stdio::piped()).spawn();
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {
             eprintln!("it cannot be started: {error}");
-            return Some(CANNOT_START);
+            return CANNOT_START;
         }
     };
     let mut told = child.stdin.take().expect("it is piped");
@@ -176,9 +236,9 @@ pub fn guard(mut args: impl Iterator<Item = OsString>) -> Option<u8> {
         Ok(status) => status,
         Err(error) => {
             eprintln!("it cannot be waited for: {error}");
-            return Some(CANNOT_START);
+            return CANNOT_START;
         }
     };
     let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal));
-    Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }

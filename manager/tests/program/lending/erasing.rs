@@ -238,6 +238,30 @@ fn a_program_that_takes_too_long_is_killed_with_what_it_began() {
     eventually("their end", || all.iter().all(|p| !runs(*p)).then_some(()));
 }
 
+/// What it began does not hold up what it did: neither in its group, nor out of it.
+#[test]
+fn a_program_that_leaves_processes_behind_is_done_when_it_ends() {
+    for begin in ["sleep 100000 &\necho $!", "setsid sleep 20 &\necho $!"] {
+        let folder = tempfile::tempdir().unwrap();
+        let hook = folder.path().join("erase");
+        let text = format!("#!/bin/sh\nread line\n{begin} > \"$0.pids\"\necho clean\n");
+        std::fs::write(&hook, text).unwrap();
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let rule = format!("[[erase]]\nhook = {hook:?}\nwithin_s = 15\n");
+        let manager = Manager::with_settings(&rule, &[]);
+        let (_host, _box) = pair(&manager);
+        manager.text(&["allocate", "--host", "host1"]);
+        manager.text(&["release", "alloc-1"]);
+        let erasure = latest(&manager);
+        assert_eq!(erasure["state"], "done", "{begin}: {erasure}");
+        assert!(erasure["detail"].as_str().unwrap().ends_with(": clean"), "{erasure}");
+        if !begin.starts_with("setsid") {
+            let left = processes(folder.path());
+            eventually("its end", || left.iter().all(|p| !runs(*p)).then_some(()));
+        }
+    }
+}
+
 #[test]
 fn a_program_that_cannot_be_started_or_is_killed_says_so() {
     let folder = tempfile::tempdir().unwrap();
