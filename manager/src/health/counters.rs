@@ -30,10 +30,10 @@ const LOSSY_READINGS: u32 = 2;
 pub(super) struct Reading {
     /// The proxy's life.
     incarnation: u32,
-    /// Frames sent, on all links.
-    sent: u64,
-    /// Losses that were found, on all links.
-    lost: u64,
+    /// Frames sent, on each link.
+    sent: Vec<u64>,
+    /// Losses that were found, on each link.
+    lost: Vec<u64>,
     /// Error messages of each slot's device.
     errors: BTreeMap<u8, Errors>,
 }
@@ -62,13 +62,13 @@ impl Errors {
 }
 
 impl Reading {
-    /// From all of a proxy's counters. Those that a proxy gives for each of its links are added up.
+    /// From all of a proxy's counters. Those of links it gives for each of them, without a name.
     fn of(incarnation: u32, counters: &[(Name, u64)]) -> Self {
         let mut reading = Self { incarnation, ..Self::default() };
         for (name, value) in counters {
             match name.as_str() {
-                "link.frames_sent" => reading.sent = reading.sent.saturating_add(*value),
-                "link.losses_detected" => reading.lost = reading.lost.saturating_add(*value),
+                "link.frames_sent" => reading.sent.push(*value),
+                "link.losses_detected" => reading.lost.push(*value),
                 name => {
                     let Some((slot, what)) = of_slot(name) else { continue };
                     let errors = reading.errors.entry(slot).or_default();
@@ -83,6 +83,20 @@ impl Reading {
         }
         reading
     }
+
+    /// What was sent and lost since an earlier reading of the same life, or since the life began.
+    /// Nothing if links have come or gone since: what they had counted cannot be told from what the
+    /// others did.
+    fn traffic_since(&self, before: Option<&Self>) -> Option<(u64, u64)> {
+        let of_all = |values: &[u64]| values.iter().copied().fold(0, u64::saturating_add);
+        let Some(before) = before else { return Some((of_all(&self.sent), of_all(&self.lost))) };
+        let since = |now: &[u64], then: &[u64]| {
+            let pairs = || now.iter().zip(then);
+            let goes_on = now.len() == then.len() && pairs().all(|(now, then)| now >= then);
+            goes_on.then(|| pairs().fold(0, |sum: u64, (now, then)| sum.saturating_add(now - then)))
+        };
+        Some((since(&self.sent, &before.sent)?, since(&self.lost, &before.lost)?))
+    }
 }
 
 /// A counter of a slot, `slot 3: fatal errors`, as its number and what is counted.
@@ -95,15 +109,24 @@ fn of_slot(name: &str) -> Option<(u8, &str)> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loss {
     row: u32,
+    /// Readings in a row since that said nothing.
+    silent: u32,
     pub(super) why: String,
 }
 
 impl Loss {
-    /// Takes in what was sent and lost since the last reading. Too little says nothing.
-    fn take(&mut self, name: &NodeName, sent: u64, lost: u64, config: &HealthConfig) {
-        if sent < config.loss_frames {
+    /// Takes in what was sent and lost since the last reading, if it is known. Too little says
+    /// nothing; but a proxy that gets nothing new because of its loss sends little, and would never
+    /// be good again if that did not count in the end.
+    fn take(&mut self, name: &NodeName, traffic: Option<(u64, u64)>, config: &HealthConfig) {
+        let Some((sent, lost)) = traffic.filter(|(sent, _)| *sent >= config.loss_frames) else {
+            self.silent += 1;
+            if self.silent >= LOSSY_READINGS {
+                *self = Self::default();
+            }
             return;
-        }
+        };
+        self.silent = 0;
         let permille = u128::from(lost) * 1000 / u128::from(sent.max(1));
         if permille < u128::from(config.loss_permille) {
             *self = Self::default();
@@ -129,13 +152,12 @@ pub(super) fn take(
 ) {
     // What came before the first reading came at a time that is not known.
     let Some(before) = before else { return };
-    let none = Reading::default();
-    let before = if before.incarnation == now.incarnation { before } else { &none };
-    let since = |now: u64, then: u64| now.saturating_sub(then);
-    let (sent, lost) = (since(now.sent, before.sent), since(now.lost, before.lost));
-    observed.loss(name, |loss| loss.take(name, sent, lost, config));
+    let before = (before.incarnation == now.incarnation).then_some(before);
+    let traffic = now.traffic_since(before);
+    observed.loss(name, |loss| loss.take(name, traffic, config));
     for (slot, errors) in &now.errors {
-        let errors = errors.since(before.errors.get(slot).copied().unwrap_or_default());
+        let before = before.and_then(|before| before.errors.get(slot)).copied();
+        let errors = errors.since(before.unwrap_or_default());
         if let Ok(slot) = SlotId::new(*slot)
             && let Ok(slot) = SlotAddress::new(name.clone(), slot)
         {
@@ -220,7 +242,7 @@ mod tests {
         let reading = Reading::of(7, &counters);
         let errors = Errors { correctable: 9, non_fatal: 0, fatal: 1 };
         let errors = BTreeMap::from([(12, errors)]);
-        assert_eq!(reading, Reading { incarnation: 7, sent: 7, lost: 2, errors });
+        assert_eq!(reading, Reading { incarnation: 7, sent: vec![3, 4], lost: vec![2], errors });
     }
 
     #[test]
@@ -228,7 +250,7 @@ mod tests {
         let (config, node) = (HealthConfig::default(), NodeName::new("host1").unwrap());
         let mut loss = Loss::default();
         let mut take = |sent, lost| {
-            loss.take(&node, sent, lost, &config);
+            loss.take(&node, Some((sent, lost)), &config);
             loss.is_bad()
         };
         // Sent, lost, whether it is bad then: ten of a thousand are, and a few frames say nothing.
@@ -239,11 +261,40 @@ mod tests {
             (10, 0, false),
             (2000, 2000, true),
             (10, 0, true),
+            (1000, 10, true),
+            (10, 10, true),
+            // Two in a row that say nothing are a recovery.
+            (10, 10, false),
+            (1000, 10, false),
+            (1000, 10, true),
             (100_000, 10, false),
         ];
         for (sent, lost, bad) in rows {
             assert_eq!(take(sent, lost), bad, "{lost} of {sent}");
         }
+    }
+
+    #[test]
+    fn links_that_come_and_go_make_no_loss() {
+        let reading = |sent: &[u64], lost: &[u64]| Reading {
+            sent: sent.to_vec(),
+            lost: lost.to_vec(),
+            ..Reading::default()
+        };
+        let before = reading(&[100_000, 5_000], &[0, 50]);
+        let rows: [(&[u64], &[u64], Option<(u64, u64)>); 5] = [
+            (&[102_000, 5_500], &[1, 52], Some((2_500, 3))),
+            // The first has gone; the second sent much, and lost little of it.
+            (&[110_000], &[60], None),
+            (&[102_000, 5_500, 7], &[1, 52, 0], None),
+            // It has gone, and another has come.
+            (&[5_500, 7], &[52, 0], None),
+            (&[102_000, 5_500], &[0, 49], None),
+        ];
+        for (sent, lost, expected) in rows {
+            assert_eq!(reading(sent, lost).traffic_since(Some(&before)), expected, "{sent:?}");
+        }
+        assert_eq!(before.traffic_since(None), Some((105_000, 50)));
     }
 
     proptest! {
