@@ -188,7 +188,7 @@ async fn binding_failed(
         let tables = manager.records.snapshot();
         for id in which(&tables) {
             let slot = &tables.bindings()[&id].slot;
-            manager.observed.error(slot, &manager.settings.health);
+            manager.observed.error(&tables, slot, &manager.settings.health);
         }
     }
     let why = format!("{} says: {}", session.name(), failure(reason));

@@ -12,6 +12,7 @@
 //!   [`HealthConfig::device_correctable`] that were correctable.
 
 pub mod counters;
+mod devices;
 pub mod machine;
 mod replacing;
 
@@ -19,8 +20,8 @@ use crate::manager::Manager;
 use crate::operations::drain;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, HoldRecord,
-    ModelRecord, NodeName, Place, SlotAddress, Subject,
+    DeviceState, EventKind, EventRecord, HealthDevice, HealthRecord, HealthState, HoldKind,
+    HoldRecord, ModelRecord, NodeName, Place, SlotAddress, Subject,
 };
 use machine::{Machine, Thresholds};
 use serde::Deserialize;
@@ -112,6 +113,8 @@ impl HealthConfig {
 /// What went wrong with a device lately.
 #[derive(Default)]
 struct Errors {
+    /// Which, as soon as it is known.
+    device: Option<HealthDevice>,
     /// What counts each, no more than make it bad.
     hard: VecDeque<Instant>,
     /// Correctable errors: how many, by when they were read.
@@ -123,14 +126,21 @@ struct Errors {
 #[derive(Default)]
 pub struct Observed {
     errors: Mutex<HashMap<SlotAddress, Errors>>,
+    /// Of devices that are in no slot now.
+    away: Mutex<HashMap<HealthDevice, Errors>>,
     lost: Mutex<BTreeSet<(NodeName, NodeName, u8)>>,
     losses: Mutex<HashMap<NodeName, counters::Loss>>,
 }
 
 impl Observed {
     /// A binding of a slot failed because of its device.
-    pub fn error(&self, slot: &SlotAddress, config: &HealthConfig) {
+    pub fn error(&self, tables: &Tables, slot: &SlotAddress, config: &HealthConfig) {
         self.errors(slot, counters::Errors { non_fatal: 1, ..Default::default() }, config);
+        // It may be gone the next time that this is looked at.
+        let mut errors = self.errors.lock().expect("no one panics while holding it");
+        if let Some(own) = errors.get_mut(slot) {
+            own.device = own.device.or_else(|| devices::now_in(tables, slot));
+        }
     }
 
     /// A device sent error messages. A fatal one is enough: its link is not reliable.
@@ -187,9 +197,16 @@ impl Observed {
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < window;
         let mut errors = self.errors.lock().expect("no one panics while holding it");
         let mut bad = BTreeMap::new();
-        errors.retain(|slot, own| {
+        let forget = |own: &mut Errors| {
             own.hard.retain(&is_recent);
             own.correctable.retain(|(at, _)| is_recent(at));
+        };
+        self.away.lock().expect("no one panics while holding it").retain(|_, own| {
+            forget(own);
+            !own.hard.is_empty() || !own.correctable.is_empty()
+        });
+        errors.retain(|slot, own| {
+            forget(own);
             let correctable = own.correctable.iter().map(|(_, count)| *count);
             let correctable = correctable.fold(0, u64::saturating_add);
             if own.hard.len() >= config.device_errors {
@@ -309,7 +326,12 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         Some(record) if state == HealthState::Recovering => record.reason.clone(),
         _ => why.to_owned(),
     };
-    let record = HealthRecord { subject: subject.clone(), state, reason, since: txn.now() };
+    let device = match (txn.health().get(subject), subject) {
+        (Some(record), _) if record.device.is_some() => record.device,
+        (_, Subject::Slot { slot }) => devices::now_in(txn, slot),
+        _ => None,
+    };
+    let record = HealthRecord { subject: subject.clone(), device, state, reason, since: txn.now() };
     txn.put_health(record);
     if state != HealthState::Failed {
         return;
@@ -337,6 +359,7 @@ fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
 pub async fn run(manager: Arc<Manager>) {
     let mut machines = Machines::default();
     let mut attempts = replacing::Attempts::default();
+    let mut away = devices::Away::default();
     let config = &manager.settings.health;
     loop {
         tokio::select! {
@@ -344,6 +367,7 @@ pub async fn run(manager: Arc<Manager>) {
             () = tokio::time::sleep(Duration::from_millis(config.interval_ms)) => {}
             () = manager.stopping() => return,
         }
+        follow(&manager, &mut machines, &mut away).await;
         let tables = manager.records.snapshot();
         let bad = bad(&manager, &tables, Instant::now());
         let changes = machines.round(&tables, &bad, config.thresholds);
@@ -355,6 +379,28 @@ pub async fn run(manager: Arc<Manager>) {
             attempts.round(&manager, &manager.records.snapshot(), Instant::now()).await;
         }
     }
+}
+
+/// What is known of devices goes where they are.
+async fn follow(manager: &Manager, machines: &mut Machines, away: &mut devices::Away) {
+    let tables = manager.records.snapshot();
+    manager.observed.follow(&tables);
+    let moves = away.moves(&tables);
+    if moves.is_empty() {
+        return;
+    }
+    let holds = manager.settings.health.policy != Policy::None;
+    if let Err(problem) = manager.records.apply(|txn| devices::carry(txn, &moves, holds)).await {
+        tracing::error!("where devices are that are not healthy cannot be recorded: {problem}");
+        return;
+    }
+    for (record, to) in &moves {
+        machines.0.remove(&record.subject);
+        if let Some(slot) = to {
+            machines.0.remove(&Subject::Slot { slot: slot.clone() });
+        }
+    }
+    away.moved(moves);
 }
 
 /// Records changes. Whether it could.

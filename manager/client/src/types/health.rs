@@ -82,11 +82,43 @@ pub struct ModelRecord {
     pub since: Timestamp,
 }
 
+/// What a device is known by, wherever it is.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+pub struct HealthDevice {
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Serial number, 0 if it has none: then it is known in its slot only. 16 hexadecimal digits.
+    #[serde(with = "digits")]
+    #[schema(value_type = String)]
+    pub serial: u64,
+}
+
+/// A serial number as text: JSON's numbers are not that exact everywhere (RFC 8259, section 6).
+mod digits {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(serial: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{serial:016x}"))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<u64, D::Error> {
+        u64::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
+    }
+}
+
 /// The health of something that is, or was lately, not healthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HealthRecord {
     /// What.
     pub subject: Subject,
+    /// Of a slot: the device that it is about, and goes with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<HealthDevice>,
     /// How well it is.
     pub state: HealthState,
     /// Why, when it last got worse.

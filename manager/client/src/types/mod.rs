@@ -38,7 +38,7 @@ pub use firmware::{
     CardState, ImageId, ImageLabel, ImageRecord, MAX_IMAGE, MAX_IMAGES, RolloutCard, RolloutKind,
     RolloutRecord, RolloutState,
 };
-pub use health::{HealthRecord, HealthState, ModelRecord, Subject};
+pub use health::{HealthDevice, HealthRecord, HealthState, ModelRecord, Subject};
 pub use hold::{HoldKind, HoldRecord, Place};
 pub use ids::{AllocationId, BindingId, ErasureId, OperationId, RecordingId, RolloutId};
 pub use link_use::LinkUse;

@@ -260,3 +260,33 @@ fn a_replacement_is_tried_again_until_there_is_a_device_for_it() {
     });
     drop(at_host);
 }
+
+#[test]
+fn a_device_s_health_goes_with_it() {
+    const BAD: u64 = 0x77;
+    let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ncounters_ms = 50\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let (_host, at_box) = pair(&manager);
+    at_box.set_device(1, Some(BAD));
+    manager.wait_slot("box1/1", "free");
+    // Not before counters have been read once.
+    at_box.count("slot 1: fatal errors", 0);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    at_box.count("slot 1: fatal errors", 1);
+    manager.wait_slot("box1/1", "held");
+    // Another one in its slot is well, while the bad one is nowhere.
+    at_box.set_device(1, None);
+    manager.wait_slot("box1/1", "empty");
+    at_box.set_device(1, Some(0x88));
+    manager.wait_slot("box1/1", "free");
+    assert_eq!(manager.get("/v1/health")["items"], json!([]));
+    // It is as bad wherever it comes back.
+    at_box.set_device(2, Some(BAD));
+    manager.wait_slot("box1/2", "held");
+    let of = json!({"kind": "slot", "slot": "box1/2"});
+    assert_eq!(state(&manager, &of).as_deref(), Some("failed"));
+    let device = &manager.get("/v1/health")["items"][0]["device"];
+    assert_eq!(device["serial"], "0000000000000077");
+    manager.wait_slot("box1/1", "free");
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+}

@@ -1,0 +1,146 @@
+//! Devices that are carried about: what went wrong is the device's, not its slot's. A device is known
+//! by its IDs and serial number, wherever it is; one that has no number only in its slot. What is
+//! not well and in no slot is remembered until this manager ends.
+
+use super::{Errors, Observed};
+use crate::operations::drain;
+use crate::records::{Tables, Txn};
+use crate::types::{
+    HealthDevice, HealthRecord, HealthState, HoldKind, HoldRecord, Place, SlotAddress, Subject,
+};
+use std::collections::{HashMap, VecDeque};
+
+/// Devices in no slot that are remembered; of more, the latest.
+const MAX_AWAY: usize = 1024;
+
+/// The device in a slot.
+pub(super) fn now_in(tables: &Tables, slot: &SlotAddress) -> Option<HealthDevice> {
+    let first = tables.present(slot).next()?;
+    let (vendor, device) = (first.pci.vendor, first.pci.device);
+    Some(HealthDevice { vendor, device, serial: first.serial })
+}
+
+/// Where a device is. Nothing if it has no serial number, or several slots say that they have it.
+fn found(tables: &Tables, device: HealthDevice) -> Option<SlotAddress> {
+    let pool = tables.pool();
+    let slots = (device.serial != 0).then(|| pool.with_serial(device.serial));
+    let slots = slots.into_iter().flatten();
+    let slots = slots.filter_map(|(node, slot)| Some(pool.get(node)?.address(slot)));
+    let mut slots = slots.filter(|slot| now_in(tables, slot) == Some(device));
+    slots.next().filter(|_| slots.next().is_none())
+}
+
+/// Where the device is now that was in a slot.
+enum Whereabouts {
+    /// There, or nobody has taken its place.
+    Here,
+    /// In another slot.
+    In(SlotAddress),
+    /// Nowhere; another one is in its place.
+    Away,
+}
+
+fn look(tables: &Tables, slot: &SlotAddress, device: HealthDevice) -> Whereabouts {
+    let now = now_in(tables, slot);
+    match found(tables, device) {
+        _ if now == Some(device) => Whereabouts::Here,
+        Some(other) => Whereabouts::In(other),
+        None if now.is_none() => Whereabouts::Here,
+        None => Whereabouts::Away,
+    }
+}
+
+impl Observed {
+    /// Errors go with the devices that had them.
+    pub(super) fn follow(&self, tables: &Tables) {
+        let mut errors = self.errors.lock().expect("no one panics while holding it");
+        let mut away = self.away.lock().expect("no one panics while holding it");
+        let mut moved: Vec<(SlotAddress, Errors)> = Vec::new();
+        errors.retain(|slot, own| {
+            own.device = own.device.or_else(|| now_in(tables, slot));
+            let Some(device) = own.device else { return true };
+            match look(tables, slot, device) {
+                Whereabouts::Here => return true,
+                Whereabouts::In(other) => moved.push((other, std::mem::take(own))),
+                Whereabouts::Away if device.serial != 0 && away.len() < MAX_AWAY => {
+                    away.insert(device, std::mem::take(own));
+                }
+                Whereabouts::Away => {}
+            }
+            false
+        });
+        let come: HashMap<_, _> =
+            away.keys().filter_map(|device| Some((*device, found(tables, *device)?))).collect();
+        for (device, slot) in come {
+            moved.extend(away.remove(&device).map(|own| (slot, own)));
+        }
+        errors.extend(moved);
+    }
+}
+
+/// What is not well and in no slot, longest away first.
+#[derive(Default)]
+pub(super) struct Away(VecDeque<HealthRecord>);
+
+/// Records to move: as they were, and where to.
+type Moves = Vec<(HealthRecord, Option<SlotAddress>)>;
+
+impl Away {
+    /// Which records are not where their devices are.
+    pub(super) fn moves(&self, tables: &Tables) -> Moves {
+        let recorded = tables.health().values().filter_map(|record| {
+            let Subject::Slot { slot } = &record.subject else { return None };
+            match look(tables, slot, record.device?) {
+                Whereabouts::Here => None,
+                Whereabouts::In(other) => Some((HealthRecord::clone(record), Some(other))),
+                Whereabouts::Away => Some((HealthRecord::clone(record), None)),
+            }
+        });
+        let come = self
+            .0
+            .iter()
+            .filter_map(|record| Some((record.clone(), Some(found(tables, record.device?)?))));
+        recorded.chain(come).collect()
+    }
+
+    /// They are recorded where they are now.
+    pub(super) fn moved(&mut self, moves: Moves) {
+        for (record, to) in moves {
+            self.0.retain(|own| own.device != record.device);
+            if to.is_none() && record.device.is_some_and(|device| device.serial != 0) {
+                self.0.push_back(record);
+            }
+        }
+        let over = self.0.len().saturating_sub(MAX_AWAY);
+        self.0.drain(..over);
+    }
+}
+
+/// Records where they are.
+pub(super) fn carry(txn: &mut Txn, moves: &Moves, holds: bool) {
+    for (record, _) in moves {
+        let Subject::Slot { slot } = &record.subject else { continue };
+        // One that was away has nothing there any more; another device may.
+        if txn.health().get(&record.subject).is_none_or(|own| own.device != record.device) {
+            continue;
+        }
+        txn.remove_health(&record.subject);
+        let place = Place::Slot(slot.clone());
+        if txn.holds().get(&place).is_some_and(|hold| hold.kind == HoldKind::Unhealthy) {
+            drain::end_hold(txn, &place);
+        }
+    }
+    for (record, to) in moves {
+        let Some(slot) = to else { continue };
+        txn.put_health(HealthRecord {
+            subject: Subject::Slot { slot: slot.clone() },
+            ..record.clone()
+        });
+        let place = Place::Slot(slot.clone());
+        let is_bad = matches!(record.state, HealthState::Failed | HealthState::Recovering);
+        if is_bad && holds && !txn.holds().contains_key(&place) {
+            let (kind, reason) = (HoldKind::Unhealthy, record.reason.clone());
+            drain::hold(txn, HoldRecord { place, kind, reason, since: txn.now(), operation: None });
+        }
+    }
+}
