@@ -7,9 +7,8 @@ use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
 use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms, choosing};
-use crate::planner::{self, PlanRequest};
+use crate::planner::{self, PlanRequest, Prepared};
 use crate::records::Tables;
-use crate::spares;
 use crate::types::wishes::MAX_TENANT;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Explanation, NodeName,
@@ -109,13 +108,8 @@ pub(super) async fn allocate(
     if params.dry_run {
         let why = choosing::aside(move || {
             let tables = manager.records.snapshot();
-            let mut why = planner::explain(&request, &tables, &manager.registry)?;
-            let slots = why.slots.iter().map(|planned| &planned.slot);
-            if let Some(reason) = spares::keeps_back(&tables, &manager.settings.spares, slots) {
-                why.slots.clear();
-                why.reasons = vec![reason];
-            }
-            Ok(why)
+            let prepared = Prepared::read(request)?.keeping(&manager.settings.spares);
+            planner::explain(&prepared, &tables, &manager.registry)
         });
         return Ok(Json(why.await?).into_response());
     }

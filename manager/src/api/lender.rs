@@ -194,7 +194,8 @@ pub(super) async fn spares(
     Listing(filter, paging): Listing<SparesFilter>,
 ) -> Result<Json<List<SparesView>>, Problem> {
     let tables = manager.records.snapshot();
-    let all = crate::spares::all(&tables, &manager.settings.spares, Timestamp::now());
+    let all =
+        crate::spares::all(&tables, &manager.registry, &manager.settings.spares, Timestamp::now());
     let wanted = all.into_iter().filter(|spares| {
         filter.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&spares.model))
     });

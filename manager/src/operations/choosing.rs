@@ -6,7 +6,7 @@ use super::request::{self, ClientKey, Terms};
 use crate::manager::Manager;
 use crate::planner::{self, Plan, PlanRequest, Prepared};
 use crate::records::{Tables, Txn};
-use crate::spares;
+use crate::spares::SparesConfig;
 use crate::types::{BindingId, OperationRecord, Problem, ProblemCode};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub fn is_the_managers(problem: &Problem) -> bool {
 ///
 /// # Errors
 ///
-/// As [`request::allocate`], or that too few spares would be left.
+/// As [`request::allocate`]; spares that are kept are not taken.
 pub async fn allocate(
     manager: &Arc<Manager>,
     request: &PlanRequest,
@@ -59,12 +59,10 @@ pub async fn allocate(
     key: Option<&ClientKey>,
 ) -> Result<OperationRecord, Problem> {
     let wished = |_: &Tables| Some(request.clone());
-    record(manager, wished, |txn, choose| {
+    record(manager, &manager.settings.spares, wished, |txn, choose| {
         let (live, terms) = (&manager.registry, terms.clone());
         let choose = |tables: &Tables| choose(request, tables);
-        let operation = request::allocate_chosen(txn, live, request, choose, terms, key.cloned())?;
-        spares::check_kept(txn, &manager.settings.spares, &operation)?;
-        Ok(operation)
+        request::allocate_chosen(txn, live, request, choose, terms, key.cloned())
     })
     .await
 }
@@ -83,16 +81,19 @@ pub async fn replace(
 ) -> Result<OperationRecord, Problem> {
     let wished =
         |tables: &Tables| tables.bindings().get(&id).map(|old| replace::wishes(tables, old));
-    record(manager, wished, |txn, choose| {
+    // A replacement is what spares are for.
+    record(manager, &SparesConfig::default(), wished, |txn, choose| {
         check(txn)?;
         replace::replace(txn, id, how, choose, key.cloned())
     })
     .await
 }
 
-/// Records what needs a choice. `wished` is what is chosen by, as far as it is known before.
+/// Records what needs a choice. `wished` is what is chosen by, as far as it is known before; `spares`
+/// are not taken.
 async fn record(
     manager: &Arc<Manager>,
+    spares: &SparesConfig,
     wished: impl Fn(&Tables) -> Option<PlanRequest> + Send + Sync,
     change: impl Fn(&mut Txn, &mut Choice<'_>) -> Result<OperationRecord, Problem> + Send + Sync,
 ) -> Result<OperationRecord, Problem> {
@@ -100,7 +101,7 @@ async fn record(
     loop {
         tries += 1;
         let prepared = match wished(&manager.records.snapshot()) {
-            Some(request) => Some(prepare(manager, request).await?),
+            Some(request) => Some(prepare(manager, request, spares).await?),
             None => None,
         };
         let mut missed = None;
@@ -133,8 +134,12 @@ async fn record(
 }
 
 /// Reads the expression of a request, and asks it where it takes long.
-async fn prepare(manager: &Arc<Manager>, request: PlanRequest) -> Result<Prepared, Problem> {
-    let mut prepared = Prepared::read(request)?;
+async fn prepare(
+    manager: &Arc<Manager>,
+    request: PlanRequest,
+    spares: &SparesConfig,
+) -> Result<Prepared, Problem> {
+    let mut prepared = Prepared::read(request)?.keeping(spares);
     if !prepared.asks_devices() {
         return Ok(prepared);
     }

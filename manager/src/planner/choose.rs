@@ -3,8 +3,11 @@
 //! What is best is said by a [`Cost`], and it is said of a box by its shape. So all shapes are
 //! ranked, and then the first box of the best shape is taken that is there.
 
+mod spread;
+
 use super::Liveness;
 use super::filter::Filter;
+use super::kept::Budget;
 use super::ranked::{Boxes, InOrder, Ranked};
 use crate::records::pool::{BoxEntry, Scope, Shape};
 use crate::types::topology::BoxKind;
@@ -44,6 +47,17 @@ struct Fitting {
     slot: SlotId,
     island: Option<u8>,
     demand: u64,
+    /// The kept model that it has.
+    kept: Option<usize>,
+}
+
+/// Slots that take as much of a proxy each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Demand {
+    pub(super) each: u64,
+    /// The kept model that they have.
+    pub(super) kept: Option<usize>,
+    pub(super) count: usize,
 }
 
 /// What is free of a shape and will do; kept from one shape to the next, to be filled again.
@@ -51,7 +65,7 @@ struct Fitting {
 struct Scratch {
     parts: Vec<Part>,
     /// How many take how much.
-    demands: Vec<(u64, usize)>,
+    demands: Vec<Demand>,
 }
 
 /// A choice that is being made.
@@ -62,18 +76,29 @@ pub(super) struct Chooser<'a, L> {
     pub(super) room: u64,
 }
 
-/// The sum of so many of the lowest demands; nothing if there are not so many.
-fn cheapest(demands: &mut Vec<(u64, usize)>, wanted: usize) -> Option<u64> {
+/// The sum of so many of the lowest demands; nothing if there are not so many that may be taken.
+fn cheapest(demands: &mut [Demand], wanted: usize, mut budget: Budget) -> Option<u64> {
     if demands.len() > 1 {
         demands.sort_unstable();
     }
     let (mut left, mut sum) = (wanted, 0_u64);
-    for (demand, count) in demands {
-        let taken = left.min(*count);
-        sum = sum.saturating_add(demand.saturating_mul(taken as u64));
+    for demand in demands {
+        let taken = budget.take(demand.kept, left.min(demand.count));
+        sum = sum.saturating_add(demand.each.saturating_mul(taken as u64));
         left -= taken;
     }
     (left == 0).then_some(sum)
+}
+
+/// The first of these that may be taken, so many; nothing if there are not so many.
+fn first(from: &[Fitting], wanted: usize, mut budget: Budget) -> Option<Vec<Fitting>> {
+    let may = from.iter().filter(|fitting| budget.take(fitting.kept, 1) == 1);
+    let chosen: Vec<Fitting> = may.take(wanted).copied().collect();
+    (chosen.len() == wanted).then_some(chosen)
+}
+
+fn sum(chosen: &[Fitting]) -> u64 {
+    chosen.iter().map(|fitting| fitting.demand).fold(0, u64::saturating_add)
 }
 
 /// What it costs to take so many slots: those outside of islands go first, then those of islands
@@ -221,7 +246,8 @@ impl<'a, L: Liveness> Chooser<'a, L> {
             }
             let Some(demand) = self.filter.demand(group.profile) else { continue };
             let count = usize::from(group.free);
-            scratch.demands.push((demand, count));
+            let kept = self.filter.kept.get(group.profile);
+            scratch.demands.push(Demand { each: demand, kept, count });
             // Groups are in the order of their islands.
             match scratch.parts.last_mut() {
                 Some(last) if last.island == group.island => last.count += count,
@@ -238,7 +264,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
     /// not enough bandwidth for them.
     fn box_cost(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Option<Cost> {
         self.look(shape, None, scratch);
-        let demand = cheapest(&mut scratch.demands, wanted)?;
+        let demand = cheapest(&mut scratch.demands, wanted, self.filter.kept.budget())?;
         (demand <= self.room(shape)).then(|| cost(shape.kind, &scratch.parts, wanted))
     }
 
@@ -247,7 +273,8 @@ impl<'a, L: Liveness> Chooser<'a, L> {
     fn fitting(&self, entry: &BoxEntry, wanted: usize) -> Vec<Fitting> {
         let fits = entry.slots.iter().filter_map(|slot| {
             let demand = self.filter.slot_fits(entry, slot)?;
-            Some(Fitting { slot: slot.slot, island: slot.island, demand })
+            let kept = self.filter.kept.get(slot.profile?);
+            Some(Fitting { slot: slot.slot, island: slot.island, demand, kept })
         });
         let mut fitting: Vec<Fitting> = fits.collect();
         let islands = &entry.shape().islands;
@@ -280,17 +307,26 @@ impl<'a, L: Liveness> Chooser<'a, L> {
 
     /// So many of these slots: the first ones if the bandwidth is enough for them, else those that
     /// take least of it.
-    fn take(&self, entry: &BoxEntry, mut from: Vec<Fitting>, wanted: usize) -> Option<Vec<Place>> {
-        if from.len() < wanted {
-            return None;
-        }
-        let sum = |chosen: &[Fitting]| chosen.iter().map(|f| f.demand).fold(0, u64::saturating_add);
+    fn take(
+        &self,
+        entry: &BoxEntry,
+        mut from: Vec<Fitting>,
+        wanted: usize,
+        budget: Budget,
+    ) -> Option<Vec<Fitting>> {
+        let mut chosen = first(&from, wanted, budget.clone())?;
         let room = self.room(entry.shape());
-        if sum(&from[..wanted]) > room {
+        if sum(&chosen) > room {
             from.sort_by_key(|fitting| fitting.demand);
+            chosen = first(&from, wanted, budget)?;
         }
-        from.truncate(wanted);
-        (sum(&from) <= room).then(|| from.iter().map(|f| (entry.node, f.slot)).collect())
+        (sum(&chosen) <= room).then_some(chosen)
+    }
+
+    /// As [`Chooser::take`], if it is from this box alone.
+    fn take_all(&self, entry: &BoxEntry, from: Vec<Fitting>, wanted: usize) -> Option<Vec<Place>> {
+        let chosen = self.take(entry, from, wanted, self.filter.kept.budget())?;
+        Some(chosen.iter().map(|fitting| (entry.node, fitting.slot)).collect())
     }
 
     fn one_box(&self, wanted: usize) -> Option<Vec<Place>> {
@@ -299,7 +335,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
             let mut boxes = self.ranked(scope, |shape| self.box_cost(shape, wanted, &mut scratch));
             boxes.find_map(|node| {
                 let entry = self.there(node)?;
-                self.take(entry, self.fitting(entry, wanted), wanted)
+                self.take_all(entry, self.fitting(entry, wanted), wanted)
             })
         })
     }
@@ -314,7 +350,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
                 continue;
             }
             self.look(shape, Some(island), scratch);
-            let demand = cheapest(&mut scratch.demands, wanted);
+            let demand = cheapest(&mut scratch.demands, wanted, self.filter.kept.budget());
             if demand.is_some_and(|demand| demand <= self.room(shape)) {
                 found.push((usize::from(of.free) - wanted, island));
             }
@@ -336,7 +372,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
                 islands.into_iter().find_map(|(_, island)| {
                     let mut fitting = self.fitting(entry, wanted);
                     fitting.retain(|fitting| fitting.island == Some(island));
-                    self.take(entry, fitting, wanted)
+                    self.take_all(entry, fitting, wanted)
                 })
             })
         })
@@ -365,75 +401,84 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         (demand <= self.room(there.shape())).then(|| vec![(there.node, slot)])
     }
 
-    fn spread(&self, wanted: usize) -> Option<Vec<Place>> {
-        let mut each = Vec::new();
-        for (_, entry) in self.in_order(|shape| self.box_cost(shape, 1, &mut Scratch::default())) {
-            let fitting = self.fitting(entry, 1);
-            let cheapest = fitting.iter().min_by_key(|fitting| fitting.demand).copied();
-            let first = fitting.into_iter().find(|f| f.demand <= self.room(entry.shape()));
-            let Some((first, cheapest)) = first.zip(cheapest) else { continue };
-            each.push((entry.node, first, cheapest));
-            // Those that come first are best, unless the host's bandwidth is not enough for them.
-            if each.len() == wanted {
-                let demands = each.iter().map(|(_, first, _)| first.demand);
-                if demands.fold(0, u64::saturating_add) <= self.room {
-                    return Some(each.iter().map(|(node, first, _)| (*node, first.slot)).collect());
-                }
-            }
-        }
-        each.sort_by_key(|(_, _, cheapest)| cheapest.demand);
-        each.truncate(wanted);
-        let sum = each.iter().map(|(_, _, f)| f.demand).fold(0, u64::saturating_add);
-        (each.len() == wanted && sum <= self.room)
-            .then(|| each.iter().map(|(node, _, cheapest)| (*node, cheapest.slot)).collect())
-    }
-
     /// How many slots of such a box its bandwidth is enough for, at most.
     pub(super) fn usable(
         &self,
         room: u64,
-        demands: &mut Vec<(u64, usize)>,
+        demands: &mut [Demand],
         wanted: usize,
+        budget: &Budget,
     ) -> usize {
-        let all = demands.iter().map(|(_, count)| count).sum::<usize>().min(wanted);
-        let enough = |count: &usize| cheapest(demands, *count).is_some_and(|sum| sum <= room);
+        let all = demands.iter().map(|demand| demand.count).sum::<usize>().min(wanted);
+        let enough = |count: &usize| {
+            cheapest(demands, *count, budget.clone()).is_some_and(|sum| sum <= room)
+        };
         (1..=all).rev().find(enough).unwrap_or(0)
     }
 
     /// As [`Chooser::usable`], of the slots of a box that were looked at.
-    fn usable_of(&self, entry: &BoxEntry, fitting: &[Fitting], wanted: usize) -> usize {
-        let mut demands: Vec<_> = fitting.iter().map(|f| (f.demand, 1)).collect();
-        self.usable(self.room(entry.shape()), &mut demands, wanted)
+    fn usable_of(
+        &self,
+        entry: &BoxEntry,
+        fitting: &[Fitting],
+        wanted: usize,
+        budget: &Budget,
+    ) -> usize {
+        let demand = |f: &Fitting| Demand { each: f.demand, kept: f.kept, count: 1 };
+        let mut demands: Vec<_> = fitting.iter().map(demand).collect();
+        self.usable(self.room(entry.shape()), &mut demands, wanted, budget)
     }
 
     /// As few boxes as can be: those first that have most.
     fn several_boxes(&self, wanted: usize) -> Option<Vec<Place>> {
+        let budget = self.filter.kept.budget();
         let order = self.in_order(|shape| {
             let mut scratch = Scratch::default();
             self.look(shape, None, &mut scratch);
-            let usable = self.usable(self.room(shape), &mut scratch.demands, wanted);
+            let usable = self.usable(self.room(shape), &mut scratch.demands, wanted, &budget);
             (usable > 0).then_some(Reverse(usable))
         });
         let mut boxes: Vec<_> = order.collect();
         if !self.filter.goes_by_shape() {
             // What a shape promises is not all there: count again.
             boxes.sort_by_cached_key(|(distance, entry)| {
-                (*distance, Reverse(self.usable_of(entry, &self.fitting(entry, 0), wanted)))
+                let fitting = self.fitting(entry, 0);
+                (*distance, Reverse(self.usable_of(entry, &fitting, wanted, &budget)))
             });
         }
+        let chosen = self.each_box(&boxes, wanted, false);
+        // What the first boxes need not have of a kept model the next ones may need.
+        let sparing = || budget.matters().then(|| self.each_box(&boxes, wanted, true)).flatten();
+        let (chosen, taken) = chosen.or_else(sparing)?;
+        // The best boxes may have what the host's bandwidth is not enough for.
+        if taken <= self.room { Some(chosen) } else { self.least_demand(wanted) }
+    }
+
+    /// As many as can be of each box until there are enough, and what they take of the host;
+    /// `sparing` with those of kept models last in each.
+    fn each_box(
+        &self,
+        boxes: &[(usize, &BoxEntry)],
+        wanted: usize,
+        sparing: bool,
+    ) -> Option<(Vec<Place>, u64)> {
+        let mut budget = self.filter.kept.budget();
         let (mut chosen, mut taken) = (Vec::new(), 0_u64);
         for (_, entry) in boxes {
             let left = wanted - chosen.len();
-            let fitting = self.fitting(entry, left);
-            let usable = self.usable_of(entry, &fitting, left);
-            let Some(places) = self.take(entry, fitting.clone(), usable) else { continue };
-            let is_taken = |f: &&Fitting| places.contains(&(entry.node, f.slot));
-            taken =
-                fitting.iter().filter(is_taken).map(|f| f.demand).fold(taken, u64::saturating_add);
-            chosen.extend(places);
+            let mut fitting = self.fitting(entry, left);
+            if sparing {
+                fitting.sort_by_key(|fitting| fitting.kept.is_some());
+            }
+            let usable = self.usable_of(entry, &fitting, left, &budget);
+            let Some(places) = self.take(entry, fitting, usable, budget.clone()) else { continue };
+            for place in &places {
+                budget.take(place.kept, 1);
+            }
+            taken = taken.saturating_add(sum(&places));
+            chosen.extend(places.iter().map(|place| (entry.node, place.slot)));
             if chosen.len() == wanted {
-                // The best boxes may have what the host's bandwidth is not enough for.
-                return if taken <= self.room { Some(chosen) } else { self.least_demand(wanted) };
+                return Some((chosen, taken));
             }
         }
         None
@@ -443,19 +488,19 @@ impl<'a, L: Liveness> Chooser<'a, L> {
     fn least_demand(&self, wanted: usize) -> Option<Vec<Place>> {
         let mut all: Vec<_> = self
             .in_order(|shape| self.box_cost(shape, 1, &mut Scratch::default()))
-            .flat_map(|(_, entry)| {
-                self.fitting(entry, 0).into_iter().map(move |f| (f.demand, entry, f.slot))
-            })
+            .flat_map(|(_, entry)| self.fitting(entry, 0).into_iter().map(move |f| (f, entry)))
             .collect();
-        all.sort_by_key(|(demand, _, _)| *demand);
+        all.sort_by_key(|(fitting, _)| (fitting.demand, fitting.kept.is_some()));
+        let mut budget = self.filter.kept.budget();
         let mut rooms: BTreeMap<NodeId, u64> = BTreeMap::new();
         let (mut chosen, mut taken) = (Vec::new(), 0_u64);
-        for (demand, entry, slot) in all {
+        for (fitting, entry) in all {
+            let demand = fitting.demand;
             let room = rooms.entry(entry.node).or_insert(entry.shape().room);
-            if demand <= *room && chosen.len() < wanted {
+            if demand <= *room && chosen.len() < wanted && budget.take(fitting.kept, 1) == 1 {
                 *room -= demand;
                 taken = taken.saturating_add(demand);
-                chosen.push((entry.node, slot));
+                chosen.push((entry.node, fitting.slot));
             }
         }
         (chosen.len() == wanted && taken <= self.room).then_some(chosen)

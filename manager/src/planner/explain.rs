@@ -2,7 +2,7 @@
 //!
 //! This looks at every device, and is only done for who asks why, or gets nothing.
 
-use super::choose::{Chooser, Place};
+use super::choose::{Chooser, Demand, Place};
 use super::filter::{self, Device};
 use super::{Liveness, PlanRequest, SlotView};
 use crate::records::pool::{BoxEntry, SlotEntry};
@@ -18,6 +18,9 @@ const NAMED: usize = 8;
 
 /// Most boxes that are named as candidates.
 const CANDIDATES: usize = 16;
+
+/// The constraint that spares are kept.
+const KEPT: &str = "not kept as spares";
 
 /// A named slot has another model.
 pub(super) fn wrong_model(request: &PlanRequest, slot: &SlotView) -> Problem {
@@ -76,6 +79,12 @@ pub(super) fn explain<L: Liveness>(
         host_bandwidth_left: chooser.room,
         reasons,
     }
+}
+
+/// Whether a slot is free, but nothing of its model may be taken.
+fn is_kept_back<L: Liveness>(chooser: &Chooser<'_, L>, slot: &SlotEntry) -> bool {
+    let kept = &chooser.filter.kept;
+    slot.status == SlotStatus::Free && slot.profile.is_some_and(|id| kept.keeps_back(id))
 }
 
 /// What a constraint is about.
@@ -158,6 +167,9 @@ fn constraints<'a, L: Liveness>(
     all.push(constraint(Now, "box's bandwidth is enough for one", fits));
     let room = chooser.room;
     all.push(constraint(Now, "host's bandwidth is enough for one", move |d| demand(d) <= room));
+    if filter.kept.scarce().next().is_some() {
+        all.push(constraint(Now, KEPT, |d| !is_kept_back(chooser, d.slot)));
+    }
     all
 }
 
@@ -169,6 +181,10 @@ struct Survey {
     matching: usize,
     /// Those of them that can be had now.
     free: usize,
+    /// As many of them as may be taken together: spares of their models are kept.
+    may: usize,
+    /// Those of them that have a kept model, by its number.
+    of_kept: BTreeMap<usize, usize>,
     /// By their models.
     models: BTreeMap<String, usize>,
     /// Why devices that will do cannot be had.
@@ -197,6 +213,8 @@ impl Survey {
             constraints: asked.iter().map(view).collect(),
             matching: 0,
             free: 0,
+            may: 0,
+            of_kept: BTreeMap::new(),
             models: BTreeMap::new(),
             blocked: Vec::new(),
             more: 0,
@@ -208,6 +226,15 @@ impl Survey {
             let in_scope = filter.request.wishes.box_name.as_ref().is_none_or(|b| *b == entry.name);
             survey.passing |= in_scope && chooser.live.is_connecting(&entry.name);
             survey.look_at(chooser, entry, &asked, in_scope);
+        }
+        let scarce = filter.kept.scarce().map(|(at, kept)| {
+            let free = survey.of_kept.get(&at).copied().unwrap_or(0);
+            free.saturating_sub(kept.left as usize)
+        });
+        let back: usize = scarce.sum();
+        survey.may = survey.free - back;
+        if let Some(view) = survey.constraints.iter_mut().find(|view| view.constraint == KEPT) {
+            (view.removes, view.left) = (view.removes + back, survey.may);
         }
         survey
     }
@@ -240,7 +267,12 @@ impl Survey {
             self.matching += usize::from(matches);
             if all {
                 self.free += 1;
-                demands.push((device.profile.demand(&chooser.filter.request.link), 1));
+                let each = device.profile.demand(&chooser.filter.request.link);
+                let kept = chooser.filter.kept.get(id);
+                demands.push(Demand { each, kept, count: 1 });
+                if let Some(kept) = kept {
+                    *self.of_kept.entry(kept).or_default() += 1;
+                }
                 if let Some(island) = slot.island {
                     *islands.entry(island).or_default() += 1;
                 }
@@ -258,7 +290,8 @@ impl Survey {
             }
         }
         let devices = demands.len();
-        let usable = chooser.usable(entry.shape().room.min(chooser.room), &mut demands, devices);
+        let (room, budget) = (entry.shape().room.min(chooser.room), chooser.filter.kept.budget());
+        let usable = chooser.usable(room, &mut demands, devices, &budget);
         let (box_name, bandwidth_left) = (entry.name.clone(), entry.shape().room);
         self.boxes.insert(entry.node, Candidate { box_name, devices, usable, bandwidth_left });
     }
@@ -278,6 +311,8 @@ impl Survey {
             format!("{address}: {} by host {host} ({allocation}) since {since}", slot.status)
         } else if slot.status != SlotStatus::Free {
             format!("{address} {}", slot.status.explanation())
+        } else if is_kept_back(chooser, slot) {
+            format!("{address} is free, and kept as a spare")
         } else {
             let profile = tables.pool().profile(slot.profile.expect("it has a device"));
             let demand = Amount(profile.demand(&chooser.filter.request.link));
@@ -308,12 +343,29 @@ impl Survey {
                 ports.len(),
             ));
         }
-        if self.free < wanted {
+        reasons.extend(self.spares(chooser));
+        if self.may < wanted {
             self.too_few(request, &mut reasons);
         } else {
             self.not_together(chooser, &mut reasons);
         }
         reasons
+    }
+
+    /// Of which models spares are kept.
+    fn spares<L: Liveness>(&self, chooser: &Chooser<'_, L>) -> Vec<String> {
+        let filter = chooser.filter;
+        let meant = filter.kept.scarce().filter(|(_, kept)| {
+            self.models.contains_key(&kept.model) && filter.has_model(&kept.model)
+        });
+        let reason = |kept: &super::kept::Kept| {
+            format!(
+                "{} of {:?} are kept as spares, {} may be taken; only `dxpu-manager replace` takes \
+                 more",
+                kept.keep, kept.model, kept.left
+            )
+        };
+        meant.map(|(_, kept)| reason(kept)).collect()
     }
 
     fn too_few(&self, request: &PlanRequest, reasons: &mut Vec<String>) {
@@ -332,7 +384,7 @@ impl Survey {
         );
         reasons.push(match self.matching {
             0 => format!("no device{what}"),
-            matching => format!("{} free of {matching}{what}, {} needed", self.free, request.count),
+            matching => format!("{} free of {matching}{what}, {} needed", self.may, request.count),
         });
         if more {
             let removing = self.constraints.iter().filter(|c| c.removes > 0);

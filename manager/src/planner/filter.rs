@@ -1,7 +1,8 @@
 //! Which devices a request can have, by what they are.
 
 use super::cel::{self, Expression, Level};
-use super::{PlanRequest, Prepared};
+use super::kept::KeptModels;
+use super::{Liveness, PlanRequest, Prepared};
 use crate::records::Tables;
 use crate::records::pool::{BoxEntry, Profile, ProfileId, SlotEntry};
 use crate::types::SlotStatus;
@@ -90,6 +91,8 @@ pub(super) struct Filter<'a> {
     slot_conditions: Vec<&'a Condition>,
     /// The paths that the host has and that are wished, a bit for each.
     pub(super) paths: u8,
+    /// The models of which spares are kept.
+    pub(super) kept: KeptModels,
     /// What the CEL expression said when it was asked before, if that still holds.
     before: Option<&'a Verdicts>,
     /// What it said since.
@@ -115,7 +118,7 @@ impl Verdicts {
 
 impl<'a> Filter<'a> {
     /// Asks every profile.
-    pub(super) fn new(prepared: &'a Prepared, tables: &'a Tables) -> Self {
+    pub(super) fn new(prepared: &'a Prepared, tables: &'a Tables, live: &impl Liveness) -> Self {
         let request = &prepared.request;
         let conditions = request.wishes.selector.conditions();
         let at = |wanted| conditions.iter().filter(move |c| level(&c.attribute) == wanted);
@@ -130,13 +133,14 @@ impl<'a> Filter<'a> {
             box_conditions: at(Level::Box).collect(),
             slot_conditions: at(Level::Slot).collect(),
             paths: facts.host_paths(&request.host) & wished,
+            kept: KeptModels::of(&prepared.spares, request.count, tables, live),
             before: prepared.verdicts.as_ref().filter(|verdicts| verdicts.hold_in(tables)),
             said: RefCell::default(),
         };
         for (id, profile) in tables.pool().profiles() {
             let index = id.0 as usize;
             filter.fits.resize(filter.fits.len().max(index + 1), None);
-            if filter.profile_fits(profile) {
+            if !filter.kept.keeps_back(id) && filter.profile_fits(profile) {
                 filter.fits[index] = Some(profile.demand(&request.link));
             }
         }

@@ -5,6 +5,7 @@ mod cel;
 mod choose;
 mod explain;
 mod filter;
+mod kept;
 mod ranked;
 mod view;
 
@@ -15,6 +16,7 @@ pub use crate::types::SlotStatus;
 pub use view::{BoxView, HostView, Liveness, PoolView, SlotView, free_ports, slots};
 
 use crate::records::Tables;
+use crate::spares::SparesConfig;
 use crate::types::{
     AllocationRecord, Explanation, LinkUse, NodeName, Problem, ProblemCode, Role, SlotAddress,
     Together, Wishes,
@@ -77,6 +79,7 @@ pub struct Prepared {
     request: PlanRequest,
     cel: Option<Arc<cel::Parsed>>,
     verdicts: Option<filter::Verdicts>,
+    spares: SparesConfig,
 }
 
 impl Prepared {
@@ -90,7 +93,12 @@ impl Prepared {
         let read = |text: &String| cel::Parsed::read(text).map(Arc::new);
         let cel = request.wishes.cel.as_ref().map(read).transpose();
         let cel = cel.map_err(|why| Problem::invalid("cel", why))?;
-        Ok(Self { request, cel, verdicts: None })
+        Ok(Self { request, cel, verdicts: None, spares: SparesConfig::default() })
+    }
+
+    /// The spares that are kept, which it does not take.
+    pub fn keeping(self, spares: &SparesConfig) -> Self {
+        Self { spares: spares.clone(), ..self }
     }
 
     /// The request.
@@ -108,7 +116,7 @@ impl Prepared {
     pub fn ask_devices(&mut self, tables: &Tables, live: &impl Liveness) {
         self.verdicts = None;
         let Ok(ports) = find_host(&self.request, tables, live) else { return };
-        let filter = Filter::new(self, tables);
+        let filter = Filter::new(self, tables, live);
         // What comes of it is not known yet; what it asked on the way is.
         let _ = Chooser::new(&filter, live).pick(ports.len());
         self.verdicts = Some(filter.into_verdicts());
@@ -162,12 +170,11 @@ pub fn plan_prepared(
 ///
 /// As [`plan`], but never [`ProblemCode::NothingFits`] where slots are not named.
 pub fn explain(
-    request: &PlanRequest,
+    prepared: &Prepared,
     tables: &Tables,
     live: &impl Liveness,
 ) -> Result<Explanation, Problem> {
-    let prepared = Prepared::read(request.clone())?;
-    decide(&prepared, tables, live, |chooser, chosen, ports| {
+    decide(prepared, tables, live, |chooser, chosen, ports| {
         explain::explain(chooser, chosen.as_deref(), ports)
     })
 }
@@ -185,7 +192,7 @@ fn decide<L: Liveness, R>(
     if let Some(name) = &request.wishes.box_name {
         find_box(name, tables, live)?;
     }
-    let filter = Filter::new(prepared, tables);
+    let filter = Filter::new(prepared, tables, live);
     let chooser = Chooser::new(&filter, live);
     let chosen = chooser.pick(free_ports.len())?;
     Ok(make(&chooser, chosen, &free_ports))

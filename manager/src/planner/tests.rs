@@ -27,13 +27,22 @@ pub(super) struct Pool {
     connecting: BTreeSet<NodeName>,
     next_binding: u64,
     next_port: u8,
+    /// Spares that are kept.
+    pub(super) spares: SparesConfig,
 }
 
 impl Pool {
     pub(super) fn new() -> Self {
         let txn = Txn::new(Tables::default());
         let (away, connecting) = (BTreeSet::new(), BTreeSet::new());
-        let mut pool = Self { txn, away, connecting, next_binding: 1, next_port: 0 };
+        let mut pool = Self {
+            txn,
+            away,
+            connecting,
+            next_binding: 1,
+            next_port: 0,
+            spares: SparesConfig::default(),
+        };
         pool.node("other", Role::Host, 255);
         pool
     }
@@ -156,11 +165,21 @@ impl Pool {
     }
 
     pub(super) fn plan(&self, request: &PlanRequest) -> Result<Plan, Problem> {
-        plan(request, &self.txn, self)
+        plan_prepared(&self.prepared(request)?, &self.txn, self)
     }
 
     pub(super) fn explain(&self, request: &PlanRequest) -> Explanation {
-        explain(request, &self.txn, self).unwrap()
+        explain(&self.prepared(request).unwrap(), &self.txn, self).unwrap()
+    }
+
+    fn prepared(&self, request: &PlanRequest) -> Result<Prepared, Problem> {
+        Ok(Prepared::read(request.clone())?.keeping(&self.spares))
+    }
+
+    /// So many of a model are kept.
+    pub(super) fn keep(&mut self, model: &str, keep: u32) {
+        let config = crate::spares::ModelConfig { keep, ..Default::default() };
+        self.spares.models.insert(model.to_owned(), config);
     }
 }
 

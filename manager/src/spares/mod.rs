@@ -2,11 +2,9 @@
 
 pub mod demand;
 
-use crate::records::{Tables, Txn};
-use crate::types::{
-    DeviceState, OperationKind, OperationRecord, Problem, ProblemCode, SlotAddress, SlotStatus,
-    Timestamp,
-};
+use crate::planner::Liveness;
+use crate::records::Tables;
+use crate::types::{DeviceState, SlotAddress, SlotStatus, Timestamp};
 use manager_client::views::{RateSource, SparesView};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -73,51 +71,20 @@ impl SparesConfig {
         }
     }
 
+    /// Whether spares of any model are kept.
+    pub fn keeps_any(&self) -> bool {
+        self.models.values().any(|model| model.keep > 0)
+    }
+
+    /// How many of a model are kept.
+    pub fn keep(&self, model: &str) -> u32 {
+        self.of(model).keep
+    }
+
     fn of(&self, model: &str) -> ModelConfig {
         let known = self.models.iter().find(|(name, _)| name.eq_ignore_ascii_case(model));
         known.map(|(_, config)| config.clone()).unwrap_or_default()
     }
-}
-
-/// Why these slots, which are free, would not be lent: too few of their models would be left.
-pub fn keeps_back<'a>(
-    tables: &Tables,
-    config: &SparesConfig,
-    slots: impl Iterator<Item = &'a SlotAddress>,
-) -> Option<String> {
-    // Most pools keep none, and then nothing is counted.
-    if config.models.values().all(|model| model.keep == 0) {
-        return None;
-    }
-    short(tables, config, slots, true)
-}
-
-/// Of which model of these slots too few are left, for a person; `are_free` if the slots still count
-/// as free.
-fn short<'a>(
-    tables: &Tables,
-    config: &SparesConfig,
-    slots: impl Iterator<Item = &'a SlotAddress>,
-    are_free: bool,
-) -> Option<String> {
-    let pool = tables.pool();
-    let mut taken: BTreeMap<&str, u32> = BTreeMap::new();
-    for slot in slots {
-        let found = tables.pool_box(slot.box_name()).and_then(|entry| entry.slot(slot.slot()));
-        if let Some(profile) = found.and_then(|slot| slot.profile) {
-            *taken.entry(pool.profile(profile).model.as_str()).or_default() += u32::from(are_free);
-        }
-    }
-    taken.into_iter().find_map(|(model, taken)| {
-        let keep = config.of(model).keep;
-        let left = pool.free_of(model).saturating_sub(taken);
-        (left < keep).then(|| {
-            format!(
-                "{keep} of {model:?} are kept as spares, {left} would be left; only `dxpu-manager \
-                 replace` takes them"
-            )
-        })
-    })
 }
 
 /// How many slots there are of a model.
@@ -128,7 +95,7 @@ struct Count {
     free: u32,
 }
 
-fn count(tables: &Tables) -> BTreeMap<String, Count> {
+fn count(tables: &Tables, live: &impl Liveness) -> BTreeMap<String, Count> {
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let mut seen: Option<SlotAddress> = None;
     for device in tables.devices().values().filter(|d| d.state != DeviceState::Empty) {
@@ -141,7 +108,7 @@ fn count(tables: &Tables) -> BTreeMap<String, Count> {
         count.total += 1;
         if tables.binding_at_slot(&slot).is_some() {
             count.lent += 1;
-        } else if tables.slot_status(&slot) == SlotStatus::Free {
+        } else if tables.slot_status(&slot) == SlotStatus::Free && live.is_ready(slot.box_name()) {
             count.free += 1;
         }
         seen = Some(slot);
@@ -149,9 +116,17 @@ fn count(tables: &Tables) -> BTreeMap<String, Count> {
     counts
 }
 
-/// Each model's spares, and how many it needs.
-pub fn all(tables: &Tables, config: &SparesConfig, now: Timestamp) -> Vec<SparesView> {
-    count(tables).into_iter().map(|(model, count)| one(tables, config, now, model, count)).collect()
+/// Each model's spares, and how many it needs. What is in boxes that are away is no spare.
+pub fn all(
+    tables: &Tables,
+    live: &impl Liveness,
+    config: &SparesConfig,
+    now: Timestamp,
+) -> Vec<SparesView> {
+    count(tables, live)
+        .into_iter()
+        .map(|(model, count)| one(tables, config, now, model, count))
+        .collect()
 }
 
 fn one(
@@ -205,27 +180,4 @@ fn one(
         needed,
         calculation,
     }
-}
-
-/// That an allocation that was made just now leaves as many free as are kept.
-///
-/// # Errors
-///
-/// When it does not: which model, how many are kept and how many would be left.
-pub fn check_kept(
-    txn: &Txn,
-    config: &SparesConfig,
-    operation: &OperationRecord,
-) -> Result<(), Problem> {
-    let OperationKind::Allocate { slots, .. } = &operation.what else { return Ok(()) };
-    // Most pools keep none, and then nothing is counted.
-    if config.models.values().all(|model| model.keep == 0) || operation.started != txn.now() {
-        return Ok(());
-    }
-    // They are taken already.
-    if let Some(reason) = short(txn, config, slots.iter(), false) {
-        let detail = format!("cannot lend {}: {reason}", slots.len());
-        return Err(Problem::new(ProblemCode::NothingFits, detail).because(vec![reason]));
-    }
-    Ok(())
 }

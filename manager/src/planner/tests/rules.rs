@@ -448,3 +448,32 @@ fn an_explanation_counts_what_each_constraint_leaves() {
     assert_eq!(none.slots, []);
     assert!(none.reasons.contains(&"lot=8: alone leaves 0 of 17".to_owned()), "{none:?}");
 }
+
+#[test]
+fn what_is_kept_as_spares_is_not_taken_where_another_will_do() {
+    let mut pool = Pool::new();
+    pool.host("host1", 8, &[]);
+    pool.add_box("box1", &[(Free, "nv"), (Free, "acc")]);
+    pool.keep("nv", 1);
+    assert_eq!(slots(&pool.plan(&ask(1)).unwrap()), ["box1/2"]);
+    let why = pool.explain(&ask(1));
+    assert_eq!(why.slots[0].slot.to_string(), "box1/2");
+    let kept = why.constraints.iter().find(|c| c.constraint == "not kept as spares").unwrap();
+    assert_eq!((kept.removes, kept.left), (1, 1));
+    for request in [ask(2), at("box1/1"), wish(1, |wishes| wishes.model = Some("nv".to_owned()))] {
+        let problem = pool.plan(&request).unwrap_err();
+        assert_eq!(problem.code, ProblemCode::NothingFits);
+        let said = problem.reasons.iter().any(|r| r.starts_with("1 of \"nv\" are kept as spares"));
+        assert!(said, "{problem:?}");
+    }
+    // As many as are above the spares, wherever they are; what is in a box that is away is no spare.
+    pool.add_box("box2", &[(Free, "nv"), (Free, "nv")]);
+    assert_eq!(slots(&pool.plan(&ask(3)).unwrap()).len(), 3);
+    pool.plan(&ask(4)).unwrap_err();
+    let three = wish(3, |wishes| wishes.model = Some("nv".to_owned()));
+    let why = pool.explain(&three);
+    let kept = why.constraints.iter().find(|c| c.constraint == "not kept as spares").unwrap();
+    assert_eq!((why.slots.len(), kept.removes, kept.left), (0, 1, 2));
+    pool.away("box2");
+    pool.plan(&at("box1/1")).unwrap_err();
+}

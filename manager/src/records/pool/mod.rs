@@ -225,13 +225,16 @@ impl PoolIndex {
         self.scopes.get(scope)
     }
 
-    /// How many slots are free whose device has this model.
-    pub fn free_of(&self, model: &str) -> u32 {
+    /// How many slots are free whose device has this model, in boxes that are there.
+    pub fn free_of(&self, model: &str, is_there: impl Fn(&NodeName) -> bool) -> u32 {
         let shapes = self.scopes.get(&Scope::Pool).into_iter().flatten();
         let free = shapes.map(|(shape, boxes)| {
             let groups = shape.groups.iter();
             let own = groups.filter(|group| self.profile(group.profile).model == model);
-            own.map(|group| u32::from(group.free)).sum::<u32>() * boxes.len() as u32
+            let each = own.map(|group| u32::from(group.free)).sum::<u32>();
+            // Boxes without one are not asked for.
+            let there = |node: &&NodeId| each > 0 && is_there(&self.boxes[*node].name);
+            each * boxes.iter().filter(there).count() as u32
         });
         free.sum()
     }
