@@ -226,7 +226,11 @@ pub fn release(
     let of: BTreeSet<OperationId> = ending.iter().filter_map(|b| b.operation).collect();
     match of.first() {
         None => Ok(begin_release(txn, allocation, standing, Vec::new(), mode, None, key)),
-        Some(id) if of.len() == 1 && standing.is_empty() => Ok(txn.operations()[id].clone()),
+        Some(id) if of.len() == 1 && standing.is_empty() => {
+            // The key stands for what it joined, as if it had begun it.
+            keep_key(txn, *id, key);
+            Ok(txn.operations()[id].clone())
+        }
         // The others go on with their parts, and this one waits for them.
         Some(_) if mode == ReleaseMode::Force => {
             Ok(begin_release(txn, allocation, standing, ending, mode, None, key))
@@ -392,14 +396,19 @@ pub(super) fn begin(
         ended: None,
     };
     txn.put_operation(record.clone());
-    if let Some(ClientKey { key, digest }) = key {
-        txn.put_key(KeyRecord { key, operation: id, digest, since: txn.now(), outcome: None });
-    }
+    keep_key(txn, id, key);
     txn.event(EventRecord {
         allocation,
         ..EventRecord::new(EventKind::OperationStarted, detail).operation(id)
     });
     record
+}
+
+/// Remembers what a key stands for.
+fn keep_key(txn: &mut Txn, operation: OperationId, key: Option<ClientKey>) {
+    if let Some(ClientKey { key, digest }) = key {
+        txn.put_key(KeyRecord { key, operation, digest, since: txn.now(), outcome: None });
+    }
 }
 
 /// A list for a person.

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// How long a key is kept at least, milliseconds by the wall clock: a day. While its operation runs
-/// it is kept in any case.
+/// How long a key is kept at least, milliseconds by the wall clock: a day from the end of its
+/// operation, so that a retry just after it finds it, however long it ran. While it runs it is kept in
+/// any case.
 pub const KEEP_KEYS_MS: u64 = 24 * 3_600_000;
 
 /// Keys that are kept. When more come the oldest go, but none whose operation runs.
@@ -53,8 +54,12 @@ pub(super) fn outcome(operation: &OperationRecord) -> Box<OperationRecord> {
 #[derive(Clone, Default)]
 pub(super) struct Keys {
     all: OrdMap<String, Arc<KeyRecord>>,
-    /// Those whose operation has ended.
+    /// Those whose operation has ended, by when.
     ended: OrdSet<(Timestamp, String)>,
+    /// When that was.
+    over: OrdMap<String, Timestamp>,
+    /// By their operations.
+    of: OrdSet<(OperationId, String)>,
 }
 
 impl Keys {
@@ -66,25 +71,46 @@ impl Keys {
         self.all.get(key)
     }
 
-    pub(super) fn insert(&mut self, record: Arc<KeyRecord>, has_ended: bool) {
+    /// Enters one, with when its operation ended, if it has.
+    pub(super) fn insert(&mut self, record: Arc<KeyRecord>, ended: Option<Timestamp>) {
         self.remove(&record.key);
-        if has_ended {
-            self.ended.insert((record.since, record.key.clone()));
+        let (key, operation) = (record.key.clone(), record.operation);
+        self.of.insert((operation, key.clone()));
+        self.all.insert(key.clone(), record);
+        if let Some(at) = ended {
+            self.ended.insert((at, key.clone()));
+            self.over.insert(key, at);
         }
-        self.all.insert(record.key.clone(), record);
     }
 
     pub(super) fn remove(&mut self, key: &str) {
         if let Some(old) = self.all.remove(key) {
-            self.ended.remove(&(old.since, old.key.clone()));
+            self.of.remove(&(old.operation, old.key.clone()));
+            if let Some(at) = self.over.remove(key) {
+                self.ended.remove(&(at, old.key.clone()));
+            }
         }
     }
 
-    /// The operation of this key has ended.
-    pub(super) fn end(&mut self, key: &str, operation: OperationId) {
-        if let Some(record) = self.all.get(key).filter(|record| record.operation == operation) {
-            self.ended.insert((record.since, key.to_owned()));
+    /// The keys of an operation: its own, and those of requests that joined it.
+    pub(super) fn of(&self, operation: OperationId) -> Vec<String> {
+        let from = self.of.range((operation, String::new())..);
+        from.take_while(|(own, _)| *own == operation).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// An operation has ended.
+    pub(super) fn end(&mut self, operation: OperationId, at: Timestamp) {
+        for key in self.of(operation) {
+            if let Some(before) = self.over.insert(key.clone(), at) {
+                self.ended.remove(&(before, key.clone()));
+            }
+            self.ended.insert((at, key));
         }
+    }
+
+    /// When a key's operation ended; nothing while it runs.
+    pub(super) fn ended(&self, key: &str) -> Option<Timestamp> {
+        self.over.get(key).copied()
     }
 
     /// The oldest whose operation has ended.
@@ -93,17 +119,16 @@ impl Keys {
     }
 }
 
-/// Whether a key that came then may be used for something else now.
-pub(super) fn is_over(since: Timestamp, now: Timestamp) -> bool {
-    now.as_millis().saturating_sub(since.as_millis()) >= KEEP_KEYS_MS
+/// Whether a key whose operation ended then may be used for something else now.
+pub(super) fn is_over(ended: Timestamp, now: Timestamp) -> bool {
+    now.as_millis().saturating_sub(ended.as_millis()) >= KEEP_KEYS_MS
 }
 
 impl Tables {
     /// What a client's idempotency key stands for at this time.
     pub fn key(&self, key: &str, now: Timestamp) -> Option<&Arc<KeyRecord>> {
         let record = self.keys.get(key)?;
-        let runs = || self.operations.get(&record.operation).is_some_and(|o| !o.state.is_final());
-        (!is_over(record.since, now) || runs()).then_some(record)
+        self.keys.ended(key).is_none_or(|ended| !is_over(ended, now)).then_some(record)
     }
 
     /// How many keys are kept.

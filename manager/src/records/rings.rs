@@ -74,8 +74,9 @@ impl Txn {
         for sequence in self.tables.stories.remove(id) {
             self.delete(Table::Events, key(sequence));
         }
-        let client_key = operation.client_key.as_deref().and_then(|key| self.tables.keys.get(key));
-        if let Some(there) = client_key.filter(|there| there.operation == id) {
+        for key in self.tables.keys.of(id) {
+            // Each that is entered may push others out.
+            let Some(there) = self.tables.keys.get(&key) else { continue };
             let there = KeyRecord::clone(there);
             self.put_key(KeyRecord { outcome: Some(keys::outcome(&operation)), ..there });
         }
@@ -88,8 +89,8 @@ impl Txn {
         self.put(Table::Keys, record.key.clone().into_bytes(), &record);
         self.tables.insert_key(record);
         let mut dropped = 0;
-        while let Some((since, oldest)) = self.tables.keys.oldest() {
-            let early = !keys::is_over(since, self.now);
+        while let Some((ended, oldest)) = self.tables.keys.oldest() {
+            let early = !keys::is_over(ended, self.now);
             let too_many = self.tables.keys.len() > MAX_KEYS;
             if !too_many && (early || dropped == keys::SWEEP) {
                 return;

@@ -385,9 +385,7 @@ impl Tables {
     pub(super) fn insert_operation(&mut self, record: Arc<OperationRecord>) {
         if record.state.is_final() {
             self.running.remove(&record.id);
-            if let Some(key) = &record.client_key {
-                self.keys.end(key, record.id);
-            }
+            self.keys.end(record.id, over_since(&record));
             self.ended.insert((over_since(&record), record.id));
         } else {
             self.running.insert(record.id);
@@ -403,9 +401,13 @@ impl Tables {
     }
 
     pub(super) fn insert_key(&mut self, record: Arc<KeyRecord>) {
-        let operation = self.operations.get(&record.operation);
-        let has_ended = operation.is_none_or(|operation| operation.state.is_final());
-        self.keys.insert(record, has_ended);
+        let ended = match (self.operations.get(&record.operation), &record.outcome) {
+            (Some(operation), _) if !operation.state.is_final() => None,
+            (Some(operation), _) => Some(over_since(operation)),
+            (None, Some(outcome)) => Some(over_since(outcome)),
+            (None, None) => Some(record.since),
+        };
+        self.keys.insert(record, ended);
     }
 }
 

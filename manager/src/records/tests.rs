@@ -333,7 +333,7 @@ async fn keys_go_after_a_day_unless_their_operation_runs() {
             let runs = txn.new_operation_id();
             txn.put_operation(operation(runs, OperationState::Running));
             key(txn, "key-1", runs, long_ago);
-            let over = add_ended(txn, 0);
+            let over = add_ended(txn, 24);
             key(txn, "over", over, long_ago);
         })
         .await
@@ -342,11 +342,24 @@ async fn keys_go_after_a_day_unless_their_operation_runs() {
     assert!(tables.key("over", Timestamp::now()).is_none() && tables.key_count() == 1);
     assert!(tables.key("key-1", Timestamp::now()).is_some());
     assert_eq!(tables.meta().keys_dropped_early, 0);
-    // When it ends, the next key takes it out.
-    let end = |txn: &mut Txn| txn.put_operation(operation(OperationId(1), OperationState::Failed));
-    records.apply(end).await.unwrap();
+    // The day begins when it ends: a retry just after finds it, also after a restart.
+    let end = |at: Timestamp| {
+        records.apply(move |txn| {
+            let ended = operation(OperationId(1), OperationState::Failed);
+            txn.put_operation(OperationRecord { ended: Some(at), ..ended });
+        })
+    };
+    let now = Timestamp::now();
+    end(now).await.unwrap();
+    for tables in [records.snapshot(), open(&store).snapshot()] {
+        assert!(tables.key("key-1", now).is_some());
+        let later = Timestamp::from_millis(now.as_millis() + KEEP_KEYS_MS);
+        assert!(tables.key("key-1", later).is_none());
+    }
+    // When that is over, the next key takes it out.
+    end(long_ago).await.unwrap();
     assert!(records.snapshot().key("key-1", Timestamp::now()).is_none());
-    let next = |txn: &mut Txn| key(txn, "next", OperationId(2), txn.now());
+    let next = |txn: &mut Txn| key(txn, "next", OperationId(99), txn.now());
     records.apply(next).await.unwrap();
     assert_eq!(open(&store).snapshot().key_count(), 1);
 }

@@ -250,6 +250,30 @@ fn the_same_key_gives_the_same_operation() {
 }
 
 #[test]
+fn a_key_stands_for_the_release_that_its_request_joined() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    // The release has to last until another one has joined it.
+    let again = at_host.leave();
+    let delete = |key: &str, query: &str| {
+        let path = format!("/v1/allocations/alloc-1{query}");
+        manager.raw("DELETE", &path, &[("idempotency-key", key)], None)
+    };
+    let id = |text: &str| serde_json::from_str::<Value>(text).unwrap()["id"].clone();
+    let (_, first) = delete("k1", "");
+    let (status, joined) = delete("k2", "");
+    assert_eq!((status, id(&joined)), (202, id(&first)));
+    let _host = Fake::insist(manager.control, again.0, again.1);
+    eventually("the release", || {
+        manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty().then_some(())
+    });
+    let (status, again) = delete("k2", "");
+    assert_eq!((status, id(&again)), (202, id(&first)));
+    assert_eq!(delete("k2", "?force=true").0, 422);
+}
+
+#[test]
 fn a_retry_that_comes_late_is_told_what_its_request_did_and_does_nothing() {
     let manager =
         Manager::with_settings("[keep]\noperations_least = 0\noperations_most = 1\n", &[]);
