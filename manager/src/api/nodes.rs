@@ -125,5 +125,11 @@ pub(super) async fn forget(
         let rules = &manager.settings.erase;
         forget::forget(txn, rules, &name, params.force, connected, key)
     });
-    forgotten.await.map(accepted)
+    let operation = forgotten.await?;
+    // The same request may come again when a proxy of that name is there.
+    if !manager.records.snapshot().nodes().contains_key(&name) {
+        manager.registry.forget(&name);
+        manager.observed.forgotten(&name);
+    }
+    Ok(accepted(operation))
 }

@@ -70,6 +70,11 @@ impl Registry {
         }
     }
 
+    /// A proxy was forgotten: when it left is nothing that one of its name is asked for.
+    pub fn forget(&self, name: &NodeName) {
+        self.left.write().expect("no one panics while holding it").remove(name);
+    }
+
     /// Whether a host has a root complex; nothing if it is not connected, or has not said so yet.
     pub fn root_complex(&self, host: &NodeName) -> Option<RootComplex> {
         self.ready(host)?.root_complex()

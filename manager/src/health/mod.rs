@@ -162,6 +162,15 @@ impl Observed {
         }
     }
 
+    /// A proxy was forgotten, and with it what was seen of its devices and by others of its paths.
+    pub fn forgotten(&self, name: &NodeName) {
+        self.left(name);
+        let mut lost = self.lost.lock().expect("no one panics while holding it");
+        lost.retain(|(_, to, _)| to != name);
+        let mut errors = self.errors.lock().expect("no one panics while holding it");
+        errors.retain(|slot, _| slot.box_name() != name);
+    }
+
     fn loss(&self, name: &NodeName, change: impl FnOnce(&mut counters::Loss)) {
         let mut losses = self.losses.lock().expect("no one panics while holding it");
         change(losses.entry(name.clone()).or_default());
@@ -276,11 +285,17 @@ impl Machines {
         bad: &BTreeMap<Subject, String>,
         thresholds: Thresholds,
     ) -> Vec<(Subject, HealthState)> {
+        // What was forgotten has no health, nor has it a record; a proxy of that name that comes
+        // later begins anew.
+        self.0.retain(|subject, machine| {
+            let is_recorded = tables.health().contains_key(subject);
+            is_known(tables, subject) && (is_recorded || machine.state() == HealthState::Healthy)
+        });
         for record in tables.health().values() {
             let subject = record.subject.clone();
             self.0.entry(subject).or_insert_with(|| Machine::new(record.state));
         }
-        for subject in bad.keys() {
+        for subject in bad.keys().filter(|subject| is_known(tables, subject)) {
             self.0.entry(subject.clone()).or_insert_with(|| Machine::new(HealthState::Healthy));
         }
         let mut changes = Vec::new();
@@ -295,8 +310,22 @@ impl Machines {
     }
 }
 
+/// Whether the proxies that something is about are in the records.
+fn is_known(tables: &Tables, subject: &Subject) -> bool {
+    let there = |name: &NodeName| tables.nodes().contains_key(name);
+    match subject {
+        Subject::Node { node } => there(node),
+        Subject::Slot { slot } => there(slot.box_name()),
+        Subject::Path { from, to, .. } => there(from) && there(to),
+    }
+}
+
 /// Records a change and does what the policy says.
 fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthState, why: &str) {
+    if !is_known(txn, subject) {
+        // It was forgotten meanwhile.
+        return;
+    }
     let detail = match state {
         HealthState::Healthy | HealthState::Recovering => format!("{subject} is {state}"),
         _ => format!("{subject} is {state}: {why}"),
@@ -420,4 +449,55 @@ async fn record(
         return false;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{NodeRecord, Role, Timestamp};
+
+    fn join(txn: &mut Txn, name: &NodeName) {
+        let (node, now) = (txn.new_node_id().unwrap(), Timestamp::now());
+        let (name, role) = (name.clone(), Role::Box);
+        txn.put_node(NodeRecord {
+            name,
+            node,
+            role,
+            size: 1,
+            first_seen: now,
+            last_connected: now,
+        });
+    }
+
+    #[test]
+    fn a_proxy_of_a_forgotten_name_begins_anew() {
+        let name = NodeName::new("box1").unwrap();
+        let subject = Subject::Node { node: name.clone() };
+        let mut txn = Txn::new(Tables::default());
+        join(&mut txn, &name);
+        let bad = BTreeMap::from([(subject.clone(), "it is away".to_owned())]);
+        let good = BTreeMap::new();
+        let thresholds = Thresholds { suspect_after: 1, failed_after: 1, recover_after: 1 };
+        let fail = |machines: &mut Machines, txn: &mut Txn| {
+            for _ in 0..4 {
+                for (subject, state) in machines.round(txn, &bad, thresholds) {
+                    let (reason, since) = (String::new(), txn.now());
+                    txn.put_health(HealthRecord { subject, state, reason, since });
+                }
+            }
+            assert_eq!(txn.health()[&subject].state, HealthState::Failed);
+        };
+        // Another one of that name comes after a round, or before the next one.
+        for rounds_between in [1, 0] {
+            let mut machines = Machines::default();
+            fail(&mut machines, &mut txn);
+            txn.remove_health(&subject);
+            txn.remove_node(&name);
+            for _ in 0..rounds_between {
+                assert_eq!(machines.round(&txn, &good, thresholds), []);
+            }
+            join(&mut txn, &name);
+            assert_eq!(machines.round(&txn, &good, thresholds), []);
+        }
+    }
 }
