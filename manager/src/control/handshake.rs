@@ -99,6 +99,14 @@ fn enter(
             owner.name
         ));
     }
+    if let (Some(node), Some(owner)) = (claimed, claimed.and_then(|node| txn.forgotten(node)))
+        && owner != name
+    {
+        return Err(format!(
+            "{name} is node {node} in this life, and that number was {owner}'s, which was forgotten: \
+             it is given to no other. Restart {name}"
+        ));
+    }
     if let Some(known) = txn.nodes().get(name) {
         if let Some(node) = claimed.filter(|&node| node != known.node) {
             return Err(format!(

@@ -3,7 +3,7 @@
 use super::keys::KeyRecord;
 use super::load::{image, readable};
 use super::meta::Meta;
-use super::tables::EpochRecord;
+use super::tables::{EpochRecord, ForgottenRecord};
 use crate::store::{Record, SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationRecord, AuditRecord, BindingRecord, DeviceRecord, ErasureRecord, EventRecord,
@@ -145,5 +145,6 @@ fn fault(table: Table, value: &[u8]) -> Result<(), String> {
         Table::Erasures => json::<ErasureRecord>(value),
         Table::Inventory => json::<InventoryRecord>(value),
         Table::Keys => json::<KeyRecord>(value),
+        Table::Forgotten => json::<ForgottenRecord>(value),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::KeyRecord;
 use super::pool::Facts;
-use super::tables::{EpochRecord, Tables};
+use super::tables::{EpochRecord, ForgottenRecord, Tables};
 use crate::store::{SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
     AllocationRecord, AuditRecord, BindingRecord, DeviceRecord, ErasureRecord, EventRecord,
@@ -35,6 +35,9 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     }
     for record in read::<NodeRecord>(store, path, Table::Nodes)? {
         tables.insert_node(Arc::new(record));
+    }
+    for record in read::<ForgottenRecord>(store, path, Table::Forgotten)? {
+        tables.forgotten.insert(record.node, record.name);
     }
     for record in read::<DeviceRecord>(store, path, Table::Devices)? {
         tables.devices.insert(record.address.clone(), record);

@@ -23,6 +23,13 @@ pub(super) struct EpochRecord {
     pub(super) highest: Epoch,
 }
 
+/// A proxy that was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ForgottenRecord {
+    pub(super) node: NodeId,
+    pub(super) name: NodeName,
+}
+
 /// All records at one point in time.
 #[derive(Clone, Default)]
 pub struct Tables {
@@ -61,6 +68,8 @@ pub struct Tables {
     /// their serial numbers.
     owed_at: OrdSet<(SlotAddress, ErasureId)>,
     owed_by: OrdSet<(u64, ErasureId)>,
+    /// The names of proxies that were forgotten, by their numbers: no more than there are numbers.
+    pub(super) forgotten: OrdMap<NodeId, NodeName>,
     /// Operations that have ended, by when.
     pub(super) ended: OrdSet<(Timestamp, OperationId)>,
     pub(super) pool: PoolIndex,
@@ -80,6 +89,11 @@ impl Tables {
     /// A proxy by its node number.
     pub fn node_by_number(&self, node: NodeId) -> Option<&NodeRecord> {
         self.nodes.get(self.by_number.get(&node)?)
+    }
+
+    /// The proxy that had a node number until it was forgotten. The number is given to no other.
+    pub fn forgotten(&self, node: NodeId) -> Option<&NodeName> {
+        self.forgotten.get(&node)
     }
 
     /// All functions that boxes reported, by address.

@@ -147,6 +147,10 @@ async fn node_numbers_run_out_with_a_reason() {
         records.apply(|txn| txn.put_node(record)).await.unwrap();
     }
     assert_eq!(give().await, Some(node(4)));
+    // One that was forgotten is left out, too, also by who reads the store again.
+    records.apply(|txn| txn.remove_node(&NodeName::new("box65534").unwrap())).await.unwrap();
+    let again = open(&store).snapshot();
+    assert_eq!(again.forgotten(node(0xfffe)).map(NodeName::as_str), Some("box65534"));
     records
         .apply(|txn| while txn.new_node_id().is_some_and(|given| given != node(0xfffd)) {})
         .await

@@ -1,7 +1,7 @@
 //! One change of the records.
 
 use super::pool::Facts;
-use super::tables::EpochRecord;
+use super::tables::{EpochRecord, ForgottenRecord};
 use super::writes::{Touched, Writes};
 use super::{MAX_ENDED_ERASURES, Meta, Tables};
 use crate::store::{Change, StoreError, Table};
@@ -142,8 +142,9 @@ impl Txn {
         loop {
             let node = NodeId::new(u16::try_from(next).ok()?).ok()?;
             next += 1;
-            // Proxies may have numbers from before the records were restored.
-            if self.node_by_number(node).is_none() {
+            // Proxies may have numbers from before the records were restored, or far above, and be
+            // forgotten since.
+            if self.node_by_number(node).is_none() && self.forgotten(node).is_none() {
                 self.with_meta(|meta| meta.next_node = next);
                 return Some(node);
             }
@@ -226,6 +227,9 @@ impl Txn {
     /// Adds or replaces a proxy.
     pub fn put_node(&mut self, record: NodeRecord) {
         let record = Arc::new(record);
+        if self.tables.forgotten.remove(&record.node).is_some() {
+            self.delete(Table::Forgotten, record.node.get().to_be_bytes().to_vec());
+        }
         self.put(Table::Nodes, record.name.as_str().as_bytes().to_vec(), &record);
         let name = record.name.clone();
         let same = |old: &NodeRecord| {
@@ -240,8 +244,13 @@ impl Txn {
 
     /// Takes a proxy out. Its number is given to no other.
     pub fn remove_node(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes().get(name).map(|record| record.node) else { return };
         self.delete(Table::Nodes, name.as_str().as_bytes().to_vec());
         self.tables.remove_node(name);
+        let record = ForgottenRecord { node, name: name.clone() };
+        let key = node.get().to_be_bytes().to_vec();
+        self.tables.forgotten.insert(node, record.name.clone());
+        self.put(Table::Forgotten, key, &Arc::new(record));
     }
 
     /// Adds or replaces a device's function.

@@ -73,6 +73,8 @@ tables! {
     Inventory = "inventory",
     /// Clients' idempotency keys by the key.
     Keys = "keys",
+    /// Proxies that were forgotten, by their node numbers (2 bytes, big-endian).
+    Forgotten = "forgotten",
 }
 
 /// One entry of a batch.

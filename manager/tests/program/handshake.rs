@@ -42,6 +42,35 @@ fn a_proxy_that_an_earlier_store_numbered_keeps_its_number() {
 }
 
 #[test]
+fn a_forgotten_number_is_given_and_believed_to_be_no_others() {
+    let mut manager = Manager::start();
+    let far = NodeId::new(3).unwrap();
+    // Far above what was given out, so that the numbers below it are not left out.
+    let high = NodeId::new(5000).unwrap();
+    let claim = |control, name: &str, node| {
+        let spec = boxed(name, 1);
+        let state = fresh(&spec, "nvme");
+        state.lock().unwrap().node = Some(node);
+        Fake::connect(control, spec, state)
+    };
+    for (name, node) in [("box1", far), ("box2", high)] {
+        assert_eq!(claim(manager.control, name, node).unwrap().leave().0.name, name);
+        manager.wait_event("node-disconnected", name);
+        manager.json(&["forget", name]);
+    }
+    for restarted in [false, true] {
+        if restarted {
+            manager.kill();
+            manager.run();
+        }
+        let reason = refusal(claim(manager.control, "box3", high));
+        assert!(reason.contains("box2's, which was forgotten"), "{reason}");
+    }
+    let back = claim(manager.control, "box2", high).unwrap();
+    assert_eq!(back.welcome.node, high);
+}
+
+#[test]
 fn a_number_that_is_anothers_by_now_is_refused_with_what_to_do() {
     let manager = Manager::start();
     let first = Fake::join(manager.control, boxed("box1", 1), "nvme").welcome.node;
