@@ -4,7 +4,7 @@ use crate::bodies::ProblemBody;
 use crate::types::{OperationId, OperationRecord, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use ureq::RequestBuilder;
 
 /// Largest answer that is read, bytes.
@@ -15,6 +15,13 @@ pub const FIRST_TURN: Duration = Duration::from_millis(300);
 
 /// How long one question about an operation waits for its answer.
 pub const WAIT_TURN: Duration = Duration::from_secs(2);
+
+/// How long a wait for an operation goes on while the manager is away: it may restart, and the
+/// operation goes on.
+const AWAY_BOUND: Duration = Duration::from_secs(30);
+
+/// How long a wait for an operation pauses until it asks again a manager that is away.
+const AWAY_TURN: Duration = Duration::from_millis(250);
 
 /// Why there is no good answer.
 #[derive(Debug, thiserror::Error)]
@@ -218,17 +225,29 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the manager cannot be asked. An operation that failed is no error here.
+    /// When the manager cannot be asked, and could not for 30 s. An operation that failed is
+    /// no error here.
     pub fn wait(
         &self,
         id: OperationId,
         mut progress: impl FnMut(&OperationRecord),
     ) -> Result<OperationRecord, ClientError> {
         let (mut beyond, mut turn) = (0, FIRST_TURN);
+        let mut away: Option<Instant> = None;
         loop {
             let turn = std::mem::replace(&mut turn, WAIT_TURN).as_millis();
             let path = format!("/v1/operations/{id}?wait_ms={turn}&beyond_steps={beyond}");
-            let operation: OperationRecord = self.get(&path)?;
+            let operation: OperationRecord = match self.get(&path) {
+                Ok(operation) => operation,
+                Err(ClientError::Unreachable { .. })
+                    if away.get_or_insert_with(Instant::now).elapsed() < AWAY_BOUND =>
+                {
+                    std::thread::sleep(AWAY_TURN);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            away = None;
             progress(&operation);
             if operation.state.is_final() {
                 return Ok(operation);

@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use crate::serve::ServeError;
 use crate::store::StoreError;
-use crate::types::{OperationRecord, Problem, ProblemCode};
+use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
 use manager_client::ClientError;
 use manager_client::bodies::ProblemBody;
 
@@ -13,6 +13,9 @@ pub enum Failure {
     /// The manager said no, or is not there.
     #[error("{0}")]
     Client(#[from] ClientError),
+    /// The manager went away while an operation was waited for, or no longer knows it.
+    #[error("{0} was begun, and how it goes cannot be asked: {1}")]
+    Waiting(OperationId, ClientError),
     /// An operation failed.
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
@@ -52,8 +55,7 @@ impl Failure {
     /// The exit code, as `--help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Client(ClientError::Problem(problem)) => of_problem(problem.code),
-            Self::Client(ClientError::Unreachable { .. }) => 6,
+            Self::Client(error) | Self::Waiting(_, error) => of_client(error),
             Self::Operation(operation) => match &operation.error {
                 Some(problem) if problem.code == ProblemCode::NotEnumerated => {
                     of_problem(problem.code)
@@ -65,21 +67,27 @@ impl Failure {
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,
             Self::NothingFits => 5,
-            Self::Client(ClientError::Strange { .. }) | Self::Serve(_) | Self::Output(_) => 1,
+            Self::Serve(_) | Self::Output(_) => 1,
         }
     }
 
     /// Prints it to stderr.
     pub fn print(&self, json: bool) {
         let problem = match self {
-            Self::Client(ClientError::Problem(problem)) => Some(problem.clone()),
+            Self::Client(ClientError::Problem(problem))
+            | Self::Waiting(_, ClientError::Problem(problem)) => Some(problem.clone()),
             Self::Operation(operation) => operation.error.clone(),
             _ => None,
         };
         if json {
             let body = match problem {
                 Some(problem) => serde_json::to_value(ProblemBody::from(problem)),
-                None => Ok(serde_json::json!({ "detail": self.to_string() })),
+                None => Ok(match self {
+                    Self::Waiting(id, _) => {
+                        serde_json::json!({ "detail": self.to_string(), "operation": id })
+                    }
+                    _ => serde_json::json!({ "detail": self.to_string() }),
+                }),
             };
             eprintln!("{}", body.expect("problems are JSON"));
             return;
@@ -88,6 +96,14 @@ impl Failure {
         for reason in problem.map(|problem| problem.reasons).unwrap_or_default() {
             eprintln!("  - {reason}");
         }
+    }
+}
+
+fn of_client(error: &ClientError) -> u8 {
+    match error {
+        ClientError::Problem(problem) => of_problem(problem.code),
+        ClientError::Unreachable { .. } => 6,
+        ClientError::Strange { .. } => 1,
     }
 }
 

@@ -214,5 +214,6 @@ fn follow(
         told.tell(&operation);
         return Ok(operation);
     }
-    Ok(client.wait(operation.id, |operation| told.tell(operation))?)
+    let ended = client.wait(operation.id, |operation| told.tell(operation));
+    ended.map_err(|error| Failure::Waiting(operation.id, error))
 }

@@ -19,6 +19,7 @@ use crate::common::{Manager, eventually};
 use proxy_core::control::{BindingFailure, Event, PortState, Removal, Request, SlotState};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
+use std::time::Duration;
 use tlp_codec::ids::{Epoch, NodeId, SlotFunction, SlotId};
 
 /// host1 with four ports, box1 with two drives.
@@ -247,6 +248,26 @@ fn the_same_key_gives_the_same_operation() {
         manager.get("/v1/allocations")["items"].as_array().unwrap().is_empty().then_some(())
     });
     assert_eq!(id(&delete().1), id(&first), "also when it is long done");
+}
+
+#[test]
+fn a_command_that_waits_goes_on_when_the_manager_was_away() {
+    let mut manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    let command = manager.begin(&["release", "alloc-1", "--output", "json"]);
+    manager.wait_event("operation-started", "op-2");
+    manager.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    manager.run();
+    let _host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let _box = Fake::insist(manager.control, box_again.0, box_again.1);
+    let output = command.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let ended: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&ended["id"], &ended["state"]), (&json!("op-2"), &json!("succeeded")));
 }
 
 #[test]
