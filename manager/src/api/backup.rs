@@ -8,13 +8,18 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use hyper::body::{Frame, SizeHint};
 use manager_client::bodies::ProblemBody;
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Backups are made one at a time: each is in memory while it is sent.
 static ONE: Semaphore = Semaphore::const_new(1);
+
+/// How long a backup may take to be sent: who takes it slower ends without one, and others have their
+/// turn.
+const SEND_BOUND: Duration = Duration::from_secs(3600);
 
 /// Bytes that are given to the connection at a time.
 const PIECE: usize = 64 * 1024;
@@ -23,18 +28,24 @@ const PIECE: usize = 64 * 1024;
 /// connection would take all at once, however slowly it is read.
 struct Pieces<K> {
     rest: Bytes,
+    /// When it has to be sent.
+    until: Instant,
     _kept: K,
 }
 
 impl<K: Unpin> HttpBody for Pieces<K> {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let size = self.rest.len().min(PIECE);
+        if size > 0 && Instant::now() >= self.until {
+            self.rest.clear();
+            return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+        }
         Poll::Ready((size > 0).then(|| Ok(Frame::data(self.rest.split_to(size)))))
     }
 
@@ -57,11 +68,14 @@ pub(super) async fn backup(State(manager): State<App>) -> Result<impl IntoRespon
         return Err(Problem::new(ProblemCode::LimitReached, detail).passing(true));
     };
     let records = manager.records.clone();
-    let made = tokio::task::spawn_blocking(move || records.backup()).await;
-    let made = made.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
+    // With it, as it goes on when nobody waits for it any more.
+    let made = tokio::task::spawn_blocking(move || (one, records.backup())).await;
+    let (one, made) =
+        made.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
     let file = made.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
     // The next one is made when this one is sent, or nobody takes it any more.
-    let file = Body::new(Pieces { rest: file.into(), _kept: one });
+    let file =
+        Body::new(Pieces { rest: file.into(), until: Instant::now() + SEND_BOUND, _kept: one });
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], file))
 }
 
@@ -74,7 +88,8 @@ mod tests {
         let one = Semaphore::new(1);
         let bytes: Vec<u8> = (0..PIECE * 2 + 1).map(|n| n as u8).collect();
         let rest = Bytes::from(bytes.clone());
-        let mut file = Pieces { rest, _kept: one.try_acquire().unwrap() };
+        let until = Instant::now() + SEND_BOUND;
+        let mut file = Pieces { rest, until, _kept: one.try_acquire().unwrap() };
         assert_eq!(file.size_hint().exact(), Some(bytes.len() as u64));
         let mut sent = Vec::new();
         for _ in 0..3 {
@@ -85,5 +100,14 @@ mod tests {
         assert_eq!((sent, file.is_end_stream()), (bytes, true));
         drop(file);
         assert!(one.try_acquire().is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_takes_too_long_ends_without_one() {
+        let (rest, until) = (Bytes::from_static(b"1234"), Instant::now());
+        let mut file = Pieces { rest, until, _kept: () };
+        let piece = std::future::poll_fn(|cx| Pin::new(&mut file).poll_frame(cx)).await;
+        assert_eq!(piece.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(file.is_end_stream());
     }
 }

@@ -342,8 +342,10 @@ fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
         match (step.name, binding) {
             (StepName::Rebind | StepName::Replace, None) => todo.push(over(Ok(None))),
             (StepName::Rebind, Some(binding)) => {
-                let again = matches!(binding.phase, Phase::Bound | Phase::Configured);
-                if again && step.asked.is_some_and(|asked| binding.changed > asked) {
+                // It failed in the change by which the drain began, so that what stands is made
+                // again; what is being released is waited for until it is gone.
+                let stands = matches!(binding.phase, Phase::Bound | Phase::Configured);
+                if stands && !binding.desired.is_release() {
                     todo.push(over(Ok(None)));
                 }
             }
@@ -469,6 +471,46 @@ pub async fn run(manager: Arc<Manager>) {
             if let Err(problem) = carry_out(&manager, todo).await {
                 tracing::error!("a drain cannot go on: {problem}");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The wall clock may go back between the drain and the binding that is made again.
+    #[test]
+    fn a_binding_that_was_made_again_ends_its_step_whatever_the_clock_says() {
+        let (early, late) = ("2026-01-01T00:00:00.000Z", "2026-01-01T01:00:00.000Z");
+        let step = json!({
+            "name": "rebind", "binding": "bind-1", "target": "host1 port 0", "state": "pending",
+            "asked": late, "changed": late,
+        });
+        let epoch = tlp_codec::ids::Epoch::new(0, 2).unwrap();
+        let operation: OperationRecord = serde_json::from_value(json!({
+            "id": "op-2", "state": "running", "steps": [step], "started": late,
+            "warnings": [], "what": { "kind": "release", "slots": ["box1/1"], "force": false },
+        }))
+        .unwrap();
+        for (phase, desired, ends) in [
+            ("failed", json!("bound"), false),
+            ("reserved", json!("bound"), false),
+            ("bound", json!("bound"), true),
+            ("bound", json!("forced"), false),
+        ] {
+            let binding: BindingRecord = serde_json::from_value(json!({
+                "id": "bind-1", "allocation": "alloc-1", "slot": "box1/1", "host": "host1",
+                "functions": [{ "function": 0, "epoch": epoch }], "port": 0, "phase": phase,
+                "desired": desired, "since": early, "changed": early,
+            }))
+            .unwrap();
+            let mut txn = Txn::new(Tables::default());
+            txn.add_binding(binding);
+            let over = Todo::Over(operation.id, BindingId(1), StepName::Rebind, Ok(None));
+            let expected = if ends { vec![over] } else { Vec::new() };
+            assert_eq!(todo(&txn, &operation), expected, "{phase} {desired}");
         }
     }
 }

@@ -35,7 +35,7 @@ impl Topics {
     /// Begins to wait.
     pub(super) fn watch(self: &Arc<Self>, topic: Topic) -> Watch {
         let changes = self.all().entry(topic).or_default().subscribe();
-        Watch { topic, changes, topics: self.clone() }
+        Watch { topic, changes: Some(changes), topics: self.clone() }
     }
 
     /// Wakes whom a change concerns.
@@ -64,29 +64,35 @@ impl Topics {
 /// Waits for changes of one topic.
 pub struct Watch {
     topic: Topic,
-    changes: watch::Receiver<()>,
+    /// There until this is dropped.
+    changes: Option<watch::Receiver<()>>,
     topics: Arc<Topics>,
 }
 
 impl Watch {
+    fn changes(&mut self) -> &mut watch::Receiver<()> {
+        self.changes.as_mut().expect("it is there until this is dropped")
+    }
+
     /// What changed until now is not waited for.
     pub fn mark_unchanged(&mut self) {
-        self.changes.mark_unchanged();
+        self.changes().mark_unchanged();
     }
 
     /// Waits for the next change: since this was made, since [`Watch::mark_unchanged`], or since
     /// this returned last.
     pub async fn changed(&mut self) {
         // The sender stays as long as anybody waits.
-        let _ = self.changes.changed().await;
+        let _ = self.changes().changed().await;
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut all = self.topics.all();
-        // This one still counts.
-        if all.get(&self.topic).is_some_and(|waiting| waiting.receiver_count() == 1) {
+        // Before the lock is let go: of two that go at once the second one sees that it is the last.
+        self.changes = None;
+        if all.get(&self.topic).is_some_and(|waiting| waiting.receiver_count() == 0) {
             all.remove(&self.topic);
         }
     }
@@ -133,5 +139,24 @@ mod tests {
         assert!(woken(&mut second), "another one still waits");
         drop(second);
         assert!(topics.all().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_kept_when_many_go_at_once() {
+        let topics = Arc::new(Topics::default());
+        for _ in 0..2_000 {
+            let start = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    let watch = topics.watch(Topic::Events);
+                    let start = &start;
+                    scope.spawn(move || {
+                        start.wait();
+                        drop(watch);
+                    });
+                }
+            });
+            assert!(topics.all().is_empty());
+        }
     }
 }

@@ -251,6 +251,24 @@ pub struct Problem {
     pub transient: bool,
 }
 
+/// Most characters of a field's name that are said: it may be the client's own.
+const MAX_FIELD: usize = 128;
+
+/// Most characters that are said of what is wrong with a field.
+const MAX_DETAIL: usize = 2_048;
+
+/// So many characters of a text at most, of its beginning and its end.
+fn cut(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let half = most / 2;
+    let begin: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(count - (most - half - 1)).collect();
+    format!("{begin}…{end}")
+}
+
 impl Problem {
     /// A problem of some kind.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
@@ -260,8 +278,9 @@ impl Problem {
 
     /// A request that is not valid in this field.
     pub fn invalid(field: &str, detail: impl fmt::Display) -> Self {
+        let (field, detail) = (cut(field, MAX_FIELD), cut(&detail.to_string(), MAX_DETAIL));
         let mut problem = Self::new(ProblemCode::InvalidRequest, format!("{field}: {detail}"));
-        problem.field = Some(field.to_owned());
+        problem.field = Some(field);
         problem
     }
 
@@ -298,5 +317,16 @@ mod tests {
                 assert!(text.ends_with('.') && !text.contains('|'), "{code}: {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_client_s_own_names_are_said_in_part() {
+        let name = "ä".repeat(60_000);
+        let problem = Problem::invalid(&name, format!("unknown field `{name}`, expected `host`"));
+        let field = problem.field.unwrap();
+        assert_eq!(field.chars().count(), MAX_FIELD);
+        assert!(problem.detail.chars().count() <= MAX_FIELD + 2 + MAX_DETAIL);
+        assert!(problem.detail.ends_with("expected `host`"), "{}", problem.detail);
+        assert_eq!(Problem::invalid("host", "no name").detail, "host: no name");
     }
 }

@@ -2,12 +2,12 @@
 //! every event that is recorded, in every kind of operation; and started again. Afterwards the
 //! tables are what the records say, and nothing is leaked, doubled or stuck.
 
-use crate::common::fake::{Fake, Script, Spec, boxed, host};
+use crate::common::fake::{Fake, Script, Spec, State, boxed, host};
 use crate::common::{LONG, Manager, eventually};
 use proxy_core::control::{ControlError, PathAddress, Request};
 use serde_json::Value;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// A kind of operation.
@@ -24,6 +24,8 @@ struct Kind {
     cause: Option<fn(&Pool)>,
     /// What proxies refuse.
     refuses: Option<fn(&Request) -> bool>,
+    /// Whether the host goes before it begins, and comes back when the manager was started again.
+    is_host_away: bool,
     /// What else has to be so when it is over without a kill.
     over: fn(&Pool) -> bool,
 }
@@ -35,7 +37,8 @@ impl Kind {
         lent: &'static [usize],
     ) -> Self {
         let over = |_: &Pool| true;
-        Self { before, begin, lent, settings: "", cause: None, refuses: None, over }
+        let (settings, is_host_away) = ("", false);
+        Self { before, begin, lent, settings, cause: None, refuses: None, is_host_away, over }
     }
 }
 
@@ -57,6 +60,8 @@ enum Obeyed {
 struct Pool {
     manager: Manager,
     proxies: Vec<Fake>,
+    /// The host while it is away.
+    away: Option<(Spec, Arc<Mutex<State>>)>,
 }
 
 fn words(text: &str) -> Vec<&str> {
@@ -83,7 +88,11 @@ impl Pool {
         let at_host = Fake::join(manager.control, two_paths(host("host1", 4), 1), "");
         let at_box = Fake::join(manager.control, two_paths(boxed("box1", 3), 2), "nvme");
         manager.wait_ready(&["host1", "box1"]);
-        Self { manager, proxies: vec![at_host, at_box] }
+        let inventory = r#"{"racks":{"r1":{}},"boxes":{"box1":{"rack":"r1"}}}"#;
+        let json = [("content-type", "application/json")];
+        let (status, text) = manager.raw("PUT", "/v1/inventory", &json, Some(inventory));
+        assert_eq!(status, 200, "{text}");
+        Self { manager, proxies: vec![at_host, at_box], away: None }
     }
 
     /// A command with the names of what is lent, and of the operation that comes next.
@@ -113,6 +122,11 @@ impl Pool {
     fn begin_and_kill(&mut self, kind: &Kind, point: Point) -> bool {
         for args in kind.before {
             self.manager.text(&words(args));
+        }
+        if kind.is_host_away {
+            self.away = Some(self.proxies.remove(0).leave());
+            let is_away = || self.manager.get("/v1/nodes/host1")["connection"].is_null();
+            eventually("the host to go", || is_away().then_some(()));
         }
         self.refuse(kind);
         let seen = Arc::new(AtomicUsize::new(0));
@@ -187,6 +201,13 @@ impl Pool {
             self.proxies.push(Fake::insist(self.manager.control, spec, state));
         }
         self.refuse(kind);
+    }
+
+    /// The host comes back if it is away.
+    fn bring_back(&mut self) {
+        if let Some((spec, state)) = self.away.take() {
+            self.proxies.insert(0, Fake::insist(self.manager.control, spec, state));
+        }
     }
 
     /// Waits until everything is over, and checks that the tables are what the records say.
@@ -269,6 +290,7 @@ fn kill_everywhere(kind: &Kind, point: impl Fn(usize) -> Point) {
         } else {
             pool.proxies.iter().for_each(|proxy| proxy.with(|s| s.rules.clear()));
         }
+        pool.bring_back();
         pool.check(kind, at);
         if !killed {
             break;
@@ -319,6 +341,19 @@ fn of_an_allocation_that_is_called_back() {
 fn of_a_drain() {
     let begin = &["drain box1 --reason x --no-wait"];
     at_every_step(Kind::new(&[TWO], begin, &[0]));
+}
+
+#[test]
+fn of_a_drain_of_a_rack() {
+    let begin = &["drain rack:r1 --reason x --no-wait"];
+    at_every_step(Kind::new(&[TWO], begin, &[0]));
+}
+
+/// The host comes back when it is forgotten, and is a new one.
+#[test]
+fn of_a_host_that_is_forgotten() {
+    let forget = Kind::new(&[TWO], &["forget host1 --force --no-wait"], &[0]);
+    at_every_step(Kind { is_host_away: true, ..forget });
 }
 
 #[test]

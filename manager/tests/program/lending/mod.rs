@@ -266,7 +266,8 @@ fn a_command_that_waits_goes_on_when_the_manager_was_away() {
     let output = command.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    let ended: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ended = &printed["items"][0];
     assert_eq!((&ended["id"], &ended["state"]), (&json!("op-2"), &json!("succeeded")));
 }
 
