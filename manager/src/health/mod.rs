@@ -482,7 +482,7 @@ mod tests {
             for _ in 0..4 {
                 for (subject, state) in machines.round(txn, &bad, thresholds) {
                     let (reason, since) = (String::new(), txn.now());
-                    txn.put_health(HealthRecord { subject, state, reason, since });
+                    txn.put_health(HealthRecord { subject, device: None, state, reason, since });
                 }
             }
             assert_eq!(txn.health()[&subject].state, HealthState::Failed);
