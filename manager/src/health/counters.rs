@@ -281,8 +281,9 @@ mod tests {
             lost: lost.to_vec(),
             ..Reading::default()
         };
+        type Row = (&'static [u64], &'static [u64], Option<(u64, u64)>);
         let before = reading(&[100_000, 5_000], &[0, 50]);
-        let rows: [(&[u64], &[u64], Option<(u64, u64)>); 5] = [
+        let rows: [Row; 5] = [
             (&[102_000, 5_500], &[1, 52], Some((2_500, 3))),
             // The first has gone; the second sent much, and lost little of it.
             (&[110_000], &[60], None),
