@@ -5,17 +5,16 @@
 //! a median below 100 µs and 99 of 100 below 1 ms, CEL below 50 ms.
 
 use manager::operations::{self, Terms};
-use manager::planner::{self, Liveness, PlanRequest};
+use manager::planner::{self, Everybody, PlanRequest};
 use manager::records::{Tables, Txn};
 use manager::types::topology::{BoxFacts, BoxKind, HostFacts, Island, Model, Rack, Site};
 use manager::types::{
     AllocationId, Amount, DeviceRecord, DeviceState, FunctionAddress, Inventory, NodeName,
     NodeRecord, PciIdentity, PlaceName, Role, SlotAddress, Timestamp, Together,
 };
-use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tlp_codec::ids::{PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{SlotFunction, SlotId};
 
 const BOXES: usize = 6250;
 const SLOTS: u8 = 16;
@@ -23,27 +22,6 @@ const HOSTS: usize = 4000;
 const MODELS: usize = 10;
 const BOXES_IN_RACK: usize = 10;
 const RACKS_AT_SITE: usize = 125;
-
-/// Everybody is there.
-struct Everybody;
-
-impl Liveness for Everybody {
-    fn is_ready(&self, _: &NodeName) -> bool {
-        true
-    }
-
-    fn is_connecting(&self, _: &NodeName) -> bool {
-        false
-    }
-
-    fn stray_ports(&self, _: &NodeName) -> BTreeSet<PortId> {
-        BTreeSet::new()
-    }
-
-    fn without_root_complex(&self, _: &NodeName) -> Option<String> {
-        None
-    }
-}
 
 /// Numbers that look random and are the same in every run (xorshift64).
 struct Numbers(u64);

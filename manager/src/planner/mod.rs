@@ -13,7 +13,7 @@ mod view;
 mod tests;
 
 pub use crate::types::SlotStatus;
-pub use view::{BoxView, HostView, Liveness, PoolView, SlotView, free_ports, slots};
+pub use view::{BoxView, Everybody, HostView, Liveness, PoolView, SlotView, free_ports, slots};
 
 use crate::records::Tables;
 use crate::spares::SparesConfig;

@@ -9,14 +9,14 @@ use crate::records::{box_name, host_name, node};
 use manager::control::Registry;
 use manager::erasure::{self, request};
 use manager::operations::{self, ReleaseMode, ReleaseTarget, Terms, progress};
-use manager::planner::{Liveness, PlanRequest};
+use manager::planner::{Everybody, PlanRequest};
 use manager::reconcile::action::{self, Action, Ends};
 use manager::reconcile::compare;
 use manager::records::{Tables, Txn};
 use manager::types::{
     BindingId, BindingRecord, DeviceRecord, DeviceState, EraseMeans, EraseRule, ErasureRecord,
-    ErasureState, NodeName, NodeRecord, OperationRecord, OperationState, Problem, ProblemCode,
-    Role, SlotAddress, SlotStatus,
+    ErasureState, NodeRecord, OperationRecord, OperationState, Problem, ProblemCode, Role,
+    SlotAddress, SlotStatus,
 };
 use proxy_core::control::{InventoryEntry, Name, PathSet, SlotEntry, SlotState};
 use stateright::{Model, Property};
@@ -25,7 +25,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tlp_codec::ids::{Epoch, PortId, SlotFunction, SlotId};
+use tlp_codec::ids::{Epoch, SlotFunction, SlotId};
 
 /// The device's serial number.
 const SERIAL: u64 = 7;
@@ -124,27 +124,6 @@ impl Hash for Moment {
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.digest)
-    }
-}
-
-/// Everybody is connected.
-struct Everybody;
-
-impl Liveness for Everybody {
-    fn is_ready(&self, _: &NodeName) -> bool {
-        true
-    }
-
-    fn is_connecting(&self, _: &NodeName) -> bool {
-        false
-    }
-
-    fn stray_ports(&self, _: &NodeName) -> BTreeSet<PortId> {
-        BTreeSet::new()
-    }
-
-    fn without_root_complex(&self, _: &NodeName) -> Option<String> {
-        None
     }
 }
 

@@ -30,6 +30,7 @@ use crate::limits::{
 use crate::link::{LinkConfig, LinkEvent};
 use crate::node::{Node, Target};
 use crate::role::{Outgoing, Role};
+use crate::switch::errors::Severity;
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
 use core::fmt::Write as _;
@@ -89,9 +90,6 @@ pub enum SlotSignal {
         asserted: bool,
     },
 }
-
-/// What [`Slot::errors`] counts, in its order.
-const SEVERITIES: [&str; 3] = ["correctable", "non-fatal", "fatal"];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BoxCounters {
@@ -229,10 +227,10 @@ impl BoxRole {
     /// 2.2.8.3), with their names: those that there were.
     pub fn device_errors(&self) -> impl Iterator<Item = (Name, u64)> {
         self.slots.iter().flat_map(|slot| {
-            let counted = SEVERITIES.into_iter().zip(slot.errors);
+            let counted = Severity::ALL.into_iter().zip(slot.errors);
             counted.filter(|(_, count)| *count > 0).map(|(severity, count)| {
                 let mut name = Name::new();
-                write!(name, "slot {}: {severity} errors", slot.id).expect("it is short");
+                write!(name, "slot {}: {} errors", slot.id, severity.name()).expect("it is short");
                 (name, count)
             })
         })

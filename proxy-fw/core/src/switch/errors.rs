@@ -18,6 +18,19 @@ pub(crate) enum Severity {
 impl Severity {
     pub(crate) const ALL: [Severity; 3] = [Self::Correctable, Self::NonFatal, Self::Fatal];
 
+    /// Its place in [`ALL`](Self::ALL).
+    pub(crate) const fn index(self) -> usize {
+        (self as u8).trailing_zeros() as usize
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Correctable => "correctable",
+            Self::NonFatal => "non-fatal",
+            Self::Fatal => "fatal",
+        }
+    }
+
     pub(crate) const fn message(self) -> MsgCode {
         match self {
             Self::Correctable => MsgCode::ErrCor,
