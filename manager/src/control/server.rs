@@ -7,7 +7,9 @@ use crate::manager::Manager;
 use crate::reconcile;
 use crate::recorder::tap;
 use crate::types::{EventKind, EventRecord, NodeName};
-use proxy_core::control::{CONTROL_VERSION, FromProxy, Hello, Refused, Reply, ToProxy, Welcome};
+use proxy_core::control::{
+    CONTROL_VERSION, FromProxy, Hello, MAX_MESSAGE, Refused, Reply, ToProxy, Welcome,
+};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -293,8 +295,14 @@ async fn speak(
     writer: &mut (impl AsyncWrite + Unpin),
     mut queue: mpsc::Receiver<Box<[u8]>>,
 ) -> WireError {
-    while let Some(message) = queue.recv().await {
-        if let Err(error) = wire::write(writer, &message, manager.settings.request_bound).await {
+    while let Some(mut messages) = queue.recv().await.map(Vec::from) {
+        // What waits behind it goes with it.
+        while messages.len() < MAX_MESSAGE
+            && let Ok(message) = queue.try_recv()
+        {
+            messages.extend_from_slice(&message);
+        }
+        if let Err(error) = wire::write(writer, &messages, manager.settings.request_bound).await {
             return error;
         }
     }

@@ -62,12 +62,13 @@ pub async fn run(manager: Arc<Manager>) {
 async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> BindingId {
     let mut failures = 0_u32;
     let mut looked_at = None;
+    let mut introduced = None;
     let mut last_failure = tokio::time::Instant::now();
     loop {
         let Some(binding) = manager.records.snapshot().bindings().get(&id).cloned() else {
             return id;
         };
-        match step(&manager, &binding).await {
+        match step(&manager, &binding, &mut introduced).await {
             Step::Went => {}
             Step::Nothing
                 if binding.phase == Phase::Bound && looked_at != Some(binding.port_epoch()) =>
@@ -128,7 +129,16 @@ struct Failure {
     error: RequestError,
 }
 
-async fn step(manager: &Arc<Manager>, binding: &BindingRecord) -> Step {
+/// Two proxies that the step before told of each other, the box first. While the binding is there
+/// nobody lets them forget it.
+type Introduced = Option<(Arc<Session>, Arc<Session>)>;
+
+async fn step(
+    manager: &Arc<Manager>,
+    binding: &BindingRecord,
+    introduced: &mut Introduced,
+) -> Step {
+    let before = introduced.take();
     let at_box = manager.registry.ready(binding.slot.box_name());
     let at_host = manager.registry.ready(&binding.host);
     let ends = Ends {
@@ -149,10 +159,15 @@ async fn step(manager: &Arc<Manager>, binding: &BindingRecord) -> Step {
             record(manager, |txn| progress::withdrawn(txn, binding, how)).await
         }
         (Action::BindSlot, Some(at_box), Some(at_host)) => {
-            bind_slot(manager, binding, at_box, &at_host).await
+            let bound = bind_slot(manager, binding, &at_box, &at_host).await;
+            *introduced = matches!(bound, Ok(true)).then_some((at_box, at_host));
+            bound
         }
         (Action::BindPort, Some(at_box), Some(at_host)) => {
-            bind_port(manager, binding, &at_box, at_host).await
+            let known = before.is_some_and(|(one, other)| {
+                Arc::ptr_eq(&one, &at_box) && Arc::ptr_eq(&other, &at_host)
+            });
+            bind_port(manager, binding, &at_box, at_host, known).await
         }
         (Action::UnbindPort(mode), _, Some(at_host)) => {
             unbind_port(manager, binding, at_host, mode).await
@@ -213,7 +228,7 @@ fn path_set(manager: &Manager, link: &LinkUse, common: usize) -> PathSet {
 async fn bind_slot(
     manager: &Manager,
     binding: &BindingRecord,
-    at_box: Arc<Session>,
+    at_box: &Arc<Session>,
     at_host: &Arc<Session>,
 ) -> Result<bool, Failure> {
     let bound = manager.settings.request_bound;
@@ -228,17 +243,26 @@ async fn bind_slot(
         return Ok(false);
     }
     let _peering = at_box.peering.read().await;
-    introduce(&at_box, at_host, bound).await?;
-    introduce(at_host, &at_box, bound).await?;
     let host = at_host.identity().node;
     let link = link_use(manager, binding);
-    let path_set = path_set(manager, &link, common_paths(&at_box, at_host));
-    for key in binding.keys() {
-        let everything = Window::everything(host, path_set, key.epoch);
-        let windows = [everything].into_iter().collect();
-        let body = SlotBinding { key, host, path_set, share: link.share(), windows };
-        done(&at_box, ask(&at_box, Request::BindSlot(body), bound).await?)?;
-    }
+    let path_set = path_set(manager, &link, common_paths(at_box, at_host));
+    let bind = async {
+        for key in binding.keys() {
+            let everything = Window::everything(host, path_set, key.epoch);
+            let windows = [everything].into_iter().collect();
+            let body = SlotBinding { key, host, path_set, share: link.share(), windows };
+            done(at_box, ask(at_box, Request::BindSlot(body), bound).await?)?;
+        }
+        Ok(())
+    };
+    // A proxy does what it is asked in the order in which it is asked, so the box knows the host
+    // before it binds a function to it.
+    tokio::try_join!(
+        biased;
+        introduce(at_box, at_host, bound),
+        introduce(at_host, at_box, bound),
+        bind
+    )?;
     let incarnation = at_box.identity().incarnation;
     record(manager, |txn| progress::slot_bound(txn, binding, incarnation)).await
 }
@@ -248,13 +272,15 @@ async fn bind_port(
     binding: &BindingRecord,
     at_box: &Arc<Session>,
     at_host: Arc<Session>,
+    known: bool,
 ) -> Result<bool, Failure> {
     let bound = manager.settings.request_bound;
     let _peering = at_box.peering.read().await;
-    introduce(&at_host, at_box, bound).await?;
-    // The host may have restarted since the slot was bound: what the box has for its earlier life
-    // fails, and the binding is made again.
-    introduce(at_box, &at_host, bound).await?;
+    if !known {
+        // The host may have restarted since the slot was bound: what the box has for its earlier
+        // life fails, and the binding is made again.
+        tokio::try_join!(introduce(&at_host, at_box, bound), introduce(at_box, &at_host, bound))?;
+    }
     let link = link_use(manager, binding);
     let body = PortBinding {
         port: binding.port,
@@ -409,13 +435,15 @@ async fn part(manager: &Manager, binding: &BindingRecord) {
     if shared.any(|b| b.slot.box_name() == binding.slot.box_name()) {
         return;
     }
-    for (session, peer) in [(&at_host, &at_box), (&at_box, &at_host)] {
-        let node = peer.identity().node;
-        let asked = session.request(Request::RemovePeer(node), manager.settings.request_bound);
-        match asked.await {
-            Ok(_) => manager.observed.parted(session.name(), peer.name()),
-            Err(error) => tracing::debug!("{} keeps peer {node}: {error}", session.name()),
-        }
+    tokio::join!(forget_peer(manager, &at_host, &at_box), forget_peer(manager, &at_box, &at_host));
+}
+
+async fn forget_peer(manager: &Manager, session: &Session, peer: &Session) {
+    let node = peer.identity().node;
+    let asked = session.request(Request::RemovePeer(node), manager.settings.request_bound);
+    match asked.await {
+        Ok(_) => manager.observed.parted(session.name(), peer.name()),
+        Err(error) => tracing::debug!("{} keeps peer {node}: {error}", session.name()),
     }
 }
 

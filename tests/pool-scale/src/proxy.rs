@@ -8,6 +8,7 @@ use proxy_core::control::{
     ToProxy, decode, encode,
 };
 use proxy_core::limits::PAGE;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,11 +62,15 @@ pub(crate) struct Proxy {
 /// A message that is to be sent, or the end of the connection.
 type Outgoing = Vec<u8>;
 
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; 4 + MAX_MESSAGE]);
+}
+
 fn put(out: &mut Outgoing, message: &FromProxy) {
-    let begin = out.len();
-    out.resize(begin + 4 + MAX_MESSAGE, 0);
-    let length = encode(message, &mut out[begin..]).expect("messages fit").len();
-    out.truncate(begin + length);
+    // Most are short: room for the longest is there once for each thread.
+    ROOM.with_borrow_mut(|room| {
+        out.extend_from_slice(encode(message, room).expect("messages fit"));
+    });
 }
 
 impl Proxy {
