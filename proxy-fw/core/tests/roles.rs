@@ -54,14 +54,18 @@ fn a_lent_device_is_configured_read_and_written_through_the_switch() {
     assert_eq!((slots[0].host_node, slots[0].epoch), (HOST, key(1).epoch.bits()));
 }
 
+/// How often the host proxy told that the operating system has enumerated the device.
+fn told(world: &World) -> usize {
+    let event = Event::DeviceConfigured { port: port(0) };
+    let messages = world.host_messages.iter();
+    messages.filter(|m| matches!(m, FromProxy::Event { event: e, .. } if *e == event)).count()
+}
+
 #[test]
 fn that_the_operating_system_enabled_the_device_is_told_once() {
     let mut world = World::bound();
     world.config_write(bdf(3, 0), 0x04, 0x0006);
-    let told = |m: &&FromProxy| {
-        matches!(m, FromProxy::Event { event: Event::DeviceConfigured { .. }, .. })
-    };
-    assert_eq!(world.host_messages.iter().filter(told).count(), 1);
+    assert_eq!(told(&world), 1);
 }
 
 /// An operating system that has no driver for a device enumerates it, too.
@@ -73,11 +77,6 @@ fn a_device_that_is_given_an_address_and_not_enabled_is_told_a_second_later() {
     world.run(Duration::from_secs(1));
     world.bind(2);
     world.host_messages.clear();
-    let told = |world: &World| {
-        let event = Event::DeviceConfigured { port: port(0) };
-        let messages = world.host_messages.iter();
-        messages.filter(|m| matches!(m, FromProxy::Event { event: e, .. } if *e == event)).count()
-    };
     // Its size is asked for, and its register is as it was.
     for value in [u32::MAX, 0, 0x0c] {
         world.config_write(bdf(3, 0), 0x10, value);
@@ -93,6 +92,31 @@ fn a_device_that_is_given_an_address_and_not_enabled_is_told_a_second_later() {
     world.config_write(bdf(3, 0), 0x04, 0x0006);
     world.run(Duration::from_secs(3));
     assert_eq!(told(&world), 1, "once");
+}
+
+/// An operating system whose windows are too small gives addresses to some of a device's memories,
+/// and enables none.
+#[test]
+fn a_device_that_has_room_for_only_some_of_its_memories_is_not_told() {
+    let mut world = World::bound();
+    assert!(world.ask_host(force(1)).is_ok());
+    assert!(world.ask_box(Request::UnbindSlot(key(1))).is_ok());
+    world.run(Duration::from_secs(1));
+    world.bind(2);
+    world.host_messages.clear();
+    // The device's second memory: read only, as if all that can be written were address.
+    world.device.config[0x14..0x18].copy_from_slice(&0xffff_0000_u32.to_le_bytes());
+    for register in [0x10, 0x14, 0x18] {
+        world.config_write(bdf(3, 0), register, u32::MAX);
+        world.config_read(bdf(3, 0), register);
+        world.config_write(bdf(3, 0), register, 0);
+    }
+    world.config_write(bdf(3, 0), 0x10, 0xe000_0000);
+    world.run(Duration::from_secs(3));
+    assert_eq!(told(&world), 0, "its second memory has no address");
+    world.config_write(bdf(3, 0), 0x14, 0xe001_0000);
+    world.run(Duration::from_millis(1100));
+    assert_eq!(told(&world), 1);
 }
 
 #[test]

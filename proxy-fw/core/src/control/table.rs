@@ -72,7 +72,7 @@ pub struct MappingEntry {
     /// Paths.
     pub path_set: PathSet,
     /// The operating system has enumerated the device that is there: it wrote Memory Space Enable or
-    /// Bus Master Enable, or gave it an address and has no driver that enables it.
+    /// Bus Master Enable, or gave each of its memories an address and has no driver that enables it.
     pub configured: bool,
 }
 

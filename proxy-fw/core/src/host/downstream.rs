@@ -1,6 +1,6 @@
 //! TLPs from the root complex towards devices.
 
-use super::{CommandWrite, HostRequest, HostRole, ROOT_RESERVE};
+use super::{HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
 use crate::link::TlpMeta;
@@ -114,11 +114,11 @@ impl HostRole {
         asker: Option<PortId>,
     ) -> Result<(), Backpressure> {
         let function = config_function(&packet);
-        let command = CommandWrite::of(&packet);
+        let watched = Watched::of(&packet);
         let entry = &mut self.ports[port.get() as usize];
         let info = RequestInfo::of(&packet).expect("the class is non-posted");
         let completer = self.switch.mapping(port).device;
-        let request = HostRequest { info, completer, asker, command };
+        let request = HostRequest { info, completer, asker, watched };
         let Some(target) = entry.target(function) else {
             self.counters.function_not_lent += 1;
             self.refuse(now, &request);
@@ -145,14 +145,24 @@ impl HostRole {
         }
         if packet.tlp_type() == TlpType::CfgWr0 {
             self.switch.device_found(port);
-        }
-        if gives_address(&packet) {
-            entry.addressed(now);
-        }
-        if command.is_some_and(CommandWrite::enables_device) && entry.configured() {
-            self.node.event(Event::DeviceConfigured { port });
+            self.look_at_write(now, port, watched, packet.payload());
         }
         Ok(())
+    }
+
+    /// What the root complex writes shows how far the operating system is with the device.
+    fn look_at_write(&mut self, now: Instant, port: PortId, watched: Option<Watched>, data: &[u8]) {
+        let entry = &mut self.ports[port.get() as usize];
+        if let Some(Watched::Command(command)) = watched
+            && command.enables_device()
+            && entry.configured()
+        {
+            self.node.event(Event::DeviceConfigured { port });
+        } else if let Some(Watched::Bar(bar)) = watched
+            && let Ok(value) = data.try_into()
+        {
+            entry.bar_written(now, bar, u32::from_le_bytes(value));
+        }
     }
 
     /// Gives a completion for a device its tag back and queues it.
@@ -227,18 +237,6 @@ impl HostRole {
         }
         self.counters.late_from_root += 1;
     }
-}
-
-/// Whether the root complex writes an address into one of a function's base address registers
-/// (PCIe 5.0, section 7.5.1.2.1). All ones, which ask for the size, are none, and neither is what
-/// has no more than the bits that say what kind of register it is.
-fn gives_address(packet: &Packet<&mut [u8]>) -> bool {
-    const KIND: u8 = 0xf;
-    let [first, rest @ ..] = packet.payload() else { return false };
-    packet.tlp_type() == TlpType::CfgWr0
-        && (0x10..=0x24).contains(&packet.register())
-        && (first & !KIND != 0 || rest.iter().any(|byte| *byte != 0))
-        && packet.payload().iter().any(|byte| *byte != 0xff)
 }
 
 /// The function that a configuration request is for; other requests are not for one by number.

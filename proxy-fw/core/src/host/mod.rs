@@ -7,6 +7,7 @@
 //! switch's checks, takes a tag of the port's own towards the root complex or another device, and
 //! its completions go back with the box's index and generation.
 
+mod bars;
 mod control;
 mod downstream;
 mod peers;
@@ -29,6 +30,7 @@ use crate::role::{Outgoing, Role};
 use crate::switch::{ResetKind, SwitchConfig, SwitchConfigError, VirtualSwitch};
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
+use bars::Bar;
 use core::time::Duration;
 use peers::Held;
 use pending::{Pending, Wanted};
@@ -80,8 +82,22 @@ struct HostRequest {
     completer: Bdf,
     /// The port of the device that asked; `None`: the root complex.
     asker: Option<PortId>,
-    /// What is written to a Command register.
-    command: Option<CommandWrite>,
+    watched: Option<Watched>,
+}
+
+/// What a device's answer to a configuration request tells.
+#[derive(Clone, Copy, Debug)]
+enum Watched {
+    /// That its Command register was written.
+    Command(CommandWrite),
+    /// What is in one of its base address registers, or that it was written.
+    Bar(Bar),
+}
+
+impl Watched {
+    fn of(packet: &Packet<&mut [u8]>) -> Option<Self> {
+        CommandWrite::of(packet).map(Self::Command).or_else(|| Bar::of(packet).map(Self::Bar))
+    }
 }
 
 /// A write of the root complex to the Command register of a device's function.

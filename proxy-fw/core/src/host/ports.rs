@@ -1,5 +1,6 @@
 //! The downstream ports: what they are bound to, plugging and unplugging.
 
+use super::bars::{Bar, Bars};
 use super::peers::Held;
 use super::pending::{Pending, Wanted};
 use super::{DeviceRequest, HostRequest, HostRole};
@@ -47,7 +48,8 @@ pub(super) struct Bound {
     pub(super) plugged: bool,
     /// Whether the operating system was seen to enumerate the device.
     configured: bool,
-    /// It gave the device an address. If no driver enables it until then, that is all.
+    bars: Bars,
+    /// It gave the device its addresses. If no driver enables it until then, that is all.
     settles: Option<Instant>,
 }
 
@@ -89,16 +91,24 @@ impl Port {
         self.binding.as_mut().is_some_and(|b| !core::mem::replace(&mut b.configured, true))
     }
 
-    /// Notes that the operating system gives the device an address.
-    pub(super) fn addressed(&mut self, now: Instant) {
+    /// Notes what the operating system writes into a base address register.
+    pub(super) fn bar_written(&mut self, now: Instant, bar: Bar, value: u32) {
         if let Some(bound) = &mut self.binding {
-            bound.settles = Some(now + SETTLES);
+            bound.bars.written(bar, value);
+            bound.settles = bound.bars.are_placed().then(|| now + SETTLES);
         }
     }
 
-    /// When a device that was given an address, and is not enabled, counts as enumerated.
+    /// Notes what the device answers of one.
+    pub(super) fn bar_read(&mut self, bar: Bar, value: u32) {
+        if let Some(bound) = &mut self.binding {
+            bound.bars.read(bar, value);
+        }
+    }
+
+    /// When a device that was given its addresses, and is not enabled, counts as enumerated.
     pub(super) fn settles(&self) -> Option<Instant> {
-        self.binding.as_ref().filter(|bound| !bound.configured)?.settles
+        self.binding.as_ref().filter(|bound| bound.plugged && !bound.configured)?.settles
     }
 
     /// Whether the operating system has enumerated the device that is there.
@@ -173,10 +183,15 @@ impl HostRole {
                 }
             }
         }
-        let (plugged, configured, settles) = (false, false, None);
-        let own = request.clone();
-        let bound = Bound { peer, request: own, channels, plugged, configured, settles };
-        self.ports[index].binding = Some(bound);
+        self.ports[index].binding = Some(Bound {
+            peer,
+            request: request.clone(),
+            channels,
+            plugged: false,
+            configured: false,
+            bars: Bars::default(),
+            settles: None,
+        });
         self.ports[index].failed = false;
         self.port_event(request.port);
         self.plug_ready(now, peer);
@@ -246,7 +261,7 @@ impl HostRole {
         }
     }
 
-    /// Tells of devices that were given an address and have no driver.
+    /// Tells of devices that were given their addresses and have no driver.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.ports.len() {
             if self.ports[index].settles().is_some_and(|at| at <= now)

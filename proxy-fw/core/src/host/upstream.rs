@@ -1,6 +1,6 @@
 //! TLPs from devices towards the root complex.
 
-use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE};
+use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::limits::TLP_BUFFER;
 use crate::link::TlpMeta;
@@ -168,11 +168,18 @@ impl HostRole {
         let packet = Packet::new_checked(tlp).expect("checked by the caller");
         let Some(request) = self.request_of(origin) else { return };
         let over = request.info.accept(&packet) == Ok(Progress::Final);
-        if let Some(CommandWrite { function, value, enables }) = request.command
-            && packet.status() == CplStatus::Success
-        {
-            let command = (value, enables);
-            self.switch.command_written(origin.port, function, command, &mut self.to_root);
+        match request.watched.filter(|_| packet.status() == CplStatus::Success) {
+            Some(Watched::Command(CommandWrite { function, value, enables })) => {
+                let command = (value, enables);
+                self.switch.command_written(origin.port, function, command, &mut self.to_root);
+            }
+            Some(Watched::Bar(bar)) => {
+                if let Ok(value) = packet.payload().try_into() {
+                    let port = &mut self.ports[origin.port.get() as usize];
+                    port.bar_read(bar, u32::from_le_bytes(value));
+                }
+            }
+            None => {}
         }
         let over = over && !planted(Canary::CompleteTwice);
         if let Some(reference) = origin.outstanding.filter(|_| over) {
