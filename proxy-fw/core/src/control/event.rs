@@ -36,7 +36,8 @@ pub enum Event {
         state: PortState,
     },
     /// Host: the operating system enumerated the device: it enabled it (Memory Space Enable, Bus
-    /// Master Enable), or gave each of its memories an address and no driver enabled it within a second.
+    /// Master Enable), or gave each of its memories an address and no driver enabled it within a
+    /// second.
     DeviceConfigured {
         /// Behind this port.
         port: PortId,
