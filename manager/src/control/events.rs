@@ -187,8 +187,8 @@ async fn binding_failed(
     if matches!(reason, BindingFailure::TlpCrc | BindingFailure::DeviceGone) {
         let tables = manager.records.snapshot();
         for id in which(&tables) {
-            let slot = &tables.bindings()[&id].slot;
-            manager.observed.error(&tables, slot, &manager.settings.health);
+            let binding = &tables.bindings()[&id];
+            manager.observed.error(&tables, binding, &manager.settings.health);
         }
     }
     let why = format!("{} says: {}", session.name(), failure(reason));

@@ -13,11 +13,15 @@ use std::collections::{HashMap, VecDeque};
 /// Devices in no slot that are remembered; of more, the latest.
 const MAX_AWAY: usize = 1024;
 
-/// The device in a slot.
+/// The device in a slot. Nothing also while it is not known which: of one that it has not looked at
+/// yet, or that does not answer, a box says no IDs.
 pub(super) fn now_in(tables: &Tables, slot: &SlotAddress) -> Option<HealthDevice> {
     let first = tables.present(slot).next()?;
     let (vendor, device) = (first.pci.vendor, first.pci.device);
-    Some(HealthDevice { vendor, device, serial: first.serial })
+    // No vendor has either number; the second is what a read of nothing gives (PCI Code and ID
+    // Assignment; PCI Express Base Specification 4.0, section 2.3.2).
+    let is_known = !matches!(vendor, 0 | 0xffff);
+    is_known.then_some(HealthDevice { vendor, device, serial: first.serial })
 }
 
 /// Where a device is. Nothing if it has no serial number, or several slots say that they have it.
@@ -32,7 +36,7 @@ fn found(tables: &Tables, device: HealthDevice) -> Option<SlotAddress> {
 
 /// Where the device is now that was in a slot.
 enum Whereabouts {
-    /// There, or nobody has taken its place.
+    /// There, or nobody is known to have taken its place.
     Here,
     /// In another slot.
     In(SlotAddress),

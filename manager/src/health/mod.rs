@@ -20,14 +20,15 @@ use crate::manager::Manager;
 use crate::operations::drain;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    DeviceState, EventKind, EventRecord, HealthDevice, HealthRecord, HealthState, HoldKind,
-    HoldRecord, ModelRecord, NodeName, Place, SlotAddress, Subject,
+    BindingId, BindingRecord, DeviceState, EventKind, EventRecord, HealthDevice, HealthRecord,
+    HealthState, HoldKind, HoldRecord, ModelRecord, NodeName, Place, SlotAddress, Subject,
 };
 use machine::{Machine, Thresholds};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tlp_codec::ids::Epoch;
 use tokio::time::Instant;
 
 /// What is done about a device or a box that has failed.
@@ -115,10 +116,28 @@ impl HealthConfig {
 struct Errors {
     /// Which, as soon as it is known.
     device: Option<HealthDevice>,
+    /// The binding that failed last because of it, with its epoch.
+    failed: Option<(BindingId, Epoch)>,
     /// What counts each, no more than make it bad.
     hard: VecDeque<Instant>,
     /// Correctable errors: how many, by when they were read.
     correctable: VecDeque<(Instant, u64)>,
+}
+
+impl Errors {
+    fn add(&mut self, seen: counters::Errors, config: &HealthConfig) {
+        let now = Instant::now();
+        let enough = config.device_errors;
+        let hard = usize::try_from(seen.non_fatal).unwrap_or(enough).min(enough);
+        let hard = if seen.fatal > 0 { enough } else { hard };
+        self.hard.extend(std::iter::repeat_n(now, hard));
+        while self.hard.len() > enough {
+            self.hard.pop_front();
+        }
+        if seen.correctable > 0 {
+            self.correctable.push_back((now, seen.correctable));
+        }
+    }
 }
 
 /// What was seen since the manager started. Errors are kept for slots that there are, and as long as
@@ -133,13 +152,18 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// A binding of a slot failed because of its device.
-    pub fn error(&self, tables: &Tables, slot: &SlotAddress, config: &HealthConfig) {
-        self.errors(slot, counters::Errors { non_fatal: 1, ..Default::default() }, config);
-        // It may be gone the next time that this is looked at.
+    /// A binding failed because of its device. Both of its proxies may tell it, and a box once for
+    /// each function: under its epoch it fails once.
+    pub fn error(&self, tables: &Tables, binding: &BindingRecord, config: &HealthConfig) {
+        let slot = &binding.slot;
+        let failed = Some((binding.id, binding.port_epoch()));
         let mut errors = self.errors.lock().expect("no one panics while holding it");
-        if let Some(own) = errors.get_mut(slot) {
-            own.device = own.device.or_else(|| devices::now_in(tables, slot));
+        let own = errors.entry(slot.clone()).or_default();
+        // It may be gone the next time that this is looked at.
+        own.device = own.device.or_else(|| devices::now_in(tables, slot));
+        if own.failed != failed {
+            own.failed = failed;
+            own.add(counters::Errors { non_fatal: 1, ..Default::default() }, config);
         }
     }
 
@@ -149,17 +173,7 @@ impl Observed {
             return;
         }
         let mut errors = self.errors.lock().expect("no one panics while holding it");
-        let (own, now) = (errors.entry(slot.clone()).or_default(), Instant::now());
-        let enough = config.device_errors;
-        let hard = usize::try_from(seen.non_fatal).unwrap_or(enough).min(enough);
-        let hard = if seen.fatal > 0 { enough } else { hard };
-        own.hard.extend(std::iter::repeat_n(now, hard));
-        while own.hard.len() > enough {
-            own.hard.pop_front();
-        }
-        if seen.correctable > 0 {
-            own.correctable.push_back((now, seen.correctable));
-        }
+        errors.entry(slot.clone()).or_default().add(seen, config);
     }
 
     /// A proxy was forgotten, and with it what was seen of its devices and by others of its paths.

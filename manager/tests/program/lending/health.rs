@@ -290,3 +290,70 @@ fn a_device_s_health_goes_with_it() {
     manager.wait_slot("box1/1", "free");
     manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
 }
+
+#[test]
+fn a_slot_that_is_looked_at_has_no_other_device() {
+    let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ncounters_ms = 50\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let (_host, at_box) = pair(&manager);
+    // One that can be told from others, and one that is known in its slot only.
+    let serials = [(1, 0x77), (2, 0)];
+    for (slot, serial) in serials {
+        at_box.set_device(slot, Some(serial));
+        let path = format!("/v1/boxes/box1/slots/{slot}");
+        eventually("the device", || {
+            let serial = format!("{serial:016x}");
+            let functions = manager.get(&path)["functions"].clone();
+            (serial == "0000000000000000" || functions[0]["serial"] == serial).then_some(())
+        });
+    }
+    at_box.count("slot 1: fatal errors", 0);
+    at_box.count("slot 2: fatal errors", 0);
+    read_again(&at_box);
+    for (slot, _) in serials {
+        at_box.count(&format!("slot {slot}: fatal errors"), 1);
+    }
+    manager.wait_slot("box1/1", "held");
+    manager.wait_slot("box1/2", "held");
+    for (slot, serial) in serials {
+        at_box.probe(slot);
+        let path = format!("/v1/boxes/box1/slots/{slot}");
+        eventually("that it is looked at", || {
+            (manager.get(&path)["functions"][0]["state"] == "probing").then_some(())
+        });
+        // Health is looked at meanwhile.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        at_box.set_device(slot, Some(serial));
+        eventually("that it was looked at", || {
+            (manager.get(&path)["functions"][0]["state"] == "free").then_some(())
+        });
+        let of = json!({"kind": "slot", "slot": format!("box1/{slot}")});
+        assert_eq!(state(&manager, &of).as_deref(), Some("failed"));
+    }
+    assert!(!manager.has_event("hold-ended", ""), "they were held all the time");
+}
+
+#[test]
+fn one_failure_of_a_device_counts_once_however_often_it_is_told() {
+    let manager = Manager::with_settings("[health]\ninterval_ms = 50\ndevice_errors = 2\n", &[]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let fail = |round: u8| {
+        let key = eventually("the device", || {
+            let bindings = manager.get("/v1/bindings");
+            (bindings["items"][0]["phase"] == "configured").then(|| at_box.bound(1)).flatten()
+        });
+        let reason = BindingFailure::DeviceGone;
+        // The box says it, and so does the host, which the box told.
+        let (host, node) = (at_host.welcome.node, at_box.welcome.node);
+        at_box.event(Event::BindingFailed { peer: host, key, reason });
+        at_box.event(Event::BindingFailed { peer: host, key, reason });
+        at_host.event(Event::BindingFailed { peer: node, key, reason });
+        manager.wait_event("rebinding", &format!("epoch 0.{}", round + 1));
+    };
+    fail(1);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!manager.has_event("health-changed", "box1/1"), "one of two that make it bad");
+    fail(2);
+    manager.wait_event("health-changed", "box1/1 is failed: bindings of it failed because of it");
+}

@@ -289,6 +289,13 @@ impl Fake {
         self.event(Event::Slot { slot, function, state });
     }
 
+    /// Looks at what is in a slot, as after a restart, until it is told otherwise: it says no IDs.
+    pub fn probe(&self, slot: u8) {
+        self.with(|s| s.slots[usize::from(slot) - 1].state = SlotState::Probing);
+        let (slot, function) = (SlotId::new(slot).unwrap(), SlotFunction::ZERO);
+        self.event(Event::Slot { slot, function, state: SlotState::Probing });
+    }
+
     /// Counts on.
     pub fn count(&self, name: &str, more: u64) {
         self.with(|s| *s.counters.entry(name.to_owned()).or_default() += more);

@@ -103,9 +103,14 @@ fn page_of(count: usize, from: u16) -> (usize, usize) {
     (from, (from + 2).min(count))
 }
 
+/// Whether it is known which device is in a slot: there is one, and the box has looked at it.
+fn is_known(slot: &Slot) -> bool {
+    !matches!(slot.state, SlotState::Empty | SlotState::Probing)
+}
+
 /// What the device in a slot has for a serial number: its own, else one of box and slot.
 pub(super) fn serial_of(node: Option<NodeId>, index: u8, slot: &Slot) -> u64 {
-    if slot.state == SlotState::Empty {
+    if !is_known(slot) {
         return 0;
     }
     let number = node.map_or(0, |node| u64::from(node.get()));
@@ -113,16 +118,15 @@ pub(super) fn serial_of(node: Option<NodeId>, index: u8, slot: &Slot) -> u64 {
 }
 
 pub fn inventory_page(state: &State, from: u16) -> Reply {
-    let is_there = |slot: &Slot| u16::from(slot.state != SlotState::Empty);
     let entry = |(index, slot): (usize, &Slot)| InventoryEntry {
         slot: SlotId::new(index as u8 + 1).unwrap(),
         function: SlotFunction::ZERO,
         state: slot.state,
         model: Name::try_from(slot.model.as_str()).unwrap(),
-        id: (0x1af4 * is_there(slot), slot.device * is_there(slot)),
-        subsystem: (0x1af4, 1),
-        class: 0x01_0802,
-        revision: 1,
+        id: if is_known(slot) { (0x1af4, slot.device) } else { (0, 0) },
+        subsystem: if is_known(slot) { (0x1af4, 1) } else { (0, 0) },
+        class: if is_known(slot) { 0x01_0802 } else { 0 },
+        revision: u8::from(is_known(slot)),
         serial: serial_of(state.node, index as u8, slot),
         bars: [16384, 0, 1 << 20, 0, 0, 0],
         highest_epoch: slot.highest,
