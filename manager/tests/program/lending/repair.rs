@@ -117,7 +117,7 @@ fn proxies_that_forgot_or_know_more_are_told() {
     manager.text(&["allocate", "--host", "host1"]);
     assert_eq!(at_box.bound(1).unwrap().epoch, Epoch::new(0, 41).unwrap());
     let told = at_box.with(|s| s.log.iter().filter(|r| matches!(r, Request::SetPeer(_))).count());
-    assert_eq!(told, 5, "each time, and once more with the port");
+    assert_eq!(told, 4, "each time, and not once more with the port");
 }
 
 #[test]
