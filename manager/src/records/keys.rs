@@ -19,7 +19,11 @@ pub const KEEP_KEYS_MS: u64 = 24 * 3_600_000;
 /// Keys that are kept. When more come the oldest go, but none whose operation runs.
 pub const MAX_KEYS: usize = 100_000;
 
-/// Keys older than [`KEEP_KEYS_MS`] that go with each new one, so that no change is large.
+/// Keys of requests that joined an operation that are kept beside its own. When more come the oldest
+/// of these go, so that nobody fills the table by asking for the same thing again and again.
+pub const MAX_JOINED: usize = 32;
+
+/// Keys that go with each new one at most, so that no change is large.
 pub(super) const SWEEP: usize = 8;
 
 /// What a client's idempotency key stands for.
@@ -96,6 +100,19 @@ impl Keys {
     pub(super) fn of(&self, operation: OperationId) -> Vec<String> {
         let from = self.of.range((operation, String::new())..);
         from.take_while(|(own, _)| *own == operation).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// Of the keys of requests that joined an operation, those that go for one more, oldest first;
+    /// `own` is the operation's own key, which stays.
+    pub(super) fn surplus(&self, operation: OperationId, own: Option<&str>) -> Vec<String> {
+        let mut joined = self.of(operation);
+        joined.retain(|key| Some(key.as_str()) != own);
+        let over = (joined.len() + 1).saturating_sub(MAX_JOINED);
+        if over > 0 {
+            joined.sort_by_key(|key| self.all[key].since);
+        }
+        joined.truncate(over.min(SWEEP));
+        joined
     }
 
     /// An operation has ended.

@@ -8,9 +8,10 @@ use std::path::Path;
 /// The last node number that can be given out (`0xffff` is reserved in the fabric).
 const LAST_NODE: u32 = tlp_codec::ids::NodeId::MAX.get() as u32;
 
-/// Node numbers that are left out when a store is restored: so many proxies may have joined
-/// after the backup was made without one of their numbers coming again.
-const RESTORE_NODE_GAP: u32 = 256;
+/// Node numbers that are left out when a store is restored: as many proxies as can be connected may
+/// have joined after the backup was made without one of their numbers coming again. But no more than
+/// half of those that are left, so that no number of restores uses them up.
+const RESTORE_NODE_GAP: u32 = crate::control::MAX_PROXIES as u32;
 /// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations, events, the audit log and terms.
 const RESTORE_NUMBER_GAP: u64 = 1_000_000;
 
@@ -105,7 +106,8 @@ impl Meta {
             .generation
             .checked_add(1)
             .ok_or_else(|| StoreError::GenerationsExhausted(path.to_owned()))?;
-        self.next_node = (self.next_node + RESTORE_NODE_GAP).min(LAST_NODE + 1);
+        let left = (LAST_NODE + 1).saturating_sub(self.next_node);
+        self.next_node += RESTORE_NODE_GAP.min(left / 2);
         for next in [
             &mut self.next_allocation,
             &mut self.next_binding,
@@ -140,4 +142,28 @@ pub fn next_generation(store: &dyn Store, path: &Path) -> Result<(), StoreError>
     txn.begin_generation(path)?;
     let (_, changes, _) = txn.finish();
     store.commit(&changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restores_leave_out_as_many_node_numbers_as_there_can_be_proxies_and_never_all() {
+        let mut meta = Meta { next_node: 5_001, ..Meta::default() };
+        for _ in 0..6 {
+            let before = meta.next_node;
+            meta.skip_what_may_be_used(Path::new("memory")).unwrap();
+            assert_eq!(meta.next_node - before, RESTORE_NODE_GAP);
+        }
+        for _ in 6..u8::MAX {
+            meta.skip_what_may_be_used(Path::new("memory")).unwrap();
+        }
+        assert_eq!(meta.next_node, LAST_NODE, "one is left");
+        // They can be used up all the same.
+        meta.next_node = LAST_NODE + 1;
+        meta.generation = 0;
+        meta.skip_what_may_be_used(Path::new("memory")).unwrap();
+        assert_eq!(meta.next_node, LAST_NODE + 1);
+    }
 }

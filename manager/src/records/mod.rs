@@ -26,7 +26,7 @@ mod tests;
 
 pub use inspect::{Damage, Inspection, inspect};
 pub use kept::Kept;
-pub use keys::{KEEP_KEYS_MS, KeyRecord, MAX_KEYS, digest};
+pub use keys::{KEEP_KEYS_MS, KeyRecord, MAX_JOINED, MAX_KEYS, digest};
 pub use line::MAX_UNWRITTEN;
 pub use meta::{Meta, check, next_generation};
 pub use retention::{MAX_STORIES, Retention};

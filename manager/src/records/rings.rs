@@ -83,24 +83,33 @@ impl Txn {
     }
 
     /// Adds or replaces a client's idempotency key. The oldest go when they have been kept for their
-    /// time, or when there are too many.
+    /// time, or when there are too many, in all or of one operation.
     pub fn put_key(&mut self, record: KeyRecord) {
+        if self.tables.keys.get(&record.key).is_none() {
+            let operation = self.operations().get(&record.operation);
+            let own = operation.and_then(|operation| operation.client_key.as_deref());
+            for joined in self.tables.keys.surplus(record.operation, own) {
+                self.with_meta(|meta| meta.keys_dropped_early += 1);
+                self.drop_key(&joined);
+            }
+        }
         let record = Arc::new(record);
         self.put(Table::Keys, record.key.clone().into_bytes(), &record);
         self.tables.insert_key(record);
-        let mut dropped = 0;
-        while let Some((ended, oldest)) = self.tables.keys.oldest() {
-            let early = !keys::is_over(ended, self.now);
-            let too_many = self.tables.keys.len() > MAX_KEYS;
-            if !too_many && (early || dropped == keys::SWEEP) {
-                return;
-            }
-            dropped += 1;
-            if early {
+        for _ in 0..keys::SWEEP {
+            let Some((ended, oldest)) = self.tables.keys.oldest() else { return };
+            if !keys::is_over(ended, self.now) {
+                if self.tables.keys.len() <= MAX_KEYS {
+                    return;
+                }
                 self.with_meta(|meta| meta.keys_dropped_early += 1);
             }
-            self.delete(Table::Keys, oldest.clone().into_bytes());
-            self.tables.keys.remove(&oldest);
+            self.drop_key(&oldest);
         }
+    }
+
+    fn drop_key(&mut self, key: &str) {
+        self.delete(Table::Keys, key.as_bytes().to_vec());
+        self.tables.keys.remove(key);
     }
 }

@@ -113,7 +113,7 @@ async fn a_new_generation_begins_its_epochs_above_all_earlier_ones() {
     next_generation(store.as_ref(), Path::new("memory")).unwrap();
     let records = open(&store);
     assert_eq!(records.change(|txn| txn.new_epoch(&address)).await.unwrap(), epoch(1, 1));
-    assert!(records.snapshot().meta().next_node > 256);
+    assert!(records.snapshot().meta().next_node > 8_192);
     assert!(
         records.snapshot().meta().term > 1000,
         "whose backup it was may have begun terms since"
@@ -378,6 +378,56 @@ fn too_many_keys_push_the_oldest_out_and_that_is_counted() {
     }
     assert_eq!((txn.key_count(), txn.meta().keys_dropped_early), (MAX_KEYS, 3));
     assert!(txn.key("2", txn.now()).is_none() && txn.key("3", txn.now()).is_some());
+}
+
+/// A client that repeats a request with another key each time fills nothing, and pushes out nobody's
+/// key but its own.
+#[test]
+fn of_an_operation_that_many_requests_joined_the_first_key_and_the_last_ones_are_kept() {
+    let mut txn = Txn::new(Tables::default());
+    let other = add_ended(&mut txn, 0);
+    let now = txn.now();
+    key(&mut txn, "other", other, now);
+    let runs = txn.new_operation_id();
+    let own = Some("own".to_owned());
+    let record = operation(runs, OperationState::Running);
+    txn.put_operation(OperationRecord { client_key: own, ..record });
+    key(&mut txn, "own", runs, now);
+    let joined = |number: usize| format!("joined-{number}");
+    let many = 3 * MAX_JOINED;
+    for number in 0..many {
+        let since = Timestamp::from_millis(now.as_millis() + number as u64);
+        key(&mut txn, &joined(number), runs, since);
+        // The same one again is none more.
+        key(&mut txn, &joined(number), runs, since);
+    }
+    assert_eq!((txn.key_count(), txn.keys.of(runs).len()), (MAX_JOINED + 2, MAX_JOINED + 1));
+    assert_eq!(txn.meta().keys_dropped_early as usize, many - MAX_JOINED);
+    for kept in ["other", "own", &joined(many - MAX_JOINED), &joined(many - 1)] {
+        assert!(txn.key(kept, now).is_some(), "{kept}");
+    }
+    assert!(txn.key(&joined(many - MAX_JOINED - 1), now).is_none());
+}
+
+/// A store of an earlier version may have had more of one operation, which all end at once.
+#[test]
+fn no_change_takes_out_many_keys() {
+    let mut txn = Txn::new(Tables::default());
+    let now = txn.now();
+    let early = Timestamp::from_millis(now.as_millis() - KEEP_KEYS_MS);
+    let record = |name: String| {
+        let (digest, operation) = (digest("request"), OperationId(7));
+        KeyRecord { key: name, operation, digest, since: early, outcome: None }
+    };
+    let there = MAX_KEYS + 100;
+    for number in 0..there {
+        let record = Arc::new(record(number.to_string()));
+        txn.tables.keys.insert(record, Some(now));
+    }
+    for (name, expected) in [("a", there - 7), ("b", there - 14)] {
+        key(&mut txn, name, OperationId(8), now);
+        assert_eq!(txn.key_count(), expected);
+    }
 }
 
 fn operation(id: OperationId, state: OperationState) -> OperationRecord {
