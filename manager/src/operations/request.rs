@@ -264,16 +264,36 @@ pub(super) fn take_from_host(
     Some(begin_release(txn, allocation, bindings, Vec::new(), mode, reason, None))
 }
 
+/// Undoes as a whole the operations that are making some of these bindings and others, too: what is
+/// being lent is lent as a whole or not at all. One that makes only these is left to who takes them.
+pub(super) fn undo_making_of_parts(txn: &mut Txn, taken: &[BindingRecord], why: &str) {
+    let ids: BTreeSet<BindingId> = taken.iter().map(|binding| binding.id).collect();
+    let makers: BTreeSet<OperationId> = taken.iter().filter_map(|b| b.operation).collect();
+    let makes_others = |id: &OperationId| {
+        let maker = txn.operations().get(id);
+        maker.is_some_and(|o| txn.bindings_under(o).iter().any(|b| !ids.contains(&b.id)))
+    };
+    let makers: BTreeSet<OperationId> = makers.into_iter().filter(makes_others).collect();
+    let of_parts = |b: &&BindingRecord| b.operation.is_some_and(|id| makers.contains(&id));
+    let parts: Vec<BindingRecord> = taken.iter().filter(of_parts).cloned().collect();
+    drain::undo_making(txn, &parts, why);
+}
+
 /// Has an operation end bindings, whatever other one is at work on them. Its steps, and the slots.
+/// Those of what is undone as a whole are left to that, and are waited for.
 pub(super) fn take_over(
     txn: &mut Txn,
     operation: OperationId,
     bindings: Vec<BindingRecord>,
     mode: ReleaseMode,
 ) -> (Vec<Step>, Vec<SlotAddress>) {
+    undo_making_of_parts(txn, &bindings, &format!("{operation} takes a part of it"));
+    let undone = |txn: &Txn, id: &OperationId| {
+        txn.operations().get(id).is_some_and(|o| o.state == OperationState::RollingBack)
+    };
     let overtaken: BTreeSet<OperationId> = bindings.iter().filter_map(|b| b.operation).collect();
-    for id in overtaken {
-        progress::supersede(txn, id);
+    for id in &overtaken {
+        progress::supersede(txn, *id);
     }
     let mut steps = Vec::new();
     let mut slots = Vec::new();
@@ -282,6 +302,9 @@ pub(super) fn take_over(
         slots.push(binding.slot.clone());
         // `supersede` may have changed it.
         let binding = txn.bindings()[&binding.id].clone();
+        if binding.operation.is_some_and(|id| undone(txn, &id)) {
+            continue;
+        }
         // What goes by force already is not asked any more.
         let desired = match binding.desired {
             Desired::Forced => Desired::Forced,

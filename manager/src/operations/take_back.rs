@@ -165,6 +165,9 @@ pub fn due(txn: &mut Txn, id: OperationId) {
     let still: Vec<BindingRecord> =
         bindings(&operation).iter().filter_map(|id| txn.bindings().get(id).cloned()).collect();
     go(txn, operation, TakeBackStage::Orderly);
+    request::undo_making_of_parts(txn, &still, &format!("{id} takes a part of it back"));
+    let still: Vec<BindingRecord> =
+        still.iter().filter_map(|b| txn.bindings().get(&b.id).cloned()).collect();
     let overtaken: BTreeSet<OperationId> =
         still.iter().filter(|b| !b.desired.is_release()).filter_map(|b| b.operation).collect();
     for other in overtaken {

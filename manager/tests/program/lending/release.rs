@@ -84,6 +84,31 @@ fn a_release_overtakes_an_allocation_that_is_not_done() {
     );
 }
 
+/// Who was told that it failed has nothing of it.
+#[test]
+fn what_is_being_lent_is_undone_as_a_whole_when_a_part_is_taken() {
+    for taking in [&["take-back", "box1/1", "--reason", "x"][..], &["release", "bind-1"]] {
+        let manager = Manager::start();
+        let (at_host, at_box) = pair(&manager);
+        at_host.with(|s| s.enumerates = false);
+        manager.text(&["allocate", "--host", "host1", "--count", "2", "--no-wait"]);
+        eventually("both", || at_host.with(|s| (s.ports.len() == 2).then_some(())));
+        manager.text(taking);
+        assert!(at_box.bound(1).is_none());
+        let first = eventually("the end of the allocation", || {
+            let first = manager.get("/v1/operations/op-1");
+            (first["state"] == "failed").then_some(first)
+        });
+        assert_eq!(first["error"]["code"], "superseded");
+        assert!(first["error"]["detail"].as_str().unwrap().contains("op-2"), "{first}");
+        assert!(at_box.bound(2).is_none() && at_host.with(|s| s.ports.is_empty()));
+        assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
+        let second = manager.get("/v1/operations/op-2");
+        assert_eq!(second["what"]["slots"], json!(["box1/1"]), "{second}");
+        assert_eq!(second["state"], "succeeded");
+    }
+}
+
 #[test]
 fn a_second_release_joins_the_first_and_may_force_it() {
     let manager = Manager::start();
