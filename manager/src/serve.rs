@@ -156,6 +156,7 @@ impl Server {
         parts.spawn(control::server::serve(manager.clone(), control));
         parts.spawn(control::flapping::run(manager.clone()));
         parts.spawn(reconcile::driver::run(manager.clone()));
+        parts.spawn(reconcile::unsettled::run(manager.clone()));
         parts.spawn(operations::watchdog::run(manager.clone()));
         parts.spawn(operations::grace::run(manager.clone()));
         parts.spawn(operations::lease::run(manager.clone()));

@@ -331,7 +331,7 @@ enum Todo {
     Gone(OperationId),
 }
 
-/// Decides, for one drain, or a release that waits for parts that other operations end.
+/// Decides, for one drain, or an operation that waits for parts that other ones end.
 fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
     let id = operation.id;
     let mut todo = Vec::new();
@@ -463,7 +463,8 @@ pub async fn run(manager: Arc<Manager>) {
         }
         let tables = manager.records.snapshot();
         let follows = |o: &&OperationRecord| {
-            matches!(o.what, OperationKind::Drain { .. } | OperationKind::Release { .. })
+            use OperationKind::{Drain, Forget, Release};
+            matches!(o.what, Drain { .. } | Release { .. } | Forget { .. })
                 && o.state == OperationState::Running
         };
         for todo in tables.running().filter(follows).flat_map(|operation| todo(&tables, operation))

@@ -9,7 +9,7 @@
 //! that comes later is new, and what it may still have of before is below any epoch that it gets, and
 //! is taken out of it.
 
-use super::request::{self, ClientKey, ReleaseMode, begin, join, repeated};
+use super::request::{self, ClientKey, ReleaseMode, begin, join, release_steps, repeated};
 use super::{drain, progress};
 use crate::erasure::owed;
 use crate::records::Txn;
@@ -56,13 +56,17 @@ pub fn forget(
     let why = format!("{id} forgets {name}, which is gone for good");
     drain::undo_making(txn, &lent, &why);
     leave(txn, rules, &node);
-    // What something else is ending is not waited for either.
-    for binding in txn.bindings_at(name).cloned().collect::<Vec<_>>() {
-        if binding.desired.is_release() {
-            txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
-        }
+    // What something else is ending is not asked any more either, and is waited for.
+    let (ending, rest): (Vec<BindingRecord>, Vec<BindingRecord>) = txn
+        .bindings_at(name)
+        .cloned()
+        .partition(|b| b.desired.is_release() && b.operation.is_some());
+    for binding in &ending {
+        txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding.clone() });
     }
-    let (steps, slots) = request::take_over(txn, id, standing(txn, name), ReleaseMode::Force);
+    let (mut steps, mut slots) = request::take_over(txn, id, rest, ReleaseMode::Force);
+    steps.extend(ending.iter().flat_map(release_steps));
+    slots.extend(ending.into_iter().map(|binding| binding.slot));
     let what = OperationKind::Forget { node: name.clone(), slots };
     begin(txn, id, what, None, steps, key);
     let detail = format!("{} {name} is gone for good; node {} is no other's", node.role, node.node);

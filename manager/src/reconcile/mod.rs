@@ -7,6 +7,7 @@
 //! - [`sound`]: what of a proxy's report can be; pure.
 //! - [`sync`]: reads a proxy's tables (when it connects, when events say so, now and then), compares
 //!   and repairs.
+//! - [`unsettled`]: has what is not as it is wanted looked at again, now and then.
 
 pub mod action;
 pub mod compare;
@@ -14,3 +15,4 @@ pub mod diff;
 pub mod driver;
 pub mod sound;
 pub mod sync;
+pub mod unsettled;

@@ -1,8 +1,9 @@
 //! Proxies that are gone for good.
 
-use super::{pair, steps};
-use crate::common::fake::{Fake, boxed};
+use super::{is_unbind_port, pair, steps};
+use crate::common::fake::{Fake, Script, boxed};
 use crate::common::{Manager, eventually};
+use proxy_core::control::ControlError;
 use serde_json::{Value, json};
 
 fn bindings(manager: &Manager) -> usize {
@@ -110,4 +111,45 @@ fn what_a_host_had_that_is_gone_can_be_lent_again() {
     assert!(at_box.bound(1).is_none(), "the box has reset it");
     assert_eq!(names(&manager), [json!("box1")]);
     assert_eq!(manager.failure(&["allocate", "--host", "host1", "--wait-ms", "0"]).0, 3);
+}
+
+/// A release is ending it, and the host does not let go at once.
+#[test]
+fn a_box_is_not_forgotten_before_what_another_operation_ends_there_is_over() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    drop(at_box);
+    manager.wait_event("node-disconnected", "box1");
+    at_host.rule(|request| is_unbind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    let forgetting = manager.json(&["forget", "box1", "--no-wait"]);
+    assert_eq!(forgetting["state"], "running");
+    assert_eq!(steps(&forgetting), ["unbind-port pending", "unbind-slot pending"]);
+    at_host.with(|s| s.rules.clear());
+    for id in ["op-2", "op-3"] {
+        eventually("the end of both", || {
+            let operation = manager.get(&format!("/v1/operations/{id}"));
+            (operation["state"] == "succeeded").then_some(())
+        });
+    }
+    assert_eq!((bindings(&manager), names(&manager)), (0, vec![json!("host1")]));
+}
+
+/// The manager was killed before it wrote down that the device is out of a host that never comes back.
+#[test]
+fn what_no_proxy_comes_back_for_is_looked_at_after_a_start() {
+    let mut manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.script(is_unbind_port, [Script::Ignore]);
+    manager.text(&["release", "alloc-1", "--force", "--no-wait"]);
+    eventually("the request", || at_host.with(|s| s.log.iter().any(is_unbind_port).then_some(())));
+    manager.kill();
+    drop((at_host, at_box));
+    manager.run();
+    manager.wait_phase("withdrawn");
+    assert_eq!(manager.json(&["forget", "box1"])["state"], "succeeded");
+    assert_eq!(bindings(&manager), 0);
+    assert_eq!(manager.get("/v1/operations/op-2")["state"], "succeeded");
 }

@@ -24,8 +24,8 @@ struct Kind {
     cause: Option<fn(&Pool)>,
     /// What proxies refuse.
     refuses: Option<fn(&Request) -> bool>,
-    /// Whether the host goes before it begins, and comes back when the manager was started again.
-    is_host_away: bool,
+    /// Who goes before it begins, and comes back when it is over. It is over without them.
+    away: &'static [&'static str],
     /// What else has to be so when it is over without a kill.
     over: fn(&Pool) -> bool,
 }
@@ -37,8 +37,8 @@ impl Kind {
         lent: &'static [usize],
     ) -> Self {
         let over = |_: &Pool| true;
-        let (settings, is_host_away) = ("", false);
-        Self { before, begin, lent, settings, cause: None, refuses: None, is_host_away, over }
+        let (settings, away): (_, &[_]) = ("", &[]);
+        Self { before, begin, lent, settings, cause: None, refuses: None, away, over }
     }
 }
 
@@ -59,9 +59,10 @@ enum Obeyed {
 
 struct Pool {
     manager: Manager,
+    /// The host first, then the box.
     proxies: Vec<Fake>,
-    /// The host while it is away.
-    away: Option<(Spec, Arc<Mutex<State>>)>,
+    /// Those that are away.
+    away: Vec<(Spec, Arc<Mutex<State>>)>,
 }
 
 fn words(text: &str) -> Vec<&str> {
@@ -92,7 +93,7 @@ impl Pool {
         let json = [("content-type", "application/json")];
         let (status, text) = manager.raw("PUT", "/v1/inventory", &json, Some(inventory));
         assert_eq!(status, 200, "{text}");
-        Self { manager, proxies: vec![at_host, at_box], away: None }
+        Self { manager, proxies: vec![at_host, at_box], away: Vec::new() }
     }
 
     /// A command with the names of what is lent, and of the operation that comes next.
@@ -123,10 +124,12 @@ impl Pool {
         for args in kind.before {
             self.manager.text(&words(args));
         }
-        if kind.is_host_away {
-            self.away = Some(self.proxies.remove(0).leave());
-            let is_away = || self.manager.get("/v1/nodes/host1")["connection"].is_null();
-            eventually("the host to go", || is_away().then_some(()));
+        for name in kind.away {
+            let at = self.proxies.iter().position(|p| p.spec.name.as_str() == *name).unwrap();
+            self.away.push(self.proxies.remove(at).leave());
+            let path = format!("/v1/nodes/{name}");
+            let is_away = || self.manager.get(&path)["connection"].is_null();
+            eventually("the proxy to go", || is_away().then_some(()));
         }
         self.refuse(kind);
         let seen = Arc::new(AtomicUsize::new(0));
@@ -203,11 +206,16 @@ impl Pool {
         self.refuse(kind);
     }
 
-    /// The host comes back if it is away.
-    fn bring_back(&mut self) {
-        if let Some((spec, state)) = self.away.take() {
-            self.proxies.insert(0, Fake::insist(self.manager.control, spec, state));
+    /// Who is away comes back when it is over without them.
+    fn bring_back(&mut self, point: Point) {
+        if !self.away.is_empty() {
+            let what = format!("the end without proxies after {point:?}");
+            eventually(&what, || self.is_over().then_some(()));
         }
+        for (spec, state) in self.away.drain(..) {
+            self.proxies.push(Fake::insist(self.manager.control, spec, state));
+        }
+        self.proxies.sort_by_key(|proxy| proxy.spec.name.as_str() != "host1");
     }
 
     /// Waits until everything is over, and checks that the tables are what the records say.
@@ -290,7 +298,7 @@ fn kill_everywhere(kind: &Kind, point: impl Fn(usize) -> Point) {
         } else {
             pool.proxies.iter().for_each(|proxy| proxy.with(|s| s.rules.clear()));
         }
-        pool.bring_back();
+        pool.bring_back(at);
         pool.check(kind, at);
         if !killed {
             break;
@@ -353,7 +361,21 @@ fn of_a_drain_of_a_rack() {
 #[test]
 fn of_a_host_that_is_forgotten() {
     let forget = Kind::new(&[TWO], &["forget host1 --force --no-wait"], &[0]);
-    at_every_step(Kind { is_host_away: true, ..forget });
+    at_every_step(Kind { away: &["host1"], ..forget });
+}
+
+/// So does the box, and what it still has is taken out of it.
+#[test]
+fn of_a_box_that_is_forgotten() {
+    let forget = Kind::new(&[TWO], &["forget box1 --force --no-wait"], &[0]);
+    at_every_step(Kind { away: &["box1"], ..forget });
+}
+
+/// Nobody is asked anything.
+#[test]
+fn of_a_box_that_is_forgotten_while_its_host_is_away() {
+    let forget = Kind::new(&[TWO], &["forget box1 --force --no-wait"], &[0]);
+    kill_everywhere(&Kind { away: &["host1", "box1"], ..forget }, Point::Event);
 }
 
 #[test]
@@ -371,6 +393,12 @@ fn of_a_drain_that_replaces() {
 #[test]
 fn of_a_take_back() {
     let begin = &["take-back host1 --grace 50ms --reason x --no-wait"];
+    at_every_step(Kind::new(&[TWO], begin, &[0]));
+}
+
+#[test]
+fn of_a_take_back_of_a_rack() {
+    let begin = &["take-back rack:r1 --reason x --no-wait"];
     at_every_step(Kind::new(&[TWO], begin, &[0]));
 }
 
