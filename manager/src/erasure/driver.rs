@@ -1,14 +1,18 @@
 //! Has done what the records say is to be erased.
 
-use super::{end, hook, owed};
+use super::owed::{self, Seen};
+use super::{end, hook};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::records::Topic;
+use crate::reconcile::{sound, sync};
+use crate::records::{Tables, Topic, Watch};
 use crate::types::{
-    EraseMeans, ErasedFunction, ErasureId, ErasureRecord, ErasureState, FunctionEpoch,
+    DeviceRecord, EraseMeans, ErasedFunction, ErasureId, ErasureRecord, ErasureState,
+    FunctionEpoch, NodeName, Timestamp,
 };
 use proxy_core::control::{ControlError, EraseMethod, EraseRequest, Erasure, Reply, Request};
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tlp_codec::ids::{BindingKey, Epoch};
@@ -105,10 +109,7 @@ async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> Er
         };
         // What was said is about the device where it was then.
         let ended = manager.records.apply(|txn| {
-            let now = txn.erasures().get(&id);
-            if now
-                .is_some_and(|now| (&now.slot, &now.functions) == (&record.slot, &record.functions))
-            {
+            if unchanged(txn, &record).is_some() {
                 end(txn, id, state, detail);
             }
         });
@@ -126,21 +127,29 @@ fn running(manager: &Manager, id: ErasureId) -> Option<Arc<ErasureRecord>> {
     (record.state == ErasureState::Running).then_some(record)
 }
 
-/// Writes how far it is, if that says something new.
+/// An erasure that goes on as it was begun: in the same slot, by the same names.
+fn unchanged(tables: &Tables, record: &ErasureRecord) -> Option<Arc<ErasureRecord>> {
+    let now = tables.erasures().get(&record.id)?;
+    let same = (&now.slot, &now.functions) == (&record.slot, &record.functions);
+    (same && now.state == ErasureState::Running).then(|| now.clone())
+}
+
+/// Writes how far it is, if that says something new. No program is at it.
 async fn note(manager: &Manager, record: &ErasureRecord, permille: u16, detail: &str) {
+    let Some(now) = unchanged(&manager.records.snapshot(), record) else { return };
     // Percents are enough for people and for the disk.
-    if record.detail == detail && record.permille / 10 == permille / 10 {
+    if now.detail == detail && now.permille / 10 == permille / 10 && !now.program_runs {
         return;
     }
-    let (id, slot, detail) = (record.id, record.slot.clone(), detail.to_owned());
+    let (detail, program_runs) = (detail.to_owned(), false);
     let noted = manager.records.apply(|txn| {
-        let now = txn.erasures().get(&id).filter(|r| r.state == ErasureState::Running).cloned();
-        if let Some(record) = now.filter(|now| now.slot == slot) {
-            txn.put_erasure(ErasureRecord { permille, detail, ..ErasureRecord::clone(&record) });
+        if let Some(now) = unchanged(txn, record) {
+            let now = ErasureRecord::clone(&now);
+            txn.put_erasure(ErasureRecord { permille, detail, program_runs, ..now });
         }
     });
     if let Err(problem) = noted.await {
-        tracing::error!("{id}: how far it is cannot be written: {problem}");
+        tracing::error!("{}: how far it is cannot be written: {problem}", record.id);
     }
 }
 
@@ -164,23 +173,100 @@ async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
 }
 
 async fn look(manager: &Manager, hooks: &Semaphore, record: &ErasureRecord) -> Look {
-    if let Some(program) = &record.rule.hook {
-        let _turn = hooks.acquire().await.expect("it is never closed");
-        let tables = manager.records.snapshot();
-        if owed::is_away(&tables, record) {
-            return Look::Gone;
-        }
-        note(manager, record, 0, &format!("{} is at it", program.display())).await;
-        return match hook::run(program, record, &tables).await {
-            Ok(said) if said.is_empty() => Look::Done(program.display().to_string()),
-            Ok(said) => Look::Done(format!("{}: {said}", program.display())),
-            Err(why) => Look::Failed(why),
-        };
+    let Some(program) = &record.rule.hook else { return by_box(manager, record).await };
+    let _turn = hooks.acquire().await.expect("it is never closed");
+    match by_program(manager, record, program).await {
+        Ok(done) => done,
+        Err(why) => why,
     }
+}
+
+fn waits_for_box(name: &NodeName) -> Look {
+    Look::Waits(format!("waits for box {name}, which is not connected"))
+}
+
+/// Has the program do it: while the box is connected and reports the device, from before the program
+/// starts until after it ends. Else it could be at what was put in its place. `Err`: why not now.
+async fn by_program(
+    manager: &Manager,
+    record: &ErasureRecord,
+    program: &Path,
+) -> Result<Look, Look> {
     let name = record.slot.box_name();
-    let Some(session) = manager.registry.ready(name) else {
-        return Look::Waits(format!("waits for box {name}, which is not connected"));
+    let session = manager.registry.ready(name).ok_or_else(|| waits_for_box(name))?;
+    if !is_seen(manager, &session, record).await? {
+        return Err(Look::Waits(format!("waits: box {name} is at work on the device")));
+    }
+    let mut changes = manager.records.watch(Topic::Erasures);
+    starts(manager, record, program).await?;
+    let tables = manager.records.snapshot();
+    let said = tokio::select! {
+        said = hook::run(program, record, &tables) => said,
+        () = session.closed() => return Err(waits_for_box(name)),
+        () = is_changed(manager, &mut changes, record) => {
+            return Err(Look::Waits("the device was taken out".into()));
+        }
     };
+    // What is sent before this answer is heard before it: the box has not seen the device go.
+    while !is_seen(manager, &session, record).await? {
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(match said {
+        Ok(said) if said.is_empty() => Look::Done(program.display().to_string()),
+        Ok(said) => Look::Done(format!("{}: {said}", program.display())),
+        Err(why) => Look::Failed(why),
+    })
+}
+
+/// Whether the box reports the device now, and is not at work on it. `Err` if it has another one or
+/// none, or cannot be asked.
+async fn is_seen(
+    manager: &Manager,
+    session: &Arc<Session>,
+    record: &ErasureRecord,
+) -> Result<bool, Look> {
+    let name = session.name();
+    let inventory = sync::read_inventory(manager, session).await;
+    let inventory =
+        inventory.map_err(|error| Look::Waits(format!("waits for box {name}: {error}")))?;
+    let (inventory, _) = sound::inventory(name, session.identity().size, inventory);
+    let own = inventory.iter().filter(|entry| entry.slot == record.slot.slot());
+    let device = |entry| DeviceRecord::from_inventory(record.slot.clone(), entry, Timestamp::now());
+    let reported: Vec<DeviceRecord> = own.map(device).collect();
+    match owed::seen(record, &reported) {
+        Seen::Here => Ok(true),
+        Seen::Busy => Ok(false),
+        Seen::Gone => Err(Look::Gone),
+    }
+}
+
+/// Writes that the program is at it, before it is: from then on nobody takes the device as it is.
+async fn starts(manager: &Manager, record: &ErasureRecord, program: &Path) -> Result<(), Look> {
+    let (detail, program_runs) = (format!("{} is at it", program.display()), true);
+    let noted = manager.records.apply(|txn| {
+        let now = unchanged(txn, record)?;
+        let now = ErasureRecord::clone(&now);
+        txn.put_erasure(ErasureRecord { permille: 0, detail, program_runs, ..now });
+        Some(())
+    });
+    match noted.await {
+        Ok(Some(())) => Ok(()),
+        Ok(None) => Err(Look::Waits("waits for its turn".into())),
+        Err(problem) => Err(Look::Waits(format!("waits: {problem}"))),
+    }
+}
+
+/// Waits until an erasure does not go on as it was begun.
+async fn is_changed(manager: &Manager, changes: &mut Watch, record: &ErasureRecord) {
+    while unchanged(&manager.records.snapshot(), record).is_some() {
+        changes.changed().await;
+    }
+}
+
+/// Has the box do it, by the device's own means.
+async fn by_box(manager: &Manager, record: &ErasureRecord) -> Look {
+    let name = record.slot.box_name();
+    let Some(session) = manager.registry.ready(name) else { return waits_for_box(name) };
     let (mut how, mut slowest) = (String::new(), None);
     for function in &record.functions {
         match ask(manager, &session, record, function).await {

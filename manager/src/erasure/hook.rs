@@ -195,7 +195,7 @@ const GUARD: &str = "guard-erasing-program";
 
 /// If the program was started as a guard: runs the program that is named, with the first line of
 /// standard input as its own, and kills it with all that it began when either ends. Does not come
-/// back from that; the exit code if it cannot.
+/// back from that; the exit code if it cannot, or if the input ends before that line does.
 pub fn guard(mut args: impl Iterator<Item = OsString>) -> Option<u8> {
     let hook = args.nth(1).filter(|first| first == GUARD).and_then(|_| args.next())?;
     if getpgrp() != getpid() {
@@ -205,6 +205,10 @@ pub fn guard(mut args: impl Iterator<Item = OsString>) -> Option<u8> {
     let mut stdin = BufReader::new(std::io::stdin());
     let mut line = Vec::new();
     let _ = stdin.read_until(b'\n', &mut line);
+    if !line.ends_with(b"\n") {
+        // The manager died before it had said what is to be erased: another one may be at it.
+        return Some(CANNOT_START);
+    }
     let code = attend(&hook, stdin, line);
     // The last that it says. The manager may be gone.
     if let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() {

@@ -84,6 +84,7 @@ fn record(
         rule,
         state: ErasureState::Running,
         permille: 0,
+        program_runs: false,
         detail: "waits for its turn".into(),
         since: txn.now(),
         ended: None,
@@ -127,6 +128,7 @@ pub fn end(txn: &mut Txn, id: ErasureId, state: ErasureState, detail: String) {
         state,
         detail,
         permille,
+        program_runs: false,
         ended,
         ..ErasureRecord::clone(&record)
     });

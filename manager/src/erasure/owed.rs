@@ -15,8 +15,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Whether a box knows what a function is: an empty slot's has no vendor.
-pub(super) fn is_known(device: &DeviceRecord) -> bool {
+pub fn is_known(device: &DeviceRecord) -> bool {
     !matches!(device.pci.vendor, 0 | 0xffff)
+}
+
+/// Whether a box is still looking at what a function is.
+pub fn is_not_known_yet(device: &DeviceRecord) -> bool {
+    device.state == DeviceState::Probing && !is_known(device)
 }
 
 /// The open erasure of what a binding's slot had when it was taken out.
@@ -104,33 +109,67 @@ pub fn follow(txn: &mut Txn, name: &NodeName) {
 
 /// Where the device of an erasure is. If several slots say that they have it, it is where it was.
 fn whereabouts(txn: &Tables, erasure: &ErasureRecord) -> Option<SlotAddress> {
-    let Some(serial) = erasure.serial() else {
-        let is_unnumbered = txn.present(&erasure.slot).all(|device| device.serial == 0);
-        let is_kind = txn.present(&erasure.slot).any(|device| erasure.may_be(device.pci.kind()));
-        return (is_unnumbered && is_kind).then(|| erasure.slot.clone());
-    };
-    let has_it = |slot: &SlotAddress| {
-        txn.present(slot).any(|device| erasure.is_of(device.serial, device.pci.kind()))
-    };
-    if has_it(&erasure.slot) {
+    if is_it(erasure, txn.present(&erasure.slot)) {
         return Some(erasure.slot.clone());
     }
+    let serial = erasure.serial()?;
+    let has_it = |slot: &SlotAddress| is_it(erasure, txn.present(slot));
     let slots = txn.pool().with_serial(serial);
     let slots = slots.filter_map(|(node, slot)| Some(txn.pool().get(node)?.address(slot)));
     let mut slots = slots.filter(has_it);
     slots.next().filter(|_| slots.next().is_none())
 }
 
-/// Whether the device of an erasure is not where its record says.
-pub(super) fn is_away(tables: &Tables, erasure: &ErasureRecord) -> bool {
-    whereabouts(tables, erasure).as_ref() != Some(&erasure.slot)
+/// Whether these are the functions of an erasure's device. `present` are those in a slot; if the
+/// device has no serial number, in the slot of the erasure.
+fn is_it<'a>(erasure: &ErasureRecord, mut present: impl Iterator<Item = &'a DeviceRecord>) -> bool {
+    if erasure.serial().is_some() {
+        return present.any(|device| erasure.is_of(device.serial, device.pci.kind()));
+    }
+    let (mut is_kind, mut is_unnumbered) = (false, true);
+    for device in present {
+        is_kind |= erasure.may_be(device.pci.kind());
+        is_unnumbered &= device.serial == 0;
+    }
+    is_kind && is_unnumbered
+}
+
+/// What a slot's functions are to an erasure that is to be done there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Its device, and its box is not at work on it.
+    Here,
+    /// Nothing can be said yet: the box is at work on what is there.
+    Busy,
+    /// Nothing, or another device.
+    Gone,
+}
+
+/// What a box reports of the slot of an erasure, said of its device. `reported` are the functions
+/// in that slot.
+pub fn seen(erasure: &ErasureRecord, reported: &[DeviceRecord]) -> Seen {
+    let present = || reported.iter().filter(|device| device.state != DeviceState::Empty);
+    let at_work =
+        |d: &DeviceRecord| !matches!(d.state, DeviceState::Free | DeviceState::Quarantined);
+    match is_it(erasure, present()) {
+        true if present().any(at_work) => Seen::Busy,
+        true => Seen::Here,
+        false if present().any(is_not_known_yet) => Seen::Busy,
+        false => Seen::Gone,
+    }
 }
 
 fn look(txn: &mut Txn, id: ErasureId) {
     let Some(erasure) = txn.erasures().get(&id).filter(|erasure| erasure.is_open()).cloned() else {
         return;
     };
-    let Some(slot) = whereabouts(txn, &erasure) else { return away(txn, &erasure) };
+    let Some(slot) = whereabouts(txn, &erasure) else {
+        // What is looked at now may be it.
+        if txn.present(&erasure.slot).any(is_not_known_yet) {
+            return;
+        }
+        return away(txn, &erasure);
+    };
     let tenant = txn.binding_at_slot(&slot).map(|binding| binding.id);
     if tenant.is_some() && tenant == erasure.binding {
         let detail = "the device is back with who had it".to_owned();
@@ -160,7 +199,12 @@ fn away(txn: &mut Txn, erasure: &ErasureRecord) {
                 .into()
         }
     };
-    owe(txn, erasure, None, format!("the device was taken out before it was erased; {what}"));
+    // Only what is quarantined is there and does not say what it is.
+    let why = match txn.present(&erasure.slot).any(|device| !is_known(device)) {
+        true => "what is in its slot does not say what it is",
+        false => "the device was taken out before it was erased",
+    };
+    owe(txn, erasure, None, format!("{why}; {what}"));
 }
 
 /// What was to be erased is not now. What failed has failed, wherever the device is.
@@ -185,6 +229,7 @@ fn owe(txn: &mut Txn, erasure: &ErasureRecord, slot: Option<SlotAddress>, detail
         state,
         detail,
         permille: 0,
+        program_runs: false,
         operation: None,
         ..erasure.clone()
     });
@@ -207,8 +252,9 @@ fn here(txn: &mut Txn, erasure: &ErasureRecord, slot: &SlotAddress) -> Result<()
         ErasureState::Failed => (ErasureState::Failed, erasure.detail.clone()),
         _ => (ErasureState::Running, detail),
     };
-    let slot = slot.clone();
-    txn.put_erasure(ErasureRecord { slot, functions, state, detail, ..erasure.clone() });
+    let (slot, program_runs) = (slot.clone(), false);
+    let moved = ErasureRecord { slot, functions, state, detail, program_runs, ..erasure.clone() };
+    txn.put_erasure(moved);
     Ok(())
 }
 

@@ -75,7 +75,7 @@ pub fn waive_one(
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     // A box keeps a device that it is at from others; a program does not.
-    if record.state == ErasureState::Running && record.rule.hook.is_some() {
+    if record.state == ErasureState::Running && record.program_runs {
         let detail = format!("slot {} is being erased by a program ({id})", record.slot);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }

@@ -5,8 +5,8 @@ use crate::erasure::owed;
 use crate::operations::progress;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    BindingId, BindingRecord, DeviceRecord, EraseRule, EventKind, EventRecord, FunctionAddress,
-    NodeName, Phase, Role, SlotAddress,
+    BindingId, BindingRecord, DeviceRecord, DeviceState, EraseRule, EventKind, EventRecord,
+    FunctionAddress, NodeName, Phase, Role, SlotAddress,
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, SlotEntry};
 use std::collections::BTreeSet;
@@ -77,17 +77,26 @@ fn fail_lost(txn: &mut Txn, name: &NodeName, role: Role, incarnation: u32) {
     }
 }
 
-/// Enters what a box reported, and what it no longer reports.
+/// Enters what a box reported, and what it no longer reports. A slot whose device is being looked
+/// at, since it was just put in or the box has just started, says nothing of it yet: what was there
+/// counts as there until the box says what is.
 fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) {
-    let mut reported = BTreeSet::new();
+    let (mut reported, mut looked_at) = (BTreeSet::new(), BTreeSet::new());
     for entry in inventory {
         let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else { continue };
-        let device = DeviceRecord::from_inventory(slot, entry, txn.now());
+        let mut device = DeviceRecord::from_inventory(slot, entry, txn.now());
         reported.insert(device.address.clone());
+        let known = txn.devices().get(&device.address).cloned();
+        if owed::is_not_known_yet(&device) {
+            looked_at.insert(device.address.slot.clone());
+            if let Some(known) = known.as_ref().filter(|known| owed::is_known(known)) {
+                let DeviceRecord { state, since, .. } = device;
+                device = DeviceRecord { state, since, ..DeviceRecord::clone(known) };
+            }
+        }
         if let Ok(highest) = Epoch::from_bits(entry.highest_epoch) {
             txn.learn_epoch(&device.address, highest);
         }
-        let known = txn.devices().get(&device.address).cloned();
         if known.as_ref().is_some_and(|known| known.same_as(&device)) {
             continue;
         }
@@ -106,14 +115,23 @@ fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) 
             say_contested(txn, &slot);
             continue;
         }
+        let slot = device.address.slot.clone();
+        let was_looked_at = known.is_some_and(|known| known.state == DeviceState::Probing);
         txn.put_device(device);
+        if was_looked_at {
+            say_contested(txn, &slot);
+        }
     }
-    let gone: Vec<FunctionAddress> = txn
-        .devices_of(name)
-        .map(|device| device.address.clone())
-        .filter(|address| !reported.contains(address))
-        .collect();
-    for address in gone {
+    let unreported = txn.devices_of(name).filter(|device| !reported.contains(&device.address));
+    let unreported: Vec<DeviceRecord> = unreported.cloned().collect();
+    for device in unreported {
+        if looked_at.contains(&device.address.slot) {
+            if device.state != DeviceState::Probing {
+                txn.put_device(DeviceRecord { state: DeviceState::Probing, ..device });
+            }
+            continue;
+        }
+        let address = device.address;
         txn.remove_device(&address);
         let event = EventRecord::new(EventKind::DeviceChanged, format!("{address}: gone"));
         txn.event(event.node(name).slot(&address.slot));
@@ -122,8 +140,11 @@ fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) 
 
 /// Says that the device in a slot has others' serial number.
 fn say_contested(txn: &mut Txn, slot: &SlotAddress) {
-    let others: Vec<String> = txn.same_serial(slot).map(|other| other.to_string()).collect();
-    if others.is_empty() {
+    // Of what is being looked at it is not known whether it is still there.
+    let looked_at = |slot: &SlotAddress| txn.present(slot).any(|d| d.state == DeviceState::Probing);
+    let others = txn.same_serial(slot).filter(|other| !looked_at(other));
+    let others: Vec<String> = others.map(|other| other.to_string()).collect();
+    if others.is_empty() || looked_at(slot) {
         return;
     }
     let serial = txn.functions(slot).next().map_or(0, |device| device.serial);
@@ -173,7 +194,8 @@ fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{DeviceState, NodeRecord, PciIdentity, SlotStatus};
+    use crate::types::{NodeRecord, PciIdentity, SlotStatus};
+    use proxy_core::control::SlotState;
     use tlp_codec::ids::SlotFunction;
 
     fn put(txn: &mut Txn, slot: &str, serial: u64) -> SlotAddress {
@@ -226,6 +248,45 @@ mod tests {
         let entry =
             |slot: &SlotAddress| *txn.pool_box(slot.box_name()).unwrap().slot(slot.slot()).unwrap();
         assert_eq!([&old, &other, &new].map(|slot| entry(slot).status), [Empty, Free, Free]);
+    }
+
+    /// What a box reports of a function in its first slot.
+    fn entry(function: u16, state: SlotState, device: u16) -> InventoryEntry {
+        let known = u16::from(device != 0);
+        InventoryEntry {
+            slot: tlp_codec::ids::SlotId::new(1).unwrap(),
+            function: SlotFunction::new(function).unwrap(),
+            state,
+            model: proxy_core::control::Name::try_from("gpu").unwrap(),
+            id: (0x10de * known, device),
+            subsystem: (0, 0),
+            class: 0x03_0200 * u32::from(known),
+            revision: 0,
+            serial: device.into(),
+            bars: [0; 6],
+            highest_epoch: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_looked_at_counts_as_what_was_there_before() {
+        let mut txn = Txn::new(Tables::default());
+        let slot = put(&mut txn, "a/1", 0);
+        let mut reports = |entries: &[InventoryEntry]| {
+            let before = Tables::clone(&txn);
+            box_tables(&mut txn, &before, slot.box_name(), 1, entries, &[], &[]);
+            let devices = txn.functions(&slot);
+            devices.map(|d| (d.pci.device, d.serial, d.state)).collect::<Vec<_>>()
+        };
+        use DeviceState::{Free, Probing};
+        let [f0, f1] = [0, 1].map(|function| entry(function, SlotState::Free, 7));
+        assert_eq!(reports(&[f0, f1]), [(7, 7, Free), (7, 7, Free)]);
+        let looks = entry(0, SlotState::Probing, 0);
+        assert_eq!(reports(std::slice::from_ref(&looks)), [(7, 7, Probing), (7, 7, Probing)]);
+        assert_eq!(reports(&[entry(0, SlotState::Free, 8)]), [(8, 8, Free)]);
+        // A slot that was empty has nothing that was there before.
+        reports(&[entry(0, SlotState::Empty, 0)]);
+        assert_eq!(reports(&[looks]), [(0, 0, Probing)]);
     }
 
     #[test]

@@ -82,7 +82,12 @@ pub async fn read_slots(
     session.read_all(ask, page, manager.settings.request_bound).await
 }
 
-async fn read_inventory(
+/// What a box has in its slots.
+///
+/// # Errors
+///
+/// As [`Session::request`].
+pub async fn read_inventory(
     manager: &Manager,
     session: &Session,
 ) -> Result<Vec<InventoryEntry>, RequestError> {

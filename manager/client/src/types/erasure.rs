@@ -185,6 +185,9 @@ pub struct ErasureRecord {
     pub state: ErasureState,
     /// How far it is, in thousandths, as far as the device says.
     pub permille: u16,
+    /// Whether the rule's program is at the device, so that nobody may take it as it is now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub program_runs: bool,
     /// How it was done, why it could not be, or what it waits for.
     pub detail: String,
     /// When it began.

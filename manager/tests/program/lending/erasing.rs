@@ -197,26 +197,123 @@ fn slow_program(folder: &std::path::Path) -> std::path::PathBuf {
     hook
 }
 
+/// The processes of a slow program when it runs and so many were begun since the first time.
+fn begun(folder: &std::path::Path, count: usize) -> Vec<i32> {
+    eventually("the program", || {
+        let processes = processes(folder);
+        (processes.len() == count && processes[count - 2..].iter().all(|p| runs(*p)))
+            .then_some(processes)
+    })
+}
+
+fn wait_detail(manager: &Manager, text: &str) {
+    eventually(text, || latest(manager)["detail"].as_str().unwrap().contains(text).then_some(()));
+}
+
+/// A program of the operator's knows a slot; what is in it only the box knows.
+#[test]
+fn a_program_is_not_run_on_what_was_put_in_while_nobody_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = slow_program(folder.path());
+    let mut manager = Manager::with_settings(&format!("[[erase]]\nhook = {hook:?}\n"), &[]);
+    let (_host, at_box) = pair(&manager);
+    at_box.set_device(1, Some(0x77));
+    let serial = "0000000000000077";
+    eventually("the device", || {
+        manager.get("/v1/boxes/box1/slots/1").to_string().contains(serial).then_some(())
+    });
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    let first = begun(folder.path(), 2);
+    manager.kill();
+    eventually("the end of the program", || first.iter().all(|p| !runs(*p)).then_some(()));
+    // Another device is in its place when the manager is back.
+    let (spec, state) = at_box.leave();
+    state.lock().unwrap().slots[0].serial = Some(0x88);
+    manager.run();
+    wait_detail(&manager, "waits for box box1, which is not connected");
+    let at_box = Fake::insist(manager.control, spec, state);
+    eventually("its owing", || (latest(&manager)["state"] == "owed").then_some(()));
+    manager.wait_slot("box1/1", "free");
+    assert_eq!(processes(folder.path()).len(), 2, "it was not run again");
+    at_box.set_device(2, Some(0x77));
+    begun(folder.path(), 4);
+    assert_eq!(latest(&manager)["slot"], "box1/2");
+    std::fs::write(folder.path().join("erase.may-end"), "").unwrap();
+    eventually("the end", || (latest(&manager)["state"] == "done").then_some(()));
+}
+
+#[test]
+fn a_program_ends_with_the_connection_of_its_box_and_with_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = slow_program(folder.path());
+    let manager = Manager::with_settings(&format!("[[erase]]\nhook = {hook:?}\n"), &[]);
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    let first = begun(folder.path(), 2);
+    let waive = ["erase", "erase-1", "--waive", "it is shredded"];
+    let (code, problem) = manager.failure(&waive);
+    assert_eq!(code, 4);
+    assert!(problem["detail"].as_str().unwrap().contains("by a program"), "{problem}");
+    let (spec, state) = at_box.leave();
+    eventually("the end of the first", || first.iter().all(|p| !runs(*p)).then_some(()));
+    wait_detail(&manager, "waits for box box1, which is not connected");
+    let at_box = Fake::insist(manager.control, spec, state);
+    let second = begun(folder.path(), 4)[2..].to_vec();
+    at_box.set_device(1, None);
+    eventually("the end of the second", || second.iter().all(|p| !runs(*p)).then_some(()));
+    eventually("its owing", || (latest(&manager)["state"] == "owed").then_some(()));
+    let serial = at_box.with(|s| s.node).map_or(0, |node| u64::from(node.get()));
+    at_box.set_device(1, Some(0x1122_3344_0000_7700 + (serial << 16)));
+    begun(folder.path(), 6);
+    // What waits for a box that may never come back can be taken as it is.
+    drop(at_box);
+    wait_detail(&manager, "waits for box box1, which is not connected");
+    assert_eq!(manager.json(&waive)["state"], "waived");
+}
+
+/// A manager that dies right after it has started the guard has told it nothing, or not all of it.
+#[test]
+fn a_guard_that_was_told_nothing_starts_nothing() {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
+    let folder = tempfile::tempdir().unwrap();
+    let hook = folder.path().join("erase");
+    std::fs::write(&hook, "#!/bin/sh\ntouch \"$0.ran\"\n").unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for told in ["", "{\"erasure\":\"erase-1\"", "{\"erasure\":\"erase-1\"}\n"] {
+        let mut guard = std::process::Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
+        guard.arg("guard-erasing-program").arg(&hook).process_group(0);
+        let (mut ours, its) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut child = guard.stdin(std::os::fd::OwnedFd::from(its)).spawn().unwrap();
+        drop(guard);
+        ours.write_all(told.as_bytes()).unwrap();
+        if told.ends_with('\n') {
+            // Told everything, it does it: what is looked for would be there.
+            eventually("the program", || folder.path().join("erase.ran").exists().then_some(()));
+        }
+        drop(ours);
+        child.wait().unwrap();
+        assert_eq!(folder.path().join("erase.ran").exists(), told.ends_with('\n'), "{told:?}");
+    }
+}
+
 #[test]
 fn a_program_dies_with_its_manager_and_runs_once_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let hook = slow_program(folder.path());
     let mut manager = Manager::with_settings(&format!("[[erase]]\nhook = {hook:?}\n"), &[]);
-    let (_host, _box) = pair(&manager);
+    let (_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     manager.text(&["release", "alloc-1", "--no-wait"]);
-    let begun = |count: usize| {
-        eventually("the program", || {
-            let processes = processes(folder.path());
-            (processes.len() == count && processes[count - 2..].iter().all(|p| runs(*p)))
-                .then_some(processes)
-        })
-    };
-    let first = begun(2);
+    let first = begun(folder.path(), 2);
     manager.kill();
     eventually("the end of the first", || first.iter().all(|p| !runs(*p)).then_some(()));
+    let (spec, state) = at_box.leave();
     manager.run();
-    let both = begun(4);
+    let _box = Fake::insist(manager.control, spec, state);
+    let both = begun(folder.path(), 4);
     assert!(both[..2].iter().all(|p| !runs(*p)), "the first does not run beside the second");
     std::fs::write(folder.path().join("erase.may-end"), "").unwrap();
     eventually("the end", || (latest(&manager)["state"] == "done").then_some(()));

@@ -3,7 +3,7 @@
 use super::pair;
 use crate::common::fake::{Fake, Script, boxed};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{BindingFailure, Erasure, Event, Reply, Request};
+use proxy_core::control::{BindingFailure, Erasure, Event, Reply, Request, SlotState};
 use serde_json::{Value, json};
 
 const RULES: &str = "[[erase]]\nmodel = \"nvme\"\nmeans = [\"format-user\"]\n";
@@ -255,4 +255,54 @@ fn a_device_that_does_not_say_its_number_any_more_is_not_lent() {
     may(&at_box);
     wait_erasure(&manager, "erase-1", "done");
     manager.wait_slot("box1/1", "free");
+}
+
+/// A box that has just started looks at its devices before it knows them.
+#[test]
+fn what_a_box_is_looking_at_is_not_taken_out() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = pair(&manager);
+    put(&manager, &at_box, 1, SERIAL);
+    lent(&manager, 1, "box1");
+    lent(&manager, 2, "box1");
+    never_done(&at_box);
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    manager.wait_slot("box1/1", "erasing");
+    let at_box = at_box.restart_into(manager.control, SlotState::Probing);
+    manager.wait_ready(&["box1"]);
+    let all = manager.get("/v1/erasures");
+    let states: Vec<_> = all["items"].as_array().unwrap().iter().map(|e| &e["state"]).collect();
+    assert_eq!(states, ["running"], "{all}");
+    assert_eq!(manager.get("/v1/operations/op-3")["state"], "running");
+    may(&at_box);
+    at_box.set_state(1, SlotState::Free);
+    at_box.set_state(2, SlotState::Free);
+    wait_erasure(&manager, "erase-1", "done");
+    let operation = eventually("the end of the release", || {
+        let operation = manager.get("/v1/operations/op-3");
+        (operation["state"] == "succeeded").then_some(operation)
+    });
+    assert_eq!(operation["warnings"].as_array().map_or(0, Vec::len), 0, "{operation}");
+    manager.wait_slot("box1/1", "free");
+    eventually("the tenant of the other one", || at_box.bound(2));
+    assert!(!manager.has_event("erasure-owed", ""));
+    assert_eq!(manager.get("/v1/erasures")["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_swapped_while_its_box_was_off_is_found_when_the_box_has_looked() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (_host, at_box) = pair(&manager);
+    put(&manager, &at_box, 1, SERIAL);
+    lent(&manager, 1, "box1");
+    let at_box = at_box.restart_into(manager.control, SlotState::Probing);
+    manager.wait_ready(&["box1"]);
+    assert_eq!(manager.get("/v1/erasures")["items"], json!([]));
+    // What does not say what it is may be another one.
+    at_box.with(|s| s.slots[0].serial = Some(0x88));
+    at_box.set_state(1, SlotState::Free);
+    let owed = wait_erasure(&manager, "erase-1", "owed");
+    assert_eq!((&owed["serial"], &owed["host"]), (&json!("0000000000000077"), &json!("host1")));
+    at_box.set_device(2, Some(SERIAL));
+    wait_erasure(&manager, "erase-1", "done");
 }

@@ -264,6 +264,11 @@ impl Fake {
 
     /// Ends the connection as a restart does: the tables are lost, epochs are not.
     pub fn restart(self, control: SocketAddr) -> Fake {
+        self.restart_into(control, SlotState::Free)
+    }
+
+    /// As [`Fake::restart`], with the devices in this state when it is connected again.
+    pub fn restart_into(self, control: SocketAddr, devices: SlotState) -> Fake {
         let (mut spec, state) = self.leave();
         spec.incarnation += 1;
         {
@@ -272,7 +277,9 @@ impl Fake {
             state.peers.clear();
             for slot in &mut state.slots {
                 slot.bound = None;
-                slot.state = SlotState::Free;
+                if slot.state != SlotState::Empty {
+                    slot.state = devices;
+                }
             }
         }
         Self::insist(control, spec, state)
@@ -291,9 +298,14 @@ impl Fake {
 
     /// Looks at what is in a slot, as after a restart, until it is told otherwise: it says no IDs.
     pub fn probe(&self, slot: u8) {
-        self.with(|s| s.slots[usize::from(slot) - 1].state = SlotState::Probing);
+        self.set_state(slot, SlotState::Probing);
+    }
+
+    /// Says that a slot is in another state now.
+    pub fn set_state(&self, slot: u8, state: SlotState) {
+        self.with(|s| s.slots[usize::from(slot) - 1].state = state);
         let (slot, function) = (SlotId::new(slot).unwrap(), SlotFunction::ZERO);
-        self.event(Event::Slot { slot, function, state: SlotState::Probing });
+        self.event(Event::Slot { slot, function, state });
     }
 
     /// Counts on.

@@ -134,6 +134,9 @@ impl Server {
             Request::Erase(erase) if !host => {
                 let node = state.node;
                 let slot = slot_of(state, erase.key.slot)?;
+                if slot.state == SlotState::Probing {
+                    return Err(ControlError::NotReady(erase.key.slot));
+                }
                 if serial_of(node, erase.key.slot.get() - 1, slot) != erase.serial {
                     return Err(ControlError::SlotEmpty(erase.key.slot));
                 }
@@ -177,6 +180,7 @@ fn bind_slot(state: &mut State, binding: SlotBinding) -> Result<Reply, ControlEr
     match slot.state {
         SlotState::Empty => return Err(ControlError::SlotEmpty(binding.key.slot)),
         SlotState::Quarantined => return Err(ControlError::Quarantined(binding.key.slot)),
+        SlotState::Probing => return Err(ControlError::NotReady(binding.key.slot)),
         _ => {}
     }
     if let Some(there) = &slot.bound {
