@@ -74,6 +74,7 @@ impl Manager {
         let term = Term(records.snapshot().meta().term);
         let stop = watch::Sender::new(false);
         let registry = Registry::new(settings.host_grace);
+        let observed = Observed::recorded(&records.snapshot());
         let streams = usize::from(settings.connections.get()).div_ceil(4);
         let manager = Self {
             records,
@@ -82,7 +83,7 @@ impl Manager {
             recordings: Recordings::default(),
             countdowns: Countdowns::default(),
             flapping: Flapping::default(),
-            observed: Observed::default(),
+            observed,
             deadlines: Mutex::default(),
             transfers: Transfers::default(),
             streams: Arc::new(Semaphore::new(streams)),

@@ -7,6 +7,7 @@ use super::extract::{Body, Params, client_key, parse};
 use super::lender::{check_reason, within};
 use super::listing::{Listing, Paging};
 use crate::operations::drain::{self, Drain};
+use crate::operations::holds;
 use crate::records::Tables;
 use crate::types::{HoldKind, HoldRecord, OperationRecord, Place, Problem};
 use axum::Json;
@@ -97,7 +98,7 @@ pub(super) async fn hold(
     check_reason(&body.reason)?;
     let held = manager.records.change(|txn| {
         if_match.check(|| shown_at(txn, &place))?;
-        drain::maintain(txn, &place, &body.reason)
+        holds::maintain(txn, &place, &body.reason)
     });
     held.await.map(Json)
 }
@@ -125,7 +126,7 @@ pub(super) async fn put_back(
     let place: Place = parse("place", &params.place)?;
     let ended = manager.records.change(|txn| {
         if_match.check(|| shown_at(txn, &place))?;
-        drain::put_back(txn, &place)
+        holds::put_back(txn, &place)
     });
     ended.await.map(Json)
 }

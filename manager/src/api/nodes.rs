@@ -117,19 +117,26 @@ pub(super) async fn forget(
     refuse_if_stopping(&manager)?;
     let name: NodeName = parse("name", &name)?;
     let key = client_key(&headers, &(&name, &params))?;
-    let forgotten = manager.records.change(|txn| {
-        if_match.check_unless_repeated(txn, key.as_ref(), || {
-            txn.nodes().get(&name).map(|record| shown(&views::node(&manager, txn, record)))
-        })?;
-        let connected = manager.registry.get(&name).is_some();
-        let rules = &manager.settings.erase;
-        forget::forget(txn, rules, &name, params.force, connected, key)
-    });
-    let operation = forgotten.await?;
-    // The same request may come again when a proxy of that name is there.
-    if !manager.records.snapshot().nodes().contains_key(&name) {
-        manager.registry.forget(&name);
-        manager.observed.forgotten(&name);
+    let forgotten = async move {
+        let forgotten = manager.records.change(|txn| {
+            if_match.check_unless_repeated(txn, key.as_ref(), || {
+                txn.nodes().get(&name).map(|record| shown(&views::node(&manager, txn, record)))
+            })?;
+            let connected = manager.registry.get(&name).is_some();
+            let rules = &manager.settings.erase;
+            forget::forget(txn, rules, &name, params.force, connected, key)
+        });
+        let operation = forgotten.await?;
+        // The same request may come again when a proxy of that name is there.
+        if !manager.records.snapshot().nodes().contains_key(&name) {
+            manager.registry.forget(&name);
+            manager.observed.forgotten(&name);
+        }
+        Ok(operation)
+    };
+    // What the records forget is forgotten here too, also when the client does not wait for it.
+    match tokio::spawn(forgotten).await {
+        Ok(forgotten) => forgotten.map(accepted),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
-    Ok(accepted(operation))
 }

@@ -77,7 +77,15 @@ fn maintain(client: &Client, out: &Output, args: Maintain) -> Result<(), Failure
     if args.off {
         let path = format!("/v1/holds{}", query(&[("place", Some(place))]));
         let held: HoldRecord = client.delete(&path, None)?;
-        return out.print(&held, |held| format!("{} can be used again", held.place));
+        let there = query(&[("place", Some(held.place.to_string()))]);
+        let still: List<HoldRecord> = client.get(&format!("/v1/holds{there}"))?;
+        return out.print(&held, |held| match still.items.first() {
+            None => format!("{} can be used again", held.place),
+            Some(HoldRecord { place, kind, reason, .. }) => {
+                let ended = held.kind;
+                format!("{place} is no longer held back ({ended}); it still is ({kind}): {reason}")
+            }
+        });
     }
     let body = HoldBody { place, reason: args.reason.unwrap_or_default() };
     let held: HoldRecord = client.post("/v1/holds", &body, None)?;

@@ -22,6 +22,7 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
     let name = session.name();
     match event {
         Event::LinkUp { peer } => {
+            link_up(manager, session, peer);
             let detail = format!("{name}: link to {} is up", called(manager, peer));
             manager.event_soon(EventRecord::new(EventKind::LinkUp, detail).node(name));
         }
@@ -92,6 +93,16 @@ pub fn root_complex(manager: &Manager, session: &Session, present: bool) {
         (false, None) => (EventKind::RootComplexLost, format!("{name} has no root complex")),
     };
     manager.event_soon(EventRecord::new(kind, detail).node(name));
+}
+
+fn link_up(manager: &Manager, session: &Session, peer: NodeId) {
+    let tables = manager.records.snapshot();
+    let Some(to) = tables.node_by_number(peer) else { return };
+    // As many as both have; of one that is away it is not known.
+    if let Some(peer) = manager.registry.get(&to.name) {
+        let paths = session.identity().paths.len().min(peer.identity().paths.len());
+        manager.observed.link_up(session.name(), &to.name, paths);
+    }
 }
 
 fn path_seen(manager: &Manager, from: &NodeName, peer: NodeId, path: u8, arrives: bool) {

@@ -60,14 +60,17 @@ impl Registry {
         }
     }
 
-    /// Takes a proxy out, unless another connection of it is there by now.
-    pub fn leave(&self, session: &Arc<Session>) {
+    /// Takes a proxy out, unless another connection of it is there by now. Whether it did.
+    pub fn leave(&self, session: &Arc<Session>) -> bool {
         let mut sessions = self.sessions.write().expect("no one panics while holding it");
-        if sessions.get(session.name()).is_some_and(|there| Arc::ptr_eq(there, session)) {
+        let is_there =
+            sessions.get(session.name()).is_some_and(|there| Arc::ptr_eq(there, session));
+        if is_there {
             let mut left = self.left.write().expect("no one panics while holding it");
             left.insert(session.name().clone(), Timestamp::now());
             sessions.remove(session.name());
         }
+        is_there
     }
 
     /// A proxy was forgotten: when it left is nothing that one of its name is asked for.

@@ -233,8 +233,9 @@ async fn run<S: AsyncRead + AsyncWrite>(
     // What closed it says more than what noticed.
     session.close(why);
     let why = session.close_reason().expect("it is closed");
-    manager.registry.leave(&session);
-    manager.observed.left(session.name());
+    if manager.registry.leave(&session) {
+        manager.observed.left(session.name());
+    }
     let name = session.name();
     if let Some(term) = session.stale_term() {
         let learned = manager.records.apply(|txn| {

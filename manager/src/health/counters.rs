@@ -7,12 +7,13 @@
 //! the losses that it found. Counters begin at 0 in each life of a proxy, and a slot's with each
 //! device that is put into it.
 
-use super::{HealthConfig, Observed};
+use super::{HealthConfig, Observed, devices};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::types::{NodeName, Role, SlotAddress};
+use crate::records::Tables;
+use crate::types::{HealthDevice, NodeName, Role, SlotAddress};
 use proxy_core::control::{Name, Reply, Request};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tlp_codec::ids::SlotId;
@@ -36,6 +37,8 @@ pub(super) struct Reading {
     lost: Vec<u64>,
     /// Error messages of each slot's device.
     errors: BTreeMap<u8, Errors>,
+    /// Which device that is, as far as it is known.
+    devices: BTreeMap<u8, HealthDevice>,
 }
 
 /// Error messages of a device.
@@ -82,6 +85,36 @@ impl Reading {
             }
         }
         reading
+    }
+
+    /// Says which device is in each slot. While that is not known it is the one that was there.
+    fn tell_devices(&mut self, of: &NodeName, tables: &Tables, before: Option<&Self>) {
+        let device = |slot: &u8| {
+            let now = address(of, *slot).and_then(|slot| devices::now_in(tables, &slot));
+            now.or_else(|| before?.devices.get(slot).copied())
+        };
+        let known = self.errors.keys().filter_map(|slot| Some((*slot, device(slot)?)));
+        self.devices = known.collect();
+    }
+
+    /// Forgets slots that are empty: what is counted there next is another device's, from 0 on.
+    fn forget_empty(&mut self, of: &NodeName, tables: &Tables) {
+        let is_empty =
+            |slot: u8| address(of, slot).is_some_and(|slot| tables.present(&slot).next().is_none());
+        self.errors.retain(|slot, _| !is_empty(*slot));
+        self.devices.retain(|slot, _| !is_empty(*slot));
+    }
+
+    /// Error messages of a slot's device since an earlier reading of the same life, or since the life
+    /// began; all that the device sent, if another one was there then.
+    fn errors_since(&self, before: Option<&Self>, slot: u8) -> Errors {
+        let is_same = |before: &&Self| match (self.devices.get(&slot), before.devices.get(&slot)) {
+            (Some(now), Some(then)) => now == then,
+            _ => true,
+        };
+        let then = before.filter(is_same).and_then(|before| before.errors.get(&slot));
+        let now = self.errors.get(&slot).copied().unwrap_or_default();
+        now.since(then.copied().unwrap_or_default())
     }
 
     /// What was sent and lost since an earlier reading of the same life, or since the life began.
@@ -147,7 +180,7 @@ pub(super) fn take(
     observed: &Observed,
     config: &HealthConfig,
     name: &NodeName,
-    now: Reading,
+    now: &Reading,
     before: Option<&Reading>,
 ) {
     // What came before the first reading came at a time that is not known.
@@ -155,15 +188,16 @@ pub(super) fn take(
     let before = (before.incarnation == now.incarnation).then_some(before);
     let traffic = now.traffic_since(before);
     observed.loss(name, |loss| loss.take(name, traffic, config));
-    for (slot, errors) in &now.errors {
-        let before = before.and_then(|before| before.errors.get(slot)).copied();
-        let errors = errors.since(before.unwrap_or_default());
-        if let Ok(slot) = SlotId::new(*slot)
-            && let Ok(slot) = SlotAddress::new(name.clone(), slot)
-        {
-            observed.errors(&slot, errors, config);
+    for slot in now.errors.keys() {
+        if let Some(address) = address(name, *slot) {
+            let device = now.devices.get(slot).copied();
+            observed.errors(&address, device, now.errors_since(before, *slot), config);
         }
     }
+}
+
+fn address(of: &NodeName, slot: u8) -> Option<SlotAddress> {
+    SlotAddress::new(of.clone(), SlotId::new(slot).ok()?).ok()
 }
 
 async fn read(manager: &Manager, session: &Session) -> Result<Reading, RequestError> {
@@ -194,8 +228,9 @@ pub async fn run(manager: Arc<Manager>) {
         }
         let mut waiting = manager.registry.all();
         waiting.retain(|session| session.is_ready());
-        let names: HashSet<NodeName> = waiting.iter().map(|s| s.name().clone()).collect();
-        readings.retain(|name, _| names.contains(name));
+        // One that is away for a while goes on counting.
+        let tables = manager.records.snapshot();
+        readings.retain(|name, _| tables.nodes().contains_key(name));
         let mut tasks = JoinSet::new();
         loop {
             while tasks.len() < AT_ONCE
@@ -209,9 +244,13 @@ pub async fn run(manager: Arc<Manager>) {
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 // The next round says it, or its connection's end.
                 Some(Ok((_, Err(_)))) => {}
-                Some(Ok((session, Ok(reading)))) => {
-                    let before = readings.insert(session.name().clone(), reading.clone());
-                    take(&manager.observed, config, session.name(), reading, before.as_ref());
+                Some(Ok((session, Ok(mut reading)))) => {
+                    let (name, tables) = (session.name(), manager.records.snapshot());
+                    let before = readings.get(name);
+                    reading.tell_devices(name, &tables, before);
+                    take(&manager.observed, config, name, &reading, before);
+                    reading.forget_empty(name, &tables);
+                    readings.insert(name.clone(), reading);
                 }
             }
         }
@@ -242,7 +281,33 @@ mod tests {
         let reading = Reading::of(7, &counters);
         let errors = Errors { correctable: 9, non_fatal: 0, fatal: 1 };
         let errors = BTreeMap::from([(12, errors)]);
-        assert_eq!(reading, Reading { incarnation: 7, sent: vec![3, 4], lost: vec![2], errors });
+        let (sent, lost, devices) = (vec![3, 4], vec![2], BTreeMap::new());
+        assert_eq!(reading, Reading { incarnation: 7, sent, lost, errors, devices });
+    }
+
+    #[test]
+    fn errors_are_counted_from_0_for_another_device() {
+        let reading = |fatal: u64, device: Option<u64>| {
+            let device = device.map(|serial| HealthDevice { vendor: 1, device: 2, serial });
+            let errors = BTreeMap::from([(1, Errors { fatal, ..Errors::default() })]);
+            let devices = device.map(|device| (1, device)).into_iter().collect();
+            Reading { errors, devices, ..Reading::default() }
+        };
+        let rows = [
+            ((5, Some(1)), (7, Some(1)), 2),
+            // Whatever it counts, another one was not there before.
+            ((5, Some(1)), (7, Some(2)), 7),
+            ((5, Some(1)), (3, Some(1)), 3),
+            // Which one it is was not known, or is not now.
+            ((5, None), (7, Some(1)), 2),
+            ((5, Some(1)), (7, None), 2),
+        ];
+        for ((count, device), (now, is), expected) in rows {
+            let before = reading(count, device);
+            let found = reading(now, is).errors_since(Some(&before), 1);
+            assert_eq!(found.fatal, expected, "{count} of {device:?}, {now} of {is:?}");
+        }
+        assert_eq!(reading(7, Some(1)).errors_since(None, 1).fatal, 7);
     }
 
     #[test]

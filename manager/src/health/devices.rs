@@ -2,12 +2,11 @@
 //! by its IDs and serial number, wherever it is; one that has no number only in its slot. What is
 //! not well and in no slot is remembered until this manager ends.
 
-use super::{Errors, Observed};
-use crate::operations::drain;
+use super::observed::{Errors, lock};
+use super::{HealthConfig, Observed};
+use crate::operations::holds;
 use crate::records::{Tables, Txn};
-use crate::types::{
-    HealthDevice, HealthRecord, HealthState, HoldKind, HoldRecord, Place, SlotAddress, Subject,
-};
+use crate::types::{HealthDevice, HealthRecord, HoldKind, Place, SlotAddress, Subject};
 use std::collections::{HashMap, VecDeque};
 
 /// Devices in no slot that are remembered; of more, the latest.
@@ -56,9 +55,9 @@ fn look(tables: &Tables, slot: &SlotAddress, device: HealthDevice) -> Whereabout
 
 impl Observed {
     /// Errors go with the devices that had them.
-    pub(super) fn follow(&self, tables: &Tables) {
-        let mut errors = self.errors.lock().expect("no one panics while holding it");
-        let mut away = self.away.lock().expect("no one panics while holding it");
+    pub(super) fn follow(&self, tables: &Tables, config: &HealthConfig) {
+        let mut errors = lock(&self.errors);
+        let mut away = lock(&self.away);
         let mut moved: Vec<(SlotAddress, Errors)> = Vec::new();
         errors.retain(|slot, own| {
             own.device = own.device.or_else(|| now_in(tables, slot));
@@ -67,7 +66,7 @@ impl Observed {
                 Whereabouts::Here => return true,
                 Whereabouts::In(other) => moved.push((other, std::mem::take(own))),
                 Whereabouts::Away if device.serial != 0 && away.len() < MAX_AWAY => {
-                    away.insert(device, std::mem::take(own));
+                    away.entry(device).or_default().merge(std::mem::take(own), config);
                 }
                 Whereabouts::Away => {}
             }
@@ -78,7 +77,10 @@ impl Observed {
         for (device, slot) in come {
             moved.extend(away.remove(&device).map(|own| (slot, own)));
         }
-        errors.extend(moved);
+        // Some may have been seen there already.
+        for (slot, own) in moved {
+            errors.entry(slot).or_default().merge(own, config);
+        }
     }
 }
 
@@ -121,7 +123,7 @@ impl Away {
 }
 
 /// Records where they are.
-pub(super) fn carry(txn: &mut Txn, moves: &Moves, holds: bool) {
+pub(super) fn carry(txn: &mut Txn, moves: &Moves) {
     for (record, _) in moves {
         let Subject::Slot { slot } = &record.subject else { continue };
         // One that was away has nothing there any more; another device may.
@@ -131,7 +133,7 @@ pub(super) fn carry(txn: &mut Txn, moves: &Moves, holds: bool) {
         txn.remove_health(&record.subject);
         let place = Place::Slot(slot.clone());
         if txn.holds().get(&place).is_some_and(|hold| hold.kind == HoldKind::Unhealthy) {
-            drain::end_hold(txn, &place);
+            holds::end_hold(txn, &place);
         }
     }
     for (record, to) in moves {
@@ -140,11 +142,6 @@ pub(super) fn carry(txn: &mut Txn, moves: &Moves, holds: bool) {
             subject: Subject::Slot { slot: slot.clone() },
             ..record.clone()
         });
-        let place = Place::Slot(slot.clone());
-        let is_bad = matches!(record.state, HealthState::Failed | HealthState::Recovering);
-        if is_bad && holds && !txn.holds().contains_key(&place) {
-            let (kind, reason) = (HoldKind::Unhealthy, record.reason.clone());
-            drain::hold(txn, HoldRecord { place, kind, reason, since: txn.now(), operation: None });
-        }
+        holds::hold_unwell(txn, &Place::Slot(slot.clone()));
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! - A proxy is bad while it is not connected, or when its links lost
 //!   [`HealthConfig::loss_permille`] of what they sent, in two readings in a row.
-//! - A path is bad while a proxy says that what it sends there does not arrive.
+//! - A path is bad from when a proxy says that what it sends there does not arrive until it is shown
+//!   that it does (`paths`).
 //! - A device is bad while its slot is quarantined, or when it had [`HealthConfig::device_errors`]
 //!   errors within [`HealthConfig::device_window_ms`]: bindings that failed because the device went away
 //!   or damaged a TLP, and its error messages (`counters`); or
@@ -14,21 +15,24 @@
 pub mod counters;
 mod devices;
 pub mod machine;
+mod observed;
+mod paths;
 mod replacing;
 
+pub use observed::Observed;
+
 use crate::manager::Manager;
-use crate::operations::drain;
+use crate::operations::holds;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    BindingId, BindingRecord, DeviceState, EventKind, EventRecord, HealthDevice, HealthRecord,
-    HealthState, HoldKind, HoldRecord, ModelRecord, NodeName, Place, SlotAddress, Subject,
+    DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, ModelRecord,
+    NodeName, Place, SlotAddress, Subject,
 };
 use machine::{Machine, Thresholds};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-use tlp_codec::ids::Epoch;
 use tokio::time::Instant;
 
 /// What is done about a device or a box that has failed.
@@ -53,7 +57,7 @@ pub struct HealthConfig {
     /// What follows from a failure.
     pub policy: Policy,
     /// So many errors of a device within its window make it bad.
-    pub device_errors: usize,
+    pub device_errors: u64,
     /// So many correctable errors of a device within its window make it bad.
     pub device_correctable: u64,
     /// The window, milliseconds.
@@ -85,6 +89,11 @@ impl Default for HealthConfig {
 }
 
 impl HealthConfig {
+    /// How long errors of a device count.
+    fn device_window(&self) -> Duration {
+        Duration::from_millis(self.device_window_ms)
+    }
+
     /// What is wrong with it, after `health.`.
     ///
     /// # Errors
@@ -94,7 +103,7 @@ impl HealthConfig {
         let Thresholds { suspect_after, failed_after, recover_after } = self.thresholds;
         let least = [
             ("interval_ms", self.interval_ms),
-            ("device_errors", self.device_errors as u64),
+            ("device_errors", self.device_errors),
             ("device_correctable", self.device_correctable),
             ("device_window_ms", self.device_window_ms),
             ("counters_ms", self.counters_ms),
@@ -111,153 +120,6 @@ impl HealthConfig {
     }
 }
 
-/// What went wrong with a device lately.
-#[derive(Default)]
-struct Errors {
-    /// Which, as soon as it is known.
-    device: Option<HealthDevice>,
-    /// The binding that failed last because of it, with its epoch.
-    failed: Option<(BindingId, Epoch)>,
-    /// What counts each, no more than make it bad.
-    hard: VecDeque<Instant>,
-    /// Correctable errors: how many, by when they were read.
-    correctable: VecDeque<(Instant, u64)>,
-}
-
-impl Errors {
-    fn add(&mut self, seen: counters::Errors, config: &HealthConfig) {
-        let now = Instant::now();
-        let enough = config.device_errors;
-        let hard = usize::try_from(seen.non_fatal).unwrap_or(enough).min(enough);
-        let hard = if seen.fatal > 0 { enough } else { hard };
-        self.hard.extend(std::iter::repeat_n(now, hard));
-        while self.hard.len() > enough {
-            self.hard.pop_front();
-        }
-        if seen.correctable > 0 {
-            self.correctable.push_back((now, seen.correctable));
-        }
-    }
-}
-
-/// What was seen since the manager started. Errors are kept for slots that there are, and as long as
-/// their window; paths and losses for proxies that are connected.
-#[derive(Default)]
-pub struct Observed {
-    errors: Mutex<HashMap<SlotAddress, Errors>>,
-    /// Of devices that are in no slot now.
-    away: Mutex<HashMap<HealthDevice, Errors>>,
-    lost: Mutex<BTreeSet<(NodeName, NodeName, u8)>>,
-    losses: Mutex<HashMap<NodeName, counters::Loss>>,
-}
-
-impl Observed {
-    /// A binding failed because of its device. Both of its proxies may tell it, and a box once for
-    /// each function: under its epoch it fails once.
-    pub fn error(&self, tables: &Tables, binding: &BindingRecord, config: &HealthConfig) {
-        let slot = &binding.slot;
-        let failed = Some((binding.id, binding.port_epoch()));
-        let mut errors = self.errors.lock().expect("no one panics while holding it");
-        let own = errors.entry(slot.clone()).or_default();
-        // It may be gone the next time that this is looked at.
-        own.device = own.device.or_else(|| devices::now_in(tables, slot));
-        if own.failed != failed {
-            own.failed = failed;
-            own.add(counters::Errors { non_fatal: 1, ..Default::default() }, config);
-        }
-    }
-
-    /// A device sent error messages. A fatal one is enough: its link is not reliable.
-    pub fn errors(&self, slot: &SlotAddress, seen: counters::Errors, config: &HealthConfig) {
-        if seen == counters::Errors::default() {
-            return;
-        }
-        let mut errors = self.errors.lock().expect("no one panics while holding it");
-        errors.entry(slot.clone()).or_default().add(seen, config);
-    }
-
-    /// A proxy was forgotten, and with it what was seen of its devices and by others of its paths.
-    pub fn forgotten(&self, name: &NodeName) {
-        self.left(name);
-        let mut lost = self.lost.lock().expect("no one panics while holding it");
-        lost.retain(|(_, to, _)| to != name);
-        let mut errors = self.errors.lock().expect("no one panics while holding it");
-        errors.retain(|slot, _| slot.box_name() != name);
-    }
-
-    fn loss(&self, name: &NodeName, change: impl FnOnce(&mut counters::Loss)) {
-        let mut losses = self.losses.lock().expect("no one panics while holding it");
-        change(losses.entry(name.clone()).or_default());
-    }
-
-    /// What a proxy sends to another by a path arrives, or does not.
-    pub fn path(&self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) {
-        let mut lost = self.lost.lock().expect("no one panics while holding it");
-        let key = (from.clone(), to.clone(), path);
-        if arrives {
-            lost.remove(&key)
-        } else {
-            lost.insert(key)
-        };
-    }
-
-    /// A proxy has forgotten a peer: it sends nothing there, and says nothing more of its paths.
-    pub fn parted(&self, from: &NodeName, to: &NodeName) {
-        let mut lost = self.lost.lock().expect("no one panics while holding it");
-        lost.retain(|(sender, receiver, _)| (sender, receiver) != (from, to));
-    }
-
-    /// A proxy is gone, and with it what it said of its paths.
-    pub fn left(&self, name: &NodeName) {
-        let mut lost = self.lost.lock().expect("no one panics while holding it");
-        lost.retain(|(from, ..)| from != name);
-        self.losses.lock().expect("no one panics while holding it").remove(name);
-    }
-
-    /// The slots whose device is bad, and why.
-    fn bad_slots(&self, config: &HealthConfig, now: Instant) -> BTreeMap<SlotAddress, String> {
-        let window = Duration::from_millis(config.device_window_ms);
-        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < window;
-        let mut errors = self.errors.lock().expect("no one panics while holding it");
-        let mut bad = BTreeMap::new();
-        let forget = |own: &mut Errors| {
-            own.hard.retain(&is_recent);
-            own.correctable.retain(|(at, _)| is_recent(at));
-        };
-        self.away.lock().expect("no one panics while holding it").retain(|_, own| {
-            forget(own);
-            !own.hard.is_empty() || !own.correctable.is_empty()
-        });
-        errors.retain(|slot, own| {
-            forget(own);
-            let correctable = own.correctable.iter().map(|(_, count)| *count);
-            let correctable = correctable.fold(0, u64::saturating_add);
-            if own.hard.len() >= config.device_errors {
-                let why = format!(
-                    "bindings of it failed because of it, or it sent error messages that are not \
-                     correctable: {} within {} s",
-                    own.hard.len(),
-                    window.as_secs()
-                );
-                bad.insert(slot.clone(), why);
-            } else if correctable >= config.device_correctable {
-                let within = window.as_secs();
-                let why = format!("{correctable} correctable errors within {within} s");
-                bad.insert(slot.clone(), why);
-            }
-            !own.hard.is_empty() || !own.correctable.is_empty()
-        });
-        bad
-    }
-
-    /// The proxies that lose too much, and why.
-    fn bad_links(&self) -> BTreeMap<NodeName, String> {
-        let losses = self.losses.lock().expect("no one panics while holding it");
-        let bad = losses.iter().filter(|(_, loss)| loss.is_bad());
-        bad.map(|(name, loss)| (name.clone(), loss.why.clone())).collect()
-    }
-}
-
 /// Everything that is bad now, and why.
 fn bad(manager: &Manager, tables: &Tables, now: Instant) -> BTreeMap<Subject, String> {
     let config = &manager.settings.health;
@@ -270,8 +132,7 @@ fn bad(manager: &Manager, tables: &Tables, now: Instant) -> BTreeMap<Subject, St
             bad.insert(Subject::Node { node: node.clone() }, why);
         }
     }
-    let lost = manager.observed.lost.lock().expect("no one panics while holding it").clone();
-    for (from, to, path) in lost {
+    for (from, to, path) in manager.observed.bad_paths(tables) {
         let why = format!("what {from} sends to {to} by path {path} does not arrive");
         bad.insert(Subject::Path { from, to, path }, why);
     }
@@ -350,18 +211,13 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         Subject::Slot { slot } => event.node(slot.box_name()).slot(slot),
         Subject::Path { from, .. } => event.node(from),
     });
-    let place = match subject {
-        Subject::Node { node } => Some(Place::Node(node.clone())),
-        Subject::Slot { slot } => Some(Place::Slot(slot.clone())),
-        // It is lost between two proxies only, and their other paths carry what it did.
-        Subject::Path { .. } => None,
-    };
+    let place = subject.place();
     if state == HealthState::Healthy {
         txn.remove_health(subject);
         let ours =
             |place: &Place| txn.holds().get(place).is_some_and(|h| h.kind == HoldKind::Unhealthy);
         if let Some(place) = place.filter(ours) {
-            drain::end_hold(txn, &place);
+            holds::end_hold(txn, &place);
         }
         return;
     }
@@ -369,24 +225,25 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         Some(record) if state == HealthState::Recovering => record.reason.clone(),
         _ => why.to_owned(),
     };
-    let device = match (txn.health().get(subject), subject) {
+    let before = txn.health().get(subject);
+    let device = match (before, subject) {
         (Some(record), _) if record.device.is_some() => record.device,
         (_, Subject::Slot { slot }) => devices::now_in(txn, slot),
         _ => None,
     };
-    let record = HealthRecord { subject: subject.clone(), device, state, reason, since: txn.now() };
-    txn.put_health(record);
-    if state != HealthState::Failed {
-        return;
-    }
-    if let Subject::Slot { slot } = subject {
+    let holds = match state {
+        HealthState::Failed => place.is_some() && manager.settings.health.policy != Policy::None,
+        _ => before.is_some_and(|record| record.holds),
+    };
+    let subject = subject.clone();
+    let failed = (state == HealthState::Failed).then(|| subject.clone());
+    txn.put_health(HealthRecord { subject, device, state, reason, since: txn.now(), holds });
+    let Some(failed) = failed else { return };
+    if let Subject::Slot { slot } = &failed {
         count_failure(txn, slot);
     }
-    let policy = manager.settings.health.policy;
-    let Some(place) = place.filter(|_| policy != Policy::None) else { return };
-    if !txn.holds().contains_key(&place) {
-        let (kind, reason) = (HoldKind::Unhealthy, why.to_owned());
-        drain::hold(txn, HoldRecord { place, kind, reason, since: txn.now(), operation: None });
+    if let Some(place) = place {
+        holds::hold_unwell(txn, &place);
     }
 }
 
@@ -404,6 +261,9 @@ pub async fn run(manager: Arc<Manager>) {
     let mut attempts = replacing::Attempts::default();
     let mut away = devices::Away::default();
     let config = &manager.settings.health;
+    if let Err(problem) = manager.records.apply(adopt).await {
+        tracing::error!("what is held back for its health cannot be recorded: {problem}");
+    }
     loop {
         tokio::select! {
             biased;
@@ -424,16 +284,27 @@ pub async fn run(manager: Arc<Manager>) {
     }
 }
 
+/// Earlier managers did not record of what is not well that it holds its place back, but held it.
+fn adopt(txn: &mut Txn) {
+    let held = txn.holds().values().filter(|hold| hold.kind == HoldKind::Unhealthy);
+    let subjects: Vec<Subject> = held.filter_map(|hold| hold.place.subject()).collect();
+    for subject in subjects {
+        let record = txn.health().get(&subject).filter(|record| !record.holds).cloned();
+        if let Some(record) = record {
+            txn.put_health(HealthRecord { holds: true, ..HealthRecord::clone(&record) });
+        }
+    }
+}
+
 /// What is known of devices goes where they are.
 async fn follow(manager: &Manager, machines: &mut Machines, away: &mut devices::Away) {
     let tables = manager.records.snapshot();
-    manager.observed.follow(&tables);
+    manager.observed.follow(&tables, &manager.settings.health);
     let moves = away.moves(&tables);
     if moves.is_empty() {
         return;
     }
-    let holds = manager.settings.health.policy != Policy::None;
-    if let Err(problem) = manager.records.apply(|txn| devices::carry(txn, &moves, holds)).await {
+    if let Err(problem) = manager.records.apply(|txn| devices::carry(txn, &moves)).await {
         tracing::error!("where devices are that are not healthy cannot be recorded: {problem}");
         return;
     }
@@ -496,7 +367,8 @@ mod tests {
             for _ in 0..4 {
                 for (subject, state) in machines.round(txn, &bad, thresholds) {
                     let (reason, since) = (String::new(), txn.now());
-                    txn.put_health(HealthRecord { subject, device: None, state, reason, since });
+                    let (device, holds) = (None, false);
+                    txn.put_health(HealthRecord { subject, device, state, reason, since, holds });
                 }
             }
             assert_eq!(txn.health()[&subject].state, HealthState::Failed);

@@ -1,4 +1,4 @@
-//! Holding something back, so that it gets nothing new, and emptying it.
+//! Holding something back, so that it gets nothing new ([`holds`]), and emptying it.
 //!
 //! A drain holds its place back and ends what is lent there: each device is released, or replaced by
 //! another one by an operation of its own. It has ended when nothing is left. What it holds back stays
@@ -13,13 +13,12 @@
 
 use super::replace::{self, Replace};
 use super::request::{ClientKey, begin, release_steps, repeated, step};
-use super::{choosing, progress, take_back};
+use super::{choosing, holds, progress, take_back};
 use crate::manager::Manager;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, NodeName,
-    OperationId, OperationKind, OperationRecord, OperationState, Phase, Place, Problem,
-    ProblemCode, Step, StepName, StepState,
+    BindingId, BindingRecord, Desired, HoldKind, HoldRecord, NodeName, OperationId, OperationKind,
+    OperationRecord, OperationState, Phase, Place, Problem, ProblemCode, Step, StepName, StepState,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,24 +36,6 @@ pub struct Drain {
     pub within_ms: u32,
     /// Why.
     pub reason: String,
-}
-
-/// That a host gets nothing new.
-///
-/// # Errors
-///
-/// When it is held back.
-pub fn refuse_held_host(txn: &Txn, host: &NodeName) -> Result<(), Problem> {
-    match txn.hold_of_node(host) {
-        None => Ok(()),
-        Some(hold) => {
-            let HoldRecord { place, kind, since, reason, .. } = hold;
-            let own = *place == Place::Node(host.clone());
-            let with = if own { String::new() } else { format!(" with {place}") };
-            let detail = format!("host {host} is held back{with} since {since} ({kind}): {reason}");
-            Err(Problem::new(ProblemCode::Held, detail))
-        }
-    }
 }
 
 /// Checks that there is such a place.
@@ -85,71 +66,6 @@ pub(super) fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
             Err(Problem::new(ProblemCode::NoSuchSlot, detail))
         }
         _ => Ok(()),
-    }
-}
-
-/// Holds something back and says so.
-pub fn hold(txn: &mut Txn, record: HoldRecord) {
-    let detail = format!("{} gets nothing new ({}): {}", record.place, record.kind, record.reason);
-    let mut event = EventRecord::new(EventKind::Held, detail);
-    event.operation = record.operation;
-    txn.event(about(event, &record.place));
-    txn.put_hold(record);
-}
-
-fn about(event: EventRecord, place: &Place) -> EventRecord {
-    match place {
-        Place::Slot(slot) => event.node(slot.box_name()).slot(slot),
-        Place::Node(name) => event.node(name),
-        Place::Path(_) | Place::Rack(_) | Place::Site(_) | Place::Fabric(_) => event,
-    }
-}
-
-/// Holds something back because somebody works on it. Doing it twice is the same as doing it once.
-///
-/// # Errors
-///
-/// When there is no such thing.
-pub fn maintain(txn: &mut Txn, place: &Place, reason: &str) -> Result<HoldRecord, Problem> {
-    check(txn, place)?;
-    if let Some(there) = txn.holds().get(place).filter(|hold| hold.kind != HoldKind::Unhealthy) {
-        return Ok(there.clone());
-    }
-    let record = HoldRecord {
-        place: place.clone(),
-        kind: HoldKind::Maintenance,
-        reason: reason.to_owned(),
-        since: txn.now(),
-        operation: None,
-    };
-    hold(txn, record.clone());
-    Ok(record)
-}
-
-/// Does not hold something back any more, whatever it was held back for.
-///
-/// # Errors
-///
-/// When it is not held back, or is being drained.
-pub fn put_back(txn: &mut Txn, place: &Place) -> Result<HoldRecord, Problem> {
-    let Some(record) = txn.holds().get(place).cloned() else {
-        return Err(Problem::new(ProblemCode::NotHeld, format!("{place} is not held back")));
-    };
-    let drains = |o: &&OperationRecord| matches!(&o.what, OperationKind::Drain { place: p, .. } if p == place);
-    if let Some(operation) = txn.running().find(drains) {
-        let id = operation.id;
-        let detail = format!("{id} drains {place}; `dxpu-manager cancel {id}` first");
-        return Err(Problem::new(ProblemCode::SlotBusy, detail));
-    }
-    end_hold(txn, place);
-    Ok(record)
-}
-
-/// Does not hold something back any more, and says so.
-pub fn end_hold(txn: &mut Txn, place: &Place) {
-    if txn.remove_hold(place).is_some() {
-        let event = EventRecord::new(EventKind::HoldEnded, format!("{place} can be used again"));
-        txn.event(about(event, place));
     }
 }
 
@@ -237,7 +153,9 @@ pub fn drain(
             (false, false) => steps.extend(release_steps(binding)),
         }
     }
-    hold(
+    let former = txn.holds().get(place).filter(|hold| hold.kind != HoldKind::Unhealthy);
+    let former = former.map(|former| Box::new(HoldRecord::clone(former)));
+    holds::hold(
         txn,
         HoldRecord {
             place: place.clone(),
@@ -253,6 +171,7 @@ pub fn drain(
         replace: how.replace,
         within_ms: how.within_ms,
         reason: how.reason.clone(),
+        former,
     };
     begin(txn, id, what, None, steps, key);
     match is_path {
@@ -303,15 +222,22 @@ fn release(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], within_ms
     take_back::gone(txn, id);
 }
 
-/// A drain is called back: what it holds back can be used again, and the replacements that it began
-/// and that can be undone are.
+/// A drain is called back: what it holds back can be used again, unless it was held back before or is
+/// not well, and the replacements that it began and that can be undone are.
 pub fn leave(txn: &mut Txn, operation: &OperationRecord) {
-    let OperationKind::Drain { place, .. } = &operation.what else { return };
+    let OperationKind::Drain { place, former, .. } = &operation.what else { return };
     for child in children(txn, operation.id) {
         // One that has handed over goes on to its end.
         let _ = super::cancel(txn, child);
     }
-    end_hold(txn, place);
+    // A replacement that has handed over holds its slot back for itself.
+    if txn.holds().get(place).is_none_or(|own| own.operation != Some(operation.id)) {
+        return;
+    }
+    match former {
+        Some(former) => holds::hold(txn, HoldRecord::clone(former)),
+        None => holds::end_other_hold(txn, place),
+    }
 }
 
 /// The replacements that a drain began and that run.

@@ -10,7 +10,7 @@
 //! is taken out of it.
 
 use super::request::{self, ClientKey, ReleaseMode, begin, join, release_steps, repeated};
-use super::{drain, progress};
+use super::{drain, holds, progress};
 use crate::erasure::owed;
 use crate::records::Txn;
 use crate::types::{
@@ -89,7 +89,7 @@ fn leave(txn: &mut Txn, rules: &[EraseRule], node: &NodeRecord) {
         Place::Path(_) | Place::Rack(_) | Place::Site(_) | Place::Fabric(_) => false,
     };
     let held: Vec<Place> = txn.holds().keys().filter(of_node).cloned().collect();
-    held.iter().for_each(|place| drain::end_hold(txn, place));
+    held.iter().for_each(|place| holds::end_hold(txn, place));
     let about = |subject: &&Subject| match subject {
         Subject::Node { node } => node == name,
         Subject::Slot { slot } => slot.box_name() == name,

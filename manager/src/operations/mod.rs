@@ -13,6 +13,7 @@ pub mod deadlines;
 pub mod drain;
 pub mod forget;
 pub mod grace;
+pub mod holds;
 pub mod lease;
 pub mod obstacle;
 pub mod progress;

@@ -137,7 +137,7 @@ pub fn hand_over(txn: &mut Txn, id: OperationId) {
     // From here on it is like any other.
     txn.update_binding(BindingRecord { operation: None, ..new });
     let (place, kind) = (Place::Slot(slots[0].clone()), HoldKind::Replaced);
-    super::drain::hold(
+    super::holds::hold(
         txn,
         HoldRecord { place, kind, reason: reason.clone(), since: txn.now(), operation: Some(id) },
     );

@@ -1,6 +1,6 @@
 //! What requests change in the records.
 
-use super::{drain, lease, progress};
+use super::{drain, holds, lease, progress};
 use crate::planner::{self, Liveness, Placement, Plan, PlanRequest};
 use crate::records::{KeyRecord, Tables, Txn};
 use crate::types::{
@@ -117,7 +117,7 @@ pub fn allocate_chosen(
     if let Some(there) = repeated(txn, key.as_ref())? {
         return Ok(there);
     }
-    drain::refuse_held_host(txn, &request.host)?;
+    holds::refuse_held_host(txn, &request.host)?;
     let plan = choose(txn)?;
     let allocation = txn.new_allocation_id();
     let operation = txn.new_operation_id();

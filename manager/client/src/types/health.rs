@@ -1,5 +1,6 @@
 //! How well proxies, paths and devices are.
 
+use super::hold::Place;
 use super::names::{NodeName, SlotAddress, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,6 +60,29 @@ pub enum Subject {
         /// The path's number.
         path: u8,
     },
+}
+
+impl Subject {
+    /// What is held back because of it. Nothing for a path: it is lost between two proxies only, and
+    /// their other paths carry what it did.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::Node { node } => Some(Place::Node(node.clone())),
+            Self::Slot { slot } => Some(Place::Slot(slot.clone())),
+            Self::Path { .. } => None,
+        }
+    }
+}
+
+impl Place {
+    /// What has a health of its own.
+    pub fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::Node(node) => Some(Subject::Node { node: node.clone() }),
+            Self::Slot(slot) => Some(Subject::Slot { slot: slot.clone() }),
+            Self::Path(_) | Self::Rack(_) | Self::Site(_) | Self::Fabric(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -125,4 +149,8 @@ pub struct HealthRecord {
     pub reason: String,
     /// Since when it is so.
     pub since: Timestamp,
+    /// Whether it gets nothing new because of that: the policy said so when it failed, and nobody
+    /// has put it back since.
+    #[serde(default)]
+    pub holds: bool,
 }

@@ -1,6 +1,6 @@
 //! Operations: requests that take time.
 
-use super::hold::Place;
+use super::hold::{HoldRecord, Place};
 use super::ids::{AllocationId, BindingId, OperationId};
 use super::names::{NodeName, SlotAddress, Timestamp};
 use super::problem::Problem;
@@ -75,6 +75,10 @@ pub enum OperationKind {
         within_ms: u32,
         /// Why.
         reason: String,
+        /// What held it back before, for another reason than its health: it does again if this is
+        /// cancelled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        former: Option<Box<HoldRecord>>,
     },
     /// Forget a proxy that is gone for good; what was lent there ends as lost.
     Forget {

@@ -3,7 +3,7 @@
 use super::pair;
 use crate::common::fake::{Fake, Script, boxed};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{BindingFailure, ControlError, Event, Request};
+use proxy_core::control::{BindingFailure, ControlError, Event, PathAddress, Request};
 use serde_json::{Value, json};
 use tlp_codec::ids::{PathId, SlotId};
 
@@ -54,6 +54,7 @@ fn a_proxy_that_is_away_fails_and_recovers() {
 fn a_path_that_loses_frames_is_known_and_holds_nothing_back() {
     let manager = manager("cordon");
     let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
     at_host.event(Event::PathLost { peer: at_box.welcome.node, path: PathId::new(1).unwrap() });
     manager.wait_event("health-changed", "host1>box1 path 1 is failed");
     assert!(manager.get("/v1/holds")["items"].as_array().unwrap().is_empty());
@@ -356,4 +357,130 @@ fn one_failure_of_a_device_counts_once_however_often_it_is_told() {
     assert!(!manager.has_event("health-changed", "box1/1"), "one of two that make it bad");
     fail(2);
     manager.wait_event("health-changed", "box1/1 is failed: bindings of it failed because of it");
+}
+
+#[test]
+fn a_path_stays_lost_until_it_is_shown_to_carry_frames() {
+    let mut manager = manager("cordon");
+    let two = |mut spec: crate::common::fake::Spec| {
+        spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, 1], port: 4000 }];
+        spec
+    };
+    let at_host = Fake::join(manager.control, two(crate::common::fake::host("host1", 1)), "");
+    let at_box = Fake::join(manager.control, two(boxed("box1", 2)), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (peer, path) = (at_box.welcome.node, |path| PathId::new(path).unwrap());
+    at_host.event(Event::PathLost { peer, path: path(1) });
+    manager.wait_event("health-changed", "host1>box1 path 1 is failed");
+    let of = json!({"kind": "path", "from": "host1", "to": "box1", "path": 1});
+    let stays = |manager: &Manager, after: &str| {
+        // Of a path that is good, more than enough.
+        std::thread::sleep(std::time::Duration::from_millis(1000));
+        assert_eq!(state(manager, &of).as_deref(), Some("failed"), "after {after}");
+    };
+    // The same life comes back, which says nothing of what it said before.
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    let at_host = Fake::insist(manager.control, again.0, again.1);
+    manager.wait_ready(&["host1"]);
+    stays(&manager, "a connection that ended");
+    manager.kill();
+    manager.run();
+    let (host_again, box_again) = (at_host.leave(), at_box.leave());
+    let at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let _at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    manager.wait_ready(&["host1", "box1"]);
+    stays(&manager, "another start of the manager");
+    // It may be as bad in a link that is made anew.
+    at_host.event(Event::LinkUp { peer });
+    stays(&manager, "another link");
+    // But it is what that link came up by, if the other one was found.
+    at_host.event(Event::PathFound { peer, path: path(0) });
+    manager.wait_event("health-changed", "host1>box1 path 1 is healthy");
+}
+
+#[test]
+fn what_a_device_does_while_its_box_is_away_counts() {
+    let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ncounters_ms = 50\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let at_box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["box1"]);
+    read_again(&at_box);
+    let again = at_box.leave();
+    manager.wait_event("health-changed", "box1 is suspect");
+    again.1.lock().unwrap().counters.insert("slot 2: fatal errors".into(), 1);
+    let _at_box = Fake::insist(manager.control, again.0, again.1);
+    manager.wait_event("health-changed", "box1/2 is failed");
+}
+
+/// The kind of hold of a place.
+fn held_for(manager: &Manager, place: &str) -> Option<String> {
+    let holds = manager.get("/v1/holds");
+    let hold = holds["items"].as_array().unwrap().iter().find(|hold| hold["place"] == place)?;
+    Some(hold["kind"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn what_is_not_well_stays_held_back_when_another_hold_ends() {
+    let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ncounters_ms = 50\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let (_host, at_box) = pair(&manager);
+    let on = |place: &str| manager.text(&["maintain", place, "--on", "--reason", "a new fan"]);
+    let off = |place: &str| manager.text(&["maintain", place, "--off"]);
+    read_again(&at_box);
+    at_box.count("slot 1: fatal errors", 1);
+    manager.wait_slot("box1/1", "held");
+    assert_eq!(held_for(&manager, "box1/1").as_deref(), Some("unhealthy"));
+    on("box1/1");
+    assert_eq!(held_for(&manager, "box1/1").as_deref(), Some("maintenance"));
+    let said = off("box1/1");
+    assert!(said.contains("no longer held back (maintenance); it still is (unhealthy)"), "{said}");
+    assert_eq!(held_for(&manager, "box1/1").as_deref(), Some("unhealthy"));
+    // One that fails while somebody works on it.
+    on("box1/2");
+    at_box.count("slot 2: fatal errors", 1);
+    manager.wait_event("health-changed", "box1/2 is failed");
+    assert_eq!(held_for(&manager, "box1/2").as_deref(), Some("maintenance"));
+    off("box1/2");
+    assert_eq!(held_for(&manager, "box1/2").as_deref(), Some("unhealthy"));
+    // Whoever ends that, too, wants it as it is.
+    assert!(off("box1/2").contains("can be used again"));
+    assert_eq!(held_for(&manager, "box1/2"), None);
+    on("box1/2");
+    assert!(off("box1/2").contains("can be used again"));
+    let of = json!({"kind": "slot", "slot": "box1/2"});
+    assert_eq!(state(&manager, &of).as_deref(), Some("failed"));
+}
+
+#[test]
+fn a_drain_that_is_called_back_leaves_what_held_back_before_it() {
+    let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ncounters_ms = 50\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    read_again(&at_box);
+    // The host does not come, so that the drains wait.
+    let _again = at_host.leave();
+    manager.wait_event("health-changed", "host1 is failed");
+    let drained_and_back = |place: &str, meanwhile: &dyn Fn()| {
+        let drain = ["drain", place, "--reason", "x", "--no-wait", "--output", "json"];
+        let operation: Value = serde_json::from_slice(&manager.cli(&drain).stdout).unwrap();
+        assert_eq!(held_for(&manager, place).as_deref(), Some("drained"));
+        meanwhile();
+        let id = operation["id"].as_str().unwrap();
+        assert_eq!(manager.json(&["cancel", id])["state"], "cancelled");
+        held_for(&manager, place)
+    };
+    assert_eq!(drained_and_back("box1", &|| {}), None);
+    manager.text(&["maintain", "box1", "--on", "--reason", "a new fan"]);
+    assert_eq!(drained_and_back("box1", &|| {}).as_deref(), Some("maintenance"));
+    assert!(manager.text(&["holds"]).contains("a new fan"));
+    // A device that fails while its slot is drained, and one that had before.
+    let fails = || {
+        at_box.count("slot 1: fatal errors", 1);
+        manager.wait_event("health-changed", "box1/1 is failed");
+    };
+    assert_eq!(drained_and_back("box1/1", &fails).as_deref(), Some("unhealthy"));
+    assert_eq!(drained_and_back("box1/1", &|| {}).as_deref(), Some("unhealthy"));
 }
