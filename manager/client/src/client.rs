@@ -1,11 +1,12 @@
 //! A client of the REST API.
 
 use crate::bodies::ProblemBody;
-use crate::types::{OperationId, OperationRecord, Problem};
+use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
-use ureq::RequestBuilder;
+use ureq::{RequestBuilder, Timeout};
 
 /// Largest answer that is read, bytes.
 const MAX_ANSWER: u64 = 1 << 30;
@@ -16,11 +17,11 @@ pub const FIRST_TURN: Duration = Duration::from_millis(300);
 /// How long one question about an operation waits for its answer.
 pub const WAIT_TURN: Duration = Duration::from_secs(2);
 
-/// How long a wait for an operation goes on while the manager is away: it may restart, and the
+/// How long is asked again while the manager is away or cannot answer now: it may restart, and the
 /// operation goes on.
 const AWAY_BOUND: Duration = Duration::from_secs(30);
 
-/// How long a wait for an operation pauses until it asks again a manager that is away.
+/// The pause before a manager that is away is asked again.
 const AWAY_TURN: Duration = Duration::from_millis(250);
 
 /// Why there is no good answer.
@@ -36,6 +37,8 @@ pub enum ClientError {
         server: String,
         /// Why.
         reason: String,
+        /// Whether it may have got the request nevertheless.
+        asked: bool,
     },
     /// What is there does not answer as a manager does.
     #[error("{server} does not answer as a dxpu-manager does: {reason}")]
@@ -50,6 +53,57 @@ pub enum ClientError {
     Problem(#[from] Problem),
 }
 
+impl ClientError {
+    /// Whether the manager is away or cannot answer now, which may pass by itself: it restarts, or
+    /// all of its connections are taken.
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Problem(problem) => match problem.code {
+                ProblemCode::LimitReached => problem.transient,
+                code => code == ProblemCode::Stopping,
+            },
+            Self::Strange { .. } => false,
+        }
+    }
+}
+
+/// Whether a request that ended so may have been sent.
+fn may_be_sent(error: &ureq::Error) -> bool {
+    use ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    match error {
+        ureq::Error::Io(error) => !matches!(
+            error.kind(),
+            ConnectionRefused | HostUnreachable | NetworkUnreachable | AddrNotAvailable
+        ),
+        ureq::Error::Timeout(timeout) => !matches!(timeout, Timeout::Resolve | Timeout::Connect),
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => false,
+        _ => true,
+    }
+}
+
+/// How long a manager has not answered, and how long that may go on.
+struct Patience {
+    bound: Duration,
+    away: Option<Instant>,
+}
+
+impl Patience {
+    /// Pauses; `false` if it has gone on for too long.
+    fn pause(&mut self) -> bool {
+        let goes_on = self.away.get_or_insert_with(Instant::now).elapsed() < self.bound;
+        if goes_on {
+            std::thread::sleep(AWAY_TURN);
+        }
+        goes_on
+    }
+
+    /// It has answered.
+    fn is_back(&mut self) {
+        self.away = None;
+    }
+}
+
 /// How long a manager may take to answer: longer than any answer that it is asked to wait with.
 const ANSWER_BOUND: Duration = Duration::from_secs(60);
 
@@ -57,6 +111,7 @@ const ANSWER_BOUND: Duration = Duration::from_secs(60);
 pub struct Client {
     server: String,
     actor: Option<String>,
+    patience: Duration,
     agent: ureq::Agent,
 }
 
@@ -76,7 +131,17 @@ impl Client {
             true => server.to_owned(),
             false => format!("http://{server}"),
         };
-        Self { server, actor: None, agent }
+        Self { server, actor: None, patience: AWAY_BOUND, agent }
+    }
+
+    /// How long is asked again while the manager is away, instead of 30 s: by [`Client::wait`], and
+    /// by requests with an idempotency key.
+    pub fn patient_for(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    fn patience(&self) -> Patience {
+        Patience { bound: self.patience, away: None }
     }
 
     /// Says who asks, for the manager's audit log: 1 to 128 bytes without control characters.
@@ -110,7 +175,39 @@ impl Client {
         self.read(self.signed(self.agent.get(self.url(path))).call())
     }
 
-    /// Posts a body.
+    /// Sends a request with an idempotency key, again if there is no answer to it: it may have been
+    /// done, and is not done twice. Without a key it is sent once.
+    fn insist<T>(
+        &self,
+        key: Option<&str>,
+        send: impl Fn() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let (mut patience, mut unanswered) = (self.patience(), None);
+        loop {
+            let error = match send() {
+                Err(error) if key.is_some() => error,
+                other => return other,
+            };
+            let goes_on = match &error {
+                // What never came there has begun nothing.
+                ClientError::Unreachable { asked, .. } => *asked || unanswered.is_some(),
+                other => other.is_away(),
+            };
+            if !goes_on {
+                return Err(error);
+            }
+            let is_asked = matches!(error, ClientError::Unreachable { asked: true, .. });
+            let error = if is_asked { error } else { unanswered.unwrap_or(error) };
+            if !patience.pause() {
+                return Err(error);
+            }
+            unanswered = matches!(error, ClientError::Unreachable { .. }).then_some(error);
+        }
+    }
+
+    /// Posts a body. With an idempotency key it is sent again for 30 s while no answer comes: the
+    /// manager may restart, or its connections may all be taken. One that cannot be reached in the
+    /// first place is not waited for.
     ///
     /// # Errors
     ///
@@ -121,11 +218,13 @@ impl Client {
         body: &impl Serialize,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        let mut request = self.signed(self.agent.post(self.url(path)));
-        if let Some(key) = key {
-            request = request.header("idempotency-key", key);
-        }
-        self.read(request.send_json(body))
+        self.insist(key, || {
+            let mut request = self.signed(self.agent.post(self.url(path)));
+            if let Some(key) = key {
+                request = request.header("idempotency-key", key);
+            }
+            self.read(request.send_json(body))
+        })
     }
 
     /// Posts a file.
@@ -142,7 +241,7 @@ impl Client {
         self.read(request.header("content-type", "application/octet-stream").send(bytes))
     }
 
-    /// Deletes what is at a path.
+    /// Deletes what is at a path. With an idempotency key as [`Client::post`].
     ///
     /// # Errors
     ///
@@ -152,11 +251,13 @@ impl Client {
         path: &str,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        let mut request = self.signed(self.agent.delete(self.url(path)));
-        if let Some(key) = key {
-            request = request.header("idempotency-key", key);
-        }
-        self.read(request.call())
+        self.insist(key, || {
+            let mut request = self.signed(self.agent.delete(self.url(path)));
+            if let Some(key) = key {
+                request = request.header("idempotency-key", key);
+            }
+            self.read(request.call())
+        })
     }
 
     /// Puts a body; the answer has none.
@@ -180,7 +281,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        self.read(self.agent.put(self.url(path)).send_json(body))
+        self.read(self.signed(self.agent.put(self.url(path))).send_json(body))
     }
 
     /// Deletes what is at a path; the answer has no body.
@@ -213,6 +314,7 @@ impl Client {
     fn unreachable(&self, error: ureq::Error) -> ClientError {
         ClientError::Unreachable {
             server: self.server.clone(),
+            asked: may_be_sent(&error),
             reason: match error {
                 ureq::Error::Io(error) => error.to_string(),
                 other => other.to_string(),
@@ -225,29 +327,24 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the manager cannot be asked, and could not for 30 s. An operation that failed is
-    /// no error here.
+    /// When the manager cannot be asked, and could not for 30 s ([`ClientError::is_away`]). An
+    /// operation that failed is no error here.
     pub fn wait(
         &self,
         id: OperationId,
         mut progress: impl FnMut(&OperationRecord),
     ) -> Result<OperationRecord, ClientError> {
         let (mut beyond, mut turn) = (0, FIRST_TURN);
-        let mut away: Option<Instant> = None;
+        let mut patience = self.patience();
         loop {
             let turn = std::mem::replace(&mut turn, WAIT_TURN).as_millis();
             let path = format!("/v1/operations/{id}?wait_ms={turn}&beyond_steps={beyond}");
             let operation: OperationRecord = match self.get(&path) {
                 Ok(operation) => operation,
-                Err(ClientError::Unreachable { .. })
-                    if away.get_or_insert_with(Instant::now).elapsed() < AWAY_BOUND =>
-                {
-                    std::thread::sleep(AWAY_TURN);
-                    continue;
-                }
+                Err(error) if error.is_away() && patience.pause() => continue,
                 Err(error) => return Err(error),
             };
-            away = None;
+            patience.is_back();
             progress(&operation);
             if operation.state.is_final() {
                 return Ok(operation);
@@ -290,5 +387,45 @@ impl Client {
                 reason: format!("HTTP status {status} without a problem that it could read"),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_request_with_a_key_says_whether_it_may_have_come() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let asked = |key: Option<&str>| {
+            let client = Client::new(&server).patient_for(Duration::ZERO);
+            match client.post::<()>("/v1/allocations", &(), key) {
+                Err(ClientError::Unreachable { asked, .. }) => asked,
+                other => panic!("{other:?}"),
+            }
+        };
+        let hangs_up = std::thread::spawn(move || {
+            for stream in listener.incoming().take(2) {
+                drop(stream);
+            }
+        });
+        assert!(asked(Some("k")) && asked(None));
+        hangs_up.join().unwrap();
+        // Nobody listens any more.
+        assert!(!asked(Some("k")) && !asked(None));
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_told_from_what_does_not() {
+        let problem = |code, passes| ClientError::from(Problem::new(code, "").passing(passes));
+        assert!(problem(ProblemCode::LimitReached, true).is_away());
+        assert!(problem(ProblemCode::Stopping, false).is_away());
+        // Of what is asked for, not of the manager.
+        assert!(!problem(ProblemCode::LimitReached, false).is_away());
+        assert!(!problem(ProblemCode::NotConnected, true).is_away());
+        let (server, reason) = (String::new(), String::new());
+        assert!(!ClientError::Strange { server, reason }.is_away());
     }
 }

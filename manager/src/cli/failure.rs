@@ -16,6 +16,12 @@ pub enum Failure {
     /// The manager went away while an operation was waited for, or no longer knows it.
     #[error("{0} was begun, and how it goes cannot be asked: {1}")]
     Waiting(OperationId, ClientError),
+    /// No answer came to a request that may have begun something; the key that the command had.
+    #[error(
+        "{1}; what was asked for may have been begun: the same command with --key {0} goes on with \
+         it, and does nothing twice"
+    )]
+    Unanswered(String, Box<ClientError>),
     /// An operation failed.
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
@@ -56,6 +62,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Client(error) | Self::Waiting(_, error) => of_client(error),
+            Self::Unanswered(_, error) => of_client(error),
             Self::Operation(operation) => match &operation.error {
                 Some(problem) if problem.code == ProblemCode::NotEnumerated => {
                     of_problem(problem.code)
@@ -80,22 +87,32 @@ impl Failure {
             _ => None,
         };
         if json {
-            let body = match problem {
-                Some(problem) => serde_json::to_value(ProblemBody::from(problem)),
-                None => Ok(match self {
-                    Self::Waiting(id, _) => {
-                        serde_json::json!({ "detail": self.to_string(), "operation": id })
-                    }
-                    _ => serde_json::json!({ "detail": self.to_string() }),
-                }),
-            };
-            eprintln!("{}", body.expect("problems are JSON"));
+            eprintln!("{}", self.json(problem));
             return;
         }
         eprintln!("dxpu-manager: {self}");
         for reason in problem.map(|problem| problem.reasons).unwrap_or_default() {
             eprintln!("  - {reason}");
         }
+    }
+}
+
+impl Failure {
+    /// It as JSON: the problem, if it is one, and what a program needs to go on.
+    fn json(&self, problem: Option<Problem>) -> serde_json::Value {
+        let mut body = match problem {
+            Some(problem) => {
+                serde_json::to_value(ProblemBody::from(problem)).expect("problems are JSON")
+            }
+            None => serde_json::json!({ "detail": self.to_string() }),
+        };
+        match self {
+            Self::Waiting(id, _) => body["operation"] = serde_json::json!(id),
+            Self::Operation(operation) => body["operation"] = serde_json::json!(operation.id),
+            Self::Unanswered(key, _) => body["key"] = serde_json::json!(key),
+            _ => {}
+        }
+        body
     }
 }
 
@@ -125,5 +142,32 @@ pub(super) fn of_problem(code: ProblemCode) -> u8 {
         NotEnumerated => 10,
         StoreFailed => 8,
         LimitReached | Internal => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_is_always_named() {
+        let json = |failure: Failure| {
+            let problem = match &failure {
+                Failure::Waiting(_, ClientError::Problem(problem)) => Some(problem.clone()),
+                _ => None,
+            };
+            (failure.exit_code(), failure.json(problem))
+        };
+        let problem = Problem::new(ProblemCode::LimitReached, "no seat").passing(true);
+        let (code, body) = json(Failure::Waiting(OperationId(7), problem.into()));
+        assert_eq!(
+            (code, &body["operation"], &body["code"]),
+            (1, &"op-7".into(), &"limit-reached".into())
+        );
+        let (server, reason, asked) = ("here".to_owned(), "gone".to_owned(), true);
+        let gone = ClientError::Unreachable { server, reason, asked };
+        let (code, body) = json(Failure::Unanswered("k-1".into(), gone.into()));
+        assert_eq!((code, &body["key"]), (6, &"k-1".into()));
+        assert!(body["detail"].as_str().unwrap().contains("--key k-1"), "{body}");
     }
 }

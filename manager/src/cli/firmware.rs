@@ -5,9 +5,9 @@ use super::progress::Progress;
 use super::render::{or_dash, table};
 use super::{Failure, Output};
 use crate::types::{CardState, RolloutCard, RolloutKind, RolloutState};
+use manager_client::Client;
 use manager_client::bodies::RolloutBody;
 use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
-use manager_client::{Client, ClientError};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -150,7 +150,7 @@ fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failu
                 return Err(Failure::Rollout(text));
             }
             Ok(next) => (view, unanswered) = (next, 0),
-            Err(ClientError::Unreachable { .. }) if unanswered < PATIENCE => unanswered += 1,
+            Err(error) if error.is_away() && unanswered < PATIENCE => unanswered += 1,
             Err(error) => return Err(error.into()),
         }
     }

@@ -29,46 +29,48 @@ fn extend(client: &Client, out: &Output, args: &Extend) -> Result<(), Failure> {
 }
 
 fn take_back(client: &Client, out: &Output, args: TakeBack) -> Result<(), Failure> {
-    let key = operations::key(&args.taking.waiting, 0);
+    let key = operations::key(&args.taking.waiting);
     let body = TakeBackBody {
         what: args.what,
         grace_ms: args.grace.as_millis() as u64,
         within_ms: args.taking.within_ms,
         reason: args.taking.reason,
     };
-    let operation = client.post("/v1/take-backs", &body, Some(&key))?;
+    let operation =
+        client.post("/v1/take-backs", &body, Some(&key)).map_err(operations::unanswered(&key))?;
     operations::finish(client, out, operation, &args.taking.waiting)
 }
 
 fn replace(client: &Client, out: &Output, args: Replace) -> Result<(), Failure> {
-    let key = operations::key(&args.taking.waiting, 0);
+    let key = operations::key(&args.taking.waiting);
     let body = ReplaceBody {
         force: args.force,
         within_ms: args.taking.within_ms,
         reason: args.taking.reason,
     };
     let path = format!("/v1/bindings/{}/replace", args.binding);
-    let operation = client.post(&path, &body, Some(&key))?;
+    let operation = client.post(&path, &body, Some(&key)).map_err(operations::unanswered(&key))?;
     operations::finish(client, out, operation, &args.taking.waiting)
 }
 
 fn drain(client: &Client, out: &Output, args: Drain) -> Result<(), Failure> {
-    let key = operations::key(&args.taking.waiting, 0);
+    let key = operations::key(&args.taking.waiting);
     let body = DrainBody {
         place: args.place.to_string(),
         replace: args.replace,
         within_ms: args.taking.within_ms,
         reason: args.taking.reason,
     };
-    let operation = client.post("/v1/drains", &body, Some(&key))?;
+    let operation =
+        client.post("/v1/drains", &body, Some(&key)).map_err(operations::unanswered(&key))?;
     operations::finish(client, out, operation, &args.taking.waiting)
 }
 
 fn forget(client: &Client, out: &Output, args: &Forget) -> Result<(), Failure> {
-    let key = operations::key(&args.waiting, 0);
+    let key = operations::key(&args.waiting);
     let force = args.force.then(|| "true".to_owned());
     let path = format!("/v1/nodes/{}{}", args.name, query(&[("force", force)]));
-    let operation = client.delete(&path, Some(&key))?;
+    let operation = client.delete(&path, Some(&key)).map_err(operations::unanswered(&key))?;
     operations::finish(client, out, operation, &args.waiting)
 }
 

@@ -256,7 +256,7 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
         page = match ask(Some(page.next), 1000, 30_000) {
             Ok(page) => page,
             // A manager that restarts comes back with the events that were missed.
-            Err(manager_client::ClientError::Unreachable { .. }) => {
+            Err(error) if error.is_away() => {
                 std::thread::sleep(Duration::from_secs(1));
                 manager_client::views::EventPage { items: Vec::new(), lost: false, ..page }
             }

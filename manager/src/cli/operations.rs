@@ -50,7 +50,7 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
         out.print(&why, placement::explanation)?;
         return if fits { Ok(()) } else { Err(Failure::NothingFits) };
     }
-    let key = key(&args.waiting, 0);
+    let key = key(&args.waiting);
     let operation = ask(client, out, &body, &key, Duration::from_millis(args.wait_ms))?;
     if args.waiting.no_wait {
         return out.print(&operation, render::operation);
@@ -83,7 +83,7 @@ fn ask(
                     told = Some(detail);
                 }
             }
-            other => return Ok(other?),
+            other => return other.map_err(unanswered(key)),
         }
         std::thread::sleep(RETRY.min(patience.saturating_sub(begun.elapsed())));
     }
@@ -93,24 +93,46 @@ pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<()
     let force = args.force.then(|| "true".to_owned());
     let within = args.within_ms.map(|ms| ms.to_string());
     let query = query(&[("force", force), ("within_ms", within)]);
-    // All are begun before any is waited for, so that they go side by side.
-    let mut begun = Vec::new();
-    for (index, what) in args.what.iter().enumerate() {
-        let path = address(client, what)?;
-        let key = key(&args.waiting, index);
-        begun.push(client.delete::<OperationRecord>(&format!("{path}{query}"), Some(&key))?);
+    // What is named and cannot be is found before anything is begun.
+    let paths = args.what.iter().map(|what| address(client, what));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    // All are begun before any is waited for, so that they go side by side. One that is refused does
+    // not hide what becomes of the others.
+    let key = key(&args.waiting);
+    let begin = |(index, path)| {
+        let own = if index == 0 { key.clone() } else { format!("{key}.{index}") };
+        let path = format!("{path}{query}");
+        client.delete::<OperationRecord>(&path, Some(&own)).map_err(unanswered(&key))
+    };
+    let begun: Vec<_> = paths.iter().enumerate().map(begin).collect();
+    let (mut operations, mut failures) = (Vec::new(), Vec::new());
+    for begun in begun {
+        match begun {
+            Ok(operation) if args.waiting.no_wait => operations.push(operation),
+            Ok(operation) => match follow(client, out, operation.clone()) {
+                Ok(ended) => {
+                    if ended.state != OperationState::Succeeded {
+                        failures.push(Failure::Operation(Box::new(ended.clone())));
+                    }
+                    operations.push(ended);
+                }
+                Err(failure) => {
+                    operations.push(operation);
+                    failures.push(failure);
+                }
+            },
+            Err(failure) => failures.push(failure),
+        }
     }
-    let mut operations = Vec::new();
-    for operation in begun {
-        operations.push(if args.waiting.no_wait {
-            operation
-        } else {
-            wait(client, out, operation)?
-        });
+    if failures.is_empty() || (args.what.len() > 1 && !operations.is_empty()) {
+        out.print(&List::from_iter(operations), |list| {
+            list.items.iter().map(render::operation).collect::<Vec<_>>().join("\n\n")
+        })?;
     }
-    out.print(&List::from_iter(operations), |list| {
-        list.items.iter().map(render::operation).collect::<Vec<_>>().join("\n\n")
-    })
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    failures.for_each(|failure| failure.print(out.form == Form::Json));
+    first.map_or(Ok(()), Err)
 }
 
 pub(super) fn cancel(
@@ -165,16 +187,21 @@ fn address(client: &Client, what: &str) -> Result<String, Failure> {
     }
 }
 
-/// The key that was given, or one that no other call has; several requests of one call each have
-/// their own.
-pub(super) fn key(waiting: &Waiting, index: usize) -> String {
-    match &waiting.key {
-        Some(key) if index == 0 => key.clone(),
-        Some(key) => format!("{key}.{index}"),
-        None => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            format!("cli-{:x}-{:x}-{index}", now.as_nanos(), std::process::id())
+/// The key that was given, or one that no other call has.
+pub(super) fn key(waiting: &Waiting) -> String {
+    waiting.key.clone().unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        format!("cli-{:x}-{:x}", now.as_nanos(), std::process::id())
+    })
+}
+
+/// What has failed when a request of a command with this key has.
+pub(super) fn unanswered(key: &str) -> impl Fn(ClientError) -> Failure {
+    move |error| match error {
+        ClientError::Unreachable { asked: true, .. } => {
+            Failure::Unanswered(key.to_owned(), error.into())
         }
+        other => other.into(),
     }
 }
 

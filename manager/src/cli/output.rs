@@ -90,7 +90,11 @@ impl Output {
                     }
                 }
                 // A manager that restarts comes back.
-                Err(ClientError::Unreachable { reason, .. }) if shown.is_some() => {
+                Err(error) if error.is_away() && shown.is_some() => {
+                    let reason = match error {
+                        ClientError::Unreachable { reason, .. } => reason,
+                        other => other.to_string(),
+                    };
                     eprintln!("dxpu-manager: the manager is away ({reason}); waiting for it");
                     std::thread::sleep(Duration::from_secs(1));
                 }

@@ -96,3 +96,55 @@ fn metrics_follow_what_happens() {
     let none = r#"dxpu_http_request_seconds_count{method="other",route="none",status="404"}"#;
     assert_eq!(metric(&manager, none), Some(2.0));
 }
+
+/// Every command that changes something says who uses it, also when it is refused.
+#[test]
+fn no_command_that_changes_something_is_anonymous() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 2), "");
+    let _box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    std::fs::write(manager.path("i.json"), "{}").unwrap();
+    std::fs::write(manager.path("image"), "none").unwrap();
+    let reason = "--reason";
+    let commands: [&[&str]; 21] = [
+        &["allocate", "--host", "host1"],
+        &["extend", "alloc-1", "--lease", "1h"],
+        &["record", "bind-1", "--out", "r.json", "--for", "1ms"],
+        &["replace", "bind-9", reason, "old"],
+        &["release", "alloc-1"],
+        &["release", "bind-9"],
+        &["take-back", "alloc-9", reason, "ours"],
+        &["cancel", "op-9"],
+        &["maintain", "box1", "--on", reason, "dust"],
+        &["maintain", "box1", "--off"],
+        &["drain", "box1/1", reason, "dust"],
+        &["forget", "host1"],
+        &["log-level", "host1", "warn"],
+        &["stamps", "host1", "--sampling", "16"],
+        &["inventory", "apply", "i.json"],
+        &["firmware", "push", "image", "--all"],
+        &["firmware", "rollback", "host1"],
+        &["erase", "box1/2"],
+        &["erase", "box1/2", "--waive", "old"],
+        &["erase", "erase-9", "--waive", "old"],
+        &["recover", "box1/2"],
+    ];
+    for command in commands {
+        let before = log(&manager, "").len();
+        let mut said = manager.command();
+        said.env("DXPU_MANAGER", format!("http://{}", manager.api)).env("USER", "ada");
+        let said = said.args(command).output().unwrap();
+        eventually(&format!("an entry of {command:?}: {said:?}"), || {
+            (log(&manager, "").len() > before).then_some(())
+        });
+    }
+    let all = log(&manager, "");
+    for entry in &all {
+        let actor = entry["actor"].as_str().unwrap_or_default();
+        assert!(actor.starts_with("ada@"), "{entry}");
+    }
+    let methods: std::collections::BTreeSet<_> =
+        all.iter().map(|entry| entry["method"].as_str().unwrap()).collect();
+    assert_eq!(methods.into_iter().collect::<Vec<_>>(), ["DELETE", "POST", "PUT"]);
+}

@@ -17,3 +17,4 @@ mod placement;
 mod slow;
 mod store;
 mod store_faults;
+mod waiting;

@@ -1,0 +1,210 @@
+//! Commands that wait, when the manager does not answer or has no time, and what they began.
+
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{LONG, Manager, eventually};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What is answered to one request.
+enum Answer {
+    /// This status and body.
+    Says(u16, Value),
+    /// Nothing: the connection ends.
+    HangsUp,
+}
+
+/// Something that answers as a manager would, by a script.
+struct Pretended {
+    server: String,
+    /// Heads of the requests, in small letters.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+/// Head of a request; its body is read and forgotten.
+fn request(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head += &line;
+    }
+    reader.read_exact(&mut vec![0; length]).unwrap();
+    head
+}
+
+impl Pretended {
+    fn new(script: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (heads, script) = (asked.clone(), script.into_iter().collect::<Vec<_>>());
+        std::thread::spawn(move || {
+            for answer in script {
+                let (mut stream, _) = listener.accept().unwrap();
+                heads.lock().unwrap().push(request(&stream));
+                if let Answer::Says(status, body) = answer {
+                    let body = body.to_string();
+                    let length = body.len();
+                    let head = format!(
+                        "HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-type: \
+                         application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+                    );
+                    stream.write_all(head.as_bytes()).unwrap();
+                }
+            }
+        });
+        Self { server, asked }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
+        command.env_clear().args(["--json", "--server", &self.server]).args(args);
+        command
+    }
+
+    fn runs(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// A release in this state.
+fn operation(state: &str) -> Value {
+    json!({
+        "id": "op-1", "state": state, "warnings": [], "started": "2026-01-01T00:00:00Z",
+        "what": { "kind": "release", "slots": ["box1/1"], "force": false }, "steps": [],
+    })
+}
+
+fn problem(status: u16, code: &str, transient: bool) -> Answer {
+    let kind = format!("/v1/problems/{code}");
+    let body = json!({
+        "type": kind, "title": code, "status": status, "code": code, "detail": "it is so",
+        "transient": transient,
+    });
+    Answer::Says(status, body)
+}
+
+fn parsed(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(bytes)))
+}
+
+#[test]
+fn a_wait_goes_on_while_the_manager_has_no_time() {
+    let manager = Pretended::new([
+        Answer::Says(202, operation("running")),
+        problem(503, "limit-reached", true),
+        Answer::HangsUp,
+        problem(503, "stopping", false),
+        Answer::Says(200, operation("succeeded")),
+    ]);
+    let output = manager.runs(&["release", "alloc-1"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(parsed(&output.stdout)["items"][0]["state"], "succeeded");
+    assert_eq!(manager.heads().len(), 5);
+}
+
+#[test]
+fn a_wait_that_ends_names_its_operation() {
+    let manager = Pretended::new([
+        Answer::Says(202, operation("running")),
+        problem(404, "no-such-operation", false),
+    ]);
+    let output = manager.runs(&["release", "alloc-1"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = parsed(&output.stderr);
+    assert_eq!((&said["operation"], &said["code"]), (&json!("op-1"), &json!("no-such-operation")));
+}
+
+#[test]
+fn what_was_not_answered_is_asked_again_under_the_same_key() {
+    let manager = Pretended::new([
+        Answer::HangsUp,
+        problem(503, "limit-reached", true),
+        Answer::HangsUp,
+        Answer::Says(202, operation("running")),
+    ]);
+    let output = manager.runs(&["allocate", "--host", "host1", "--no-wait"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(parsed(&output.stdout)["id"], "op-1");
+    let keys: Vec<String> =
+        manager.heads().iter().map(|head| header(head, "idempotency-key")).collect();
+    assert!(keys.len() == 4 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+}
+
+/// The value of a header in a head.
+fn header(head: &str, name: &str) -> String {
+    let mut values = head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    values.next().unwrap_or_else(|| panic!("{name}: {head}")).trim().to_owned()
+}
+
+#[test]
+fn a_manager_that_was_never_there_is_not_waited_for() {
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
+    let server = format!("http://{free}");
+    let begun = Instant::now();
+    let output =
+        command.args(["--server", &server, "allocate", "--host", "host1"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(6) && !said.contains("--key"), "{said}");
+    assert!(begun.elapsed() < LONG / 2, "it was waited for");
+}
+
+#[test]
+fn what_is_watched_goes_on_while_the_manager_has_no_time() {
+    let page = |next: u64| Answer::Says(200, json!({ "items": [], "next": next, "lost": false }));
+    let list = || Answer::Says(200, json!({ "items": [] }));
+    let watched = [page(1), list(), problem(503, "limit-reached", true), page(2), list()];
+    let followed = [page(1), problem(503, "limit-reached", true), page(1)];
+    for (args, script) in [
+        (&["allocations", "--watch"][..], watched.into_iter().collect::<Vec<_>>()),
+        (&["events", "--follow"], followed.into_iter().collect()),
+    ] {
+        let count = script.len();
+        let manager = Pretended::new(script);
+        let mut command = manager.command(args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("all of it to be asked", || (manager.heads().len() == count).then_some(()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn one_refused_release_does_not_hide_the_others() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 4), "");
+    let _box = Fake::join(manager.control, boxed("box1", 3), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    for _ in 0..2 {
+        manager.text(&["allocate", "--host", "host1"]);
+    }
+    // What is not lent is found before anything is begun.
+    assert_eq!(manager.failure(&["release", "alloc-1", "box1/3"]).0, 4);
+    assert_eq!(manager.get("/v1/allocations")["items"].as_array().unwrap().len(), 2);
+    let output = manager.cli(&["--json", "release", "alloc-1", "alloc-99", "alloc-2", "alloc-98"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let printed = parsed(&output.stdout);
+    let ended: Vec<_> = printed["items"].as_array().unwrap().iter().map(|o| &o["state"]).collect();
+    assert_eq!(ended, ["succeeded", "succeeded"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("alloc-99") && said.contains("alloc-98"), "{said}");
+    assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
+}
