@@ -3,6 +3,8 @@
 //! What is best is said by a [`Cost`], and it is said of a box by its shape. So all shapes are
 //! ranked, and then the first box of the best shape is taken that is there.
 
+mod flow;
+mod several;
 mod spread;
 
 use super::Liveness;
@@ -427,82 +429,5 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         let demand = |f: &Fitting| Demand { each: f.demand, kept: f.kept, count: 1 };
         let mut demands: Vec<_> = fitting.iter().map(demand).collect();
         self.usable(self.room(entry.shape()), &mut demands, wanted, budget)
-    }
-
-    /// As few boxes as can be: those first that have most.
-    fn several_boxes(&self, wanted: usize) -> Option<Vec<Place>> {
-        let budget = self.filter.kept.budget();
-        let order = self.in_order(|shape| {
-            let mut scratch = Scratch::default();
-            self.look(shape, None, &mut scratch);
-            let usable = self.usable(self.room(shape), &mut scratch.demands, wanted, &budget);
-            (usable > 0).then_some(Reverse(usable))
-        });
-        let mut boxes: Vec<_> = order.collect();
-        if !self.filter.goes_by_shape() {
-            // What a shape promises is not all there: count again.
-            boxes.sort_by_cached_key(|(distance, entry)| {
-                let fitting = self.fitting(entry, 0);
-                (*distance, Reverse(self.usable_of(entry, &fitting, wanted, &budget)))
-            });
-        }
-        let chosen = self.each_box(&boxes, wanted, false);
-        // What the first boxes need not have of a kept model the next ones may need.
-        let sparing = || budget.matters().then(|| self.each_box(&boxes, wanted, true)).flatten();
-        let (chosen, taken) = chosen.or_else(sparing)?;
-        // The best boxes may have what the host's bandwidth is not enough for.
-        if taken <= self.room { Some(chosen) } else { self.least_demand(wanted) }
-    }
-
-    /// As many as can be of each box until there are enough, and what they take of the host;
-    /// `sparing` with those of kept models last in each.
-    fn each_box(
-        &self,
-        boxes: &[(usize, &BoxEntry)],
-        wanted: usize,
-        sparing: bool,
-    ) -> Option<(Vec<Place>, u64)> {
-        let mut budget = self.filter.kept.budget();
-        let (mut chosen, mut taken) = (Vec::new(), 0_u64);
-        for (_, entry) in boxes {
-            let left = wanted - chosen.len();
-            let mut fitting = self.fitting(entry, left);
-            if sparing {
-                fitting.sort_by_key(|fitting| fitting.kept.is_some());
-            }
-            let usable = self.usable_of(entry, &fitting, left, &budget);
-            let Some(places) = self.take(entry, fitting, usable, budget.clone()) else { continue };
-            for place in &places {
-                budget.take(place.kept, 1);
-            }
-            taken = taken.saturating_add(sum(&places));
-            chosen.extend(places.iter().map(|place| (entry.node, place.slot)));
-            if chosen.len() == wanted {
-                return Some((chosen, taken));
-            }
-        }
-        None
-    }
-
-    /// The slots that take least of the host's bandwidth, wherever they are.
-    fn least_demand(&self, wanted: usize) -> Option<Vec<Place>> {
-        let mut all: Vec<_> = self
-            .in_order(|shape| self.box_cost(shape, 1, &mut Scratch::default()))
-            .flat_map(|(_, entry)| self.fitting(entry, 0).into_iter().map(move |f| (f, entry)))
-            .collect();
-        all.sort_by_key(|(fitting, _)| (fitting.demand, fitting.kept.is_some()));
-        let mut budget = self.filter.kept.budget();
-        let mut rooms: BTreeMap<NodeId, u64> = BTreeMap::new();
-        let (mut chosen, mut taken) = (Vec::new(), 0_u64);
-        for (fitting, entry) in all {
-            let demand = fitting.demand;
-            let room = rooms.entry(entry.node).or_insert(entry.shape().room);
-            if demand <= *room && chosen.len() < wanted && budget.take(fitting.kept, 1) == 1 {
-                *room -= demand;
-                taken = taken.saturating_add(demand);
-                chosen.push((entry.node, fitting.slot));
-            }
-        }
-        (chosen.len() == wanted && taken <= self.room).then_some(chosen)
     }
 }

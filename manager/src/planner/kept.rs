@@ -91,9 +91,20 @@ impl KeptModels {
 pub(super) struct Budget(Vec<usize>);
 
 impl Budget {
+    /// So many of each.
+    #[cfg(test)]
+    pub(super) fn of(each: &[usize]) -> Self {
+        Self(each.to_vec())
+    }
+
     /// Whether any model is short.
     pub(super) fn matters(&self) -> bool {
         !self.0.is_empty()
+    }
+
+    /// How many kept models there are.
+    pub(super) fn models(&self) -> usize {
+        self.0.len()
     }
 
     /// Takes so many of a model, or as many as may be: how many.

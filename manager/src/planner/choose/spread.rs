@@ -1,5 +1,6 @@
 //! Slots that are each in another box.
 
+use super::flow::{self, Source};
 use super::{Chooser, Fitting, Place, Scratch};
 use crate::planner::Liveness;
 use std::collections::HashSet;
@@ -35,19 +36,32 @@ impl<L: Liveness> Chooser<'_, L> {
 
     /// As [`Chooser::spread`], where not as many of a model may be taken as are wanted: those of
     /// other models first, and if the host's bandwidth is not enough for them, those first that
-    /// take least of it.
+    /// take least of it. Where neither will do, boxes give what others need not.
     fn spread_sparing(&self, wanted: usize) -> Option<Vec<Place>> {
         let boxes = self.in_order(|shape| self.box_cost(shape, 1, &mut Scratch::default()));
-        let all = boxes.flat_map(|(_, entry)| {
-            let room = self.room(entry.shape());
-            let fits = move |fitting: &Fitting| fitting.demand <= room;
-            self.fitting(entry, 1).into_iter().filter(fits).map(move |f| (entry.node, f))
-        });
-        let mut all: Vec<(NodeId, Fitting)> = all.collect();
+        let boxes: Vec<(NodeId, Vec<Fitting>)> = boxes
+            .map(|(_, entry)| {
+                let room = self.room(entry.shape());
+                let mut fitting = self.fitting(entry, 1);
+                fitting.retain(|fitting| fitting.demand <= room);
+                (entry.node, fitting)
+            })
+            .collect();
+        let of_box = |(node, of): &(NodeId, Vec<Fitting>)| {
+            let node = *node;
+            of.clone().into_iter().map(move |fitting| (node, fitting))
+        };
+        let mut all: Vec<(NodeId, Fitting)> = boxes.iter().flat_map(of_box).collect();
         all.sort_by_key(|(_, fitting)| (fitting.kept.is_some(), fitting.demand));
-        self.one_each(&all, wanted).or_else(|| {
+        let chosen = self.one_each(&all, wanted).or_else(|| {
             all.sort_by_key(|(_, fitting)| fitting.demand);
             self.one_each(&all, wanted)
+        });
+        chosen.or_else(|| {
+            let budget = self.filter.kept.budget();
+            let sources = boxes.into_iter();
+            let sources = sources.map(|(node, of)| Source::new(node, self.room, 1, &budget, of));
+            flow::least(sources.collect(), &budget, wanted, self.room)
         })
     }
 

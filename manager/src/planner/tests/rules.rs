@@ -477,3 +477,31 @@ fn what_is_kept_as_spares_is_not_taken_where_another_will_do() {
     pool.away("box2");
     pool.plan(&at("box1/1")).unwrap_err();
 }
+
+/// The one box that has both gives what the other one has not.
+#[test]
+fn where_two_models_are_short_boxes_give_what_others_need_not() {
+    let mut pool = Pool::new();
+    pool.host("host1", 8, &[]);
+    let model = json!({ "demand": 1 });
+    pool.inventory(json!({
+        "models": { "m1": model, "m2": model },
+        "boxes": { "a": { "capacity": 1 }, "b": { "capacity": 1 }, "c": { "capacity": 1 } },
+    }));
+    pool.add_box("a", &[(Free, "m1"), (Free, "m2")]);
+    pool.add_box("b", &[(Free, "m1"), (Free, "m1"), (Free, "m1")]);
+    pool.add_box("c", &[(Free, "m2")]);
+    pool.keep("m1", 3);
+    pool.keep("m2", 1);
+    for together in [Together::Spread, Together::Any] {
+        let two = wish(2, |wishes| {
+            wishes.together = together;
+            wishes.exclude.boxes = [NodeName::new("c").unwrap()].into();
+        });
+        let mut chosen = slots(&pool.plan(&two).unwrap());
+        chosen.sort();
+        assert_eq!(chosen, ["a/2", "b/1"], "{together:?}");
+        let three = wish(3, |wishes| wishes.together = together);
+        pool.plan(&three).unwrap_err();
+    }
+}
