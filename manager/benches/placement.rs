@@ -5,8 +5,9 @@
 //! a median below 100 µs and 99 of 100 below 1 ms, CEL below 50 ms.
 
 use manager::operations::{self, Terms};
-use manager::planner::{self, Everybody, PlanRequest};
+use manager::planner::{self, Everybody, PlanRequest, Prepared};
 use manager::records::{Tables, Txn};
+use manager::spares::{ModelConfig, SparesConfig};
 use manager::types::topology::{BoxFacts, BoxKind, HostFacts, Island, Model, Rack, Site};
 use manager::types::{
     AllocationId, Amount, DeviceRecord, DeviceState, FunctionAddress, Inventory, NodeName,
@@ -247,6 +248,21 @@ fn measure(tables: &Tables, ask: &Ask, runs: usize) -> Times {
     times
 }
 
+/// The same when of every model so many are kept as spares.
+fn measure_keeping(tables: &Tables, ask: &Ask, keep: u32, runs: usize) -> Times {
+    let kept = |model: usize| (format!("gpu{model}"), ModelConfig { keep, ..Default::default() });
+    let spares = SparesConfig { models: (0..MODELS).map(kept).collect(), ..Default::default() };
+    let times = Times::of(runs, |run| {
+        let request = request(ask, run);
+        timed(|| {
+            let prepared = Prepared::read(request)?.keeping(&spares);
+            planner::plan_prepared(&prepared, tables, &Everybody)
+        })
+    });
+    line(&format!("{}, {keep} of each model are kept", ask.0), &times);
+    times
+}
+
 fn tables_of(txn: Txn) -> Tables {
     txn.finish().0
 }
@@ -294,7 +310,8 @@ fn main() {
     println!("{:58} {:>10} {:>10} {:>10}", "microseconds", "median", "99 %", "most");
     let look = || tables.pool().boxes().flat_map(|entry| &entry.slots).map(|s| s.taken).max();
     line("one look at every slot", &Times::of(200, |_| timed(look)));
-    let indexed: Vec<Times> = INDEXED.iter().map(|ask| measure(&tables, ask, 2000)).collect();
+    let mut indexed: Vec<Times> = INDEXED.iter().map(|ask| measure(&tables, ask, 2000)).collect();
+    indexed.push(measure_keeping(&tables, &INDEXED[1], 100, 2000));
     let cel: Vec<Times> = CEL.iter().map(|ask| measure(&tables, ask, 40)).collect();
     println!();
     bind_and_release(&tables, &INDEXED[1], 1000);

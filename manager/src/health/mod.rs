@@ -248,8 +248,9 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
 }
 
 fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
-    let Some(model) = txn.functions(slot).next().map(|device| device.model.clone()) else { return };
-    let known = txn.models().get(&model).cloned();
+    let Some(model) = txn.model_of(slot).map(str::to_owned) else { return };
+    let known = txn.models().values().find(|known| known.model.eq_ignore_ascii_case(&model));
+    let known = known.cloned();
     let since = txn.now();
     let record = known.unwrap_or(ModelRecord { model, failures: 0, since });
     txn.put_model(ModelRecord { failures: record.failures.saturating_add(1), ..record });

@@ -10,7 +10,7 @@ pub(super) struct Kept {
     pub(super) model: String,
     /// So many are kept.
     pub(super) keep: u32,
-    /// So many of those that are free may be taken.
+    /// So many of those that are free may be taken; known to be enough, if as many as are wanted.
     pub(super) left: u32,
 }
 
@@ -35,22 +35,32 @@ impl KeptModels {
         if !config.keeps_any() {
             return found;
         }
+        let mut profiles: Vec<Vec<ProfileId>> = Vec::new();
         for (id, profile) in tables.pool().profiles() {
-            let keep = config.keep(&profile.model);
+            let (keep, model) = (config.keep(&profile.model), &profile.model);
             if keep == 0 {
                 continue;
             }
-            let known = found.all.iter().position(|kept| kept.model == profile.model);
-            let at = known.unwrap_or_else(|| {
-                let model = profile.model.clone();
-                let free = tables.pool().free_of(&model, |name| live.is_ready(name));
-                found.all.push(Kept { model, keep, left: free.saturating_sub(keep) });
-                found.all.len() - 1
-            });
-            if found.all[at].left < count {
-                let index = id.0 as usize;
-                found.of.resize(found.of.len().max(index + 1), None);
-                found.of[index] = Some(at);
+            match found.all.iter().position(|kept| kept.model.eq_ignore_ascii_case(model)) {
+                Some(at) => profiles[at].push(id),
+                None => {
+                    found.all.push(Kept { model: model.clone(), keep, left: 0 });
+                    profiles.push(vec![id]);
+                }
+            }
+        }
+        for (at, (kept, own)) in found.all.iter_mut().zip(&profiles).enumerate() {
+            // How many more than are wanted does not matter.
+            let enough = u64::from(kept.keep) + u64::from(count);
+            let free = tables.pool().free_of(own, enough, |name| live.is_ready(name));
+            let left = free.saturating_sub(kept.keep.into());
+            kept.left = u32::try_from(left).unwrap_or(u32::MAX);
+            if kept.left < count {
+                for id in own {
+                    let index = id.0 as usize;
+                    found.of.resize(found.of.len().max(index + 1), None);
+                    found.of[index] = Some(at);
+                }
             }
         }
         found

@@ -95,8 +95,9 @@ struct Count {
     free: u32,
 }
 
-fn count(tables: &Tables, live: &impl Liveness) -> BTreeMap<String, Count> {
-    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+/// By the models' names in small letters, with the names as they are written.
+fn count(tables: &Tables, live: &impl Liveness) -> BTreeMap<String, (String, Count)> {
+    let mut counts: BTreeMap<String, (String, Count)> = BTreeMap::new();
     let mut seen: Option<SlotAddress> = None;
     for device in tables.devices().values().filter(|d| d.state != DeviceState::Empty) {
         // The first function says what a slot has.
@@ -104,7 +105,9 @@ fn count(tables: &Tables, live: &impl Liveness) -> BTreeMap<String, Count> {
             continue;
         }
         let slot = device.address.slot.clone();
-        let count = counts.entry(device.model.clone()).or_default();
+        let model = tables.model_of(&slot).unwrap_or_default();
+        let new = || (model.to_owned(), Count::default());
+        let (_, count) = counts.entry(model.to_ascii_lowercase()).or_insert_with(new);
         count.total += 1;
         if tables.binding_at_slot(&slot).is_some() {
             count.lent += 1;
@@ -124,9 +127,16 @@ pub fn all(
     now: Timestamp,
 ) -> Vec<SparesView> {
     count(tables, live)
-        .into_iter()
+        .into_values()
         .map(|(model, count)| one(tables, config, now, model, count))
         .collect()
+}
+
+/// How often devices of a model failed, and since when that is counted.
+fn history(tables: &Tables, model: &str) -> Option<(u32, Timestamp)> {
+    let own = tables.models().values().filter(|known| known.model.eq_ignore_ascii_case(model));
+    own.map(|known| (known.failures, known.since))
+        .reduce(|(one, since), (other, then)| (one.saturating_add(other), since.min(then)))
 }
 
 fn one(
@@ -137,12 +147,12 @@ fn one(
     count: Count,
 ) -> SparesView {
     let own = config.of(&model);
-    let history = tables.models().get(&model);
-    let failures = history.map_or(0, |record| record.failures);
+    let history = history(tables, &model);
+    let failures = history.map_or(0, |(failures, _)| failures);
     let given = own.annual_failure_permille.unwrap_or(config.annual_failure_permille);
-    let seen = history.filter(|record| record.failures >= ENOUGH_FAILURES).map(|record| {
-        let time = now.as_millis().saturating_sub(record.since.as_millis()).max(1) as f64;
-        f64::from(record.failures) / (f64::from(count.total.max(1)) * time / YEAR_MS)
+    let seen = history.filter(|(failures, _)| *failures >= ENOUGH_FAILURES).map(|(_, since)| {
+        let time = now.as_millis().saturating_sub(since.as_millis()).max(1) as f64;
+        f64::from(failures) / (f64::from(count.total.max(1)) * time / YEAR_MS)
     });
     // What is said of the model itself goes before what was seen of it.
     let (per_year, source) = match (own.annual_failure_permille, seen) {

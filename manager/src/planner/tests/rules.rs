@@ -476,6 +476,10 @@ fn what_is_kept_as_spares_is_not_taken_where_another_will_do() {
     assert_eq!((why.slots.len(), kept.removes, kept.left), (0, 1, 2));
     pool.away("box2");
     pool.plan(&at("box1/1")).unwrap_err();
+    // However a box writes the model.
+    pool.add_box("box3", &[(Free, "NV")]);
+    pool.plan(&at("box1/1")).unwrap();
+    pool.plan(&wish(2, |wishes| wishes.model = Some("nv".to_owned()))).unwrap_err();
 }
 
 /// The one box that has both gives what the other one has not.

@@ -164,15 +164,20 @@ fn functions<'a>(
     tables.functions(address).filter(|d| d.state != DeviceState::Empty)
 }
 
+/// The model of a device: what its box says, else what the inventory says of the slot.
+fn model_of<'a>(facts: &'a Facts, first: &'a DeviceRecord) -> &'a str {
+    match (first.model.as_str(), &facts.of_slot(&first.address.slot).model) {
+        ("", Some(model)) => model,
+        (model, _) => model,
+    }
+}
+
 /// What is in a slot; nothing if it is empty.
 pub(super) fn profile_of(tables: &Tables, address: &SlotAddress) -> Option<Profile> {
     let facts = tables.pool.facts();
     let first = functions(tables, address).next()?;
     let said = facts.of_slot(address);
-    let model = match (first.model.as_str(), &said.model) {
-        ("", Some(model)) => model.clone(),
-        (model, _) => model.to_owned(),
-    };
+    let model = model_of(facts, first).to_owned();
     let of_model = facts.of_model(&model);
     let mut attributes = of_model.map(|m| m.attributes.clone()).unwrap_or_default();
     attributes.extend(said.attributes.clone());
@@ -198,6 +203,12 @@ pub(super) fn serial_of(tables: &Tables, address: &SlotAddress) -> u64 {
 }
 
 impl Tables {
+    /// The model of the device that is in a slot, or was last: what its box says, else what the
+    /// inventory says of the slot. Models are told apart without regard to case.
+    pub fn model_of(&self, address: &SlotAddress) -> Option<&str> {
+        self.functions(address).next().map(|first| model_of(self.pool.facts(), first))
+    }
+
     /// The other slots whose device has the vendor and serial number of the one in this slot.
     /// Nothing if that has no serial number.
     pub fn same_serial(&self, address: &SlotAddress) -> impl Iterator<Item = SlotAddress> {

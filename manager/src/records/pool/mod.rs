@@ -225,18 +225,32 @@ impl PoolIndex {
         self.scopes.get(scope)
     }
 
-    /// How many slots are free whose device has this model, in boxes that are there.
-    pub fn free_of(&self, model: &str, is_there: impl Fn(&NodeName) -> bool) -> u32 {
-        let shapes = self.scopes.get(&Scope::Pool).into_iter().flatten();
-        let free = shapes.map(|(shape, boxes)| {
-            let groups = shape.groups.iter();
-            let own = groups.filter(|group| self.profile(group.profile).model == model);
-            let each = own.map(|group| u32::from(group.free)).sum::<u32>();
+    /// How many slots are free whose device has one of these profiles, in boxes that are there; it
+    /// asks of no more boxes when there are `enough`.
+    pub fn free_of(
+        &self,
+        profiles: &[ProfileId],
+        enough: u64,
+        is_there: impl Fn(&NodeName) -> bool,
+    ) -> u64 {
+        let mut free = 0;
+        for (shape, boxes) in self.scopes.get(&Scope::Pool).into_iter().flatten() {
+            let own = shape.groups.iter().filter(|group| profiles.contains(&group.profile));
+            let each = own.map(|group| u64::from(group.free)).sum::<u64>();
             // Boxes without one are not asked for.
-            let there = |node: &&NodeId| each > 0 && is_there(&self.boxes[*node].name);
-            each * boxes.iter().filter(there).count() as u32
-        });
-        free.sum()
+            if each == 0 {
+                continue;
+            }
+            for node in boxes {
+                if free >= enough {
+                    return free;
+                }
+                if is_there(&self.boxes[node].name) {
+                    free += each;
+                }
+            }
+        }
+        free
     }
 
     /// The slots whose device has this serial number.

@@ -484,3 +484,38 @@ fn a_drain_that_is_called_back_leaves_what_held_back_before_it() {
     assert_eq!(drained_and_back("box1/1", &fails).as_deref(), Some("unhealthy"));
     assert_eq!(drained_and_back("box1/1", &|| {}).as_deref(), Some("unhealthy"));
 }
+
+#[test]
+fn spares_are_of_the_model_that_placement_keeps() {
+    let settings = "[health]\ninterval_ms = 50\ncounters_ms = 50\n\
+         [spares]\nmodels.A100 = { keep = 2 }\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let _host = Fake::join(manager.control, crate::common::fake::host("host1", 4), "");
+    // Of one box the inventory says the model; the other ones say it, each in its own way.
+    let silent = Fake::join(manager.control, boxed("box1", 1), "");
+    let _box2 = Fake::join(manager.control, boxed("box2", 1), "a100");
+    let _box3 = Fake::join(manager.control, boxed("box3", 1), "A100");
+    manager.wait_ready(&["host1", "box1", "box2", "box3"]);
+    let inventory = json!({ "boxes": { "box1": { "slots": { "1": { "model": "A100" } } } } });
+    let json = [("content-type", "application/json")];
+    let (status, text) = manager.raw("PUT", "/v1/inventory", &json, Some(&inventory.to_string()));
+    assert_eq!(status, 200, "{text}");
+    read_again(&silent);
+    silent.count("slot 1: fatal errors", 1);
+    manager.wait_event("health-changed", "box1/1 is failed");
+    let spares = || {
+        let spares = manager.get("/v1/spares");
+        let spares = spares["items"].as_array().unwrap();
+        assert_eq!(spares.len(), 1, "{spares:?}");
+        let of = |key: &str| spares[0][key].clone();
+        ["model", "total", "free", "kept", "failures"].map(of)
+    };
+    // The one that failed is held back.
+    assert_eq!(spares(), [json!("A100"), json!(3), json!(2), json!(2), json!(1)]);
+    let (code, problem) = manager.failure(&["allocate", "--host", "host1"]);
+    assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")), "{problem}");
+    manager.text(&["maintain", "box1/1", "--off"]);
+    assert_eq!(spares()[2], 3);
+    manager.text(&["allocate", "--host", "host1"]);
+    assert_eq!(manager.failure(&["allocate", "--host", "host1"]).0, 5);
+}
