@@ -61,6 +61,8 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
         host: parse::<NodeName>("host", &body.host)?,
         count: body.count,
         slot: body.slot.map(slot).transpose()?,
+        island_of: None,
+        beside: 0,
         wishes,
         link: body.link.clone(),
     })

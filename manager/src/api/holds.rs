@@ -40,7 +40,7 @@ pub(super) async fn drain(
     let how = Drain { replace: body.replace, within_ms, reason: body.reason };
     let changed = manager.records.change(|txn| {
         if_match.check_unless_repeated(txn, key.as_ref(), || shown_at(txn, &place))?;
-        drain::drain(txn, &place, &how, key)
+        drain::drain(txn, &manager.registry, &place, &how, key)
     });
     changed.await.map(accepted)
 }

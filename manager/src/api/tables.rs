@@ -38,10 +38,6 @@ fn name_of(tables: &Tables, node: u16) -> Option<NodeName> {
     tables.node_by_number(NodeId::new(node).ok()?).map(|n| n.name.clone())
 }
 
-fn paths(set: proxy_core::control::PathSet) -> Vec<u8> {
-    (0..8).filter(|path| set.0 >> path & 1 != 0).collect()
-}
-
 fn mapping(tables: &Tables, entry: MappingEntry) -> MappingView {
     let state = match entry.state {
         PortState::Empty => "empty",
@@ -69,7 +65,7 @@ fn mapping(tables: &Tables, entry: MappingEntry) -> MappingView {
         box_name: name_of(tables, entry.box_node),
         slot: entry.slot,
         functions: functions.collect(),
-        paths: paths(entry.path_set),
+        paths: views::paths(entry.path_set),
         configured: entry.configured,
     }
 }
@@ -96,7 +92,7 @@ fn slot(tables: &Tables, entry: SlotEntry) -> SlotTableEntry {
         function: entry.function.get(),
         host_node: entry.host_node,
         host: name_of(tables, entry.host_node),
-        paths: paths(entry.path_set),
+        paths: views::paths(entry.path_set),
         epoch: Epoch::from_bits(entry.epoch).ok().map(|epoch| epoch.to_string()),
         windows: entry.windows.iter().map(window).collect(),
     }

@@ -12,7 +12,7 @@ use manager_client::views::{
     AllocationView, BindingView, BoundFunction, Connection, FactsView, FunctionView, LeaseView,
     NodeView, RootComplexView, SlotView,
 };
-use proxy_core::control::PathAddress;
+use proxy_core::control::{PathAddress, PathSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -120,20 +120,26 @@ pub(super) fn facts(tables: &Tables, address: &SlotAddress) -> FactsView {
     }
 }
 
+/// The numbers of the paths in a set.
+pub(super) fn paths(set: PathSet) -> Vec<u8> {
+    (0..8).filter(|path| set.0 >> path & 1 != 0).collect()
+}
+
 /// From the records.
 pub(super) fn binding(tables: &Tables, binding: &BindingRecord) -> BindingView {
     let functions = binding
         .functions
         .iter()
         .map(|f| BoundFunction { function: f.function.get(), epoch: f.epoch.to_string() });
-    let first = tables.functions(&binding.slot).next();
+    let reported = || tables.model_in(&binding.slot).to_owned();
     BindingView {
         id: binding.id,
         allocation: binding.allocation,
         slot: binding.slot.clone(),
-        model: first.map(|device| device.model.clone()).unwrap_or_default(),
+        model: Some(binding.model.clone()).filter(|m| !m.is_empty()).unwrap_or_else(reported),
         host: binding.host.clone(),
         port: binding.port.get(),
+        paths: binding.path_set.map(paths).unwrap_or_default(),
         functions: functions.collect(),
         phase: binding.phase,
         desired: binding.desired,

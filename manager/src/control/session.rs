@@ -136,6 +136,11 @@ impl Session {
         &self.identity
     }
 
+    /// How many paths there are between it and another proxy: as many as both have.
+    pub fn common_paths(&self, peer: &Session) -> usize {
+        self.identity.paths.len().min(peer.identity.paths.len())
+    }
+
     /// Its name.
     pub fn name(&self) -> &NodeName {
         &self.identity.name

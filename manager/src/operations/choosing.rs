@@ -80,7 +80,7 @@ pub async fn replace(
     check: impl Fn(&Txn) -> Result<(), Problem> + Send + Sync,
 ) -> Result<OperationRecord, Problem> {
     let wished =
-        |tables: &Tables| tables.bindings().get(&id).map(|old| replace::wishes(tables, old));
+        |tables: &Tables| tables.bindings().get(&id).map(|old| replace::wishes(tables, old, how));
     // A replacement is what spares are for.
     record(manager, &SparesConfig::default(), wished, |txn, choose| {
         check(txn)?;

@@ -9,17 +9,20 @@
 //!
 //! A path is held back in its own way: bindings that have others go on over those, and what is bound
 //! from then on does not use it. The path set of a binding is fixed with its epoch, at both ends; so a
-//! drain of a path makes only those bindings again, under new epochs, that have no other.
+//! drain of a path makes only those bindings again, under new epochs, whose set has no other. Where
+//! there is no other between box and host, the binding is left as it is and the drain says so.
 
 use super::replace::{self, Replace};
 use super::request::{ClientKey, begin, release_steps, repeated, step};
 use super::{choosing, holds, progress, take_back};
+use crate::control::Registry;
 use crate::manager::Manager;
 use crate::records::{Tables, Txn};
 use crate::types::{
     BindingId, BindingRecord, Desired, HoldKind, HoldRecord, NodeName, OperationId, OperationKind,
     OperationRecord, OperationState, Phase, Place, Problem, ProblemCode, Step, StepName, StepState,
 };
+use proxy_core::control::PathSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +72,7 @@ pub(super) fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
     }
 }
 
-/// What is lent there. Of a path: what has no other.
+/// What is lent there. Of a path: what uses it and no path that is not held back.
 pub(super) fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
     match place {
         Place::Slot(slot) => tables.binding_at_slot(slot).cloned().into_iter().collect(),
@@ -82,12 +85,11 @@ pub(super) fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
         }
         Place::Path(_) | Place::Fabric(_) => {
             let paths = tables.paths_of(place).unwrap_or_default();
+            let held = tables.held_paths() | paths;
+            // What the box does not have gets its paths when it does.
             let only = |b: &&BindingRecord| {
-                let allocation = tables.allocations().get(&b.allocation);
-                allocation.is_some_and(|a| {
-                    let own = |path: &u8| paths & (1 << (path % 8)) != 0;
-                    a.link.paths.iter().all(own) && !a.link.paths.is_empty()
-                })
+                let set = tables.paths_of_binding(b);
+                b.phase.at_box() && set & paths != 0 && set & !held == 0
             };
             tables.bindings().values().filter(only).cloned().collect()
         }
@@ -112,6 +114,7 @@ fn stands_in(tables: &Tables, name: &NodeName, place: &Place) -> bool {
 /// When there is no such thing, it is being drained already, or the key cannot be used.
 pub fn drain(
     txn: &mut Txn,
+    registry: &Registry,
     place: &Place,
     how: &Drain,
     key: Option<ClientKey>,
@@ -175,7 +178,7 @@ pub fn drain(
     };
     begin(txn, id, what, None, steps, key);
     match is_path {
-        true => rebind(txn, id, &bindings, &how.reason),
+        true => rebind(txn, registry, id, &bindings, &how.reason),
         // Other devices, where they are wanted, are chosen one by one.
         false => release(txn, id, &released, how.within_ms),
     }
@@ -183,15 +186,32 @@ pub fn drain(
     Ok(txn.operations()[&id].clone())
 }
 
-/// Makes bindings again, under new epochs and by other paths.
-fn rebind(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], reason: &str) {
+/// Makes bindings again, under new epochs and by other paths, where there are any.
+fn rebind(
+    txn: &mut Txn,
+    registry: &Registry,
+    id: OperationId,
+    bindings: &[BindingRecord],
+    reason: &str,
+) {
     let Some(mut operation) = txn.operations().get(&id).cloned() else { return };
-    for step in &mut operation.steps {
+    let held = txn.held_paths();
+    // Of a proxy that is away it is seen when it is back.
+    let can = |binding: &&BindingRecord| {
+        let at_box = registry.ready(binding.slot.box_name());
+        let common = at_box.zip(registry.ready(&binding.host)).map(|(a, b)| a.common_paths(&b));
+        common.is_none_or(|common| {
+            let PathSet(set) = txn.link_use(binding).path_set_without(common, held);
+            set & !held != 0
+        })
+    };
+    let moved: Vec<BindingId> = bindings.iter().filter(can).map(|binding| binding.id).collect();
+    for step in operation.steps.iter_mut().filter(|step| moved.contains(&step.binding)) {
         step.asked = Some(txn.now());
     }
     txn.put_operation(operation);
-    for binding in bindings {
-        progress::failed(txn, binding.id, &format!("its path is drained: {reason}"));
+    for binding in moved {
+        progress::failed(txn, binding, &format!("its path is drained: {reason}"));
     }
 }
 
@@ -269,10 +289,16 @@ fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
             (StepName::Rebind | StepName::Replace, None) => todo.push(over(Ok(None))),
             (StepName::Rebind, Some(binding)) => {
                 // It failed in the change by which the drain began, so that what stands is made
-                // again; what is being released is waited for until it is gone.
+                // again, or could not be made otherwise; what is being released is waited for until
+                // it is gone.
                 let stands = matches!(binding.phase, Phase::Bound | Phase::Configured);
                 if stands && !binding.desired.is_release() {
-                    todo.push(over(Ok(None)));
+                    let left = tables.paths_of_binding(binding) & !tables.held_paths();
+                    let (one, other) = (binding.slot.box_name(), &binding.host);
+                    todo.push(over(match left {
+                        0 => Err(format!("{one} and {other} have no path that is not held back")),
+                        _ => Ok(None),
+                    }));
                 }
             }
             (StepName::Replace, Some(binding)) => {

@@ -4,27 +4,9 @@
 use super::drain::check;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    EventKind, EventRecord, HealthRecord, HoldKind, HoldRecord, NodeName, OperationKind,
-    OperationRecord, Place, Problem, ProblemCode,
+    EventKind, EventRecord, HealthRecord, HoldKind, HoldRecord, OperationKind, OperationRecord,
+    Place, Problem, ProblemCode,
 };
-
-/// That a host gets nothing new.
-///
-/// # Errors
-///
-/// When it is held back.
-pub fn refuse_held_host(txn: &Txn, host: &NodeName) -> Result<(), Problem> {
-    match txn.hold_of_node(host) {
-        None => Ok(()),
-        Some(hold) => {
-            let HoldRecord { place, kind, since, reason, .. } = hold;
-            let own = *place == Place::Node(host.clone());
-            let with = if own { String::new() } else { format!(" with {place}") };
-            let detail = format!("host {host} is held back{with} since {since} ({kind}): {reason}");
-            Err(Problem::new(ProblemCode::Held, detail))
-        }
-    }
-}
 
 /// Holds something back and says so.
 pub fn hold(txn: &mut Txn, record: HoldRecord) {

@@ -11,6 +11,7 @@ use crate::types::{
     EventKind, EventRecord, FunctionEpoch, OperationId, OperationKind, OperationRecord,
     OperationState, Phase, Problem, ProblemCode, Step, StepName, StepState,
 };
+use proxy_core::control::PathSet;
 use std::time::Duration;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
@@ -25,13 +26,29 @@ fn go(txn: &mut Txn, binding: &BindingRecord, phase: Phase) -> BindingRecord {
     binding
 }
 
-/// The box has the binding, in this life of its.
-pub fn slot_bound(txn: &mut Txn, asked: &BindingRecord, box_incarnation: u32) {
+/// The box has the binding, in this life of its, with these of so many paths that it and the host
+/// have in common. If all of those have been held back meanwhile and others are not, it is made
+/// again by the others, before the host has it.
+pub fn slot_bound(
+    txn: &mut Txn,
+    asked: &BindingRecord,
+    box_incarnation: u32,
+    path_set: PathSet,
+    common: usize,
+) {
     let Some(binding) = same_life(txn, asked).filter(|b| b.phase == Phase::Reserved).cloned()
     else {
         return;
     };
-    let binding = BindingRecord { box_incarnation: Some(box_incarnation), ..binding };
+    let held = txn.held_paths();
+    let PathSet(now) = txn.link_use(&binding).path_set_without(common, held);
+    let (box_incarnation, path_set) = (Some(box_incarnation), Some(path_set));
+    let binding = BindingRecord { box_incarnation, path_set, ..binding };
+    if txn.paths_of_binding(&binding) & !held == 0 && now & !held != 0 {
+        let binding = go(txn, &binding, Phase::Failed);
+        let detail = format!("{} is bound again: its paths are held back by now", binding.slot);
+        return txn.event(EventRecord::new(EventKind::Trouble, detail).binding(&binding));
+    }
     let binding = go(txn, &binding, Phase::SlotBound);
     step(txn, &binding, StepName::BindSlot, StepState::Done, None);
 }
@@ -256,8 +273,13 @@ fn rebind(txn: &mut Txn, binding: &BindingRecord, quarantined: bool) {
             Err(problem) => return trouble(txn, binding, &problem, true),
         }
     }
-    let (box_incarnation, host_incarnation) = (None, None);
-    let fresh = BindingRecord { functions, box_incarnation, host_incarnation, ..binding.clone() };
+    let fresh = BindingRecord {
+        functions,
+        path_set: None,
+        box_incarnation: None,
+        host_incarnation: None,
+        ..binding.clone()
+    };
     let fresh = go(txn, &fresh, Phase::Reserved);
     let detail = format!("{} gets epoch {} at {}", fresh.slot, fresh.port_epoch(), fresh.host);
     txn.event(EventRecord::new(EventKind::Rebinding, detail).binding(&fresh));

@@ -10,8 +10,8 @@ use crate::planner::{Plan, PlanRequest};
 use crate::records::{Tables, Txn};
 use crate::types::{
     BindingId, BindingRecord, Desired, EventKind, EventRecord, HoldKind, HoldRecord, OperationId,
-    OperationKind, OperationRecord, OperationState, Place, Problem, ProblemCode, StepName,
-    StepState, Together,
+    OperationKind, OperationRecord, OperationState, Place, Problem, ProblemCode, SlotAddress,
+    StepName, StepState, Together,
 };
 
 /// How a device is replaced.
@@ -55,7 +55,7 @@ pub fn replace(
         let detail = format!("{} ({id}) is being taken back", old.slot);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
-    let request = wishes(txn, &old);
+    let request = wishes(txn, &old, how);
     let place = choose(&request, txn)?.remove(0);
     let operation = txn.new_operation_id();
     let new = request::reserve(txn, &place, &request, old.allocation, operation)?;
@@ -79,26 +79,39 @@ pub fn replace(
 
 /// What the other device is chosen by: the wishes of the allocation, and the same model as that of
 /// the one. A box that was named is not wished again: it may be the one that is emptied. But what
-/// lies in one box or apart goes on to do so, unless nothing new is placed in that box.
-pub fn wishes(tables: &Tables, old: &BindingRecord) -> PlanRequest {
+/// lies in one box, in one island or apart goes on to do so: with what stays of the allocation or, if
+/// all of it leaves with a drain, where there is room for all.
+pub fn wishes(tables: &Tables, old: &BindingRecord, how: &Replace) -> PlanRequest {
     let mut request = match tables.allocations().get(&old.allocation) {
         Some(allocation) => PlanRequest::like(allocation),
         None => PlanRequest::for_host(old.host.clone()),
     };
-    let model = tables.functions(&old.slot).next().map(|device| device.model.clone());
+    // The device may be gone; an earlier manager did not note what it was.
+    let model =
+        [old.model.as_str(), tables.model_in(&old.slot)].into_iter().find(|m| !m.is_empty());
     let wishes = &mut request.wishes;
-    wishes.model = model.filter(|model| !model.is_empty()).or(wishes.model.take());
+    wishes.model = model.map(str::to_owned).or(wishes.model.take());
     wishes.box_name = None;
-    let own = old.slot.box_name();
+    let others = tables.bindings_of(old.allocation).filter(|other| other.id != old.id);
     match wishes.together {
-        Together::Box | Together::Island if tables.hold_of_node(own).is_none() => {
-            wishes.box_name = Some(own.clone());
+        Together::Box | Together::Island => {
+            let drain = how.parent.and_then(|id| tables.operations().get(&id));
+            let leaving = drain.map(|drain| drain.what.slots()).unwrap_or_default();
+            let others: Vec<&SlotAddress> =
+                others.filter(|b| !b.desired.is_release()).map(|b| &b.slot).collect();
+            match others.iter().find(|slot| !leaving.contains(slot)) {
+                Some(stays) => {
+                    wishes.box_name = Some(stays.box_name().clone());
+                    let is_island = wishes.together == Together::Island;
+                    request.island_of = is_island.then(|| (*stays).clone());
+                }
+                None => request.beside = others.len() as u32,
+            }
         }
         Together::Spread => {
-            let others = tables.bindings_of(old.allocation).filter(|other| other.id != old.id);
             wishes.exclude.boxes.extend(others.map(|other| other.slot.box_name().clone()));
         }
-        Together::Any | Together::Box | Together::Island => {}
+        Together::Any => {}
     }
     request
 }

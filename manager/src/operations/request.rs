@@ -1,6 +1,6 @@
 //! What requests change in the records.
 
-use super::{drain, holds, lease, progress};
+use super::{drain, lease, progress};
 use crate::planner::{self, Liveness, Placement, Plan, PlanRequest};
 use crate::records::{KeyRecord, Tables, Txn};
 use crate::types::{
@@ -117,7 +117,6 @@ pub fn allocate_chosen(
     if let Some(there) = repeated(txn, key.as_ref())? {
         return Ok(there);
     }
-    holds::refuse_held_host(txn, &request.host)?;
     let plan = choose(txn)?;
     let allocation = txn.new_allocation_id();
     let operation = txn.new_operation_id();
@@ -189,6 +188,8 @@ pub(super) fn reserve(
         functions,
         host: request.host.clone(),
         port: place.port,
+        model: txn.model_in(&place.slot).to_owned(),
+        path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,
         box_incarnation: None,

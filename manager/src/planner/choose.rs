@@ -262,10 +262,19 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         }
     }
 
+    /// Whether there is room where was looked for those, too, that come later.
+    fn has_room_beside(&self, scratch: &Scratch, wanted: usize) -> bool {
+        let beside = self.filter.request.beside as usize;
+        beside == 0 || scratch.demands.iter().map(|d| d.count).sum::<usize>() >= wanted + beside
+    }
+
     /// What it costs to take so many slots out of such a box; nothing if it has not so many, or
     /// not enough bandwidth for them.
     fn box_cost(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Option<Cost> {
         self.look(shape, None, scratch);
+        if !self.has_room_beside(scratch, wanted) {
+            return None;
+        }
         let demand = cheapest(&mut scratch.demands, wanted, self.filter.kept.budget())?;
         (demand <= self.room(shape)).then(|| cost(shape.kind, &scratch.parts, wanted))
     }
@@ -348,10 +357,14 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         let mut found = Vec::new();
         for (island, of) in (0..).zip(&shape.islands) {
             let is_fast = self.filter.request.wishes.island_rate.is_none_or(|rate| of.rate >= rate);
-            if usize::from(of.free) < wanted || !is_fast {
+            let is_meant = self.filter.island.is_none_or(|only| only == island);
+            if usize::from(of.free) < wanted || !is_fast || !is_meant {
                 continue;
             }
             self.look(shape, Some(island), scratch);
+            if !self.has_room_beside(scratch, wanted) {
+                continue;
+            }
             let demand = cheapest(&mut scratch.demands, wanted, self.filter.kept.budget());
             if demand.is_some_and(|demand| demand <= self.room(shape)) {
                 found.push((usize::from(of.free) - wanted, island));

@@ -150,6 +150,10 @@ fn constraints<'a, L: Liveness>(
     }
     if wishes.together == Together::Island {
         all.push(constraint(What, "in an island", |device| device.slot.island.is_some()));
+        if let (Some(only), Some(of)) = (filter.island, &request.island_of) {
+            let own = move |device: Device<'_>| device.slot.island == Some(only);
+            all.push(constraint(What, format!("in the island of {of}"), own));
+        }
         if let Some(rate) = wishes.island_rate {
             let reached = move |device: Device<'_>| {
                 let islands = &device.entry.shape().islands;
@@ -375,6 +379,7 @@ impl Survey {
         let more = !wishes.selector.is_empty()
             || wishes.cel.is_some()
             || !wishes.exclude.is_empty()
+            || request.island_of.is_some()
             || self.constraints.iter().any(|c| c.constraint.starts_with("reached by"));
         let what = format!(
             "{}{}{}",
@@ -427,10 +432,19 @@ impl Survey {
                 found.usable
             ));
         }
+        let all = wanted + request.beside as usize;
+        if let Some(found) = nearest
+            && together == Together::Box
+            && request.beside > 0
+            && found.devices < all
+        {
+            let (name, devices) = (&found.box_name, found.devices);
+            reasons.push(format!("no box has {all} of them; the nearest, {name}, has {devices}"));
+        }
         if together == Together::Island {
             reasons.push(match &self.island {
                 Some((count, place)) => {
-                    format!("no island has {wanted} of them; the nearest, {place}, has {count}")
+                    format!("no island has {all} of them; the nearest, {place}, has {count}")
                 }
                 None if request.wishes.island_rate.is_some() => {
                     "no island that is fast enough has one of them; the inventory says how fast they \
@@ -457,7 +471,7 @@ impl Survey {
                 request.host
             ));
         }
-        if usable < wanted || (most >= wanted && together == Together::Box) || reasons.is_empty() {
+        if usable < wanted || (most >= all && together == Together::Box) || reasons.is_empty() {
             reasons.push(format!(
                 "the boxes' bandwidth is enough for {usable} of {}; if their proxies carry more, \
                  say so in the inventory (boxes.NAME.capacity)",

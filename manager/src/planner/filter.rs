@@ -89,6 +89,8 @@ pub(super) struct Filter<'a> {
     fits: Vec<Option<u64>>,
     box_conditions: Vec<&'a Condition>,
     slot_conditions: Vec<&'a Condition>,
+    /// The only island of the box that will do, if the request is about one.
+    pub(super) island: Option<u8>,
     /// The paths that the host has and that are wished, a bit for each.
     pub(super) paths: u8,
     /// The models of which spares are kept.
@@ -132,6 +134,10 @@ impl<'a> Filter<'a> {
             fits: Vec::new(),
             box_conditions: at(Level::Box).collect(),
             slot_conditions: at(Level::Slot).collect(),
+            island: request
+                .island_of
+                .as_ref()
+                .and_then(|slot| tables.pool_box(slot.box_name())?.slot(slot.slot())?.island),
             paths: facts.host_paths(&request.host) & wished,
             kept: KeptModels::of(&prepared.spares, request.count, tables, live),
             before: prepared.verdicts.as_ref().filter(|verdicts| verdicts.hold_in(tables)),

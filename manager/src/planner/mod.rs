@@ -39,6 +39,12 @@ pub struct PlanRequest {
     pub count: u32,
     /// Only this slot; with a box, and for a count of 1.
     pub slot: Option<SlotId>,
+    /// Only in the island of this slot, whose box is named: to be together with what is lent
+    /// there.
+    pub island_of: Option<SlotAddress>,
+    /// How many more of an allocation leave where they are, one after the other, and are to find
+    /// room with it: free devices that will do, in the same box or island.
+    pub beside: u32,
     /// Which slots.
     pub wishes: Wishes,
     /// How the devices are to use the links: by it they have their bandwidth and their paths.
@@ -49,7 +55,7 @@ impl PlanRequest {
     /// Any one slot for a host.
     pub fn for_host(host: NodeName) -> Self {
         let (wishes, link) = (Wishes::default(), LinkUse::default());
-        Self { host, count: 1, slot: None, wishes, link }
+        Self { host, count: 1, slot: None, island_of: None, beside: 0, wishes, link }
     }
 
     /// One more slot by the wishes of an allocation that there is.
@@ -250,8 +256,12 @@ fn find_host(
 ) -> Result<Vec<PortId>, Problem> {
     let name = &request.host;
     match tables.nodes().get(name).map(|node| node.role) {
-        Some(Role::Host) if live.is_ready(name) => Ok(view::free_ports(tables, live, name)),
+        Some(Role::Host) if live.is_ready(name) => {
+            view::refuse_held_host(tables, name)?;
+            Ok(view::free_ports(tables, live, name))
+        }
         Some(Role::Host) => {
+            view::refuse_held_host(tables, name)?;
             let detail = format!("host {name} is not connected");
             Err(Problem::new(ProblemCode::NotConnected, detail).passing(true))
         }

@@ -147,6 +147,8 @@ impl Pool {
             }],
             host: name(host),
             port: PortId::new(port).unwrap(),
+            model: String::new(),
+            path_set: None,
             phase: Phase::Reserved,
             desired,
             box_incarnation: None,

@@ -1,7 +1,10 @@
 //! The pool as placement sees it.
 
 use crate::records::Tables;
-use crate::types::{DeviceRecord, DeviceState, NodeName, Owner, Role, SlotAddress, SlotStatus};
+use crate::types::{
+    DeviceRecord, DeviceState, HoldRecord, NodeName, Owner, Place, Problem, ProblemCode, Role,
+    SlotAddress, SlotStatus,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
 
@@ -39,6 +42,20 @@ pub(super) fn functions<'a>(
     tables.functions(address).filter(|d| d.state != DeviceState::Empty)
 }
 
+/// That a host gets nothing new.
+///
+/// # Errors
+///
+/// When it is held back.
+pub(super) fn refuse_held_host(tables: &Tables, host: &NodeName) -> Result<(), Problem> {
+    let Some(hold) = tables.hold_of_node(host) else { return Ok(()) };
+    let HoldRecord { place, kind, since, reason, .. } = hold;
+    let own = *place == Place::Node(host.clone());
+    let with = if own { String::new() } else { format!(" with {place}") };
+    let detail = format!("host {host} is held back{with} since {since} ({kind}): {reason}");
+    Err(Problem::new(ProblemCode::Held, detail))
+}
+
 /// The ports of a host that nothing uses, lowest first.
 pub fn free_ports(tables: &Tables, live: &impl Liveness, name: &NodeName) -> Vec<PortId> {
     let size = tables.nodes().get(name).map_or(0, |node| node.size);
@@ -56,9 +73,6 @@ impl SlotView {
 
     /// A slot as the records have it.
     pub fn of(tables: &Tables, address: SlotAddress) -> Self {
-        let entry = tables.pool_box(address.box_name());
-        let profile = entry.and_then(|entry| entry.slot(address.slot())?.profile);
-        let model = profile.map(|id| tables.pool().profile(id).model.clone()).unwrap_or_default();
         let owner = tables.binding_at_slot(&address).map(|binding| Owner {
             host: binding.host.clone(),
             allocation: binding.allocation,
@@ -66,7 +80,7 @@ impl SlotView {
         });
         Self {
             status: tables.slot_status(&address),
-            model,
+            model: tables.model_in(&address).to_owned(),
             functions: functions(tables, &address).map(|d| d.address.function).collect(),
             owner,
             address,

@@ -88,6 +88,8 @@ mod tests {
             }],
             host: NodeName::new("host1").unwrap(),
             port: PortId::new(0).unwrap(),
+            model: String::new(),
+            path_set: None,
             phase,
             desired,
             box_incarnation: phase.at_box().then_some(7),

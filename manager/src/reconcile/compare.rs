@@ -38,6 +38,7 @@ pub fn box_tables(
     for id in &diff.missing {
         progress::missing(txn, *id, Phase::Reserved, name.as_str());
     }
+    learn_paths(txn, name, table);
     diff
 }
 
@@ -191,11 +192,28 @@ fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
     }
 }
 
+/// Learns by which paths bindings stand that an earlier manager recorded without saying so.
+fn learn_paths(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
+    for entry in table.iter().filter(|entry| entry.used) {
+        let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else { continue };
+        let own = |b: &&BindingRecord| {
+            let mut functions = b.functions.iter();
+            b.path_set.is_none()
+                && b.phase.at_box()
+                && functions.any(|f| (f.function, f.epoch.bits()) == (entry.function, entry.epoch))
+        };
+        if let Some(binding) = txn.binding_at_slot(&slot).filter(own).cloned() {
+            let path_set = Some(entry.path_set);
+            txn.update_binding(BindingRecord { path_set, ..binding });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::types::{NodeRecord, PciIdentity, SlotStatus};
-    use proxy_core::control::SlotState;
+    use proxy_core::control::{PathSet, SlotState};
     use tlp_codec::ids::SlotFunction;
 
     fn put(txn: &mut Txn, slot: &str, serial: u64) -> SlotAddress {
@@ -313,5 +331,39 @@ mod tests {
         put(&mut txn, "a/1", 1);
         put(&mut txn, "b/1", 2);
         agree(&txn, SlotStatus::Free);
+    }
+
+    /// The records of an earlier manager do not say by which paths; the box does.
+    #[test]
+    fn paths_are_learnt_from_the_box() {
+        let mut txn = Txn::new(Tables::default());
+        let slot = put(&mut txn, "box1/1", 1);
+        let epoch = Epoch::new(0, 2).unwrap();
+        let binding: BindingRecord = serde_json::from_value(serde_json::json!({
+            "id": "bind-1", "allocation": "alloc-1", "slot": slot, "host": "host1",
+            "functions": [{ "function": 0, "epoch": epoch }], "port": 0, "phase": "bound",
+            "desired": "bound", "since": txn.now(), "changed": txn.now(),
+        }))
+        .unwrap();
+        txn.add_binding(binding.clone());
+        let entry = |epoch: Epoch, path_set| SlotEntry {
+            entry: 0,
+            valid: true,
+            used: true,
+            state: proxy_core::control::SlotState::Bound,
+            slot: slot.slot(),
+            function: SlotFunction::ZERO,
+            host_node: 1,
+            path_set: PathSet(path_set),
+            epoch: epoch.bits(),
+            windows: heapless::Vec::new(),
+        };
+        let learnt = |txn: &Txn| txn.bindings()[&binding.id].path_set;
+        learn_paths(&mut txn, slot.box_name(), &[entry(Epoch::new(0, 1).unwrap(), 4)]);
+        assert_eq!(learnt(&txn), None, "of an earlier binding");
+        for set in [2, 1] {
+            learn_paths(&mut txn, slot.box_name(), &[entry(epoch, set)]);
+            assert_eq!(learnt(&txn), Some(PathSet(2)), "what is known is not learnt");
+        }
     }
 }

@@ -10,11 +10,9 @@ use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::operations::{forget, progress};
 use crate::records::Topic;
-use crate::types::{
-    BindingId, BindingRecord, Desired, DeviceState, LinkUse, Phase, Problem, ProblemCode,
-};
+use crate::types::{BindingId, BindingRecord, Desired, DeviceState, Phase, Problem, ProblemCode};
 use proxy_core::control::{
-    ControlError, MappingEntry, PathSet, PortBinding, Removal, Reply, Request, SlotBinding, Window,
+    ControlError, MappingEntry, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -207,24 +205,6 @@ async fn introduce(session: &Arc<Session>, peer: &Session, bound: Duration) -> R
     set.map_err(|error| Failure { session: session.clone(), error })
 }
 
-/// How many paths there are between two proxies: as many as both have.
-fn common_paths(at_box: &Session, at_host: &Session) -> usize {
-    at_box.identity().paths.len().min(at_host.identity().paths.len())
-}
-
-/// What is wished of the link for a binding.
-fn link_use(manager: &Manager, binding: &BindingRecord) -> LinkUse {
-    let tables = manager.records.snapshot();
-    tables.allocations().get(&binding.allocation).map(|a| a.link.clone()).unwrap_or_default()
-}
-
-/// The paths for a binding: those that are wished, without those that are held back as long as others
-/// are left.
-fn path_set(manager: &Manager, link: &LinkUse, common: usize) -> PathSet {
-    let held = manager.records.snapshot().held_paths();
-    link.path_set_without(common, held)
-}
-
 async fn bind_slot(
     manager: &Manager,
     binding: &BindingRecord,
@@ -244,8 +224,11 @@ async fn bind_slot(
     }
     let _peering = at_box.peering.read().await;
     let host = at_host.identity().node;
-    let link = link_use(manager, binding);
-    let path_set = path_set(manager, &link, common_paths(at_box, at_host));
+    let (tables, common) = (manager.records.snapshot(), at_box.common_paths(at_host));
+    let link = tables.link_use(binding);
+    // It goes with the epochs: what was written under them is written again as it was.
+    let path_set =
+        binding.path_set.unwrap_or_else(|| link.path_set_without(common, tables.held_paths()));
     let bind = async {
         for key in binding.keys() {
             let everything = Window::everything(host, path_set, key.epoch);
@@ -264,7 +247,7 @@ async fn bind_slot(
         bind
     )?;
     let incarnation = at_box.identity().incarnation;
-    record(manager, |txn| progress::slot_bound(txn, binding, incarnation)).await
+    record(manager, |txn| progress::slot_bound(txn, binding, incarnation, path_set, common)).await
 }
 
 async fn bind_port(
@@ -281,13 +264,16 @@ async fn bind_port(
         // life fails, and the binding is made again.
         tokio::try_join!(introduce(&at_host, at_box, bound), introduce(at_box, &at_host, bound))?;
     }
-    let link = link_use(manager, binding);
+    let tables = manager.records.snapshot();
+    let link = tables.link_use(binding);
+    let chosen = || link.path_set_without(at_box.common_paths(&at_host), tables.held_paths());
     let body = PortBinding {
         port: binding.port,
         box_node: at_box.identity().node,
         slot: binding.slot.slot(),
         functions: binding.functions.iter().map(|f| (f.function, f.epoch)).collect(),
-        path_set: path_set(manager, &link, common_paths(at_box, &at_host)),
+        // The box's; only an earlier manager's record of it may be without.
+        path_set: binding.path_set.unwrap_or_else(chosen),
         share: link.share(),
     };
     done(&at_host, ask(&at_host, Request::BindPort(body), bound).await?)?;

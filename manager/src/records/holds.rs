@@ -2,7 +2,9 @@
 
 use super::Tables;
 use crate::types::topology::PlaceName;
-use crate::types::{HoldRecord, NodeName, Place, Role, SlotAddress};
+use crate::types::{BindingRecord, HoldRecord, LinkUse, NodeName, Place, Role, SlotAddress};
+use proxy_core::control::PathSet;
+use proxy_core::limits::MAX_PATHS;
 
 impl Tables {
     /// Why nothing new is placed in a slot: it is held back itself, or its box is, or where that
@@ -53,5 +55,18 @@ impl Tables {
             Place::Fabric(name) => Some(self.pool.facts().fabric_paths(name)),
             Place::Slot(_) | Place::Node(_) | Place::Rack(_) | Place::Site(_) => None,
         }
+    }
+
+    /// What is wished of the links for a binding.
+    pub fn link_use(&self, binding: &BindingRecord) -> LinkUse {
+        self.allocations.get(&binding.allocation).map(|a| a.link.clone()).unwrap_or_default()
+    }
+
+    /// The paths that a binding has, a bit for each. Where neither this manager nor the box has
+    /// said it yet, those that are wished.
+    pub fn paths_of_binding(&self, binding: &BindingRecord) -> u8 {
+        let PathSet(set) =
+            binding.path_set.unwrap_or_else(|| self.link_use(binding).path_set(MAX_PATHS));
+        set
     }
 }

@@ -453,6 +453,8 @@ fn binding(id: u64, slot: &str, host: &str, port: u8) -> BindingRecord {
         functions: vec![FunctionEpoch { function: SlotFunction::ZERO, epoch: epoch(0, 1) }],
         host: NodeName::new(host).unwrap(),
         port: PortId::new(port).unwrap(),
+        model: String::new(),
+        path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,
         box_incarnation: None,

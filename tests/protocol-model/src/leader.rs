@@ -9,6 +9,7 @@ use manager::operations::progress;
 use manager::reconcile::action::{self, Action, Ends};
 use manager::reconcile::compare;
 use manager::types::{BindingRecord, Desired, DeviceState, Phase};
+use proxy_core::control::PathSet;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
 /// What the operating system is given, milliseconds. The number is passed on and nothing else.
@@ -345,7 +346,7 @@ fn done(state: &mut State, index: usize, model: &Protocol) {
     leader.records = leader
         .records
         .with(|txn| match driver.step {
-            Step::BindSlot => progress::slot_bound(txn, &binding, at_box),
+            Step::BindSlot => progress::slot_bound(txn, &binding, at_box, PathSet::FIRST, 1),
             Step::BindPort => progress::port_bound(txn, &binding, at_host),
             Step::UnbindPort => progress::withdrawn(txn, &binding, "taken out"),
             // With the planted mistake the host comes last, or not at all.

@@ -300,7 +300,7 @@ impl Lifecycle {
                 if unerased || !here {
                     progress::trouble(txn, &binding, &refusal(), true);
                 } else {
-                    progress::slot_bound(txn, &binding, LIFE);
+                    progress::slot_bound(txn, &binding, LIFE, PathSet::FIRST, 1);
                     moment.data_of.get_or_insert(binding.id);
                 }
             }

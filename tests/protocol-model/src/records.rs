@@ -218,6 +218,8 @@ fn binding_record(
         functions,
         host: host_name(host),
         port: port(),
+        model: String::new(),
+        path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,
         box_incarnation: None,

@@ -5,6 +5,7 @@ use super::ids::{AllocationId, BindingId, OperationId};
 use super::link_use::LinkUse;
 use super::names::{NodeName, SlotAddress, Timestamp};
 use super::wishes::Wishes;
+use proxy_core::control::PathSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tlp_codec::ids::{BindingKey, Epoch, PortId, SlotFunction};
@@ -124,6 +125,13 @@ pub struct BindingRecord {
     pub host: NodeName,
     /// The downstream port there.
     pub port: PortId,
+    /// The model of the device when it was chosen; empty if nobody said. What replaces it has the
+    /// same.
+    #[serde(default)]
+    pub model: String,
+    /// The paths that both ends were given under these epochs; nothing before the box has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_set: Option<PathSet>,
     /// How far it has got.
     pub phase: Phase,
     /// What is wanted.

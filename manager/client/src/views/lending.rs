@@ -25,12 +25,15 @@ pub struct BindingView {
     pub allocation: AllocationId,
     /// The slot.
     pub slot: SlotAddress,
-    /// The first function's model, or empty.
+    /// The device's model when it was chosen, or empty.
     pub model: String,
     /// The host.
     pub host: NodeName,
     /// The host's downstream port.
     pub port: u8,
+    /// The paths that it was given, at both ends; empty before the box has it.
+    #[serde(default)]
+    pub paths: Vec<u8>,
     /// Functions and epochs.
     pub functions: Vec<BoundFunction>,
     /// How far it has got.

@@ -19,6 +19,8 @@ fn binding(id: u64, host: &str, desired: Desired) -> BindingRecord {
         functions: vec![FunctionEpoch { function: SlotFunction::ZERO, epoch }],
         host: name(host),
         port: PortId::new(id as u8).unwrap(),
+        model: String::new(),
+        path_set: None,
         phase: Phase::Configured,
         desired,
         box_incarnation: None,

@@ -221,6 +221,45 @@ fn an_island_is_the_one_that_is_left_with_the_fewest() {
 }
 
 #[test]
+fn what_joins_an_island_is_in_it_and_what_moves_has_room_for_all() {
+    let mut pool = joined();
+    let island = |change: fn(&mut PlanRequest)| {
+        let mut request = wish(1, |wishes| {
+            wishes.together = Together::Island;
+            wishes.model = Some("gpu".into());
+        });
+        change(&mut request);
+        request
+    };
+    let joins = island(|request| {
+        request.wishes.box_name = Some(name("nv2"));
+        request.island_of = Some("nv2/1".parse().unwrap());
+    });
+    let (two, five) = (island(|request| request.beside = 1), island(|request| request.beside = 4));
+    assert_eq!(chosen(&pool, &island(|_| ())), ["nv1/5"]);
+    assert_eq!(chosen(&pool, &joins), ["nv2/1"]);
+    pool.slot("nv1/5", Used, "gpu");
+    assert_eq!(chosen(&pool, &island(|_| ())), ["nv1/6"]);
+    assert_eq!(chosen(&pool, &two), ["nv2/5"], "nv1/6 is alone");
+    for slot in 1..=4 {
+        pool.slot(&format!("nv2/{slot}"), Used, "gpu");
+    }
+    let reasons = refused(&pool, &joins);
+    assert!(reasons[1..].iter().any(|why| why.contains("in the island of nv2/1")), "{reasons:?}");
+    assert_eq!(
+        refused(&pool, &five),
+        ["no island has 5 of them; the nearest, island 0 of nv1, has 4"]
+    );
+    let box_of = |beside| {
+        let mut request = island(|_| ());
+        (request.wishes.together, request.beside) = (Together::Box, beside);
+        request
+    };
+    assert_eq!(chosen(&pool, &box_of(4))[0].split('/').next(), Some("nv1"));
+    assert_eq!(refused(&pool, &box_of(5)), ["no box has 6 of them; the nearest, nv1, has 5"]);
+}
+
+#[test]
 fn one_box_or_each_in_another_if_so_wished() {
     let pool = joined();
     let together = |count, together| wish(count, |wishes| wishes.together = together);

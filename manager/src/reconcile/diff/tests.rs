@@ -48,6 +48,8 @@ impl Fixture {
                 functions: vec![FunctionEpoch { function: SlotFunction::ZERO, epoch: epoch(5) }],
                 host: name("host1"),
                 port: PortId::new(0).unwrap(),
+                model: String::new(),
+                path_set: None,
                 phase,
                 desired,
                 box_incarnation: Some(1),

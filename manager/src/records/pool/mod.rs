@@ -325,6 +325,14 @@ impl Tables {
         self.pool.get(self.nodes.get(name)?.node)
     }
 
+    /// The model of the device in a slot: what the box reports or, where it does not say, the
+    /// inventory; empty if neither does or the slot is empty.
+    pub fn model_in(&self, slot: &SlotAddress) -> &str {
+        let entry = self.pool_box(slot.box_name()).and_then(|entry| entry.slot(slot.slot()));
+        let profile = entry.and_then(|slot| slot.profile);
+        profile.map_or("", |id| self.pool.profile(id).model.as_str())
+    }
+
     /// What one more device of a profile takes of a proxy's bandwidth, bytes a second.
     pub fn demand(&self, profile: ProfileId, link: &LinkUse) -> u64 {
         self.pool.profile(profile).demand(link)

@@ -3,7 +3,7 @@
 use super::{asked, is_bind_port, is_bind_slot, last_operation, pair, steps};
 use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{ControlError, PathAddress, PathSet};
+use proxy_core::control::ControlError;
 use serde_json::{Value, json};
 
 fn ended(manager: &Manager, id: &str) -> Value {
@@ -141,6 +141,102 @@ fn a_broken_device_is_replaced_by_another_on_the_same_host() {
 }
 
 #[test]
+fn what_replaces_a_device_that_vanished_is_of_its_model() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 4), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    let _other = Fake::join(manager.control, boxed("box2", 1), "gpu");
+    manager.wait_ready(&["host1", "box1", "box2"]);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1"]);
+    at_box.with(|s| s.slots[0].model = String::new());
+    at_box.set_device(1, None);
+    eventually("the box without its device", || {
+        (manager.get("/v1/boxes/box1/slots/1")["model"] == "").then_some(())
+    });
+    assert_eq!(manager.get("/v1/bindings")["items"][0]["model"], "nvme");
+    let refused = |binding: &str| {
+        let (code, problem) = manager.failure(&["replace", binding, "--force", "--reason", "x"]);
+        assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
+        let detail = problem["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("model \"nvme\""), "{detail}");
+    };
+    refused("bind-1");
+    // Another one, of which only the inventory says what it is.
+    let inventory = json!({ "boxes": { "box3": { "slots": { "1": { "model": "nvme" } } } } });
+    assert_eq!(manager.request("PUT", "/v1/inventory", Some(&inventory)).0, 200);
+    let at_box3 = Fake::join(manager.control, boxed("box3", 1), "");
+    manager.wait_ready(&["box3"]);
+    let replaced = manager.json(&["replace", "bind-1", "--force", "--reason", "x"]);
+    assert_eq!(replaced["what"]["slots"], json!(["box1/1", "box3/1"]));
+    let binding = &manager.get("/v1/bindings")["items"][0];
+    assert_eq!(binding["model"], "nvme");
+    refused(binding["id"].as_str().unwrap());
+    drop(at_box3);
+}
+
+/// The slots of an allocation.
+fn slots_of(manager: &Manager, allocation: &str) -> Vec<String> {
+    let shown = manager.json(&["show", allocation]);
+    let bindings = shown["bindings"].as_array().unwrap().iter();
+    let mut slots: Vec<_> = bindings.map(|b| b["slot"].as_str().unwrap().to_owned()).collect();
+    slots.sort();
+    slots
+}
+
+#[test]
+fn what_was_lent_in_an_island_stays_in_one() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 6), "");
+    let _nv1 = Fake::join(manager.control, boxed("nv1", 6), "gpu");
+    let _nv2 = Fake::join(manager.control, boxed("nv2", 5), "gpu");
+    manager.wait_ready(&["host1", "nv1", "nv2"]);
+    let islands = |islands: Value| json!({ "kind": "nvlink", "islands": islands });
+    let inventory = json!({ "boxes": {
+        "nv1": islands(json!([{ "slots": [1, 2] }, { "slots": [3, 4, 5] }])),
+        "nv2": islands(json!([{ "slots": [1, 2] }, { "slots": [3, 4, 5] }])),
+    } });
+    assert_eq!(manager.request("PUT", "/v1/inventory", Some(&inventory)).0, 200);
+    manager.text(&["allocate", "--host", "host1", "--box", "nv2", "--slot", "1"]);
+    let lend = ["allocate", "--host", "host1", "--together", "island", "--count", "2"];
+    manager.text(&[&lend[..], &["--box", "nv1"]].concat());
+    assert_eq!(slots_of(&manager, "alloc-2"), ["nv1/1", "nv1/2"]);
+    // There are others in that box, but not in that island.
+    let (code, problem) = manager.failure(&["replace", "bind-2", "--reason", "x"]);
+    assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
+    assert!(problem["detail"].as_str().unwrap().contains("in the island of nv1/2"), "{problem}");
+    // All of it moves to where there is room for both, and not one by one to what is left over.
+    let drained = manager.json(&["drain", "nv1", "--replace", "--reason", "x"]);
+    assert_eq!(steps(&drained), ["replace done", "replace done"]);
+    let now = slots_of(&manager, "alloc-2");
+    assert_eq!(now, ["nv2/3", "nv2/4"]);
+    // The third of that island is there for either.
+    let bindings = manager.json(&["show", "alloc-2"]);
+    let first = bindings["bindings"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(manager.json(&["replace", &first, "--reason", "x"])["state"], "succeeded");
+    assert!(slots_of(&manager, "alloc-2").contains(&"nv2/5".to_owned()));
+}
+
+#[test]
+fn a_host_that_is_held_back_gets_no_replacement_and_a_dry_run_says_so() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["maintain", "host1", "--on", "--reason", "new memory"]);
+    for args in [
+        &["allocate", "--host", "host1", "--dry-run"][..],
+        &["allocate", "--host", "host1", "--wait-ms", "0"],
+        &["replace", "bind-1", "--reason", "x"],
+    ] {
+        let (code, problem) = manager.failure(args);
+        assert_eq!((code, &problem["code"]), (4, &json!("held")), "{args:?}");
+        assert!(problem["detail"].as_str().unwrap().contains("new memory"), "{problem}");
+    }
+    assert!(at_box.bound(1).is_some() && at_box.bound(2).is_none());
+    manager.text(&["maintain", "host1", "--off"]);
+    assert_eq!(manager.json(&["replace", "bind-1", "--reason", "x"])["state"], "succeeded");
+}
+
+#[test]
 fn a_replacement_is_chosen_by_the_expression_that_the_devices_were_asked() {
     let manager = Manager::start();
     let _host = Fake::join(manager.control, host("host1", 4), "");
@@ -227,41 +323,8 @@ fn a_drain_replaces_what_it_can_and_names_what_it_cannot() {
     assert_eq!(at_host.with(|s| s.ports.len()), 2);
 }
 
-/// With a second path.
-fn two(mut spec: crate::common::fake::Spec) -> crate::common::fake::Spec {
-    let number = spec.name.bytes().fold(0, u8::wrapping_add);
-    spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, number], port: 4000 }];
-    spec
-}
-
-#[test]
-fn a_drained_path_carries_nothing_that_has_another() {
-    let manager = Manager::start();
-    let at_host = Fake::join(manager.control, two(host("host1", 4)), "");
-    let at_box = Fake::join(manager.control, two(boxed("box1", 3)), "nvme");
-    manager.wait_ready(&["host1", "box1"]);
-    manager.text(&["allocate", "--host", "host1"]);
-    manager.text(&["allocate", "--host", "host1", "--paths", "1"]);
-    let sets = || {
-        let set = |slot: usize| at_box.with(|s| s.slots[slot].bound.clone().map(|b| b.path_set));
-        [set(0), set(1), set(2)]
-    };
-    assert_eq!(sets(), [Some(PathSet(0b11)), Some(PathSet(0b10)), None]);
-    let epoch = at_box.bound(1).unwrap().epoch;
-    let drained = manager.json(&["drain", "path:1", "--reason", "a new cable"]);
-    assert_eq!(
-        (&drained["state"], steps(&drained)),
-        (&json!("succeeded"), vec!["rebind done".to_owned()])
-    );
-    manager.text(&["allocate", "--host", "host1"]);
-    // What has both goes on as it is; what had only this one was made again by the other.
-    assert_eq!(sets(), [Some(PathSet(0b11)), Some(PathSet(0b01)), Some(PathSet(0b01))]);
-    assert_eq!(at_box.bound(1).unwrap().epoch, epoch);
-    drop(at_host);
-}
-
 /// An inventory of two racks at a site, as a file.
-fn racks(manager: &Manager, box2: &str) {
+pub(super) fn racks(manager: &Manager, box2: &str) {
     let inventory = json!({
         "sites": { "s1": {} },
         "racks": { "r1": { "site": "s1" }, "r2": { "site": "s1" } },
@@ -343,22 +406,4 @@ fn a_rack_is_emptied_by_replacing_what_hosts_elsewhere_have() {
     assert!(box2.bound(1).is_none() && box2.bound(2).is_none());
     assert!(at_box.bound(1).is_some(), "host1 has another one");
     assert_eq!(manager.get("/v1/bindings")["items"].as_array().unwrap().len(), 1);
-}
-
-#[test]
-fn a_fabric_is_its_paths() {
-    let manager = Manager::start();
-    let _host = Fake::join(manager.control, two(host("host1", 4)), "");
-    let at_box = Fake::join(manager.control, two(boxed("box1", 1)), "nvme");
-    manager.wait_ready(&["host1", "box1"]);
-    racks(&manager, "r2");
-    manager.text(&["allocate", "--host", "host1", "--paths", "0"]);
-    let paths = || at_box.with(|s| s.slots[0].bound.clone().map(|b| b.path_set));
-    assert_eq!(paths(), Some(PathSet(0b01)));
-    let drained = manager.json(&["drain", "fabric:f1", "--reason", "a new switch"]);
-    assert_eq!(
-        (&drained["state"], &steps(&drained)[..]),
-        (&json!("succeeded"), &["rebind done".to_owned()][..])
-    );
-    assert_eq!(paths(), Some(PathSet(0b10)));
 }

@@ -10,6 +10,7 @@ mod holds;
 mod kills;
 mod leases;
 mod owed;
+mod paths;
 mod release;
 mod repair;
 mod trouble;

@@ -69,7 +69,7 @@ pub(super) fn mapping_page(state: &State, role: RoleKind, from: u16) -> Reply {
             box_node: bound.map_or(0, |(b, _)| b.box_node.get()),
             slot: bound.map_or(0, |(b, _)| b.slot.get()),
             functions: bound.map(|(b, _)| b.functions.clone()).unwrap_or_default(),
-            path_set: PathSet::FIRST,
+            path_set: bound.map_or(PathSet::FIRST, |(b, _)| b.path_set),
             configured: state.enumerates
                 && bound.is_some_and(|(_, state)| *state == PortState::Present),
         }
@@ -88,7 +88,7 @@ pub(super) fn slot_page(state: &State, from: u16) -> Reply {
         slot: SlotId::new(index as u8 + 1).unwrap(),
         function: SlotFunction::ZERO,
         host_node: slot.bound.as_ref().map_or(0, |b| b.host.get()),
-        path_set: PathSet::FIRST,
+        path_set: slot.bound.as_ref().map_or(PathSet::FIRST, |b| b.path_set),
         epoch: slot.highest,
         windows: slot.bound.as_ref().map(|b| b.windows.clone()).unwrap_or_default(),
     };
