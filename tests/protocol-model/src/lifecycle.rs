@@ -7,6 +7,7 @@
 
 use crate::records::{box_name, host_name, node};
 use manager::control::Registry;
+use manager::erasure::owed::{self, Seen};
 use manager::erasure::{self, request};
 use manager::operations::{self, ReleaseMode, ReleaseTarget, Terms, progress};
 use manager::planner::{Everybody, PlanRequest};
@@ -41,6 +42,8 @@ const LIFE: u32 = 1;
 pub enum Forgetful {
     /// A device that is pulled before it is erased is taken as it is.
     WaivesWhatIsPulled,
+    /// What erases goes by the records, not by what the box reports.
+    ErasesByTheRecords,
 }
 
 /// One thing that happens.
@@ -80,6 +83,10 @@ pub enum Turn {
     Pull,
     /// Somebody puts it into a slot.
     Insert(u8),
+    /// The box's connection ends while nothing is lent.
+    Leave,
+    /// The box is connected again.
+    Return,
 }
 
 /// From which state to which, by their texts, and how often.
@@ -102,6 +109,8 @@ pub struct Moment {
     tables: Arc<Tables>,
     /// In which slot the device is.
     place: Option<u8>,
+    /// Whether the box is away: nobody sees what is done to its slots.
+    away: bool,
     /// Whose data is on it: of the binding that had it last.
     data_of: Option<BindingId>,
     digest: String,
@@ -162,10 +171,10 @@ impl Moment {
             txn.put_node(NodeRecord { name, node, role, size, first_seen, last_connected });
         }
         look(&mut txn, Some(SLOTS[0]));
-        Self::of(txn.into_tables(), Some(SLOTS[0]), None)
+        Self::of(txn.into_tables(), Some(SLOTS[0]), false, None)
     }
 
-    fn of(tables: Tables, place: Option<u8>, data_of: Option<BindingId>) -> Self {
+    fn of(tables: Tables, place: Option<u8>, away: bool, data_of: Option<BindingId>) -> Self {
         let binding = lent(&tables);
         let own = data_of.is_some() && data_of == binding.as_ref().map(|b| b.id);
         let operations: Vec<_> = tables
@@ -189,9 +198,10 @@ impl Moment {
             })
             .collect();
         let data = (data_of.is_some(), own);
-        let digest =
-            format!("{place:?} {data:?} {of_binding:?} {operations:?} {devices:?} {erasures:?}");
-        Self { tables: Arc::new(tables), place, data_of, digest }
+        let digest = format!(
+            "{place:?} {away} {data:?} {of_binding:?} {operations:?} {devices:?} {erasures:?}"
+        );
+        Self { tables: Arc::new(tables), place, away, data_of, digest }
     }
 
     /// Whether the device has somebody's data and somebody else could get it.
@@ -262,6 +272,17 @@ fn look(txn: &mut Txn, place: Option<u8>) {
     compare::box_tables(txn, &before, &box_name(), LIFE, &inventory, &table, &rules());
 }
 
+/// What the box reports of a slot; nothing if it is away. That a device is quarantined only the
+/// records say.
+fn reported(tables: &Tables, moment: &Moment, slot: &SlotAddress) -> Option<Vec<DeviceRecord>> {
+    if moment.away {
+        return None;
+    }
+    let here = moment.place.map(address).as_ref() == Some(slot);
+    let free = |d: &&DeviceRecord| here && d.state == DeviceState::Free;
+    Some(tables.functions(slot).filter(free).cloned().collect())
+}
+
 fn refusal() -> Problem {
     Problem::new(ProblemCode::ProxyRefused, "it is refused".to_owned())
 }
@@ -290,7 +311,7 @@ impl Lifecycle {
 
     /// What is next for the binding is done. `state` is the device's when it is freed.
     fn goes(&self, txn: &mut Txn, moment: &mut Moment, free: DeviceState) -> Option<()> {
-        let binding = lent(txn)?;
+        let binding = lent(txn).filter(|_| !moment.away)?;
         let ends = Ends { at_box: Some(LIFE), at_host: Some(LIFE) };
         match action::next(&binding, ends) {
             Action::BindSlot => {
@@ -368,6 +389,9 @@ impl Lifecycle {
             }
             Turn::Pull => {
                 let slot = address(moment.place.take()?);
+                if moment.away {
+                    return Some(());
+                }
                 let binding = lent(txn).filter(|b| b.slot == slot && b.phase.at_box());
                 if let Some(binding) = binding {
                     progress::failed(txn, binding.id, "it was pulled");
@@ -382,6 +406,17 @@ impl Lifecycle {
             Turn::Insert(slot) => {
                 moment.place.is_none().then_some(())?;
                 moment.place = Some(slot);
+                if !moment.away {
+                    look(txn, moment.place);
+                }
+            }
+            Turn::Leave => {
+                (!moment.away && lent(txn).is_none()).then_some(())?;
+                moment.away = true;
+            }
+            Turn::Return => {
+                moment.away.then_some(())?;
+                moment.away = false;
                 look(txn, moment.place);
             }
         }
@@ -390,13 +425,19 @@ impl Lifecycle {
 
     fn erased(&self, txn: &mut Txn, moment: &mut Moment, well: bool) -> Option<()> {
         let erasure = open(txn).filter(|e| e.state == ErasureState::Running)?;
+        let reported = reported(txn, moment, &erasure.slot);
+        match self.mistake {
+            Some(Forgetful::ErasesByTheRecords) => {
+                let known: Vec<_> = txn.functions(&erasure.slot).cloned().collect();
+                (owed::seen(&erasure, &known) == Seen::Here).then_some(())?;
+            }
+            // A box erases nothing else, and nothing that is quarantined.
+            _ => (owed::seen(&erasure, &reported?) == Seen::Here).then_some(())?,
+        }
         let here = moment.place.map(address).as_ref() == Some(&erasure.slot);
-        let is_free = txn.functions(&erasure.slot).any(|d| d.state == DeviceState::Free);
-        // A box erases nothing else, and nothing that is quarantined.
-        (here && is_free).then_some(())?;
         let state = if well { ErasureState::Done } else { ErasureState::Failed };
         erasure::end(txn, erasure.id, state, "so it is".into());
-        if well {
+        if well && here {
             moment.data_of = None;
         }
         Some(())
@@ -414,7 +455,7 @@ impl Model for Lifecycle {
     fn actions(&self, _: &Moment, turns: &mut Vec<Turn>) {
         turns.extend([Turn::Allocate, Turn::Goes, Turn::Asking, Turn::Refused, Turn::Fails]);
         turns.extend([Turn::Configured, Turn::Quarantined, Turn::Recovered, Turn::NotEnumerated]);
-        turns.extend([Turn::EraseNow, Turn::Waive, Turn::Pull]);
+        turns.extend([Turn::EraseNow, Turn::Waive, Turn::Pull, Turn::Leave, Turn::Return]);
         turns.extend(SLOTS.map(Turn::Insert));
         for either in [false, true] {
             turns.extend([Turn::Release(either), Turn::Cancel(either)]);
@@ -428,7 +469,7 @@ impl Model for Lifecycle {
         self.turn(&mut txn, &mut after, turn)?;
         let tables = txn.into_tables();
         self.note(&before.tables, &tables);
-        let after = Moment::of(tables, after.place, after.data_of);
+        let after = Moment::of(tables, after.place, after.away, after.data_of);
         (after != *before).then_some(after)
     }
 
