@@ -22,7 +22,7 @@ mod replacing;
 pub use observed::Observed;
 
 use crate::manager::Manager;
-use crate::operations::holds;
+use crate::operations::{drain, holds};
 use crate::records::{Tables, Txn};
 use crate::types::{
     DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, ModelRecord,
@@ -41,10 +41,12 @@ use tokio::time::Instant;
 pub enum Policy {
     /// Nothing but an event.
     None,
-    /// It gets nothing new until it is healthy again.
+    /// It gets nothing new until it is healthy again. A path gets nothing new between the two
+    /// proxies, as long as they have another.
     #[default]
     Cordon,
-    /// As `cordon`, and a device that is lent is replaced by another one.
+    /// As `cordon`, and a device that is lent is replaced by another one, and what a path carries
+    /// alone is bound again by others.
     Replace,
 }
 
@@ -211,7 +213,7 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         Subject::Slot { slot } => event.node(slot.box_name()).slot(slot),
         Subject::Path { from, .. } => event.node(from),
     });
-    let place = subject.place();
+    let (place, policy) = (subject.place(), manager.settings.health.policy);
     if state == HealthState::Healthy {
         txn.remove_health(subject);
         let ours =
@@ -232,15 +234,19 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         _ => None,
     };
     let holds = match state {
-        HealthState::Failed => place.is_some() && manager.settings.health.policy != Policy::None,
+        HealthState::Failed => policy != Policy::None,
         _ => before.is_some_and(|record| record.holds),
     };
     let subject = subject.clone();
     let failed = (state == HealthState::Failed).then(|| subject.clone());
     txn.put_health(HealthRecord { subject, device, state, reason, since: txn.now(), holds });
     let Some(failed) = failed else { return };
-    if let Subject::Slot { slot } = &failed {
-        count_failure(txn, slot);
+    match &failed {
+        Subject::Slot { slot } => count_failure(txn, slot),
+        Subject::Path { from, to, .. } if policy == Policy::Replace => {
+            drain::leave_failed_paths(txn, &manager.registry, from, to);
+        }
+        Subject::Node { .. } | Subject::Path { .. } => {}
     }
     if let Some(place) = place {
         holds::hold_unwell(txn, &place);

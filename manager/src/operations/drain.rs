@@ -85,10 +85,9 @@ pub(super) fn lent(tables: &Tables, place: &Place) -> Vec<BindingRecord> {
         }
         Place::Path(_) | Place::Fabric(_) => {
             let paths = tables.paths_of(place).unwrap_or_default();
-            let held = tables.held_paths() | paths;
             // What the box does not have gets its paths when it does.
             let only = |b: &&BindingRecord| {
-                let set = tables.paths_of_binding(b);
+                let (set, held) = (tables.paths_of_binding(b), tables.held_for(b) | paths);
                 b.phase.at_box() && set & paths != 0 && set & !held == 0
             };
             tables.bindings().values().filter(only).cloned().collect()
@@ -195,16 +194,7 @@ fn rebind(
     reason: &str,
 ) {
     let Some(mut operation) = txn.operations().get(&id).cloned() else { return };
-    let held = txn.held_paths();
-    // Of a proxy that is away it is seen when it is back.
-    let can = |binding: &&BindingRecord| {
-        let at_box = registry.ready(binding.slot.box_name());
-        let common = at_box.zip(registry.ready(&binding.host)).map(|(a, b)| a.common_paths(&b));
-        common.is_none_or(|common| {
-            let PathSet(set) = txn.link_use(binding).path_set_without(common, held);
-            set & !held != 0
-        })
-    };
+    let can = |binding: &&BindingRecord| has_other_paths(txn, registry, binding);
     let moved: Vec<BindingId> = bindings.iter().filter(can).map(|binding| binding.id).collect();
     for step in operation.steps.iter_mut().filter(|step| moved.contains(&step.binding)) {
         step.asked = Some(txn.now());
@@ -212,6 +202,36 @@ fn rebind(
     txn.put_operation(operation);
     for binding in moved {
         progress::failed(txn, binding, &format!("its path is drained: {reason}"));
+    }
+}
+
+/// Whether a binding can have paths that are not held back. Of a proxy that is away it is seen when
+/// it is back.
+fn has_other_paths(tables: &Tables, registry: &Registry, binding: &BindingRecord) -> bool {
+    let (at_box, at_host) =
+        (registry.ready(binding.slot.box_name()), registry.ready(&binding.host));
+    let common = at_box.zip(at_host).map(|(at_box, at_host)| at_box.common_paths(&at_host));
+    let held = tables.held_for(binding);
+    common.is_none_or(|common| {
+        let PathSet(set) = tables.link_use(binding).path_set_without(common, held);
+        set & !held != 0
+    })
+}
+
+/// Makes what stands between two proxies again by other paths where all that it has do not carry
+/// frames, and others are left.
+pub fn leave_failed_paths(txn: &mut Txn, registry: &Registry, one: &NodeName, other: &NodeName) {
+    let has_none = |b: &&BindingRecord| {
+        let joins = [b.slot.box_name(), &b.host];
+        (joins == [one, other] || joins == [other, one])
+            && b.phase.at_box()
+            && !b.desired.is_release()
+            && txn.paths_of_binding(b) & !txn.held_for(b) == 0
+            && has_other_paths(txn, registry, b)
+    };
+    let moved: Vec<BindingId> = txn.bindings_at(one).filter(has_none).map(|b| b.id).collect();
+    for binding in moved {
+        progress::failed(txn, binding, "its paths do not carry frames");
     }
 }
 
@@ -293,7 +313,7 @@ fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
                 // it is gone.
                 let stands = matches!(binding.phase, Phase::Bound | Phase::Configured);
                 if stands && !binding.desired.is_release() {
-                    let left = tables.paths_of_binding(binding) & !tables.held_paths();
+                    let left = tables.paths_of_binding(binding) & !tables.held_for(binding);
                     let (one, other) = (binding.slot.box_name(), &binding.host);
                     todo.push(over(match left {
                         0 => Err(format!("{one} and {other} have no path that is not held back")),

@@ -40,7 +40,7 @@ pub fn slot_bound(
     else {
         return;
     };
-    let held = txn.held_paths();
+    let held = txn.held_for(&binding);
     let PathSet(now) = txn.link_use(&binding).path_set_without(common, held);
     let (box_incarnation, path_set) = (Some(box_incarnation), Some(path_set));
     let binding = BindingRecord { box_incarnation, path_set, ..binding };

@@ -228,7 +228,7 @@ async fn bind_slot(
     let link = tables.link_use(binding);
     // It goes with the epochs: what was written under them is written again as it was.
     let path_set =
-        binding.path_set.unwrap_or_else(|| link.path_set_without(common, tables.held_paths()));
+        binding.path_set.unwrap_or_else(|| link.path_set_without(common, tables.held_for(binding)));
     let bind = async {
         for key in binding.keys() {
             let everything = Window::everything(host, path_set, key.epoch);
@@ -266,7 +266,8 @@ async fn bind_port(
     }
     let tables = manager.records.snapshot();
     let link = tables.link_use(binding);
-    let chosen = || link.path_set_without(at_box.common_paths(&at_host), tables.held_paths());
+    let common = at_box.common_paths(&at_host);
+    let chosen = || link.path_set_without(common, tables.held_for(binding));
     let body = PortBinding {
         port: binding.port,
         box_node: at_box.identity().node,

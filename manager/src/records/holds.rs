@@ -2,7 +2,9 @@
 
 use super::Tables;
 use crate::types::topology::PlaceName;
-use crate::types::{BindingRecord, HoldRecord, LinkUse, NodeName, Place, Role, SlotAddress};
+use crate::types::{
+    BindingRecord, HoldRecord, LinkUse, NodeName, Place, Role, SlotAddress, Subject,
+};
 use proxy_core::control::PathSet;
 use proxy_core::limits::MAX_PATHS;
 
@@ -46,6 +48,19 @@ impl Tables {
         let first = Place::Path(0);
         let held = self.holds.range(first..).map(|(place, _)| self.paths_of(place));
         held.flatten().fold(0, |set, paths| set | paths)
+    }
+
+    /// The paths that a binding is not given as long as there are others, a bit for each: those that
+    /// are held back, and those by which one of its ends does not reach the other, if the policy says
+    /// so.
+    pub fn held_for(&self, binding: &BindingRecord) -> u8 {
+        let ends = [binding.slot.box_name(), &binding.host];
+        let failed = self.health.values().filter(|record| record.holds).filter_map(|record| {
+            let Subject::Path { from, to, path } = &record.subject else { return None };
+            let joins = ends == [from, to] || ends == [to, from];
+            joins.then_some(1_u8 << (path % 8))
+        });
+        failed.fold(self.held_paths(), |set, path| set | path)
     }
 
     /// The paths that a place stands for, a bit for each; nothing if it is no path or fabric.

@@ -51,7 +51,7 @@ fn a_proxy_that_is_away_fails_and_recovers() {
 }
 
 #[test]
-fn a_path_that_loses_frames_is_known_and_holds_nothing_back() {
+fn a_path_that_loses_frames_is_known_and_holds_no_proxy_back() {
     let manager = manager("cordon");
     let (at_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);

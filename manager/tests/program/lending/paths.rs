@@ -2,11 +2,12 @@
 
 use super::holds::racks;
 use super::{is_bind_slot, last_operation, steps};
-use crate::common::Manager;
 use crate::common::fake::{Fake, Spec, boxed, host};
-use proxy_core::control::{PathAddress, PathSet, Request};
+use crate::common::{Manager, eventually};
+use proxy_core::control::{BindingFailure, Event, PathAddress, PathSet, Request};
 use serde_json::json;
 use std::sync::mpsc;
+use tlp_codec::ids::PathId;
 
 /// With so many paths.
 fn with_paths(count: u8, mut spec: Spec) -> Spec {
@@ -176,4 +177,50 @@ fn both_ends_have_the_same_paths_whatever_is_held_back_between() {
 #[test]
 fn what_the_box_was_told_of_a_path_that_is_held_back_by_then_is_told_anew() {
     held_meanwhile(&["--paths", "1"], &[0], true);
+}
+
+#[test]
+fn a_path_that_has_failed_is_not_used_between_its_ends() {
+    let settings = |policy| format!("[health]\ninterval_ms = 50\npolicy = \"{policy}\"\n");
+    let manager = Manager::with_settings(&settings("cordon"), &[]);
+    let ends = pair(&manager, 2);
+    let lost = |path| Event::PathLost { peer: ends.1.welcome.node, path };
+    let second = PathId::new(1).unwrap();
+    manager.text(&["allocate", "--host", "host1", "--paths", "1"]);
+    assert_eq!(paths(&ends, &manager), [1]);
+    ends.0.event(lost(second));
+    manager.wait_event("health-changed", "host1>box1 path 1 is failed");
+    assert_eq!(paths(&ends, &manager), [1], "what stands is left as it is");
+    manager.text(&["release", "alloc-1"]);
+    // What parts forgets what it said.
+    manager.text(&["allocate", "--host", "host1"]);
+    ends.0.event(lost(second));
+    manager.wait_event("health-changed", "host1>box1 path 1 is failed");
+    let epoch = ends.1.bound(1).unwrap().epoch;
+    let reason = BindingFailure::DeviceGone;
+    let key = ends.1.bound(1).unwrap();
+    ends.0.event(Event::BindingFailed { peer: ends.1.welcome.node, key, reason });
+    eventually("another epoch", || {
+        let bound = ends.1.bound(1).filter(|key| key.epoch != epoch);
+        (manager.get("/v1/bindings")["items"][0]["phase"] == "configured").then_some(bound?)
+    });
+    assert_eq!(paths(&ends, &manager), [0]);
+}
+
+#[test]
+fn what_a_failed_path_carries_alone_is_bound_again_by_the_policy() {
+    let settings = "[health]\ninterval_ms = 50\npolicy = \"replace\"\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let ends = pair(&manager, 2);
+    manager.text(&["allocate", "--host", "host1", "--paths", "1"]);
+    assert_eq!(paths(&ends, &manager), [1]);
+    // The box's side of it.
+    let path = PathId::new(1).unwrap();
+    ends.1.event(Event::PathLost { peer: ends.0.welcome.node, path });
+    manager.wait_event("health-changed", "box1>host1 path 1 is failed");
+    eventually("its other path", || {
+        let bound = manager.get("/v1/bindings")["items"][0].clone();
+        (bound["phase"] == "configured" && bound["paths"] == json!([0])).then_some(())
+    });
+    assert_eq!(paths(&ends, &manager), [0]);
 }
