@@ -330,12 +330,14 @@ fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
                     Some(child) if child.state == OperationState::Succeeded => {
                         todo.push(over(Ok(Some(child.id.to_string()))));
                     }
+                    // What another operation is at work on, or takes back, is waited for.
+                    _ if binding.desired.is_release() => {}
                     Some(child) => {
                         let why = child.error.as_ref().map_or("", |problem| &problem.detail);
                         todo.push(over(Err(format!("{}: {why}", child.id))));
                     }
-                    // What another operation is at work on is waited for.
-                    None if binding.operation.is_some() || binding.desired.is_release() => {}
+                    None if binding.operation.is_some() => {}
+                    None if take_back::notice_of(tables, binding.id).is_some() => {}
                     None => todo.push(Todo::Replace(id, binding.id)),
                 }
             }

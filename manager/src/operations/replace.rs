@@ -4,8 +4,8 @@
 //! then everything can be undone and the old one stays. Then the old one goes, and its slot is held
 //! back; nothing of that is undone.
 
-use super::progress;
 use super::request::{self, ClientKey, begin, release_steps, repeated, step};
+use super::{progress, take_back};
 use crate::planner::{Plan, PlanRequest};
 use crate::records::{Tables, Txn};
 use crate::types::{
@@ -54,6 +54,13 @@ pub fn replace(
     if old.desired.is_release() {
         let detail = format!("{} ({id}) is being taken back", old.slot);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
+    }
+    // What the borrower was told would be taken would stay lent in the form of the other one.
+    if let Some(OperationRecord { id: operation, .. }) = take_back::notice_of(txn, id) {
+        let slot = &old.slot;
+        let detail =
+            format!("{operation} takes {slot} back; `dxpu-manager cancel {operation}` first");
+        return Err(Problem::new(ProblemCode::SlotBusy, detail).passing(true));
     }
     let request = wishes(txn, &old, how);
     let place = choose(&request, txn)?.remove(0);
@@ -123,7 +130,7 @@ pub fn old_binding(operation: &OperationRecord) -> Option<BindingId> {
 }
 
 /// The binding that comes, of an operation that replaces one.
-fn new_binding(operation: &OperationRecord) -> Option<BindingId> {
+pub(super) fn new_binding(operation: &OperationRecord) -> Option<BindingId> {
     let OperationKind::Replace { .. } = operation.what else { return None };
     operation.steps.iter().find(|s| s.name == StepName::BindSlot).map(|step| step.binding)
 }
@@ -157,7 +164,7 @@ pub fn hand_over(txn: &mut Txn, id: OperationId) {
     let old = old_binding(&operation).and_then(|old| txn.bindings().get(&old).cloned());
     let Some(old) = old.filter(|old| !old.desired.is_release()) else {
         // Another operation released it, or does.
-        return super::take_back::gone(txn, id);
+        return take_back::gone(txn, id);
     };
     if let Some(other) = old.operation {
         progress::supersede(txn, other);

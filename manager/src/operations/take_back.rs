@@ -4,9 +4,8 @@
 //! as by a release; then, if a host does not answer, by force. In the first stage nothing has
 //! changed: what the borrower releases itself by then is done, and the operation can be called back.
 
-use super::drain;
-use super::progress;
 use super::request::{self, ClientKey, ReleaseTarget, begin, join, release_steps, repeated};
+use super::{drain, progress, replace};
 use crate::records::{Tables, Txn};
 use crate::types::{
     AllocationId, BindingId, BindingRecord, Desired, EventKind, EventRecord, OperationId,
@@ -70,9 +69,8 @@ pub fn take_back(
         return Err(Problem::new(ProblemCode::NotLent, "nothing of it is lent"));
     }
     for binding in &bindings {
-        let other = in_notice(txn).find(|o| o.steps.iter().any(|s| s.binding == binding.id));
-        if let Some(other) = other {
-            let (id, slot) = (other.id, &binding.slot);
+        if let Some(OperationRecord { id, .. }) = notice_of(txn, binding.id) {
+            let slot = &binding.slot;
             let detail =
                 format!("{id} takes {slot} back already; `dxpu-manager cancel {id}` first");
             return Err(Problem::new(ProblemCode::SlotBusy, detail));
@@ -132,6 +130,11 @@ pub fn in_notice(tables: &Tables) -> impl Iterator<Item = &OperationRecord> {
     })
 }
 
+/// The one of those by which a binding is taken back.
+pub fn notice_of(tables: &Tables, binding: BindingId) -> Option<&OperationRecord> {
+    in_notice(tables).find(|o| o.steps.iter().any(|step| step.binding == binding))
+}
+
 /// How far an operation of this kind is; nothing of others.
 pub fn stage(operation: &OperationRecord) -> Option<TakeBackStage> {
     match operation.what {
@@ -162,10 +165,13 @@ pub fn due(txn: &mut Txn, id: OperationId) {
     gone(txn, id);
     let Some(operation) = running(txn, id, TakeBackStage::Notice) else { return };
     let OperationKind::TakeBack { within_ms, .. } = operation.what else { return };
+    let taken = bindings(&operation);
     let still: Vec<BindingRecord> =
-        bindings(&operation).iter().filter_map(|id| txn.bindings().get(id).cloned()).collect();
+        taken.iter().filter_map(|id| txn.bindings().get(id).cloned()).collect();
     go(txn, operation, TakeBackStage::Orderly);
-    request::undo_making_of_parts(txn, &still, &format!("{id} takes a part of it back"));
+    let why = format!("{id} takes a part of it back");
+    undo_replacing(txn, &taken, &why);
+    request::undo_making_of_parts(txn, &still, &why);
     let still: Vec<BindingRecord> =
         still.iter().filter_map(|b| txn.bindings().get(&b.id).cloned()).collect();
     let overtaken: BTreeSet<OperationId> =
@@ -178,6 +184,20 @@ pub fn due(txn: &mut Txn, id: OperationId) {
         let binding = txn.bindings()[&binding.id].clone();
         let (desired, operation) = (Desired::Released { within_ms }, Some(id));
         txn.update_binding(BindingRecord { desired, operation, ..binding });
+    }
+}
+
+/// Undoes replacements of what is taken back by what would stay lent in its place.
+fn undo_replacing(txn: &mut Txn, taken: &BTreeSet<BindingId>, why: &str) {
+    let stays = |o: &&OperationRecord| {
+        let is_taken = |binding: Option<BindingId>| binding.is_some_and(|id| taken.contains(&id));
+        is_taken(replace::old_binding(o))
+            && !is_taken(replace::new_binding(o))
+            && progress::can_be_undone(o)
+    };
+    let replacing: Vec<OperationId> = txn.running().filter(stays).map(|o| o.id).collect();
+    for id in replacing {
+        progress::roll_back(txn, id, None, Problem::new(ProblemCode::Superseded, why));
     }
 }
 

@@ -1,8 +1,9 @@
 //! Leases, and what the lender takes back.
 
-use super::{asked, last_operation, pair, steps};
-use crate::common::fake::Fake;
+use super::{asked, is_bind_port, last_operation, pair, steps};
+use crate::common::fake::{Fake, Script};
 use crate::common::{Manager, eventually};
+use proxy_core::control::ControlError;
 use serde_json::json;
 
 /// A warning of 0.3 s and a grace of 0.5 s.
@@ -128,6 +129,50 @@ fn a_take_back_can_be_called_back_while_the_borrower_has_time() {
     assert_eq!(manager.failure(&["take-back", "nobody", "--reason", "x"]).0, 3);
     assert_eq!(manager.failure(&["take-back", "a b", "--reason", "x"]).0, 2);
     assert_eq!(manager.failure(&["take-back", "host1", "--reason", " "]).0, 2);
+}
+
+#[test]
+fn what_will_be_taken_back_is_not_replaced() {
+    let manager = manager();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["take-back", "alloc-1", "--grace", "1h", "--reason", "x", "--no-wait"]);
+    let (code, problem) = manager.failure(&["replace", "bind-1", "--reason", "x"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("slot-busy")));
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("op-2 takes box1/1 back; `dxpu-manager cancel op-2`"), "{detail}");
+    // A drain waits for the end of it, either way.
+    manager.text(&["drain", "box1/1", "--replace", "--reason", "x", "--no-wait"]);
+    manager.text(&["cancel", "op-2"]);
+    let drained = eventually("the end", || {
+        Some(manager.get("/v1/operations/op-3")).filter(|o| o["state"] != "running")
+    });
+    assert_eq!(
+        (&drained["state"], steps(&drained)),
+        (&json!("succeeded"), vec!["replace done".to_owned()])
+    );
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_some());
+}
+
+#[test]
+fn what_replaces_a_device_that_is_taken_back_does_not_stay() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
+    eventually("the new one", || at_box.bound(2));
+    let taken = manager.json(&["take-back", "box1/1", "--reason", "x"]);
+    assert_eq!(taken["state"], "succeeded");
+    let undone = eventually("the end", || {
+        Some(manager.get("/v1/operations/op-2")).filter(|o| o["ended"].is_string())
+    });
+    assert_eq!(
+        (&undone["state"], &undone["error"]["code"]),
+        (&json!("failed"), &json!("superseded"))
+    );
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+    assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
 }
 
 #[test]
