@@ -177,7 +177,10 @@ pub fn drain(
     };
     begin(txn, id, what, None, steps, key);
     match is_path {
-        true => rebind(txn, registry, id, &bindings, &how.reason),
+        true => {
+            let bindings: Vec<BindingId> = bindings.iter().map(|binding| binding.id).collect();
+            rebind(txn, registry, id, &bindings);
+        }
         // Other devices, where they are wanted, are chosen one by one.
         false => release(txn, id, &released, how.within_ms),
     }
@@ -185,37 +188,34 @@ pub fn drain(
     Ok(txn.operations()[&id].clone())
 }
 
-/// Makes bindings again, under new epochs and by other paths, where there are any.
-fn rebind(
-    txn: &mut Txn,
-    registry: &Registry,
-    id: OperationId,
-    bindings: &[BindingRecord],
-    reason: &str,
-) {
-    let Some(mut operation) = txn.operations().get(&id).cloned() else { return };
-    let can = |binding: &&BindingRecord| has_other_paths(txn, registry, binding);
-    let moved: Vec<BindingId> = bindings.iter().filter(can).map(|binding| binding.id).collect();
+/// Makes bindings again, under new epochs and by other paths, where it is known that there are any.
+fn rebind(txn: &mut Txn, registry: &Registry, id: OperationId, bindings: &[BindingId]) {
+    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
+    else {
+        return;
+    };
+    let OperationKind::Drain { reason, .. } = &operation.what else { return };
+    let why = format!("its path is drained: {reason}");
+    let can = |binding: &&BindingRecord| has_other_paths(txn, registry, binding) == Some(true);
+    let there = bindings.iter().filter_map(|id| txn.bindings().get(id));
+    let moved: Vec<BindingId> = there.filter(can).map(|binding| binding.id).collect();
     for step in operation.steps.iter_mut().filter(|step| moved.contains(&step.binding)) {
         step.asked = Some(txn.now());
     }
     txn.put_operation(operation);
     for binding in moved {
-        progress::failed(txn, binding, &format!("its path is drained: {reason}"));
+        progress::failed(txn, binding, &why);
     }
 }
 
-/// Whether a binding can have paths that are not held back. Of a proxy that is away it is seen when
-/// it is back.
-fn has_other_paths(tables: &Tables, registry: &Registry, binding: &BindingRecord) -> bool {
+/// Whether a binding can have paths that are not held back. While a proxy is away it is not known.
+fn has_other_paths(tables: &Tables, registry: &Registry, binding: &BindingRecord) -> Option<bool> {
     let (at_box, at_host) =
         (registry.ready(binding.slot.box_name()), registry.ready(&binding.host));
-    let common = at_box.zip(at_host).map(|(at_box, at_host)| at_box.common_paths(&at_host));
+    let common = at_box?.common_paths(at_host?.as_ref());
     let held = tables.held_for(binding);
-    common.is_none_or(|common| {
-        let PathSet(set) = tables.link_use(binding).path_set_without(common, held);
-        set & !held != 0
-    })
+    let PathSet(set) = tables.link_use(binding).path_set_without(common, held);
+    Some(set & !held != 0)
 }
 
 /// Makes what stands between two proxies again by other paths where all that it has do not carry
@@ -227,7 +227,7 @@ pub fn leave_failed_paths(txn: &mut Txn, registry: &Registry, one: &NodeName, ot
             && b.phase.at_box()
             && !b.desired.is_release()
             && txn.paths_of_binding(b) & !txn.held_for(b) == 0
-            && has_other_paths(txn, registry, b)
+            && has_other_paths(txn, registry, b) == Some(true)
     };
     let moved: Vec<BindingId> = txn.bindings_at(one).filter(has_none).map(|b| b.id).collect();
     for binding in moved {
@@ -289,6 +289,8 @@ fn children(tables: &Tables, id: OperationId) -> Vec<OperationId> {
 /// Something to do about a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Todo {
+    /// Make a binding again by other paths.
+    Rebind(OperationId, BindingId),
     /// Begin to replace a device.
     Replace(OperationId, BindingId),
     /// A step has ended, well or with a reason.
@@ -298,7 +300,7 @@ enum Todo {
 }
 
 /// Decides, for one drain, or an operation that waits for parts that other ones end.
-fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
+fn todo(tables: &Tables, registry: &Registry, operation: &OperationRecord) -> Vec<Todo> {
     let id = operation.id;
     let mut todo = Vec::new();
     let waits = |s: &&Step| s.state == StepState::Pending && s.name != StepName::Erase;
@@ -308,17 +310,10 @@ fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
         match (step.name, binding) {
             (StepName::Rebind | StepName::Replace, None) => todo.push(over(Ok(None))),
             (StepName::Rebind, Some(binding)) => {
-                // It failed in the change by which the drain began, so that what stands is made
-                // again, or could not be made otherwise; what is being released is waited for until
-                // it is gone.
+                // What is being released is waited for until it is gone.
                 let stands = matches!(binding.phase, Phase::Bound | Phase::Configured);
                 if stands && !binding.desired.is_release() {
-                    let left = tables.paths_of_binding(binding) & !tables.held_for(binding);
-                    let (one, other) = (binding.slot.box_name(), &binding.host);
-                    todo.push(over(match left {
-                        0 => Err(format!("{one} and {other} have no path that is not held back")),
-                        _ => Ok(None),
-                    }));
+                    todo.extend(rebinding(tables, registry, id, step, binding));
                 }
             }
             (StepName::Replace, Some(binding)) => {
@@ -348,6 +343,46 @@ fn todo(tables: &Tables, operation: &OperationRecord) -> Vec<Todo> {
     }
     todo.dedup();
     todo
+}
+
+/// Decides, for a binding that stands and is to have other paths.
+fn rebinding(
+    tables: &Tables,
+    registry: &Registry,
+    id: OperationId,
+    step: &Step,
+    binding: &BindingRecord,
+) -> Option<Todo> {
+    let over = |how| Some(Todo::Over(id, binding.id, StepName::Rebind, how));
+    if tables.paths_of_binding(binding) & !tables.held_for(binding) != 0 {
+        return over(Ok(None));
+    }
+    match has_other_paths(tables, registry, binding) {
+        None => None,
+        // It was made again once, and got none of them.
+        Some(true) if step.asked.is_none() => Some(Todo::Rebind(id, binding.id)),
+        Some(_) => {
+            let (one, other) = (binding.slot.box_name(), &binding.host);
+            over(Err(format!("{one} and {other} have no path that is not held back")))
+        }
+    }
+}
+
+/// Decides, for every operation that is followed here.
+fn everything(tables: &Tables, registry: &Registry) -> Vec<Todo> {
+    let follows = |o: &&OperationRecord| {
+        o.state == OperationState::Running
+            && match o.what {
+                OperationKind::Drain { .. }
+                | OperationKind::Release { .. }
+                | OperationKind::Forget { .. } => true,
+                // Another operation may release the old device.
+                OperationKind::Replace { .. } => replace::is_handed_over(o),
+                _ => false,
+            }
+    };
+    let followed = tables.running().filter(follows);
+    followed.flat_map(|operation| todo(tables, registry, operation)).collect()
 }
 
 /// One step of a drain has ended.
@@ -393,6 +428,9 @@ fn over(
 /// When the records cannot be changed.
 async fn carry_out(manager: &Arc<Manager>, todo: Todo) -> Result<(), Problem> {
     match todo {
+        Todo::Rebind(id, binding) => {
+            manager.records.apply(|txn| rebind(txn, &manager.registry, id, &[binding])).await
+        }
         Todo::Gone(id) => manager.records.apply(|txn| take_back::gone(txn, id)).await,
         Todo::Over(id, binding, name, how) => {
             manager.records.apply(|txn| over(txn, id, binding, name, how)).await
@@ -436,13 +474,7 @@ pub async fn run(manager: Arc<Manager>) {
             () = manager.stopping() => return,
         }
         let tables = manager.records.snapshot();
-        let follows = |o: &&OperationRecord| {
-            use OperationKind::{Drain, Forget, Release};
-            matches!(o.what, Drain { .. } | Release { .. } | Forget { .. })
-                && o.state == OperationState::Running
-        };
-        for todo in tables.running().filter(follows).flat_map(|operation| todo(&tables, operation))
-        {
+        for todo in everything(&tables, &manager.registry) {
             if let Err(problem) = carry_out(&manager, todo).await {
                 tracing::error!("a drain cannot go on: {problem}");
             }
@@ -485,7 +517,72 @@ mod tests {
             txn.add_binding(binding);
             let over = Todo::Over(operation.id, BindingId(1), StepName::Rebind, Ok(None));
             let expected = if ends { vec![over] } else { Vec::new() };
-            assert_eq!(todo(&txn, &operation), expected, "{phase} {desired}");
+            assert_eq!(todo(&txn, &Registry::default(), &operation), expected, "{phase} {desired}");
         }
+    }
+    /// The old device goes by a release that began before the new one was in place.
+    #[test]
+    fn a_replacement_ends_when_another_operation_has_released_the_old_device() {
+        let now = "2026-01-01T00:00:00.000Z";
+        let step = |name: &str, binding: &str, state: &str| {
+            json!({
+                "name": name, "binding": binding, "target": "x", "state": state, "changed": now,
+            })
+        };
+        let operation = |enumerated: &str| -> OperationRecord {
+            let steps = [
+                step("bind-slot", "bind-2", "done"),
+                step("bind-port", "bind-2", "done"),
+                step("enumerate", "bind-2", enumerated),
+                step("unbind-port", "bind-1", "pending"),
+                step("unbind-slot", "bind-1", "pending"),
+            ];
+            serde_json::from_value(json!({
+                "id": "op-2", "state": "running", "steps": steps, "started": now, "warnings": [],
+                "what": {
+                    "kind": "replace", "host": "host1", "slots": ["box1/1", "box1/2"],
+                    "within_ms": 1000, "reason": "x",
+                },
+            }))
+            .unwrap()
+        };
+        let old: BindingRecord = serde_json::from_value(json!({
+            "id": "bind-1", "allocation": "alloc-1", "slot": "box1/1", "host": "host1",
+            "functions": [{ "function": 0, "epoch": tlp_codec::ids::Epoch::new(0, 2).unwrap() }],
+            "port": 0, "phase": "configured", "desired": "forced", "operation": "op-3",
+            "since": now, "changed": now,
+        }))
+        .unwrap();
+        let mut txn = Txn::new(Tables::default());
+        let registry = Registry::default();
+        txn.add_binding(old.clone());
+        txn.put_operation(operation("pending"));
+        assert_eq!(
+            everything(&txn, &registry),
+            [],
+            "until it has handed over, it makes the new one"
+        );
+        txn.put_operation(operation("done"));
+        let id = operation("done").id;
+        let states = |txn: &Txn| {
+            let steps = txn.operations()[&id].steps[3..].iter();
+            (txn.operations()[&id].state, steps.map(|step| step.state).collect::<Vec<_>>())
+        };
+        use StepState::{Done, Pending};
+        let stages = [
+            (Phase::Configured, OperationState::Running, [Pending, Pending]),
+            (Phase::Withdrawn, OperationState::Running, [Done, Pending]),
+        ];
+        for (phase, state, steps) in stages {
+            txn.update_binding(BindingRecord { phase, ..old.clone() });
+            assert_eq!(everything(&txn, &registry), [Todo::Gone(id)]);
+            take_back::gone(&mut txn, id);
+            assert_eq!(states(&txn), (state, steps.to_vec()));
+        }
+        txn.remove_binding(old.id);
+        assert_eq!(everything(&txn, &registry), [Todo::Gone(id)]);
+        take_back::gone(&mut txn, id);
+        assert_eq!(states(&txn), (OperationState::Succeeded, vec![Done, Done]));
+        assert_eq!(everything(&txn, &registry), []);
     }
 }

@@ -5,7 +5,7 @@ use super::{is_bind_slot, last_operation, steps};
 use crate::common::fake::{Fake, Spec, boxed, host};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{BindingFailure, Event, PathAddress, PathSet, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::mpsc;
 use tlp_codec::ids::PathId;
 
@@ -115,6 +115,43 @@ fn what_a_path_carries_is_what_was_given_and_not_what_was_wished() {
     assert!(detail.contains("box1 and host1 have no path that is not held back"), "{detail}");
     assert_eq!(ends.1.bound(1).unwrap().epoch, epoch, "nothing is gained by making it again");
     assert_eq!(paths(), [1]);
+}
+
+/// Drains the path of the one device, which is 1 if there are two, while its host is away. The drain
+/// at its end, and whether the device was made again.
+fn drained_without_the_host(manager: &Manager, count: u8, path: &str) -> (Value, bool) {
+    let (at_host, at_box) = pair(manager, count);
+    let wish = (count - 1).to_string();
+    manager.text(&["allocate", "--host", "host1", "--paths", &wish]);
+    let epoch = at_box.bound(1).unwrap().epoch;
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["drain", path, "--reason", "x", "--no-wait"]);
+    let phase = manager.get("/v1/bindings")["items"][0]["phase"].clone();
+    assert_eq!(phase, "configured", "it is not known whether there is another");
+    let _at_host = Fake::insist(manager.control, again.0, again.1);
+    let drained = eventually("the drain's end", || {
+        Some(last_operation(manager)).filter(|o| o["ended"].is_string())
+    });
+    (drained, at_box.bound(1).unwrap().epoch != epoch)
+}
+
+#[test]
+fn what_a_host_that_is_away_has_by_its_only_path_is_left_as_it_is() {
+    let manager = Manager::start();
+    let (drained, rebound) = drained_without_the_host(&manager, 1, "path:0");
+    assert_eq!((&drained["state"], rebound), (&json!("failed"), false));
+    let detail = drained["error"]["detail"].as_str().unwrap();
+    assert!(detail.contains("box1 and host1 have no path that is not held back"), "{detail}");
+}
+
+#[test]
+fn what_a_host_that_is_away_can_have_by_another_path_moves_when_it_is_back() {
+    let manager = Manager::start();
+    let (drained, rebound) = drained_without_the_host(&manager, 2, "path:1");
+    assert_eq!((&drained["state"], rebound), (&json!("succeeded"), true));
+    assert_eq!(steps(&drained), ["rebind done"]);
+    assert_eq!(manager.get("/v1/bindings")["items"][0]["paths"], json!([0]));
 }
 
 #[test]
