@@ -192,14 +192,15 @@ fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
     }
 }
 
-/// Learns by which paths bindings stand that an earlier manager recorded without saying so.
+/// Learns by which paths bindings stand that an earlier manager recorded without saying so, or that
+/// the box has while nobody has recorded yet that it does: asked again, it is asked for the same.
 fn learn_paths(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
     for entry in table.iter().filter(|entry| entry.used) {
         let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else { continue };
         let own = |b: &&BindingRecord| {
             let mut functions = b.functions.iter();
             b.path_set.is_none()
-                && b.phase.at_box()
+                && (b.phase.at_box() || b.phase == Phase::Reserved)
                 && functions.any(|f| (f.function, f.epoch.bits()) == (entry.function, entry.epoch))
         };
         if let Some(binding) = txn.binding_at_slot(&slot).filter(own).cloned() {
@@ -333,15 +334,22 @@ mod tests {
         agree(&txn, SlotStatus::Free);
     }
 
-    /// The records of an earlier manager do not say by which paths; the box does.
+    /// The records of an earlier manager do not say by which paths, nor do those of one that was
+    /// killed before it could write what the box had done; the box does.
     #[test]
     fn paths_are_learnt_from_the_box() {
+        for phase in ["reserved", "bound"] {
+            paths_are_learnt_in(phase);
+        }
+    }
+
+    fn paths_are_learnt_in(phase: &str) {
         let mut txn = Txn::new(Tables::default());
         let slot = put(&mut txn, "box1/1", 1);
         let epoch = Epoch::new(0, 2).unwrap();
         let binding: BindingRecord = serde_json::from_value(serde_json::json!({
             "id": "bind-1", "allocation": "alloc-1", "slot": slot, "host": "host1",
-            "functions": [{ "function": 0, "epoch": epoch }], "port": 0, "phase": "bound",
+            "functions": [{ "function": 0, "epoch": epoch }], "port": 0, "phase": phase,
             "desired": "bound", "since": txn.now(), "changed": txn.now(),
         }))
         .unwrap();
