@@ -122,8 +122,7 @@ pub fn drain(
         return Ok(there);
     }
     check(txn, place)?;
-    let same = |o: &&OperationRecord| matches!(&o.what, OperationKind::Drain { place: p, .. } if p == place);
-    if let Some(there) = txn.running().find(same) {
+    if let Some(there) = holds::draining(txn, place) {
         let detail = format!("{} drains {place} already", there.id);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }

@@ -25,16 +25,23 @@ fn about(event: EventRecord, place: &Place) -> EventRecord {
     }
 }
 
+/// The operation that drains a place.
+pub(super) fn draining<'a>(tables: &'a Tables, place: &Place) -> Option<&'a OperationRecord> {
+    tables.running().find(
+        |o| matches!(&o.what, OperationKind::Drain { place: drained, .. } if drained == place),
+    )
+}
+
 /// Holds something back because somebody works on it. Doing it twice is the same as doing it once.
+/// What is being drained is held back as it is, and for this if the drain is called back.
 ///
 /// # Errors
 ///
 /// When there is no such thing.
 pub fn maintain(txn: &mut Txn, place: &Place, reason: &str) -> Result<HoldRecord, Problem> {
     check(txn, place)?;
-    if let Some(there) = txn.holds().get(place).filter(|hold| hold.kind != HoldKind::Unhealthy) {
-        return Ok(there.clone());
-    }
+    let there = txn.holds().get(place).filter(|hold| hold.kind != HoldKind::Unhealthy).cloned();
+    let drain = draining(txn, place).cloned();
     let record = HoldRecord {
         place: place.clone(),
         kind: HoldKind::Maintenance,
@@ -42,6 +49,15 @@ pub fn maintain(txn: &mut Txn, place: &Place, reason: &str) -> Result<HoldRecord
         since: txn.now(),
         operation: None,
     };
+    if let Some(there) = there {
+        if let Some(mut drain) = drain.filter(|drain| there.operation == Some(drain.id))
+            && let OperationKind::Drain { former: former @ None, .. } = &mut drain.what
+        {
+            *former = Some(Box::new(record));
+            txn.put_operation(drain);
+        }
+        return Ok(there);
+    }
     hold(txn, record.clone());
     Ok(record)
 }
@@ -56,9 +72,7 @@ pub fn put_back(txn: &mut Txn, place: &Place) -> Result<HoldRecord, Problem> {
     let Some(record) = txn.holds().get(place).cloned() else {
         return Err(Problem::new(ProblemCode::NotHeld, format!("{place} is not held back")));
     };
-    let drains = |o: &&OperationRecord| matches!(&o.what, OperationKind::Drain { place: p, .. } if p == place);
-    if let Some(operation) = txn.running().find(drains) {
-        let id = operation.id;
+    if let Some(OperationRecord { id, .. }) = draining(txn, place) {
         let detail = format!("{id} drains {place}; `dxpu-manager cancel {id}` first");
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }

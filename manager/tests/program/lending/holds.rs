@@ -99,6 +99,25 @@ fn a_drained_host_gives_back_what_it_has() {
 }
 
 #[test]
+fn maintenance_that_is_asked_for_during_a_drain_stays_when_that_is_called_back() {
+    let manager = Manager::start();
+    let (at_host, _box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let _again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["drain", "host1", "--reason", "x", "--no-wait"]);
+    let kind = || manager.get("/v1/holds")["items"][0]["kind"].clone();
+    manager.text(&["maintain", "host1", "--on", "--reason", "new memory"]);
+    manager.text(&["maintain", "host1", "--on", "--reason", "the second time"]);
+    assert_eq!(kind(), "drained");
+    assert_eq!(manager.json(&["cancel", "op-2"])["state"], "cancelled");
+    let held = &manager.get("/v1/holds")["items"][0];
+    assert_eq!((&held["kind"], &held["reason"]), (&json!("maintenance"), &json!("new memory")));
+    manager.text(&["maintain", "host1", "--off"]);
+    assert_eq!(kind(), Value::Null);
+}
+
+#[test]
 fn a_broken_device_is_replaced_by_another_on_the_same_host() {
     let manager = Manager::start();
     let (at_host, at_box) = pair(&manager);
