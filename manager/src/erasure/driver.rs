@@ -14,9 +14,9 @@ use proxy_core::control::{ControlError, EraseMethod, EraseRequest, Erasure, Repl
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tlp_codec::ids::{BindingKey, Epoch};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
 /// How often a box is asked how far it is: so long first, and twice as long each time up to the
@@ -174,8 +174,8 @@ async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
 
 async fn look(manager: &Manager, hooks: &Semaphore, record: &ErasureRecord) -> Look {
     let Some(program) = &record.rule.hook else { return by_box(manager, record).await };
-    let _turn = hooks.acquire().await.expect("it is never closed");
-    match by_program(manager, record, program).await {
+    let turn = hooks.acquire().await.expect("it is never closed");
+    match by_program(manager, record, program, turn).await {
         Ok(done) => done,
         Err(why) => why,
     }
@@ -186,30 +186,43 @@ fn waits_for_box(name: &NodeName) -> Look {
 }
 
 /// Has the program do it: while the box is connected and reports the device, from before the program
-/// starts until after it ends. Else it could be at what was put in its place. `Err`: why not now.
+/// starts until after it ends. Else it could be at what was put in its place. `turn` is held while
+/// the program runs. `Err`: why not now.
 async fn by_program(
     manager: &Manager,
     record: &ErasureRecord,
     program: &Path,
+    turn: SemaphorePermit<'_>,
 ) -> Result<Look, Look> {
     let name = record.slot.box_name();
     let session = manager.registry.ready(name).ok_or_else(|| waits_for_box(name))?;
+    let busy = format!("waits: box {name} is at work on the device");
     if !is_seen(manager, &session, record).await? {
-        return Err(Look::Waits(format!("waits: box {name} is at work on the device")));
+        return Err(Look::Waits(busy));
     }
+    let taken_out = || Look::Waits("the device was taken out".into());
     let mut changes = manager.records.watch(Topic::Erasures);
     starts(manager, record, program).await?;
     let tables = manager.records.snapshot();
     let said = tokio::select! {
         said = hook::run(program, record, &tables) => said,
         () = session.closed() => return Err(waits_for_box(name)),
-        () = is_changed(manager, &mut changes, record) => {
-            return Err(Look::Waits("the device was taken out".into()));
-        }
+        () = is_changed(manager, &mut changes, record) => return Err(taken_out()),
     };
+    drop(turn);
+    let (ended, bound) = (Instant::now(), Duration::from_secs(record.rule.within_s.into()));
     // What is sent before this answer is heard before it: the box has not seen the device go.
     while !is_seen(manager, &session, record).await? {
-        tokio::time::sleep(PAUSE).await;
+        if ended.elapsed() >= bound {
+            let still = format!("box {name} was still at work on the device {bound:?} after it");
+            let why = said.err().unwrap_or_else(|| format!("{}: {still}", program.display()));
+            return Ok(Look::Failed(why));
+        }
+        note(manager, record, 0, &busy).await;
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = is_changed(manager, &mut changes, record) => return Err(taken_out()),
+        }
     }
     Ok(match said {
         Ok(said) if said.is_empty() => Look::Done(program.display().to_string()),

@@ -3,7 +3,9 @@
 use super::{pair, steps};
 use crate::common::fake::{Fake, Script};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{ControlError, EraseFailure, EraseRequest, Erasure, Reply, Request};
+use proxy_core::control::{
+    ControlError, EraseFailure, EraseRequest, Erasure, Reply, Request, SlotState,
+};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
@@ -333,6 +335,32 @@ fn a_program_that_takes_too_long_is_killed_with_what_it_began() {
     assert!(erasure["detail"].as_str().unwrap().contains("did not end within 1s"), "{erasure}");
     let all = processes(folder.path());
     eventually("their end", || all.iter().all(|p| !runs(*p)).then_some(()));
+}
+
+/// After a program has ended, its box may be at work on the device for as long as it likes.
+#[test]
+fn a_box_at_work_after_a_program_is_waited_for_with_a_bound_and_can_be_waived() {
+    for within in ["", "within_s = 3\n"] {
+        let folder = tempfile::tempdir().unwrap();
+        let hook = slow_program(folder.path());
+        let rule = format!("[[erase]]\nhook = {hook:?}\n{within}");
+        let manager = Manager::with_settings(&rule, &[]);
+        let (_host, at_box) = pair(&manager);
+        manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "1"]);
+        manager.text(&["release", "alloc-1", "--no-wait"]);
+        begun(folder.path(), 2);
+        at_box.set_state(1, SlotState::Probing);
+        if within.is_empty() {
+            std::fs::write(folder.path().join("erase.may-end"), "").unwrap();
+            wait_detail(&manager, "box box1 is at work on the device");
+            let waived = manager.json(&["erase", "erase-1", "--waive", "it is shredded"]);
+            assert_eq!(waived["state"], "waived");
+        } else {
+            eventually("its failure", || (latest(&manager)["state"] == "failed").then_some(()));
+            wait_detail(&manager, "did not end within 3s");
+        }
+        assert_eq!(processes(folder.path()).len(), 2, "it was not run again");
+    }
 }
 
 /// What it began does not hold up what it did: neither in its group, nor out of it.
