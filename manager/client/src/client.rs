@@ -24,6 +24,10 @@ const AWAY_BOUND: Duration = Duration::from_secs(30);
 /// The pause before a manager that is away is asked again.
 const AWAY_TURN: Duration = Duration::from_millis(250);
 
+/// How long an answer is waited for at least when the manager is asked again: longer than it is asked
+/// to wait with it ([`WAIT_TURN`]).
+const LEAST_ANSWER: Duration = Duration::from_secs(5);
+
 /// Why there is no good answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -89,18 +93,16 @@ struct Patience {
 }
 
 impl Patience {
-    /// Pauses; `false` if it has gone on for too long.
-    fn pause(&mut self) -> bool {
-        let goes_on = self.away.get_or_insert_with(Instant::now).elapsed() < self.bound;
-        if goes_on {
-            std::thread::sleep(AWAY_TURN);
+    /// Pauses; how long the next answer may take. `None` if it has gone on for too long.
+    fn pause(&mut self) -> Option<Duration> {
+        let away = *self.away.get_or_insert_with(Instant::now);
+        if away.elapsed() >= self.bound {
+            return None;
         }
-        goes_on
-    }
-
-    /// It has answered.
-    fn is_back(&mut self) {
-        self.away = None;
+        std::thread::sleep(AWAY_TURN);
+        // A manager that hangs does not make it longer than it is said to be.
+        let rest = self.bound.saturating_sub(away.elapsed());
+        Some(rest.clamp(LEAST_ANSWER, ANSWER_BOUND))
     }
 }
 
@@ -121,7 +123,6 @@ impl Client {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
-            .timeout_recv_response(Some(ANSWER_BOUND))
             // A manager is reached directly.
             .proxy(None)
             .build()
@@ -134,8 +135,9 @@ impl Client {
         Self { server, actor: None, patience: AWAY_BOUND, agent }
     }
 
-    /// How long is asked again while the manager is away, instead of 30 s: by [`Client::wait`], and
-    /// by requests with an idempotency key.
+    /// How long is asked again while the manager is away, instead of 30 s: by [`Client::wait`], by
+    /// [`Client::get_patiently`], and by requests with an idempotency key. Each answer is waited for
+    /// 60 s, and when it is asked for again as long as the rest of that, but at least 5 s.
     pub fn patient_for(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
@@ -150,11 +152,17 @@ impl Client {
         Self { actor: Some(actor.to_owned()), ..self }
     }
 
-    fn signed<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+    /// A request that says who asks, and waits so long for its answer.
+    fn bounded<B>(&self, request: RequestBuilder<B>, bound: Duration) -> RequestBuilder<B> {
+        let request = request.config().timeout_recv_response(Some(bound)).build();
         match &self.actor {
             Some(actor) => request.header("x-dxpu-actor", actor),
             None => request,
         }
+    }
+
+    fn signed<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        self.bounded(request, ANSWER_BOUND)
     }
 
     /// The manager's address.
@@ -175,16 +183,37 @@ impl Client {
         self.read(self.signed(self.agent.get(self.url(path))).call())
     }
 
+    /// Gets what is at a path, and asks again for 30 s while the manager is away or cannot answer now
+    /// ([`ClientError::is_away`]).
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn get_patiently<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let (mut patience, mut bound) = (self.patience(), ANSWER_BOUND);
+        loop {
+            let request = self.bounded(self.agent.get(self.url(path)), bound);
+            match self.read(request.call()) {
+                Err(error) if error.is_away() => match patience.pause() {
+                    Some(rest) => bound = rest,
+                    None => return Err(error),
+                },
+                other => return other,
+            }
+        }
+    }
+
     /// Sends a request with an idempotency key, again if there is no answer to it: it may have been
     /// done, and is not done twice. Without a key it is sent once.
     fn insist<T>(
         &self,
         key: Option<&str>,
-        send: impl Fn() -> Result<T, ClientError>,
+        send: impl Fn(Duration) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         let (mut patience, mut unanswered) = (self.patience(), None);
+        let mut bound = ANSWER_BOUND;
         loop {
-            let error = match send() {
+            let error = match send(bound) {
                 Err(error) if key.is_some() => error,
                 other => return other,
             };
@@ -198,8 +227,9 @@ impl Client {
             }
             let is_asked = matches!(error, ClientError::Unreachable { asked: true, .. });
             let error = if is_asked { error } else { unanswered.unwrap_or(error) };
-            if !patience.pause() {
-                return Err(error);
+            match patience.pause() {
+                Some(rest) => bound = rest,
+                None => return Err(error),
             }
             unanswered = matches!(error, ClientError::Unreachable { .. }).then_some(error);
         }
@@ -218,8 +248,8 @@ impl Client {
         body: &impl Serialize,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        self.insist(key, || {
-            let mut request = self.signed(self.agent.post(self.url(path)));
+        self.insist(key, |bound| {
+            let mut request = self.bounded(self.agent.post(self.url(path)), bound);
             if let Some(key) = key {
                 request = request.header("idempotency-key", key);
             }
@@ -251,8 +281,8 @@ impl Client {
         path: &str,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        self.insist(key, || {
-            let mut request = self.signed(self.agent.delete(self.url(path)));
+        self.insist(key, |bound| {
+            let mut request = self.bounded(self.agent.delete(self.url(path)), bound);
             if let Some(key) = key {
                 request = request.header("idempotency-key", key);
             }
@@ -335,16 +365,10 @@ impl Client {
         mut progress: impl FnMut(&OperationRecord),
     ) -> Result<OperationRecord, ClientError> {
         let (mut beyond, mut turn) = (0, FIRST_TURN);
-        let mut patience = self.patience();
         loop {
             let turn = std::mem::replace(&mut turn, WAIT_TURN).as_millis();
             let path = format!("/v1/operations/{id}?wait_ms={turn}&beyond_steps={beyond}");
-            let operation: OperationRecord = match self.get(&path) {
-                Ok(operation) => operation,
-                Err(error) if error.is_away() && patience.pause() => continue,
-                Err(error) => return Err(error),
-            };
-            patience.is_back();
+            let operation: OperationRecord = self.get_patiently(&path)?;
             progress(&operation);
             if operation.state.is_final() {
                 return Ok(operation);
@@ -415,6 +439,23 @@ mod tests {
         hangs_up.join().unwrap();
         // Nobody listens any more.
         assert!(!asked(Some("k")) && !asked(None));
+    }
+
+    /// A manager that hangs takes the connection and says nothing.
+    #[test]
+    fn a_manager_that_hangs_is_not_waited_for_longer_than_one_that_is_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let hangs = std::thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            listener.accept().unwrap()
+        });
+        let client = Client::new(&server).patient_for(Duration::from_secs(1));
+        let begun = Instant::now();
+        let error = client.post::<()>("/v1/allocations", &(), Some("k")).unwrap_err();
+        assert!(matches!(error, ClientError::Unreachable { asked: true, .. }), "{error}");
+        assert!(begun.elapsed() < ANSWER_BOUND, "{:?}", begun.elapsed());
+        hangs.join().unwrap();
     }
 
     #[test]

@@ -13,15 +13,25 @@ pub enum Failure {
     /// The manager said no, or is not there.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// The manager went away while an operation was waited for, or no longer knows it.
-    #[error("{0} was begun, and how it goes cannot be asked: {1}")]
+    /// The manager went away while an operation was waited for, or no longer knows it or what it
+    /// has made.
+    #[error("{0} was begun, and what became of it cannot be asked: {1}")]
     Waiting(OperationId, ClientError),
-    /// No answer came to a request that may have begun something; the key that the command had.
+    /// No answer came to a request that may have begun something.
     #[error(
-        "{1}; what was asked for may have been begun: the same command with --key {0} goes on with \
-         it, and does nothing twice"
+        "{error}; what was asked for may have been begun: the same command {}goes on with it, and \
+         does nothing twice",
+        again(key, what)
     )]
-    Unanswered(String, Box<ClientError>),
+    Unanswered {
+        /// The key that the command had.
+        key: String,
+        /// What the command was for, all of it in its order, if it can have meant it by names that
+        /// mean something else the next time.
+        what: Vec<String>,
+        /// Why there was no answer.
+        error: Box<ClientError>,
+    },
     /// An operation failed.
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
@@ -62,7 +72,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Client(error) | Self::Waiting(_, error) => of_client(error),
-            Self::Unanswered(_, error) => of_client(error),
+            Self::Unanswered { error, .. } => of_client(error),
             Self::Operation(operation) => match &operation.error {
                 Some(problem) if problem.code == ProblemCode::NotEnumerated => {
                     of_problem(problem.code)
@@ -109,10 +119,23 @@ impl Failure {
         match self {
             Self::Waiting(id, _) => body["operation"] = serde_json::json!(id),
             Self::Operation(operation) => body["operation"] = serde_json::json!(operation.id),
-            Self::Unanswered(key, _) => body["key"] = serde_json::json!(key),
+            Self::Unanswered { key, what, .. } => {
+                body["key"] = serde_json::json!(key);
+                if !what.is_empty() {
+                    body["what"] = serde_json::json!(what);
+                }
+            }
             _ => {}
         }
         body
+    }
+}
+
+/// How a command is to be given again.
+fn again(key: &str, what: &[String]) -> String {
+    match what {
+        [] => format!("with --key {key} "),
+        what => format!("for {} and with --key {key} ", what.join(" ")),
     }
 }
 
@@ -165,9 +188,20 @@ mod tests {
             (1, &"op-7".into(), &"limit-reached".into())
         );
         let (server, reason, asked) = ("here".to_owned(), "gone".to_owned(), true);
-        let gone = ClientError::Unreachable { server, reason, asked };
-        let (code, body) = json(Failure::Unanswered("k-1".into(), gone.into()));
+        let gone =
+            || ClientError::Unreachable { server: server.clone(), reason: reason.clone(), asked };
+        let unanswered = |what: &[&str]| Failure::Unanswered {
+            key: "k-1".into(),
+            what: what.iter().copied().map(String::from).collect(),
+            error: gone().into(),
+        };
+        let (code, body) = json(unanswered(&[]));
         assert_eq!((code, &body["key"]), (6, &"k-1".into()));
-        assert!(body["detail"].as_str().unwrap().contains("--key k-1"), "{body}");
+        assert!(body["detail"].as_str().unwrap().contains("the same command with --key k-1 goes"));
+        assert!(body.get("what").is_none(), "{body}");
+        let (_, body) = json(unanswered(&["bind-1", "alloc-2"]));
+        assert_eq!(body["what"], serde_json::json!(["bind-1", "alloc-2"]));
+        let said = "the same command for bind-1 alloc-2 and with --key k-1 goes";
+        assert!(body["detail"].as_str().unwrap().contains(said), "{body}");
     }
 }

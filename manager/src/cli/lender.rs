@@ -80,12 +80,16 @@ fn maintain(client: &Client, out: &Output, args: Maintain) -> Result<(), Failure
         let path = format!("/v1/holds{}", query(&[("place", Some(place))]));
         let held: HoldRecord = client.delete(&path, None)?;
         let there = query(&[("place", Some(held.place.to_string()))]);
-        let still: List<HoldRecord> = client.get(&format!("/v1/holds{there}"))?;
-        return out.print(&held, |held| match still.items.first() {
-            None => format!("{} can be used again", held.place),
-            Some(HoldRecord { place, kind, reason, .. }) => {
-                let ended = held.kind;
-                format!("{place} is no longer held back ({ended}); it still is ({kind}): {reason}")
+        // It is done, whether this is answered or not.
+        let still: Result<List<HoldRecord>, _> = client.get(&format!("/v1/holds{there}"));
+        return out.print(&held, |held| {
+            let ended = format!("{} is no longer held back ({})", held.place, held.kind);
+            match still.as_ref().map(|still| still.items.first()) {
+                Ok(None) => format!("{} can be used again", held.place),
+                Ok(Some(HoldRecord { kind, reason, .. })) => {
+                    format!("{ended}; it still is ({kind}): {reason}")
+                }
+                Err(why) => format!("{ended}; whether it still is otherwise is not known: {why}"),
             }
         });
     }

@@ -11,6 +11,7 @@ use crate::types::{
 use manager_client::bodies::AllocateBody;
 use manager_client::views::{AllocationView, List, SlotView};
 use manager_client::{Client, ClientError};
+use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Pause before a refused allocation is asked for again.
@@ -57,7 +58,8 @@ pub(super) fn allocate(client: &Client, out: &Output, args: Allocate) -> Result<
     }
     let operation = wait(client, out, operation)?;
     let id = operation.allocation.expect("an allocation's operation names it");
-    out.get::<AllocationView>(client, &format!("/v1/allocations/{id}"), render::allocation)
+    let made = client.get_patiently::<AllocationView>(&format!("/v1/allocations/{id}"));
+    out.print(&made.map_err(|error| Failure::Waiting(operation.id, error))?, render::allocation)
 }
 
 /// Asks for an allocation, and again for a while when what stands in the way may pass by itself.
@@ -94,17 +96,20 @@ pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<()
     let within = args.within_ms.map(|ms| ms.to_string());
     let query = query(&[("force", force), ("within_ms", within)]);
     // What is named and cannot be is found before anything is begun.
-    let paths = args.what.iter().map(|what| address(client, what));
-    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let what = args.what.iter().map(|what| Lent::find(client, what));
+    let what = what.collect::<Result<Vec<_>, _>>()?;
+    // A slot may have another tenant, or none, when the command is given again.
+    let names: Vec<_> = what.iter().map(Lent::to_string).collect();
+    let names = if names == args.what { Vec::new() } else { names };
     // All are begun before any is waited for, so that they go side by side. One that is refused does
     // not hide what becomes of the others.
     let key = key(&args.waiting);
-    let begin = |(index, path)| {
+    let begin = |(index, lent): (usize, &Lent)| {
         let own = if index == 0 { key.clone() } else { format!("{key}.{index}") };
-        let path = format!("{path}{query}");
-        client.delete::<OperationRecord>(&path, Some(&own)).map_err(unanswered(&key))
+        let path = format!("{}{query}", lent.path());
+        client.delete::<OperationRecord>(&path, Some(&own)).map_err(unanswered_for(&key, &names))
     };
-    let begun: Vec<_> = paths.iter().enumerate().map(begin).collect();
+    let begun: Vec<_> = what.iter().enumerate().map(begin).collect();
     let (mut operations, mut failures) = (Vec::new(), Vec::new());
     for begun in begun {
         match begun {
@@ -169,21 +174,45 @@ pub(super) fn story(client: &Client, out: &Output, id: OperationId) -> Result<()
     out.print(&Story { operation, events: events.items }, render::story)
 }
 
-/// Where the thing to release is.
-fn address(client: &Client, what: &str) -> Result<String, Failure> {
-    if let Ok(id) = what.parse::<AllocationId>() {
-        return Ok(format!("/v1/allocations/{id}"));
+/// What can be released, by names that never mean anything else.
+enum Lent {
+    Allocation(AllocationId),
+    Binding(BindingId),
+}
+
+impl Lent {
+    /// What is meant now. A slot means the binding that it has.
+    fn find(client: &Client, what: &str) -> Result<Self, Failure> {
+        if let Ok(id) = what.parse() {
+            return Ok(Self::Allocation(id));
+        }
+        if let Ok(id) = what.parse() {
+            return Ok(Self::Binding(id));
+        }
+        let slot: SlotAddress = what.parse().map_err(|_| {
+            let names = "alloc-N, bind-N or BOX/SLOT";
+            Failure::Argument(format!("{what:?} is nothing to release: {names}"))
+        })?;
+        let path = format!("/v1/boxes/{}/slots/{}", slot.box_name(), slot.slot());
+        let binding = client.get::<SlotView>(&path)?.binding;
+        let not_lent = || Problem::new(ProblemCode::NotLent, format!("slot {slot} is not lent"));
+        Ok(Self::Binding(binding.ok_or_else(not_lent)?))
     }
-    if let Ok(id) = what.parse::<BindingId>() {
-        return Ok(format!("/v1/bindings/{id}"));
+
+    fn path(&self) -> String {
+        match self {
+            Self::Allocation(id) => format!("/v1/allocations/{id}"),
+            Self::Binding(id) => format!("/v1/bindings/{id}"),
+        }
     }
-    let slot: SlotAddress = what.parse().map_err(|_| {
-        Failure::Argument(format!("{what:?} is nothing to release: alloc-N, bind-N or BOX/SLOT"))
-    })?;
-    let path = format!("/v1/boxes/{}/slots/{}", slot.box_name(), slot.slot());
-    match client.get::<SlotView>(&path)?.binding {
-        Some(id) => Ok(format!("/v1/bindings/{id}")),
-        None => Err(Problem::new(ProblemCode::NotLent, format!("slot {slot} is not lent")).into()),
+}
+
+impl fmt::Display for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allocation(id) => id.fmt(f),
+            Self::Binding(id) => id.fmt(f),
+        }
     }
 }
 
@@ -197,9 +226,15 @@ pub(super) fn key(waiting: &Waiting) -> String {
 
 /// What has failed when a request of a command with this key has.
 pub(super) fn unanswered(key: &str) -> impl Fn(ClientError) -> Failure {
+    unanswered_for(key, &[])
+}
+
+/// What has failed when a request of a command with this key, for all of this, has.
+fn unanswered_for(key: &str, what: &[String]) -> impl Fn(ClientError) -> Failure {
     move |error| match error {
         ClientError::Unreachable { asked: true, .. } => {
-            Failure::Unanswered(key.to_owned(), error.into())
+            let (key, what) = (key.to_owned(), what.to_vec());
+            Failure::Unanswered { key, what, error: error.into() }
         }
         other => other.into(),
     }
@@ -243,4 +278,69 @@ fn follow(
     }
     let ended = client.wait(operation.id, |operation| told.tell(operation));
     ended.map_err(|error| Failure::Waiting(operation.id, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::SlotStatus;
+    use serde_json::json;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    /// Answers one request each with these, then hangs up on one more.
+    fn pretended(answers: Vec<serde_json::Value>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for answer in answers.into_iter().map(Some).chain([None]) {
+                let (mut stream, _) = listener.accept().unwrap();
+                let head = BufReader::new(&stream).lines().map(Result::unwrap);
+                head.take_while(|line| !line.is_empty()).for_each(drop);
+                let Some(body) = answer.map(|answer| answer.to_string()) else { break };
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 200 x\r\nconnection: close\r\ncontent-length: {length}");
+                stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+            }
+        });
+        server
+    }
+
+    /// A slot means another binding, or none, when the command is given again.
+    #[test]
+    fn an_unanswered_release_names_what_its_slots_meant() {
+        let slot = |number: u64| SlotView {
+            slot: format!("box1/{number}").parse().unwrap(),
+            status: SlotStatus::Used,
+            connected: true,
+            model: String::new(),
+            facts: Default::default(),
+            functions: Vec::new(),
+            owner: None,
+            binding: Some(BindingId(number + 6)),
+        };
+        let begun = json!({
+            "id": "op-1", "state": "succeeded", "warnings": [], "started": "2026-01-01T00:00:00Z",
+            "what": { "kind": "release", "slots": ["box1/1"], "force": false }, "steps": [],
+        });
+        let slots = [1, 2].map(|number| serde_json::to_value(slot(number)).unwrap());
+        for (what, answers, named) in [
+            (["box1/1", "box1/2"], slots.into_iter().chain([begun.clone()]).collect(), true),
+            (["bind-7", "bind-8"], vec![begun], false),
+        ] {
+            let client = Client::new(&pretended(answers)).patient_for(Duration::ZERO);
+            let waiting = Waiting { no_wait: false, key: Some("k".into()) };
+            let what = what.map(String::from).to_vec();
+            let args = Release { what, force: false, within_ms: None, waiting };
+            let out = Output { form: Form::Json, watch: false };
+            match release(&client, &out, args) {
+                Err(Failure::Unanswered { key, what, .. }) => {
+                    assert_eq!(key, "k");
+                    assert_eq!(what, if named { vec!["bind-7", "bind-8"] } else { vec![] });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -132,6 +132,37 @@ fn a_wait_that_ends_names_its_operation() {
 }
 
 #[test]
+fn a_manager_that_goes_away_after_the_end_is_asked_again_for_what_was_made() {
+    let mut ended = operation("succeeded");
+    ended["allocation"] = json!("alloc-7");
+    let manager = Pretended::new([
+        Answer::Says(202, operation("running")),
+        Answer::Says(200, ended),
+        problem(503, "limit-reached", true),
+        Answer::HangsUp,
+        problem(404, "no-such-allocation", false),
+    ]);
+    let output = manager.runs(&["allocate", "--host", "host1"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let said = parsed(&output.stderr);
+    assert_eq!((&said["operation"], &said["code"]), (&json!("op-1"), &json!("no-such-allocation")));
+    let last = manager.heads().pop().unwrap();
+    assert!(last.starts_with("get /v1/allocations/alloc-7 "), "{last}");
+}
+
+#[test]
+fn the_end_of_a_hold_is_told_when_what_is_left_cannot_be_asked() {
+    let held = json!({
+        "place": "box1", "kind": "maintenance", "reason": "fans", "since": "2026-01-01T00:00:00Z",
+    });
+    let manager = Pretended::new([Answer::Says(200, held), Answer::HangsUp]);
+    let output = manager.runs(&["maintain", "box1", "--off"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(parsed(&output.stdout)["reason"], "fans");
+    assert_eq!(manager.heads().len(), 2);
+}
+
+#[test]
 fn what_was_not_answered_is_asked_again_under_the_same_key() {
     let manager = Pretended::new([
         Answer::HangsUp,
@@ -155,8 +186,10 @@ fn header(head: &str, name: &str) -> String {
 
 #[test]
 fn a_manager_that_was_never_there_is_not_waited_for() {
-    // A port that was free a moment ago.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A port that nobody listens at, and nobody else can.
+    let kept = tokio::net::TcpSocket::new_v4().unwrap();
+    kept.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let free = kept.local_addr().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
     let server = format!("http://{free}");
     let begun = Instant::now();
