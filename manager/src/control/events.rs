@@ -27,7 +27,9 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
             manager.event_soon(EventRecord::new(EventKind::LinkUp, detail).node(name));
         }
         Event::PathLost { peer, path } => {
-            path_seen(manager, name, peer, path.get(), false);
+            if !path_seen(manager, name, peer, path.get(), false) {
+                return;
+            }
             let detail = format!(
                 "{name}: what it sends to {} by path {path} does not arrive; the other paths carry it",
                 called(manager, peer)
@@ -35,7 +37,9 @@ pub async fn handle(manager: &Arc<Manager>, session: &Arc<Session>, event: Event
             manager.event_soon(EventRecord::new(EventKind::PathLost, detail).node(name));
         }
         Event::PathFound { peer, path } => {
-            path_seen(manager, name, peer, path.get(), true);
+            if !path_seen(manager, name, peer, path.get(), true) {
+                return;
+            }
             let detail = format!("{name}: path {path} to {} carries frames", called(manager, peer));
             manager.event_soon(EventRecord::new(EventKind::PathFound, detail).node(name));
         }
@@ -105,10 +109,11 @@ fn link_up(manager: &Manager, session: &Session, peer: NodeId) {
     }
 }
 
-fn path_seen(manager: &Manager, from: &NodeName, peer: NodeId, path: u8, arrives: bool) {
-    if let Some(to) = manager.records.snapshot().node_by_number(peer) {
-        manager.observed.path(from, &to.name, path, arrives);
-    }
+/// Whether that is news.
+fn path_seen(manager: &Manager, from: &NodeName, peer: NodeId, path: u8, arrives: bool) -> bool {
+    let tables = manager.records.snapshot();
+    let to = tables.node_by_number(peer);
+    to.is_some_and(|to| manager.observed.path(from, &to.name, path, arrives))
 }
 
 fn called(manager: &Manager, node: NodeId) -> String {

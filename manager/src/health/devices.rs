@@ -9,7 +9,8 @@ use crate::records::{Tables, Txn};
 use crate::types::{HealthDevice, HealthRecord, HoldKind, Place, SlotAddress, Subject};
 use std::collections::{HashMap, VecDeque};
 
-/// Devices in no slot that are remembered; of more, the latest.
+/// Devices in no slot that are remembered: of more that are not well, the latest; of more that only
+/// had errors, the first.
 const MAX_AWAY: usize = 1024;
 
 /// The device in a slot. Nothing also while it is not known which: of one that it has not looked at
@@ -65,10 +66,7 @@ impl Observed {
             match look(tables, slot, device) {
                 Whereabouts::Here => return true,
                 Whereabouts::In(other) => moved.push((other, std::mem::take(own))),
-                Whereabouts::Away if device.serial != 0 && away.len() < MAX_AWAY => {
-                    away.entry(device).or_default().merge(std::mem::take(own), config);
-                }
-                Whereabouts::Away => {}
+                Whereabouts::Away => put_away(&mut away, device, std::mem::take(own), config),
             }
             false
         });
@@ -81,6 +79,19 @@ impl Observed {
         for (slot, own) in moved {
             errors.entry(slot).or_default().merge(own, config);
         }
+    }
+}
+
+/// What was seen of a device that is in no slot now goes with it, if it can be known again and there is
+/// room.
+pub(super) fn put_away(
+    away: &mut HashMap<HealthDevice, Errors>,
+    device: HealthDevice,
+    own: Errors,
+    config: &HealthConfig,
+) {
+    if device.serial != 0 && (away.contains_key(&device) || away.len() < MAX_AWAY) {
+        away.entry(device).or_default().merge(own, config);
     }
 }
 

@@ -22,7 +22,7 @@ mod replacing;
 pub use observed::Observed;
 
 use crate::manager::Manager;
-use crate::operations::{drain, holds};
+use crate::operations::holds;
 use crate::records::{Tables, Txn};
 use crate::types::{
     DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, ModelRecord,
@@ -45,8 +45,7 @@ pub enum Policy {
     /// proxies, as long as they have another.
     #[default]
     Cordon,
-    /// As `cordon`, and a device that is lent is replaced by another one, and what a path carries
-    /// alone is bound again by others.
+    /// As `cordon`, and a device that is lent is replaced by another one.
     Replace,
 }
 
@@ -241,12 +240,8 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
     let failed = (state == HealthState::Failed).then(|| subject.clone());
     txn.put_health(HealthRecord { subject, device, state, reason, since: txn.now(), holds });
     let Some(failed) = failed else { return };
-    match &failed {
-        Subject::Slot { slot } => count_failure(txn, slot),
-        Subject::Path { from, to, .. } if policy == Policy::Replace => {
-            drain::leave_failed_paths(txn, &manager.registry, from, to);
-        }
-        Subject::Node { .. } | Subject::Path { .. } => {}
+    if let Subject::Slot { slot } = &failed {
+        count_failure(txn, slot);
     }
     if let Some(place) = place {
         holds::hold_unwell(txn, &place);

@@ -148,6 +148,12 @@ impl Observed {
         if seen != counters::Errors::default() {
             let mut errors = lock(&self.errors);
             let own = errors.entry(slot.clone()).or_default();
+            if let (Some(before), Some(_)) = (own.device, device)
+                && own.device != device
+            {
+                // Another one came into the slot since that was looked at.
+                devices::put_away(&mut lock(&self.away), before, std::mem::take(own), config);
+            }
             own.device = own.device.or(device);
             own.add(seen, config);
         }
@@ -165,8 +171,9 @@ impl Observed {
     }
 
     /// What a proxy sends to another by a path arrives, or does not.
-    pub fn path(&self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) {
-        lock(&self.paths).seen(from, to, path, arrives);
+    /// Whether that is news.
+    pub fn path(&self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) -> bool {
+        lock(&self.paths).seen(from, to, path, arrives)
     }
 
     /// A proxy's link to another has come up. It has so many paths.

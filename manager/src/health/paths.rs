@@ -1,6 +1,6 @@
 //! Paths that do not carry what a proxy sends by them.
 //!
-//! A proxy tells only that this changed, and tells it once. So what it told stands, whether it is
+//! A proxy tells that this changed, and how it is whenever it joins. What it told stands, whether it is
 //! connected or not and whether this manager goes on or another one begins on its records, until the
 //! path is shown to carry frames:
 //!
@@ -58,8 +58,10 @@ impl LostPaths {
     }
 
     /// What is sent by a path arrives, or does not.
-    pub(super) fn seen(&mut self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) {
+    /// Whether that is news: proxies tell all of their paths again when they have been away.
+    pub(super) fn seen(&mut self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) -> bool {
         let key = (from.clone(), to.clone());
+        let before = self.0.get(&key).is_some_and(|sent| sent.lost & bit(path) != 0);
         if !arrives {
             let sent = self.0.entry(key).or_default();
             sent.lost |= bit(path);
@@ -75,6 +77,7 @@ impl LostPaths {
                 self.0.remove(&key);
             }
         }
+        before == arrives
     }
 
     /// A link of so many paths has come up.
@@ -153,8 +156,12 @@ mod tests {
             for (index, (what, expected)) in row.iter().enumerate() {
                 match *what {
                     Up(count) => paths.link_up(&from, &to, count),
-                    Lost(path) => paths.seen(&from, &to, path, false),
-                    Found(path) => paths.seen(&from, &to, path, true),
+                    Lost(path) => {
+                        paths.seen(&from, &to, path, false);
+                    }
+                    Found(path) => {
+                        paths.seen(&from, &to, path, true);
+                    }
                 }
                 let lost = paths.0.get(&(from.clone(), to.clone())).map_or(0, |sent| sent.lost);
                 assert_eq!(lost, *expected, "after {} of {}", index + 1, row.len());

@@ -217,23 +217,6 @@ fn has_other_paths(tables: &Tables, registry: &Registry, binding: &BindingRecord
     Some(set & !held != 0)
 }
 
-/// Makes what stands between two proxies again by other paths where all that it has do not carry
-/// frames, and others are left.
-pub fn leave_failed_paths(txn: &mut Txn, registry: &Registry, one: &NodeName, other: &NodeName) {
-    let has_none = |b: &&BindingRecord| {
-        let joins = [b.slot.box_name(), &b.host];
-        (joins == [one, other] || joins == [other, one])
-            && b.phase.at_box()
-            && !b.desired.is_release()
-            && txn.paths_of_binding(b) & !txn.held_for(b) == 0
-            && has_other_paths(txn, registry, b) == Some(true)
-    };
-    let moved: Vec<BindingId> = txn.bindings_at(one).filter(has_none).map(|b| b.id).collect();
-    for binding in moved {
-        progress::failed(txn, binding, "its paths do not carry frames");
-    }
-}
-
 /// Undoes the operations as a whole that are making some of these bindings.
 pub(super) fn undo_making(txn: &mut Txn, bindings: &[BindingRecord], why: &str) {
     let making: BTreeSet<OperationId> = bindings

@@ -262,20 +262,17 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         }
     }
 
-    /// Whether there is room where was looked for those, too, that come later.
-    fn has_room_beside(&self, scratch: &Scratch, wanted: usize) -> bool {
-        let beside = self.filter.request.beside as usize;
-        beside == 0 || scratch.demands.iter().map(|d| d.count).sum::<usize>() >= wanted + beside
+    /// So many, and those that come later.
+    fn with_those_beside(&self, wanted: usize) -> usize {
+        wanted + self.filter.request.beside as usize
     }
 
     /// What it costs to take so many slots out of such a box; nothing if it has not so many, or
     /// not enough bandwidth for them.
     fn box_cost(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Option<Cost> {
         self.look(shape, None, scratch);
-        if !self.has_room_beside(scratch, wanted) {
-            return None;
-        }
-        let demand = cheapest(&mut scratch.demands, wanted, self.filter.kept.budget())?;
+        let all = self.with_those_beside(wanted);
+        let demand = cheapest(&mut scratch.demands, all, self.filter.kept.budget())?;
         (demand <= self.room(shape)).then(|| cost(shape.kind, &scratch.parts, wanted))
     }
 
@@ -362,10 +359,8 @@ impl<'a, L: Liveness> Chooser<'a, L> {
                 continue;
             }
             self.look(shape, Some(island), scratch);
-            if !self.has_room_beside(scratch, wanted) {
-                continue;
-            }
-            let demand = cheapest(&mut scratch.demands, wanted, self.filter.kept.budget());
+            let all = self.with_those_beside(wanted);
+            let demand = cheapest(&mut scratch.demands, all, self.filter.kept.budget());
             if demand.is_some_and(|demand| demand <= self.room(shape)) {
                 found.push((usize::from(of.free) - wanted, island));
             }

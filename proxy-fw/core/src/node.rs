@@ -439,10 +439,13 @@ impl Node {
     }
 
     /// Nobody waits for answers any more, and nobody reads what is recorded: whoever comes next
-    /// says what is to be.
+    /// says what is to be, and is told of paths, which are in no table.
     pub(crate) fn forget_conversation(&mut self) {
         self.answers.clear();
         self.stamps.recorder.stop();
+        for peer in self.known() {
+            self.link(peer).tell_paths();
+        }
     }
 
     /// The next thing for the manager: an answer, else an event.

@@ -228,11 +228,6 @@ fn a_path_that_has_failed_is_not_used_between_its_ends() {
     ends.0.event(lost(second));
     manager.wait_event("health-changed", "host1>box1 path 1 is failed");
     assert_eq!(paths(&ends, &manager), [1], "what stands is left as it is");
-    manager.text(&["release", "alloc-1"]);
-    // What parts forgets what it said.
-    manager.text(&["allocate", "--host", "host1"]);
-    ends.0.event(lost(second));
-    manager.wait_event("health-changed", "host1>box1 path 1 is failed");
     let epoch = ends.1.bound(1).unwrap().epoch;
     let reason = BindingFailure::DeviceGone;
     let key = ends.1.bound(1).unwrap();
@@ -240,24 +235,6 @@ fn a_path_that_has_failed_is_not_used_between_its_ends() {
     eventually("another epoch", || {
         let bound = ends.1.bound(1).filter(|key| key.epoch != epoch);
         (manager.get("/v1/bindings")["items"][0]["phase"] == "configured").then_some(bound?)
-    });
-    assert_eq!(paths(&ends, &manager), [0]);
-}
-
-#[test]
-fn what_a_failed_path_carries_alone_is_bound_again_by_the_policy() {
-    let settings = "[health]\ninterval_ms = 50\npolicy = \"replace\"\n";
-    let manager = Manager::with_settings(settings, &[]);
-    let ends = pair(&manager, 2);
-    manager.text(&["allocate", "--host", "host1", "--paths", "1"]);
-    assert_eq!(paths(&ends, &manager), [1]);
-    // The box's side of it.
-    let path = PathId::new(1).unwrap();
-    ends.1.event(Event::PathLost { peer: ends.0.welcome.node, path });
-    manager.wait_event("health-changed", "box1>host1 path 1 is failed");
-    eventually("its other path", || {
-        let bound = manager.get("/v1/bindings")["items"][0].clone();
-        (bound["phase"] == "configured" && bound["paths"] == json!([0])).then_some(())
     });
     assert_eq!(paths(&ends, &manager), [0]);
 }

@@ -223,10 +223,9 @@ impl HostRole {
         let Origin { key, function, sampled, .. } = origin;
         let request = DeviceRequest { info, key, outstanding, function, sampled };
         let deadline = now + self.completion_bound;
-        let entry = self.ports[origin.port.get() as usize]
-            .upstream
-            .insert(deadline, request)
-            .expect("only a port with room is asked for non-posted requests");
+        let upstream = &mut self.ports[origin.port.get() as usize].upstream;
+        // Only a port with room is asked for non-posted requests.
+        let entry = upstream.insert(deadline, request).expect("has room");
         let tag = Tag::new(entry.index).expect("the table has at most 256 entries");
         rewrite(&mut packet, |packet| packet.set_tag(tag));
     }

@@ -348,6 +348,13 @@ impl Link {
         self.poll_data(now, buffer, stamps)
     }
 
+    /// Has each path told again, if there are several and the link is up: somebody was not there.
+    pub fn tell_paths(&mut self) {
+        if self.state == LinkState::Up && self.path_count > 1 {
+            self.path_changes = PathSet::first(self.path_count).0;
+        }
+    }
+
     /// What happened since the last call; `None` when everything was told.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         if core::mem::take(&mut self.up_event) {

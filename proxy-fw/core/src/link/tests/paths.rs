@@ -123,6 +123,18 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
 }
 
 #[test]
+fn paths_are_told_again_as_they_are() {
+    let (mut pair, key) = two();
+    cut(&mut pair, 1, [true; 2]);
+    traffic(&mut pair, key, 300);
+    let told = events(&pair, 0).len();
+    pair.ends[0].tell_paths();
+    traffic(&mut pair, key, 50);
+    let again = [LinkEvent::PathFound(path_id(0)), LinkEvent::PathLost(path_id(1))];
+    assert_eq!(events(&pair, 0)[told..], again);
+}
+
+#[test]
 fn a_path_that_returns_is_used_again() {
     let (mut pair, key) = two();
     cut(&mut pair, 1, [true; 2]);
