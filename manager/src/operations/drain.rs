@@ -502,6 +502,7 @@ mod tests {
             assert_eq!(todo(&txn, &Registry::default(), &operation), expected, "{phase} {desired}");
         }
     }
+
     /// The old device goes by a release that began before the new one was in place.
     #[test]
     fn a_replacement_ends_when_another_operation_has_released_the_old_device() {

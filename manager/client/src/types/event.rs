@@ -74,7 +74,7 @@ event_kinds! {
     LinkDown = "link-down",
     /// What a proxy sends by one path of a link does not arrive.
     PathLost = "path-lost",
-    /// What a proxy sends by a path arrives, or does again.
+    /// What a proxy sends by a path arrives again.
     PathFound = "path-found",
     /// A host has a root complex again.
     RootComplexFound = "root-complex-found",
