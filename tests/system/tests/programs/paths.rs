@@ -87,8 +87,10 @@ fn lose_each_path(pool: &Pool, relays: &[Relay; 4]) {
         let found = |node: &&str| pool.counter(node, "link.paths_found") > 0;
         ["host-1", "box-a"].iter().all(found).then_some(())
     });
-    for (path, before) in [(1, None), (0, None), (1, Some(true))] {
-        wait_for("both ends to find the path", || both(path, &[before]));
+    for (path, before) in
+        [(1, &[Some(true), None][..]), (0, &[Some(true), None]), (1, &[Some(true)])]
+    {
+        wait_for("both ends to find the path", || both(path, before));
         cut(relays, path, true);
         pool.round_trip("host-1", &drive, 1 << 20);
         wait_for("both ends to lose the path", || both(path, &[Some(false)]));
