@@ -104,8 +104,7 @@ fn link_up(manager: &Manager, session: &Session, peer: NodeId) {
     let Some(to) = tables.node_by_number(peer) else { return };
     // As many as both have; of one that is away it is not known.
     if let Some(peer) = manager.registry.get(&to.name) {
-        let paths = session.identity().paths.len().min(peer.identity().paths.len());
-        manager.observed.link_up(session.name(), &to.name, paths);
+        manager.observed.link_up(session.name(), &to.name, session.common_paths(&peer));
     }
 }
 

@@ -360,8 +360,8 @@ impl Survey {
     fn spares<L: Liveness>(&self, chooser: &Chooser<'_, L>) -> Vec<String> {
         let filter = chooser.filter;
         let meant = filter.kept.scarce().filter(|(_, kept)| {
-            let is_meant = |model: &&str| model.eq_ignore_ascii_case(&kept.model);
-            self.models.keys().any(|model| is_meant(&&**model)) && filter.has_model(&kept.model)
+            let is_there = self.models.keys().any(|model| model.eq_ignore_ascii_case(&kept.model));
+            is_there && filter.has_model(&kept.model)
         });
         let reason = |kept: &super::kept::Kept| {
             format!(

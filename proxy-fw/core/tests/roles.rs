@@ -68,15 +68,21 @@ fn that_the_operating_system_enabled_the_device_is_told_once() {
     assert_eq!(told(&world), 1);
 }
 
-/// An operating system that has no driver for a device enumerates it, too.
-#[test]
-fn a_device_that_is_given_an_address_and_not_enabled_is_told_a_second_later() {
+/// A device that was just plugged: the operating system has done nothing with it yet.
+fn plugged_again() -> World {
     let mut world = World::bound();
     assert!(world.ask_host(force(1)).is_ok());
     assert!(world.ask_box(Request::UnbindSlot(key(1))).is_ok());
     world.run(Duration::from_secs(1));
     world.bind(2);
     world.host_messages.clear();
+    world
+}
+
+/// An operating system that has no driver for a device enumerates it, too.
+#[test]
+fn a_device_that_is_given_an_address_and_not_enabled_is_told_a_second_later() {
+    let mut world = plugged_again();
     // Its size is asked for, and its register is as it was.
     for value in [u32::MAX, 0, 0x0c] {
         world.config_write(bdf(3, 0), 0x10, value);
@@ -98,12 +104,7 @@ fn a_device_that_is_given_an_address_and_not_enabled_is_told_a_second_later() {
 /// and enables none.
 #[test]
 fn a_device_that_has_room_for_only_some_of_its_memories_is_not_told() {
-    let mut world = World::bound();
-    assert!(world.ask_host(force(1)).is_ok());
-    assert!(world.ask_box(Request::UnbindSlot(key(1))).is_ok());
-    world.run(Duration::from_secs(1));
-    world.bind(2);
-    world.host_messages.clear();
+    let mut world = plugged_again();
     // The device's second memory: read only, as if all that can be written were address.
     world.device.config[0x14..0x18].copy_from_slice(&0xffff_0000_u32.to_le_bytes());
     for register in [0x10, 0x14, 0x18] {
