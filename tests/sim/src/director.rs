@@ -2,8 +2,9 @@
 //! it fails. It speaks to the proxies as a manager does and keeps nothing but what it needs.
 
 use proxy_core::control::{
-    ControlError, Event, FromProxy, OperationId, PathAddress, PathSet, Peer, PortBinding,
-    PortState, Removal, Reply, Request, Share, SlotBinding, SlotState, Term, Window,
+    ControlError, Event, FromProxy, MappingEntry, OperationId, PathAddress, PathSet, Peer,
+    PortBinding, PortState, Removal, Reply, Request, Share, SlotBinding, SlotEntry, SlotState,
+    Term, Window,
 };
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -15,6 +16,8 @@ const RETRY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long an operating system has to let go.
 const ORDERLY_MS: u32 = 2_000;
+/// In the place of a lending's number in the number of a request that reads a table.
+const TABLE: u64 = 0xffff;
 
 /// Where a lending stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,9 @@ pub(crate) struct Director {
     lendings: Vec<Lending>,
     /// The life of each node that is connected.
     nodes: Vec<Option<u32>>,
+    /// Nodes whose table is to be read, and from which entry on: what they told while they were not
+    /// connected is lost.
+    unread: Vec<(usize, u16)>,
     hosts: usize,
     /// Whether a slot that was released is lent to the next host.
     roams: bool,
@@ -91,6 +97,7 @@ impl Director {
         Self {
             lendings: lendings.map(lend).collect(),
             nodes,
+            unread: Vec::new(),
             hosts,
             roams: false,
             paths,
@@ -108,6 +115,7 @@ impl Director {
     pub(crate) fn connected(&mut self, node: usize, incarnation: u32) {
         let restarted = self.nodes[node].is_some_and(|before| before != incarnation);
         self.nodes[node] = Some(incarnation);
+        self.unread.push((node, 0));
         for index in 0..self.lendings.len() {
             let Lending { host, at_box, .. } = self.lendings[index];
             if node == host || node == self.hosts + at_box {
@@ -152,6 +160,12 @@ impl Director {
     /// What is to be said now.
     pub(crate) fn orders(&mut self, now: Instant) -> Vec<Order> {
         let mut orders = Vec::new();
+        // First: what is asked of a node after it is not in the table that is read.
+        for (node, from) in std::mem::take(&mut self.unread) {
+            self.next += 1;
+            let id = OperationId(self.next << 16 | TABLE);
+            orders.push((node, id, Term(1), Request::ReadTable { from }));
+        }
         for index in 0..self.lendings.len() {
             let lending = &self.lendings[index];
             let asked = lending.asked.is_some_and(|(_, at)| now.saturating_since(at) < PATIENCE);
@@ -233,6 +247,9 @@ impl Director {
     /// A proxy said something.
     pub(crate) fn told(&mut self, now: Instant, node: usize, message: &FromProxy) {
         match message {
+            FromProxy::Response { id, result } if id.0 & 0xffff == TABLE => {
+                self.table(node, result.as_ref().expect("a table can always be read"));
+            }
             FromProxy::Response { id, result } => {
                 let index = (id.0 & 0xffff) as usize;
                 let Some(lending) = self.lendings.get_mut(index) else { return };
@@ -248,6 +265,38 @@ impl Director {
             FromProxy::Event { event, .. } => self.event(node, event),
             FromProxy::Hello(_) | FromProxy::Pong | FromProxy::Reset(_) => {}
         }
+    }
+
+    /// A page of a node's table. What was lent and is not in it any more has failed.
+    fn table(&mut self, node: usize, page: &Reply) {
+        let next = match page {
+            Reply::Mapping { next, .. } | Reply::Slots { next, .. } => *next,
+            other => panic!("{other:?} is no table"),
+        };
+        for index in 0..self.lendings.len() {
+            let lending = &self.lendings[index];
+            let lost = match page {
+                Reply::Mapping { entries, .. } => {
+                    let at = |e: &&MappingEntry| usize::from(e.port.get()) == lending.port;
+                    let entry = entries.iter().find(at).filter(|_| node == lending.host);
+                    entry.is_some_and(|e| {
+                        let epoch = e.functions.first().map(|function| function.1);
+                        e.state == PortState::Failed || epoch != Some(lending.epoch)
+                    })
+                }
+                Reply::Slots { entries, .. } => {
+                    let at = |e: &&SlotEntry| e.slot == slot_id(lending.slot);
+                    let here = node == self.hosts + lending.at_box;
+                    let entry = entries.iter().find(at).filter(|_| here);
+                    entry.is_some_and(|e| !e.used || e.epoch != lending.epoch.bits())
+                }
+                _ => unreachable!("looked at above"),
+            };
+            if lost && lending.step == Step::Bound {
+                self.fail(index);
+            }
+        }
+        self.unread.extend(next.map(|next| (node, next)));
     }
 
     fn event(&mut self, node: usize, event: &Event) {
@@ -312,4 +361,74 @@ fn answered(lending: &mut Lending, now: Instant, result: &Result<Reply, ControlE
         lending.not_before = now + RETRY;
     }
     lending.step = next;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proxy_core::control::WindowRange;
+    use tlp_codec::ids::Bdf;
+
+    /// Answers what the director asks, until it asks nothing more; tables with what `table` says.
+    fn answer(director: &mut Director, table: &dyn Fn(usize) -> Reply) {
+        loop {
+            let orders = director.orders(Instant::ZERO);
+            if orders.is_empty() {
+                return;
+            }
+            for (node, id, _, request) in orders {
+                let reply = match request {
+                    Request::ReadTable { .. } => table(node),
+                    Request::UnbindSlot(_) => Reply::Slot(SlotState::Free),
+                    _ => Reply::Done,
+                };
+                let answer = FromProxy::Response { id, result: Ok(reply) };
+                director.told(Instant::ZERO, node, &answer);
+            }
+        }
+    }
+
+    fn mapping(epoch: Epoch, state: PortState) -> Reply {
+        let entry = MappingEntry {
+            port: PortId::new(0).unwrap(),
+            used: true,
+            state,
+            buses: (1, 1),
+            device: Bdf::from_bits(0),
+            memory: WindowRange::default(),
+            prefetchable: WindowRange::default(),
+            io: WindowRange::default(),
+            box_node: 2,
+            slot: 1,
+            functions: [(SlotFunction::ZERO, epoch)].into_iter().collect(),
+            path_set: PathSet::first(1),
+            configured: true,
+        };
+        let entries = [entry].into_iter().collect();
+        Reply::Mapping { root_complex: true, entries, next: None }
+    }
+
+    #[test]
+    fn what_failed_while_a_host_was_not_connected_is_lent_again() {
+        let mut director = Director::new(1, 1, [(0, 0, 0, 0)].into_iter(), 1, 1500);
+        let slots = || Reply::Slots { entries: Default::default(), next: None };
+        director.connected(0, 1);
+        director.connected(1, 1);
+        let first = Epoch::new(0, 1).unwrap();
+        let all_is_well = |node| match node {
+            0 => mapping(first, PortState::Present),
+            _ => slots(),
+        };
+        answer(&mut director, &all_is_well);
+        assert!(director.is_settled());
+
+        director.connected(0, 1);
+        answer(&mut director, &all_is_well);
+        assert_eq!(director.lendings[0].epoch, first, "nothing failed");
+
+        director.connected(0, 1);
+        answer(&mut director, &|_| mapping(first, PortState::Failed));
+        assert!(director.is_settled());
+        assert_eq!(director.lendings[0].epoch, first.next().unwrap(), "it is another binding");
+    }
 }
