@@ -203,16 +203,24 @@ pub enum EmitError {
 impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BufferTooSmall { need, have } => {
-                write!(f, "the TLP needs {need} bytes, the buffer has {have}")
-            }
-            Self::Field(what) => f.write_str(what),
-            Self::Rule(error) => error.fmt(f),
+            Self::Rule(error) => fmt::Display::fmt(error, f),
+            Self::BufferTooSmall { .. } | Self::Field(_) => fmt::Debug::fmt(self, f),
         }
     }
 }
 
-crate::debug_as_display!(EmitError);
+/// As [`Display`](fmt::Display), but short of a broken rule, as [`RuleError`] is.
+impl fmt::Debug for EmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BufferTooSmall { need, have } => {
+                write!(f, "the TLP needs {need} bytes, the buffer has {have}")
+            }
+            Self::Field(what) => f.write_str(what),
+            Self::Rule(error) => fmt::Debug::fmt(error, f),
+        }
+    }
+}
 
 impl core::error::Error for EmitError {}
 

@@ -22,7 +22,7 @@ fn push(kind: Kind<'_>, out: &mut impl TlpSink) -> bool {
     let mut bytes = [0; 20];
     match Repr::new(kind).emit(&mut bytes) {
         Ok(length) => out.push(&bytes[..length]),
-        Err(error) => panic!("the switch made a TLP that breaks a rule: {error}"),
+        Err(error) => panic!("the switch made a TLP that breaks a rule: {error:?}"),
     }
 }
 
