@@ -49,7 +49,7 @@ pub(super) struct Bars([Registers; FUNCTIONS]);
 impl Bars {
     /// The operating system wrote one.
     pub(super) fn written(&mut self, bar: Bar, value: u32) {
-        /// Bits that say what kind of register it is.
+        /// Bits that say what kind of register it is. An upper half has none.
         const KIND: u32 = 0xf;
         let own = &mut self.0[usize::from(bar.function) % FUNCTIONS];
         let bit = bar.bit;
@@ -58,8 +58,9 @@ impl Bars {
             own.sized |= bit;
             return;
         }
+        let kind = if own.upper & bit != 0 { 0 } else { KIND };
         own.placed &= !bit;
-        if value & !KIND != 0 {
+        if value & !kind != 0 {
             own.placed |= bit;
         }
     }
@@ -133,10 +134,14 @@ mod tests {
         size(&mut bars, 2, 0xffff_fff0);
         bars.written(bar(1), 0x0000_000c);
         assert!(!bars.are_placed());
-        bars.written(bar(2), 0x0000_0040);
-        assert!(bars.are_placed(), "at 256 GiB");
-        bars.written(bar(1), 0x0000_000c);
-        assert!(bars.are_placed(), "whichever half comes last");
+        for upper in [0x1, 0x8, 0xf, 0x40] {
+            bars.written(bar(2), upper);
+            assert!(bars.are_placed(), "at {} GiB", upper * 4);
+            bars.written(bar(1), 0x0000_000c);
+            assert!(bars.are_placed(), "whichever half comes last");
+            bars.written(bar(2), 0);
+            assert!(!bars.are_placed());
+        }
     }
 
     #[test]
