@@ -220,6 +220,7 @@ async fn run<S: AsyncRead + AsyncWrite>(
     connection: Connection<S>,
 ) {
     let Connection { mut reader, mut writer, queue } = connection;
+    manager.observed.joined(session.name());
     let why = tokio::select! {
         biased;
         error = listen(manager, &session, &mut reader) => error.to_string(),

@@ -7,7 +7,8 @@
 //! - the proxy says so (`path-found`);
 //! - or the link was made anew, and every other path of it was found since. A link comes up by one
 //!   path, which carries frames then and of which nothing more is said; of the others each is found
-//!   when it does.
+//!   when it does. So much is inferred while the proxy stays connected: when it joins again it says it
+//!   of all its paths itself.
 //!
 //! It is forgotten when the two have nothing to do with each other any more.
 
@@ -93,6 +94,13 @@ impl LostPaths {
         }
     }
 
+    /// A proxy joins, or leaves until it does: it tells all of its paths then, and of which it has not
+    /// told since the links came up is no longer counted.
+    pub(super) fn tells_all(&mut self, from: &NodeName) {
+        let own = self.0.iter_mut().filter(|((sender, _), _)| sender == from);
+        own.for_each(|(_, sent)| sent.unproven = 0);
+    }
+
     /// One has forgotten the other.
     pub(super) fn parted(&mut self, from: &NodeName, to: &NodeName) {
         self.0.remove(&(from.clone(), to.clone()));
@@ -128,13 +136,14 @@ mod tests {
         Up(usize),
         Lost(u8),
         Found(u8),
+        Joins,
     }
 
     #[test]
     fn a_path_is_lost_until_it_is_shown_to_carry_frames() {
-        use What::{Found, Lost, Up};
+        use What::{Found, Joins, Lost, Up};
         let (from, to) = (NodeName::new("host1").unwrap(), NodeName::new("box1").unwrap());
-        let rows: [&[(What, u8)]; 9] = [
+        let rows: [&[(What, u8)]; 10] = [
             &[(Lost(1), 0b10), (Found(0), 0b10), (Found(1), 0)],
             // The link is made anew, and the path is as bad: nothing is said of it.
             &[(Lost(1), 0b10), (Up(2), 0b10)],
@@ -147,6 +156,8 @@ mod tests {
             &[(Lost(1), 0b10), (Up(2), 0b10), (Lost(0), 0b11), (Found(0), 0b10)],
             // One that was found since is not the one that the link came up by.
             &[(Lost(1), 0b10), (Up(3), 0b10), (Found(2), 0b10), (Lost(2), 0b110), (Found(2), 0b10)],
+            // A proxy that joins again tells all, and the dead one last.
+            &[(Lost(1), 0b10), (Up(2), 0b10), (Joins, 0b10), (Found(0), 0b10), (Lost(1), 0b10)],
             // It has one path, or fewer than it had.
             &[(Lost(0), 1), (Up(1), 0)],
             &[(Lost(3), 0b1000), (Up(2), 0)],
@@ -156,6 +167,7 @@ mod tests {
             for (index, (what, expected)) in row.iter().enumerate() {
                 match *what {
                     Up(count) => paths.link_up(&from, &to, count),
+                    Joins => paths.tells_all(&from),
                     Lost(path) => {
                         paths.seen(&from, &to, path, false);
                     }
@@ -166,6 +178,28 @@ mod tests {
                 let lost = paths.0.get(&(from.clone(), to.clone())).map_or(0, |sent| sent.lost);
                 assert_eq!(lost, *expected, "after {} of {}", index + 1, row.len());
             }
+        }
+    }
+
+    #[test]
+    fn what_is_told_again_is_no_news() {
+        let (from, to) = (NodeName::new("host1").unwrap(), NodeName::new("box1").unwrap());
+        let mut paths = LostPaths::default();
+        let (lost, found) = (false, true);
+        let told = [
+            (0, found, false),
+            (1, lost, true),
+            (1, lost, false),
+            (0, found, false),
+            (0, lost, true),
+            (1, found, true),
+            (1, found, false),
+            (0, found, true),
+            (0, found, false),
+            (1, lost, true),
+        ];
+        for (index, (path, arrives, news)) in told.into_iter().enumerate() {
+            assert_eq!(paths.seen(&from, &to, path, arrives), news, "the {index}th");
         }
     }
 }

@@ -302,7 +302,8 @@ fn todo(tables: &Tables, registry: &Registry, operation: &OperationRecord) -> Ve
                 let of_this = |o: &&OperationRecord| replace::old_binding(o) == Some(binding.id);
                 let last =
                     tables.operations().values().rev().take_while(|o| o.id > id).find(of_this);
-                match last {
+                // What another operation stood in the way of is begun again when that is over.
+                match last.filter(|child| !was_superseded(child)) {
                     Some(child) if !child.state.is_final() => {}
                     Some(child) if child.state == OperationState::Succeeded => {
                         todo.push(over(Ok(Some(child.id.to_string()))));
@@ -318,13 +319,18 @@ fn todo(tables: &Tables, registry: &Registry, operation: &OperationRecord) -> Ve
                     None => todo.push(Todo::Replace(id, binding.id)),
                 }
             }
-            (_, None) => todo.push(Todo::Gone(id)),
-            (_, Some(binding)) if binding.operation != Some(id) => todo.push(Todo::Gone(id)),
+            _ if take_back::is_gone(tables, id, step) => todo.push(Todo::Gone(id)),
             _ => {}
         }
     }
     todo.dedup();
     todo
+}
+
+/// Whether an operation failed because another one undid it.
+fn was_superseded(operation: &OperationRecord) -> bool {
+    let code = operation.error.as_ref().map(|problem| problem.code);
+    operation.state == OperationState::Failed && code == Some(ProblemCode::Superseded)
 }
 
 /// Decides, for a binding that stands and is to have other paths.
@@ -552,16 +558,13 @@ mod tests {
             (txn.operations()[&id].state, steps.map(|step| step.state).collect::<Vec<_>>())
         };
         use StepState::{Done, Pending};
-        let stages = [
-            (Phase::Configured, OperationState::Running, [Pending, Pending]),
-            (Phase::Withdrawn, OperationState::Running, [Done, Pending]),
-        ];
-        for (phase, state, steps) in stages {
-            txn.update_binding(BindingRecord { phase, ..old.clone() });
-            assert_eq!(everything(&txn, &registry), [Todo::Gone(id)]);
-            take_back::gone(&mut txn, id);
-            assert_eq!(states(&txn), (state, steps.to_vec()));
-        }
+        assert_eq!(everything(&txn, &registry), [], "it is still being asked to let go");
+        let out = BindingRecord { phase: Phase::Withdrawn, ..old.clone() };
+        txn.update_binding(out);
+        assert_eq!(everything(&txn, &registry), [Todo::Gone(id)]);
+        take_back::gone(&mut txn, id);
+        assert_eq!(states(&txn), (OperationState::Running, vec![Done, Pending]));
+        assert_eq!(everything(&txn, &registry), [], "nothing is written while its box resets it");
         txn.remove_binding(old.id);
         assert_eq!(everything(&txn, &registry), [Todo::Gone(id)]);
         take_back::gone(&mut txn, id);

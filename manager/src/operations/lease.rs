@@ -7,7 +7,7 @@ use crate::manager::Manager;
 use crate::records::{Tables, Txn};
 use crate::types::{
     AllocationId, AllocationRecord, BindingRecord, EventKind, EventRecord, Lease, OperationId,
-    OperationKind, Problem, ProblemCode, StepName, StepState, TakeBackStage, Timestamp,
+    OperationKind, Problem, ProblemCode, TakeBackStage, Timestamp,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -128,17 +128,11 @@ fn todo(
         let bound = Duration::from_millis(within_ms.into()) + SLACK;
         let is_over = |since: &Instant| now.saturating_duration_since(*since) >= bound;
         let over = stage == TakeBackStage::Orderly && asked.get(&operation.id).is_some_and(is_over);
-        let released = operation.steps.iter().any(|step| {
-            step.state == StepState::Pending
-                && step.name != StepName::Erase
-                && tables.bindings().get(&step.binding).is_none_or(|binding| {
-                    binding.operation != Some(operation.id) && binding.desired.is_release()
-                })
-        });
+        let is_gone = |step| take_back::is_gone(tables, operation.id, step);
         if over {
             Some(Todo::Force(operation.id))
         } else {
-            released.then_some(Todo::Gone(operation.id))
+            operation.steps.iter().any(is_gone).then_some(Todo::Gone(operation.id))
         }
     });
     moved.chain(ends).chain(running).collect()

@@ -141,7 +141,8 @@ pub fn is_handed_over(operation: &OperationRecord) -> bool {
     operation.steps.iter().all(|s| Some(s.binding) != new || s.state == StepState::Done)
 }
 
-/// When the new device is enabled, lets the old one go.
+/// When the new device is enabled, lets the old one go; but if that is to be taken back by now, the
+/// replacement is undone.
 pub fn hand_over(txn: &mut Txn, id: OperationId) {
     let Some(operation) = txn.operations().get(&id).cloned() else { return };
     let OperationKind::Replace { host, slots, within_ms, reason, .. } = &operation.what else {
@@ -152,6 +153,13 @@ pub fn hand_over(txn: &mut Txn, id: OperationId) {
     }
     let new = new_binding(&operation).and_then(|new| txn.bindings().get(&new).cloned());
     let Some(new) = new.filter(|new| new.operation == Some(id)) else { return };
+    // The borrower was told that it is taken, and would have the other one instead.
+    let notice = old_binding(&operation).and_then(|old| take_back::notice_of(txn, old));
+    if let Some(notice) = notice.filter(|notice| !take_back::names(notice, new.id)) {
+        let detail = format!("{} takes {} back", notice.id, slots[0]);
+        let problem = Problem::new(ProblemCode::Superseded, detail);
+        return progress::roll_back(txn, id, None, problem);
+    }
     let detail = format!("{host} has {} in the place of {}: {reason}", slots[1], slots[0]);
     txn.event(EventRecord::new(EventKind::Replaced, detail).binding(&new));
     // From here on it is like any other.

@@ -1,6 +1,6 @@
 //! What requests change in the records.
 
-use super::{drain, lease, progress};
+use super::{drain, lease, progress, take_back};
 use crate::planner::{self, Liveness, Placement, Plan, PlanRequest};
 use crate::records::{KeyRecord, Tables, Txn};
 use crate::types::{
@@ -217,6 +217,7 @@ pub fn release(
         return Ok(there);
     }
     let (allocation, bindings) = find(txn, target)?;
+    undo_replacing(txn, &bindings);
     let (ending, standing): (Vec<_>, Vec<_>) =
         bindings.into_iter().partition(|b| b.desired.is_release() && b.operation.is_some());
     if mode == ReleaseMode::Force {
@@ -262,7 +263,14 @@ pub(super) fn take_from_host(
     let allocation = bindings.iter().all(|b| b.allocation == first).then_some(first);
     let reason = Some(reason.to_owned());
     let mode = ReleaseMode::Force;
+    undo_replacing(txn, &bindings);
     Some(begin_release(txn, allocation, bindings, Vec::new(), mode, reason, None))
+}
+
+/// Undoes the making of what would stay lent in the place of what is released.
+fn undo_replacing(txn: &mut Txn, released: &[BindingRecord]) {
+    let ids = released.iter().map(|binding| binding.id).collect();
+    take_back::undo_replacing(txn, &ids, "the device that it replaces is released");
 }
 
 /// Undoes as a whole the operations that are making some of these bindings and others, too: what is

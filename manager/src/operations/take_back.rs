@@ -132,7 +132,12 @@ pub fn in_notice(tables: &Tables) -> impl Iterator<Item = &OperationRecord> {
 
 /// The one of those by which a binding is taken back.
 pub fn notice_of(tables: &Tables, binding: BindingId) -> Option<&OperationRecord> {
-    in_notice(tables).find(|o| o.steps.iter().any(|step| step.binding == binding))
+    in_notice(tables).find(|operation| names(operation, binding))
+}
+
+/// Whether an operation has a step for a binding.
+pub(super) fn names(operation: &OperationRecord, binding: BindingId) -> bool {
+    operation.steps.iter().any(|step| step.binding == binding)
 }
 
 /// How far an operation of this kind is; nothing of others.
@@ -187,8 +192,8 @@ pub fn due(txn: &mut Txn, id: OperationId) {
     }
 }
 
-/// Undoes replacements of what is taken back by what would stay lent in its place.
-fn undo_replacing(txn: &mut Txn, taken: &BTreeSet<BindingId>, why: &str) {
+/// Undoes replacements of what is taken or given back by what would stay lent in its place.
+pub(super) fn undo_replacing(txn: &mut Txn, taken: &BTreeSet<BindingId>, why: &str) {
     let stays = |o: &&OperationRecord| {
         let is_taken = |binding: Option<BindingId>| binding.is_some_and(|id| taken.contains(&id));
         is_taken(replace::old_binding(o))
@@ -221,6 +226,19 @@ pub fn force(txn: &mut Txn, id: OperationId) {
     }
 }
 
+/// Whether another operation than this has done what a step of this one waits for.
+pub(super) fn is_gone(tables: &Tables, id: OperationId, step: &Step) -> bool {
+    // An erasure goes on after its binding.
+    if step.state != StepState::Pending || step.name == StepName::Erase {
+        return false;
+    }
+    let Some(binding) = tables.bindings().get(&step.binding) else { return true };
+    step.name == StepName::UnbindPort
+        && binding.operation != Some(id)
+        && binding.phase == Phase::Withdrawn
+        && binding.desired.is_release()
+}
+
 /// Counts as done what another operation has released.
 pub fn gone(txn: &mut Txn, id: OperationId) {
     let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
@@ -229,24 +247,11 @@ pub fn gone(txn: &mut Txn, id: OperationId) {
     };
     let now = txn.now();
     let mut changed = false;
-    // An erasure goes on after its binding.
-    let waits = |s: &&mut Step| s.state == StepState::Pending && s.name != StepName::Erase;
-    for step in operation.steps.iter_mut().filter(waits) {
-        let over = match txn.bindings().get(&step.binding) {
-            None => true,
-            Some(binding) => {
-                step.name == StepName::UnbindPort
-                    && binding.operation != Some(id)
-                    && binding.phase == Phase::Withdrawn
-                    && binding.desired.is_release()
-            }
-        };
-        if over {
-            step.state = StepState::Done;
-            step.detail = Some("released by another operation".to_owned());
-            step.changed = now;
-            changed = true;
-        }
+    for step in operation.steps.iter_mut().filter(|step| is_gone(txn, id, step)) {
+        step.state = StepState::Done;
+        step.detail = Some("released by another operation".to_owned());
+        step.changed = now;
+        changed = true;
     }
     if changed {
         txn.put_operation(operation);

@@ -197,6 +197,8 @@ struct Survey {
     more: usize,
     /// Where they are that can be had.
     boxes: BTreeMap<NodeId, Candidate>,
+    /// Of how many the boxes' own bandwidth is enough, whatever the host has: of all, and of one.
+    carried: (usize, usize),
     /// Most of them in one island, and where that is.
     island: Option<(usize, String)>,
     /// Whether what stands in the way may pass by itself.
@@ -223,6 +225,7 @@ impl Survey {
             blocked: Vec::new(),
             more: 0,
             boxes: BTreeMap::new(),
+            carried: (0, 0),
             island: None,
             passing: false,
         };
@@ -294,9 +297,12 @@ impl Survey {
             }
         }
         let devices = demands.len();
-        let (room, budget) = (entry.shape().room.min(chooser.room), chooser.filter.kept.budget());
-        let usable = chooser.usable(room, &mut demands, devices, &budget);
         let (box_name, bandwidth_left) = (entry.name.clone(), entry.shape().room);
+        let budget = chooser.filter.kept.budget();
+        let carried = chooser.usable(bandwidth_left, &mut demands, devices, &budget);
+        self.carried = (self.carried.0 + carried, self.carried.1.max(carried));
+        let room = bandwidth_left.min(chooser.room);
+        let usable = chooser.usable(room, &mut demands, devices, &budget);
         self.boxes.insert(entry.node, Candidate { box_name, devices, usable, bandwidth_left });
     }
 
@@ -348,9 +354,12 @@ impl Survey {
             ));
         }
         reasons.extend(self.spares(chooser));
+        // Without ports nothing was chosen.
+        let only_ports =
+            || ports.len() < wanted && request.slot.is_none() && chooser.choose().is_some();
         if self.may < wanted {
             self.too_few(request, &mut reasons);
-        } else {
+        } else if !only_ports() {
             self.not_together(chooser, &mut reasons);
         }
         reasons
@@ -418,49 +427,47 @@ impl Survey {
     fn not_together<L: Liveness>(&self, chooser: &Chooser<'_, L>, reasons: &mut Vec<String>) {
         let request = chooser.filter.request;
         let wanted = request.count as usize;
-        let nearest = self.boxes.values().max_by_key(|found| (found.usable, found.devices));
-        let usable: usize = self.boxes.values().map(|found| found.usable).sum();
-        let together = request.wishes.together;
-        let most = nearest.map_or(0, |found| found.devices);
-        if let Some(found) = nearest
-            && together == Together::Box
-            && found.usable < wanted
-        {
-            let (name, devices) = (&found.box_name, found.devices);
-            reasons.push(format!(
-                "no box has {wanted} of them with bandwidth for all; the nearest, {name}, has \
-                 {devices} and bandwidth for {}",
-                found.usable
-            ));
-        }
+        // There has to be room for those that come later, too.
         let all = wanted + request.beside as usize;
+        let nearest = self.boxes.values().max_by_key(|found| (found.usable, found.devices));
+        let together = request.wishes.together;
+        // Whether one box or island has them, so that it is for bandwidth that they are not lent.
+        let mut are_together = false;
         if let Some(found) = nearest
             && together == Together::Box
-            && request.beside > 0
-            && found.devices < all
         {
-            let (name, devices) = (&found.box_name, found.devices);
-            reasons.push(format!("no box has {all} of them; the nearest, {name}, has {devices}"));
+            are_together = self.boxes.values().any(|found| found.devices >= all);
+            if found.usable < all {
+                reasons.push(format!(
+                    "no box has {all} of them with bandwidth for all; the nearest, {}, has {} and \
+                     bandwidth for {}",
+                    found.box_name, found.devices, found.usable
+                ));
+            }
         }
         if together == Together::Island {
-            reasons.push(match &self.island {
-                Some((count, place)) => {
-                    format!("no island has {all} of them; the nearest, {place}, has {count}")
-                }
-                None if request.wishes.island_rate.is_some() => {
+            match &self.island {
+                Some((count, _)) if *count >= all => are_together = true,
+                Some((count, place)) => reasons.push(format!(
+                    "no island has {all} of them; the nearest, {place}, has {count}"
+                )),
+                None if request.wishes.island_rate.is_some() => reasons.push(
                     "no island that is fast enough has one of them; the inventory says how fast they \
                      are"
-                    .to_owned()
+                    .to_owned(),
+                ),
+                None => {
+                    reasons.push("no box has an island; the inventory says which have".to_owned());
                 }
-                None => "no box has an island; the inventory says which have".to_owned(),
-            });
+            }
         }
         if together == Together::Spread && self.boxes.len() < wanted {
             let count = self.boxes.len();
             reasons.push(format!("they are in {count} boxes, {wanted} needed to spread them"));
         }
-        let demand = self.least_demand(chooser, wanted);
-        if demand > chooser.room {
+        let demand = self.least_demand(chooser, all);
+        let host_is_short = demand > chooser.room;
+        if host_is_short {
             let (capacity, _) = chooser.filter.tables.host_bandwidth(&request.host);
             reasons.push(format!(
                 "host {} has {} of {} bytes/s left, {} needed; if it carries more, say so in the \
@@ -472,10 +479,12 @@ impl Survey {
                 request.host
             ));
         }
-        if usable < wanted || (most >= all && together == Together::Box) || reasons.is_empty() {
+        let (carried, by_one) = self.carried;
+        let boxes_are_short = carried < all || (are_together && (by_one < all || !host_is_short));
+        if boxes_are_short || reasons.is_empty() {
             reasons.push(format!(
-                "the boxes' bandwidth is enough for {usable} of {}; if their proxies carry more, \
-                 say so in the inventory (boxes.NAME.capacity)",
+                "the boxes' bandwidth is enough for {carried} of {}, in one box for {by_one}; if \
+                 their proxies carry more, say so in the inventory (boxes.NAME.capacity)",
                 self.free
             ));
         }

@@ -256,7 +256,45 @@ fn what_joins_an_island_is_in_it_and_what_moves_has_room_for_all() {
         request
     };
     assert_eq!(chosen(&pool, &box_of(4))[0].split('/').next(), Some("nv1"));
-    assert_eq!(refused(&pool, &box_of(5)), ["no box has 6 of them; the nearest, nv1, has 5"]);
+    let why =
+        "no box has 6 of them with bandwidth for all; the nearest, nv1, has 5 and bandwidth for 5";
+    assert_eq!(refused(&pool, &box_of(5)), [why]);
+}
+
+/// What is said counts what the choice counts.
+#[test]
+fn what_moves_together_is_told_whose_bandwidth_is_short() {
+    let moves = |together, beside, host: &str| {
+        let mut request = wish(1, |wishes| wishes.together = together);
+        (request.beside, request.host) = (beside, name(host));
+        request
+    };
+    let settings = ["boxes.NAME.capacity", "hosts.host1.capacity"];
+    for (of_box, of_host, short) in [(3, 100, settings[0]), (100, 3, settings[1])] {
+        let mut pool = Pool::new();
+        pool.host("host1", 8, &[]);
+        pool.host("host2", 1, &[0]);
+        pool.inventory(json!({
+            "models": { "gpu": { "demand": 2 } },
+            "boxes": { "nv1": { "kind": "nvlink", "capacity": of_box,
+                "islands": [{ "slots": [1, 2, 3, 4] }] } },
+            "hosts": { "host1": { "capacity": of_host } },
+        }));
+        pool.add_box("nv1", &[(Free, "gpu"); 4]);
+        for together in [Together::Box, Together::Island] {
+            assert_eq!(chosen(&pool, &moves(together, 0, "host1")).len(), 1);
+            let reasons = refused(&pool, &moves(together, 1, "host1"));
+            let says = |text: &&str| reasons.iter().any(|reason| reason.contains(text));
+            assert_eq!(
+                settings.into_iter().filter(says).collect::<Vec<_>>(),
+                [short],
+                "{reasons:?}"
+            );
+            assert!(!says(&"no island has"), "{reasons:?}");
+            let no_port = ["host host2 has 0 of 1 ports free, 1 needed"];
+            assert_eq!(refused(&pool, &moves(together, 0, "host2")), no_port);
+        }
+    }
 }
 
 #[test]

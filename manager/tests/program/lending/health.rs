@@ -379,12 +379,22 @@ fn a_path_stays_lost_until_it_is_shown_to_carry_frames() {
         std::thread::sleep(std::time::Duration::from_millis(1000));
         assert_eq!(state(manager, &of).as_deref(), Some("failed"), "after {after}");
     };
-    // The same life comes back, which says nothing of what it said before.
+    // The same life comes back, and tells of all its paths, whose link came up meanwhile.
+    at_host.event(Event::LinkUp { peer });
+    manager.wait_event("link-up", "host1: link to box1");
     let again = at_host.leave();
     manager.wait_event("node-disconnected", "host1");
     let at_host = Fake::insist(manager.control, again.0, again.1);
+    at_host.event(Event::PathFound { peer, path: path(0) });
+    at_host.event(Event::PathLost { peer, path: path(1) });
     manager.wait_ready(&["host1"]);
     stays(&manager, "a connection that ended");
+    let lost = || {
+        let events = manager.get("/v1/events?limit=1000");
+        let events = events["items"].as_array().unwrap().iter();
+        events.filter(|event| event["kind"] == "path-lost").count()
+    };
+    assert_eq!(lost(), 1, "what is told again is no event");
     manager.kill();
     manager.run();
     let (host_again, box_again) = (at_host.leave(), at_box.leave());

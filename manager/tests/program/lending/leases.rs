@@ -3,8 +3,9 @@
 use super::{asked, is_bind_port, last_operation, pair, steps};
 use crate::common::fake::{Fake, Script};
 use crate::common::{Manager, eventually};
-use proxy_core::control::ControlError;
+use proxy_core::control::{ControlError, Event};
 use serde_json::json;
+use tlp_codec::ids::PortId;
 
 /// A warning of 0.3 s and a grace of 0.5 s.
 fn manager() -> Manager {
@@ -173,6 +174,59 @@ fn what_replaces_a_device_that_is_taken_back_does_not_stay() {
     );
     assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
     assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
+}
+
+#[test]
+fn what_is_enabled_during_the_notice_does_not_replace_what_is_taken_back() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.with(|s| s.enumerates = false);
+    manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
+    eventually("the new one", || at_host.with(|s| s.ports.contains_key(&1).then_some(())));
+    let args = ["take-back", "box1/1", "--grace", "1h", "--reason", "x", "--no-wait"];
+    assert_eq!(manager.json(&args)["what"]["stage"], "notice");
+    at_host.event(Event::DeviceConfigured { port: PortId::new(1).unwrap() });
+    let undone = eventually("the end of the replacement", || {
+        Some(manager.get("/v1/operations/op-2")).filter(|o| o["ended"].is_string())
+    });
+    assert_eq!(
+        (&undone["state"], &undone["error"]["code"]),
+        (&json!("failed"), &json!("superseded"))
+    );
+    assert!(undone["error"]["detail"].as_str().unwrap().contains("op-3 takes box1/1 back"));
+    assert!(at_box.bound(2).is_none());
+    // The borrower has its time, and all of it if the lender thinks better of it.
+    assert_eq!(manager.json(&["cancel", "op-3"])["state"], "cancelled");
+    assert!(at_box.bound(1).is_some());
+    assert_eq!(manager.get("/v1/bindings")["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_a_take_back_undid_of_a_drain_is_begun_again_when_that_is_called_back() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
+    manager.text(&["drain", "box1/1", "--replace", "--reason", "x", "--no-wait"]);
+    eventually("the new one", || at_box.bound(2));
+    // While its host is away it is not asked, so that this can be called back.
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["take-back", "box1/1", "--reason", "x", "--no-wait"]);
+    let operation = |id: &str| manager.get(&format!("/v1/operations/{id}"));
+    let ended =
+        |id: &str| eventually("the end", || Some(operation(id)).filter(|o| o["ended"].is_string()));
+    assert_eq!(ended("op-3")["error"]["code"], "superseded");
+    assert_eq!(manager.json(&["cancel", "op-4"])["state"], "cancelled");
+    again.1.lock().unwrap().rules.clear();
+    let _at_host = Fake::insist(manager.control, again.0, again.1);
+    let drained = ended("op-2");
+    assert_eq!(
+        (&drained["state"], steps(&drained)),
+        (&json!("succeeded"), vec!["replace done".to_owned()])
+    );
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_some());
 }
 
 #[test]

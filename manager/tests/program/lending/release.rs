@@ -109,6 +109,28 @@ fn what_is_being_lent_is_undone_as_a_whole_when_a_part_is_taken() {
     }
 }
 
+/// Who gives a device back has no other one instead.
+#[test]
+fn what_replaces_a_device_that_is_given_back_does_not_stay() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.with(|s| s.enumerates = false);
+    manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
+    eventually("the new one", || at_host.with(|s| (s.ports.len() == 2).then_some(())));
+    manager.text(&["release", "bind-1"]);
+    let undone = eventually("the end of the replacement", || {
+        Some(manager.get("/v1/operations/op-2")).filter(|o| o["ended"].is_string())
+    });
+    assert_eq!(
+        (&undone["state"], &undone["error"]["code"]),
+        (&json!("failed"), &json!("superseded")),
+        "{undone}"
+    );
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+    assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
+}
+
 #[test]
 fn a_second_release_joins_the_first_and_may_force_it() {
     let manager = Manager::start();
