@@ -3,7 +3,8 @@
 //! This looks at every device, and is only done for who asks why, or gets nothing.
 
 use super::choose::{Chooser, Demand, Place};
-use super::filter::{self, Device};
+use super::constraints::{About, Constraint, KEPT, constraints, is_kept_back};
+use super::filter::Device;
 use super::{Liveness, PlanRequest, SlotView};
 use crate::records::pool::{BoxEntry, SlotEntry};
 use crate::types::{
@@ -18,9 +19,6 @@ const NAMED: usize = 8;
 
 /// Most boxes that are named as candidates.
 const CANDIDATES: usize = 16;
-
-/// The constraint that spares are kept.
-const KEPT: &str = "not kept as spares";
 
 /// A named slot has another model.
 pub(super) fn wrong_model(request: &PlanRequest, slot: &SlotView) -> Problem {
@@ -79,102 +77,6 @@ pub(super) fn explain<L: Liveness>(
         host_bandwidth_left: chooser.room,
         reasons,
     }
-}
-
-/// Whether a slot is free, but nothing of its model may be taken.
-fn is_kept_back<L: Liveness>(chooser: &Chooser<'_, L>, slot: &SlotEntry) -> bool {
-    let kept = &chooser.filter.kept;
-    slot.status == SlotStatus::Free && slot.profile.is_some_and(|id| kept.keeps_back(id))
-}
-
-/// What a constraint is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
-    /// What a device is and where.
-    What,
-    /// Whether it can be had now.
-    Now,
-}
-
-/// A constraint, and what it says of one device.
-struct Constraint<'a> {
-    text: String,
-    about: About,
-    holds: Box<dyn Fn(Device<'_>) -> bool + 'a>,
-}
-
-fn constraint<'a>(
-    about: About,
-    text: impl Into<String>,
-    holds: impl Fn(Device<'_>) -> bool + 'a,
-) -> Constraint<'a> {
-    Constraint { text: text.into(), about, holds: Box::new(holds) }
-}
-
-/// All constraints of a request, in the order in which they are asked.
-fn constraints<'a, L: Liveness>(
-    chooser: &'a Chooser<'_, L>,
-    connected: &'a HashMap<NodeId, bool>,
-) -> Vec<Constraint<'a>> {
-    use About::{Now, What};
-    let filter = chooser.filter;
-    let request = filter.request;
-    let wishes = &request.wishes;
-    let mut all = Vec::new();
-    if let Some(model) = &wishes.model {
-        let holds = |device: Device<'_>| filter.has_model(&device.profile.model);
-        all.push(constraint(What, format!("model {model:?}"), holds));
-    }
-    for condition in wishes.selector.conditions() {
-        let holds = |device: Device<'_>| filter::meets(condition, device);
-        all.push(constraint(What, condition.to_string(), holds));
-    }
-    if let Some(text) = &wishes.cel {
-        let holds = |device: Device<'_>| {
-            device.slot.profile.is_none_or(|id| filter.cel_fits(device.entry, device.slot, id))
-        };
-        all.push(constraint(What, format!("cel {text}"), holds));
-    }
-    if let Some(name) = &wishes.box_name {
-        all.push(constraint(What, format!("box {name}"), |d| d.entry.name == *name));
-    }
-    if !wishes.exclude.is_empty() {
-        let holds = |device: Device<'_>| {
-            filter.is_included(device.entry) && !filter.is_slot_excluded(device.entry, device.slot)
-        };
-        all.push(constraint(What, "not excluded", holds));
-    }
-    if filter.paths != u8::MAX {
-        let holds = |device: Device<'_>| filter.path_fits(device.entry);
-        all.push(constraint(What, "reached by a path that is wished and the host has", holds));
-    }
-    if wishes.together == Together::Island {
-        all.push(constraint(What, "in an island", |device| device.slot.island.is_some()));
-        if let (Some(only), Some(of)) = (filter.island, &request.island_of) {
-            let own = move |device: Device<'_>| device.slot.island == Some(only);
-            all.push(constraint(What, format!("in the island of {of}"), own));
-        }
-        if let Some(rate) = wishes.island_rate {
-            let reached = move |device: Device<'_>| {
-                let islands = &device.entry.shape().islands;
-                let own = device.slot.island.and_then(|island| islands.get(usize::from(island)));
-                own.is_some_and(|island| island.rate >= rate)
-            };
-            all.push(constraint(What, format!("at {} in its island", Amount(rate)), reached));
-        }
-    }
-    let is_connected = |device: Device<'_>| connected[&device.entry.node];
-    all.push(constraint(Now, "box is connected", is_connected));
-    all.push(constraint(Now, "free", |device| device.slot.status == SlotStatus::Free));
-    let demand = |device: Device<'_>| device.profile.demand(&request.link);
-    let fits = move |device: Device<'_>| demand(device) <= device.entry.shape().room;
-    all.push(constraint(Now, "box's bandwidth is enough for one", fits));
-    let room = chooser.room;
-    all.push(constraint(Now, "host's bandwidth is enough for one", move |d| demand(d) <= room));
-    if filter.kept.scarce().next().is_some() {
-        all.push(constraint(Now, KEPT, |d| !is_kept_back(chooser, d.slot)));
-    }
-    all
 }
 
 /// One look at every device.

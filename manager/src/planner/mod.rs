@@ -3,6 +3,7 @@
 
 mod cel;
 mod choose;
+mod constraints;
 mod explain;
 mod filter;
 mod kept;
