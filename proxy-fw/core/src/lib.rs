@@ -26,6 +26,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "std", feature = "canaries"))]
 extern crate std;
 
+mod answers;
 pub mod boxes;
 #[cfg(feature = "canaries")]
 pub mod canaries;

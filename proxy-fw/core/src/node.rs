@@ -1,8 +1,9 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
+use crate::answers::{Answer, Outbound, Page, page};
 use crate::control::{
-    ControlError, ErasureCode, Event, FromProxy, Limit, LinkDownReason, LogLevel, Name,
-    OperationId, PathAddress, PathSet, Peer, Reply, Request, Share, SlotState, Term,
+    ControlError, Event, FromProxy, Limit, LinkDownReason, LogLevel, OperationId, PathAddress,
+    PathSet, Peer, Reply, Request, Share, Term,
 };
 use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
@@ -39,37 +40,6 @@ impl Target {
     pub(crate) fn stamp_key(&self, from_host: bool, tlp: StampedTlp) -> StampKey {
         StampKey { peer: self.node, binding: self.key, from_host, tlp }
     }
-}
-
-/// An answer, small until it is sent: pages are read out then.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Answer {
-    Done,
-    Slot(SlotState),
-    Erasure(ErasureCode),
-    Removed {
-        orderly: bool,
-    },
-    Page(Page, u16),
-    /// What the recorder has from this position on, asked for at this time.
-    Recorder(u64, Instant),
-}
-
-/// What is read in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
-    Table,
-    Inventory,
-    Counters,
-    Stamps,
-}
-
-/// An answer in the queue, taken apart by the role.
-#[allow(clippy::large_enum_variant)] // lives on the stack for one call
-pub(crate) enum Outbound {
-    Message(FromProxy),
-    Page(OperationId, Page, u16),
-    Recorder(OperationId, u64, Instant),
 }
 
 pub(crate) struct Node {
@@ -448,7 +418,19 @@ impl Node {
         }
     }
 
-    /// The next thing for the manager: an answer, else an event.
+    fn poll_told_path(&mut self) -> Option<Event> {
+        bits(self.known).find_map(|index| {
+            let PeerLink { peer, link } = self.peers[index].as_mut()?;
+            let peer = peer.node;
+            let (path, is_good) = link.poll_told_path()?;
+            Some(match is_good {
+                true => Event::PathFound { peer, path },
+                false => Event::PathLost { peer, path },
+            })
+        })
+    }
+
+    /// The next thing for the manager: an answer, else an event, else a path that it missed.
     pub(crate) fn poll_outbound(&mut self) -> Option<Outbound> {
         if let Some((id, result)) = self.answers.pop_front() {
             let result = match result {
@@ -463,6 +445,12 @@ impl Node {
                 Err(error) => Err(error),
             };
             return Some(Outbound::Message(FromProxy::Response { id, result }));
+        }
+        // What the manager missed of paths comes behind everything that waits: nothing gives way.
+        if self.events.is_empty()
+            && let Some(path) = self.poll_told_path()
+        {
+            self.event(path);
         }
         let (sequence, event) = self.events.pop_front()?;
         Some(Outbound::Message(FromProxy::Event { sequence, event }))
@@ -512,38 +500,3 @@ fn bits(mut word: u32) -> impl Iterator<Item = usize> {
 }
 
 const _: () = assert!(MAX_PEERS <= u32::BITS as usize, "peers are bits of a word");
-
-/// Cuts one page out of a list.
-pub(crate) fn page<T, const N: usize>(
-    entries: impl Iterator<Item = T>,
-    from: u16,
-) -> (Vec<T, N>, Option<u16>) {
-    let mut rest = entries.skip(from as usize);
-    let mut out = Vec::new();
-    while !out.is_full() {
-        match rest.next() {
-            Some(entry) => {
-                let _ = out.push(entry);
-            }
-            None => return (out, None),
-        }
-    }
-    let next = rest.next().is_some().then(|| from.saturating_add(N as u16));
-    (out, next)
-}
-
-/// The name of a counter, as much of it as there is room for.
-pub(crate) fn short(name: &str) -> Name {
-    let mut short = Name::new();
-    let _ = name.chars().try_for_each(|c| short.push(c));
-    short
-}
-
-/// A page of counters.
-pub(crate) fn counters_page(
-    counters: impl Iterator<Item = (&'static str, u64)>,
-    from: u16,
-) -> Reply {
-    let (entries, next) = page(counters.map(|(name, value)| (short(name), value)), from);
-    Reply::Counters { entries, next }
-}

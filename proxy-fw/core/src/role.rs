@@ -49,7 +49,8 @@ pub trait Role {
     fn obey(&mut self, term: Term) -> Result<(), ControlError>;
 
     /// The connection to the manager was lost or made anew: answers to earlier requests are not
-    /// wanted any more. What they began goes on.
+    /// wanted any more. What they began goes on. Whoever comes next is told of all paths, behind
+    /// everything else that [`Role::poll_control`] has.
     fn control_reconnected(&mut self);
 
     /// The next message for the manager.

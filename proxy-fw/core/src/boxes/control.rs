@@ -3,11 +3,11 @@
 use super::BoxRole;
 use super::probe::timeout_setting;
 use super::slot::{Binding, Pending, Work};
+use crate::answers::{Answer, Outbound, Page, page, short};
 use crate::control::{
     ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
     SlotEntry, SlotState,
 };
-use crate::node::{Answer, Outbound, Page, page, short};
 use crate::time::Instant;
 use heapless::Vec;
 use tlp_codec::ids::{BindingKey, Epoch, SlotId};

@@ -2,8 +2,8 @@
 
 use super::HostRole;
 use super::ports::Meant;
+use crate::answers::{Outbound, Page, counters_page, page};
 use crate::control::{ControlError, FromProxy, MappingEntry, OperationId, PathSet, Reply, Request};
-use crate::node::{Outbound, Page, counters_page, page};
 use crate::time::Instant;
 use heapless::Vec;
 use tlp_codec::ids::{NodeId, PortId};

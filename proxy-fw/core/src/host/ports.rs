@@ -4,12 +4,13 @@ use super::bars::{Bar, Bars};
 use super::peers::Held;
 use super::pending::{Pending, Wanted};
 use super::{DeviceRequest, HostRequest, HostRole};
+use crate::answers::Answer;
 use crate::control::{
     BindingFailure, ControlError, Event, OperationId, PortBinding, PortState, Removal,
 };
 use crate::limits::MAX_FUNCTIONS;
 use crate::link::{ChannelId, LinkEvent, LinkState};
-use crate::node::{Answer, Target};
+use crate::node::Target;
 use crate::outstanding::{AfterExpiry, Table};
 use crate::switch::{RemovalRequest, SwitchEvent};
 use crate::time::Instant;

@@ -132,6 +132,8 @@ pub struct Link {
     reach: [u64; MAX_PATHS],
     /// Paths that were lost or found, not polled yet.
     path_changes: u8,
+    /// Paths that somebody who was not there is still to be told of.
+    paths_to_tell: u8,
     channels: Channels,
     flight: Flight,
     out: Outbox,
@@ -201,6 +203,7 @@ impl Link {
             path_count: config.paths.min(peer_paths).max(1),
             reach: [0; MAX_PATHS],
             path_changes: 0,
+            paths_to_tell: 0,
             channels,
             flight,
             out,
@@ -348,24 +351,15 @@ impl Link {
         self.poll_data(now, buffer, stamps)
     }
 
-    /// Has each path told again, if there are several and the link is up: somebody was not there.
-    pub fn tell_paths(&mut self) {
-        if self.state == LinkState::Up && self.path_count > 1 {
-            self.path_changes = PathSet::first(self.path_count).0;
-        }
-    }
-
     /// What happened since the last call; `None` when everything was told.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         if core::mem::take(&mut self.up_event) {
             return Some(LinkEvent::Up);
         }
         if self.path_changes != 0 {
-            let index = self.path_changes.trailing_zeros() as usize;
-            self.path_changes &= self.path_changes - 1;
-            let found = self.paths[index].is_good();
-            let event = if found { LinkEvent::PathFound } else { LinkEvent::PathLost };
-            return Some(event(path_id(index)));
+            let (path, is_good) = self.told(self.path_changes.trailing_zeros() as usize);
+            let event = if is_good { LinkEvent::PathFound } else { LinkEvent::PathLost };
+            return Some(event(path));
         }
         while self.failures != 0 {
             let index = self.failures.trailing_zeros() as usize;

@@ -29,6 +29,8 @@ pub(super) enum Health {
         pause: Duration,
         /// Probes that were sent in vain.
         tries: u32,
+        /// Something did not come out in time. Else it was only not seen yet whether it does.
+        lost: bool,
     },
 }
 
@@ -111,7 +113,7 @@ impl Path {
             congestion: Congestion::new(config.max_frame),
             timeout_at: None,
             backoff: 0,
-            health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0 },
+            health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0, lost: false },
             probe_at: None,
             probe: None,
             frame: config.max_frame,

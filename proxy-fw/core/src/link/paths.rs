@@ -37,7 +37,7 @@ impl Link {
         if self.state == LinkState::Up {
             for path in before..count {
                 self.paths[path].frame = self.peer_limits.frame;
-                self.suspect(now, path);
+                self.suspect(now, path, false);
             }
         }
         self.find_reach();
@@ -70,10 +70,10 @@ impl Link {
                 self.paths[path].health = Health::Good { asked: false };
                 self.probe_later(now, path);
             } else {
-                self.suspect(now, path);
+                self.suspect(now, path, false);
             }
         }
-        self.path_changes = 0;
+        (self.path_changes, self.paths_to_tell) = (0, 0);
         self.find_reach();
     }
 
@@ -125,8 +125,8 @@ impl Link {
         self.soonest(set)
     }
 
-    /// Nothing comes back from a path.
-    fn suspect(&mut self, now: Instant, path: usize) {
+    /// Nothing comes back from a path: something is `lost`, or nothing was sent yet.
+    fn suspect(&mut self, now: Instant, path: usize, lost: bool) {
         if self.path_count == 1 {
             return;
         }
@@ -136,7 +136,7 @@ impl Link {
             self.path_changes |= 1 << path;
             self.counters.paths_lost += 1;
         }
-        entry.health = Health::Suspect { since: entry.next_packet, pause, tries: 0 };
+        entry.health = Health::Suspect { since: entry.next_packet, pause, tries: 0, lost };
         entry.probe_at = Some(now);
         self.find_reach();
     }
@@ -184,7 +184,7 @@ impl Link {
             let next = (path + 1) % self.path_count;
             self.out.probe = Some(next as u8);
         }
-        self.suspect(now, path);
+        self.suspect(now, path, true);
         self.paths[path].restart_timeout(now, &self.config);
     }
 
@@ -231,12 +231,13 @@ impl Link {
     fn probe(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
         match &mut entry.health {
-            Health::Good { asked: true } => return self.suspect(now, path),
+            Health::Good { asked: true } => return self.suspect(now, path, true),
             Health::Good { asked } => {
                 *asked = true;
                 entry.probe_at = Some(now + entry.timeout(&self.config));
             }
-            Health::Suspect { pause, tries, .. } => {
+            Health::Suspect { pause, tries, lost, .. } => {
+                *lost |= *tries > 0;
                 *tries += 1;
                 entry.probe_at = Some(now + *pause);
                 *pause = (*pause * 2).min(self.config.max_open_retry);
@@ -247,6 +248,35 @@ impl Link {
         }
         let entry = &mut self.paths[path];
         entry.probe = entry.probe.max(Some(entry.frame));
+    }
+
+    /// Somebody was not there: how each path is will be told, if there are several and the link is
+    /// up.
+    pub fn tell_paths(&mut self) {
+        if self.state == LinkState::Up && self.path_count > 1 {
+            self.paths_to_tell = PathSet::first(self.path_count).0;
+        }
+    }
+
+    /// The next path that [`tell_paths`](Link::tell_paths) has told, and whether it is good. One that
+    /// was not tried yet waits until it was.
+    pub fn poll_told_path(&mut self) -> Option<(PathId, bool)> {
+        if self.paths_to_tell == 0 || self.state != LinkState::Up {
+            return None;
+        }
+        let can_be_told = |&path: &usize| {
+            let untried = matches!(self.paths[path].health, Health::Suspect { lost: false, .. });
+            self.paths_to_tell >> path & 1 != 0 && !untried
+        };
+        let path = (0..self.path_count).find(can_be_told)?;
+        Some(self.told(path))
+    }
+
+    /// A path whose state is told now, and whether it is good.
+    pub(super) fn told(&mut self, path: usize) -> (PathId, bool) {
+        self.path_changes &= !(1 << path);
+        self.paths_to_tell &= !(1 << path);
+        (path_id(path), self.paths[path].is_good())
     }
 
     /// Writes a probe if one is due.

@@ -127,11 +127,30 @@ fn paths_are_told_again_as_they_are() {
     let (mut pair, key) = two();
     cut(&mut pair, 1, [true; 2]);
     traffic(&mut pair, key, 300);
-    let told = events(&pair, 0).len();
     pair.ends[0].tell_paths();
-    traffic(&mut pair, key, 50);
-    let again = [LinkEvent::PathFound(path_id(0)), LinkEvent::PathLost(path_id(1))];
-    assert_eq!(events(&pair, 0)[told..], again);
+    let told: Vec<_> = std::iter::from_fn(|| pair.ends[0].poll_told_path()).collect();
+    assert_eq!(told, [(path_id(0), true), (path_id(1), false)]);
+}
+
+/// Without a binding nothing is tried.
+#[test]
+fn a_path_is_told_when_it_was_tried() {
+    let mut pair = Pair::new(9, Trouble::default(), paths(3));
+    pair.run_for(Duration::from_secs(1));
+    assert!(pair.both_up());
+    cut(&mut pair, 2, [true; 2]);
+    pair.ends[0].tell_paths();
+    let proven = pair.ends[0].poll_told_path();
+    assert!(matches!(proven, Some((_, true))), "{proven:?}");
+    assert_eq!(pair.ends[0].poll_told_path(), None);
+    pair.ends.iter_mut().for_each(|end| _ = end.open_channel(key(3, 1)).unwrap());
+    pair.run_for(Duration::from_secs(1));
+    let (Some((first, _)), found) = (proven, events(&pair, 0)) else { unreachable!() };
+    assert!(first != path_id(2), "it is cut");
+    let [LinkEvent::PathFound(second)] = found[..] else { panic!("{found:?}") };
+    assert!(first != second && second != path_id(2));
+    assert_eq!(pair.ends[0].poll_told_path(), Some((path_id(2), false)), "and no event before");
+    assert_eq!(pair.ends[0].poll_told_path(), None);
 }
 
 #[test]
