@@ -6,7 +6,7 @@ use super::extract::{Body, Params, Segments, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
-use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms, choosing};
+use crate::operations::{self, ClientKey, ReleaseMode, ReleaseTarget, Terms, asking, choosing};
 use crate::planner::{self, PlanRequest, Prepared};
 use crate::records::Tables;
 use crate::types::wishes::MAX_TENANT;
@@ -218,7 +218,8 @@ async fn take_back(
     refuse_if_stopping(manager)?;
     let changed = manager.records.change(|txn| {
         if_match.check_unless_repeated(txn, key.as_ref(), || shown_target(manager, txn, target))?;
-        operations::release(txn, target, mode, key)
+        let begun = operations::release(txn, target, mode, key)?;
+        Ok(asking::begin_at_once(txn, &manager.registry, begun))
     });
     changed.await.map(accepted)
 }

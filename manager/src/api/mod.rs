@@ -18,6 +18,7 @@ mod nodes;
 mod observe;
 mod operations;
 mod pool;
+mod prefer;
 mod problems;
 mod proxies;
 mod recordings;
@@ -70,7 +71,7 @@ fn documented() -> OpenApiRouter<App> {
     let images = images.layer(DefaultBodyLimit::max(MAX_IMAGE));
     let inventory = routes!(inventory::show, inventory::replace);
     let inventory = inventory.layer(DefaultBodyLimit::max(inventory::MAX_INVENTORY));
-    OpenApiRouter::with_openapi(Description::openapi())
+    let mut router = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(nodes::healthz))
         .routes(routes!(audit::list))
         .routes(routes!(audit::metrics))
@@ -123,7 +124,9 @@ fn documented() -> OpenApiRouter<App> {
         .routes(routes!(recordings::show, recordings::forget))
         .routes(routes!(recordings::stop))
         .routes(routes!(recordings::file))
-        .routes(routes!(recordings::latency))
+        .routes(routes!(recordings::latency));
+    prefer::describe(router.get_openapi_mut());
+    router
 }
 
 /// The OpenAPI description.
@@ -145,6 +148,7 @@ pub fn router(manager: App) -> Router {
         .layer(axum::middleware::from_fn(conditional::tags))
         .layer(axum::middleware::from_fn(described::refuse_others))
         .layer(axum::middleware::from_fn_with_state(manager.clone(), observe::observe))
+        .layer(axum::middleware::from_fn_with_state(manager.clone(), prefer::prefer))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(manager)
 }

@@ -50,7 +50,7 @@ fn entry(request: &Request) -> Result<AuditRecord, Problem> {
 }
 
 /// The operation that an answer says is where its work goes on.
-fn begun(answer: &Response) -> Option<OperationId> {
+pub(super) fn begun(answer: &Response) -> Option<OperationId> {
     let location = answer.headers().get(header::LOCATION)?.to_str().ok()?;
     location.strip_prefix("/v1/operations/")?.parse().ok()
 }

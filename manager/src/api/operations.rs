@@ -5,7 +5,7 @@ use super::conditional::{IfMatch, shown};
 use super::extract::{Params, Segments, parse};
 use super::listing::{Listing, Paging};
 use crate::operations::obstacle;
-use crate::records::{Tables, Topic};
+use crate::records::Topic;
 use crate::types::{
     AllocationId, EventRecord, OperationId, OperationRecord, OperationState, Problem, ProblemCode,
 };
@@ -103,15 +103,29 @@ pub(super) async fn show(
 ) -> Result<Json<OperationRecord>, Problem> {
     let id: OperationId = parse("id", &id)?;
     let wait = wait(params.wait_ms)?;
-    let explained = |tables: &Tables, operation: &OperationRecord| {
-        Json(obstacle::explained(operation.clone(), tables, &manager.registry))
-    };
     let enough = |operation: &OperationRecord| {
         let past = operation.steps.iter().filter(|s| s.state != crate::types::StepState::Pending);
         operation.state.is_final()
             || params.beyond_steps.is_some_and(|beyond| past.count() > beyond)
     };
-    let mut changes = manager.records.watch(Topic::Operation(id));
+    // Who waits for the end alone is not woken by each step.
+    let topic = params.beyond_steps.map_or(Topic::End(id), |_| Topic::Operation(id));
+    awaited(&manager, id, (topic, wait), enough).await.map(Json)
+}
+
+/// An operation, when something of a topic has changed and that is enough, or when the wait is over or
+/// the manager stops.
+///
+/// # Errors
+///
+/// When there is no such operation, or it is no longer kept.
+pub(super) async fn awaited(
+    manager: &App,
+    id: OperationId,
+    (topic, wait): (Topic, Duration),
+    enough: impl Fn(&OperationRecord) -> bool,
+) -> Result<OperationRecord, Problem> {
+    let mut changes = manager.records.watch(topic);
     let deadline = tokio::time::Instant::now() + wait;
     let mut goes_on = true;
     loop {
@@ -119,7 +133,7 @@ pub(super) async fn show(
         let tables = manager.records.snapshot();
         let operation = tables.operations().get(&id).ok_or_else(|| missing(id))?;
         if !goes_on || enough(operation) {
-            return Ok(explained(&tables, operation));
+            return Ok(obstacle::explained(operation.clone(), &tables, &manager.registry));
         }
         // Nobody keeps a snapshot while they wait.
         drop(tables);

@@ -53,7 +53,7 @@ pub(super) async fn recover(
     }
     let session = connected(&manager, address.box_name())?;
     let asked = session.request(Request::Recover(address.slot()), manager.settings.unbind_bound);
-    let state = match asked.await.map_err(|error| error.problem(session.name()))? {
+    let state = match *asked.await.map_err(|error| error.problem(session.name()))? {
         Reply::Slot(state) => state.into(),
         _ => return Err(session.nonsense().problem(session.name())),
     };
@@ -79,7 +79,7 @@ pub(super) async fn counters(
 ) -> Result<Json<Counters>, Problem> {
     let name = known(&manager, &name)?;
     let session = connected(&manager, &name)?;
-    let page = |reply| match reply {
+    let page = |reply: Box<Reply>| match *reply {
         Reply::Counters { entries, next } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };
@@ -127,7 +127,7 @@ pub(super) async fn stamps(
 ) -> Result<Json<Stamps>, Problem> {
     let name = known(&manager, &name)?;
     let session = connected(&manager, &name)?;
-    let page = |reply| match reply {
+    let page = |reply: Box<Reply>| match *reply {
         Reply::Stamps { entries, next } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };

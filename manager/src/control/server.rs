@@ -1,15 +1,13 @@
 //! Accepts proxies and serves each until it goes.
 
 use super::session::{Identity, Session};
-use super::wire::{self, Reader, WireError};
+use super::wire::{self, Heard, Reader, WireError};
 use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
 use crate::manager::Manager;
 use crate::reconcile;
 use crate::recorder::tap;
 use crate::types::{EventKind, EventRecord, NodeName};
-use proxy_core::control::{
-    CONTROL_VERSION, FromProxy, Hello, MAX_MESSAGE, Refused, Reply, ToProxy, Welcome,
-};
+use proxy_core::control::{CONTROL_VERSION, Hello, MAX_MESSAGE, Refused, Reply, ToProxy, Welcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,8 +82,8 @@ async fn greet<S: AsyncRead + AsyncWrite>(
 ) -> Option<(Arc<Session>, Connection<S>)> {
     let (read, mut writer) = tokio::io::split(stream);
     let mut reader = Reader::new(read);
-    let hello = match reader.next(manager.settings.hello_bound).await.map(|message| *message) {
-        Ok(FromProxy::Hello(hello)) => hello,
+    let hello = match reader.next(manager.settings.hello_bound).await {
+        Ok(Heard::Hello(hello)) => hello,
         Ok(_) => {
             return refuse(manager, &mut writer, remote, "", "the first message is Hello").await;
         }
@@ -264,17 +262,17 @@ async fn listen(
             Ok(message) => message,
             Err(error) => return error,
         };
-        match *message {
-            FromProxy::Response { id, result } => {
+        match message {
+            Heard::Response { id, result } => {
                 // Here, in its order with the events that say the same, and not by who asked.
-                if let Ok(Reply::Mapping { root_complex, .. }) = &result {
+                if let Ok(Reply::Mapping { root_complex, .. }) = result.as_deref() {
                     events::root_complex(manager, session, *root_complex);
                 }
                 if !session.answered(id, result) {
                     tracing::debug!("{}: an answer that nobody waits for", session.name());
                 }
             }
-            FromProxy::Event { sequence, event } => {
+            Heard::Event { sequence, event } => {
                 if next_event.is_some_and(|expected| expected != sequence) {
                     tracing::warn!("{}: events were lost; reading its tables", session.name());
                     session.sync.notify_one();
@@ -282,9 +280,9 @@ async fn listen(
                 next_event = Some(sequence.wrapping_add(1));
                 events::handle(manager, session, event).await;
             }
-            FromProxy::Pong => {}
-            FromProxy::Reset(report) => events::card_reset(manager, session, &report),
-            FromProxy::Hello(_) => {
+            Heard::Pong => {}
+            Heard::Reset(report) => events::card_reset(manager, session, &report),
+            Heard::Hello(_) => {
                 return WireError::Io(std::io::Error::other("protocol error: a second Hello"));
             }
         }

@@ -82,14 +82,14 @@ pub enum RootComplex {
     },
 }
 
-type Answer = Result<Reply, ControlError>;
+type Answer = Result<Box<Reply>, ControlError>;
 
 /// A connected proxy.
 pub struct Session {
     identity: Identity,
     term: Term,
     outgoing: mpsc::Sender<Box<[u8]>>,
-    waiting: Mutex<HashMap<OperationId, oneshot::Sender<Box<Answer>>>>,
+    waiting: Mutex<HashMap<OperationId, oneshot::Sender<Answer>>>,
     next: AtomicU64,
     closing: watch::Sender<Option<String>>,
     ready: AtomicBool,
@@ -235,7 +235,7 @@ impl Session {
         &self,
         body: Request,
         bound: Duration,
-    ) -> impl Future<Output = Result<Reply, RequestError>> + use<'_> {
+    ) -> impl Future<Output = Result<Box<Reply>, RequestError>> + use<'_> {
         let id = OperationId(self.next.fetch_add(1, Ordering::Relaxed));
         let what = kind(&body);
         // Here already: who waits for the answer keeps no request, which has room for long lists.
@@ -249,7 +249,7 @@ impl Session {
         what: &'static str,
         message: Box<[u8]>,
         bound: Duration,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<Box<Reply>, RequestError> {
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().expect("no one panics while holding it").insert(id, answer);
         let _waiting = Waiting { session: self, id };
@@ -261,7 +261,7 @@ impl Session {
             answered.await.map_err(|_| RequestError::Closed)
         };
         match tokio::time::timeout(bound, exchange).await {
-            Ok(Ok(answer)) => match *answer {
+            Ok(Ok(answer)) => match answer {
                 Ok(reply) => Ok(reply),
                 Err(error) => {
                     if let ControlError::StaleTerm(term) = error {
@@ -282,7 +282,7 @@ impl Session {
     /// Takes an answer in. Whether anybody waited for it.
     pub fn answered(&self, id: OperationId, answer: Answer) -> bool {
         let waiting = self.waiting.lock().expect("no one panics while holding it").remove(&id);
-        waiting.is_some_and(|waiting| waiting.send(Box::new(answer)).is_ok())
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
     /// Asks for something that is answered by [`Reply::Done`].
@@ -291,7 +291,7 @@ impl Session {
     ///
     /// As [`Session::request`].
     pub async fn request_done(&self, body: Request, bound: Duration) -> Result<(), RequestError> {
-        match self.request(body, bound).await? {
+        match *self.request(body, bound).await? {
             Reply::Done => Ok(()),
             _ => Err(self.nonsense()),
         }
@@ -306,7 +306,7 @@ impl Session {
     pub async fn read_all<T>(
         &self,
         ask: impl Fn(u16) -> Request,
-        page: impl Fn(Reply) -> Option<(Vec<T>, Option<u16>)>,
+        page: impl Fn(Box<Reply>) -> Option<(Vec<T>, Option<u16>)>,
         bound: Duration,
     ) -> Result<Vec<T>, RequestError> {
         let mut all = Vec::new();

@@ -1,6 +1,6 @@
 //! Control messages on a TCP stream.
 
-use proxy_core::control::{self, DecodeError, Decoded, FromProxy, MAX_MESSAGE, ToProxy};
+use proxy_core::control::{self, DecodeError, Decoded, FromProxyWith, MAX_MESSAGE, Reply, ToProxy};
 use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
@@ -10,6 +10,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 thread_local! {
     static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; 4 + MAX_MESSAGE]);
 }
+
+/// What a proxy says. Replies have room for the longest lists: they are not moved about.
+pub type Heard = FromProxyWith<Box<Reply>>;
 
 /// Why a stream cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -52,15 +55,14 @@ impl<S: AsyncRead + Unpin> Reader<S> {
     /// # Errors
     ///
     /// When there is none; the stream cannot go on.
-    pub async fn next(&mut self, bound: Duration) -> Result<Box<FromProxy>, WireError> {
+    pub async fn next(&mut self, bound: Duration) -> Result<Heard, WireError> {
         let deadline = Instant::now() + bound;
         loop {
             match control::decode(&self.buffer[..self.filled]).map_err(WireError::Decode)? {
                 Decoded::Message(message, used) => {
                     self.buffer.copy_within(used..self.filled, 0);
                     self.filled -= used;
-                    // Messages have room for the longest lists: they are not moved about.
-                    return Ok(Box::new(message));
+                    return Ok(message);
                 }
                 Decoded::Incomplete => self.fill(deadline, bound).await?,
             }

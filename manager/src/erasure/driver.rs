@@ -317,13 +317,15 @@ async fn ask(
         Look::Waits(format!("waits for box {}", session.name()))
     };
     match asked.await {
-        Ok(Reply::Erasure(code)) => match Erasure::try_from(code) {
-            Ok(Erasure::Running(permille)) => Look::Running(permille),
-            Ok(Erasure::Done(method)) => Look::Done(EraseMeans::from(method).to_string()),
-            Ok(Erasure::Failed(failure)) => Look::Failed(failure.to_string()),
-            Err(_) => nonsense(),
+        Ok(reply) => match *reply {
+            Reply::Erasure(code) => match Erasure::try_from(code) {
+                Ok(Erasure::Running(permille)) => Look::Running(permille),
+                Ok(Erasure::Done(method)) => Look::Done(EraseMeans::from(method).to_string()),
+                Ok(Erasure::Failed(failure)) => Look::Failed(failure.to_string()),
+                Err(_) => nonsense(),
+            },
+            _ => nonsense(),
         },
-        Ok(_) => nonsense(),
         Err(RequestError::Refused(error)) => match error {
             ControlError::StaleEpoch(highest) => Look::Outdated(highest),
             ControlError::SlotEmpty(_) | ControlError::NoSuchSlot(_) => Look::Gone,

@@ -158,20 +158,20 @@ fn within(rollout: &RolloutRecord) -> Duration {
     Duration::from_secs(rollout.within_s.into())
 }
 
-async fn ask(manager: &Manager, card: &Session, what: FirmwareRequest) -> Result<Reply, Stop> {
+async fn ask(manager: &Manager, card: &Session, what: FirmwareRequest) -> Result<Box<Reply>, Stop> {
     Ok(card.request(Request::Firmware(what), manager.settings.request_bound).await?)
 }
 
 /// As [`ask`], for what is answered by [`Reply::Done`].
 async fn done(manager: &Manager, card: &Session, what: FirmwareRequest) -> Result<(), Stop> {
-    match ask(manager, card, what).await? {
+    match *ask(manager, card, what).await? {
         Reply::Done => Ok(()),
         _ => Err(card.nonsense().into()),
     }
 }
 
 async fn status(manager: &Manager, card: &Session) -> Result<FirmwareStatus, Stop> {
-    match ask(manager, card, FirmwareRequest::Status).await? {
+    match *ask(manager, card, FirmwareRequest::Status).await? {
         Reply::Firmware(status) => Ok(status),
         _ => Err(card.nonsense().into()),
     }
@@ -239,7 +239,7 @@ async fn transfer(
     // More answers than this, and the card is no further for what it gets.
     let answers = 2 * image.len() / FIRMWARE_PIECE + 16;
     for _ in 0..answers {
-        let Reply::FirmwareNext(offset) = reply else { return Err(card.nonsense().into()) };
+        let Reply::FirmwareNext(offset) = *reply else { return Err(card.nonsense().into()) };
         manager.transfers.set(card.name(), Some(offset));
         let Some(rest) = image.get(offset as usize..) else { return Err(card.nonsense().into()) };
         if rest.is_empty() {

@@ -56,8 +56,10 @@ pub async fn status(
 ) -> Result<Option<FirmwareStatus>, RequestError> {
     let ask = Request::Firmware(FirmwareRequest::Status);
     match session.request(ask, manager.settings.request_bound).await {
-        Ok(Reply::Firmware(status)) => Ok(Some(status)),
-        Ok(_) => Err(session.nonsense()),
+        Ok(reply) => match *reply {
+            Reply::Firmware(status) => Ok(Some(status)),
+            _ => Err(session.nonsense()),
+        },
         Err(RequestError::Refused(ControlError::NoFirmware)) => Ok(None),
         Err(error) => Err(error),
     }

@@ -201,7 +201,7 @@ fn address(of: &NodeName, slot: u8) -> Option<SlotAddress> {
 }
 
 async fn read(manager: &Manager, session: &Session) -> Result<Reading, RequestError> {
-    let page = |reply| match reply {
+    let page = |reply: Box<Reply>| match *reply {
         Reply::Counters { entries, next } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };

@@ -7,6 +7,7 @@
 //! long, [`mod@cancel`] calls one back, [`grace`] begins the operations that nobody asks for, for hosts that went away, and
 //! [`obstacle`] says what an operation waits for.
 
+pub mod asking;
 pub mod cancel;
 pub mod choosing;
 pub mod deadlines;

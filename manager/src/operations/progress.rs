@@ -16,7 +16,7 @@ use std::time::Duration;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
 /// A binding as it was when something was asked of a proxy: what comes back is about that.
-fn same_life<'a>(txn: &'a Txn, asked: &BindingRecord) -> Option<&'a BindingRecord> {
+pub(super) fn same_life<'a>(txn: &'a Txn, asked: &BindingRecord) -> Option<&'a BindingRecord> {
     txn.bindings().get(&asked.id).filter(|now| now.functions == asked.functions)
 }
 
@@ -139,22 +139,6 @@ pub fn trouble(txn: &mut Txn, asked: &BindingRecord, problem: &Problem, lasting:
     if let Some(operation) = operation {
         roll_back(txn, operation, Some(asked.id), problem.clone());
     }
-}
-
-/// The operating system is about to be asked to let go, after which it may: from here on the release
-/// cannot be called back. Whether it is still to be asked.
-pub fn asking(txn: &mut Txn, asked: &BindingRecord) -> bool {
-    let wanted = |b: &&BindingRecord| b.desired == asked.desired && b.phase == asked.phase;
-    let Some(binding) = same_life(txn, asked).filter(wanted).cloned() else { return false };
-    let operation = binding.operation.and_then(|id| txn.operations().get(&id).cloned());
-    if let Some(mut operation) = operation {
-        let now = txn.now();
-        if let Some(step) = operation.step_mut(binding.id, StepName::UnbindPort) {
-            step.asked.get_or_insert(now);
-            txn.put_operation(operation);
-        }
-    }
-    true
 }
 
 /// The binding is out of its host.

@@ -8,7 +8,7 @@ use super::action::{self, Action, Ends};
 use super::sync;
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::operations::{forget, progress};
+use crate::operations::{asking, forget, progress};
 use crate::records::Topic;
 use crate::types::{BindingId, BindingRecord, Desired, DeviceState, Phase, Problem, ProblemCode};
 use proxy_core::control::{
@@ -195,7 +195,7 @@ fn ask(
     session: &Arc<Session>,
     body: Request,
     bound: Duration,
-) -> impl Future<Output = Result<Reply, Failure>> + use<'_> {
+) -> impl Future<Output = Result<Box<Reply>, Failure>> + use<'_> {
     let asked = session.request(body, bound);
     async move { asked.await.map_err(|error| Failure { session: session.clone(), error }) }
 }
@@ -292,8 +292,9 @@ async fn unbind_port(
     if let Removal::Orderly { within_ms } = mode {
         bound += Duration::from_millis(within_ms.into());
     }
-    if matches!(mode, Removal::Orderly { .. }) {
-        let asking = manager.records.apply(|txn| progress::asking(txn, binding)).await;
+    let is_begun = || asking::is_begun(&manager.records.snapshot(), binding);
+    if matches!(mode, Removal::Orderly { .. }) && !is_begun() {
+        let asking = manager.records.apply(|txn| asking::begin(txn, binding)).await;
         match asking {
             Ok(true) => {}
             // Something else is wanted by now.
@@ -322,7 +323,7 @@ async fn unbind_port(
     // A host proxy of a later life never had it: that it is empty is no one's doing.
     let restarted =
         binding.host_incarnation.is_some_and(|had| had != at_host.identity().incarnation);
-    let how = match asked? {
+    let how = match *asked? {
         Reply::Removed { .. } if restarted => {
             "it was not there any more, because the host proxy restarted"
         }
@@ -379,12 +380,14 @@ async fn unbind_slot(
     for key in binding.keys() {
         let body = Request::UnbindSlot(key);
         let state = match ask(&at_box, body, manager.settings.unbind_bound).await {
-            Ok(Reply::Slot(state)) => state.into(),
-            Ok(Reply::Done) => {
-                told_free = false;
-                DeviceState::Free
-            }
-            Ok(_) => return Err(Failure { error: at_box.nonsense(), session: at_box }),
+            Ok(reply) => match *reply {
+                Reply::Slot(state) => state.into(),
+                Reply::Done => {
+                    told_free = false;
+                    DeviceState::Free
+                }
+                _ => return Err(Failure { error: at_box.nonsense(), session: at_box }),
+            },
             // The slot is gone or broken, and so is the binding in it.
             Err(Failure { error: RequestError::Refused(ControlError::Quarantined(_)), .. }) => {
                 DeviceState::Quarantined
@@ -434,8 +437,8 @@ async fn forget_peer(manager: &Manager, session: &Session, peer: &Session) {
     }
 }
 
-fn done(session: &Arc<Session>, reply: Reply) -> Result<(), Failure> {
-    match reply {
+fn done(session: &Arc<Session>, reply: Box<Reply>) -> Result<(), Failure> {
+    match *reply {
         Reply::Done => Ok(()),
         _ => Err(Failure { error: session.nonsense(), session: session.clone() }),
     }

@@ -57,7 +57,7 @@ pub async fn read_mapping(
     manager: &Manager,
     session: &Session,
 ) -> Result<Vec<MappingEntry>, RequestError> {
-    let page = |reply| match reply {
+    let page = |reply: Box<Reply>| match *reply {
         Reply::Mapping { entries, next, .. } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };
@@ -74,7 +74,7 @@ pub async fn read_slots(
     manager: &Manager,
     session: &Session,
 ) -> Result<Vec<SlotEntry>, RequestError> {
-    let page = |reply| match reply {
+    let page = |reply: Box<Reply>| match *reply {
         Reply::Slots { entries, next } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };
@@ -91,7 +91,7 @@ pub async fn read_inventory(
     manager: &Manager,
     session: &Session,
 ) -> Result<Vec<InventoryEntry>, RequestError> {
-    let page = |reply| match reply {
+    let page = |reply: Box<Reply>| match *reply {
         Reply::Inventory { entries, next } => Some((entries.into_iter().collect(), next)),
         _ => None,
     };

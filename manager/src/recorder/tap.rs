@@ -275,8 +275,8 @@ async fn read(
 ) -> Result<Page, RequestError> {
     let asked = Instant::now();
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let Reply::Recorder(page) = session.request(Request::ReadRecorder { from }, bound).await?
-    else {
+    let reply = session.request(Request::ReadRecorder { from }, bound).await?;
+    let Reply::Recorder(page) = *reply else {
         return Err(session.nonsense());
     };
     let doubt = asked.elapsed();

@@ -13,6 +13,8 @@ pub enum Topic {
     Binding(BindingId),
     /// One operation.
     Operation(OperationId),
+    /// The end of one operation.
+    End(OperationId),
     /// Any operation.
     Operations,
     /// Any event.
@@ -51,6 +53,7 @@ impl Topics {
         };
         touched.bindings.iter().copied().map(Topic::Binding).for_each(tell);
         touched.operations.iter().copied().map(Topic::Operation).for_each(tell);
+        touched.ended.iter().copied().map(Topic::End).for_each(tell);
         let classes = [
             (!touched.operations.is_empty(), Topic::Operations),
             (touched.events, Topic::Events),
@@ -126,6 +129,17 @@ mod tests {
         topics.tell(&touched(1));
         first.mark_unchanged();
         assert!(!woken(&mut first));
+    }
+
+    #[test]
+    fn who_waits_for_an_end_is_not_woken_before() {
+        let topics = Arc::new(Topics::default());
+        let mut end = topics.watch(Topic::End(OperationId(1)));
+        topics.tell(&touched(1));
+        assert!(!woken(&mut end));
+        let ended = [OperationId(1)].into();
+        topics.tell(&Touched { ended, ..touched(1) });
+        assert!(woken(&mut end));
     }
 
     #[test]

@@ -253,8 +253,11 @@ impl Txn {
         self.put(Table::Forgotten, key, &Arc::new(record));
     }
 
-    /// Adds or replaces a device's function.
+    /// Adds or replaces a device's function. One that is known just so is not written again.
     pub fn put_device(&mut self, record: DeviceRecord) {
+        if self.tables.devices.get(&record.address).is_some_and(|known| *known == record) {
+            return;
+        }
         let record = Arc::new(record);
         self.put(Table::Devices, record.address.to_string().into_bytes(), &record);
         let slot = record.address.slot.clone();
@@ -359,6 +362,9 @@ impl Txn {
         self.ended |= record.state.is_final();
         self.put(Table::Operations, key(record.id.0), &record);
         self.touched.operations.insert(record.id);
+        if record.state.is_final() {
+            self.touched.ended.insert(record.id);
+        }
         self.tables.insert_operation(record);
     }
 

@@ -78,6 +78,8 @@ impl Writes {
 pub(super) struct Touched {
     pub(super) bindings: BTreeSet<BindingId>,
     pub(super) operations: BTreeSet<OperationId>,
+    /// Those of them that have ended.
+    pub(super) ended: BTreeSet<OperationId>,
     pub(super) erasures: bool,
     pub(super) events: bool,
     pub(super) rollout: bool,
@@ -88,6 +90,7 @@ impl Touched {
     pub(super) fn extend(&mut self, later: Self) {
         self.bindings.extend(later.bindings);
         self.operations.extend(later.operations);
+        self.ended.extend(later.ended);
         self.erasures |= later.erasures;
         self.events |= later.events;
         self.rollout |= later.rollout;

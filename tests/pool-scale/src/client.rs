@@ -1,17 +1,34 @@
 //! A client of the REST API with one connection, for thousands of requests.
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde::Deserialize;
 use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// How long one question about an operation waits, milliseconds.
-const WAIT_MS: u32 = 60_000;
+/// How long an answer waits for the operation to end, seconds.
+const WAIT: u32 = 60;
 
 /// Bytes a second that each device is limited to: all slots of a box together stay below what its
 /// proxy carries, so that every slot can be lent.
 const LIMIT: u64 = 100_000_000;
+
+/// What is looked at of an operation that has ended.
+#[derive(Deserialize)]
+struct Ended {
+    state: String,
+    allocation: Option<String>,
+    what: What,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+/// What it was for.
+#[derive(Deserialize)]
+struct What {
+    #[serde(default)]
+    slots: Vec<String>,
+}
 
 /// One connection.
 pub(crate) struct Client {
@@ -27,25 +44,11 @@ impl Client {
         Ok(Self { api, stream: BufReader::new(stream) })
     }
 
-    /// A request and the body of its answer; the error is the problem.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<Value> {
-        let (status, value) = self.exchange(method, path, body).await?;
-        if status >= 400 {
-            bail!("{method} {path} {body}: {status} {value}");
-        }
-        Ok(value)
-    }
-
-    /// A request; status and body.
-    pub(crate) async fn exchange(
-        &mut self,
-        method: &str,
-        path: &str,
-        body: &str,
-    ) -> Result<(u16, Value)> {
+    /// Asks for a change and waits until it is done: the operation, which has ended well.
+    async fn change(&mut self, method: &str, path: &str, body: &str) -> Result<Ended> {
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nprefer: wait={WAIT}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.api,
             body.len()
         );
@@ -53,8 +56,11 @@ impl Client {
         let (status, length) = self.head().await?;
         let mut bytes = vec![0; length.context("an answer without a length")?];
         self.stream.read_exact(&mut bytes).await?;
-        let value = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? };
-        Ok((status, value))
+        let ended = (status == 200).then(|| serde_json::from_slice::<Ended>(&bytes)).transpose()?;
+        match ended {
+            Some(ended) if ended.state == "succeeded" && ended.warnings.is_empty() => Ok(ended),
+            _ => bail!("{method} {path} {body}: {status} {}", String::from_utf8_lossy(&bytes)),
+        }
     }
 
     async fn head(&mut self) -> Result<(u16, Option<usize>)> {
@@ -80,19 +86,6 @@ impl Client {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Waits until an operation has ended well.
-    pub(crate) async fn finish(&mut self, operation: &Value) -> Result<()> {
-        let id = operation["id"].as_str().context("an operation has a number")?;
-        let path = format!("/v1/operations/{id}?wait_ms={WAIT_MS}");
-        let ended = self.ask("GET", &path, "").await?;
-        if ended["state"] != "succeeded"
-            || ended["warnings"].as_array().is_some_and(|w| !w.is_empty())
-        {
-            bail!("{ended}");
-        }
-        Ok(())
-    }
-
     /// Lends to a host and waits for it. The allocation and the slots.
     pub(crate) async fn allocate(
         &mut self,
@@ -101,17 +94,13 @@ impl Client {
     ) -> Result<(String, Vec<String>)> {
         let link = format!("{{\"limit\":{LIMIT}}}");
         let body = format!("{{\"host\":\"{host}\",\"count\":{count},\"link\":{link}}}");
-        let operation = self.ask("POST", "/v1/allocations", &body).await?;
-        self.finish(&operation).await?;
-        let slots = operation["what"]["slots"].as_array().context("it has slots")?;
-        let slots = slots.iter().map(|slot| slot.as_str().unwrap_or_default().to_owned()).collect();
-        Ok((operation["allocation"].as_str().context("it has one")?.to_owned(), slots))
+        let ended = self.change("POST", "/v1/allocations", &body).await?;
+        Ok((ended.allocation.context("an operation that lends has one")?, ended.what.slots))
     }
 
     /// Takes an allocation back and waits for it.
     pub(crate) async fn release(&mut self, allocation: &str) -> Result<()> {
-        let operation = self.ask("DELETE", &format!("/v1/allocations/{allocation}"), "").await?;
-        self.finish(&operation).await
+        self.change("DELETE", &format!("/v1/allocations/{allocation}"), "").await.map(drop)
     }
 
     /// Turns the connection into a stream of events: each is given to `see` with its data.

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 mod checker;
+mod prefer;
 mod routes;
 mod wrong;
 

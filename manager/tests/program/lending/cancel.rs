@@ -76,7 +76,9 @@ fn a_release_that_asked_an_operating_system_cannot() {
         let asked = matches!(request, Request::UnbindPort { mode: Removal::Orderly { .. }, .. });
         asked.then_some(Script::Ignore)
     });
-    manager.text(&["release", "alloc-1", "--no-wait", "--within-ms", "600000"]);
+    let begun = manager.json(&["release", "alloc-1", "--no-wait", "--within-ms", "600000"]);
+    let step = &begun["items"][0]["steps"][0];
+    assert!(step["asked"].is_string(), "a host that is there is asked for certain: {begun}");
     eventually("the question", || at_host.with(|s| s.log.iter().any(is_unbind_port).then_some(())));
     let refused = |manager: &Manager| {
         let (code, problem) = manager.failure(&["cancel", "op-2"]);

@@ -169,9 +169,14 @@ pub enum ToProxy {
 }
 
 /// From a proxy to the manager.
+pub type FromProxy = FromProxyWith<Reply>;
+
+/// From a proxy to the manager, with the answers of requests held as `R`: a [`Reply`], or a pointer to
+/// one where there is memory to allocate. A reply has room for the longest list, ten thousand bytes and
+/// more, and is that long wherever it is moved to. On the wire all are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant)]
-pub enum FromProxy {
+pub enum FromProxyWith<R> {
     /// First message.
     Hello(Hello),
     /// The answer to one request.
@@ -179,7 +184,7 @@ pub enum FromProxy {
         /// The request's.
         id: OperationId,
         /// What came of it.
-        result: Result<Reply, ControlError>,
+        result: Result<R, ControlError>,
     },
     /// Something happened.
     Event {
