@@ -3,7 +3,7 @@
 //! late to matter.
 
 use super::request::{join, release_steps};
-use super::{obstacle, replace};
+use super::{obstacle, replace, take_back};
 use crate::control::Registry;
 use crate::records::Txn;
 use crate::types::{
@@ -12,6 +12,7 @@ use crate::types::{
     OperationState, Phase, Problem, ProblemCode, Step, StepName, StepState,
 };
 use proxy_core::control::PathSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
@@ -100,7 +101,8 @@ pub fn failed(txn: &mut Txn, id: BindingId, why: &str) {
 }
 
 /// The host's operating system let go of the device without being asked, as when a person presses
-/// the slot's button there. Plugging it again would be against its will: the slot is taken back.
+/// the slot's button there. Plugging it again, or another in its place, would be against its will: the
+/// slot is taken back.
 pub fn let_go(txn: &mut Txn, id: BindingId) {
     let Some(binding) = txn.bindings().get(&id).filter(|b| !b.desired.is_release()).cloned() else {
         return;
@@ -110,6 +112,7 @@ pub fn let_go(txn: &mut Txn, id: BindingId) {
     if let Some(operation) = binding.operation {
         roll_back(txn, operation, Some(id), Problem::new(ProblemCode::ProxyRefused, detail));
     } else {
+        take_back::undo_replacing(txn, &BTreeSet::from([id]), &detail);
         txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
     }
 }

@@ -3,7 +3,7 @@
 use super::{is_bind_port, is_unbind_port, pair};
 use crate::common::fake::{Fake, Script, Spec};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{ControlError, Removal, Request};
+use proxy_core::control::{BindingFailure, ControlError, Event, Removal, Request};
 use serde_json::json;
 
 #[test]
@@ -112,23 +112,31 @@ fn what_is_being_lent_is_undone_as_a_whole_when_a_part_is_taken() {
 /// Who gives a device back has no other one instead.
 #[test]
 fn what_replaces_a_device_that_is_given_back_does_not_stay() {
-    let manager = Manager::start();
-    let (at_host, at_box) = pair(&manager);
-    manager.text(&["allocate", "--host", "host1"]);
-    at_host.with(|s| s.enumerates = false);
-    manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
-    eventually("the new one", || at_host.with(|s| (s.ports.len() == 2).then_some(())));
-    manager.text(&["release", "bind-1"]);
-    let undone = eventually("the end of the replacement", || {
-        Some(manager.get("/v1/operations/op-2")).filter(|o| o["ended"].is_string())
-    });
-    assert_eq!(
-        (&undone["state"], &undone["error"]["code"]),
-        (&json!("failed"), &json!("superseded")),
-        "{undone}"
-    );
-    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
-    assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
+    for lets_go in [false, true] {
+        let manager = Manager::start();
+        let (at_host, at_box) = pair(&manager);
+        manager.text(&["allocate", "--host", "host1"]);
+        at_host.with(|s| s.enumerates = false);
+        manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
+        eventually("the new one", || at_host.with(|s| (s.ports.len() == 2).then_some(())));
+        if lets_go {
+            let (peer, key) = (at_box.welcome.node, at_box.bound(1).unwrap());
+            at_host.event(Event::BindingFailed { peer, key, reason: BindingFailure::HostLetGo });
+            manager.wait_slot("box1/1", "free");
+        } else {
+            manager.text(&["release", "bind-1"]);
+        }
+        let undone = eventually("the end of the replacement", || {
+            Some(manager.get("/v1/operations/op-2")).filter(|o| o["ended"].is_string())
+        });
+        assert_eq!(
+            (&undone["state"], &undone["error"]["code"]),
+            (&json!("failed"), &json!("superseded")),
+            "{undone}"
+        );
+        assert!(at_box.bound(1).is_none() && at_box.bound(2).is_none());
+        assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
+    }
 }
 
 #[test]
