@@ -4,7 +4,7 @@
 //! ([`request`]); [`crate::reconcile`] makes the proxies agree, binding by binding, and tells what
 //! came of each step ([`progress`]), in the same change as the step itself. So there is nothing
 //! to resume after a crash: whoever looks at the records goes on. [`watchdog`] ends what takes too
-//! long, [`mod@cancel`] calls one back, [`grace`] begins the operations that nobody asks for, for hosts that went away, and
+//! long ([`overdue`]), [`mod@cancel`] calls one back, [`grace`] begins the operations that nobody asks for, for hosts that went away, and
 //! [`obstacle`] says what an operation waits for.
 
 pub mod asking;
@@ -17,6 +17,7 @@ pub mod grace;
 pub mod holds;
 pub mod lease;
 pub mod obstacle;
+pub mod overdue;
 pub mod progress;
 pub mod replace;
 pub mod request;

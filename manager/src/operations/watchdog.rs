@@ -1,6 +1,6 @@
 //! Ends operations that take too long.
 
-use super::{progress, take_back};
+use super::{overdue, take_back};
 use crate::manager::Manager;
 use crate::types::{OperationId, OperationKind, OperationRecord, OperationState, TakeBackStage};
 use std::collections::HashMap;
@@ -42,11 +42,11 @@ async fn look(
     stages: &mut HashMap<OperationId, Stage>,
     operation: &OperationRecord,
 ) {
-    if progress::only_erasure_is_left(operation) {
+    if overdue::only_erasure_is_left(operation) {
         stages.remove(&operation.id);
         return;
     }
-    let only_enumeration = progress::only_enumeration_is_left(operation);
+    let only_enumeration = overdue::only_enumeration_is_left(operation);
     let now = Stage { state: operation.state, only_enumeration, since: Instant::now() };
     let stage = stages.entry(operation.id).or_insert(now);
     if (stage.state, stage.only_enumeration) != (now.state, now.only_enumeration) {
@@ -82,9 +82,9 @@ async fn look(
     let id = operation.id;
     let ended = manager.records.apply(|txn| {
         if only_enumeration {
-            progress::not_enumerated(txn, id, bound);
+            overdue::not_enumerated(txn, id, bound);
         } else {
-            progress::expire(txn, &manager.registry, id);
+            overdue::expire(txn, &manager.registry, id);
         }
     });
     if let Err(problem) = ended.await {

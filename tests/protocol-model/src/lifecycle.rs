@@ -9,7 +9,7 @@ use crate::records::{box_name, host_name, node};
 use manager::control::Registry;
 use manager::erasure::owed::{self, Seen};
 use manager::erasure::{self, request};
-use manager::operations::{self, ReleaseMode, ReleaseTarget, Terms, progress};
+use manager::operations::{self, ReleaseMode, ReleaseTarget, Terms, overdue, progress};
 use manager::planner::{Everybody, PlanRequest};
 use manager::reconcile::action::{self, Action, Ends};
 use manager::reconcile::compare;
@@ -353,15 +353,15 @@ impl Lifecycle {
             Turn::Cancel(last) => drop(operations::cancel(txn, running(txn, last)?.id).ok()?),
             Turn::Expire(last) => {
                 let operation = running(txn, last)?;
-                if progress::only_erasure_is_left(&operation) {
+                if overdue::only_erasure_is_left(&operation) {
                     return None;
                 }
-                progress::expire(txn, &Registry::new(None), operation.id);
+                overdue::expire(txn, &Registry::new(None), operation.id);
             }
             Turn::NotEnumerated => {
-                let waits = |o: &OperationRecord| progress::only_enumeration_is_left(o);
+                let waits = |o: &OperationRecord| overdue::only_enumeration_is_left(o);
                 let operation = running(txn, false).filter(waits)?;
-                progress::not_enumerated(txn, operation.id, Duration::from_secs(1));
+                overdue::not_enumerated(txn, operation.id, Duration::from_secs(1));
             }
             Turn::Goes => self.goes(txn, moment, DeviceState::Free)?,
             Turn::Quarantined => {
