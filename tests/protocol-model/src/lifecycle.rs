@@ -9,7 +9,7 @@ use crate::records::{box_name, host_name, node};
 use manager::control::Registry;
 use manager::erasure::owed::{self, Seen};
 use manager::erasure::{self, request};
-use manager::operations::{self, ReleaseMode, ReleaseTarget, Terms, overdue, progress};
+use manager::operations::{self, ReleaseMode, ReleaseTarget, Terms, asking, overdue, progress};
 use manager::planner::{Everybody, PlanRequest};
 use manager::reconcile::action::{self, Action, Ends};
 use manager::reconcile::compare;
@@ -369,7 +369,7 @@ impl Lifecycle {
                 (binding.phase == manager::types::Phase::Withdrawn).then_some(())?;
                 self.goes(txn, moment, DeviceState::Quarantined)?;
             }
-            Turn::Asking => drop(progress::asking(txn, &lent(txn)?)),
+            Turn::Asking => drop(asking::begin(txn, &lent(txn)?)),
             Turn::Refused => progress::trouble(txn, &lent(txn)?, &refusal(), true),
             Turn::Fails => progress::failed(txn, lent(txn)?.id, "it failed"),
             Turn::Configured => progress::configured(txn, lent(txn)?.id, LIFE),
