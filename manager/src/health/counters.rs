@@ -7,6 +7,7 @@
 //! the losses that it found. Counters begin at 0 in each life of a proxy, and a slot's with each
 //! device that is put into it.
 
+use super::losses::Traffic;
 use super::{HealthConfig, Observed, devices};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
@@ -16,15 +17,11 @@ use proxy_core::control::{Name, Reply, Request};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use tlp_codec::ids::SlotId;
+use tlp_codec::ids::{NodeId, SlotId};
 use tokio::task::JoinSet;
 
 /// Proxies that are read at a time. The others wait for their turn.
 const AT_ONCE: usize = 32;
-
-/// Readings in a row that are over the bound until a proxy is bad: one alone may be a cable that was
-/// moved.
-const LOSSY_READINGS: u32 = 2;
 
 /// What is taken of a proxy's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +32,8 @@ pub(super) struct Reading {
     sent: Vec<u64>,
     /// Losses that were found, on each link.
     lost: Vec<u64>,
+    /// Frames sent and lost by each path to each node, since its link came up.
+    paths: BTreeMap<(u16, u8), Traffic>,
     /// Error messages of each slot's device.
     errors: BTreeMap<u8, Errors>,
     /// Which device that is, as far as it is known.
@@ -73,6 +72,14 @@ impl Reading {
                 "link.frames_sent" => reading.sent.push(*value),
                 "link.losses_detected" => reading.lost.push(*value),
                 name => {
+                    if let Some((path, what)) = of_path(name) {
+                        let traffic = reading.paths.entry(path).or_default();
+                        match what {
+                            "frames sent" => traffic.sent = *value,
+                            "frames lost" => traffic.lost = *value,
+                            _ => {}
+                        }
+                    }
                     let Some((slot, what)) = of_slot(name) else { continue };
                     let errors = reading.errors.entry(slot).or_default();
                     match what {
@@ -120,16 +127,37 @@ impl Reading {
     /// What was sent and lost since an earlier reading of the same life, or since the life began.
     /// Nothing if links have come or gone since: what they had counted cannot be told from what the
     /// others did.
-    fn traffic_since(&self, before: Option<&Self>) -> Option<(u64, u64)> {
+    fn traffic_since(&self, before: Option<&Self>) -> Option<Traffic> {
         let of_all = |values: &[u64]| values.iter().copied().fold(0, u64::saturating_add);
-        let Some(before) = before else { return Some((of_all(&self.sent), of_all(&self.lost))) };
+        let Some(before) = before else {
+            return Some(Traffic { sent: of_all(&self.sent), lost: of_all(&self.lost) });
+        };
         let since = |now: &[u64], then: &[u64]| {
             let pairs = || now.iter().zip(then);
             let goes_on = now.len() == then.len() && pairs().all(|(now, then)| now >= then);
             goes_on.then(|| pairs().fold(0, |sum: u64, (now, then)| sum.saturating_add(now - then)))
         };
-        Some((since(&self.sent, &before.sent)?, since(&self.lost, &before.lost)?))
+        let (sent, lost) = (since(&self.sent, &before.sent)?, since(&self.lost, &before.lost)?);
+        Some(Traffic { sent, lost })
     }
+
+    /// What was sent and lost by each path since an earlier reading of the same life, or since its
+    /// link came up, if that was later.
+    fn paths_since(&self, before: Option<&Self>) -> BTreeMap<(u16, u8), Traffic> {
+        let since = |(path, now): (&(u16, u8), &Traffic)| {
+            let then = before.and_then(|before| before.paths.get(path)).copied();
+            (*path, now.since(then.unwrap_or_default()))
+        };
+        self.paths.iter().map(since).collect()
+    }
+}
+
+/// A counter of a path, `path 12/1: frames lost`, as the peer's node number, the path and what is
+/// counted.
+fn of_path(name: &str) -> Option<((u16, u8), &str)> {
+    let (place, what) = name.strip_prefix("path ")?.split_once(": ")?;
+    let (node, path) = place.split_once('/')?;
+    Some(((node.parse().ok()?, path.parse().ok()?), what))
 }
 
 /// A counter of a slot, `slot 3: fatal errors`, as its number and what is counted.
@@ -138,47 +166,10 @@ fn of_slot(name: &str) -> Option<(u8, &str)> {
     Some((number.parse().ok()?, what))
 }
 
-/// How many readings in a row a proxy lost too much.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Loss {
-    row: u32,
-    /// Readings in a row since that said nothing.
-    silent: u32,
-    pub(super) why: String,
-}
-
-impl Loss {
-    /// Takes in what was sent and lost since the last reading, if it is known. Too little says
-    /// nothing; but a proxy that gets nothing new because of its loss sends little, and would never
-    /// be good again if that did not count in the end.
-    fn take(&mut self, name: &NodeName, traffic: Option<(u64, u64)>, config: &HealthConfig) {
-        let Some((sent, lost)) = traffic.filter(|(sent, _)| *sent >= config.loss_frames) else {
-            self.silent += 1;
-            if self.silent >= LOSSY_READINGS {
-                *self = Self::default();
-            }
-            return;
-        };
-        self.silent = 0;
-        let permille = u128::from(lost) * 1000 / u128::from(sent.max(1));
-        if permille < u128::from(config.loss_permille) {
-            *self = Self::default();
-            return;
-        }
-        self.row = self.row.saturating_add(1);
-        let percent = permille as f64 / 10.0;
-        self.why = format!("{name} lost {lost} of {sent} frames that it sent ({percent:.1} %)");
-    }
-
-    pub(super) const fn is_bad(&self) -> bool {
-        self.row >= LOSSY_READINGS
-    }
-}
-
 /// Takes in a reading of a proxy.
 pub(super) fn take(
     observed: &Observed,
-    config: &HealthConfig,
+    (config, tables): (&HealthConfig, &Tables),
     name: &NodeName,
     now: &Reading,
     before: Option<&Reading>,
@@ -186,8 +177,10 @@ pub(super) fn take(
     // What came before the first reading came at a time that is not known.
     let Some(before) = before else { return };
     let before = (before.incarnation == now.incarnation).then_some(before);
-    let traffic = now.traffic_since(before);
-    observed.loss(name, |loss| loss.take(name, traffic, config));
+    let peer = |node: u16| tables.node_by_number(NodeId::new(node).ok()?).map(|n| n.name.clone());
+    let paths = now.paths_since(before).into_iter();
+    let paths = paths.filter_map(|((node, path), traffic)| Some(((peer(node)?, path), traffic)));
+    observed.losses(name, now.traffic_since(before), paths.collect(), config);
     for slot in now.errors.keys() {
         if let Some(address) = address(name, *slot) {
             let device = now.devices.get(slot).copied();
@@ -248,7 +241,7 @@ pub async fn run(manager: Arc<Manager>) {
                     let (name, tables) = (session.name(), manager.records.snapshot());
                     let before = readings.get(name);
                     reading.tell_devices(name, &tables, before);
-                    take(&manager.observed, config, name, &reading, before);
+                    take(&manager.observed, (config, &tables), name, &reading, before);
                     reading.forget_empty(name, &tables);
                     readings.insert(name.clone(), reading);
                 }
@@ -276,13 +269,18 @@ mod tests {
             (name("slot 12: fatal errors"), 1),
             (name("slot x: fatal errors"), 1),
             (name("slot 3"), 1),
+            (name("path 12/1: frames sent"), 90),
+            (name("path 12/1: frames lost"), 4),
+            (name("path 12: frames lost"), 1),
+            (name("path 12/300: frames lost"), 1),
             (name("box: malformed TLPs from devices"), 1),
         ];
         let reading = Reading::of(7, &counters);
         let errors = Errors { correctable: 9, non_fatal: 0, fatal: 1 };
         let errors = BTreeMap::from([(12, errors)]);
         let (sent, lost, devices) = (vec![3, 4], vec![2], BTreeMap::new());
-        assert_eq!(reading, Reading { incarnation: 7, sent, lost, errors, devices });
+        let paths = BTreeMap::from([((12, 1), Traffic { sent: 90, lost: 4 })]);
+        assert_eq!(reading, Reading { incarnation: 7, sent, lost, paths, errors, devices });
     }
 
     #[test]
@@ -311,45 +309,17 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_bad_by_its_rate_twice_in_a_row() {
-        let (config, node) = (HealthConfig::default(), NodeName::new("host1").unwrap());
-        let mut loss = Loss::default();
-        let mut take = |sent, lost| {
-            loss.take(&node, Some((sent, lost)), &config);
-            loss.is_bad()
-        };
-        // Sent, lost, whether it is bad then: ten of a thousand are, and a few frames say nothing.
-        let rows = [
-            (1000, 10, false),
-            (1000, 9, false),
-            (1000, 10, false),
-            (10, 0, false),
-            (2000, 2000, true),
-            (10, 0, true),
-            (1000, 10, true),
-            (10, 10, true),
-            // Two in a row that say nothing are a recovery.
-            (10, 10, false),
-            (1000, 10, false),
-            (1000, 10, true),
-            (100_000, 10, false),
-        ];
-        for (sent, lost, bad) in rows {
-            assert_eq!(take(sent, lost), bad, "{lost} of {sent}");
-        }
-    }
-
-    #[test]
     fn links_that_come_and_go_make_no_loss() {
         let reading = |sent: &[u64], lost: &[u64]| Reading {
             sent: sent.to_vec(),
             lost: lost.to_vec(),
             ..Reading::default()
         };
-        type Row = (&'static [u64], &'static [u64], Option<(u64, u64)>);
+        type Row = (&'static [u64], &'static [u64], Option<Traffic>);
+        let is = |sent, lost| Some(Traffic { sent, lost });
         let before = reading(&[100_000, 5_000], &[0, 50]);
         let rows: [Row; 5] = [
-            (&[102_000, 5_500], &[1, 52], Some((2_500, 3))),
+            (&[102_000, 5_500], &[1, 52], is(2_500, 3)),
             // The first has gone; the second sent much, and lost little of it.
             (&[110_000], &[60], None),
             (&[102_000, 5_500, 7], &[1, 52, 0], None),
@@ -360,7 +330,23 @@ mod tests {
         for (sent, lost, expected) in rows {
             assert_eq!(reading(sent, lost).traffic_since(Some(&before)), expected, "{sent:?}");
         }
-        assert_eq!(before.traffic_since(None), Some((105_000, 50)));
+        assert_eq!(before.traffic_since(None), is(105_000, 50));
+    }
+
+    #[test]
+    fn a_path_whose_link_was_made_anew_counts_from_then_on() {
+        let path = |sent, lost| Reading {
+            paths: [((2, 0), Traffic { sent, lost })].into(),
+            ..Reading::default()
+        };
+        let before = path(5_000, 10);
+        let rows = [((7_000, 12), (2_000, 2)), ((300, 1), (300, 1)), ((6_000, 4), (6_000, 4))];
+        for ((sent, lost), (more, losses)) in rows {
+            let found = path(sent, lost).paths_since(Some(&before))[&(2, 0)];
+            assert_eq!(found, Traffic { sent: more, lost: losses }, "{sent}");
+        }
+        assert_eq!(before.paths_since(None), before.paths);
+        assert!(Reading::default().paths_since(Some(&before)).is_empty(), "they have parted");
     }
 
     proptest! {

@@ -14,6 +14,7 @@
 
 pub mod counters;
 mod devices;
+mod losses;
 pub mod machine;
 mod observed;
 mod paths;
@@ -133,8 +134,7 @@ fn bad(manager: &Manager, tables: &Tables, now: Instant) -> BTreeMap<Subject, St
             bad.insert(Subject::Node { node: node.clone() }, why);
         }
     }
-    for (from, to, path) in manager.observed.bad_paths(tables) {
-        let why = format!("what {from} sends to {to} by path {path} does not arrive");
+    for ((from, to, path), why) in manager.observed.bad_paths(tables) {
         bad.insert(Subject::Path { from, to, path }, why);
     }
     for (slot, why) in manager.observed.bad_slots(config, now) {

@@ -1,5 +1,6 @@
 //! What was seen of proxies, paths and devices since the manager started.
 
+use super::losses::{Losses, Traffic};
 use super::paths::LostPaths;
 use super::{HealthConfig, counters, devices};
 use crate::records::Tables;
@@ -109,7 +110,7 @@ pub struct Observed {
     /// Of devices that are in no slot now.
     pub(super) away: Mutex<HashMap<HealthDevice, Errors>>,
     paths: Mutex<LostPaths>,
-    losses: Mutex<HashMap<NodeName, counters::Loss>>,
+    losses: Mutex<Losses>,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -163,11 +164,19 @@ impl Observed {
     pub fn forgotten(&self, name: &NodeName) {
         self.left(name);
         lock(&self.paths).forgotten(name);
+        lock(&self.losses).forgotten(name);
         lock(&self.errors).retain(|slot, _| slot.box_name() != name);
     }
 
-    pub(super) fn loss(&self, name: &NodeName, change: impl FnOnce(&mut counters::Loss)) {
-        change(lock(&self.losses).entry(name.clone()).or_default());
+    /// What a proxy sent and lost since its counters were read last ([`Losses::take`]).
+    pub(super) fn losses(
+        &self,
+        from: &NodeName,
+        all: Option<Traffic>,
+        paths: BTreeMap<(NodeName, u8), Traffic>,
+        config: &HealthConfig,
+    ) {
+        lock(&self.losses).take(from, all, paths, config);
     }
 
     /// What a proxy sends to another by a path arrives, or does not.
@@ -193,7 +202,7 @@ impl Observed {
 
     /// A proxy is gone. What it said of its paths stands.
     pub fn left(&self, name: &NodeName) {
-        lock(&self.losses).remove(name);
+        lock(&self.losses).left(name);
         lock(&self.paths).tells_all(name);
     }
 
@@ -216,16 +225,20 @@ impl Observed {
         bad
     }
 
-    /// The paths that are bad.
-    pub(super) fn bad_paths(&self, tables: &Tables) -> Vec<(NodeName, NodeName, u8)> {
-        lock(&self.paths).bad(tables)
+    /// The paths that are bad, and why.
+    pub(super) fn bad_paths(&self, tables: &Tables) -> Vec<((NodeName, NodeName, u8), String)> {
+        let mut bad: Vec<_> = lock(&self.losses).bad_paths().collect();
+        // What does not arrive at all says more than what did not before.
+        bad.extend(lock(&self.paths).bad(tables).into_iter().map(|(from, to, path)| {
+            let why = format!("what {from} sends to {to} by path {path} does not arrive");
+            ((from, to, path), why)
+        }));
+        bad
     }
 
     /// The proxies that lose too much, and why.
     pub(super) fn bad_links(&self) -> BTreeMap<NodeName, String> {
-        let losses = lock(&self.losses);
-        let bad = losses.iter().filter(|(_, loss)| loss.is_bad());
-        bad.map(|(name, loss)| (name.clone(), loss.why.clone())).collect()
+        lock(&self.losses).bad_proxies().collect()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Answers to the manager: what waits to be sent, and how long lists are cut into pages.
 
 use crate::control::{ErasureCode, FromProxy, Name, OperationId, Reply, SlotState};
+use crate::node::{Node, PeerLink};
 use crate::time::Instant;
+use core::fmt::Write as _;
 use heapless::Vec;
 
 /// An answer, small until it is sent: pages are read out then.
@@ -61,11 +63,39 @@ pub(crate) fn short(name: &str) -> Name {
     short
 }
 
-/// A page of counters.
+/// A page of counters: those that there always are, then others, of which there may be more while
+/// pages are read.
 pub(crate) fn counters_page(
     counters: impl Iterator<Item = (&'static str, u64)>,
+    others: impl Iterator<Item = (Name, u64)>,
     from: u16,
 ) -> Reply {
-    let (entries, next) = page(counters.map(|(name, value)| (short(name), value)), from);
+    let counters = counters.map(|(name, value)| (short(name), value));
+    let (entries, next) = page(counters.chain(others), from);
     Reply::Counters { entries, next }
+}
+
+impl Node {
+    /// What was sent by each path to each peer since its link came up, and lost there.
+    pub(crate) fn path_counters(&self) -> impl Iterator<Item = (Name, u64)> {
+        (0..).map_while(|nth| self.path_counter(nth))
+    }
+
+    // One function, and not an iterator of iterators: that is kilobytes of a card's code.
+    fn path_counter(&self, nth: usize) -> Option<(Name, u64)> {
+        let mut before = nth / 2;
+        for PeerLink { peer, link } in self.peers.iter().flatten() {
+            for (path, sent, lost) in link.path_traffic() {
+                if before > 0 {
+                    before -= 1;
+                    continue;
+                }
+                let (what, count) = if nth % 2 == 0 { ("sent", sent) } else { ("lost", lost) };
+                let mut name = Name::new();
+                write!(name, "path {}/{path}: frames {what}", peer.node).expect("it is short");
+                return Some((name, u64::from(count)));
+            }
+        }
+        None
+    }
 }

@@ -225,6 +225,38 @@ fn a_proxy_whose_links_lose_too_much_fails_by_the_rate() {
 }
 
 #[test]
+fn a_path_that_loses_frames_fails_and_not_the_proxy_that_has_others() {
+    let manager = manager("cordon");
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let node = at_box.welcome.node;
+    let send = |lost: u64| {
+        at_host.with(|s| {
+            for (path, lost) in [(0, 3), (1, lost)] {
+                for (what, more) in [("sent", 100_000), ("lost", lost)] {
+                    let name = format!("path {node}/{path}: frames {what}");
+                    *s.counters.entry(name).or_default() += more;
+                }
+            }
+        });
+        read_again(&at_host);
+    };
+    send(0);
+    let of = json!({"kind": "path", "from": "host1", "to": "box1", "path": 1});
+    eventually("its failure", || {
+        send(20_000);
+        (state(&manager, &of).as_deref() == Some("failed")).then_some(())
+    });
+    manager.wait_event("health-changed", "host1>box1 path 1 is failed: host1 lost 20000 of 100000");
+    assert!(!manager.has_event("health-changed", "host1 is"), "path 0 is good");
+    assert!(!manager.has_event("health-changed", "host1>box1 path 0"));
+    eventually("its recovery", || {
+        send(0);
+        state(&manager, &of).is_none().then_some(())
+    });
+}
+
+#[test]
 fn a_lost_path_between_proxies_that_parted_is_forgotten() {
     let manager = manager("cordon");
     let (at_host, at_box) = pair(&manager);

@@ -3,7 +3,7 @@
 use super::BoxRole;
 use super::probe::timeout_setting;
 use super::slot::{Binding, Pending, Work};
-use crate::answers::{Answer, Outbound, Page, page, short};
+use crate::answers::{Answer, Outbound, Page, counters_page, page};
 use crate::control::{
     ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
     SlotEntry, SlotState,
@@ -185,10 +185,8 @@ impl BoxRole {
                 Reply::Inventory { entries, next }
             }
             Page::Counters => {
-                let counters = self.counters().map(|(name, value)| (short(name), value));
-                // At the end: there may be more of them while pages are read.
-                let (entries, next) = page(counters.chain(self.device_errors()), from);
-                Reply::Counters { entries, next }
+                let others = self.device_errors().chain(self.node.path_counters());
+                counters_page(self.counters(), others, from)
             }
             Page::Stamps => self.node.stamps_page(from),
         };

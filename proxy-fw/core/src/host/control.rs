@@ -54,7 +54,7 @@ impl HostRole {
         };
         let result = match what {
             Page::Table => Ok(self.mapping_page(from)),
-            Page::Counters => Ok(counters_page(self.counters(), from)),
+            Page::Counters => Ok(counters_page(self.counters(), self.node.path_counters(), from)),
             Page::Stamps => Ok(self.node.stamps_page(from)),
             Page::Inventory => Err(ControlError::WrongRole),
         };

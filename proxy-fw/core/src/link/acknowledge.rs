@@ -77,6 +77,8 @@ impl Link {
     fn find_losses(&mut self, now: Instant, path: usize, end: u32) {
         let Some(largest) = self.paths[path].largest_acked else { return };
         let patience = self.paths[path].rtt.reordering();
+        // A frame takes several records with it, one after the other.
+        let mut frame = None;
         for sequence in self.flight.sequences() {
             if !before(sequence, end) {
                 break;
@@ -96,6 +98,9 @@ impl Link {
             if overtaken || now.nanos_since(entry.last_sent) > patience {
                 self.lose(sequence);
                 self.counters.losses_detected += 1;
+                if frame.replace(entry.packet) != Some(entry.packet) {
+                    self.paths[path].losses = self.paths[path].losses.saturating_add(1);
+                }
                 self.paths[path].congestion.congested(now, entry.last_sent);
             }
         }

@@ -37,8 +37,10 @@ pub(super) enum Health {
 /// The state of one path.
 #[derive(Debug)]
 pub(super) struct Path {
-    /// Number of the next frame.
+    /// Number of the next frame: so many were sent.
     pub(super) next_packet: u32,
+    /// Frames of those that the peer's acknowledgements showed to be lost.
+    pub(super) losses: u32,
     /// When the last frames left, by packet number modulo their count.
     sent_at: Box<[(u32, Instant)]>,
     /// Largest packet number that the peer said it received.
@@ -99,6 +101,7 @@ impl Path {
     fn unused(sent_at: Box<[(u32, Instant)]>, config: &LinkConfig) -> Self {
         Self {
             next_packet: 0,
+            losses: 0,
             sent_at,
             largest_acked: None,
             received: None,

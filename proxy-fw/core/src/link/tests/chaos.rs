@@ -117,7 +117,7 @@ impl Scenario {
         let cut = [pair.rng.chance(300), pair.rng.chance(300)];
         let delay = Duration::from_micros(pair.rng.below(1000));
         let mtu = if pair.rng.chance(200) { 1300 } else { MAX_FRAME };
-        pair.network.routes[path] = Route { delay, cut, mtu };
+        pair.network.routes[path] = Route { delay, cut, mtu, loss: 0 };
     }
 
     /// Opens the next binding of a slot at one end, once the last one is closed at both.

@@ -57,6 +57,8 @@ pub(super) struct Route {
     pub(super) cut: [bool; 2],
     /// Longer frames get lost.
     pub(super) mtu: usize,
+    /// So many of a thousand frames get lost, besides those of [`Trouble`].
+    pub(super) loss: u64,
 }
 
 struct InTransit {
@@ -82,7 +84,7 @@ impl Network {
         let delay = Duration::from_micros(20);
         Self {
             trouble,
-            routes: [Route { delay, cut: [false; 2], mtu: MAX_FRAME }; MAX_PATHS],
+            routes: [Route { delay, cut: [false; 2], mtu: MAX_FRAME, loss: 0 }; MAX_PATHS],
             cut: false,
             delivered: 0,
             carried: [0; MAX_PATHS],
@@ -102,7 +104,7 @@ impl Network {
         let Trouble { loss, duplication, damage, lies, jitter_us } = self.trouble;
         let route = self.routes[usize::from(path.get())];
         self.carried[usize::from(path.get())] += 1;
-        if self.cut || route.cut[to] || frame.len() > route.mtu || rng.chance(loss) {
+        if self.cut || route.cut[to] || frame.len() > route.mtu || rng.chance(loss + route.loss) {
             return;
         }
         for _ in 0..1 + u64::from(rng.chance(duplication)) {

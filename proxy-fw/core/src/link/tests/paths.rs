@@ -123,6 +123,22 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
 }
 
 #[test]
+fn losses_are_counted_where_they_happen() {
+    let (mut pair, key) = two();
+    pair.network.routes[1].loss = 100;
+    bursts(&mut pair, key, 100, 400);
+    settle(&mut pair);
+    let traffic: Vec<_> = pair.ends[0].path_traffic().collect();
+    let [(_, sent, none), (_, lossy, lost)] = traffic[..] else { panic!("{traffic:?}") };
+    // The network counts both directions.
+    let carried = &pair.network.carried;
+    assert!(sent > 0 && u64::from(sent) < carried[0] && u64::from(lossy) < carried[1]);
+    assert_eq!(none, 0);
+    let permille = u64::from(lost) * 1000 / u64::from(lossy);
+    assert!((30..=200).contains(&permille), "{lost} of {lossy}, frames and not records");
+}
+
+#[test]
 fn paths_are_told_again_as_they_are() {
     let (mut pair, key) = two();
     cut(&mut pair, 1, [true; 2]);
