@@ -226,7 +226,7 @@ mod tests {
     fn what_is_gone_has_no_losses() {
         let (config, host, peer) = (HealthConfig::default(), name("host1"), name("box1"));
         let mut losses = Losses::default();
-        let mut take = |losses: &mut Losses| {
+        let take = |losses: &mut Losses| {
             let paths = BTreeMap::from([((peer.clone(), 0), frames(5000, 500))]);
             losses.take(&host, None, paths, &config);
         };

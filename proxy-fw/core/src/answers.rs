@@ -90,7 +90,8 @@ impl Node {
                     before -= 1;
                     continue;
                 }
-                let (what, count) = if nth % 2 == 0 { ("sent", sent) } else { ("lost", lost) };
+                let (what, count) =
+                    if nth.is_multiple_of(2) { ("sent", sent) } else { ("lost", lost) };
                 let mut name = Name::new();
                 write!(name, "path {}/{path}: frames {what}", peer.node).expect("it is short");
                 return Some((name, u64::from(count)));
