@@ -109,6 +109,9 @@ impl Patience {
 /// How long a manager may take to answer: longer than any answer that it is asked to wait with.
 const ANSWER_BOUND: Duration = Duration::from_secs(60);
 
+/// How long the rest of an answer may take when it has begun: a store's backup has a gigabyte.
+const BODY_BOUND: Duration = Duration::from_secs(600);
+
 /// A manager at an address.
 pub struct Client {
     server: String,
@@ -154,7 +157,8 @@ impl Client {
 
     /// A request that says who asks, and waits so long for its answer.
     fn bounded<B>(&self, request: RequestBuilder<B>, bound: Duration) -> RequestBuilder<B> {
-        let request = request.config().timeout_recv_response(Some(bound)).build();
+        let config = request.config().timeout_recv_response(Some(bound));
+        let request = config.timeout_recv_body(Some(BODY_BOUND)).build();
         match &self.actor {
             Some(actor) => request.header("x-dxpu-actor", actor),
             None => request,
@@ -190,10 +194,19 @@ impl Client {
     ///
     /// When there is no good answer.
     pub fn get_patiently<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.patiently(|bound| {
+            self.read(self.bounded(self.agent.get(self.url(path)), bound).call())
+        })
+    }
+
+    /// Asks for what changes nothing, again while the manager is away.
+    fn patiently<T>(
+        &self,
+        ask: impl Fn(Duration) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let (mut patience, mut bound) = (self.patience(), ANSWER_BOUND);
         loop {
-            let request = self.bounded(self.agent.get(self.url(path)), bound);
-            match self.read(request.call()) {
+            match ask(bound) {
                 Err(error) if error.is_away() => match patience.pause() {
                     Some(rest) => bound = rest,
                     None => return Err(error),
@@ -324,14 +337,27 @@ impl Client {
         if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
     }
 
-    /// Gets a file.
+    /// Gets a file. It may take ten minutes when it has begun.
     ///
     /// # Errors
     ///
     /// When there is no good answer.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
-        let mut response =
-            self.signed(self.agent.get(self.url(path))).call().map_err(|e| self.unreachable(e))?;
+        self.bytes_within(path, ANSWER_BOUND)
+    }
+
+    /// As [`Client::bytes`], as patiently as [`Client::get_patiently`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn bytes_patiently(&self, path: &str) -> Result<Vec<u8>, ClientError> {
+        self.patiently(|bound| self.bytes_within(path, bound))
+    }
+
+    fn bytes_within(&self, path: &str, bound: Duration) -> Result<Vec<u8>, ClientError> {
+        let request = self.bounded(self.agent.get(self.url(path)), bound);
+        let mut response = request.call().map_err(|e| self.unreachable(e))?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(MAX_ANSWER);
         let bytes = body.read_to_vec().map_err(|e| self.unreachable(e))?;

@@ -102,10 +102,10 @@ fn finish(
         view = if interrupted.load(Ordering::Relaxed) {
             client.post(&format!("/v1/recordings/{id}/stop"), &serde_json::json!({}), None)?
         } else {
-            client.get(&format!("/v1/recordings/{id}?wait_ms={TURN_MS}"))?
+            client.get_patiently(&format!("/v1/recordings/{id}?wait_ms={TURN_MS}"))?
         };
     }
-    let bytes = client.bytes(&format!("/v1/recordings/{id}/file"))?;
+    let bytes = client.bytes_patiently(&format!("/v1/recordings/{id}/file"))?;
     file.write(&bytes).map_err(|error| {
         let why = not_written(path, &error);
         Failure::Argument(format!("{why}; `dxpu-manager fetch {id} --out FILE` tries again"))

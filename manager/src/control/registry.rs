@@ -148,3 +148,52 @@ impl Liveness for Registry {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::session::Identity;
+    use crate::types::Role;
+    use proxy_core::control::Term;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use tlp_codec::ids::NodeId;
+
+    fn connected(registry: &Registry, incarnation: u32) -> Arc<Session> {
+        let identity = Identity {
+            name: NodeName::new("host1").unwrap(),
+            role: Role::Host,
+            size: 1,
+            node: NodeId::new(1).unwrap(),
+            incarnation,
+            paths: Vec::new(),
+            mtu: 1500,
+            remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            since: Timestamp::now(),
+        };
+        let (session, _) = Session::new(identity, Term(1));
+        let session = Arc::new(session);
+        registry.enter(&session).map_err(drop).unwrap();
+        session
+    }
+
+    #[test]
+    fn who_was_forgotten_never_left() {
+        let (registry, name) = (Registry::default(), NodeName::new("host1").unwrap());
+        let session = connected(&registry, 1);
+        assert!(registry.leave(&session) && !registry.leave(&session));
+        assert!(registry.left(&name).is_some());
+        registry.forget(&name);
+        assert!(registry.left(&name).is_none() && registry.count() == 0);
+    }
+
+    #[test]
+    fn the_later_connection_stays() {
+        let registry = Registry::default();
+        let first = connected(&registry, 1);
+        assert!(registry.enter(&first).is_err(), "it is there");
+        first.close("another one came");
+        let second = connected(&registry, 2);
+        assert!(!registry.leave(&first), "it is another one's place now");
+        assert!(Arc::ptr_eq(&registry.get(second.name()).unwrap(), &second));
+    }
+}

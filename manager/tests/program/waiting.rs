@@ -120,6 +120,38 @@ fn a_wait_goes_on_while_the_manager_has_no_time() {
 }
 
 #[test]
+fn a_recording_is_waited_for_and_fetched_while_the_manager_has_no_time() {
+    let view = |ended: bool| {
+        let mut view = json!({
+            "id": "rec-1", "binding": "bind-1", "slot": "box1/1", "host": "host1", "format": "tlps",
+            "seen_from": "host", "since": "2026-01-01T00:00:00Z", "packets": 3, "bytes": 90,
+            "lost_at_host": 0, "lost_at_box": 0,
+        });
+        if ended {
+            view["ended"] = json!({ "reason": "time", "detail": "it ran as long as it was to" });
+        }
+        view
+    };
+    let busy = || problem(503, "limit-reached", true);
+    let manager = Pretended::new([
+        Answer::Says(200, view(false)),
+        busy(),
+        Answer::HangsUp,
+        Answer::Says(200, view(true)),
+        busy(),
+        Answer::Says(200, json!("the bytes")),
+        Answer::Says(204, json!(null)),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("it.pcapng");
+    let output = manager.runs(&["fetch", "rec-1", "--out", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(parsed(&output.stdout)["ended"]["reason"], "time");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "\"the bytes\"");
+    assert_eq!(manager.heads().len(), 7);
+}
+
+#[test]
 fn a_wait_that_ends_names_its_operation() {
     let manager = Pretended::new([
         Answer::Says(202, operation("running")),
