@@ -2,7 +2,7 @@
 
 use super::App;
 use super::conditional::{IfMatch, shown};
-use super::extract::{Body, Params, Segments, client_key, parse};
+use super::extract::{Body, Params, Segments, check_text, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::{lender, views};
 use crate::manager::Manager;
@@ -36,14 +36,15 @@ fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {
         Ok(slot) if slot != SlotId::HOST => Ok(slot),
         _ => Err(Problem::invalid("slot", "slots are numbered from 1")),
     };
-    if body.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
-        return Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")));
+    // An empty reason is none.
+    if let Some(reason) = body.reason.as_ref().filter(|reason| !reason.is_empty()) {
+        check_text("reason", reason, MAX_REASON)?;
     }
     if let Some(lease_ms) = body.lease_ms {
         lender::check_time("lease_ms", lease_ms, 1)?;
     }
-    if body.tenant.as_ref().is_some_and(|t| t.is_empty() || t.len() > MAX_TENANT) {
-        return Err(Problem::invalid("tenant", format!("1 to {MAX_TENANT} bytes")));
+    if let Some(tenant) = &body.tenant {
+        check_text("tenant", tenant, MAX_TENANT)?;
     }
     body.link.check().map_err(|(field, why)| Problem::invalid(&format!("link.{field}"), why))?;
     let wishes = Wishes {

@@ -1,8 +1,9 @@
 //! What was erased, what could not be, and erasing by hand.
 
 use super::App;
+use super::allocations::MAX_REASON;
 use super::conditional::IfMatch;
-use super::extract::{Body, Segments, parse};
+use super::extract::{Body, Segments, check_text, parse};
 use super::listing::{Listing, Paging};
 use super::pool::{find_slot, shown_slot};
 use crate::erasure::request;
@@ -139,8 +140,8 @@ pub(super) async fn waive(
 }
 
 fn check_reason(field: &str, reason: &str) -> Result<(), Problem> {
-    if reason.is_empty() || reason.len() > 256 {
+    if reason.is_empty() {
         return Err(Problem::invalid(field, "why it is taken as it is, in 1 to 256 bytes"));
     }
-    Ok(())
+    check_text(field, reason, MAX_REASON)
 }

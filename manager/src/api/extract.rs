@@ -32,12 +32,31 @@ fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>, whole: &st
     Problem::invalid(&field, why)
 }
 
+/// Checks a text that people wrote for people: it goes to terminals and logs as it is, so nothing in it
+/// moves a cursor or begins a line.
+///
+/// # Errors
+///
+/// When it is empty, longer than `most` bytes, or has control characters.
+pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Problem> {
+    let why = match text.len() {
+        0 => format!("1 to {most} bytes"),
+        length if length > most => format!("at most {most} bytes, not {length}"),
+        _ if text.chars().any(char::is_control) => {
+            "no control characters, such as ends of lines or escapes".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(Problem::invalid(field, why))
+}
+
 /// Reads JSON.
 ///
 /// # Errors
 ///
 /// What is wrong; `field` names where, such as `exclude.boxes[0]`, or `body` if it is no JSON.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    std::str::from_utf8(bytes).map_err(|error| Problem::invalid("body", error))?;
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut json);
     // What is no JSON at all is wrong as a whole, wherever reading it came to its end.
@@ -45,7 +64,11 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem>
     read.map_err(|error| match error.inner().is_data() {
         true => named(&error, "body"),
         // Where a name of an enumeration should be, anything but a text is no JSON to serde_json.
-        false => Problem::invalid(&error.path().to_string(), "it is one of a few names, a text"),
+        false if error.inner().to_string().starts_with("expected value") => {
+            Problem::invalid(&error.path().to_string(), "it is one of a few names, a text")
+        }
+        // A number or a text that nothing can hold.
+        false => Problem::invalid(&error.path().to_string(), error.inner()),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::App;
 use super::allocations::{MAX_REASON, MAX_WITHIN_MS, accepted, refuse_if_stopping, shown_target};
 use super::conditional::IfMatch;
-use super::extract::{Body, Segments, client_key, parse};
+use super::extract::{Body, Segments, check_text, client_key, parse};
 use super::listing::{Listing, Paging};
 use super::pool::shown_slot;
 use super::views;
@@ -39,13 +39,11 @@ pub(super) fn check_time(field: &str, ms: u64, least: u64) -> Result<(), Problem
 
 /// Checks a reason, which has to be there.
 pub(super) fn check_reason(reason: &str) -> Result<(), Problem> {
-    match reason.trim().len() {
-        0 => Err(Problem::invalid("reason", "it is what the borrower is told; it cannot be empty")),
-        _ if reason.len() > MAX_REASON => {
-            Err(Problem::invalid("reason", format!("at most {MAX_REASON} bytes")))
-        }
-        _ => Ok(()),
+    if reason.trim().is_empty() {
+        let why = "it is what the borrower is told; it cannot be empty";
+        return Err(Problem::invalid("reason", why));
     }
+    check_text("reason", reason, MAX_REASON)
 }
 
 /// How long an operating system has to let go.

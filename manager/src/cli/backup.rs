@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// Fetches a backup, checks it and puts it in its place in one move, on the disk.
 pub(super) fn backup(client: &Client, out: &Output, to: &Path) -> Result<(), Failure> {
+    // A backup takes the place of a backup, not of a device or a folder.
+    if fs::metadata(to).is_ok_and(|there| !there.is_file()) {
+        let why = format!("{} is there and is no regular file; name another one", to.display());
+        return Err(Failure::Argument(why));
+    }
     let bytes = client.bytes("/v1/backup")?;
     let mut new = to.as_os_str().to_owned();
     new.push(".new");

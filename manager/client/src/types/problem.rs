@@ -61,7 +61,7 @@ problem_codes! {
     /// The body is larger than allowed.
     BodyTooLarge = "body-too-large", 413, "The body is too large",
         "Send less; `detail` has the limit.";
-    /// The request's head or body did not come in time.
+    /// The request's body did not come in time. A connection whose head does not is closed.
     RequestTimeout = "request-timeout", 408, "The request did not come in time",
         "Send head and body of the request without pauses; `http_ms` is the bound of each.";
     /// The resource is not what `If-Match` says.

@@ -29,10 +29,32 @@ fn requests_that_are_wrong_say_in_which_field() {
         (r#"{"host": "h", "box": "b", "slot": 0}"#, "slot"),
         (r#"{"host": "h", "slot": 1}"#, "slot"),
         (&format!(r#"{{"host": "h", "reason": "{}"}}"#, "x".repeat(300)), "reason"),
+        (r#"{"host": "h", "reason": "one\u001b[31m"}"#, "reason"),
+        (r#"{"host": "h", "tenant": "a\nb"}"#, "tenant"),
+        (r#"{"host": "h", "tenant": ""}"#, "tenant"),
     ] {
         let (status, problem) = problem(post(body));
         assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");
         assert_eq!(problem["code"], "invalid-request");
+    }
+    // What is said is true of what is there.
+    for (body, field, why) in [
+        (r#"{"host": "h", "together": 7}"#, "together", "it is one of a few names, a text"),
+        (r#"{"host": "h", "lease_ms": 1e400}"#, "lease_ms", "number out of range"),
+        (r#"{"host": "\ud800"}"#, "host", "hex escape"),
+    ] {
+        let (status, problem) = problem(post(body));
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(why), "{problem}");
+    }
+    for (path, body) in [
+        ("/v1/holds", json!({"place": "box1", "reason": "one\ntwo"})),
+        ("/v1/drains", json!({"place": "box1", "reason": "\u{1b}[2J"})),
+        ("/v1/take-backs", json!({"what": "alloc-1", "reason": "a\u{7f}"})),
+        ("/v1/erasures/erase-1/waive", json!({"reason": "a\tb"})),
+    ] {
+        let (status, problem) = manager.request("POST", path, Some(&body));
+        assert_eq!((status, &problem["field"]), (400, &json!("reason")), "{path}: {problem}");
     }
     let (status, too_large) = problem(post(&format!(r#"{{"host": "{}"}}"#, "x".repeat(70_000))));
     assert_eq!((status, &too_large["code"]), (413, &json!("body-too-large")));
