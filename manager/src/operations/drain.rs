@@ -123,7 +123,7 @@ pub fn drain(
     }
     check(txn, place)?;
     if let Some(there) = holds::draining(txn, place) {
-        let detail = format!("{} drains {place} already", there.id);
+        let detail = format!("{} drains {place} already, since {}", there.id, there.started);
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     let is_path = txn.paths_of(place).is_some();

@@ -72,8 +72,9 @@ pub fn put_back(txn: &mut Txn, place: &Place) -> Result<HoldRecord, Problem> {
     let Some(record) = txn.holds().get(place).cloned() else {
         return Err(Problem::new(ProblemCode::NotHeld, format!("{place} is not held back")));
     };
-    if let Some(OperationRecord { id, .. }) = draining(txn, place) {
-        let detail = format!("{id} drains {place}; `dxpu-manager cancel {id}` first");
+    if let Some(OperationRecord { id, started, .. }) = draining(txn, place) {
+        let detail =
+            format!("{id} drains {place} since {started}; `dxpu-manager cancel {id}` first");
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     if record.kind == HoldKind::Unhealthy {

@@ -48,7 +48,9 @@ pub fn replace(
     };
     let under_way = txn.running().find(|o| old_binding(o) == Some(id)).map(|o| o.id);
     if let Some(operation) = old.operation.or(under_way) {
-        let detail = format!("{operation} is at work on {} ({id}); wait for it", old.slot);
+        let since = txn.operations().get(&operation).map(|o| format!(" since {}", o.started));
+        let since = since.unwrap_or_default();
+        let detail = format!("{operation} is at work on {} ({id}){since}; wait for it", old.slot);
         return Err(Problem::new(ProblemCode::SlotBusy, detail).passing(true));
     }
     if old.desired.is_release() {
@@ -56,10 +58,11 @@ pub fn replace(
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     // What the borrower was told would be taken would stay lent in the form of the other one.
-    if let Some(OperationRecord { id: operation, .. }) = take_back::notice_of(txn, id) {
+    if let Some(OperationRecord { id: operation, started, .. }) = take_back::notice_of(txn, id) {
         let slot = &old.slot;
-        let detail =
-            format!("{operation} takes {slot} back; `dxpu-manager cancel {operation}` first");
+        let detail = format!(
+            "{operation} takes {slot} back since {started}; `dxpu-manager cancel {operation}` first"
+        );
         return Err(Problem::new(ProblemCode::SlotBusy, detail).passing(true));
     }
     let request = wishes(txn, &old, how);

@@ -69,10 +69,11 @@ pub fn take_back(
         return Err(Problem::new(ProblemCode::NotLent, "nothing of it is lent"));
     }
     for binding in &bindings {
-        if let Some(OperationRecord { id, .. }) = notice_of(txn, binding.id) {
+        if let Some(OperationRecord { id, started, .. }) = notice_of(txn, binding.id) {
             let slot = &binding.slot;
-            let detail =
-                format!("{id} takes {slot} back already; `dxpu-manager cancel {id}` first");
+            let detail = format!(
+                "{id} takes {slot} back already, since {started}; `dxpu-manager cancel {id}` first"
+            );
             return Err(Problem::new(ProblemCode::SlotBusy, detail));
         }
     }

@@ -9,8 +9,16 @@ use crate::types::{Amount, SlotStatus, Together};
 use std::collections::HashMap;
 use tlp_codec::ids::NodeId;
 
-/// The pub(super) constraint that spares are kept.
+/// The constraint that spares are kept.
 pub(super) const KEPT: &str = "not kept as spares";
+
+/// The constraint that a device is in an island.
+pub(super) const IN_ISLAND: &str = "in an island";
+
+/// The constraint that a device reaches the others in its island so fast, bytes a second.
+pub(super) fn at_rate(rate: u64) -> String {
+    format!("at {} in its island", Amount(rate))
+}
 
 /// Whether a slot is free, but nothing of its model may be taken.
 pub(super) fn is_kept_back<L: Liveness>(chooser: &Chooser<'_, L>, slot: &SlotEntry) -> bool {
@@ -80,7 +88,7 @@ pub(super) fn constraints<'a, L: Liveness>(
         all.push(constraint(What, "reached by a path that is wished and the host has", holds));
     }
     if wishes.together == Together::Island {
-        all.push(constraint(What, "in an island", |device| device.slot.island.is_some()));
+        all.push(constraint(What, IN_ISLAND, |device| device.slot.island.is_some()));
         if let (Some(only), Some(of)) = (filter.island, &request.island_of) {
             let own = move |device: Device<'_>| device.slot.island == Some(only);
             all.push(constraint(What, format!("in the island of {of}"), own));
@@ -91,7 +99,7 @@ pub(super) fn constraints<'a, L: Liveness>(
                 let own = device.slot.island.and_then(|island| islands.get(usize::from(island)));
                 own.is_some_and(|island| island.rate >= rate)
             };
-            all.push(constraint(What, format!("at {} in its island", Amount(rate)), reached));
+            all.push(constraint(What, at_rate(rate), reached));
         }
     }
     let is_connected = |device: Device<'_>| connected[&device.entry.node];

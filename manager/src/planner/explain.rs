@@ -3,9 +3,9 @@
 //! This looks at every device, and is only done for who asks why, or gets nothing.
 
 use super::choose::{Chooser, Demand, Place};
-use super::constraints::{About, Constraint, KEPT, constraints, is_kept_back};
+use super::constraints::{About, Constraint, IN_ISLAND, KEPT, at_rate, constraints, is_kept_back};
 use super::filter::Device;
-use super::{Liveness, PlanRequest, SlotView};
+use super::{Liveness, PlanRequest, SlotView, view};
 use crate::records::pool::{BoxEntry, SlotEntry};
 use crate::types::{
     Amount, Candidate, ConstraintView, Explanation, PlannedSlot, Problem, ProblemCode, SlotStatus,
@@ -222,7 +222,9 @@ impl Survey {
             let (host, allocation, since) = (&binding.host, binding.allocation, binding.since);
             format!("{address}: {} by host {host} ({allocation}) since {since}", slot.status)
         } else if slot.status != SlotStatus::Free {
-            format!("{address} {}", slot.status.explanation())
+            let held = view::held_slot(tables, &address);
+            let held = held.filter(|_| slot.status == SlotStatus::Held);
+            held.unwrap_or_else(|| format!("{address} {}", slot.status.explanation()))
         } else if is_kept_back(chooser, slot) {
             format!("{address} is free, and kept as a spare")
         } else {
@@ -260,7 +262,7 @@ impl Survey {
         let only_ports =
             || ports.len() < wanted && request.slot.is_none() && chooser.choose().is_some();
         if self.may < wanted {
-            self.too_few(request, &mut reasons);
+            self.too_few(chooser, &mut reasons);
         } else if !only_ports() {
             self.not_together(chooser, &mut reasons);
         }
@@ -284,14 +286,31 @@ impl Survey {
         meant.map(|(_, kept)| reason(kept)).collect()
     }
 
-    fn too_few(&self, request: &PlanRequest, reasons: &mut Vec<String>) {
+    /// What there is of islands, if that is for what nothing is left that will do.
+    fn no_island(&self, request: &PlanRequest) -> Option<String> {
+        let none_left = self.constraints.iter().find(|c| c.left == 0 && self.devices > 0)?;
+        if none_left.constraint == IN_ISLAND {
+            return Some("none of them is in an island; the inventory says which are".to_owned());
+        }
+        let rate = request.wishes.island_rate?;
+        (none_left.constraint == at_rate(rate)).then(|| {
+            format!(
+                "none of them is in an island whose devices reach each other at {} bytes/s; the \
+                 inventory says how fast they do",
+                Amount(rate)
+            )
+        })
+    }
+
+    fn too_few<L: Liveness>(&self, chooser: &Chooser<'_, L>, reasons: &mut Vec<String>) {
+        let request = chooser.filter.request;
         let wishes = &request.wishes;
         let place = wishes.box_name.as_ref().map(|name| format!(" in box {name}"));
         let of_model = wishes.model.as_ref().map(|model| format!(" with model {model:?}"));
         let more = !wishes.selector.is_empty()
             || wishes.cel.is_some()
             || !wishes.exclude.is_empty()
-            || request.island_of.is_some()
+            || wishes.together == Together::Island
             || self.constraints.iter().any(|c| c.constraint.starts_with("reached by"));
         let what = format!(
             "{}{}{}",
@@ -314,7 +333,9 @@ impl Survey {
                 )
             }));
         }
-        if self.matching == 0 && wishes.model.is_some() && !self.models.is_empty() {
+        reasons.extend(self.no_island(request).filter(|_| self.matching == 0));
+        let is_there = |model: &String| chooser.filter.has_model(model);
+        if self.matching == 0 && !self.models.is_empty() && !self.models.keys().any(is_there) {
             let list = self.models.iter().map(|(model, count)| format!("{model:?} ({count})"));
             let list = list.collect::<Vec<_>>().join(", ");
             reasons.push(format!("models there are: {list}"));
@@ -348,19 +369,12 @@ impl Survey {
             }
         }
         if together == Together::Island {
-            match &self.island {
-                Some((count, _)) if *count >= all => are_together = true,
-                Some((count, place)) => reasons.push(format!(
+            let (count, place) = self.island.as_ref().expect("those that will do are in islands");
+            are_together = *count >= all;
+            if !are_together {
+                reasons.push(format!(
                     "no island has {all} of them; the nearest, {place}, has {count}"
-                )),
-                None if request.wishes.island_rate.is_some() => reasons.push(
-                    "no island that is fast enough has one of them; the inventory says how fast they \
-                     are"
-                    .to_owned(),
-                ),
-                None => {
-                    reasons.push("no box has an island; the inventory says which have".to_owned());
-                }
+                ));
             }
         }
         if together == Together::Spread && self.boxes.len() < wanted {

@@ -314,7 +314,7 @@ fn named_slot<L: Liveness>(
     }
     let view = SlotView::of(tables, entry.address(slot));
     if view.status != SlotStatus::Free {
-        return Err(taken(&view));
+        return Err(taken(tables, &view));
     }
     if !chooser.filter.has_model(&view.model) {
         return Err(explain::wrong_model(chooser.filter.request, &view));
@@ -323,7 +323,7 @@ fn named_slot<L: Liveness>(
 }
 
 /// That a slot cannot be lent, and why.
-fn taken(view: &SlotView) -> Problem {
+fn taken(tables: &Tables, view: &SlotView) -> Problem {
     let address = &view.address;
     let problem = |code, what: &str| Problem::new(code, format!("slot {address} {what}"));
     match (view.status, &view.owner) {
@@ -340,6 +340,9 @@ fn taken(view: &SlotView) -> Problem {
             );
             let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
             problem.passing(status.is_passing())
+        }
+        (SlotStatus::Held, None) if let Some(detail) = view::held_slot(tables, address) => {
+            Problem::new(ProblemCode::Held, detail)
         }
         (status, None) => {
             let problem = problem(ProblemCode::SlotBusy, status.explanation());

@@ -7,7 +7,8 @@ use super::*;
 use crate::records::Txn;
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, DeviceRecord, DeviceState,
-    FunctionAddress, FunctionEpoch, Inventory, NodeRecord, PciIdentity, Phase, Timestamp,
+    FunctionAddress, FunctionEpoch, HoldKind, HoldRecord, Inventory, NodeRecord, PciIdentity,
+    Phase, Timestamp,
 };
 use std::collections::BTreeSet;
 use tlp_codec::ids::Epoch;

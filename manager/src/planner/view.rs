@@ -49,11 +49,21 @@ pub(super) fn functions<'a>(
 /// When it is held back.
 pub(super) fn refuse_held_host(tables: &Tables, host: &NodeName) -> Result<(), Problem> {
     let Some(hold) = tables.hold_of_node(host) else { return Ok(()) };
-    let HoldRecord { place, kind, since, reason, .. } = hold;
-    let own = *place == Place::Node(host.clone());
-    let with = if own { String::new() } else { format!(" with {place}") };
-    let detail = format!("host {host} is held back{with} since {since} ({kind}): {reason}");
+    let detail = format!("host {host} {}", held(&Place::Node(host.clone()), hold));
     Err(Problem::new(ProblemCode::Held, detail))
+}
+
+/// That a slot is held back, since when and why; nothing if it is not.
+pub(super) fn held_slot(tables: &Tables, slot: &SlotAddress) -> Option<String> {
+    let hold = tables.hold_of(slot)?;
+    Some(format!("slot {slot} {}", held(&Place::Slot(slot.clone()), hold)))
+}
+
+/// That a place is held back, itself or with what it is a part of: since when and why.
+fn held(place: &Place, hold: &HoldRecord) -> String {
+    let HoldRecord { place: with, kind, since, reason, .. } = hold;
+    let with = if with == place { String::new() } else { format!(" with {with}") };
+    format!("is held back{with} since {since} ({kind}): {reason}")
 }
 
 /// The ports of a host that nothing uses, lowest first.

@@ -220,6 +220,65 @@ fn an_island_is_the_one_that_is_left_with_the_fewest() {
     );
 }
 
+/// The model is not blamed for an island that there is not, or that is too slow.
+#[test]
+fn a_missing_island_is_what_stands_in_the_way() {
+    let island = |rate, model: Option<&str>| {
+        wish(2, |wishes| {
+            (wishes.together, wishes.island_rate) = (Together::Island, rate);
+            wishes.model = model.map(str::to_owned);
+        })
+    };
+    let none = "none of them is in an island; the inventory says which are";
+    let mut pool = Pool::new();
+    pool.host("host1", 4, &[]);
+    pool.add_box("box1", &[(Free, "gpu"); 3]);
+    let alone = "in an island: alone leaves 0 of 3";
+    assert_eq!(refused(&pool, &island(None, None)), ["no device that will do", alone, none]);
+    let of_model = "no device with model \"gpu\" that will do";
+    assert_eq!(refused(&pool, &island(None, Some("gpu"))), [of_model, alone, none]);
+    let other = refused(&pool, &island(None, Some("tpu")));
+    assert_eq!(other.last().unwrap(), "models there are: \"gpu\" (3)");
+    assert!(!other.iter().any(|why| why.as_str() == none), "{other:?}");
+    assert_eq!(pool.explain(&island(None, None)).reasons, ["no device that will do", alone, none]);
+    let islands = json!([{ "slots": [1, 2], "rate": "450G" }]);
+    pool.inventory(json!({ "boxes": { "box1": { "kind": "nvlink", "islands": islands } } }));
+    let slow = "none of them is in an island whose devices reach each other at 900G bytes/s; the \
+                inventory says how fast they do";
+    let fast = island(Some(900_000_000_000), Some("gpu"));
+    let rate = "at 900G in its island: alone leaves 0 of 3";
+    let alone = "in an island: alone leaves 2 of 3";
+    assert_eq!(refused(&pool, &fast), [of_model, alone, rate, slow]);
+    assert_eq!(chosen(&pool, &island(Some(450_000_000_000), Some("gpu"))).len(), 2);
+    // Not as many as there are in all.
+    pool.slot("box1/2", Quarantined, "gpu");
+    let reasons = refused(&pool, &island(None, Some("gpu")));
+    assert_eq!(reasons[0], "1 free of 2 with model \"gpu\" that will do, 2 needed");
+    assert_eq!(reasons[1], alone);
+}
+
+#[test]
+fn what_is_held_back_says_since_when_and_why() {
+    let mut pool = pool();
+    let hold = |place: &str, kind, reason: &str| HoldRecord {
+        place: place.parse().unwrap(),
+        kind,
+        reason: reason.into(),
+        since: time(),
+        operation: None,
+    };
+    pool.txn.put_hold(hold("box2", HoldKind::Maintenance, "fan"));
+    pool.txn.put_hold(hold("box2/2", HoldKind::Unhealthy, "errors"));
+    let problem = pool.plan(&at("box2/1")).unwrap_err();
+    assert_eq!(problem.code, ProblemCode::Held);
+    let with =
+        "slot box2/1 is held back with box2 since 2026-01-01T00:00:00.000Z (maintenance): fan";
+    assert_eq!(problem.detail, with);
+    let own = "slot box2/2 is held back since 2026-01-01T00:00:00.000Z (unhealthy): errors";
+    assert_eq!(pool.plan(&at("box2/2")).unwrap_err().detail, own);
+    assert_eq!(refused(&pool, &of_model(1, "card"))[1..3], [with, own]);
+}
+
 #[test]
 fn what_joins_an_island_is_in_it_and_what_moves_has_room_for_all() {
     let mut pool = joined();

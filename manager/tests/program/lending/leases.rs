@@ -97,6 +97,8 @@ fn the_lender_takes_back_after_a_time_that_the_borrower_is_told() {
     manager.wait_event("take-back-notice", "box1/2 of host1 will be taken back at 20");
     let (code, problem) = manager.failure(&args);
     assert_eq!((code, &problem["code"]), (4, &json!("slot-busy")));
+    let since = format!("already, since {}", begun["started"].as_str().unwrap());
+    assert!(problem["detail"].as_str().unwrap().contains(&since), "{problem}");
     // One of them is given back in time; the manager is killed meanwhile.
     manager.text(&["release", "alloc-1"]);
     manager.kill();
@@ -141,7 +143,7 @@ fn what_will_be_taken_back_is_not_replaced() {
     let (code, problem) = manager.failure(&["replace", "bind-1", "--reason", "x"]);
     assert_eq!((code, &problem["code"]), (4, &json!("slot-busy")));
     let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("op-2 takes box1/1 back; `dxpu-manager cancel op-2`"), "{detail}");
+    assert!(detail.contains("op-2 takes box1/1 back since 20"), "{detail}");
     // A drain waits for the end of it, either way.
     manager.text(&["drain", "box1/1", "--replace", "--reason", "x", "--no-wait"]);
     manager.text(&["cancel", "op-2"]);
