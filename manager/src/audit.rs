@@ -7,6 +7,7 @@
 use crate::manager::Manager;
 use crate::types::{AuditRecord, OperationId};
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::future::Future;
 use tokio::sync::mpsc;
 
@@ -17,28 +18,66 @@ pub const MAX_AUDIT: usize = 10_000;
 /// so; what changed a record does not wait here.
 pub const QUEUE: usize = 1024;
 
+/// Longest text of what a request asked for, bytes; what is longer is cut.
+pub const MAX_WHAT: usize = 512;
+
+/// The request that is being served.
+pub struct Served {
+    /// Its entry, if no change of the records has taken it.
+    pub entry: Option<AuditRecord>,
+    /// What it asks for, besides its path.
+    pub what: Option<String>,
+}
+
 tokio::task_local! {
-    static REQUEST: RefCell<Option<AuditRecord>>;
+    static REQUEST: RefCell<Served>;
 }
 
 /// Does something on behalf of a request. The first change of the records in it takes the entry;
 /// one that no change took is given back.
-pub async fn on_behalf<R>(
-    entry: AuditRecord,
-    request: impl Future<Output = R>,
-) -> (R, Option<AuditRecord>) {
+pub async fn on_behalf<R>(entry: AuditRecord, request: impl Future<Output = R>) -> (R, Served) {
+    let served = Served { entry: Some(entry), what: None };
     REQUEST
-        .scope(RefCell::new(Some(entry)), async {
+        .scope(RefCell::new(served), async {
             let result = request.await;
-            (result, take(None))
+            let entry = take(None);
+            (
+                result,
+                Served { entry, what: REQUEST.with(|request| request.borrow_mut().what.take()) },
+            )
         })
         .await
+}
+
+/// Notes what the request that is being served asks for, for its entry: in one line, of at most
+/// [`MAX_WHAT`] bytes. What was noted before makes way.
+pub(crate) fn asks(what: &impl Display) {
+    let what = line(&what.to_string());
+    // Only requests that change something have an entry.
+    let _ = REQUEST.try_with(|request| request.borrow_mut().what = Some(what));
+}
+
+/// The beginning of a text, without what would be another line or a command to a terminal.
+fn line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+        if line.len() + c.len_utf8() > MAX_WHAT {
+            break;
+        }
+        line.push(c);
+    }
+    line
 }
 
 /// The entry of the request that is being served, if it has not been taken, with the operation
 /// that it began.
 pub(crate) fn take(operation: Option<OperationId>) -> Option<AuditRecord> {
-    let entry = REQUEST.try_with(|entry| entry.borrow_mut().take()).ok().flatten()?;
+    let taken = REQUEST.try_with(|request| {
+        let mut request = request.borrow_mut();
+        let what = request.what.clone();
+        request.entry.take().map(|entry| AuditRecord { what, ..entry })
+    });
+    let entry = taken.ok().flatten()?;
     Some(AuditRecord { operation: operation.or(entry.operation), ..entry })
 }
 
@@ -53,5 +92,17 @@ pub async fn write(manager: &Manager, mut queue: mpsc::Receiver<AuditRecord>) {
         if let Err(problem) = written.await {
             tracing::error!("entries of the audit log are lost: {problem}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_one_line_of_a_bounded_length() {
+        assert_eq!(line("a\u{1b}[2J\nb\u{9b}c\u{7f}"), "a [2J b c ");
+        let long = line(&"\u{20ac}".repeat(MAX_WHAT));
+        assert_eq!(long, "\u{20ac}".repeat(MAX_WHAT / 3));
     }
 }

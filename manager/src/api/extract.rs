@@ -1,6 +1,7 @@
 //! Parts of requests, with every error a problem that names the field.
 
 use super::App;
+use crate::audit;
 use crate::operations::ClientKey;
 use crate::types::{Problem, ProblemCode};
 use axum::body::Bytes;
@@ -95,7 +96,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// The JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+impl<T: DeserializeOwned + Serialize> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
@@ -104,7 +105,11 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
         }
         let Octets(bytes) = Octets::from_request(request, app).await?;
-        from_json(&bytes).map(Self)
+        // What is refused is in the audit log as it came.
+        audit::asks(&String::from_utf8_lossy(&bytes[..bytes.len().min(audit::MAX_WHAT)]));
+        let body: T = from_json(&bytes)?;
+        audit::asks(&serde_json::to_string(&body).expect("requests are JSON"));
+        Ok(Self(body))
     }
 }
 

@@ -4,6 +4,7 @@ use super::App;
 use super::conditional::{IfMatch, shown};
 use super::extract::{Body, Octets};
 use super::listing::{Listing, Paging};
+use crate::audit;
 use crate::firmware::start::{self, CardStatus, MAX_WAVE, MAX_WITHIN_S, Wish};
 use crate::records::Tables;
 use crate::types::{ImageLabel, ImageRecord, NodeName, Problem, ProblemCode, Role, RolloutRecord};
@@ -59,8 +60,10 @@ pub(super) async fn add_image(
     State(manager): State<App>,
     Octets(bytes): Octets,
 ) -> Result<Json<ImageView>, Problem> {
+    audit::asks(&format_args!("an image of {} bytes", bytes.len()));
     let label = ImageLabel::of(&bytes)?;
     let id = label.id;
+    audit::asks(&format_args!("image {id} for {}", label.board));
     let stored = manager.records.apply(|txn| {
         let since = txn.now();
         txn.add_image(ImageRecord { label, since, bytes: bytes.to_vec() });

@@ -3,6 +3,7 @@
 use super::App;
 use super::conditional::{IfMatch, shown};
 use super::extract::{Octets, from_json};
+use crate::audit;
 use crate::records::Tables;
 use crate::types::{EventKind, EventRecord, Inventory, Problem};
 use axum::Json;
@@ -70,15 +71,19 @@ pub(super) async fn replace(
     matches: IfMatch,
     Octets(bytes): Octets,
 ) -> Result<Json<InventoryView>, Problem> {
+    audit::asks(&format_args!("an inventory of {} bytes", bytes.len()));
     let inventory = read(&bytes)?;
     let changed = manager.records.change(|txn| {
         matches.check(|| Some(shown(&view(txn))))?;
         if txn.pool().facts().record().inventory == inventory {
-            return Ok(view(txn));
+            let now = view(txn);
+            audit::asks(&format_args!("the inventory of revision {} again", now.revision));
+            return Ok(now);
         }
         txn.put_inventory(inventory);
         let now = view(txn);
         let detail = format!("the inventory has revision {}", now.revision);
+        audit::asks(&detail);
         txn.event(EventRecord::new(EventKind::InventoryChanged, detail));
         for warning in now.warnings.iter().take(MAX_EVENTS) {
             txn.event(EventRecord::new(EventKind::InventoryContradicted, warning));

@@ -44,6 +44,7 @@ fn entry(request: &Request) -> Result<AuditRecord, Problem> {
         method: request.method().to_string(),
         // Paths are ASCII.
         path: path.chars().take(MAX_PATH).collect(),
+        what: None,
         operation: None,
         problem: None,
     })
@@ -61,7 +62,8 @@ async fn audited(manager: &App, request: Request, next: Next) -> Response {
         Ok(entry) => entry,
         Err(problem) => return problem.into_response(),
     };
-    let (answer, left) = audit::on_behalf(entry.clone(), next.run(request)).await;
+    let (answer, audit::Served { entry: left, what }) =
+        audit::on_behalf(entry.clone(), next.run(request)).await;
     let problem = answer.extensions().get::<ProblemCode>().copied();
     let operation = begun(&answer);
     let status = answer.status().as_u16();
@@ -74,10 +76,12 @@ async fn audited(manager: &App, request: Request, next: Next) -> Response {
         peer,
         method,
         path,
+        what,
         status,
         outcome,
         operation = begun,
-        "audit: {method} {path} by {by} from {peer}: {outcome}"
+        "audit: {method} {path} by {by} from {peer}: {outcome}{}",
+        what.as_ref().map(|what| format!(": {what}")).unwrap_or_default()
     );
     if let Some(left) = left {
         manager.audit_soon(AuditRecord { operation, problem, ..left });

@@ -39,6 +39,49 @@ fn who_changes_something_is_recorded_with_the_change() {
     assert!(manager.log().contains("audit: POST /v1/allocations by ada@desk"));
 }
 
+/// What the path does not say is there too, also of what is refused.
+#[test]
+fn what_was_done_to_what_is_recorded() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 2), "");
+    let _box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    let inventory = r#"{"models": {"nvme": {"demand": "1G"}}}"#;
+    let hold = r#"{"place": "box1/2", "reason": "fan"}"#;
+    let requests = [
+        ("POST", "/v1/holds", hold, r#"{"place":"box1/2","reason":"fan"}"#),
+        (
+            "POST",
+            "/v1/allocations",
+            r#"{"host": "host1", "model": "tpu"}"#,
+            r#"{"host":"host1","count":1,"model":"tpu"}"#,
+        ),
+        (
+            "POST",
+            "/v1/take-backs",
+            r#"{"what": "box1/1", "reason": "ours"}"#,
+            r#"{"what":"box1/1","grace_ms":0,"reason":"ours"}"#,
+        ),
+        ("POST", "/v1/drains", "{\"place\": \"x\",\n\"why\": 1}", r#"{"place": "x", "why": 1}"#),
+        ("PUT", "/v1/nodes/host1/log-level", r#"{"level": "warn"}"#, r#"{"level":"warn"}"#),
+        ("PUT", "/v1/inventory", inventory, "the inventory has revision 1"),
+        ("PUT", "/v1/inventory", inventory, "the inventory of revision 1 again"),
+        ("PUT", "/v1/inventory", "{}}", "an inventory of 3 bytes"),
+        ("POST", "/v1/firmware/images", "{}", "an image of 2 bytes"),
+        ("POST", "/v1/allocations/alloc-9/lease", r#"{"lease_ms": 7}"#, r#"{"lease_ms":7}"#),
+        ("POST", "/v1/erasures/erase-9/waive", r#"{"reason": "old"}"#, r#"{"reason":"old"}"#),
+    ];
+    for (method, path, body, what) in requests {
+        manager.raw(method, path, &[ACTOR], Some(body));
+        eventually(&format!("an entry of {method} {path} with {what}"), || {
+            log(&manager, &format!("?path={path}")).pop().filter(|entry| entry["what"] == what)
+        });
+        assert!(manager.log().contains(what), "{what}");
+    }
+    manager.raw("DELETE", "/v1/holds?place=box1/2", &[ACTOR], None);
+    assert_eq!(last(&manager, "/v1/holds?")["what"], Value::Null, "the path says it");
+}
+
 #[test]
 fn what_was_refused_is_recorded_with_the_reason() {
     let manager = Manager::start();

@@ -386,7 +386,8 @@ fn the_audit_log_says_who_used_the_command_line() {
     let text = manager.text(&["audit"]);
     let row = columns(text.lines().nth(1).unwrap());
     assert!(row[1].starts_with("ada@"), "{text}");
-    assert_eq!(row[3..], ["POST /v1/allocations", "op-1", "done"], "{text}");
+    let what = r#"{"host":"host1","count":1}"#;
+    assert_eq!(row[3..], ["POST /v1/allocations", what, "op-1", "done"], "{text}");
 }
 
 /// What a command shows on a terminal, until it ends. `look` sees all that came so far.

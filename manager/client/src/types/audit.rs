@@ -22,6 +22,11 @@ pub struct AuditRecord {
     pub method: String,
     /// The path, with its parameters.
     pub path: String,
+    /// What it asked for besides: its body, as JSON as far as it was understood; of an inventory its
+    /// revision, of an image of firmware its name and board. In one line, cut after 512 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 512)]
+    pub what: Option<String>,
     /// The operation that it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationId>,

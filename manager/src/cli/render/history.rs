@@ -113,13 +113,14 @@ pub(in crate::cli) fn event(event: &EventRecord) -> String {
 /// The audit log.
 pub(in crate::cli) fn audit(list: &List<AuditRecord>) -> String {
     table(
-        ["AT", "ACTOR", "FROM", "REQUEST", "OPERATION", "OUTCOME"],
+        ["AT", "ACTOR", "FROM", "REQUEST", "WHAT", "OPERATION", "OUTCOME"],
         list.items.iter().map(|entry| {
             [
                 entry.at.to_string(),
                 or_dash(entry.actor.as_ref()),
                 entry.peer.clone(),
                 format!("{} {}", entry.method, entry.path),
+                or_dash(entry.what.as_ref()),
                 or_dash(entry.operation),
                 entry.problem.map_or_else(|| "done".to_owned(), |problem| problem.to_string()),
             ]
