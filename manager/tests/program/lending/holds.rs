@@ -87,7 +87,16 @@ fn a_drained_host_gives_back_what_it_has() {
     manager.text(&["allocate", "--host", "host1"]);
     let again = at_host.leave();
     manager.wait_event("node-disconnected", "host1");
-    manager.text(&["drain", "host1", "--reason", "x", "--no-wait"]);
+    let begun = manager.json(&["drain", "host1", "--reason", "x", "--no-wait"]);
+    let since = begun["started"].as_str().unwrap();
+    let refusals: [(&[&str], String); 2] = [
+        (&["drain", "host1", "--reason", "x"], format!("op-2 drains host1 already, since {since}")),
+        (&["maintain", "host1", "--off"], format!("op-2 drains host1 since {since}")),
+    ];
+    for (command, says) in refusals {
+        let (code, problem) = manager.failure(command);
+        assert!(code == 4 && problem["detail"].to_string().contains(&says), "{problem}");
+    }
     // It is waited for. Called back, everything is as before.
     assert_eq!(manager.json(&["cancel", "op-2"])["state"], "cancelled");
     assert!(manager.get("/v1/holds")["items"].as_array().unwrap().is_empty());
@@ -311,6 +320,12 @@ fn a_replacement_that_fails_leaves_the_old_device() {
     at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
     manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
     eventually("the new one", || at_box.bound(2));
+    let since = manager.get("/v1/operations/op-4")["started"].as_str().unwrap().to_owned();
+    let detail = manager.failure(&["replace", "bind-1", "--reason", "x"]).1["detail"].to_string();
+    assert!(
+        detail.contains(&format!("op-4 is at work on box1/1 (bind-1) since {since}")),
+        "{detail}"
+    );
     assert_eq!(manager.json(&["cancel", "op-4"])["state"], "cancelled");
     let operation = last_operation(&manager);
     assert_eq!(&steps(&operation)[3..5], ["unbind-port skipped", "unbind-slot skipped"]);
