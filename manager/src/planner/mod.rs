@@ -341,12 +341,12 @@ fn taken(tables: &Tables, view: &SlotView) -> Problem {
             let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
             problem.passing(status.is_passing())
         }
-        (SlotStatus::Held, None) if let Some(detail) = view::held_slot(tables, address) => {
-            Problem::new(ProblemCode::Held, detail)
-        }
-        (status, None) => {
-            let problem = problem(ProblemCode::SlotBusy, status.explanation());
-            problem.passing(status.is_passing())
-        }
+        (status, None) => match view::held_slot(tables, address) {
+            Some(detail) if status == SlotStatus::Held => Problem::new(ProblemCode::Held, detail),
+            _ => {
+                let problem = problem(ProblemCode::SlotBusy, status.explanation());
+                problem.passing(status.is_passing())
+            }
+        },
     }
 }

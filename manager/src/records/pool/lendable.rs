@@ -32,10 +32,10 @@ impl Tables {
             ErasureState::Running if erasure.slot == *slot => SlotStatus::Erasing,
             _ => SlotStatus::Unerased,
         });
-        match worst {
+        match (worst, erasure) {
             _ if empty => SlotStatus::Empty,
-            _ if let Some(status) = erasure => status,
-            SlotStatus::Quarantined => worst,
+            (_, Some(status)) => status,
+            (SlotStatus::Quarantined, _) => worst,
             _ if self.same_serial(slot).next().is_some() => SlotStatus::Contested,
             _ if self.hold_of(slot).is_some() => SlotStatus::Held,
             _ => worst,
