@@ -13,7 +13,11 @@ pub(super) fn check(out: &Output, path: &Path, repair: bool) -> Result<(), Failu
         return Ok(());
     }
     let what = match report.is_repairable() {
-        true => "`dxpu-manager store check --repair` takes out what does not read",
+        true if report.whole => "`dxpu-manager store check --repair` takes out what does not read",
+        true => {
+            "put a backup in its place with `dxpu-manager restore`; or `dxpu-manager store check \
+             --repair` makes a store of what reads, which may have records with bytes that changed"
+        }
         false => "that cannot be repaired; put a backup in its place with `dxpu-manager restore`",
     };
     Err(Failure::Damaged(format!("the store {} is damaged; {what}", path.display())))
@@ -22,7 +26,7 @@ pub(super) fn check(out: &Output, path: &Path, repair: bool) -> Result<(), Failu
 fn text(report: &Report) -> String {
     let mut text = format!("{}: {} records", report.store.display(), report.records);
     if !report.whole {
-        text += "\nits pages do not agree with their checksums; the last write is not there";
+        text += "\nits pages are not as they were written; records that read may have changed, too";
     }
     for damage in &report.damaged {
         let key = damage.key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();

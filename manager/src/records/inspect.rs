@@ -4,7 +4,7 @@ use super::keys::KeyRecord;
 use super::load::{image, readable};
 use super::meta::Meta;
 use super::tables::{EpochRecord, ForgottenRecord};
-use crate::store::{Record, SCHEMA_VERSION, Store, StoreError, Table};
+use crate::store::{Record, SCHEMA_VERSION, StoreError, Table};
 use crate::types::{
     AllocationRecord, AuditRecord, BindingRecord, DeviceRecord, ErasureRecord, EventRecord,
     HealthRecord, HoldRecord, InventoryRecord, ModelRecord, NodeRecord, OperationRecord,
@@ -13,7 +13,6 @@ use crate::types::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 /// Something that does not read.
@@ -21,7 +20,7 @@ use std::path::Path;
 pub struct Damage {
     /// In which table.
     pub table: &'static str,
-    /// Which record; nothing if it is the table as a whole.
+    /// Which record; nothing if it is the table, all of it or what of it cannot be reached.
     pub key: Option<String>,
     /// What is wrong.
     pub reason: String,
@@ -54,23 +53,24 @@ pub struct Inspection {
     pub schema: u64,
 }
 
-/// Reads every record of every table. `path` is for error messages.
+/// Looks at every record of every table. `read` gives those of a table, and why they are not all of
+/// them, if they are not. `whole` is whether what it reads from is whole. `path` is for error
+/// messages.
 ///
 /// # Errors
 ///
 /// When a later version wrote it: what reads is that version's to say.
-pub fn inspect(store: &dyn Store, path: &Path) -> Result<Inspection, StoreError> {
+pub fn inspect(
+    read: &mut dyn FnMut(Table) -> (Vec<Record>, Option<String>),
+    whole: bool,
+    path: &Path,
+) -> Result<Inspection, StoreError> {
     let mut found = Inspection::default();
     let mut allocations = BTreeSet::new();
     let mut bindings = Vec::new();
     for &table in Table::ALL {
-        let records = match read(store, table) {
-            Ok(records) => records,
-            Err(reason) => {
-                found.damaged.push(Damage::of_table(table, reason));
-                continue;
-            }
-        };
+        let (records, missing) = read(table);
+        found.damaged.extend(missing.map(|reason| Damage::of_table(table, reason)));
         if table == Table::Meta {
             found.schema = schema(&records, path)?;
         }
@@ -96,19 +96,12 @@ pub fn inspect(store: &dyn Store, path: &Path) -> Result<Inspection, StoreError>
         }
     }
     let meta_is_named = found.damaged.iter().any(|damage| damage.table == Table::Meta.name());
-    if found.schema == 0 && found.records > 0 && !meta_is_named {
+    let is_empty = whole && found.records == 0;
+    if found.schema == 0 && !is_empty && !meta_is_named {
         let reason = "it has no counters, from which numbers are given out".to_owned();
         found.damaged.push(Damage::of_table(Table::Meta, reason));
     }
     Ok(found)
-}
-
-fn read(store: &dyn Store, table: Table) -> Result<Vec<Record>, String> {
-    // redb panics on some damage that its checks do not foresee.
-    match std::panic::catch_unwind(AssertUnwindSafe(|| store.read(table))) {
-        Ok(read) => read.map_err(|error| error.to_string()),
-        Err(_) => Err("its structure is damaged".into()),
-    }
 }
 
 /// The version that the records say; 0 if there is none or it does not read.

@@ -1,12 +1,14 @@
 //! Looks for what does not read in a store that no manager has open, and takes it out.
 //!
-//! All of that is done to a copy. The store itself is never written: a repaired copy takes its
-//! place in one move, and it is kept.
+//! All of that is done to a copy, or, where pages are damaged, to a new store of what reads. The
+//! store itself is never written: what was repaired takes its place in one move, and it is kept.
 
-use super::{Change, EmbeddedStore, SCHEMA_VERSION, Store, StoreError, embedded, kept};
+use super::aside::{self, Pages};
+use super::{Change, EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table, kept};
 use crate::records::{Damage, Inspection, inspect, next_generation};
 use serde::Serialize;
-use std::fs::{self, File, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +19,8 @@ pub struct Report {
     pub store: PathBuf,
     /// Its records, those that do not read among them.
     pub records: usize,
-    /// Whether its pages agree with their checksums. If not, the last write is not there.
+    /// Whether its pages agree with their checksums. If not, records that read may not be what was
+    /// written.
     pub whole: bool,
     /// What does not read.
     pub damaged: Vec<Damage>,
@@ -41,9 +44,11 @@ impl Report {
         self.repaired.is_some() || (self.whole && self.damaged.is_empty())
     }
 
-    /// Whether a repair leaves nothing that does not read.
+    /// Whether a repair leaves nothing that does not read. Where pages are damaged, tables may have
+    /// lost records, but not the counters.
     pub fn is_repairable(&self) -> bool {
-        self.damaged.iter().all(|damage| damage.record.is_some())
+        let is_lost = |damage: &Damage| !self.whole && damage.table != Table::Meta.name();
+        self.damaged.iter().all(|damage| damage.record.is_some() || is_lost(damage))
     }
 }
 
@@ -53,8 +58,9 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads every record of a store that no manager has open. With `repair` those that do not read are
-/// taken out, if that is all that is wrong, and the store goes one generation on, as one that is
+/// Reads every record of a store that no manager has open, and of one with damaged pages what can be
+/// reached. With `repair` those that do not read are taken out, if that is all that is wrong, or a
+/// new store is made of those that were reached; and the store goes one generation on, as one that is
 /// restored does: epochs and numbers that only those records knew do not come again.
 ///
 /// # Errors
@@ -64,12 +70,17 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
     let file = File::open(path).map_err(|e| StoreError::io(path, "read", e))?;
     // A manager that has it open has this lock, and none gets it meanwhile.
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => StoreError::Locked(path.to_owned()),
-        TryLockError::Error(source) => StoreError::io(path, "locked", source),
-    })?;
+    aside::lock(&file, path)?;
+    if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        // Of an empty file redb would make a store.
+        let reason = "the file is empty".to_owned();
+        return Err(StoreError::Corrupt { path: path.to_owned(), reason });
+    }
     let copy = beside(path, ".checking");
-    let checked = checked_copy(path, &copy, repair);
+    let checked = match aside::look(&file, path)? {
+        Pages::Whole | Pages::Unfinished => checked_copy(path, &copy, repair),
+        Pages::Damaged(_) => damaged_pages(path, &file, &copy, repair),
+    };
     // After a repair it is not there any more.
     let _ = fs::remove_file(&copy);
     checked.map_err(|error| match error {
@@ -88,25 +99,60 @@ fn checked_copy(path: &Path, copy: &Path, repair: bool) -> Result<Report, StoreE
         permissions.set_mode(0o600);
         fs::set_permissions(copy, permissions).map_err(|e| StoreError::io(copy, "written", e))?;
     }
-    if fs::metadata(copy).is_ok_and(|copied| copied.len() == 0) {
-        // `verify` would say the same, but of an empty file it must not make a store.
-        let reason = "the file is empty".to_owned();
-        return Err(StoreError::Corrupt { path: path.to_owned(), reason });
-    }
-    let whole = embedded::verify(copy)?;
     let store = EmbeddedStore::open(copy)?;
-    let Inspection { records, damaged, schema } = inspect(&store, path)?;
-    let mut report = Report { store: path.to_owned(), records, whole, damaged, repaired: None };
+    let mut read = |table| match store.read(table) {
+        Ok(records) => (records, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let Inspection { records, damaged, schema } = inspect(&mut read, true, path)?;
+    let mut report =
+        Report { store: path.to_owned(), records, whole: true, damaged, repaired: None };
     if repair && !report.is_good() && report.is_repairable() {
         take_out(&store, &report.damaged)?;
-        next_generation(&store, copy)?;
-        drop(store);
-        if schema < SCHEMA_VERSION {
-            // What was brought up is kept as it was already.
-            let _ = fs::remove_file(kept(copy, schema));
-        }
-        report.repaired = Some(put_in_place(path, copy, &report.damaged)?);
+        report.repaired = Some(finish(path, copy, store, schema, &report.damaged)?);
     }
+    Ok(report)
+}
+
+/// Makes a store that was repaired one that is used.
+fn finish(
+    path: &Path,
+    new: &Path,
+    store: EmbeddedStore,
+    schema: u64,
+    damaged: &[Damage],
+) -> Result<Repaired, StoreError> {
+    next_generation(&store, new)?;
+    drop(store);
+    if schema < SCHEMA_VERSION {
+        // What was brought up is kept as it was already.
+        let _ = fs::remove_file(kept(new, schema));
+    }
+    put_in_place(path, new, damaged)
+}
+
+/// As [`checked_copy`], of a file whose pages are damaged. With `repair` what reads of it is written
+/// to a new store.
+fn damaged_pages(path: &Path, file: &File, new: &Path, repair: bool) -> Result<Report, StoreError> {
+    let mut read = |table| aside::read_what_reads(file, table);
+    let Inspection { records, damaged, schema } = inspect(&mut read, false, path)?;
+    let mut report =
+        Report { store: path.to_owned(), records, whole: false, damaged, repaired: None };
+    if !repair || !report.is_repairable() {
+        return Ok(report);
+    }
+    // One that is there is of a repair that did not come to its end.
+    let _ = fs::remove_file(new);
+    let store = EmbeddedStore::open(new)?;
+    let taken = report.damaged.iter().filter_map(|damage| damage.record.as_ref());
+    let taken: BTreeSet<_> = taken.map(|(table, (key, _))| (*table, key.as_slice())).collect();
+    for &table in Table::ALL {
+        let records = aside::read_what_reads(file, table).0.into_iter();
+        let good = records.filter(|(key, _)| !taken.contains(&(table, key.as_slice())));
+        let change = |(key, value)| Change { table, key, value: Some(value) };
+        store.commit(&good.map(change).collect::<Vec<_>>())?;
+    }
+    report.repaired = Some(finish(path, new, store, schema, &report.damaged)?);
     Ok(report)
 }
 
@@ -117,15 +163,16 @@ fn take_out(store: &dyn Store, damaged: &[Damage]) -> Result<(), StoreError> {
     store.commit(&changes.collect::<Vec<_>>())
 }
 
-/// A record as it is written to the file of those that were taken out.
+/// A record as it is written to the file of those that were taken out; or a table of which records
+/// could not be reached.
 #[derive(Serialize)]
 struct TakenOut<'a> {
     #[serde(flatten)]
     damage: &'a Damage,
-    key_hex: String,
+    key_hex: Option<String>,
     /// What stood there, if that is text.
     text: Option<&'a str>,
-    value_hex: String,
+    value_hex: Option<String>,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -137,10 +184,11 @@ fn hex(bytes: &[u8]) -> String {
 fn put_in_place(path: &Path, copy: &Path, damaged: &[Damage]) -> Result<Repaired, StoreError> {
     let taken: Vec<TakenOut> = damaged
         .iter()
-        .filter_map(|damage| {
-            let (_, (key, value)) = damage.record.as_ref()?;
-            let text = std::str::from_utf8(value).ok();
-            Some(TakenOut { damage, key_hex: hex(key), text, value_hex: hex(value) })
+        .map(|damage| {
+            let record = damage.record.as_ref().map(|(_, record)| record);
+            let text = record.and_then(|(_, value)| std::str::from_utf8(value).ok());
+            let key_hex = record.map(|(key, _)| hex(key));
+            TakenOut { damage, key_hex, text, value_hex: record.map(|(_, value)| hex(value)) }
         })
         .collect();
     // What an earlier repair left is not overwritten.

@@ -1,12 +1,11 @@
 //! The store in one file: redb.
 
-use super::{Change, Record, Store, StoreError, Table};
+use super::{Change, Record, Store, StoreError, Table, aside};
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition,
 };
 use std::fs;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,17 +49,18 @@ struct Failure {
     at: Instant,
 }
 
-fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+pub(super) fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
     TableDefinition::new(table.name())
 }
 
 impl EmbeddedStore {
-    /// Opens the file, or makes it.
+    /// Opens the file, or makes it. Before, all of its pages are compared with their checksums.
     ///
     /// # Errors
     ///
     /// When another process has it open, it is damaged, or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        aside::refuse_damaged(path)?;
         let database = open(path)?;
         let mut store = Self {
             path: path.to_owned(),
@@ -104,33 +104,19 @@ fn open(path: &Path) -> Result<Database, StoreError> {
     let opened = std::panic::catch_unwind(|| Database::create(path)).unwrap_or_else(|_| {
         Err(DatabaseError::Storage(StorageError::Corrupted("its structure".into())))
     });
-    opened.map_err(|error| match error {
+    opened.map_err(|error| open_error(path, error))
+}
+
+/// Why a file could not be opened.
+pub(super) fn open_error(path: &Path, error: DatabaseError) -> StoreError {
+    match error {
         DatabaseError::DatabaseAlreadyOpen => StoreError::Locked(path.to_owned()),
         DatabaseError::Storage(error) => storage_error(path, "opened", error),
         other => StoreError::Corrupt { path: path.to_owned(), reason: other.to_string() },
-    })
-}
-
-/// Opens a file and compares all of it with its checksums. Whether they agreed; if not, it is as it
-/// was before its last write from now on.
-///
-/// # Errors
-///
-/// When another process has it open, it cannot be read or written, or nothing whole is in it.
-pub(super) fn verify(path: &Path) -> Result<bool, StoreError> {
-    let mut database = open(path)?;
-    // As in `open`.
-    let verified = std::panic::catch_unwind(AssertUnwindSafe(|| database.check_integrity()));
-    let damaged = |reason: String| StoreError::Corrupt { path: path.to_owned(), reason };
-    match verified {
-        Ok(Ok(whole)) => Ok(whole),
-        Ok(Err(DatabaseError::Storage(error))) => Err(storage_error(path, "read", error)),
-        Ok(Err(error)) => Err(damaged(error.to_string())),
-        Err(_) => Err(damaged("its structure".into())),
     }
 }
 
-fn storage_error(path: &Path, doing: &'static str, error: StorageError) -> StoreError {
+pub(super) fn storage_error(path: &Path, doing: &'static str, error: StorageError) -> StoreError {
     match error {
         // What is no redb file at all is reported as invalid data.
         StorageError::Io(source) if source.kind() == std::io::ErrorKind::InvalidData => {
@@ -331,8 +317,15 @@ pub fn restore(backup: &Path, path: &Path) -> Result<(), StoreError> {
     let new = beside(".restoring");
     fs::copy(backup, &new).map_err(|e| StoreError::io(&new, "written", e))?;
     {
-        let store = EmbeddedStore::open(&new)?;
-        crate::records::next_generation(&store, &new)?;
+        let opened = EmbeddedStore::open(&new).map_err(|error| match error {
+            // What is wrong with the copy is wrong with the backup.
+            StoreError::Damaged { reason, .. } => {
+                let _ = fs::remove_file(&new);
+                StoreError::Damaged { path: backup.to_owned(), reason }
+            }
+            other => other,
+        });
+        crate::records::next_generation(&opened?, &new)?;
     }
     if path.exists() {
         // There is a store under this name at any time: a manager that found none would make an

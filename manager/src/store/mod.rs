@@ -3,6 +3,7 @@
 //! The store knows nothing about what it holds; [`crate::records`] does. That keeps what a store
 //! has to do small enough for another one (a replicated one) to take its place.
 
+mod aside;
 mod check;
 mod embedded;
 mod upgrade;
@@ -139,6 +140,18 @@ pub enum StoreError {
          `dxpu-manager restore`", path.display()
     )]
     Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Its pages do not agree with their checksums.
+    #[error(
+        "the store {} has pages that are not as they were written ({reason}); put a backup in its \
+         place with `dxpu-manager restore`, or see with `dxpu-manager store check` what of it still \
+         reads and make a store of that with `dxpu-manager store check --repair`", path.display()
+    )]
+    Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.

@@ -80,7 +80,8 @@ pub enum StoreFile {
     /// code 0: all read, or none is left that does not; 8: some do not, or the store cannot be used
     Check {
         /// Take out what does not read. It is written to a JSON file beside the store, and the
-        /// store is kept as it was. Counters are never taken out
+        /// store is kept as it was. Counters are never taken out. If pages are damaged, a new store
+        /// is made of what reads
         #[arg(long)]
         repair: bool,
         /// The store

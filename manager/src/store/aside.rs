@@ -1,0 +1,280 @@
+//! Looks at a store's file without writing it: redb writes when it opens, checks and closes a file;
+//! all of that goes to memory here. So a damaged file stays as it was for whoever looks next.
+
+use super::embedded::{definition, open_error, storage_error};
+use super::{Record, StoreError, Table};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend};
+use redb::{ReadableTableMetadata, StorageError, TableError};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What redb may keep of the file in memory: each page is looked at a few times only.
+const CACHE: usize = 64 << 20;
+
+/// What is written is kept in blocks of this size.
+const BLOCK: u64 = 4096;
+
+/// A file that is read, with what is written to it kept in memory.
+#[derive(Debug)]
+struct Aside {
+    file: File,
+    written: Mutex<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    len: u64,
+    /// So much of the file counts; behind it are zeroes.
+    valid: u64,
+    blocks: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Aside {
+    fn new(file: &File) -> io::Result<Self> {
+        let len = file.metadata()?.len();
+        let written = Written { len, valid: len, blocks: BTreeMap::new() };
+        Ok(Self { file: file.try_clone()?, written: Mutex::new(written) })
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_file(&self, valid: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let there = valid.saturating_sub(offset).min(out.len() as u64);
+        let (there, behind) = out.split_at_mut(there as usize);
+        behind.fill(0);
+        self.file.read_exact_at(there, offset)
+    }
+}
+
+fn within(len: u64, offset: u64, size: usize) -> io::Result<u64> {
+    let end = offset.checked_add(size as u64).filter(|end| *end <= len);
+    end.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+impl StorageBackend for Aside {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.written().len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let written = self.written();
+        let end = within(written.len, offset, out.len())?;
+        self.read_file(written.valid, offset, out)?;
+        for (number, block) in written.blocks.range(offset / BLOCK..end.div_ceil(BLOCK)) {
+            let start = number * BLOCK;
+            let (from, to) = (start.max(offset), (start + BLOCK).min(end));
+            out[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&block[(from - start) as usize..(to - start) as usize]);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut written = self.written();
+        written.valid = written.valid.min(len);
+        written.blocks.retain(|number, _| number * BLOCK < len);
+        if let Some(block) = written.blocks.get_mut(&(len / BLOCK)) {
+            block[(len % BLOCK) as usize..].fill(0);
+        }
+        written.len = len;
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut written = self.written();
+        let end = within(written.len, offset, data.len())?;
+        let valid = written.valid;
+        for number in offset / BLOCK..end.div_ceil(BLOCK) {
+            let start = number * BLOCK;
+            let block = match written.blocks.entry(number) {
+                Entry::Occupied(there) => there.into_mut(),
+                Entry::Vacant(free) => {
+                    let mut block = vec![0; BLOCK as usize];
+                    self.read_file(valid, start, &mut block)?;
+                    free.insert(block)
+                }
+            };
+            let (from, to) = (start.max(offset), (start + BLOCK).min(end));
+            block[(from - start) as usize..(to - start) as usize]
+                .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
+        }
+        Ok(())
+    }
+}
+
+/// What the pages of a file are.
+pub(super) enum Pages {
+    /// They agree with their checksums.
+    Whole,
+    /// Whoever wrote it was killed: redb compares them when it opens the file, and goes back to the
+    /// last write that is there as a whole.
+    Unfinished,
+    /// They do not agree with their checksums.
+    Damaged(String),
+}
+
+/// What is said of damage that redb did not foresee: it panics then.
+const STRUCTURE: &str = "its structure is damaged";
+
+fn open(file: &File) -> Result<Database, DatabaseError> {
+    let aside = Aside::new(file).map_err(|error| DatabaseError::Storage(error.into()))?;
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE).set_repair_callback(|repair| repair.abort());
+    catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(aside)))
+        .unwrap_or_else(|_| Err(StorageError::Corrupted(STRUCTURE.into()).into()))
+}
+
+/// Does something with a database that may make it panic.
+fn with<T>(mut database: Database, act: impl FnOnce(&mut Database) -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(|| act(&mut database))) {
+        Ok(done) => {
+            // It writes when it closes.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+            Some(done)
+        }
+        Err(_) => {
+            // Whatever it would do is of no use, and may panic again.
+            std::mem::forget(database);
+            None
+        }
+    }
+}
+
+/// Compares all pages of a file with their checksums.
+///
+/// # Errors
+///
+/// When it cannot be read, or is no store.
+pub(super) fn look(file: &File, path: &Path) -> Result<Pages, StoreError> {
+    let database = match open(file) {
+        Ok(database) => database,
+        Err(DatabaseError::RepairAborted) => return Ok(Pages::Unfinished),
+        Err(error) => return Err(open_error(path, error)),
+    };
+    let error = match with(database, Database::check_integrity) {
+        Some(Ok(true)) => return Ok(Pages::Whole),
+        Some(Ok(false)) => return Ok(Pages::Damaged("free pages are in use".into())),
+        None => return Ok(Pages::Damaged(STRUCTURE.into())),
+        Some(Err(DatabaseError::Storage(error))) => storage_error(path, "read", error),
+        Some(Err(error)) => open_error(path, error),
+    };
+    match error {
+        StoreError::Corrupt { reason, .. } => Ok(Pages::Damaged(reason)),
+        error => Err(error),
+    }
+}
+
+/// Takes the lock that whoever has a store open has.
+///
+/// # Errors
+///
+/// When somebody has it.
+pub(super) fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => StoreError::Locked(path.to_owned()),
+        TryLockError::Error(source) => StoreError::io(path, "locked", source),
+    })
+}
+
+/// Refuses a file whose pages do not agree with their checksums: what they hold may still read, and
+/// not be what was written. redb compares them only after a kill.
+///
+/// # Errors
+///
+/// When they do not agree, or the file is in use or cannot be read.
+pub(super) fn refuse_damaged(path: &Path) -> Result<(), StoreError> {
+    // A new one is made, and of all else it is said what it is, by who opens it.
+    if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
+        return Ok(());
+    }
+    let file = File::open(path).map_err(|e| StoreError::io(path, "read", e))?;
+    lock(&file, path)?;
+    let pages = look(&file, path);
+    // Also of what is left open after a panic.
+    let _ = file.unlock();
+    match pages? {
+        Pages::Whole | Pages::Unfinished => Ok(()),
+        Pages::Damaged(reason) => Err(StoreError::Damaged { path: path.to_owned(), reason }),
+    }
+}
+
+/// All records of a table that can be reached from its front or from its back, in the order of
+/// their keys; and why those are not all, if they are not.
+pub(super) fn read_what_reads(file: &File, table: Table) -> (Vec<Record>, Option<String>) {
+    let mut front = Vec::new();
+    let Err(reason) = walk(file, table, None, &mut front) else { return (front, None) };
+    let mut back = Vec::new();
+    let last = front.last().map_or(&[][..], |(key, _)| key);
+    // Why it ends is known.
+    let _ = walk(file, table, Some(last), &mut back);
+    front.extend(back.into_iter().rev());
+    let reason = format!("{reason}; {} of its records can be reached", front.len());
+    (front, Some(reason))
+}
+
+/// Reads a table from its front; or from its back, until a key.
+fn walk(
+    file: &File,
+    table: Table,
+    back_to: Option<&[u8]>,
+    into: &mut Vec<Record>,
+) -> Result<(), String> {
+    let database = open(file).map_err(|error| error.to_string())?;
+    with(database, |database| {
+        walk_in(database, table, back_to, into).map_err(|error| error.to_string())
+    })
+    .unwrap_or_else(|| Err(STRUCTURE.into()))
+}
+
+fn walk_in(
+    database: &Database,
+    table: Table,
+    back_to: Option<&[u8]>,
+    into: &mut Vec<Record>,
+) -> Result<(), redb::Error> {
+    let read = database.begin_read()?;
+    let opened = match read.open_table(definition(table)) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        opened => opened?,
+    };
+    let mut entries = opened.iter()?;
+    loop {
+        let entry = match back_to {
+            None => entries.next(),
+            Some(_) => entries.next_back(),
+        };
+        let Some(entry) = entry else { break };
+        let (key, value) = entry?;
+        let key = key.value().to_vec();
+        // Damage may lead back to where it came from.
+        let in_order = into.last().is_none_or(|(last, _)| match back_to {
+            None => key > *last,
+            Some(_) => key < *last,
+        });
+        if !in_order {
+            return Err(redb::Error::Corrupted("its keys are out of order".into()));
+        }
+        if back_to.is_some_and(|until| key.as_slice() <= until) {
+            break;
+        }
+        into.push((key, value.value().to_vec()));
+    }
+    let (all, found) = (opened.len()?, into.len() as u64);
+    if back_to.is_none() && all != found {
+        let reason = format!("it had {all} records and {found} are found");
+        return Err(redb::Error::Corrupted(reason));
+    }
+    Ok(())
+}
