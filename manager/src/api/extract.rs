@@ -105,9 +105,10 @@ impl<T: DeserializeOwned + Serialize> FromRequest<App> for Body<T> {
             return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
         }
         let Octets(bytes) = Octets::from_request(request, app).await?;
-        // What is refused is in the audit log as it came.
-        audit::asks(&String::from_utf8_lossy(&bytes[..bytes.len().min(audit::MAX_WHAT)]));
-        let body: T = from_json(&bytes)?;
+        let body: T = from_json(&bytes).inspect_err(|_| {
+            // What is refused is in the audit log as it came.
+            audit::asks(&String::from_utf8_lossy(&bytes[..bytes.len().min(audit::MAX_WHAT)]));
+        })?;
         audit::asks(&serde_json::to_string(&body).expect("requests are JSON"));
         Ok(Self(body))
     }

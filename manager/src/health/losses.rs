@@ -2,7 +2,7 @@
 
 use super::HealthConfig;
 use crate::types::NodeName;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Readings in a row that are over the bound until something is bad: one alone may be a cable that was
 /// moved.
@@ -104,13 +104,11 @@ impl Losses {
         paths: BTreeMap<(NodeName, u8), Traffic>,
         config: &HealthConfig,
     ) {
-        let verdicts: BTreeSet<_> =
-            paths.values().filter_map(|traffic| traffic.is_lossy(config)).collect();
+        let one_is_good = paths.values().any(|traffic| traffic.is_lossy(config) == Some(false));
         let all = match paths.is_empty() {
             true => all,
             false => Some(paths.values().copied().fold(Traffic::default(), Traffic::and)),
         };
-        let one_is_good = verdicts.contains(&false);
         let is_lossy = all.and_then(|all| all.is_lossy(config));
         let is_lossy = is_lossy.map(|is_lossy| is_lossy && !one_is_good);
         let own = self.proxies.entry(from.clone()).or_default();

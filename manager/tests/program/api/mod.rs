@@ -56,14 +56,20 @@ fn events_stream_and_go_on_where_a_client_was() {
     assert!(text.starts_with("HTTP/1.1 400"), "{text}");
 }
 
-#[test]
-fn waiting_for_an_operation_ends_when_a_step_is_done() {
-    let manager = Manager::start();
+/// A host and a box. What is lent gets as far as the box: the host has no time for it.
+fn pair_that_stays_half_way(manager: &Manager) -> (Fake, Fake) {
     let at_host = Fake::join(manager.control, host("host1", 1), "");
-    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    let at_box = Fake::join(manager.control, boxed("box1", 1), "nvme");
     manager.wait_ready(&["host1", "box1"]);
     at_host
         .rule(|r| matches!(r, Request::BindPort(_)).then_some(Script::Refuse(ControlError::Busy)));
+    (at_host, at_box)
+}
+
+#[test]
+fn waiting_for_an_operation_ends_when_a_step_is_done() {
+    let manager = Manager::start();
+    let _pair = pair_that_stays_half_way(&manager);
     let (_, operation) =
         manager.request("POST", "/v1/allocations", Some(&json!({"host": "host1"})));
     let id = operation["id"].as_str().unwrap();

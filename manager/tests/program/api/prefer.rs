@@ -1,9 +1,9 @@
 //! Changes that are answered when they are done (`Prefer: wait=N`).
 
 use super::checker::Checker;
+use super::pair_that_stays_half_way;
 use crate::common::Manager;
-use crate::common::fake::{Fake, Script, boxed, host};
-use proxy_core::control::{ControlError, Request};
+use crate::common::fake::{Fake, boxed, host};
 use serde_json::{Value, json};
 
 /// Asks and says how long it would wait.
@@ -69,11 +69,7 @@ fn each_change_that_takes_time_can_be_answered_when_it_is_done() {
 #[test]
 fn a_change_is_not_waited_for_longer_than_the_client_would() {
     let manager = Manager::start();
-    let at_host = Fake::join(manager.control, host("host1", 1), "");
-    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
-    manager.wait_ready(&["host1", "box1"]);
-    at_host
-        .rule(|r| matches!(r, Request::BindPort(_)).then_some(Script::Refuse(ControlError::Busy)));
+    let _pair = pair_that_stays_half_way(&manager);
     let mut checker = Checker::new(&manager);
     let lend = || Some(json!({"host": "host1"}));
     let to = ("POST", "/v1/allocations", "/v1/allocations");
