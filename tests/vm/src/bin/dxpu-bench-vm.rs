@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use processes::namespaces::ip;
 use processes::{Daemon, own_folder, wait_for};
 use serde::Serialize;
 use serde_json::Value;
@@ -30,6 +31,12 @@ struct Cli {
     /// How long each measurement of the drive takes, seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
+    /// Raw Ethernet on a veth pair in place of UDP on loopback (as root)
+    #[arg(long)]
+    l2: bool,
+    /// How long proxies, and what is without a fabric, spin before they sleep, microseconds
+    #[arg(long, value_name = "US", default_value_t = 50)]
+    spin_us: u32,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -58,6 +65,8 @@ struct Measured {
 #[derive(Debug, Serialize)]
 struct Report {
     kernel: String,
+    /// What the proxies' frames travel by.
+    network: &'static str,
     fabric: Measured,
     direct: Measured,
     nvme_tcp: Measured,
@@ -154,11 +163,39 @@ fn connect(guests: &mut [Guest], from: usize, to: usize) -> Result<String> {
     Ok(format!("/dev/{name}"))
 }
 
+/// A cable between the proxies, which is a veth pair; gone when dropped.
+struct Cable;
+
+impl Cable {
+    /// The host proxy's end and the box's.
+    const ENDS: [&str; 2] = ["dxpu-vm-host", "dxpu-vm-box"];
+
+    fn lay() -> Result<Self> {
+        let [near, far] = Self::ENDS;
+        ip(&format!("link add {near} mtu 9000 type veth peer name {far} mtu 9000"))
+            .context("--l2 makes network interfaces, which needs root and iproute2")?;
+        let cable = Self;
+        for end in Self::ENDS {
+            // No neighbour discovery between the frames.
+            ip(&format!("link set {end} addrgenmode none"))?;
+            ip(&format!("link set {end} up"))?;
+        }
+        Ok(cable)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        let _ = ip(&format!("link delete {}", Self::ENDS[0]));
+    }
+}
+
 struct Stage {
     guests: Vec<Guest>,
     ways: [Way; 3],
     _direct: Daemon,
     _fabric: Fabric,
+    _cable: Option<Cable>,
 }
 
 fn set_up(cli: &Cli, folder: &Path) -> Result<Stage> {
@@ -170,13 +207,23 @@ fn set_up(cli: &Cli, folder: &Path) -> Result<Stage> {
     })?;
     let tools = vm::guest_tools(&programs)?;
     let mut fabric = Fabric::start(&programs, folder)?;
+    let cable = cli.l2.then(Cable::lay).transpose()?;
+    let spin = cli.spin_us.to_string();
+    let travel_by = |fabric: &mut Fabric, end: &str| {
+        let network = if cli.l2 { format!("eth:{end}") } else { "udp:127.0.0.1:0".to_owned() };
+        fabric.network = ["--fabric", &network, "--spin-us", &spin].map(str::to_owned).to_vec();
+    };
+    let [host_end, box_end] = Cable::ENDS;
     let slots = [format!("1=nvme,image=fabric.img,size={SIZE}"), "2=accelerator".to_owned()];
+    travel_by(&mut fabric, box_end);
     fabric.add_box("box-a", &slots)?;
+    travel_by(&mut fabric, host_end);
     let fabric_socket = fabric.add_host("host-1", &["--ports", "2"])?;
     fabric.wait_ready()?;
     let direct_socket = folder.join("direct.sock");
     let mut command = Command::new(programs.join("dxpu-direct"));
     command.arg("--vm").arg(&direct_socket).arg("--nvme").arg(folder.join("direct.img"));
+    command.args(["--spin-us", &spin]);
     let mut direct = Daemon::start("direct", folder, command, false)?;
     wait_for("dxpu-direct's socket", BOUND, || {
         direct.check()?;
@@ -218,7 +265,13 @@ fn set_up(cli: &Cli, folder: &Path) -> Result<Stage> {
     let with = way(0, accelerator(&mut guests[0])?);
     let without = way(1, accelerator(&mut guests[1])?);
     let tcp = Way { guest: 0, drive: connect(&mut guests, 0, 2)?, accelerator: None };
-    Ok(Stage { guests, ways: [with, without, tcp], _direct: direct, _fabric: fabric })
+    Ok(Stage {
+        guests,
+        ways: [with, without, tcp],
+        _direct: direct,
+        _fabric: fabric,
+        _cable: cable,
+    })
 }
 
 fn run(cli: &Cli) -> Result<bool> {
@@ -240,6 +293,7 @@ fn run(cli: &Cli) -> Result<bool> {
         && round_trip_ratio <= ROUND_TRIP_TARGET;
     let report = Report {
         kernel: cli.kernel.to_string(),
+        network: if cli.l2 { "raw Ethernet on a veth pair" } else { "UDP on loopback" },
         fabric,
         direct,
         nvme_tcp,
@@ -258,6 +312,7 @@ fn run(cli: &Cli) -> Result<bool> {
 }
 
 fn print(report: &Report) {
+    println!("the fabric is {}", report.network);
     println!("{:24}{:>14}{:>14}{:>14}", "", "4 KiB, QD 1", "4 KiB, QD 32", "register read");
     for (name, way) in [
         ("through the fabric", &report.fabric),
