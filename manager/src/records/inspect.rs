@@ -1,21 +1,20 @@
 //! What of a store does not read, record by record.
 
 use super::keys::KeyRecord;
-use super::load::{image, readable};
-use super::meta::Meta;
+use super::meta::{Meta, Shown};
+use super::stored::{self, Key, Stored, number, readable};
 use super::tables::{EpochRecord, ForgottenRecord};
 use crate::store::{Record, SCHEMA_VERSION, StoreError, Table};
 use crate::types::{
     AllocationRecord, AuditRecord, BindingRecord, DeviceRecord, ErasureRecord, EventRecord,
-    HealthRecord, HoldRecord, InventoryRecord, ModelRecord, NodeRecord, OperationRecord,
-    RolloutRecord,
+    HealthRecord, HoldRecord, ImageRecord, InventoryRecord, ModelRecord, NodeRecord,
+    OperationRecord, RolloutRecord,
 };
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Something that does not read.
+/// Something that does not read, or is not the record of its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// In which table.
@@ -31,7 +30,7 @@ pub struct Damage {
 
 impl Damage {
     fn of_record(table: Table, record: Record, reason: String) -> Self {
-        let key = Some(readable(&record.0));
+        let key = Some(readable(table, &record.0));
         // Without its counters a store would give out again what it gave out before.
         let record = (table != Table::Meta).then_some((table, record));
         Self { table: table.name(), key, reason, record }
@@ -68,6 +67,7 @@ pub fn inspect(
     let mut found = Inspection::default();
     let mut allocations = BTreeSet::new();
     let mut bindings = Vec::new();
+    let (mut meta, mut shown) = (None, Shown::default());
     for &table in Table::ALL {
         let (records, missing) = read(table);
         found.damaged.extend(missing.map(|reason| Damage::of_table(table, reason)));
@@ -76,11 +76,12 @@ pub fn inspect(
         }
         found.records += records.len();
         for record in records {
-            if let Err(reason) = fault(table, &record.1) {
+            if let Err(reason) = fault(table, &record, &mut shown) {
                 found.damaged.push(Damage::of_record(table, record, reason));
                 continue;
             }
             match table {
+                Table::Meta => meta = Some(record),
                 Table::Allocations => drop(allocations.insert(record.0)),
                 Table::Bindings => bindings.push(record),
                 _ => {}
@@ -88,11 +89,17 @@ pub fn inspect(
         }
     }
     for record in bindings {
-        let binding: BindingRecord = serde_json::from_slice(&record.1).expect("it was read before");
+        let binding: BindingRecord = stored::read(&record).expect("it was read before");
         let allocation = binding.allocation;
-        if !allocations.contains(&allocation.0.to_be_bytes()[..]) {
+        if !allocations.contains(&allocation.key()) {
             let reason = format!("there is no {allocation}, for which it was made");
             found.damaged.push(Damage::of_record(Table::Bindings, record, reason));
+        }
+    }
+    if let Some(record) = meta.filter(|_| !whole) {
+        let counters: Meta = stored::read(&record).expect("it was read before");
+        if let Err(reason) = counters.is_ahead_of(&shown) {
+            found.damaged.push(Damage::of_record(Table::Meta, record, reason));
         }
     }
     let meta_is_named = found.damaged.iter().any(|damage| damage.table == Table::Meta.name());
@@ -115,29 +122,39 @@ fn schema(meta: &[Record], path: &Path) -> Result<u64, StoreError> {
     Ok(found)
 }
 
-/// Why a record does not read.
-fn fault(table: Table, value: &[u8]) -> Result<(), String> {
-    fn json<T: DeserializeOwned>(value: &[u8]) -> Result<(), String> {
-        serde_json::from_slice::<T>(value).map(drop).map_err(|error| error.to_string())
+/// Why a record does not read, or is not the one of its key. What one that does shows is remembered.
+fn fault(table: Table, record: &Record, shown: &mut Shown) -> Result<(), String> {
+    fn reads<T: Stored>(record: &Record) -> Result<(), String> {
+        stored::read::<T>(record).map(drop)
     }
     match table {
-        Table::Meta => json::<Meta>(value),
-        Table::Nodes => json::<NodeRecord>(value),
-        Table::Devices => json::<DeviceRecord>(value),
-        Table::Epochs => json::<EpochRecord>(value),
-        Table::Allocations => json::<AllocationRecord>(value),
-        Table::Bindings => json::<BindingRecord>(value),
-        Table::Operations => json::<OperationRecord>(value),
-        Table::Events => json::<EventRecord>(value),
-        Table::Images => image(value).map(drop),
-        Table::Rollout => json::<RolloutRecord>(value),
-        Table::Holds => json::<HoldRecord>(value),
-        Table::Health => json::<HealthRecord>(value),
-        Table::Models => json::<ModelRecord>(value),
-        Table::Audit => json::<AuditRecord>(value),
-        Table::Erasures => json::<ErasureRecord>(value),
-        Table::Inventory => json::<InventoryRecord>(value),
-        Table::Keys => json::<KeyRecord>(value),
-        Table::Forgotten => json::<ForgottenRecord>(value),
+        Table::Meta => reads::<Meta>(record)?,
+        Table::Nodes => reads::<NodeRecord>(record)?,
+        Table::Devices => reads::<DeviceRecord>(record)?,
+        Table::Epochs => shown.epoch(stored::read::<EpochRecord>(record)?.highest),
+        Table::Allocations => reads::<AllocationRecord>(record)?,
+        Table::Bindings => {
+            let binding: BindingRecord = stored::read(record)?;
+            binding.functions.iter().for_each(|function| shown.epoch(function.epoch));
+        }
+        Table::Operations => reads::<OperationRecord>(record)?,
+        Table::Events => reads::<EventRecord>(record)?,
+        Table::Images => reads::<ImageRecord>(record)?,
+        Table::Rollout => reads::<RolloutRecord>(record)?,
+        Table::Holds => reads::<HoldRecord>(record)?,
+        Table::Health => reads::<HealthRecord>(record)?,
+        Table::Models => reads::<ModelRecord>(record)?,
+        Table::Audit => reads::<AuditRecord>(record)?,
+        Table::Erasures => reads::<ErasureRecord>(record)?,
+        Table::Inventory => reads::<InventoryRecord>(record)?,
+        Table::Keys => {
+            let key: KeyRecord = stored::read(record)?;
+            shown.number(Table::Operations, key.operation.0);
+        }
+        Table::Forgotten => reads::<ForgottenRecord>(record)?,
     }
+    if let Some(number) = number(table, &record.0) {
+        shown.number(table, number);
+    }
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! Counters, term and generation.
 
 use super::{Tables, Txn};
-use crate::store::{EmbeddedStore, SCHEMA_VERSION, Store, StoreError};
+use crate::store::{EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
+use tlp_codec::ids::Epoch;
 
 /// The last node number that can be given out (`0xffff` is reserved in the fabric).
 const LAST_NODE: u32 = tlp_codec::ids::NodeId::MAX.get() as u32;
@@ -14,6 +16,30 @@ const LAST_NODE: u32 = tlp_codec::ids::NodeId::MAX.get() as u32;
 const RESTORE_NODE_GAP: u32 = crate::control::MAX_PROXIES as u32;
 /// As [`RESTORE_NODE_GAP`], for allocations, bindings, operations, events, the audit log and terms.
 const RESTORE_NUMBER_GAP: u64 = 1_000_000;
+
+/// Counters and terms are not above it, so that there is room for what is added to them. The terms of
+/// proxies that are believed are lower.
+const HIGHEST: u64 = u64::MAX / 4 * 3;
+
+/// What the records beside the counters show that was given out.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    generation: u8,
+    highest: BTreeMap<Table, u64>,
+}
+
+impl Shown {
+    /// An epoch.
+    pub(super) fn epoch(&mut self, epoch: Epoch) {
+        self.generation = self.generation.max(epoch.generation());
+    }
+
+    /// The number of a record.
+    pub(super) fn number(&mut self, table: Table, number: u64) {
+        let highest = self.highest.entry(table).or_default();
+        *highest = number.max(*highest);
+    }
+}
 
 /// What there is once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +125,58 @@ impl Meta {
         self.term = self.term.max(self.highest_term_seen) + RESTORE_NUMBER_GAP;
         self.highest_term_seen = self.term;
         Ok(())
+    }
+
+    /// Whether something can be added to each.
+    ///
+    /// # Errors
+    ///
+    /// Which is too high.
+    pub(super) fn has_room(&self) -> Result<(), String> {
+        let terms = [("term", self.term), ("highest_term_seen", self.highest_term_seen)];
+        let numbers = self.numbers().map(|(_, name, next)| (name, next));
+        let mut high = terms.into_iter().chain(numbers).filter(|(_, number)| *number > HIGHEST);
+        if let Some((name, number)) = high.next() {
+            return Err(format!("{name} is {number}, which is too high"));
+        }
+        if self.next_node > LAST_NODE + 1 {
+            return Err(format!("next_node is {}, which is too high", self.next_node));
+        }
+        Ok(())
+    }
+
+    /// Whether nothing was given out that these would give out again. Numbers of proxies are not
+    /// looked at: a proxy's claim may be far above the next one.
+    ///
+    /// # Errors
+    ///
+    /// Which is behind.
+    pub(super) fn is_ahead_of(&self, shown: &Shown) -> Result<(), String> {
+        if self.generation < shown.generation {
+            let (own, other) = (self.generation, shown.generation);
+            return Err(format!(
+                "generation is {own}, but there is an epoch of generation {other}"
+            ));
+        }
+        for (table, name, next) in self.numbers() {
+            if let Some(highest) = shown.highest.get(&table).filter(|highest| **highest >= next) {
+                let table = table.name();
+                return Err(format!("{name} is {next}, but number {highest} is in {table}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next numbers, with the tables that go by them.
+    fn numbers(&self) -> [(Table, &'static str, u64); 6] {
+        [
+            (Table::Allocations, "next_allocation", self.next_allocation),
+            (Table::Bindings, "next_binding", self.next_binding),
+            (Table::Operations, "next_operation", self.next_operation),
+            (Table::Events, "next_event", self.next_event),
+            (Table::Audit, "next_audit", self.next_audit),
+            (Table::Erasures, "next_erasure", self.next_erasure),
+        ]
     }
 
     fn skip_what_may_be_used(&mut self, path: &Path) -> Result<(), StoreError> {

@@ -16,6 +16,7 @@ pub mod pool;
 mod retention;
 mod rings;
 mod sources;
+mod stored;
 mod tables;
 mod topics;
 mod txn;

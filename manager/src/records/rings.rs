@@ -1,11 +1,10 @@
 //! What a change adds to the records that are not kept for ever, and what goes for it.
 
-use super::txn::{key, take};
+use super::stored::Stored;
+use super::txn::take;
 use super::{Kept, KeyRecord, MAX_EVENTS, MAX_KEYS, Tables, Txn, keys, retention};
 use crate::audit::MAX_AUDIT;
-use crate::store::Table;
-use crate::types::{AuditRecord, EventRecord, OperationId};
-use serde::Serialize;
+use crate::types::{AuditRecord, EventRecord, OperationId, OperationRecord};
 use std::sync::Arc;
 
 impl Txn {
@@ -14,8 +13,8 @@ impl Txn {
         entry.sequence = self.with_meta(|meta| take(&mut meta.next_audit));
         entry.at = self.now;
         let (sequence, ring) = (entry.sequence, Tables::audit_mut);
-        if let Some(oldest) = self.push(Table::Audit, ring, MAX_AUDIT, sequence, entry) {
-            self.delete(Table::Audit, key(oldest.sequence));
+        if let Some(oldest) = self.push(ring, MAX_AUDIT, sequence, entry) {
+            self.delete::<AuditRecord>(&oldest.sequence);
         }
     }
 
@@ -33,25 +32,24 @@ impl Txn {
         tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
         self.touched.events = true;
         let (sequence, ring) = (event.sequence, Tables::events_mut);
-        if let Some(oldest) = self.push(Table::Events, ring, MAX_EVENTS, sequence, event) {
+        if let Some(oldest) = self.push(ring, MAX_EVENTS, sequence, event) {
             for sequence in self.tables.leave_ring(oldest) {
-                self.delete(Table::Events, key(sequence));
+                self.delete::<EventRecord>(&sequence);
             }
         }
     }
 
     /// Adds a record to a table of which the last so many are kept. The one that is none of them any
     /// more; it is still in the store.
-    fn push<T: Serialize + Send + Sync + 'static>(
+    fn push<T: Stored>(
         &mut self,
-        table: Table,
         ring: fn(&mut Tables) -> &mut Kept<u64, T>,
         most: usize,
         sequence: u64,
         record: T,
     ) -> Option<Arc<T>> {
         let record = Arc::new(record);
-        self.put(table, key(sequence), &record);
+        self.put(&record);
         let ring = ring(&mut self.tables);
         ring.insert(sequence, record);
         let (&oldest, _) = ring.first().filter(|_| ring.len() > most)?;
@@ -70,9 +68,9 @@ impl Txn {
 
     fn drop_operation(&mut self, id: OperationId) {
         let Some(operation) = self.tables.remove_operation(id) else { return };
-        self.delete(Table::Operations, key(id.0));
+        self.delete::<OperationRecord>(&id);
         for sequence in self.tables.stories.remove(id) {
-            self.delete(Table::Events, key(sequence));
+            self.delete::<EventRecord>(&sequence);
         }
         for key in self.tables.keys.of(id) {
             // Each that is entered may push others out.
@@ -94,7 +92,7 @@ impl Txn {
             }
         }
         let record = Arc::new(record);
-        self.put(Table::Keys, record.key.clone().into_bytes(), &record);
+        self.put(&record);
         self.tables.insert_key(record);
         for _ in 0..keys::SWEEP {
             let Some((ended, oldest)) = self.tables.keys.oldest() else { return };
@@ -109,7 +107,7 @@ impl Txn {
     }
 
     fn drop_key(&mut self, key: &str) {
-        self.delete(Table::Keys, key.as_bytes().to_vec());
+        self.delete::<KeyRecord>(key);
         self.tables.keys.remove(key);
     }
 }

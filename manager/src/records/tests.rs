@@ -102,6 +102,68 @@ async fn epochs_only_grow() {
     assert_eq!(open(&store).snapshot().highest_epoch(&address), Some(last), "it is in the store");
 }
 
+/// What a check says of what is in a store: table, key and reason.
+fn inspected(store: &Memory, whole: bool) -> Vec<(&'static str, String, String)> {
+    let mut read = |table| (store.read(table).unwrap(), None);
+    let found = inspect(&mut read, whole, Path::new("memory")).unwrap();
+    let named = |damage: Damage| (damage.table, damage.key.unwrap(), damage.reason);
+    found.damaged.into_iter().map(named).collect()
+}
+
+#[tokio::test]
+async fn a_record_under_a_key_that_is_not_its_own_is_not_read() {
+    let store: Arc<Memory> = Arc::default();
+    let records = open(&store);
+    let first = records.apply(|txn| txn.new_allocation_id()).await.unwrap();
+    records.apply(|txn| txn.event(event("one"))).await.unwrap();
+    drop(records);
+    assert_eq!((first, inspected(&store, true)), (AllocationId(1), vec![]));
+    // Now there are two that say that they are the same.
+    let (_, value) = store.read(Table::Events).unwrap().remove(0);
+    let key = 9_u64.to_be_bytes().to_vec();
+    store.commit(&[Change { table: Table::Events, key, value: Some(value) }]).unwrap();
+    let why = "what stands there is of the key 1".to_owned();
+    assert_eq!(inspected(&store, true), [("events", "9".to_owned(), why.clone())]);
+    let Err(error) = Records::open(store.clone(), Path::new("memory")) else {
+        panic!("it is read")
+    };
+    let StoreError::CorruptRecord { table: "events", key, reason, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((key, reason), ("9".to_owned(), why));
+}
+
+#[tokio::test]
+async fn counters_of_damaged_pages_are_believed_only_when_nothing_shows_otherwise() {
+    let store: Arc<Memory> = Arc::default();
+    let records = open(&store);
+    records.apply(|txn| txn.event(event("one"))).await.unwrap();
+    records.change(|txn| txn.new_epoch(&function("box1/1"))).await.unwrap();
+    let good = Meta { generation: 0, ..records.snapshot().meta().clone() };
+    let say = |meta: &Meta, whole| {
+        let value = Some(serde_json::to_vec(meta).unwrap());
+        let key = b"meta".to_vec();
+        store.commit(&[Change { table: Table::Meta, key, value }]).unwrap();
+        inspected(&store, whole).into_iter().map(|(of, _, why)| format!("{of}: {why}")).collect()
+    };
+    let none: Vec<String> = say(&good, false);
+    assert_eq!(none, [""; 0]);
+    let behind = Meta { next_event: 1, ..good.clone() };
+    let said: Vec<_> = say(&behind, false);
+    assert_eq!(said, ["meta: next_event is 1, but number 1 is in events"]);
+    let high = Meta { next_event: u64::MAX, ..good.clone() };
+    for whole in [true, false] {
+        let said: Vec<_> = say(&high, whole);
+        assert_eq!(said, ["meta: next_event is 18446744073709551615, which is too high"]);
+    }
+    records.apply(|txn| txn.learn_epoch(&function("box1/1"), epoch(7, 1))).await.unwrap();
+    let said: Vec<_> = say(&good, false);
+    assert_eq!(said, ["meta: generation is 0, but there is an epoch of generation 7"]);
+    // A box whose epochs are ahead of a whole store was with another one.
+    let none: Vec<String> = say(&good, true);
+    assert_eq!(none, [""; 0]);
+}
+
 #[tokio::test]
 async fn a_new_generation_begins_its_epochs_above_all_earlier_ones() {
     let store: Arc<Memory> = Arc::default();

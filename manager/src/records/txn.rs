@@ -1,17 +1,17 @@
 //! One change of the records.
 
 use super::pool::Facts;
+use super::stored::Stored;
 use super::tables::{EpochRecord, ForgottenRecord};
 use super::writes::{Touched, Writes};
 use super::{MAX_ENDED_ERASURES, Meta, Tables};
-use crate::store::{Change, StoreError, Table};
+use crate::store::{Change, StoreError};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
     ErasureRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, Inventory,
     InventoryRecord, MAX_IMAGES, ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord,
     Place, Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
 };
-use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
@@ -78,7 +78,7 @@ impl Txn {
     pub(super) fn take_apart(mut self) -> Made {
         if self.meta_changed {
             let meta = Arc::new(self.tables.meta.clone());
-            self.writes.put(Table::Meta, b"meta".to_vec(), &meta);
+            self.writes.put(&meta);
         }
         Made { tables: self.tables, writes: self.writes, touched: self.touched }
     }
@@ -93,15 +93,12 @@ impl Txn {
         self.now
     }
 
-    pub(super) fn put<T>(&mut self, table: Table, key: Vec<u8>, record: &Arc<T>)
-    where
-        T: Serialize + Send + Sync + 'static,
-    {
-        self.writes.put(table, key, record);
+    pub(super) fn put<T: Stored>(&mut self, record: &Arc<T>) {
+        self.writes.put(record);
     }
 
-    pub(super) fn delete(&mut self, table: Table, key: Vec<u8>) {
-        self.writes.remove(table, key);
+    pub(super) fn delete<T: Stored>(&mut self, id: &T::Id) {
+        self.writes.remove::<T>(id);
     }
 
     pub(super) fn with_meta<R>(&mut self, change: impl FnOnce(&mut Meta) -> R) -> R {
@@ -219,7 +216,7 @@ impl Txn {
     pub fn learn_epoch(&mut self, address: &FunctionAddress, epoch: Epoch) {
         if self.highest_epoch(address).is_none_or(|highest| epoch > highest) {
             let record = Arc::new(EpochRecord { address: address.clone(), highest: epoch });
-            self.put(Table::Epochs, address.to_string().into_bytes(), &record);
+            self.put(&record);
             self.tables.epochs.insert(address.clone(), epoch);
         }
     }
@@ -228,9 +225,9 @@ impl Txn {
     pub fn put_node(&mut self, record: NodeRecord) {
         let record = Arc::new(record);
         if self.tables.forgotten.remove(&record.node).is_some() {
-            self.delete(Table::Forgotten, record.node.get().to_be_bytes().to_vec());
+            self.delete::<ForgottenRecord>(&record.node);
         }
-        self.put(Table::Nodes, record.name.as_str().as_bytes().to_vec(), &record);
+        self.put(&record);
         let name = record.name.clone();
         let same = |old: &NodeRecord| {
             (old.node, old.role, old.size) == (record.node, record.role, record.size)
@@ -245,12 +242,11 @@ impl Txn {
     /// Takes a proxy out. Its number is given to no other.
     pub fn remove_node(&mut self, name: &NodeName) {
         let Some(node) = self.nodes().get(name).map(|record| record.node) else { return };
-        self.delete(Table::Nodes, name.as_str().as_bytes().to_vec());
+        self.delete::<NodeRecord>(name);
         self.tables.remove_node(name);
         let record = ForgottenRecord { node, name: name.clone() };
-        let key = node.get().to_be_bytes().to_vec();
         self.tables.forgotten.insert(node, record.name.clone());
-        self.put(Table::Forgotten, key, &Arc::new(record));
+        self.put(&Arc::new(record));
     }
 
     /// Adds or replaces a device's function. One that is known just so is not written again.
@@ -259,7 +255,7 @@ impl Txn {
             return;
         }
         let record = Arc::new(record);
-        self.put(Table::Devices, record.address.to_string().into_bytes(), &record);
+        self.put(&record);
         let slot = record.address.slot.clone();
         self.tables.devices.insert(record.address.clone(), record);
         self.tables.refresh_slot(&slot);
@@ -267,7 +263,7 @@ impl Txn {
 
     /// Takes a device's function out.
     pub fn remove_device(&mut self, address: &FunctionAddress) {
-        self.delete(Table::Devices, address.to_string().into_bytes());
+        self.delete::<DeviceRecord>(address);
         self.tables.devices.remove(address);
         self.tables.refresh_slot(&address.slot);
     }
@@ -277,20 +273,20 @@ impl Txn {
         let before = self.tables.pool().facts().record();
         let record = InventoryRecord { revision: before.revision + 1, since: self.now, inventory };
         let record = Arc::new(record);
-        self.put(Table::Inventory, b"inventory".to_vec(), &record);
+        self.put(&record);
         self.tables.refresh_pool(Arc::new(Facts::new(InventoryRecord::clone(&record))));
     }
 
     /// Adds or replaces an allocation.
     pub fn put_allocation(&mut self, record: AllocationRecord) {
         let record = Arc::new(record);
-        self.put(Table::Allocations, key(record.id.0), &record);
+        self.put(&record);
         self.tables.insert_allocation(record);
     }
 
     /// Takes an allocation out.
     pub fn remove_allocation(&mut self, id: AllocationId) {
-        self.delete(Table::Allocations, key(id.0));
+        self.delete::<AllocationRecord>(&id);
         self.tables.remove_allocation(id);
     }
 
@@ -331,14 +327,14 @@ impl Txn {
 
     fn write_binding(&mut self, record: BindingRecord) {
         let record = Arc::new(record);
-        self.put(Table::Bindings, key(record.id.0), &record);
+        self.put(&record);
         self.touched.bindings.insert(record.id);
         self.tables.insert_binding(record);
     }
 
     /// Takes a binding out.
     pub fn remove_binding(&mut self, id: BindingId) {
-        self.delete(Table::Bindings, key(id.0));
+        self.delete::<BindingRecord>(&id);
         self.touched.bindings.insert(id);
         self.tables.remove_binding(id);
     }
@@ -360,7 +356,7 @@ impl Txn {
         }
         let record = Arc::new(record);
         self.ended |= record.state.is_final();
-        self.put(Table::Operations, key(record.id.0), &record);
+        self.put(&record);
         self.touched.operations.insert(record.id);
         if record.state.is_final() {
             self.touched.ended.insert(record.id);
@@ -375,15 +371,15 @@ impl Txn {
         if self.tables.images.contains_key(&id) {
             return;
         }
-        let value = [&record.since.as_millis().to_be_bytes()[..], &record.bytes].concat();
-        self.writes.put_bytes(Table::Images, id.0.to_vec(), value);
-        self.tables.images.insert(id, Arc::new(record));
+        let record = Arc::new(record);
+        self.put(&record);
+        self.tables.images.insert(id, record);
         while self.tables.images.len() > MAX_IMAGES {
             let needed =
                 |other| other == id || self.tables.rollout.as_ref().is_some_and(|r| r.needs(other));
             let others = self.tables.images.iter().filter(|(other, _)| !needed(**other));
             let (&oldest, _) = others.min_by_key(|(_, image)| image.since).expect("two are needed");
-            self.delete(Table::Images, oldest.0.to_vec());
+            self.delete::<ImageRecord>(&oldest);
             self.tables.images.remove(&oldest);
         }
     }
@@ -391,7 +387,7 @@ impl Txn {
     /// Begins a rollout in the place of the one before, or says where it stands now.
     pub fn put_rollout(&mut self, record: RolloutRecord) {
         let record = Arc::new(record);
-        self.put(Table::Rollout, b"rollout".to_vec(), &record);
+        self.put(&record);
         self.touched.rollout = true;
         self.tables.rollout = Some(record);
     }
@@ -399,7 +395,7 @@ impl Txn {
     /// Holds something back, or says otherwise why.
     pub fn put_hold(&mut self, record: HoldRecord) {
         let record = Arc::new(record);
-        self.put(Table::Holds, record.place.to_string().into_bytes(), &record);
+        self.put(&record);
         let place = record.place.clone();
         self.tables.holds.insert(place.clone(), record);
         self.tables.refresh_place(&place);
@@ -408,7 +404,7 @@ impl Txn {
     /// Does not hold something back any more.
     pub fn remove_hold(&mut self, place: &Place) -> Option<Arc<HoldRecord>> {
         let record = self.tables.holds.remove(place)?;
-        self.delete(Table::Holds, place.to_string().into_bytes());
+        self.delete::<HoldRecord>(place);
         self.tables.refresh_place(place);
         Some(record)
     }
@@ -416,20 +412,20 @@ impl Txn {
     /// Adds or replaces how well something is.
     pub fn put_health(&mut self, record: HealthRecord) {
         let record = Arc::new(record);
-        self.put(Table::Health, record.subject.to_string().into_bytes(), &record);
+        self.put(&record);
         self.tables.health.insert(record.subject.clone(), record);
     }
 
     /// Forgets how well something is: it is healthy, or gone.
     pub fn remove_health(&mut self, subject: &Subject) {
-        self.delete(Table::Health, subject.to_string().into_bytes());
+        self.delete::<HealthRecord>(subject);
         self.tables.health.remove(subject);
     }
 
     /// Adds or replaces how often devices of a model failed.
     pub fn put_model(&mut self, record: ModelRecord) {
         let record = Arc::new(record);
-        self.put(Table::Models, record.model.clone().into_bytes(), &record);
+        self.put(&record);
         self.tables.models.insert(record.model.clone(), record);
     }
 
@@ -449,7 +445,7 @@ impl Txn {
             assert!(may, "{} goes from {} to {}", record.id, old.state, record.state);
         }
         let record = Arc::new(record);
-        self.put(Table::Erasures, key(record.id.0), &record);
+        self.put(&record);
         self.touched.erasures = true;
         self.tables.insert_erasure(record);
         while self.tables.erasures.len() > MAX_ENDED_ERASURES {
@@ -457,7 +453,7 @@ impl Txn {
             let Some(oldest) = ended.map(|e| e.id) else {
                 return;
             };
-            self.delete(Table::Erasures, key(oldest.0));
+            self.delete::<ErasureRecord>(&oldest);
             self.tables.erasures.remove(&oldest);
         }
     }
@@ -467,9 +463,4 @@ pub(super) fn take(counter: &mut u64) -> u64 {
     let value = *counter;
     *counter += 1;
     value
-}
-
-/// Keys of numbered records, in the order of their numbers.
-pub(super) fn key(number: u64) -> Vec<u8> {
-    number.to_be_bytes().to_vec()
 }

@@ -1,8 +1,8 @@
 //! What a change writes, and whom it concerns.
 
+use super::stored::{Key, Stored};
 use crate::store::{Change, Table};
 use crate::types::{BindingId, OperationId};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,17 +12,15 @@ trait Encode: Send + Sync {
     fn encode(&self) -> Vec<u8>;
 }
 
-impl<T: Serialize + Send + Sync> Encode for T {
+impl<T: Stored> Encode for T {
     fn encode(&self) -> Vec<u8> {
-        // Our own records have no maps with keys other than text and no failing serializers.
-        serde_json::to_vec(self).expect("records are JSON")
+        Stored::encode(self)
     }
 }
 
 /// What becomes of one record.
 enum Write {
     Record(Arc<dyn Encode>),
-    Bytes(Vec<u8>),
     Removed,
 }
 
@@ -37,21 +35,13 @@ impl Writes {
     }
 
     /// A record.
-    pub(super) fn put<T>(&mut self, table: Table, key: Vec<u8>, record: &Arc<T>)
-    where
-        T: Serialize + Send + Sync + 'static,
-    {
-        self.0.insert((table, key), Write::Record(record.clone()));
-    }
-
-    /// A record in the bytes that it has in the store.
-    pub(super) fn put_bytes(&mut self, table: Table, key: Vec<u8>, bytes: Vec<u8>) {
-        self.0.insert((table, key), Write::Bytes(bytes));
+    pub(super) fn put<T: Stored>(&mut self, record: &Arc<T>) {
+        self.0.insert((T::TABLE, record.id().key()), Write::Record(record.clone()));
     }
 
     /// A record is no longer there.
-    pub(super) fn remove(&mut self, table: Table, key: Vec<u8>) {
-        self.0.insert((table, key), Write::Removed);
+    pub(super) fn remove<T: Stored>(&mut self, id: &T::Id) {
+        self.0.insert((T::TABLE, id.key()), Write::Removed);
     }
 
     /// What comes later.
@@ -64,7 +54,6 @@ impl Writes {
         let change = |((table, key), write)| {
             let value = match write {
                 Write::Record(record) => Some(record.encode()),
-                Write::Bytes(bytes) => Some(bytes),
                 Write::Removed => None,
             };
             Change { table, key, value }

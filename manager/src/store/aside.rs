@@ -3,8 +3,8 @@
 
 use super::embedded::{definition, open_error, storage_error};
 use super::{Record, StoreError, Table};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend};
-use redb::{ReadableTableMetadata, StorageError, TableError};
+use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable};
+use redb::{ReadableTableMetadata, StorageBackend, StorageError, TableError, TableHandle};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File, TryLockError};
@@ -211,10 +211,15 @@ pub(super) fn refuse_damaged(path: &Path) -> Result<(), StoreError> {
 }
 
 /// All records of a table that can be reached from its front or from its back, in the order of
-/// their keys; and why those are not all, if they are not.
+/// their keys; and why those are not all, if they are not. A file with damaged pages may have lost
+/// the whole of one that has none: nothing in it tells that from a table that is empty.
 pub(super) fn read_what_reads(file: &File, table: Table) -> (Vec<Record>, Option<String>) {
     let mut front = Vec::new();
-    let Err(reason) = walk(file, table, None, &mut front) else { return (front, None) };
+    let Err(reason) = walk(file, table, None, &mut front) else {
+        let nothing = "it has no records; if it had some, they are lost";
+        let missing = front.is_empty().then(|| nothing.to_owned());
+        return (front, missing);
+    };
     let mut back = Vec::new();
     let last = front.last().map_or(&[][..], |(key, _)| key);
     // Why it ends is known.
@@ -238,6 +243,19 @@ fn walk(
     .unwrap_or_else(|| Err(STRUCTURE.into()))
 }
 
+/// Whether the list of tables, in which one is not found, may be as it was written.
+fn listed(read: &ReadTransaction, table: Table) -> Result<(), redb::Error> {
+    for found in read.list_tables()? {
+        let name = found.name();
+        if name == table.name() || Table::ALL.iter().all(|known| known.name() != name) {
+            let reason =
+                format!("it is not found in the list of tables, in which {name:?} is wrong");
+            return Err(redb::Error::Corrupted(reason));
+        }
+    }
+    Ok(())
+}
+
 fn walk_in(
     database: &Database,
     table: Table,
@@ -246,7 +264,7 @@ fn walk_in(
 ) -> Result<(), redb::Error> {
     let read = database.begin_read()?;
     let opened = match read.open_table(definition(table)) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(TableError::TableDoesNotExist(_)) => return listed(&read, table),
         opened => opened?,
     };
     let mut entries = opened.iter()?;

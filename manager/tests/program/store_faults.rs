@@ -2,9 +2,10 @@
 
 use crate::common::fake::{Fake, boxed, host};
 use crate::common::{Manager, eventually};
-use redb::{ReadableDatabase, ReadableTable};
+use redb::{ReadableDatabase, ReadableTable, TableHandle};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
@@ -236,6 +237,56 @@ fn counters_are_never_taken_out() {
     assert!(code == 8 && error.contains("schema version 4"), "{error}");
 }
 
+/// All records, by table and key.
+type Contents = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+/// The tables and the records that a store's bytes have.
+fn contents(bytes: &[u8]) -> (Vec<String>, Contents) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    let read = redb::Database::open(file.path()).unwrap().begin_read().unwrap();
+    let tables: Vec<_> = read.list_tables().unwrap().map(|t| t.name().to_owned()).collect();
+    let mut records = Contents::new();
+    for name in &tables {
+        let table = redb::TableDefinition::<&[u8], &[u8]>::new(name);
+        for entry in read.open_table(table).unwrap().iter().unwrap() {
+            let (key, value) = entry.unwrap();
+            records.insert((name.clone(), key.value().to_vec()), value.value().to_vec());
+        }
+    }
+    (tables, records)
+}
+
+/// The store was repaired: each record is as it was, or it, or its table, is named; none is there
+/// that was not; and no counter went back.
+fn nothing_is_lost_in_silence(manager: &Manager, good: &Contents, what: &str) {
+    let taken = std::fs::read(manager.path("store.redb.damaged-1.json")).unwrap();
+    let taken: Vec<Value> = serde_json::from_slice(&taken).unwrap();
+    let now = contents(&std::fs::read(manager.path("store.redb")).unwrap()).1;
+    let counters = |of: &Contents| -> Value {
+        serde_json::from_slice(&of[&("meta".to_owned(), b"meta".to_vec())]).unwrap()
+    };
+    let (before, after) = (counters(good), counters(&now));
+    for (name, count) in before.as_object().unwrap() {
+        assert!(after[name].as_u64() >= count.as_u64(), "{what}: {name} {before} {after}");
+    }
+    assert_eq!(after["generation"], 1, "{what}");
+    let is_named = |table: &str, key: &[u8]| {
+        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        taken.iter().any(|named| {
+            named["table"] == *table && (named["key"].is_null() || named["key_hex"] == *key)
+        })
+    };
+    for ((table, key), value) in good.iter().filter(|((table, _), _)| table != "meta") {
+        let same = now.get(&(table.clone(), key.clone())) == Some(value);
+        let key_text = String::from_utf8_lossy(key);
+        assert!(same || is_named(table, key), "{what}: {table} {key_text}: {taken:?}");
+    }
+    for record in now.keys() {
+        assert!(good.contains_key(record), "{what}: {record:?}");
+    }
+}
+
 /// Wherever the damage is, it is named or does no harm; nothing panics, and the store is not
 /// touched.
 #[test]
@@ -245,6 +296,7 @@ fn damaged_pages_are_noticed() {
     manager.wait_ready(&["box1"]);
     manager.terminate();
     let good = std::fs::read(manager.path("store.redb")).unwrap();
+    let records = contents(&good).1;
     let mut found = 0;
     for page in 0..good.len() / 4096 {
         let mut bytes = good.clone();
@@ -256,6 +308,9 @@ fn damaged_pages_are_noticed() {
         let (code, text, error) = check(&manager, &[]);
         assert!(matches!(code, 0 | 8), "page {page}: {code} {text} {error}");
         found += usize::from(code == 8);
+        if code == 0 {
+            assert!(contents(&bytes).1 == records, "page {page} was of use");
+        }
         assert!(std::fs::read(manager.path("store.redb")).unwrap() == bytes, "page {page}");
         assert_eq!(left(&manager), ["store.redb"], "page {page}");
     }
@@ -350,10 +405,99 @@ fn records_in_damaged_pages_are_named_and_taken_out() {
     assert_eq!(allocations(&manager), ["training"]);
 }
 
-/// Wherever 64 bytes are damaged: what is said of it leads to a store that is whole, or to a backup.
+/// A record that stands under the key of another would come back whenever it is taken out.
+#[test]
+fn a_record_under_a_key_that_is_not_its_own_is_taken_out() {
+    let mut manager = Manager::start();
+    for place in ["path:1", "path:2"] {
+        let body = json!({ "place": place, "reason": "cable" });
+        assert!(manager.request("POST", "/v1/holds", Some(&body)).0 < 300);
+    }
+    assert!(manager.terminate().success());
+    let mut bytes = std::fs::read(manager.path("store.redb")).unwrap();
+    let keys = places(&bytes, br#"path:1path:2{"place":"path:1""#);
+    assert!(!keys.is_empty());
+    for key in keys {
+        bytes[key + 11] = b'5';
+    }
+    std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+    let named = "table holds, key path:5: what stands there is of the key path:2";
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 8 && text.contains(named), "{code} {text}");
+    let (code, text, error) = check(&manager, &["--repair"]);
+    assert!(code == 0 && text.contains(named), "{code} {text} {error}");
+    manager.run();
+    let held = || {
+        let holds = manager.get("/v1/holds")["items"].as_array().unwrap().clone();
+        holds.iter().map(|hold| hold["place"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(held(), ["path:1"]);
+    assert!(manager.request("DELETE", "/v1/holds?place=path:1", None).0 < 300);
+    manager.kill();
+    manager.run();
+    let holds = manager.get("/v1/holds");
+    assert_eq!(holds["items"], json!([]), "what was let go stays so");
+}
+
+/// A table that is lost in the list of tables is not taken for one in which nothing is.
+#[test]
+fn a_table_that_is_lost_is_named() {
+    let (mut manager, _) = lent_and_stopped();
+    manager.run();
+    assert!(hold(&manager, "cable").0 < 300);
+    assert!(manager.terminate().success());
+    let good = std::fs::read(manager.path("store.redb")).unwrap();
+    let (tables, records) = contents(&good);
+    assert!(tables.contains(&"holds".to_owned()) && tables.is_sorted(), "{tables:?}");
+    let lists = places(&good, tables.concat().as_bytes());
+    assert!(!lists.is_empty());
+    let mut end = 0;
+    for table in &tables {
+        end += table.len();
+        let mut bytes = good.clone();
+        for list in &lists {
+            bytes[list + end - 1] = b'z';
+        }
+        std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+        let (code, text, error) = check(&manager, &["--repair"]);
+        let named = format!("table {table}: ");
+        assert!(text.contains(&named) && text.contains("z\" is wrong"), "{table}: {text}{error}");
+        if table == "meta" {
+            assert!(code == 8 && error.contains("cannot be repaired"), "{code} {text} {error}");
+        } else {
+            assert_eq!(code, 0, "{table}: {text} {error}");
+            nothing_is_lost_in_silence(&manager, &records, table);
+        }
+        for file in left(&manager) {
+            std::fs::remove_file(manager.path(&file)).unwrap();
+        }
+    }
+}
+
+/// Counters that read, and would give out again what was given out, are not repaired.
+#[test]
+fn counters_that_went_back_are_not_believed() {
+    let (manager, mut bytes) = lent_and_stopped();
+    let changed = places(&bytes, br#""next_operation":2"#);
+    assert!(!changed.is_empty());
+    for place in changed {
+        bytes[place + 17] = b'1';
+    }
+    std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+    let (code, text, error) = check(&manager, &["--repair"]);
+    let named = "table meta, key meta: next_operation is 1, but number 1 is in operations";
+    assert!(code == 8 && text.contains(named), "{code} {text}");
+    assert!(error.contains("cannot be repaired") && error.contains("restore"), "{error}");
+    assert!(std::fs::read(manager.path("store.redb")).unwrap() == bytes);
+    assert_eq!(left(&manager), ["store.redb"]);
+}
+
+/// Wherever 64 bytes are damaged: what is said of it leads to a store that is whole, or to a backup,
+/// and what is lost is named.
 #[test]
 fn what_is_said_of_damage_works() {
     let (manager, good) = lent_and_stopped();
+    let records = contents(&good).1;
     let mut repaired = 0;
     for page in 0..good.len() / 4096 {
         let mut bytes = good.clone();
@@ -365,11 +509,13 @@ fn what_is_said_of_damage_works() {
         std::fs::write(manager.path("store.redb"), &bytes).unwrap();
         let (code, text, error) = check(&manager, &["--repair"]);
         if code == 0 && !text.contains("repaired") {
-            continue; // Nobody uses that page.
+            assert!(contents(&bytes).1 == records, "page {page} was of use");
+            continue;
         }
         assert!(code == 0 || code == 8 && error.contains("restore"), "page {page}: {error}");
         if code == 0 {
             repaired += 1;
+            nothing_is_lost_in_silence(&manager, &records, &format!("page {page}"));
             let (code, text, error) = check(&manager, &[]);
             assert_eq!(code, 0, "page {page}: {text} {error}");
         }
