@@ -55,6 +55,10 @@ impl EthernetMac for WireMac {
         1514
     }
 
+    fn has_arrived(&mut self) -> bool {
+        self.waiting() > 0
+    }
+
     fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R> {
         let mut bytes = lock(&self.incoming).pop_front()?;
         self.counters.received += 1;

@@ -145,12 +145,15 @@ impl EthernetMac for StreamMac {
         MAX_FRAME
     }
 
+    fn has_arrived(&mut self) -> bool {
+        self.whole().is_some() || self.read() && self.whole().is_some()
+    }
+
     fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R> {
-        let frame = match self.whole() {
-            Some(frame) => frame,
-            None if self.read() => self.whole()?,
-            None => return None,
-        };
+        if !self.has_arrived() {
+            return None;
+        }
+        let frame = self.whole()?;
         self.used = frame.end;
         self.counters.received += 1;
         Some(sink(&mut Arrived { bytes: &mut self.incoming[frame], marked: false }))

@@ -192,6 +192,12 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> MacPort<B, R, M> {
         None
     }
 
+    /// Tells the hardware of all buffers for frames to come.
+    fn ring(&mut self) {
+        self.fabric.ring();
+        self.other.ring();
+    }
+
     fn reclaim(&mut self) {
         while let Some(done) = self.transmit.done(&mut self.pool) {
             ended(&mut self.counts, &mut self.pool, done);
@@ -230,11 +236,18 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> EthernetMac for MacPort<B, R, M> {
         self.max_frame.into()
     }
 
+    fn has_arrived(&mut self) -> bool {
+        let has_arrived = self.fabric.is_done() || self.other.is_done();
+        if !has_arrived {
+            self.ring();
+        }
+        has_arrived
+    }
+
     fn receive<T>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> T) -> Option<T> {
         loop {
             let Some((of_fabric, done)) = self.next() else {
-                self.fabric.ring();
-                self.other.ring();
+                self.ring();
                 return None;
             };
             let Self { fabric, other, pool, counts, .. } = self;

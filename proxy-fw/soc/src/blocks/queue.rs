@@ -242,19 +242,27 @@ impl<B: Bus + Copy, R: Bus> Queue<B, R> {
         }
     }
 
-    /// The oldest descriptor, if the hardware is done with it.
-    pub(super) fn done<M: Buffers>(&mut self, pool: &mut Pool<M>) -> Option<Done> {
+    /// The status of the oldest descriptor, if the hardware is done with it.
+    fn status_of_done(&self) -> Option<u32> {
         if self.head == self.rung {
             return None;
         }
-        let index = self.index(self.head);
-        let at = index as u32 * DESCRIPTOR;
-        let status = self.ring.words.read32(at + STATUS);
-        if status & OWN != 0 {
-            return None;
-        }
+        let at = self.index(self.head) as u32 * DESCRIPTOR;
+        Some(self.ring.words.read32(at + STATUS)).filter(|status| status & OWN == 0)
+    }
+
+    /// Whether the hardware is done with the oldest descriptor.
+    pub(super) fn is_done(&self) -> bool {
+        self.status_of_done().is_some()
+    }
+
+    /// The oldest descriptor, if the hardware is done with it.
+    pub(super) fn done<M: Buffers>(&mut self, pool: &mut Pool<M>) -> Option<Done> {
+        let status = self.status_of_done()?;
         // What else is read was written before that word.
         fence(Ordering::Acquire);
+        let index = self.index(self.head);
+        let at = index as u32 * DESCRIPTOR;
         let length = self.ring.words.read32(at + LENGTH);
         let lent = self.lent[index].take().expect("it was given");
         pool.memory.reclaim(lent.buffer.0);

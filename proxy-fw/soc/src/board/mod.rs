@@ -21,8 +21,12 @@ pub trait EthernetMac {
     /// Bytes of the longest frame that it takes and gives.
     fn max_frame(&self) -> usize;
 
+    /// Whether a frame has arrived, which may yet be found damaged. Where none has, the hardware is
+    /// given all room for the next ones.
+    fn has_arrived(&mut self) -> bool;
+
     /// Hands the oldest frame that arrived to `sink`, which says what it is for. Nothing has
-    /// arrived: `None`.
+    /// arrived: `None`, and all as for [`has_arrived`](Self::has_arrived).
     fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R>;
 
     /// Whether there is room to send a frame.

@@ -33,6 +33,10 @@ impl EthernetMac for TestMac {
         self.wire.max_frame()
     }
 
+    fn has_arrived(&mut self) -> bool {
+        self.wire.has_arrived()
+    }
+
     fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R> {
         self.wire.receive(sink)
     }

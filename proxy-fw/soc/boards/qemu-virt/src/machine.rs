@@ -41,6 +41,11 @@ impl Virt {
 }
 
 impl Virt {
+    /// Whether a frame or a TLP came, or somebody found no room for one to be sent.
+    fn is_wanted(&mut self) -> bool {
+        self.mac.is_wanted() || self.pcie.mac().is_wanted()
+    }
+
     /// Ends a life in which a new image has not joined by then, though it had its time.
     fn end_trial(&self, by: Instant) {
         if self.trial.is_some_and(|end| end <= by) {
@@ -123,15 +128,19 @@ impl Board for Virt {
     fn idle(&mut self, until: Instant) -> u32 {
         self.end_trial(until);
         loop {
-            let woken = watchdog::sleep(until);
+            // Those of the last sleep, too: what ended it is seen to first. What comes from here on
+            // ends the next one.
             plic::claim(|source| match source {
                 FABRIC => self.mac.acknowledge_interrupt(),
                 PCIE => self.pcie.mac().acknowledge_interrupt(),
                 _ => {}
             });
+            if self.is_wanted() {
+                return Self::cycles();
+            }
+            let woken = watchdog::sleep(until);
             // Most interrupts say no more than that a frame was sent.
-            let wanted = self.mac.is_wanted() || self.pcie.mac().is_wanted();
-            if wanted || clint::now() >= until {
+            if self.is_wanted() || clint::now() >= until {
                 return woken;
             }
         }

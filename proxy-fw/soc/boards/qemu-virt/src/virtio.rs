@@ -144,7 +144,7 @@ impl VirtioMac {
 
     /// Whether a frame came, or somebody found no room for one to be sent.
     pub(crate) fn is_wanted(&mut self) -> bool {
-        self.net.poll_receive().is_some() || core::mem::take(&mut self.lacked)
+        self.has_arrived() || core::mem::take(&mut self.lacked)
     }
 
     pub(crate) fn acknowledge_interrupt(&mut self) {
@@ -163,6 +163,10 @@ impl EthernetMac for VirtioMac {
 
     fn max_frame(&self) -> usize {
         MAX_FRAME
+    }
+
+    fn has_arrived(&mut self) -> bool {
+        self.net.poll_receive().is_some()
     }
 
     fn receive<R>(&mut self, sink: impl FnOnce(&mut Arrived<'_>) -> R) -> Option<R> {
