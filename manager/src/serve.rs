@@ -91,6 +91,8 @@ pub struct Server {
     control: TcpListener,
     queues: Queues,
     ready_file: Option<PathBuf>,
+    /// What became of the store's last write, if that is not there.
+    went_back: Option<String>,
 }
 
 impl Server {
@@ -103,6 +105,18 @@ impl Server {
         let listener = Place::take(config.listen, "REST API", "--listen")?;
         let control = Place::take(config.control, "control server", "--control")?;
         let store = EmbeddedStore::open(&config.store)?;
+        let went_back = store.went_back().map(|kept| {
+            format!(
+                "the last write before the manager was killed is not in the store {} as it was \
+                 written (the write was cut off, or the disk changed it); the store is as it was \
+                 before that write, and begins a new generation; the file as it was is {}",
+                config.store.display(),
+                kept.display()
+            )
+        });
+        if let Some(detail) = &went_back {
+            tracing::warn!("{detail}");
+        }
         let metrics = Arc::new(Metrics::default());
         let store = Metered::new(store, metrics.clone());
         let records = Records::open_with(Arc::new(store), &config.store, config.settings.keep)?;
@@ -110,7 +124,7 @@ impl Server {
         // Whoever dials before this is refused and dials again; later, nobody is kept waiting who
         // could not be heard.
         let (listener, control) = (listener.listen()?, control.listen()?);
-        Ok(Self { manager, listener, control, queues, ready_file: config.ready_file })
+        Ok(Self { manager, listener, control, queues, ready_file: config.ready_file, went_back })
     }
 
     /// The manager, for whoever runs it in their own process.
@@ -137,7 +151,7 @@ impl Server {
     ///
     /// When a part of the manager panicked: a manager that is not whole does not go on.
     pub async fn run(self) -> Result<(), ServeError> {
-        let Self { manager, listener, control, queues, ready_file } = self;
+        let Self { manager, listener, control, queues, ready_file, went_back } = self;
         let system = |what| move |source| ServeError::System { what, source };
         let ready = Ready {
             pid: std::process::id(),
@@ -150,6 +164,9 @@ impl Server {
             ready.listen, ready.control, ready.term
         );
         manager.event_now(EventRecord::new(EventKind::ManagerStarted, detail)).await;
+        if let Some(detail) = went_back {
+            manager.event_now(EventRecord::new(EventKind::StoreWentBack, detail)).await;
+        }
         let mut parts: JoinSet<()> = JoinSet::new();
         let mended = manager.clone();
         parts.spawn(async move { mended.mend_store().await });

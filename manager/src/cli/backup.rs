@@ -18,19 +18,23 @@ pub(super) fn backup(client: &Client, out: &Output, to: &Path) -> Result<(), Fai
     let mut new = to.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    let result = write(&new, to, &bytes);
-    if result.is_err() {
-        // What is half written or damaged is of no use to anybody.
-        let _ = fs::remove_file(&new);
-    }
-    result?;
+    put(&new, to, &bytes)?;
     let size = bytes.len();
     out.print(&serde_json::json!({ "backup": to, "bytes": size }), |_| {
         format!("{} has {size} bytes and reads well", to.display())
     })
 }
 
-fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+fn put(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let result = write(new, to, bytes);
+    if result.is_err() {
+        // What is half written or damaged is of no use to anybody.
+        let _ = fs::remove_file(new);
+    }
+    result
+}
+
+fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |error| StoreError::io(&path, "written", error)
@@ -38,9 +42,54 @@ fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let mut file = File::create(new).map_err(failed(new))?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed(new))?;
     drop(file);
-    crate::records::check(new)?;
+    crate::records::check(new).map_err(|error| match error.of_backup(to) {
+        StoreError::Backup { reason, .. } => Failure::Damaged(format!(
+            "what the manager sent as a backup does not read ({reason}) and is not kept, {} is as it \
+             was; try again, and if it stays so look at the manager's store: stop it, and run \
+             `dxpu-manager store check`",
+            to.display()
+        )),
+        other => other.into(),
+    })?;
     File::open(new).and_then(|file| file.sync_all()).map_err(failed(new))?;
     fs::rename(new, to).map_err(failed(to))?;
     let folder = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(to))
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(to))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Records;
+    use crate::store::{EmbeddedStore, Store};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_backup_that_does_not_read_is_told_by_its_name_and_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copied) = (folder.path().join("store.redb"), folder.path().join("copy.redb"));
+        let store = Arc::new(EmbeddedStore::open(&path).unwrap());
+        Records::open(store.clone(), &path).unwrap();
+        store.copy(&copied).unwrap();
+        let good = fs::read(&copied).unwrap();
+        let (to, new) = (folder.path().join("backup.redb"), folder.path().join("backup.redb.new"));
+        put(&new, &to, &good).unwrap();
+        let kept = fs::read(&to).unwrap();
+        let mut killed = good.clone();
+        killed[9] = killed[9] & !4 | 2; // redb's marks of a writer that has not closed it.
+        let last = if killed[9] & 1 == 0 { 64 } else { 192 };
+        killed[last + 8] ^= 1;
+        for bytes in [&good[..good.len() / 3], &[], &killed] {
+            let error = put(&new, &to, bytes).unwrap_err();
+            let text = error.to_string();
+            assert_eq!(error.exit_code(), 8, "{text}");
+            assert!(text.contains("backup.redb is as it was") && !text.contains(".new"), "{text}");
+            assert!(fs::read(&to).unwrap() == kept);
+            let mut left: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
+            left.sort();
+            assert_eq!(left, ["backup.redb", "copy.redb", "store.redb"]);
+        }
+    }
 }

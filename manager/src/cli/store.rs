@@ -13,6 +13,10 @@ pub(super) fn check(out: &Output, path: &Path, repair: bool) -> Result<(), Failu
         return Ok(());
     }
     let what = match report.is_repairable() {
+        true if report.goes_back && report.damaged.is_empty() => {
+            "a manager that starts on it, or `dxpu-manager store check --repair`, goes back to the \
+             write before the last and begins a new generation"
+        }
         true if report.whole => "`dxpu-manager store check --repair` takes out what does not read",
         true => {
             "put a backup in its place with `dxpu-manager restore`; or `dxpu-manager store check \
@@ -27,6 +31,10 @@ fn text(report: &Report) -> String {
     let mut text = format!("{}: {} records", report.store.display(), report.records);
     if !report.whole {
         text += "\nits pages are not as they were written; records that read may have changed, too";
+    }
+    if report.goes_back {
+        text += "\nits last write is not there as it was written; these are the records of the one \
+                 before, and what the last one did may have been told to somebody";
     }
     for damage in &report.damaged {
         let key = damage.key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();

@@ -200,13 +200,13 @@ impl Meta {
     }
 }
 
-/// Reads all of a store's file, as a manager would that starts with it.
+/// Reads all of a store's file that somebody closed, as a manager would that starts with it.
 ///
 /// # Errors
 ///
 /// When it is damaged, in use, or of a later version, or has a record that does not read.
 pub fn check(path: &Path) -> Result<(), StoreError> {
-    super::load::load(&EmbeddedStore::open(path)?, path).map(drop)
+    super::load::load(&EmbeddedStore::open_closed(path)?, path).map(drop)
 }
 
 /// Moves a restored store one generation on.

@@ -4,18 +4,21 @@
 use super::embedded::{definition, open_error, storage_error};
 use super::{Record, StoreError, Table};
 use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable};
-use redb::{ReadableTableMetadata, StorageBackend, StorageError, TableError, TableHandle};
+use redb::{ReadableTableMetadata, RepairSession, StorageBackend, StorageError};
+use redb::{TableError, TableHandle};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What redb may keep of the file in memory: each page is looked at a few times only.
-const CACHE: usize = 64 << 20;
+/// What redb may keep of the file in memory: each page is looked at a few times only, and what
+/// panics keeps it (see [`with`]).
+const CACHE: usize = 16 << 20;
 
 /// What is written is kept in blocks of this size.
 const BLOCK: u64 = 4096;
@@ -40,6 +43,21 @@ impl Aside {
         let len = file.metadata()?.len();
         let written = Written { len, valid: len, blocks: BTreeMap::new() };
         Ok(Self { file: file.try_clone()?, written: Mutex::new(written) })
+    }
+
+    /// Makes the slot of the header that the last write did not go to look damaged, so that redb does
+    /// not choose it. Where they are: redb, docs/design.md, "Database header" and "Transaction slot 0".
+    fn leave_the_last_write_only(&self) -> io::Result<()> {
+        const GOD_BYTE: u64 = 9;
+        const PRIMARY_BIT: u8 = 1;
+        const SLOTS: [u64; 2] = [64, 192];
+        const CHECKSUM: u64 = 112;
+        let mut god_byte = [0];
+        self.read(GOD_BYTE, &mut god_byte)?;
+        let place = SLOTS[usize::from(god_byte[0] & PRIMARY_BIT == 0)] + CHECKSUM;
+        let mut checksum = [0; 16];
+        self.read(place, &mut checksum)?;
+        self.write(place, &checksum.map(|byte| !byte))
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -118,9 +136,12 @@ impl StorageBackend for Aside {
 pub(super) enum Pages {
     /// They agree with their checksums.
     Whole,
-    /// Whoever wrote it was killed: redb compares them when it opens the file, and goes back to the
-    /// last write that is there as a whole.
+    /// Whoever wrote it was killed; those of the last write agree with their checksums.
     Unfinished,
+    /// Whoever wrote it was killed, and those of the last write do not agree with their checksums:
+    /// redb goes back to the one before when it opens the file, without a word. Whoever asked for
+    /// that write may have been answered, or not.
+    Behind,
     /// They do not agree with their checksums.
     Damaged(String),
 }
@@ -128,12 +149,43 @@ pub(super) enum Pages {
 /// What is said of damage that redb did not foresee: it panics then.
 const STRUCTURE: &str = "its structure is damaged";
 
+fn aside(file: &File) -> Result<Aside, DatabaseError> {
+    Aside::new(file).map_err(|error| DatabaseError::Storage(error.into()))
+}
+
+/// Opens a file unless it has to be repaired.
 fn open(file: &File) -> Result<Database, DatabaseError> {
-    let aside = Aside::new(file).map_err(|error| DatabaseError::Storage(error.into()))?;
+    open_with(aside(file)?, |repair| repair.abort())
+}
+
+fn open_with(
+    aside: Aside,
+    repair: impl Fn(&mut RepairSession) + 'static,
+) -> Result<Database, DatabaseError> {
     let mut builder = Builder::new();
-    builder.set_cache_size(CACHE).set_repair_callback(|repair| repair.abort());
+    builder.set_cache_size(CACHE).set_repair_callback(repair);
     catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(aside)))
         .unwrap_or_else(|_| Err(StorageError::Corrupted(STRUCTURE.into()).into()))
+}
+
+/// Whether the last write of a file whose writer was killed is there as it was written.
+fn has_last_write(file: &File) -> Result<bool, DatabaseError> {
+    let aside = aside(file)?;
+    aside.leave_the_last_write_only().map_err(|error| DatabaseError::Storage(error.into()))?;
+    let compared = Arc::new(AtomicBool::new(false));
+    let noted = compared.clone();
+    let opened = open_with(aside, move |repair| {
+        // redb says how far it is: 0.0 before it compares the pages, 0.6 when they agree, and 0.3
+        // between the two when they did not and it goes back to the other slot.
+        if repair.progress() > 0.0 {
+            noted.store(repair.progress() > 0.5, Ordering::Relaxed);
+            repair.abort();
+        }
+    });
+    if let Ok(database) = opened {
+        let _ = with(database, |_| ());
+    }
+    Ok(compared.load(Ordering::Relaxed))
 }
 
 /// Does something with a database that may make it panic.
@@ -145,7 +197,8 @@ fn with<T>(mut database: Database, act: impl FnOnce(&mut Database) -> T) -> Opti
             Some(done)
         }
         Err(_) => {
-            // Whatever it would do is of no use, and may panic again.
+            // Whatever it would do is of no use, and may panic again. That keeps its memory, up to
+            // CACHE for each of the few times that this happens before the program ends.
             std::mem::forget(database);
             None
         }
@@ -156,16 +209,19 @@ fn with<T>(mut database: Database, act: impl FnOnce(&mut Database) -> T) -> Opti
 ///
 /// # Errors
 ///
-/// When it cannot be read, or is no store.
+/// When it cannot be read, is no store, or has no write that is there as it was written.
 pub(super) fn look(file: &File, path: &Path) -> Result<Pages, StoreError> {
     let database = match open(file) {
         Ok(database) => database,
-        Err(DatabaseError::RepairAborted) => return Ok(Pages::Unfinished),
+        Err(DatabaseError::RepairAborted) => return look_unfinished(file, path),
         Err(error) => return Err(open_error(path, error)),
     };
     let error = match with(database, Database::check_integrity) {
         Some(Ok(true)) => return Ok(Pages::Whole),
-        Some(Ok(false)) => return Ok(Pages::Damaged("free pages are in use".into())),
+        Some(Ok(false)) => {
+            let reason = "its list of free pages or its length is not what its pages say";
+            return Ok(Pages::Damaged(reason.into()));
+        }
         None => return Ok(Pages::Damaged(STRUCTURE.into())),
         Some(Err(DatabaseError::Storage(error))) => storage_error(path, "read", error),
         Some(Err(error)) => open_error(path, error),
@@ -174,6 +230,17 @@ pub(super) fn look(file: &File, path: &Path) -> Result<Pages, StoreError> {
         StoreError::Corrupt { reason, .. } => Ok(Pages::Damaged(reason)),
         error => Err(error),
     }
+}
+
+fn look_unfinished(file: &File, path: &Path) -> Result<Pages, StoreError> {
+    if has_last_write(file).map_err(|error| open_error(path, error))? {
+        return Ok(Pages::Unfinished);
+    }
+    // If there is nothing to go back to, it says so.
+    let opened = aside(file).and_then(|aside| open_with(aside, |_| ()));
+    let database = opened.map_err(|error| open_error(path, error))?;
+    let _ = with(database, |_| ());
+    Ok(Pages::Behind)
 }
 
 /// Takes the lock that whoever has a store open has.
@@ -188,25 +255,52 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Refuses a file whose pages do not agree with their checksums: what they hold may still read, and
-/// not be what was written. redb compares them only after a kill.
+/// A store's file with the lock that whoever has it open has.
+#[derive(Debug)]
+pub(super) struct Held(File);
+
+impl Held {
+    /// Takes the lock of the file that has a name.
+    ///
+    /// # Errors
+    ///
+    /// When it is in use or cannot be read.
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::io(path, "read", error);
+        let file = File::open(path).map_err(failed)?;
+        lock(&file, path)?;
+        let held = Self(file);
+        let (named, ours) = (fs::metadata(path).map_err(failed)?, held.0.metadata());
+        // Whoever had the lock may have put another file in its place.
+        if named.ino() != ours.map_err(failed)?.ino() {
+            return Err(StoreError::Locked(path.to_owned()));
+        }
+        Ok(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Also of what is left open after a panic.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Compares all pages of the file that has a name with their checksums: what they hold may still
+/// read, and not be what was written. redb compares them only after a kill. Nothing if there is no
+/// store: a new one is made then, and of all else it is said what it is, by who opens it.
 ///
 /// # Errors
 ///
-/// When they do not agree, or the file is in use or cannot be read.
-pub(super) fn refuse_damaged(path: &Path) -> Result<(), StoreError> {
-    // A new one is made, and of all else it is said what it is, by who opens it.
+/// When they do not agree and there is nothing to go back to, or the file is in use or cannot be read.
+pub(super) fn hold(path: &Path) -> Result<Option<(Held, Pages)>, StoreError> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
-        return Ok(());
+        return Ok(None);
     }
-    let file = File::open(path).map_err(|e| StoreError::io(path, "read", e))?;
-    lock(&file, path)?;
-    let pages = look(&file, path);
-    // Also of what is left open after a panic.
-    let _ = file.unlock();
-    match pages? {
-        Pages::Whole | Pages::Unfinished => Ok(()),
+    let held = Held::take(path)?;
+    match look(&held.0, path)? {
         Pages::Damaged(reason) => Err(StoreError::Damaged { path: path.to_owned(), reason }),
+        pages => Ok(Some((held, pages))),
     }
 }
 

@@ -4,6 +4,7 @@
 //! store itself is never written: what was repaired takes its place in one move, and it is kept.
 
 use super::aside::{self, Pages};
+use super::files::{WorkingCopy, beside};
 use super::{Change, EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table, kept};
 use crate::records::{Damage, Inspection, inspect, next_generation};
 use serde::Serialize;
@@ -22,6 +23,9 @@ pub struct Report {
     /// Whether its pages agree with their checksums. If not, records that read may not be what was
     /// written.
     pub whole: bool,
+    /// Whether its last write is not there as it was written. These are the records of the one before,
+    /// to which whoever opens it goes back.
+    pub goes_back: bool,
     /// What does not read.
     pub damaged: Vec<Damage>,
     /// What became of it.
@@ -39,9 +43,9 @@ pub struct Repaired {
 }
 
 impl Report {
-    /// Whether a manager can use it as it is now.
+    /// Whether all that was written reads, or does now.
     pub fn is_good(&self) -> bool {
-        self.repaired.is_some() || (self.whole && self.damaged.is_empty())
+        self.repaired.is_some() || (self.whole && !self.goes_back && self.damaged.is_empty())
     }
 
     /// Whether a repair leaves nothing that does not read. Where pages are damaged, tables may have
@@ -50,12 +54,6 @@ impl Report {
         let is_lost = |damage: &Damage| !self.whole && damage.table != Table::Meta.name();
         self.damaged.iter().all(|damage| damage.record.is_some() || is_lost(damage))
     }
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 /// Reads every record of a store that no manager has open, and of one with damaged pages what can be
@@ -78,7 +76,8 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
     }
     let copy = beside(path, ".checking");
     let checked = match aside::look(&file, path)? {
-        Pages::Whole | Pages::Unfinished => checked_copy(path, &copy, repair),
+        Pages::Whole | Pages::Unfinished => checked_copy(path, &copy, false, repair),
+        Pages::Behind => checked_copy(path, &copy, true, repair),
         Pages::Damaged(_) => damaged_pages(path, &file, &copy, repair),
     };
     // After a repair it is not there any more.
@@ -90,23 +89,22 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
     })
 }
 
-fn checked_copy(path: &Path, copy: &Path, repair: bool) -> Result<Report, StoreError> {
-    fs::copy(path, copy).map_err(|e| StoreError::io(copy, "written", e))?;
-    let mut permissions =
-        fs::metadata(copy).map_err(|e| StoreError::io(copy, "read", e))?.permissions();
-    if permissions.readonly() {
-        use std::os::unix::fs::PermissionsExt;
-        permissions.set_mode(0o600);
-        fs::set_permissions(copy, permissions).map_err(|e| StoreError::io(copy, "written", e))?;
-    }
-    let store = EmbeddedStore::open(copy)?;
+fn checked_copy(
+    path: &Path,
+    copy: &Path,
+    goes_back: bool,
+    repair: bool,
+) -> Result<Report, StoreError> {
+    let copy = WorkingCopy::of(path, copy.to_owned())?;
+    let copy = copy.path();
+    let store = EmbeddedStore::open_looked_at(copy)?;
     let mut read = |table| match store.read(table) {
         Ok(records) => (records, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let Inspection { records, damaged, schema } = inspect(&mut read, true, path)?;
     let mut report =
-        Report { store: path.to_owned(), records, whole: true, damaged, repaired: None };
+        Report { store: path.to_owned(), records, whole: true, goes_back, damaged, repaired: None };
     if repair && !report.is_good() && report.is_repairable() {
         take_out(&store, &report.damaged)?;
         report.repaired = Some(finish(path, copy, store, schema, &report.damaged)?);
@@ -136,8 +134,14 @@ fn finish(
 fn damaged_pages(path: &Path, file: &File, new: &Path, repair: bool) -> Result<Report, StoreError> {
     let mut read = |table| aside::read_what_reads(file, table);
     let Inspection { records, damaged, schema } = inspect(&mut read, false, path)?;
-    let mut report =
-        Report { store: path.to_owned(), records, whole: false, damaged, repaired: None };
+    let mut report = Report {
+        store: path.to_owned(),
+        records,
+        whole: false,
+        goes_back: false,
+        damaged,
+        repaired: None,
+    };
     if !repair || !report.is_repairable() {
         return Ok(report);
     }

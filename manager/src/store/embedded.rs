@@ -1,6 +1,8 @@
 //! The store in one file: redb.
 
-use super::{Change, Record, Store, StoreError, Table, aside};
+use super::aside::{self, Held, Pages};
+use super::files::{self, WorkingCopy, beside};
+use super::{Change, Record, Store, StoreError, Table};
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition,
@@ -24,6 +26,7 @@ const META_KEY: &[u8] = b"meta";
 /// again.
 pub struct EmbeddedStore {
     path: PathBuf,
+    went_back: Option<PathBuf>,
     open: Mutex<Open>,
 }
 
@@ -54,16 +57,44 @@ pub(super) fn definition(table: Table) -> TableDefinition<'static, &'static [u8]
 }
 
 impl EmbeddedStore {
-    /// Opens the file, or makes it. Before, all of its pages are compared with their checksums.
+    /// Opens the file, or makes it. Before, all of its pages are compared with their checksums. If
+    /// those of the last write before a kill are not as they were written, the store goes back to
+    /// the one before, and one generation on: what the last one gave out may be known to others.
     ///
     /// # Errors
     ///
     /// When another process has it open, it is damaged, or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        aside::refuse_damaged(path)?;
+        let went_back = match aside::hold(path)? {
+            Some((held, Pages::Behind)) => {
+                let kept = put_in_place(path, path).map_err(|error| error.said_of(path));
+                drop(held);
+                kept?
+            }
+            _ => None,
+        };
+        Ok(Self { went_back, ..Self::open_looked_at(path)? })
+    }
+
+    /// As [`EmbeddedStore::open`], of a file that somebody closed.
+    ///
+    /// # Errors
+    ///
+    /// As of [`EmbeddedStore::open`], and when its last write is not there.
+    pub fn open_closed(path: &Path) -> Result<Self, StoreError> {
+        if let Some((_, Pages::Behind)) = aside::hold(path)? {
+            let reason = "its last write is not there".to_owned();
+            return Err(StoreError::Damaged { path: path.to_owned(), reason });
+        }
+        Self::open_looked_at(path)
+    }
+
+    /// Opens a file whose pages somebody has compared, or a new one.
+    pub(super) fn open_looked_at(path: &Path) -> Result<Self, StoreError> {
         let database = open(path)?;
         let mut store = Self {
             path: path.to_owned(),
+            went_back: None,
             open: Mutex::new(Open { database: None, meta: None, failure: None }),
         };
         let meta = store.meta_in(&database)?;
@@ -75,6 +106,11 @@ impl EmbeddedStore {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the file is as it was, if opening it went back to the write before the last.
+    pub fn went_back(&self) -> Option<&Path> {
+        self.went_back.as_deref()
     }
 
     fn error(&self, doing: &'static str, error: impl Into<redb::Error>) -> StoreError {
@@ -248,7 +284,7 @@ impl Store for EmbeddedStore {
             let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             return Err(StoreError::io(to, "written", there));
         }
-        let copy = Self::open(to)?;
+        let copy = Self::open_looked_at(to)?;
         let copied = copy.database(&mut copy.now())?;
         let mut write = copied.begin_write().map_err(|e| copy.error("written", e))?;
         write.set_durability(Durability::Immediate).expect("no savepoint is in use");
@@ -299,47 +335,27 @@ impl Store for EmbeddedStore {
 ///
 /// # Errors
 ///
-/// When the backup is damaged or in use, the store is in use, or a file cannot be written.
+/// When the backup is damaged or in use, the store is in use, or a file cannot be written. Then
+/// there is what was there before, and nothing else.
 pub fn restore(backup: &Path, path: &Path) -> Result<(), StoreError> {
-    fs::metadata(backup).map_err(|e| StoreError::io(backup, "read", e))?;
-    let beside = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
+    // It is not held from here on: it may be the store.
+    aside::hold(backup).map_err(|error| error.of_backup(backup))?;
+    // Whoever has the store open must go first. A damaged one is what a restore is for.
+    let _held = match Held::take(path) {
+        Err(error @ StoreError::Locked(_)) => return Err(error),
+        held => held.ok(),
     };
-    if path.exists() {
-        // Whoever has it open must go first. A damaged one is what a restore is for.
-        match EmbeddedStore::open(path) {
-            Err(error @ StoreError::Locked(_)) => return Err(error),
-            _ => tracing::debug!("{} is not in use", path.display()),
-        }
-    }
-    let new = beside(".restoring");
-    fs::copy(backup, &new).map_err(|e| StoreError::io(&new, "written", e))?;
-    {
-        let opened = EmbeddedStore::open(&new).map_err(|error| match error {
-            // What is wrong with the copy is wrong with the backup.
-            StoreError::Damaged { reason, .. } => {
-                let _ = fs::remove_file(&new);
-                StoreError::Damaged { path: backup.to_owned(), reason }
-            }
-            other => other,
-        });
-        crate::records::next_generation(&opened?, &new)?;
-    }
-    if path.exists() {
-        // There is a store under this name at any time: a manager that found none would make an
-        // empty one, whose numbers begin anew.
-        let before = (0..).map(|n| match n {
-            0 => beside(".before"),
-            n => beside(&format!(".before.{n}")),
-        });
-        let before = before.into_iter().find(|name| !name.exists()).expect("one of all is free");
-        let kept = fs::hard_link(path, &before).or_else(|_| fs::copy(path, &before).map(drop));
-        kept.map_err(|e| StoreError::io(&before, "written", e))?;
-    }
-    fs::rename(&new, path).map_err(|e| StoreError::io(path, "written", e))?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = fs::File::open(folder).and_then(|f| f.sync_all());
-    synced.map_err(|e| StoreError::io(path, "written", e))
+    put_in_place(backup, path).map(drop).map_err(|error| error.of_backup(backup))
+}
+
+/// Puts a copy of a store, one generation on, in the place of one that nobody has open. The one that
+/// was there is kept: gives where.
+fn put_in_place(from: &Path, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let new = WorkingCopy::of(from, beside(path, ".restoring"))?;
+    crate::records::next_generation(&EmbeddedStore::open_looked_at(new.path())?, new.path())?;
+    // There is a store under this name at any time: a manager that found none would make an empty
+    // one, whose numbers begin anew.
+    let kept = path.exists().then(|| files::keep(path)).transpose()?;
+    files::rename(new.path(), path)?;
+    Ok(kept)
 }

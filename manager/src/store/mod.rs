@@ -6,6 +6,7 @@
 mod aside;
 mod check;
 mod embedded;
+mod files;
 mod upgrade;
 
 pub use check::{Report, check};
@@ -157,6 +158,18 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// It is to be restored and cannot.
+    #[error(
+        "the backup {} cannot be restored ({reason}), and nothing was changed; take another one, or \
+         see what of it reads with `dxpu-manager store check --store {}`", path.display(),
+        path.display()
+    )]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// One record does not read.
     #[error(
         "the store {} has a record that does not read (table {table}, key {key}: {reason}); see what \
@@ -223,5 +236,39 @@ impl StoreError {
     /// An error of the operating system at `path`.
     pub fn io(path: &Path, doing: &'static str, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), doing, source }
+    }
+
+    /// What is wrong with a copy's content, said of the file that it is a copy of.
+    fn said_of(self, path: &Path) -> Self {
+        let path = path.to_owned();
+        match self {
+            Self::Corrupt { reason, .. } => Self::Corrupt { path, reason },
+            Self::Damaged { reason, .. } => Self::Damaged { path, reason },
+            Self::CorruptRecord { table, key, reason, .. } => {
+                Self::CorruptRecord { path, table, key, reason }
+            }
+            Self::LaterSchema { found, .. } => Self::LaterSchema { path, found },
+            Self::GenerationsExhausted(_) => Self::GenerationsExhausted(path),
+            Self::Backup { .. }
+            | Self::Locked(_)
+            | Self::Io { .. }
+            | Self::Closed { .. }
+            | Self::Replaced(_) => self,
+        }
+    }
+
+    /// What is wrong with a backup that is restored, or with a copy of it.
+    pub(crate) fn of_backup(self, path: &Path) -> Self {
+        let reason = match self {
+            Self::Corrupt { reason, .. } => reason,
+            Self::Damaged { reason, .. } => {
+                format!("its pages are not as they were written: {reason}")
+            }
+            Self::CorruptRecord { table, key, reason, .. } => {
+                format!("it has a record that does not read: table {table}, key {key}: {reason}")
+            }
+            other => return other.said_of(path),
+        };
+        Self::Backup { path: path.to_owned(), reason }
     }
 }

@@ -10,6 +10,7 @@ mod conventions;
 mod exits;
 mod fields;
 mod firmware;
+mod going_back;
 mod handshake;
 mod lending;
 mod lies;

@@ -132,6 +132,9 @@ event_kinds! {
     HealthChanged = "health-changed",
     /// The store can be written again; the detail says since when it could not, and why.
     StoreRecovered = "store-recovered",
+    /// The last write before a kill was not in the store as it was written; the manager went back to
+    /// the one before and began a new generation of epochs and numbers.
+    StoreWentBack = "store-went-back",
     /// The wall clock jumped.
     ClockJumped = "clock-jumped",
     /// Something cannot go on as it is; the detail says what.

@@ -1,0 +1,155 @@
+//! A store whose last write before a kill is not there as it was written, and backups that are cut
+//! short.
+
+use crate::common::Manager;
+use crate::store_faults::{check, left, places};
+use serde_json::{Value, json};
+
+fn hold(manager: &Manager, reason: &str) {
+    let body = json!({ "place": format!("path:{}", &reason[3..]), "reason": reason });
+    let (status, answer) = manager.request("POST", "/v1/holds", Some(&body));
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn reasons(manager: &Manager) -> Vec<Value> {
+    let holds = manager.get("/v1/holds");
+    holds["items"].as_array().unwrap().iter().map(|hold| hold["reason"].clone()).collect()
+}
+
+fn sequences(manager: &Manager) -> Vec<u64> {
+    let events = manager.get("/v1/events?limit=1000");
+    let events = events["items"].as_array().unwrap().iter();
+    events.map(|event| event["sequence"].as_u64().unwrap()).collect()
+}
+
+/// A manager that was killed after a write, the numbers of its events, and its store's bytes.
+fn killed() -> (Manager, Vec<u64>, Vec<u8>) {
+    let mut manager = Manager::start();
+    hold(&manager, "fan1");
+    hold(&manager, "fan2");
+    let events = sequences(&manager);
+    manager.kill();
+    let bytes = std::fs::read(manager.path("store.redb")).unwrap();
+    (manager, events, bytes)
+}
+
+/// As [`killed`], with a byte of what was written last changed.
+fn killed_and_changed() -> (Manager, Vec<u64>, Vec<u8>) {
+    let (manager, events, mut bytes) = killed();
+    for place in places(&bytes, b"fan2") {
+        bytes[place + 3] = b'7';
+    }
+    std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+    (manager, events, bytes)
+}
+
+#[test]
+fn a_last_write_that_is_not_there_is_told_and_nothing_is_given_out_twice() {
+    let (mut manager, events, bytes) = killed_and_changed();
+    for _ in 0..2 {
+        let (code, text, error) = check(&manager, &[]);
+        assert!(code == 8 && text.contains("its last write is not there"), "{code} {text} {error}");
+        assert!(error.contains("new generation") && error.contains("--repair"), "{error}");
+        assert!(std::fs::read(manager.path("store.redb")).unwrap() == bytes, "it only looked");
+        assert_eq!(left(&manager), ["store.redb"]);
+    }
+
+    manager.run();
+    assert_eq!(reasons(&manager), ["fan1"]);
+    assert_eq!(manager.get("/v1/healthz")["generation"], 1);
+    manager.wait_event("store-went-back", "store.redb.before");
+    hold(&manager, "fan3");
+    let last = *events.iter().max().unwrap();
+    let now = sequences(&manager);
+    assert!(now.iter().filter(|sequence| **sequence > last).count() >= 3, "{now:?}");
+    for sequence in now {
+        assert!(sequence < last || sequence > last + 1000, "{sequence} came twice after {last}");
+    }
+    assert!(manager.log().contains("the last write before the manager was killed is not in"));
+    assert_eq!(left(&manager), ["store.redb", "store.redb.before"]);
+    assert!(std::fs::read(manager.path("store.redb.before")).unwrap() == bytes, "it is kept");
+
+    // That was that: killed again, it goes on where it was.
+    manager.kill();
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 0 && text.contains("all of which read"), "{text}");
+    manager.run();
+    assert_eq!(reasons(&manager), ["fan1", "fan3"]);
+    assert_eq!(manager.get("/v1/healthz")["generation"], 1);
+}
+
+#[test]
+fn a_store_without_its_last_write_is_repaired_and_restored() {
+    let (mut manager, _, bytes) = killed_and_changed();
+    std::fs::write(manager.path("backup.redb"), &bytes).unwrap();
+    let (code, text, error) = check(&manager, &["--repair"]);
+    assert!(code == 0 && text.contains("repaired"), "{text} {error}");
+    assert!(std::fs::read(manager.path("store.redb.damaged-1")).unwrap() == bytes, "it is kept");
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 0 && text.contains("all of which read"), "{text}");
+    manager.run();
+    assert_eq!(reasons(&manager), ["fan1"]);
+    assert_eq!(manager.get("/v1/healthz")["generation"], 1);
+    manager.terminate();
+    manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    assert!(std::fs::read(manager.path("backup.redb")).unwrap() == bytes, "it was read only");
+    manager.run();
+    assert_eq!(reasons(&manager), ["fan1"]);
+    assert_eq!(manager.get("/v1/healthz")["generation"], 1);
+}
+
+/// The header has one slot for each of the last two writes.
+#[test]
+fn damage_in_the_header_of_a_killed_store_is_told() {
+    const SLOTS: [usize; 2] = [64, 192];
+    const ITS_NUMBER: usize = 104;
+    const ITS_CHECKSUM: usize = 112;
+    let (manager, _, bytes) = killed();
+    let last = usize::from(bytes[9] & 1);
+    for (slot, told) in [(SLOTS[last], true), (SLOTS[1 - last], false)] {
+        for place in [8, 20, ITS_NUMBER, ITS_NUMBER + 1, ITS_CHECKSUM, ITS_CHECKSUM + 15] {
+            for bit in [1, 2, 0x80] {
+                let mut bytes = bytes.clone();
+                bytes[slot + place] ^= bit;
+                std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+                let (code, text, error) = check(&manager, &[]);
+                let said = text.contains("its last write is not there");
+                let at = format!("{place} of {slot}: {text} {error}");
+                assert_eq!((code == 8, said), (told, told), "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_is_cut_short_is_named_and_leaves_nothing() {
+    let mut manager = Manager::start();
+    hold(&manager, "fan1");
+    manager.terminate();
+    let good = std::fs::read(manager.path("store.redb")).unwrap();
+    let mut changed = good.clone();
+    places(&good, b"fan1").into_iter().for_each(|place| changed[place + 3] = b'7');
+    let cases = [
+        ("half", &good[..good.len() / 2]),
+        ("short", &good[..good.len() - 4096]),
+        ("one", &good[..1]),
+        ("none", &[]),
+        ("changed", &changed),
+    ];
+    for (name, bytes) in cases {
+        let backup = format!("{name}.redb");
+        std::fs::write(manager.path(&backup), bytes).unwrap();
+        for store in ["new.redb", "store.redb"] {
+            let (code, problem) =
+                manager.failure(&["restore", "--from", &backup, "--store", store]);
+            let detail = problem["detail"].as_str().unwrap();
+            let said = format!("the backup {backup} cannot be restored (");
+            assert!(code == 8 && detail.starts_with(&said), "{name}: {problem}");
+            assert!(!detail.contains("restoring"), "{name}: {problem}");
+        }
+        assert_eq!(left(&manager), ["store.redb"], "{name}");
+        assert!(!manager.path("new.redb").exists(), "{name}");
+        assert!(!manager.path("new.redb.restoring").exists(), "{name}");
+        assert!(std::fs::read(manager.path("store.redb")).unwrap() == good, "{name}");
+    }
+}
