@@ -132,7 +132,15 @@ fn finish(
 /// As [`checked_copy`], of a file whose pages are damaged. With `repair` what reads of it is written
 /// to a new store.
 fn damaged_pages(path: &Path, file: &File, new: &Path, repair: bool) -> Result<Report, StoreError> {
-    let mut read = |table| aside::read_what_reads(file, table);
+    // Each table is read once: where that panics, redb is left open with its cache.
+    let mut reached = Vec::new();
+    let mut read = |table| {
+        let (records, missing) = aside::read_what_reads(file, table);
+        if repair {
+            reached.push((table, records.clone()));
+        }
+        (records, missing)
+    };
     let Inspection { records, damaged, schema } = inspect(&mut read, false, path)?;
     let mut report = Report {
         store: path.to_owned(),
@@ -150,9 +158,8 @@ fn damaged_pages(path: &Path, file: &File, new: &Path, repair: bool) -> Result<R
     let store = EmbeddedStore::open(new)?;
     let taken = report.damaged.iter().filter_map(|damage| damage.record.as_ref());
     let taken: BTreeSet<_> = taken.map(|(table, (key, _))| (*table, key.as_slice())).collect();
-    for &table in Table::ALL {
-        let records = aside::read_what_reads(file, table).0.into_iter();
-        let good = records.filter(|(key, _)| !taken.contains(&(table, key.as_slice())));
+    for (table, records) in reached {
+        let good = records.into_iter().filter(|(key, _)| !taken.contains(&(table, key.as_slice())));
         let change = |(key, value)| Change { table, key, value: Some(value) };
         store.commit(&good.map(change).collect::<Vec<_>>())?;
     }
