@@ -37,8 +37,13 @@ pub mod tables {
 
     /// Both are reflected, so they differ in their tables alone. Half of a card's instructions are
     /// these, so bytes come a word at a time where they lie so: seven instructions a byte instead
-    /// of ten. There is one such loop, and no second of which the compiler would share the inside
-    /// by calls.
+    /// of ten. The compiler would share what is the same in the four steps of a word by calls: not
+    /// of a function that says in which section it is.
+    #[cfg_attr(
+        target_os = "none",
+        expect(unsafe_code, reason = "what is in the section is code like that around it"),
+        unsafe(link_section = ".text.crc")
+    )]
     #[inline(never)]
     fn update(table: &[u32; 256], register: u32, bytes: &[u8]) -> u32 {
         let step = |register: u32| table[usize::from(register as u8)] ^ register >> 8;
