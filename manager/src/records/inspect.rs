@@ -11,7 +11,7 @@ use crate::types::{
     OperationRecord, RolloutRecord,
 };
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Something that does not read, or is not the record of its key.
@@ -66,7 +66,7 @@ pub fn inspect(
 ) -> Result<Inspection, StoreError> {
     let mut found = Inspection::default();
     let mut allocations = BTreeSet::new();
-    let mut bindings = Vec::new();
+    let (mut nodes, mut bindings) = (Vec::new(), Vec::new());
     let (mut meta, mut shown) = (None, Shown::default());
     for &table in Table::ALL {
         let (records, missing) = read(table);
@@ -82,20 +82,27 @@ pub fn inspect(
             }
             match table {
                 Table::Meta => meta = Some(record),
+                Table::Nodes => nodes.push(record),
                 Table::Allocations => drop(allocations.insert(record.0)),
                 Table::Bindings => bindings.push(record),
                 _ => {}
             }
         }
     }
-    for record in bindings {
-        let binding: BindingRecord = stored::read(&record).expect("it was read before");
+    bindings.retain(|record| {
+        let binding: BindingRecord = stored::read(record).expect("it was read before");
         let allocation = binding.allocation;
-        if !allocations.contains(&allocation.key()) {
+        let has_one = allocations.contains(&allocation.key());
+        if !has_one {
             let reason = format!("there is no {allocation}, for which it was made");
-            found.damaged.push(Damage::of_record(Table::Bindings, record, reason));
+            found.damaged.push(Damage::of_record(Table::Bindings, record.clone(), reason));
         }
-    }
+        has_one
+    });
+    found.damaged.extend(shared(&nodes, |node: &NodeRecord| vec![format!("number {}", node.node)]));
+    found.damaged.extend(shared(&bindings, |binding: &BindingRecord| {
+        vec![binding.slot.to_string(), format!("port {} of {}", binding.port, binding.host)]
+    }));
     if let Some(record) = meta.filter(|_| !whole) {
         let counters: Meta = stored::read(&record).expect("it was read before");
         if let Err(reason) = counters.is_ahead_of(&shown) {
@@ -109,6 +116,27 @@ pub fn inspect(
         found.damaged.push(Damage::of_table(Table::Meta, reason));
     }
     Ok(found)
+}
+
+/// Names those of these records that have something that only one of them can have.
+fn shared<T: Stored>(records: &[Record], of: impl Fn(&T) -> Vec<String>) -> Vec<Damage> {
+    let mut owners: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        for owned in of(&stored::read(record).expect("it was read before")) {
+            owners.entry(owned).or_default().push(record);
+        }
+    }
+    let mut named = BTreeMap::new();
+    for (owned, owners) in owners.iter().filter(|(_, owners)| owners.len() > 1) {
+        for (key, _) in owners {
+            let others = owners.iter().filter(|(other, _)| other != key);
+            let others: Vec<_> = others.map(|(other, _)| readable(T::TABLE, other)).collect();
+            let reason = format!("it has {owned}, and so has {}", others.join(", "));
+            named.entry(key).or_insert(reason);
+        }
+    }
+    let records = records.iter().filter_map(|record| Some((record, named.remove(&record.0)?)));
+    records.map(|(record, reason)| Damage::of_record(T::TABLE, record.clone(), reason)).collect()
 }
 
 /// The version that the records say; 0 if there is none or it does not read.

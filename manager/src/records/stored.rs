@@ -187,7 +187,8 @@ pub(super) fn readable(table: Table, key: &[u8]) -> String {
         (Table::Images, _) => key.iter().map(|byte| format!("{byte:02x}")).collect(),
         _ => match number(table, key) {
             Some(number) => number.to_string(),
-            None => String::from_utf8_lossy(key).into_owned(),
+            // What is damaged is not to move a cursor.
+            None => String::from_utf8_lossy(key).replace(char::is_control, "\u{fffd}"),
         },
     }
 }

@@ -1,9 +1,10 @@
+use super::writes::Writes;
 use super::*;
 use crate::store::{Change, Record, Table};
 use crate::types::{
-    AllocationId, BindingRecord, Desired, EventKind, EventRecord, FunctionAddress, FunctionEpoch,
-    NodeName, NodeRecord, OperationId, OperationKind, OperationRecord, OperationState, Phase, Role,
-    Timestamp,
+    AllocationId, AllocationRecord, BindingRecord, Desired, EventKind, EventRecord,
+    FunctionAddress, FunctionEpoch, LinkUse, NodeName, NodeRecord, OperationId, OperationKind,
+    OperationRecord, OperationState, Phase, Role, Timestamp, Wishes,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -131,6 +132,53 @@ async fn a_record_under_a_key_that_is_not_its_own_is_not_read() {
         panic!("{error}");
     };
     assert_eq!((key, reason), ("9".to_owned(), why));
+}
+
+#[tokio::test]
+async fn bindings_of_one_slot_or_port_and_proxies_of_one_number_are_named() {
+    let store: Arc<Memory> = Arc::default();
+    drop(open(&store));
+    let now = Timestamp::now();
+    let allocation = AllocationRecord {
+        id: AllocationId(1),
+        host: NodeName::new("host1").unwrap(),
+        reason: None,
+        since: now,
+        link: LinkUse::default(),
+        lease: None,
+        tenant: None,
+        wishes: Wishes::default(),
+    };
+    let node = |name, node| NodeRecord {
+        name: NodeName::new(name).unwrap(),
+        node: NodeId::new(node).unwrap(),
+        role: Role::Box,
+        size: 1,
+        first_seen: now,
+        last_connected: now,
+    };
+    let nodes = [node("a", 1), node("b", 2), node("c", 1)];
+    let bindings = [
+        binding(1, "a/1", "host1", 0),
+        binding(4, "a/1", "host1", 1),
+        binding(7, "a/2", "host1", 1),
+        binding(10, "a/3", "host1", 2),
+    ];
+    let mut writes = Writes::default();
+    writes.put(&Arc::new(allocation));
+    nodes.into_iter().for_each(|node| writes.put(&Arc::new(node)));
+    bindings.into_iter().for_each(|binding| writes.put(&Arc::new(binding)));
+    store.commit(&writes.encode()).unwrap();
+    let said = inspected(&store, true).into_iter();
+    let said: Vec<_> = said.map(|(table, key, why)| format!("{table} {key}: {why}")).collect();
+    let expected = [
+        "nodes a: it has number 1, and so has c",
+        "nodes c: it has number 1, and so has a",
+        "bindings 1: it has a/1, and so has 4",
+        "bindings 4: it has a/1, and so has 1",
+        "bindings 7: it has port 1 of host1, and so has 4",
+    ];
+    assert_eq!(said, expected);
 }
 
 #[tokio::test]
