@@ -48,8 +48,9 @@ pub(super) async fn recover(
     // The change is the box's, not one of the records.
     if_match.check(|| shown_slot(&manager, &tables, &address))?;
     if let Some(binding) = tables.binding_at_slot(&address) {
-        let detail = format!("slot {address} is lent to {}; release it first", binding.host);
-        return Err(Problem::new(ProblemCode::SlotInUse, detail));
+        let owner = binding.owner();
+        let detail = format!("slot {address} is lent to {owner}; release it first");
+        return Err(Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner));
     }
     let session = connected(&manager, address.box_name())?;
     let asked = session.request(Request::Recover(address.slot()), manager.settings.unbind_bound);
@@ -58,9 +59,9 @@ pub(super) async fn recover(
         _ => return Err(session.nonsense().problem(session.name())),
     };
     let changed = manager.records.apply(|txn| {
-        let devices: Vec<_> = txn.functions(&address).cloned().collect();
-        for device in devices {
-            txn.put_device(crate::types::DeviceRecord { state, ..device });
+        let functions: Vec<_> = txn.functions(&address).map(|d| d.address.clone()).collect();
+        for function in &functions {
+            txn.device_became(function, state);
         }
     });
     changed.await?;

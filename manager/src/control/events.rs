@@ -7,8 +7,7 @@ use crate::manager::Manager;
 use crate::operations::progress;
 use crate::records::Tables;
 use crate::types::{
-    BindingId, BindingRecord, DeviceRecord, EventKind, EventRecord, FunctionAddress, NodeName,
-    Role, SlotAddress,
+    BindingId, BindingRecord, EventKind, EventRecord, FunctionAddress, NodeName, Role, SlotAddress,
 };
 use proxy_core::control::{
     BindingFailure, Event, LinkDownReason, PortState, ResetReport, SlotState,
@@ -276,13 +275,13 @@ async fn slot_changed(
     let Ok(slot) = SlotAddress::new(name.clone(), slot) else { return };
     let changed = manager.records.change(|txn| {
         let address = FunctionAddress { slot, function };
-        let Some(device) = txn.devices().get(&address).cloned() else { return Ok(()) };
+        let Some(device) = txn.devices().get(&address) else { return Ok(()) };
         if state == SlotState::Quarantined && device.state != state.into() {
             let detail = format!("{} is quarantined", address.slot);
             let event = EventRecord::new(EventKind::SlotQuarantined, detail);
             txn.event(event.node(name).slot(&address.slot));
         }
-        txn.put_device(DeviceRecord { state: state.into(), ..device });
+        txn.device_became(&address, state.into());
         Ok(())
     });
     if let Err(problem) = changed.await {

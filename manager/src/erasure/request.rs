@@ -76,7 +76,8 @@ pub fn waive_one(
     }
     // A box keeps a device that it is at from others; a program does not.
     if record.state == ErasureState::Running && record.program_runs {
-        let detail = format!("slot {} is being erased by a program ({id})", record.slot);
+        let (slot, since) = (&record.slot, record.since);
+        let detail = format!("slot {slot} is being erased by a program ({id}) since {since}");
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     end(txn, id, ErasureState::Waived, reason.to_owned());
@@ -85,13 +86,15 @@ pub fn waive_one(
 
 fn free_to_erase(txn: &Txn, slot: &SlotAddress) -> Result<(), Problem> {
     if let Some(binding) = txn.binding_at_slot(slot) {
-        let detail = format!("slot {slot} is lent to {}; release it first", binding.host);
-        return Err(Problem::new(ProblemCode::SlotInUse, detail));
+        let owner = binding.owner();
+        let detail = format!("slot {slot} is lent to {owner}; release it first");
+        return Err(Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner));
     }
     if let Some(there) = txn.erasure_at(slot)
         && there.state == ErasureState::Running
     {
-        let detail = format!("slot {slot} is being erased already ({})", there.id);
+        let (id, since) = (there.id, there.since);
+        let detail = format!("slot {slot} is being erased already ({id}) since {since}");
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     let is_empty = |state| state == DeviceState::Empty;

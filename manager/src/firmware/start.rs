@@ -38,8 +38,7 @@ pub struct Wish {
 /// What uses a card, for a person: the first of its bindings.
 pub(super) fn uses(tables: &Tables, node: &NodeName) -> Option<String> {
     let binding = tables.bindings_at(node).next()?;
-    let (slot, host, id) = (&binding.slot, &binding.host, binding.allocation);
-    Some(format!("{slot} is lent to {host} ({id})"))
+    Some(format!("{} is lent to {}", binding.slot, binding.owner()))
 }
 
 /// A connected card and what is in its slots.

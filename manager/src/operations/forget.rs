@@ -15,8 +15,7 @@ use crate::erasure::owed;
 use crate::records::Txn;
 use crate::types::{
     BindingRecord, Desired, EraseRule, EventKind, EventRecord, NodeName, NodeRecord, OperationKind,
-    OperationRecord, Owner, Phase, Place, Problem, ProblemCode, SlotAddress, StepName, StepState,
-    Subject,
+    OperationRecord, Phase, Place, Problem, ProblemCode, SlotAddress, StepName, StepState, Subject,
 };
 
 /// Forgets a proxy. The operation ends when nothing is bound there any more.
@@ -46,11 +45,9 @@ pub fn forget(
     }
     let lent = standing(txn, name);
     if let Some(first) = lent.first().filter(|_| !force) {
-        let owner =
-            Owner { host: first.host.clone(), allocation: first.allocation, since: first.since };
         let slots: Vec<SlotAddress> = lent.iter().map(|b| b.slot.clone()).collect();
         let detail = format!("{} of {name} would end as lost; --force does that", join(&slots));
-        return Err(Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner));
+        return Err(Problem::new(ProblemCode::SlotInUse, detail).owned_by(first.owner()));
     }
     let id = txn.new_operation_id();
     let why = format!("{id} forgets {name}, which is gone for good");

@@ -1,6 +1,7 @@
 //! Leases: allocations that end by themselves.
 
 use super::deadlines::{Key, Look, Now, Wanted};
+use super::request;
 use super::take_back::{self, TakeBack};
 use crate::config::Settings;
 use crate::manager::Manager;
@@ -46,7 +47,9 @@ pub fn extend(
         return Err(Problem::new(ProblemCode::NoSuchAllocation, detail));
     };
     if txn.bindings_of(id).all(|binding| binding.desired.is_release()) {
-        let detail = format!("{id} is being taken back already");
+        let first = txn.bindings_of(id).next();
+        let ends = first.map(|first| request::ending(txn, first.id));
+        let detail = format!("{id} {}", ends.as_deref().unwrap_or("has ended"));
         return Err(Problem::new(ProblemCode::TooLate, detail));
     }
     let shorter = match &allocation.lease {

@@ -167,9 +167,7 @@ pub fn freed(
         return;
     };
     for (address, (_, state)) in binding.addresses().zip(states) {
-        if let Some(device) = txn.devices().get(&address).cloned() {
-            txn.put_device(crate::types::DeviceRecord { state: *state, ..device });
-        }
+        txn.device_became(&address, *state);
     }
     let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);
     if quarantined {

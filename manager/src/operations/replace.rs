@@ -54,7 +54,7 @@ pub fn replace(
         return Err(Problem::new(ProblemCode::SlotBusy, detail).passing(true));
     }
     if old.desired.is_release() {
-        let detail = format!("{} ({id}) is being taken back", old.slot);
+        let detail = format!("{} ({id}) {}", old.slot, request::ending(txn, id));
         return Err(Problem::new(ProblemCode::SlotBusy, detail));
     }
     // What the borrower was told would be taken would stay lent in the form of the other one.

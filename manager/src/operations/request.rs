@@ -239,9 +239,14 @@ pub fn release(
         }
         Some(_) => {
             let slots: Vec<_> = ending.into_iter().map(|b| b.slot).collect();
+            let by: Vec<String> = of
+                .iter()
+                .map(|id| format!("{id} since {}", txn.operations()[id].started))
+                .collect();
             let detail = format!(
-                "{} is being released already; wait for that, or take the rest with --force",
-                join(&slots)
+                "{} is being released already, by {}; wait for that, or take the rest with --force",
+                join(&slots),
+                by.join(", ")
             );
             Err(Problem::new(ProblemCode::SlotBusy, detail))
         }
@@ -265,6 +270,17 @@ pub(super) fn take_from_host(
     let mode = ReleaseMode::Force;
     undo_replacing(txn, &bindings);
     Some(begin_release(txn, allocation, bindings, Vec::new(), mode, reason, None))
+}
+
+/// That a binding ends: the operation that began that last and since when, if that is known still.
+pub(super) fn ending(tables: &Tables, binding: BindingId) -> String {
+    let ends = |o: &&OperationRecord| {
+        let step = |s: &Step| s.binding == binding && s.name == StepName::UnbindSlot;
+        o.steps.iter().any(|s| step(s) && s.state != StepState::Skipped)
+    };
+    let by = tables.operations().values().rev().find(ends);
+    let by = by.map(|o| format!(" by {} since {}", o.id, o.started)).unwrap_or_default();
+    format!("is being taken back{by}")
 }
 
 /// Undoes the making of what would stay lent in the place of what is released.

@@ -219,12 +219,9 @@ impl Survey {
         let reason = if !chooser.live.is_ready(&entry.name) {
             format!("{address}: box {} is not connected", entry.name)
         } else if let Some(binding) = tables.binding_at_slot(&address) {
-            let (host, allocation, since) = (&binding.host, binding.allocation, binding.since);
-            format!("{address}: {} by host {host} ({allocation}) since {since}", slot.status)
+            format!("{address}: {} by host {}", slot.status, binding.owner())
         } else if slot.status != SlotStatus::Free {
-            let held = view::held_slot(tables, &address);
-            let held = held.filter(|_| slot.status == SlotStatus::Held);
-            held.unwrap_or_else(|| format!("{address} {}", slot.status.explanation()))
+            view::not_free(tables, &address, slot.status)
         } else if is_kept_back(chooser, slot) {
             format!("{address} is free, and kept as a spare")
         } else {

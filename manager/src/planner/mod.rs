@@ -324,29 +324,21 @@ fn named_slot<L: Liveness>(
 
 /// That a slot cannot be lent, and why.
 fn taken(tables: &Tables, view: &SlotView) -> Problem {
-    let address = &view.address;
-    let problem = |code, what: &str| Problem::new(code, format!("slot {address} {what}"));
-    match (view.status, &view.owner) {
-        (SlotStatus::Empty, _) => problem(ProblemCode::SlotEmpty, "has no device"),
-        (SlotStatus::Quarantined, _) => {
-            let what = "is quarantined: its device failed its reset or readiness test; `dxpu-manager \
-                        recover` tries again";
-            problem(ProblemCode::SlotQuarantined, what)
+    let (address, status) = (&view.address, view.status);
+    if let Some(owner) = &view.owner {
+        let detail = format!("slot {address} is in use by host {owner}");
+        let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
+        return problem.passing(status.is_passing());
+    }
+    let detail = view::not_free(tables, address, status);
+    match status {
+        SlotStatus::Empty => Problem::new(ProblemCode::SlotEmpty, detail),
+        SlotStatus::Quarantined => {
+            let what = "its device failed its reset or readiness test; `dxpu-manager recover` \
+                        tries again";
+            Problem::new(ProblemCode::SlotQuarantined, format!("{detail}: {what}"))
         }
-        (status, Some(owner)) => {
-            let detail = format!(
-                "slot {address} is in use by host {} ({}) since {}",
-                owner.host, owner.allocation, owner.since
-            );
-            let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
-            problem.passing(status.is_passing())
-        }
-        (status, None) => match view::held_slot(tables, address) {
-            Some(detail) if status == SlotStatus::Held => Problem::new(ProblemCode::Held, detail),
-            _ => {
-                let problem = problem(ProblemCode::SlotBusy, status.explanation());
-                problem.passing(status.is_passing())
-            }
-        },
+        SlotStatus::Held => Problem::new(ProblemCode::Held, detail),
+        _ => Problem::new(ProblemCode::SlotBusy, detail).passing(status.is_passing()),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::records::Tables;
 use crate::types::{
-    DeviceRecord, DeviceState, HoldRecord, NodeName, Owner, Place, Problem, ProblemCode, Role,
-    SlotAddress, SlotStatus,
+    BindingRecord, DeviceRecord, DeviceState, HoldRecord, NodeName, Owner, Place, Problem,
+    ProblemCode, Role, SlotAddress, SlotStatus,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
@@ -53,10 +53,25 @@ pub(super) fn refuse_held_host(tables: &Tables, host: &NodeName) -> Result<(), P
     Err(Problem::new(ProblemCode::Held, detail))
 }
 
-/// That a slot is held back, since when and why; nothing if it is not.
-pub(super) fn held_slot(tables: &Tables, slot: &SlotAddress) -> Option<String> {
-    let hold = tables.hold_of(slot)?;
-    Some(format!("slot {slot} {}", held(&Place::Slot(slot.clone()), hold)))
+/// That a slot that is not lent is not free: what is with it, and since when.
+pub(super) fn not_free(tables: &Tables, slot: &SlotAddress, status: SlotStatus) -> String {
+    use SlotStatus::{Erasing, Held, Probing, Quarantined, Releasing, Stray, Unerased};
+    if let Some(hold) = tables.hold_of(slot).filter(|_| status == Held) {
+        return format!("slot {slot} {}", held(&Place::Slot(slot.clone()), hold));
+    }
+    let since = match status {
+        Erasing | Unerased => {
+            let erasure = tables.erasure_at(slot);
+            erasure.map(|erasure| format!(" ({}, since {})", erasure.id, erasure.since))
+        }
+        Releasing | Probing | Stray | Quarantined => {
+            // Of several functions, the one that became so last.
+            let since = functions(tables, slot).map(|device| device.since).max();
+            since.map(|since| format!(" (since {since})"))
+        }
+        _ => None,
+    };
+    format!("slot {slot} {}{}", status.explanation(), since.unwrap_or_default())
 }
 
 /// That a place is held back, itself or with what it is a part of: since when and why.
@@ -83,11 +98,7 @@ impl SlotView {
 
     /// A slot as the records have it.
     pub fn of(tables: &Tables, address: SlotAddress) -> Self {
-        let owner = tables.binding_at_slot(&address).map(|binding| Owner {
-            host: binding.host.clone(),
-            allocation: binding.allocation,
-            since: binding.since,
-        });
+        let owner = tables.binding_at_slot(&address).map(BindingRecord::owner);
         Self {
             status: tables.slot_status(&address),
             model: tables.model_in(&address).to_owned(),

@@ -127,9 +127,7 @@ fn take_inventory(txn: &mut Txn, name: &NodeName, inventory: &[InventoryEntry]) 
     let unreported: Vec<DeviceRecord> = unreported.cloned().collect();
     for device in unreported {
         if looked_at.contains(&device.address.slot) {
-            if device.state != DeviceState::Probing {
-                txn.put_device(DeviceRecord { state: DeviceState::Probing, ..device });
-            }
+            txn.device_became(&device.address, DeviceState::Probing);
             continue;
         }
         let address = device.address;

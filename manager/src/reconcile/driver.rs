@@ -215,8 +215,8 @@ async fn bind_slot(
     // Another device may have come into the slot since it was chosen.
     if let Some(owed) = manager.records.snapshot().erasure_at(&binding.slot) {
         let detail = format!(
-            "slot {} has a device now that another tenant had and that is not erased ({})",
-            binding.slot, owed.id
+            "slot {} has a device now that another tenant had and that is not erased ({}, since {})",
+            binding.slot, owed.id, owed.since
         );
         let problem = Problem::new(ProblemCode::SlotBusy, detail);
         record(manager, |txn| progress::trouble(txn, binding, &problem, true)).await?;

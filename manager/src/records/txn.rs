@@ -7,7 +7,7 @@ use super::writes::{Touched, Writes};
 use super::{MAX_ENDED_ERASURES, Meta, Tables};
 use crate::store::{Change, StoreError};
 use crate::types::{
-    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
+    AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, DeviceState, ErasureId,
     ErasureRecord, FunctionAddress, HealthRecord, HoldRecord, ImageRecord, Inventory,
     InventoryRecord, MAX_IMAGES, ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord,
     Place, Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
@@ -259,6 +259,16 @@ impl Txn {
         let slot = record.address.slot.clone();
         self.tables.devices.insert(record.address.clone(), record);
         self.tables.refresh_slot(&slot);
+    }
+
+    /// Notes that a device's function, if it is known, is in this state, and since now if it was in
+    /// another one.
+    pub fn device_became(&mut self, address: &FunctionAddress, state: DeviceState) {
+        let known = self.tables.devices.get(address);
+        if let Some(device) = known.filter(|device| device.state != state) {
+            let device = DeviceRecord { state, since: self.now, ..DeviceRecord::clone(device) };
+            self.put_device(device);
+        }
     }
 
     /// Takes a device's function out.

@@ -4,6 +4,7 @@ use super::device::FunctionAddress;
 use super::ids::{AllocationId, BindingId, OperationId};
 use super::link_use::LinkUse;
 use super::names::{NodeName, SlotAddress, Timestamp};
+use super::problem::Owner;
 use super::wishes::Wishes;
 use proxy_core::control::PathSet;
 use serde::{Deserialize, Serialize};
@@ -158,6 +159,11 @@ impl BindingRecord {
             function: f.function,
             epoch: f.epoch,
         })
+    }
+
+    /// Who has it, since when.
+    pub fn owner(&self) -> Owner {
+        Owner { host: self.host.clone(), allocation: self.allocation, since: self.since }
     }
 
     /// Whether a key that the binding's box or host named is this binding's.

@@ -228,6 +228,12 @@ pub struct Owner {
     pub since: Timestamp,
 }
 
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}) since {}", self.host, self.allocation, self.since)
+    }
+}
+
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
 #[error("{detail}")]

@@ -121,6 +121,26 @@ fn named_things_get_typed_problems() {
 }
 
 #[test]
+fn what_is_not_free_says_since_when() {
+    let mut pool = Pool::new();
+    pool.host("host1", 1, &[]);
+    pool.add_box("box1", &[(Probing, "nvme")]);
+    let detail = |pool: &Pool| pool.plan(&at("box1/1")).unwrap_err().detail;
+    let says = "slot box1/1 has a device that is not ready yet; try again in a moment";
+    assert_eq!(detail(&pool), format!("{says} (since 2026-01-01T00:00:00.000Z)"));
+    let reasons = pool.plan(&ask(1)).unwrap_err().reasons;
+    assert!(reasons.contains(&detail(&pool)), "{reasons:?}");
+    let slot = "box1/1".parse().unwrap();
+    let function = FunctionAddress { slot, function: SlotFunction::ZERO };
+    // It is so still.
+    pool.txn.device_became(&function, DeviceState::Probing);
+    assert_eq!(detail(&pool), format!("{says} (since 2026-01-01T00:00:00.000Z)"));
+    pool.txn.device_became(&function, DeviceState::Quarantined);
+    let now = pool.txn.now();
+    assert!(detail(&pool).starts_with(&format!("slot box1/1 is quarantined (since {now}): its")));
+}
+
+#[test]
 fn what_may_pass_by_itself_says_so() {
     let mut pool = pool();
     let to = |host: &str| PlanRequest { host: name(host), ..ask(1) };

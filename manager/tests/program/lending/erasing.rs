@@ -32,6 +32,11 @@ fn latest(manager: &Manager) -> Value {
     manager.get("/v1/erasures")["items"][0].clone()
 }
 
+/// When the latest began.
+fn since(manager: &Manager) -> String {
+    latest(manager)["since"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_released_device_is_erased_before_anybody_gets_it() {
     let manager = Manager::with_settings(BY_BOX, &[("operation_ms", 300)]);
@@ -105,6 +110,7 @@ fn what_could_not_be_erased_is_not_lent_until_somebody_says_so() {
     let lend = ["allocate", "--host", "host1", "--box", "box1", "--slot", "1"];
     let said = String::from_utf8(manager.cli(&lend).stderr).unwrap();
     assert!(said.contains("could not be erased") && said.contains("dxpu-manager erase"), "{said}");
+    assert!(said.contains(&format!("(erase-1, since {}", since(&manager))), "{said}");
     // Once more, under a name of its own; and then as it is.
     let first = asked(&at_box)[0].key.epoch;
     manager.text(&["erase", "box1/1"]);
@@ -114,8 +120,11 @@ fn what_could_not_be_erased_is_not_lent_until_somebody_says_so() {
     assert_eq!((&waived["state"], &waived["id"]), (&json!("waived"), &json!("erase-2")));
     manager.wait_slot("box1/1", "free");
     manager.text(&lend);
-    let said = manager.cli(&["erase", "box1/1"]);
-    assert_eq!(said.status.code(), Some(4), "it is lent");
+    let (code, problem) = manager.failure(&["erase", "box1/1"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("slot-in-use")));
+    let since = problem["owner"]["since"].as_str().unwrap();
+    let says = format!("slot box1/1 is lent to host1 (alloc-2) since {since}; release it first");
+    assert_eq!(problem["detail"], says);
     assert_eq!(manager.cli(&["erase", "box1/2", "--waive", ""]).status.code(), Some(2));
 }
 
@@ -131,6 +140,9 @@ fn an_erasure_goes_on_after_a_crash_and_waits_for_its_box() {
     let (box_again, host_again) = (at_box.leave(), at_host.leave());
     manager.run();
     manager.wait_slot("box1/1", "erasing");
+    let (code, problem) = manager.failure(&["erase", "box1/1"]);
+    let says = format!("slot box1/1 is being erased already (erase-1) since {}", since(&manager));
+    assert_eq!((code, &problem["detail"]), (4, &json!(says)));
     eventually("its wait", || {
         let detail = latest(&manager)["detail"].as_str().unwrap().to_owned();
         detail.contains("waits for box box1, which is not connected").then_some(())
@@ -257,7 +269,9 @@ fn a_program_ends_with_the_connection_of_its_box_and_with_the_device() {
     let waive = ["erase", "erase-1", "--waive", "it is shredded"];
     let (code, problem) = manager.failure(&waive);
     assert_eq!(code, 4);
-    assert!(problem["detail"].as_str().unwrap().contains("by a program"), "{problem}");
+    let says =
+        format!("slot box1/1 is being erased by a program (erase-1) since {}", since(&manager));
+    assert_eq!(problem["detail"], says);
     let (spec, state) = at_box.leave();
     eventually("the end of the first", || first.iter().all(|p| !runs(*p)).then_some(()));
     wait_detail(&manager, "waits for box box1, which is not connected");

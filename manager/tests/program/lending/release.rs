@@ -61,6 +61,16 @@ fn a_release_that_ran_out_of_time_still_happens() {
     let last = said.lines().last().unwrap();
     assert!(last.contains(away) && last.contains("when box1 is back; only a box"), "{last}");
     assert_eq!(manager.get("/v1/slots")["items"][0]["status"], "releasing");
+    let since = manager.get("/v1/operations/op-2")["started"].as_str().unwrap().to_owned();
+    let refusals: [(&[&str], &str); 2] = [
+        (&["replace", "bind-1", "--reason", "x"], "box1/1 (bind-1)"),
+        (&["extend", "alloc-1", "--lease", "1h"], "alloc-1"),
+    ];
+    for (command, what) in refusals {
+        let (code, problem) = manager.failure(command);
+        let says = format!("{what} is being taken back by op-2 since {since}");
+        assert!(code == 4 && problem["detail"] == says, "{problem}");
+    }
     let at_box = Fake::insist(manager.control, again.0, again.1);
     manager.wait_slot("box1/1", "free");
     assert!(at_box.bound(1).is_none());
@@ -178,9 +188,12 @@ fn what_is_partly_being_released_can_all_be_taken_by_force() {
     manager.text(&["allocate", "--host", "host1", "--count", "2"]);
     at_host.rule(|request| is_unbind_port(request).then_some(Script::Refuse(ControlError::Busy)));
     manager.text(&["release", "bind-1", "--no-wait"]);
+    let since = manager.get("/v1/operations/op-2")["started"].as_str().unwrap().to_owned();
     let (code, problem) = manager.failure(&["release", "alloc-1"]);
     assert_eq!((code, &problem["code"]), (4, &json!("slot-busy")));
-    assert!(problem["detail"].as_str().unwrap().contains("--force"), "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(&format!("already, by op-2 since {since}; wait")), "{problem}");
+    assert!(detail.contains("--force"), "{problem}");
     let forced = manager.json(&["release", "alloc-1", "--force", "--no-wait"]);
     assert_eq!(forced["items"][0]["id"], "op-3", "{forced}");
     at_host.with(|s| s.rules.clear());
