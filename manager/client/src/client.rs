@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use ureq::{RequestBuilder, Timeout};
 
-/// Largest answer that is read, bytes.
-const MAX_ANSWER: u64 = 1 << 30;
+/// Largest answer that is read, bytes: 1 GiB.
+pub const MAX_ANSWER: u64 = 1 << 30;
 
 /// How long the first question about an operation waits: most are over by then.
 pub const FIRST_TURN: Duration = Duration::from_millis(300);
@@ -52,6 +52,15 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
+    /// The answer was begun, and is not taken as a whole: it is too large, or comes too slowly. The
+    /// next one would be, too.
+    #[error("what {server} answers was not read to its end: {reason}")]
+    Unfinished {
+        /// Where it came from.
+        server: String,
+        /// Why.
+        reason: String,
+    },
     /// The manager says no.
     #[error("{0}")]
     Problem(#[from] Problem),
@@ -67,7 +76,7 @@ impl ClientError {
                 ProblemCode::LimitReached => problem.transient,
                 code => code == ProblemCode::Stopping,
             },
-            Self::Strange { .. } => false,
+            Self::Strange { .. } | Self::Unfinished { .. } => false,
         }
     }
 }
@@ -109,14 +118,22 @@ impl Patience {
 /// How long a manager may take to answer: longer than any answer that it is asked to wait with.
 const ANSWER_BOUND: Duration = Duration::from_secs(60);
 
-/// How long the rest of an answer may take when it has begun: a store's backup has a gigabyte.
+/// How long the rest of an answer may take when it has begun, if it is no file.
 const BODY_BOUND: Duration = Duration::from_secs(600);
+
+/// How long a file may take to come when it has begun: an hour, which is as long as a manager takes to
+/// send a backup.
+pub const FILE_BOUND: Duration = Duration::from_secs(3600);
 
 /// A manager at an address.
 pub struct Client {
     server: String,
     actor: Option<String>,
     patience: Duration,
+    /// [`MAX_ANSWER`].
+    largest: u64,
+    /// [`FILE_BOUND`].
+    file_bound: Duration,
     agent: ureq::Agent,
 }
 
@@ -135,7 +152,8 @@ impl Client {
             true => server.to_owned(),
             false => format!("http://{server}"),
         };
-        Self { server, actor: None, patience: AWAY_BOUND, agent }
+        let (largest, file_bound) = (MAX_ANSWER, FILE_BOUND);
+        Self { server, actor: None, patience: AWAY_BOUND, largest, file_bound, agent }
     }
 
     /// How long is asked again while the manager is away, instead of 30 s: by [`Client::wait`], by
@@ -149,8 +167,8 @@ impl Client {
         Patience { bound: self.patience, away: None }
     }
 
-    /// Says who asks, for the manager's audit log: 1 to 128 bytes without control characters.
-    /// Nobody checks it.
+    /// Says who asks, for the manager's audit log: 1 to 128 bytes without control characters
+    /// and those that change the order of others. Nobody checks it.
     pub fn acting_as(self, actor: &str) -> Self {
         Self { actor: Some(actor.to_owned()), ..self }
     }
@@ -199,7 +217,7 @@ impl Client {
         })
     }
 
-    /// Asks for what changes nothing, again while the manager is away.
+    /// Asks for what may be done twice, again while the manager is away.
     fn patiently<T>(
         &self,
         ask: impl Fn(Duration) -> Result<T, ClientError>,
@@ -270,6 +288,22 @@ impl Client {
         })
     }
 
+    /// Posts a body for what is the same done once or twice, as patiently as
+    /// [`Client::get_patiently`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no good answer.
+    pub fn post_patiently<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.patiently(|bound| {
+            self.read(self.bounded(self.agent.post(self.url(path)), bound).send_json(body))
+        })
+    }
+
     /// Posts a file.
     ///
     /// # Errors
@@ -337,7 +371,8 @@ impl Client {
         if (200..300).contains(&status) { Ok(()) } else { Err(self.problem(status, &text)) }
     }
 
-    /// Gets a file. It may take ten minutes when it has begun.
+    /// Gets a file of at most [`MAX_ANSWER`] bytes. It may take an hour when it has begun
+    /// ([`FILE_BOUND`]).
     ///
     /// # Errors
     ///
@@ -346,7 +381,8 @@ impl Client {
         self.bytes_within(path, ANSWER_BOUND)
     }
 
-    /// As [`Client::bytes`], as patiently as [`Client::get_patiently`].
+    /// As [`Client::bytes`], as patiently as [`Client::get_patiently`]. What is too large or comes too
+    /// slowly is not asked for again.
     ///
     /// # Errors
     ///
@@ -357,13 +393,31 @@ impl Client {
 
     fn bytes_within(&self, path: &str, bound: Duration) -> Result<Vec<u8>, ClientError> {
         let request = self.bounded(self.agent.get(self.url(path)), bound);
+        let request = request.config().timeout_recv_body(Some(self.file_bound)).build();
         let mut response = request.call().map_err(|e| self.unreachable(e))?;
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(MAX_ANSWER);
-        let bytes = body.read_to_vec().map_err(|e| self.unreachable(e))?;
+        let body = response.body_mut().with_config().limit(self.largest);
+        let bytes = body.read_to_vec().map_err(|error| match error {
+            ureq::Error::Timeout(Timeout::RecvBody) => {
+                let reason = format!("it took longer than {:?}", self.file_bound);
+                ClientError::Unfinished { server: self.server.clone(), reason }
+            }
+            other => self.unread(other),
+        })?;
         match (200..300).contains(&status) {
             true => Ok(bytes),
             false => Err(self.problem(status, &String::from_utf8_lossy(&bytes))),
+        }
+    }
+
+    /// Why a body could not be read.
+    fn unread(&self, error: ureq::Error) -> ClientError {
+        match error {
+            ureq::Error::BodyExceedsLimit(most) => {
+                let reason = format!("it has more than {most} bytes");
+                ClientError::Unfinished { server: self.server.clone(), reason }
+            }
+            other => self.unreachable(other),
         }
     }
 
@@ -411,8 +465,8 @@ impl Client {
     ) -> Result<(u16, String), ClientError> {
         let mut response = result.map_err(|e| self.unreachable(e))?;
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(MAX_ANSWER);
-        Ok((status, body.read_to_string().map_err(|e| self.unreachable(e))?))
+        let body = response.body_mut().with_config().limit(self.largest);
+        Ok((status, body.read_to_string().map_err(|e| self.unread(e))?))
     }
 
     fn read<T: DeserializeOwned>(
@@ -443,7 +497,10 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn a_request_with_a_key_says_whether_it_may_have_come() {
@@ -482,6 +539,49 @@ mod tests {
         assert!(matches!(error, ClientError::Unreachable { asked: true, .. }), "{error}");
         assert!(begun.elapsed() < ANSWER_BOUND, "{:?}", begun.elapsed());
         hangs.join().unwrap();
+    }
+
+    /// Says this to each request and keeps the connection; how often it was asked.
+    fn begins(answer: &'static str) -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                kept.push(stream);
+            }
+        });
+        (server, asked)
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_or_does_not_end_is_not_asked_for_again() {
+        let (server, asked) = begins("HTTP/1.1 200 x\r\ncontent-length: 10\r\n\r\n123");
+        let client = Client { file_bound: Duration::from_millis(100), ..Client::new(&server) };
+        let error = client.bytes_patiently("/v1/backup").unwrap_err();
+        let says =
+            format!("what {server} answers was not read to its end: it took longer than 100ms");
+        assert_eq!((error.to_string(), error.is_away()), (says, false));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+
+        let (server, asked) = begins("HTTP/1.1 200 x\r\ncontent-length: 10\r\n\r\n\"34567890\"");
+        assert_eq!(Client::new(&server).bytes("/").unwrap(), b"\"34567890\"");
+        let client = Client { largest: 9, ..Client::new(&server) };
+        let says =
+            format!("what {server} answers was not read to its end: it has more than 9 bytes");
+        let of_file = client.bytes_patiently("/").unwrap_err();
+        let of_text = client.get_patiently::<String>("/").unwrap_err();
+        let of_post = client.post::<String>("/", &(), Some("k")).unwrap_err();
+        for error in [of_file, of_text, of_post] {
+            assert_eq!((error.to_string(), error.is_away()), (says.clone(), false));
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 4);
     }
 
     #[test]

@@ -26,4 +26,4 @@ mod client;
 pub mod types;
 pub mod views;
 
-pub use client::{Client, ClientError, FIRST_TURN, WAIT_TURN};
+pub use client::{Client, ClientError, FILE_BOUND, FIRST_TURN, MAX_ANSWER, WAIT_TURN};

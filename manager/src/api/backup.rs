@@ -18,8 +18,8 @@ use tokio::sync::Semaphore;
 static ONE: Semaphore = Semaphore::const_new(1);
 
 /// How long a backup may take to be sent: who takes it slower ends without one, and others have their
-/// turn.
-const SEND_BOUND: Duration = Duration::from_secs(3600);
+/// turn. Our own client gives it as long.
+const SEND_BOUND: Duration = manager_client::FILE_BOUND;
 
 /// Bytes that are given to the connection at a time.
 const PIECE: usize = 64 * 1024;

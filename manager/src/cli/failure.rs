@@ -143,7 +143,7 @@ fn of_client(error: &ClientError) -> u8 {
     match error {
         ClientError::Problem(problem) => of_problem(problem.code),
         ClientError::Unreachable { .. } => 6,
-        ClientError::Strange { .. } => 1,
+        ClientError::Strange { .. } | ClientError::Unfinished { .. } => 1,
     }
 }
 

@@ -100,7 +100,8 @@ fn finish(
     let interrupted = interrupted();
     while view.ended.is_none() {
         view = if interrupted.load(Ordering::Relaxed) {
-            client.post(&format!("/v1/recordings/{id}/stop"), &serde_json::json!({}), None)?
+            // To stop it twice is to stop it once.
+            client.post_patiently(&format!("/v1/recordings/{id}/stop"), &serde_json::json!({}))?
         } else {
             client.get_patiently(&format!("/v1/recordings/{id}?wait_ms={TURN_MS}"))?
         };

@@ -15,6 +15,8 @@ enum Answer {
     Says(u16, Value),
     /// Nothing: the connection ends.
     HangsUp,
+    /// This status and body, to each request until one has this in its head.
+    Until(&'static str, u16, Value),
 }
 
 /// Something that answers as a manager would, by a script.
@@ -44,6 +46,16 @@ fn request(stream: &TcpStream) -> String {
     head
 }
 
+fn say(stream: &mut TcpStream, status: u16, body: &Value) {
+    let body = body.to_string();
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+}
+
 impl Pretended {
     fn new(script: impl IntoIterator<Item = Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -51,17 +63,18 @@ impl Pretended {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (heads, script) = (asked.clone(), script.into_iter().collect::<Vec<_>>());
         std::thread::spawn(move || {
-            for answer in script {
+            let mut script = script.into_iter().peekable();
+            while script.peek().is_some() {
                 let (mut stream, _) = listener.accept().unwrap();
-                heads.lock().unwrap().push(request(&stream));
-                if let Answer::Says(status, body) = answer {
-                    let body = body.to_string();
-                    let length = body.len();
-                    let head = format!(
-                        "HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-type: \
-                         application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-                    );
-                    stream.write_all(head.as_bytes()).unwrap();
+                let head = request(&stream);
+                heads.lock().unwrap().push(head.clone());
+                script.next_if(|a| matches!(a, Answer::Until(end, ..) if head.contains(end)));
+                match script.peek() {
+                    Some(Answer::Until(_, status, body)) => say(&mut stream, *status, body),
+                    _ => match script.next() {
+                        Some(Answer::Says(status, body)) => say(&mut stream, status, &body),
+                        _ => drop(stream),
+                    },
                 }
             }
         });
@@ -119,25 +132,59 @@ fn a_wait_goes_on_while_the_manager_has_no_time() {
     assert_eq!(manager.heads().len(), 5);
 }
 
+/// A recording, which runs or has ended.
+fn recording(ended: bool) -> Value {
+    let mut view = json!({
+        "id": "rec-1", "binding": "bind-1", "slot": "box1/1", "host": "host1", "format": "tlps",
+        "seen_from": "host", "since": "2026-01-01T00:00:00Z", "packets": 3, "bytes": 90,
+        "lost_at_host": 0, "lost_at_box": 0,
+    });
+    if ended {
+        view["ended"] = json!({ "reason": "time", "detail": "it ran as long as it was to" });
+    }
+    view
+}
+
+#[test]
+fn a_recording_is_stopped_and_fetched_while_the_manager_has_no_time() {
+    let manager = Pretended::new([
+        Answer::Says(200, recording(false)),
+        Answer::Until("/stop", 200, recording(false)),
+        problem(503, "limit-reached", true),
+        Answer::HangsUp,
+        Answer::Says(200, recording(true)),
+        Answer::Says(200, json!("the bytes")),
+        Answer::Says(204, json!(null)),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("it.pcapng");
+    let mut command = manager.command(&["fetch", "rec-1", "--out", file.to_str().unwrap()]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("that it takes Ctrl-C", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        // SIGINT is 2, the bit of 1 is the lowest.
+        (caught & 2 != 0).then_some(())
+    });
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "\"the bytes\"");
+    let heads = manager.heads();
+    let stops = heads.iter().filter(|head| head.starts_with("post /v1/recordings/rec-1/stop"));
+    assert_eq!(stops.count(), 3);
+}
+
 #[test]
 fn a_recording_is_waited_for_and_fetched_while_the_manager_has_no_time() {
-    let view = |ended: bool| {
-        let mut view = json!({
-            "id": "rec-1", "binding": "bind-1", "slot": "box1/1", "host": "host1", "format": "tlps",
-            "seen_from": "host", "since": "2026-01-01T00:00:00Z", "packets": 3, "bytes": 90,
-            "lost_at_host": 0, "lost_at_box": 0,
-        });
-        if ended {
-            view["ended"] = json!({ "reason": "time", "detail": "it ran as long as it was to" });
-        }
-        view
-    };
     let busy = || problem(503, "limit-reached", true);
     let manager = Pretended::new([
-        Answer::Says(200, view(false)),
+        Answer::Says(200, recording(false)),
         busy(),
         Answer::HangsUp,
-        Answer::Says(200, view(true)),
+        Answer::Says(200, recording(true)),
         busy(),
         Answer::Says(200, json!("the bytes")),
         Answer::Says(204, json!(null)),
