@@ -5,6 +5,7 @@
 //! only) have their entries written soon after.
 
 use crate::manager::Manager;
+use crate::types::text::is_formatting;
 use crate::types::{AuditRecord, OperationId};
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -57,10 +58,11 @@ pub(crate) fn asks(what: &impl Display) {
     let _ = REQUEST.try_with(|request| request.borrow_mut().what = Some(what));
 }
 
-/// The beginning of a text, without what would be another line or a command to a terminal.
+/// The beginning of a text, without what would be another line, a command to a terminal, or shown in
+/// another order.
 fn line(text: &str) -> String {
     let mut line = String::new();
-    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+    for c in text.chars().map(|c| if is_formatting(c) { ' ' } else { c }) {
         if line.len() + c.len_utf8() > MAX_WHAT {
             break;
         }
@@ -102,6 +104,9 @@ mod tests {
     #[test]
     fn what_is_noted_is_one_line_of_a_bounded_length() {
         assert_eq!(line("a\u{1b}[2J\nb\u{9b}c\u{7f}"), "a [2J b c ");
+        assert_eq!(line("a\u{2028}b\u{2029}c\u{202e}d\u{2066}e\u{200f}\u{61c}"), "a b c d e  ");
+        // Joiners and letters that go from right to left are words.
+        assert_eq!(line("\u{5d0}\u{200d}\u{e9}"), "\u{5d0}\u{200d}\u{e9}");
         let long = line(&"\u{20ac}".repeat(MAX_WHAT));
         assert_eq!(long, "\u{20ac}".repeat(MAX_WHAT / 3));
     }

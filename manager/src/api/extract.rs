@@ -3,6 +3,7 @@
 use super::App;
 use crate::audit;
 use crate::operations::ClientKey;
+use crate::types::text::is_formatting;
 use crate::types::{Problem, ProblemCode};
 use axum::body::Bytes;
 use axum::extract::path::ErrorKind;
@@ -38,13 +39,15 @@ fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>, whole: &st
 ///
 /// # Errors
 ///
-/// When it is empty, longer than `most` bytes, or has control characters.
+/// When it is empty, longer than `most` bytes, or has characters that format ([`is_formatting`]).
 pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Problem> {
     let why = match text.len() {
         0 => format!("1 to {most} bytes"),
         length if length > most => format!("at most {most} bytes, not {length}"),
-        _ if text.chars().any(char::is_control) => {
-            "no control characters, such as ends of lines or escapes".to_owned()
+        _ if text.chars().any(is_formatting) => {
+            "no control characters, such as ends of lines or escapes, and none that change the order \
+             of others"
+                .to_owned()
         }
         _ => return Ok(()),
     };

@@ -2,6 +2,7 @@
 
 use super::App;
 use crate::audit;
+use crate::types::text::is_formatting;
 use crate::types::{AuditRecord, OperationId, Problem, ProblemCode, Timestamp};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, header};
@@ -26,8 +27,10 @@ const MAX_PATH: usize = 1024;
 fn actor(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get(ACTOR_HEADER) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
-    if text.is_empty() || text.len() > MAX_ACTOR || text.chars().any(char::is_control) {
-        let why = format!("1 to {MAX_ACTOR} bytes of UTF-8 without control characters");
+    if text.is_empty() || text.len() > MAX_ACTOR || text.chars().any(is_formatting) {
+        let why = format!(
+            "1 to {MAX_ACTOR} bytes of UTF-8 without control characters and such as change the order of others"
+        );
         return Err(Problem::invalid(ACTOR_HEADER, why));
     }
     Ok(Some(text.to_owned()))

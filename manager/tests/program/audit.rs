@@ -78,6 +78,14 @@ fn what_was_done_to_what_is_recorded() {
         });
         assert!(manager.log().contains(what), "{what}");
     }
+    // What is not said to be JSON is not read.
+    let plain = [ACTOR, ("content-type", "text/plain")];
+    let (status, _) = manager.raw("POST", "/v1/allocations", &plain, Some("host1"));
+    assert_eq!(status, 415);
+    eventually("an entry without what was asked for", || {
+        let entry = log(&manager, "?path=/v1/allocations").pop().unwrap();
+        (entry["problem"] == "unsupported-media-type").then(|| assert!(entry["what"].is_null()))
+    });
     manager.raw("DELETE", "/v1/holds?place=box1/2", &[ACTOR], None);
     assert_eq!(last(&manager, "/v1/holds?")["what"], Value::Null, "the path says it");
 }
@@ -97,7 +105,7 @@ fn what_was_refused_is_recorded_with_the_reason() {
     assert_eq!(last(&manager, "/v1/bindings")["actor"], Value::Null);
     assert_eq!(log(&manager, "").len(), before + 1);
     assert_eq!(log(&manager, "?refused=false"), Vec::<Value>::new());
-    for actor in ["", "a\tb", &"x".repeat(129)] {
+    for actor in ["", "a\tb", "a\u{202e}b", &"x".repeat(129)] {
         let headers = [("x-dxpu-actor", actor)];
         let (status, problem) = manager.raw("DELETE", "/v1/bindings/bind-2", &headers, None);
         assert_eq!(status, 400, "{actor:?}: {problem}");

@@ -22,6 +22,7 @@ pub mod operation;
 pub mod problem;
 pub mod selector;
 pub mod slot;
+pub mod text;
 pub mod topology;
 pub mod wishes;
 

@@ -3,6 +3,7 @@
 
 use super::amount::Amount;
 use super::names::{NodeName, Timestamp};
+use super::text::is_formatting;
 use proxy_core::limits::MAX_PATHS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -353,7 +354,7 @@ impl Check<'_> {
 
     fn text(&mut self, path: &str, text: Option<&String>) {
         let Some(text) = text else { return };
-        if text.is_empty() || text.len() > MAX_VALUE || text.chars().any(char::is_control) {
+        if text.is_empty() || text.len() > MAX_VALUE || text.chars().any(is_formatting) {
             self.fault(path.into(), format!("is a text of 1 to {MAX_VALUE} bytes in one line"));
         }
     }

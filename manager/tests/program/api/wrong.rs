@@ -51,6 +51,8 @@ fn requests_that_are_wrong_say_in_which_field() {
         ("/v1/holds", json!({"place": "box1", "reason": "one\ntwo"})),
         ("/v1/drains", json!({"place": "box1", "reason": "\u{1b}[2J"})),
         ("/v1/take-backs", json!({"what": "alloc-1", "reason": "a\u{7f}"})),
+        ("/v1/holds", json!({"place": "box1", "reason": "one\u{2028}two"})),
+        ("/v1/drains", json!({"place": "box1", "reason": "one\u{202e}two"})),
         ("/v1/erasures/erase-1/waive", json!({"reason": "a\tb"})),
     ] {
         let (status, problem) = manager.request("POST", path, Some(&body));
