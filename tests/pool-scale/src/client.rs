@@ -1,6 +1,6 @@
 //! A client of the REST API with one connection, for thousands of requests.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -30,6 +30,9 @@ struct What {
     slots: Vec<String>,
 }
 
+/// An allocation and its slots.
+pub(crate) type Lent = (String, Vec<String>);
+
 /// One connection.
 pub(crate) struct Client {
     api: SocketAddr,
@@ -44,8 +47,14 @@ impl Client {
         Ok(Self { api, stream: BufReader::new(stream) })
     }
 
-    /// Asks for a change and waits until it is done: the operation, which has ended well.
-    async fn change(&mut self, method: &str, path: &str, body: &str) -> Result<Ended> {
+    /// Asks for a change and waits until it is done: the operation, which has ended well, or what was
+    /// answered instead.
+    async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<std::result::Result<Ended, String>> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nprefer: wait={WAIT}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -57,10 +66,17 @@ impl Client {
         let mut bytes = vec![0; length.context("an answer without a length")?];
         self.stream.read_exact(&mut bytes).await?;
         let ended = (status == 200).then(|| serde_json::from_slice::<Ended>(&bytes)).transpose()?;
-        match ended {
+        Ok(match ended {
             Some(ended) if ended.state == "succeeded" && ended.warnings.is_empty() => Ok(ended),
-            _ => bail!("{method} {path} {body}: {status} {}", String::from_utf8_lossy(&bytes)),
-        }
+            _ => {
+                Err(format!("{method} {path} {body}: {status} {}", String::from_utf8_lossy(&bytes)))
+            }
+        })
+    }
+
+    /// As [`Client::ask`]; anything but the operation is an error.
+    async fn change(&mut self, method: &str, path: &str, body: &str) -> Result<Ended> {
+        self.ask(method, path, body).await?.map_err(Error::msg)
     }
 
     async fn head(&mut self) -> Result<(u16, Option<usize>)> {
@@ -86,16 +102,26 @@ impl Client {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Lends to a host and waits for it. The allocation and the slots.
-    pub(crate) async fn allocate(
+    /// Lends to a host and waits for it; why not, if that is refused or fails.
+    pub(crate) async fn lend(
         &mut self,
         host: &str,
         count: u32,
-    ) -> Result<(String, Vec<String>)> {
+    ) -> Result<std::result::Result<Lent, String>> {
         let link = format!("{{\"limit\":{LIMIT}}}");
         let body = format!("{{\"host\":\"{host}\",\"count\":{count},\"link\":{link}}}");
-        let ended = self.change("POST", "/v1/allocations", &body).await?;
-        Ok((ended.allocation.context("an operation that lends has one")?, ended.what.slots))
+        Ok(match self.ask("POST", "/v1/allocations", &body).await? {
+            Ok(ended) => {
+                let allocation = ended.allocation.context("an operation that lends has one")?;
+                Ok((allocation, ended.what.slots))
+            }
+            Err(why) => Err(why),
+        })
+    }
+
+    /// As [`Client::lend`]; it has to be lent.
+    pub(crate) async fn allocate(&mut self, host: &str, count: u32) -> Result<Lent> {
+        self.lend(host, count).await?.map_err(Error::msg)
     }
 
     /// Takes an allocation back and waits for it.
@@ -115,5 +141,40 @@ impl Client {
                 see(data);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{Shutdown, TcpListener};
+
+    /// What is answered to a wish to lend.
+    fn lend(answer: &'static str) -> Result<std::result::Result<Lent, String>> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let api = listener.local_addr()?;
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            // Nothing more comes, and what the client sent meanwhile does not reset the connection.
+            stream.shutdown(Shutdown::Write).unwrap();
+            stream
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let lent = runtime.block_on(async { Client::connect(api).await?.lend("host1", 1).await });
+        drop(answers.join().unwrap());
+        lent
+    }
+
+    #[test]
+    fn what_is_refused_is_told_from_what_breaks() {
+        let refused = lend("HTTP/1.1 409 x\r\ncontent-length: 2\r\n\r\nno").unwrap();
+        assert!(refused.unwrap_err().ends_with(": 409 no"));
+        let failed =
+            lend("HTTP/1.1 200 x\r\ncontent-length: 29\r\n\r\n{\"state\":\"failed\", \"what\":{}}");
+        assert!(failed.unwrap().unwrap_err().contains("failed"));
+        assert!(lend("").is_err(), "the connection is gone");
     }
 }
