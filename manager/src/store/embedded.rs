@@ -2,9 +2,10 @@
 
 use super::aside::{self, Held, Pages};
 use super::files::{self, WorkingCopy, beside};
+use super::header_last::HeaderLast;
 use super::{Change, Record, Store, StoreError, Table};
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
+    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition,
 };
 use std::fs;
@@ -137,7 +138,8 @@ fn open(path: &Path) -> Result<Database, StoreError> {
     }
     // redb panics on some damage that its checks do not foresee; that must not look like a
     // mistake of the manager.
-    let opened = std::panic::catch_unwind(|| Database::create(path)).unwrap_or_else(|_| {
+    let create = || Builder::new().create_with_backend(HeaderLast::open(path)?);
+    let opened = std::panic::catch_unwind(create).unwrap_or_else(|_| {
         Err(DatabaseError::Storage(StorageError::Corrupted("its structure".into())))
     });
     opened.map_err(|error| open_error(path, error))

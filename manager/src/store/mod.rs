@@ -7,6 +7,7 @@ mod aside;
 mod check;
 mod embedded;
 mod files;
+mod header_last;
 mod upgrade;
 
 pub use check::{Report, check};
