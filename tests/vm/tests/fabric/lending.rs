@@ -1,8 +1,8 @@
 //! A drive that is lent to one guest, taken back in order, and lent to another.
 
 use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, WORK_BOUND, play, warnings};
-use anyhow::{Result, ensure};
-use vm::{Guest, Kernel, Verify};
+use anyhow::{Context, Result, ensure};
+use vm::{Fabric, Guest, Kernel, Verify};
 
 /// What Linux always says of a drive, at a level above information.
 const KNOWN: &[&str] = &[];
@@ -12,16 +12,19 @@ pub(crate) const SUMS: &str = "cd /mnt && find . -type f | sort | xargs sha256su
 
 #[test]
 fn what_one_guest_wrote_the_next_one_reads() {
-    let plan = Plan { kernels: &[Kernel::V6_1, Kernel::V6_12], ..SMALL };
+    let plan = Plan { kernels: &[Kernel::V6_1, Kernel::V6_12], boxes: TWO_DRIVES, ..SMALL };
     play(&plan, moves_between_guests);
 }
 
 #[test]
 #[ignore = "long: another kernel"]
 fn what_one_guest_wrote_the_newest_linux_reads() {
-    let plan = Plan { kernels: &[Kernel::V6_12, Kernel::Backports], ..SMALL };
+    let plan = Plan { kernels: &[Kernel::V6_12, Kernel::Backports], boxes: TWO_DRIVES, ..SMALL };
     play(&plan, moves_between_guests);
 }
+
+/// A box with one more than is lent.
+const TWO_DRIVES: &[(&str, &[&str])] = &[("box-a", &["nvme", "nvme"])];
 
 fn moves_between_guests(scene: &mut Scene) -> Result<()> {
     let Scene { guests, fabric, .. } = scene;
@@ -47,11 +50,30 @@ fn moves_between_guests(scene: &mut Scene) -> Result<()> {
     let read = second.ok(SUMS)?;
     ensure!(read == written, "written:\n{written}\nread:\n{read}");
     second.ok("umount /mnt")?;
+    is_replaced(fabric, second)?;
     for (guest, mark) in guests.iter_mut().zip(marks) {
         let odd = warnings(guest.dmesg_since(mark)?, KNOWN);
         ensure!(odd.is_empty(), "a kernel warns: {odd:#?}");
     }
     Ok(())
+}
+
+/// The drive goes and another one comes in its place, on the same host.
+fn is_replaced(fabric: &Fabric, guest: &mut Guest) -> Result<()> {
+    let binding = fabric.slot("box-a/1")?["binding"].clone();
+    let binding = binding.as_str().context("a lent slot has a binding")?;
+    let serial = guest.ok("cat /sys/class/nvme/nvme*/serial")?;
+    fabric.manager(&["replace", binding, "--reason", "it is worn"])?;
+    let other =
+        format!("test -b /dev/nvme*n1 && ! grep -q {} /sys/class/nvme/nvme*/serial", serial.trim());
+    guest.until(&other, PLUG_BOUND)?;
+    ensure!(guest.ok("ls -d /sys/class/nvme/nvme* | wc -l")?.trim() == "1", "one drive is lent");
+    // What was replaced is not lent again by itself.
+    ensure!(
+        fabric.slot("box-a/1")?["status"] == "held" && fabric.slot("box-a/2")?["status"] == "used"
+    );
+    let drive = guest.ok("ls /dev/nvme*n1")?;
+    verify(guest, &Verify::mixed(drive.trim(), 8, 8))
 }
 
 /// Runs a job to its end, and says what it did.
