@@ -45,11 +45,13 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     for record in read::<AllocationRecord>(store, path)? {
         tables.insert_allocation(Arc::new(record));
     }
-    for record in read::<BindingRecord>(store, path)? {
-        tables.insert_binding(Arc::new(record));
-    }
     for record in read::<OperationRecord>(store, path)? {
         tables.insert_operation(Arc::new(record));
+    }
+    for record in read::<BindingRecord>(store, path)? {
+        // A repair may have taken the operation out: the binding goes on by itself.
+        let operation = record.operation.filter(|id| tables.operations.get(id).is_some());
+        tables.insert_binding(Arc::new(BindingRecord { operation, ..record }));
     }
     for record in read::<KeyRecord>(store, path)? {
         tables.insert_key(Arc::new(record));

@@ -134,21 +134,40 @@ async fn a_record_under_a_key_that_is_not_its_own_is_not_read() {
     assert_eq!((key, reason), ("9".to_owned(), why));
 }
 
+fn allocation() -> AllocationRecord {
+    AllocationRecord {
+        id: AllocationId(1),
+        host: NodeName::new("host1").unwrap(),
+        reason: None,
+        since: Timestamp::now(),
+        link: LinkUse::default(),
+        lease: None,
+        tenant: None,
+        wishes: Wishes::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_binding_whose_operation_a_repair_took_out_is_of_none() {
+    let store: Arc<Memory> = Arc::default();
+    let of_lost = BindingRecord {
+        desired: Desired::Released { within_ms: 1 },
+        operation: Some(OperationId(9)),
+        ..binding(1, "a/1", "host1", 0)
+    };
+    let id = of_lost.id;
+    let mut writes = Writes::default();
+    writes.put(&Arc::new(allocation()));
+    writes.put(&Arc::new(of_lost));
+    store.commit(&writes.encode()).unwrap();
+    assert_eq!(open(&store).snapshot().bindings()[&id].operation, None);
+}
+
 #[tokio::test]
 async fn bindings_of_one_slot_or_port_and_proxies_of_one_number_are_named() {
     let store: Arc<Memory> = Arc::default();
     drop(open(&store));
     let now = Timestamp::now();
-    let allocation = AllocationRecord {
-        id: AllocationId(1),
-        host: NodeName::new("host1").unwrap(),
-        reason: None,
-        since: now,
-        link: LinkUse::default(),
-        lease: None,
-        tenant: None,
-        wishes: Wishes::default(),
-    };
     let node = |name, node| NodeRecord {
         name: NodeName::new(name).unwrap(),
         node: NodeId::new(node).unwrap(),
@@ -165,7 +184,7 @@ async fn bindings_of_one_slot_or_port_and_proxies_of_one_number_are_named() {
         binding(10, "a/3", "host1", 2),
     ];
     let mut writes = Writes::default();
-    writes.put(&Arc::new(allocation));
+    writes.put(&Arc::new(allocation()));
     nodes.into_iter().for_each(|node| writes.put(&Arc::new(node)));
     bindings.into_iter().for_each(|binding| writes.put(&Arc::new(binding)));
     store.commit(&writes.encode()).unwrap();

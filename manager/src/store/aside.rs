@@ -277,6 +277,11 @@ impl Held {
         }
         Ok(held)
     }
+
+    /// The file.
+    pub(super) fn file(&self) -> &File {
+        &self.0
+    }
 }
 
 impl Drop for Held {

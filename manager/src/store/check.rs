@@ -3,7 +3,7 @@
 //! All of that is done to a copy, or, where pages are damaged, to a new store of what reads. The
 //! store itself is never written: what was repaired takes its place in one move, and it is kept.
 
-use super::aside::{self, Pages};
+use super::aside::{self, Held, Pages};
 use super::files::{WorkingCopy, beside};
 use super::{Change, EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table, kept};
 use crate::records::{Damage, Inspection, inspect, next_generation};
@@ -66,19 +66,19 @@ impl Report {
 /// When the store is in use, is no store, was written by a later version, or a file cannot be read
 /// or written. Then it is as it was.
 pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
-    let file = File::open(path).map_err(|e| StoreError::io(path, "read", e))?;
-    // A manager that has it open has this lock, and none gets it meanwhile.
-    aside::lock(&file, path)?;
+    // A manager that has it open has its lock, and none gets it meanwhile.
+    let held = Held::take(path)?;
+    let file = held.file();
     if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
         // Of an empty file redb would make a store.
         let reason = "the file is empty".to_owned();
         return Err(StoreError::Corrupt { path: path.to_owned(), reason });
     }
     let copy = beside(path, ".checking");
-    let checked = match aside::look(&file, path)? {
+    let checked = match aside::look(file, path)? {
         Pages::Whole | Pages::Unfinished => checked_copy(path, &copy, false, repair),
         Pages::Behind => checked_copy(path, &copy, true, repair),
-        Pages::Damaged(_) => damaged_pages(path, &file, &copy, repair),
+        Pages::Damaged(_) => damaged_pages(path, file, &copy, repair),
     };
     // After a repair it is not there any more.
     let _ = fs::remove_file(&copy);
