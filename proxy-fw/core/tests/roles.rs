@@ -146,6 +146,43 @@ fn a_function_that_its_host_resets_gets_the_proxys_completion_timeout_again() {
 }
 
 #[test]
+fn a_function_has_the_proxys_completion_timeout_when_it_may_ask_again() {
+    let mut world = World::bound();
+    // A function-level reset, and a secondary bus reset: hosts may know that either was short.
+    for resets in 0..2 {
+        if resets == 0 {
+            world.config_write(bdf(3, 0), 0x48, 0x8000);
+        } else {
+            world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+            world.config_write(bdf(2, 0), 0x3c, 0);
+        }
+        world.config_write(bdf(3, 0), 0x04, 0b010);
+        assert_eq!(world.device.get(0x68), 0, "it may not ask for anything yet");
+        world.config_write(bdf(3, 0), 0x04, 0b110);
+        assert_eq!(world.device.get(0x68) & 0x1f, 0b1101);
+        // It is set once.
+        world.device.put(0x68, 0);
+        world.run(Duration::from_millis(200));
+        assert_eq!(world.device.get(0x68), 0);
+    }
+}
+
+#[test]
+fn a_host_that_is_too_early_after_a_reset_changes_nothing_about_the_completion_timeout() {
+    for status in [CplStatus::UnsupportedRequest, CplStatus::ConfigRetry] {
+        let mut world = World::bound();
+        world.config_write(bdf(3, 0), 0x48, 0x8000);
+        world.device.manner = Manner::Refuses(status);
+        world.config_write(bdf(3, 0), 0x04, 0b110);
+        world.device.manner = Manner::Answers;
+        // The device's reset went on over both writes.
+        world.device.put(0x68, 0);
+        world.run(Duration::from_millis(200));
+        assert_eq!(world.device.get(0x68) & 0x1f, 0b1101, "{status:?}");
+    }
+}
+
+#[test]
 fn a_device_reads_and_writes_the_hosts_memory() {
     let mut world = World::bound();
     let requester = bdf(3, 0);

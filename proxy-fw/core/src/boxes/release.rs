@@ -104,7 +104,7 @@ impl BoxRole {
                 Work::Idle => return,
                 Work::Probe(probe) => self.continue_probe(now, slot, probe, got),
                 Work::Release(release) => self.continue_release(now, slot, release, got),
-                Work::Restore(restore) => self.continue_restore(now, slot, restore),
+                Work::Restore(restore) => self.continue_restore(now, slot, restore, got),
                 Work::Erase(erase) => self.continue_erase(now, slot, erase, got),
             }
         }
@@ -127,25 +127,49 @@ impl BoxRole {
         entry.access.begin(now, Want::Pause(pause), now + pause + self.config.readiness_bound);
     }
 
-    fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore) {
-        let function = &self.slots[slot].functions[restore.function];
+    /// A host turns a function's bus mastering on: to the host its reset is over. The timeout is
+    /// set before the function asks for anything, and not when the longest reset would be over.
+    pub(super) fn hurry_restore(&mut self, now: Instant, slot: usize, function: usize) {
+        let entry = &mut self.slots[slot];
+        let Work::Restore(Restore { function: next, written: false }) = entry.work else { return };
+        if next != function && !entry.functions[function].restore_wanted {
+            return;
+        }
+        entry.functions[next].restore_wanted = true;
+        entry.functions[function].restore_wanted = false;
+        self.write_timeout(now, slot, function);
+        self.continue_work(now, slot);
+    }
+
+    fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
+        if !restore.written {
+            return self.write_timeout(now, slot, restore.function);
+        }
+        let entry = &mut self.slots[slot];
+        if got != Got::Written && now < entry.reset_over {
+            // The host was too early with it, and so was this.
+            entry.functions[restore.function].restore_wanted = true;
+        }
+        // Done; or the device did not take it, and its host will find it broken, too.
+        self.next_release(now, slot);
+    }
+
+    fn write_timeout(&mut self, now: Instant, slot: usize, index: usize) {
+        let entry = &mut self.slots[slot];
+        entry.work = Work::Idle;
+        let function = &entry.functions[index];
         let setting = timeout_setting(&function.facts, self.config.completion_timeout);
         match setting {
-            Some(setting)
-                if !restore.written
-                    && matches!(function.state, SlotState::Free | SlotState::Bound) =>
-            {
+            Some(setting) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
                 let want = Want::Write {
                     function: function.number.get() as u8,
                     register: function.facts.pcie_capability + 0x28,
                     value: setting.into(),
                     enables: 0b0001,
                 };
-                let entry = &mut self.slots[slot];
                 entry.access.begin(now, want, now + self.config.readiness_bound);
-                entry.work = Work::Restore(Restore { written: true, ..restore });
+                entry.work = Work::Restore(Restore { function: index, written: true });
             }
-            // Done; or the device did not take it, and its host will find it broken, too.
             _ => self.next_release(now, slot),
         }
     }

@@ -165,6 +165,9 @@ impl BoxRole {
         let deadline = now + self.config.completion_bound;
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
         let tag = Tag::new(tag.index).expect("device-side tags have 8 bits");
+        if turns_bus_master_on(&packet) {
+            self.hurry_restore(now, slot, function);
+        }
         rewrite(&mut packet, |packet| {
             self.keep_owned_fields(slot, function, packet);
             packet.set_tag(tag);
@@ -237,4 +240,12 @@ impl BoxRole {
         }
         true
     }
+}
+
+/// Whether a request is a write that turns bus mastering on (Command bit 2).
+fn turns_bus_master_on(packet: &Packet<&mut [u8]>) -> bool {
+    packet.tlp_type() == TlpType::CfgWr0
+        && packet.register() == 0x04
+        && packet.byte_enables().first & 0b01 != 0
+        && packet.payload().first().is_some_and(|low| low & 0b100 != 0)
 }

@@ -129,7 +129,7 @@ impl Registers {
         self.out.clear();
     }
 
-    fn put(&mut self, at: usize, value: u32) {
+    pub fn put(&mut self, at: usize, value: u32) {
         self.config[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 
