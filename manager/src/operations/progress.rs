@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
 /// A binding as it was when something was asked of a proxy: what comes back is about that.
-pub(super) fn same_life<'a>(txn: &'a Txn, asked: &BindingRecord) -> Option<&'a BindingRecord> {
+pub(crate) fn same_life<'a>(txn: &'a Txn, asked: &BindingRecord) -> Option<&'a BindingRecord> {
     txn.bindings().get(&asked.id).filter(|now| now.functions == asked.functions)
 }
 

@@ -151,11 +151,17 @@ impl Records {
         let _room = self.room.acquire().await.expect("it is never closed");
         let (result, outcome) = self.enter(change);
         // A refusal, too, may stand on what is not durable yet.
-        let Some(mut outcome) = outcome else { return result };
-        let stopping = || Problem::new(ProblemCode::Stopping, "the manager is stopping");
-        let ended = outcome.wait_for(Option::is_some).await.map_err(|_| stopping())?;
-        ended.clone().expect("it was waited for")?;
+        Unwritten(outcome).written().await?;
         result
+    }
+
+    /// As [`Records::apply`], for who goes on before the change is durable. Changes that are made
+    /// after it see it and stand on it; snapshots have it when it is durable. It is for what would
+    /// be done again, and find itself done, if it were lost.
+    pub async fn make<R>(self: &Arc<Self>, change: impl FnOnce(&mut Txn) -> R) -> (R, Unwritten) {
+        let _room = self.room.acquire().await.expect("it is never closed");
+        let (result, outcome) = self.enter(|txn| Ok(change(txn)));
+        (result.expect("it refuses nothing"), Unwritten(outcome))
     }
 
     /// Makes a change and has it written. What has to be durable before the result may be shown.
@@ -251,6 +257,24 @@ impl Records {
             }
             signal.await;
         }
+    }
+}
+
+/// A change that is made and may not be durable yet.
+#[must_use]
+pub struct Unwritten(Option<Outcome>);
+
+impl Unwritten {
+    /// Waits until it is durable.
+    ///
+    /// # Errors
+    ///
+    /// A [`ProblemCode::StoreFailed`], or [`ProblemCode::Stopping`]: then it never was.
+    pub async fn written(self) -> Result<(), Problem> {
+        let Some(mut outcome) = self.0 else { return Ok(()) };
+        let stopping = || Problem::new(ProblemCode::Stopping, "the manager is stopping");
+        let ended = outcome.wait_for(Option::is_some).await.map_err(|_| stopping())?;
+        ended.clone().expect("it was waited for")
     }
 }
 

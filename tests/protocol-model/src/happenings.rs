@@ -58,7 +58,7 @@ impl State {
         if term > leader.records.term() {
             let before = leader.records.clone();
             let (after, ()) = before.with(|txn| txn.learn_term(term));
-            self.leaders[to].as_mut()?.records = after.clone();
+            self.leaders[to].as_mut()?.record(after.clone());
             return (before != after).then_some(());
         }
         self.close(proxy);
@@ -270,7 +270,7 @@ impl State {
 
     pub(crate) fn crash(&mut self, index: usize) -> Option<()> {
         let leader = self.leaders[index].as_mut()?;
-        *leader = Leader::new(leader.records.in_next_term());
+        *leader = Leader::new(leader.durable.in_next_term());
         for proxy in 0..3 {
             if self.connections[proxy].as_ref().is_some_and(|c| c.leader == index) {
                 self.close(proxy);

@@ -19,6 +19,9 @@ const WITHIN_MS: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Leader {
     pub(crate) records: Records,
+    /// Those that are on the disk, which a manager that is killed comes back with. What a proxy was
+    /// heard to have done may not be there yet.
+    pub(crate) durable: Records,
     pub(crate) driver: Option<Driver>,
 }
 
@@ -59,7 +62,13 @@ pub(crate) enum Sync {
 
 impl Leader {
     pub(crate) fn new(records: Records) -> Self {
-        Self { records, driver: None }
+        Self { durable: records.clone(), records, driver: None }
+    }
+
+    /// Changes the records, and with them all that is not durable yet is.
+    pub(crate) fn record(&mut self, records: Records) {
+        self.durable = records.clone();
+        self.records = records;
     }
 
     /// A connection ended: what waits for an answer on it does no longer.
@@ -92,7 +101,7 @@ pub(crate) fn allocate(
     let reuse = bug == Some(Bug::EpochAgain);
     let records = records.lent_to(host, state.lives + 1, reuse)?;
     state.lives += 1;
-    state.leaders[index].as_mut()?.records = records;
+    state.leaders[index].as_mut()?.record(records);
     Some(())
 }
 
@@ -107,7 +116,7 @@ pub(crate) fn release(state: &mut State, index: usize, force: bool) -> Option<()
     if now == Desired::Forced || now == desired {
         return None;
     }
-    leader.records = leader.records.wanted(desired);
+    leader.record(leader.records.wanted(desired));
     Some(())
 }
 
@@ -131,13 +140,13 @@ pub(crate) fn drive(state: &mut State, index: usize, model: &Protocol) -> Option
         Action::Wait => return None,
         Action::Fail(why) => {
             let after = asked.with(|txn| progress::failed(txn, binding.id, why)).0;
-            state.leaders[index].as_mut()?.records = after.clone();
+            state.leaders[index].as_mut()?.record(after.clone());
             return (after != asked).then_some(());
         }
         Action::SkipPort => {
             let mut after = asked.with(|txn| progress::withdrawn(txn, &binding, "skipped")).0;
             after.skipped = true;
-            state.leaders[index].as_mut()?.records = after;
+            state.leaders[index].as_mut()?.record(after);
             return Some(());
         }
         Action::BindSlot => Step::TellHost,
@@ -224,7 +233,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
     match answer {
         Answer::Refused(_, Refusal::StaleTerm(term)) => {
             let leader = state.leaders[index].as_mut()?;
-            leader.records = leader.records.with(|txn| txn.learn_term(term)).0;
+            leader.record(leader.records.with(|txn| txn.learn_term(term)).0);
             state.close(proxy);
         }
         Answer::Box(the_box) => {
@@ -235,7 +244,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
                 let before = &before.tables;
                 compare::box_tables(txn, before, &box_name(), incarnation, &inventory, &table, &[])
             });
-            leader.records = records;
+            leader.record(records);
             let stray = diff.stray.first().map(|stray| stray.key.epoch);
             let host = the_box.bound.map(|entry| entry.host);
             match stray.zip(host) {
@@ -254,7 +263,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
             let (records, diff) = leader.records.with(|txn| {
                 compare::host_table(txn, &before.tables, &name, incarnation, &there.table())
             });
-            leader.records = records;
+            leader.record(records);
             match diff.stray.first().map(|stray| stray.epoch) {
                 Some(epoch) => {
                     let term = leader.records.term();
@@ -272,7 +281,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
         Answer::Configured => {
             let leader = state.leaders[index].as_mut()?;
             let host = host_name(proxy - 1);
-            leader.records = leader
+            let records = leader
                 .records
                 .with(|txn| {
                     let binding = txn.binding_at_port(&host, crate::records::port()).map(|b| b.id);
@@ -281,6 +290,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
                     }
                 })
                 .0;
+            leader.record(records);
         }
         Answer::Done(Way::Driver) => done(state, index, model),
         Answer::Refused(Way::Driver, refusal) => refused(state, index, proxy, refusal),
@@ -311,7 +321,7 @@ fn link_down(state: &mut State, proxy: usize, index: usize) {
     let Some(leader) = &mut state.leaders[index] else { return };
     let host = leader.records.host();
     if let Some(host) = host.filter(|host| proxy == 0 || *host + 1 == proxy) {
-        leader.records = leader
+        let records = leader
             .records
             .with(|txn| {
                 let failed = txn.bindings().values().find(|b| b.phase.at_box()).map(|b| b.id);
@@ -320,6 +330,7 @@ fn link_down(state: &mut State, proxy: usize, index: usize) {
                 }
             })
             .0;
+        leader.record(records);
         want_sync(state, host + 1, index);
     }
     want_sync(state, 0, index);
@@ -343,7 +354,7 @@ fn done(state: &mut State, index: usize, model: &Protocol) {
     let slot_first = model.bug == Some(Bug::SlotFirst);
     let (at_box, at_host) = driver.ends;
     let skipped = leader.records.skipped;
-    leader.records = leader
+    let mut records = leader
         .records
         .with(|txn| match driver.step {
             Step::BindSlot => progress::slot_bound(txn, &binding, at_box, PathSet::FIRST, 1),
@@ -356,7 +367,14 @@ fn done(state: &mut State, index: usize, model: &Protocol) {
             _ => progress::freed(txn, &[], &binding, &[(SlotFunction::ZERO, DeviceState::Free)]),
         })
         .0;
-    leader.records.skipped = skipped && leader.records.binding().is_some();
+    records.skipped = skipped && records.binding().is_some();
+    // The next step does not wait until these are durable.
+    let goes_on = matches!(driver.step, Step::BindSlot | Step::UnbindPort);
+    if goes_on && state.left.crashes > 0 {
+        leader.records = records;
+    } else {
+        leader.record(records);
+    }
 }
 
 /// A step's request is refused.
@@ -366,17 +384,19 @@ fn refused(state: &mut State, index: usize, proxy: usize, refusal: Refusal) {
     let Some(binding) = driver.asked.binding().cloned() else { return };
     match refusal {
         Refusal::StaleEpoch(highest) => {
-            leader.records = leader
+            let records = leader
                 .records
                 .with(|txn| {
                     txn.learn_epoch(&function(), highest);
                     progress::outdated(txn, &binding, highest);
                 })
                 .0;
+            leader.record(records);
         }
         Refusal::InUse(epoch) if epoch == binding.port_epoch() => {
-            leader.records =
+            let records =
                 leader.records.with(|txn| progress::failed(txn, binding.id, "it is dead")).0;
+            leader.record(records);
         }
         Refusal::InUse(_) => want_sync(state, proxy, index),
         Refusal::StaleTerm(_) => unreachable!("it ends the connection"),

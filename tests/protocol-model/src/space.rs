@@ -118,6 +118,8 @@ pub enum Act {
     Dial(usize, usize),
     /// A manager loses a proxy's connection.
     Lose(usize),
+    /// What a manager has made is on the disk.
+    Write(usize),
     /// A manager is killed and started again.
     Crash(usize),
     /// The records are backed up.
@@ -187,6 +189,13 @@ impl Protocol {
                 spend(&mut now.left.losses)?;
                 now.close(proxy);
             }
+            Act::Write(leader) => {
+                let leader = now.leaders[leader].as_mut()?;
+                if leader.durable == leader.records {
+                    return None;
+                }
+                leader.durable = leader.records.clone();
+            }
             Act::Crash(leader) => {
                 spend(&mut now.left.crashes)?;
                 now.crash(leader)?;
@@ -224,7 +233,10 @@ impl Protocol {
             Act::Send(host, to_device) => now.send(host, to_device)?,
             Act::Arrive => now.arrive()?,
         }
-        self.note(before, now);
+        // A manager that is killed may come back with what was before, which is no change.
+        if !matches!(act, Act::Crash(_)) {
+            self.note(before, now);
+        }
         Some(state)
     }
 
@@ -252,6 +264,7 @@ impl Protocol {
             if from.functions != to.functions {
                 now.lives += 1;
                 (new.records.life, new.records.skipped) = (now.lives, false);
+                new.durable = new.records.clone();
             }
         }
     }
@@ -285,7 +298,7 @@ impl Model for Protocol {
                 let hosts = (0..2).map(|host| Act::Allocate(leader, host));
                 acts.extend(hosts);
                 acts.extend([Act::Release(leader), Act::Force(leader), Act::Drive(leader)]);
-                acts.push(Act::Crash(leader));
+                acts.extend([Act::Write(leader), Act::Crash(leader)]);
                 acts.extend((0..3).map(|proxy| Act::Dial(proxy, leader)));
             }
         }

@@ -151,6 +151,27 @@ async fn a_refusal_that_stands_on_a_write_waits_for_it() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_is_stood_on_at_once_and_shown_when_it_is_durable() {
+    for write in [Write::Succeeds, Write::Fails] {
+        let store = Slow::new(vec![write, Write::Succeeds]);
+        let records = open(&store);
+        store.stuck.store(true, Ordering::SeqCst);
+        let first = EventRecord::new(EventKind::Trouble, "first");
+        let ((), unwritten) = records.make(|txn| txn.event(first)).await;
+        let (seen, later) = records.make(|txn| txn.events().len()).await;
+        assert_eq!(seen, 1);
+        assert!(records.snapshot().events().is_empty(), "it may be lost");
+        store.stuck.store(false, Ordering::SeqCst);
+        let written = unwritten.written().await;
+        assert_eq!(written.is_ok(), write == Write::Succeeds, "{written:?}");
+        // Who stood on it knows, too.
+        assert_eq!(later.written().await, written);
+        let shown = usize::from(write == Write::Succeeds);
+        assert_eq!((texts(&records.snapshot()).len(), store.texts().len()), (shown, shown));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
