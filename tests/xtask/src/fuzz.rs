@@ -87,21 +87,26 @@ fn targets() -> Result<Vec<String>> {
 
 /// `cargo fuzz VERB`, building into a folder of its own: its flags are not those of other builds.
 /// Nearly everything under test is safe Rust, so that an address sanitizer would only cost speed.
-fn with_settings(verb: &str, target: Option<&str>) -> Command {
+fn with_settings(verb: &str, target: Option<&str>, seconds: u64) -> Command {
     let mut command = cargo_fuzz();
+    if seconds <= SMOKE_SECONDS {
+        // Optimising each program as a whole takes longer than all of them run then.
+        command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    }
     command.arg(verb).arg("--fuzz-dir").arg(folder()).args(["--sanitizer", "none"]);
     command.arg("--target-dir").arg(target_dir().join("fuzz")).args(target);
     command
 }
 
 fn fuzz(targets: &[String], seconds: u64, keep: bool) -> Result<()> {
-    run_command(&mut with_settings("build", None)).context("the fuzzer's programs do not build")?;
+    run_command(&mut with_settings("build", None, seconds))
+        .context("the fuzzer's programs do not build")?;
     for target in targets {
         println!("-- {target}: {seconds} s");
         let found = target_dir().join("fuzz/found").join(target);
         std::fs::create_dir_all(&found).with_context(|| found.display().to_string())?;
         let corpus = root().join("tests/fuzz/corpus").join(target);
-        let mut command = with_settings("run", Some(target));
+        let mut command = with_settings("run", Some(target), seconds);
         command.arg(&found).arg(&corpus).arg("--");
         command.args([MAX_LEN, "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
         command.arg(format!("-max_total_time={seconds}"));
@@ -114,7 +119,7 @@ fn fuzz(targets: &[String], seconds: u64, keep: bool) -> Result<()> {
         })?;
         if keep {
             // What brings something new, and no more of it.
-            let mut merge = with_settings("run", Some(target));
+            let mut merge = with_settings("run", Some(target), seconds);
             merge.arg(&corpus).arg(&found).args(["--", "-merge=1", MAX_LEN]);
             run_command(&mut merge).with_context(|| format!("{target}: merging what was found"))?;
         }
