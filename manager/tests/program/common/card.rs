@@ -95,7 +95,11 @@ struct Inside {
     away: Vec<(Instant, Option<Instant>)>,
     /// It does not come back when it restarts.
     stays_away: bool,
+    /// What it does instead of what it is asked.
+    instead: Option<Instead>,
 }
+
+type Instead = Box<dyn FnMut(&FirmwareRequest) -> Option<Script> + Send>;
 
 impl Inside {
     /// What the boot loader starts; whether that joins.
@@ -133,6 +137,20 @@ impl Inside {
         }
         self.update.as_mut().unwrap().handle(&mut self.flash, request)
     }
+
+    fn answer(&mut self, request: &FirmwareRequest) -> Script {
+        match self.instead.as_mut().and_then(|instead| instead(request)) {
+            Some(Script::ObeyAndVanish) => {
+                let _ = self.ask(request);
+                Script::Vanish
+            }
+            Some(other) => other,
+            None => match self.ask(request) {
+                Ok(answer) => Script::Answer(Box::new(answer.into())),
+                Err(error) => Script::Refuse(ControlError::Firmware(error)),
+            },
+        }
+    }
 }
 
 /// A card that runs until it is dropped.
@@ -160,6 +178,7 @@ impl Card {
             pieces: Vec::new(),
             away: Vec::new(),
             stays_away: false,
+            instead: None,
         }));
         let off = Arc::new(AtomicBool::new(false));
         let (life, end) = (inside.clone(), off.clone());
@@ -185,6 +204,23 @@ impl Card {
         let away = self.inside.lock().unwrap().away.clone();
         let [(from, Some(to))] = away[..] else { panic!("{away:?}") };
         (from, to)
+    }
+
+    /// How often it was told to restart.
+    pub fn restarts(&self) -> usize {
+        self.inside.lock().unwrap().away.len()
+    }
+
+    /// Does something else than what it is asked, until it is told to obey.
+    pub fn does_instead(
+        &self,
+        instead: impl FnMut(&FirmwareRequest) -> Option<Script> + Send + 'static,
+    ) {
+        self.inside.lock().unwrap().instead = Some(Box::new(instead));
+    }
+
+    pub fn obeys(&self) {
+        self.inside.lock().unwrap().instead = None;
     }
 
     /// Loses its power and gets it back.
@@ -222,10 +258,7 @@ fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &
         state.lock().unwrap().rules.clear();
         fake.rule(move |request| {
             let Request::Firmware(request) = request else { return None };
-            Some(match asked.lock().unwrap().ask(request) {
-                Ok(answer) => Script::Answer(Box::new(answer.into())),
-                Err(error) => Script::Refuse(ControlError::Firmware(error)),
-            })
+            Some(asked.lock().unwrap().answer(request))
         });
         let ends = || is_off() || fake.is_over() || inside.lock().unwrap().restart;
         while !ends() {

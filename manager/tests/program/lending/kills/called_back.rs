@@ -3,7 +3,25 @@
 use super::pool::Pool;
 use super::{Kind, ONE, TWO, TWO_NO_WAIT, Then, at_every_event, at_every_step};
 use crate::common::fake::Script;
+use manager::types::OperationKind;
 use proxy_core::control::{ControlError, Request};
+
+/// A kind of operation that may be called back and has no walk does not compile.
+const _: fn(&OperationKind) -> &'static [fn()] = |kind| match kind {
+    OperationKind::Allocate { .. } => {
+        &[of_an_allocation_that_is_called_back, of_an_allocation_that_is_called_back_at_once]
+    }
+    OperationKind::Release { .. } => &[of_a_release_that_is_called_back_while_its_host_is_away],
+    OperationKind::TakeBack { .. } => &[of_a_take_back_that_is_called_back],
+    OperationKind::Replace { .. } => &[of_a_replacement_that_is_called_back],
+    OperationKind::Drain { .. } => &[
+        of_a_drain_that_is_called_back_while_its_host_is_away,
+        of_a_drain_that_replaces_and_is_called_back,
+        of_a_path_whose_drain_is_called_back,
+    ],
+    // It goes by force, and is never called back.
+    OperationKind::Forget { .. } => &[],
+};
 
 /// Called back when it has come so far.
 const fn when(when: fn(&Pool) -> bool) -> Option<Then> {

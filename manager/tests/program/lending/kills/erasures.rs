@@ -3,7 +3,17 @@
 use super::pool::Pool;
 use super::{Kind, ONE, TWO, Then, at_every_request, at_every_step};
 use crate::common::fake::Script;
+use manager::types::ErasureState;
 use proxy_core::control::{EraseFailure, Erasure, Reply, Request, SlotState};
+
+/// A state of an erasure that no walk has does not compile.
+const _: fn(ErasureState) -> &'static [fn()] = |state| match state {
+    ErasureState::Running | ErasureState::Done => {
+        &[of_a_release_that_erases, of_a_release_that_erases_by_a_program, of_an_erasure_by_hand]
+    }
+    ErasureState::Failed | ErasureState::Waived => &[of_an_erasure_that_is_waived],
+    ErasureState::Owed => &[of_an_erasure_that_is_owed],
+};
 
 const BY_BOX: &str = "[[erase]]\nmeans = [\"format-user\"]\n";
 

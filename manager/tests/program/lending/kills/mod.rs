@@ -4,6 +4,7 @@
 
 mod called_back;
 mod erasures;
+mod firmware;
 mod operations;
 mod pool;
 
@@ -30,6 +31,8 @@ struct Kind {
     events: &'static [&'static str],
     /// Further lines of the manager's file.
     settings: &'static str,
+    /// Bounds of the manager.
+    timing: &'static [(&'static str, u32)],
     /// What brings it about beside commands; done again and again until it is over.
     cause: Option<fn(&Pool)>,
     /// What proxies say instead of obeying, by how often this has said something before: until what
@@ -66,6 +69,7 @@ impl Kind {
             erasures: none,
             events: none,
             settings: "",
+            timing: &[("lease_warning_ms", 10), ("lease_grace_ms", 200)],
             cause: None,
             answers: None,
             away: none,
@@ -143,3 +147,53 @@ fn at_every_event(kind: Kind) {
 const ONE: &str = "allocate --host host1";
 const TWO: &str = "allocate --host host1 --count 2";
 const TWO_NO_WAIT: &str = "allocate --host host1 --count 2 --no-wait";
+
+/// Requests that begin what has several steps: each is walked.
+const STEPS: &[&str] = &[
+    "post /v1/allocations",
+    "delete /v1/allocations/{id}",
+    "delete /v1/bindings/{id}",
+    "post /v1/bindings/{id}/replace",
+    "post /v1/boxes/{name}/slots/{slot}/erase",
+    "post /v1/boxes/{name}/slots/{slot}/recover",
+    "post /v1/drains",
+    "post /v1/firmware/rollout",
+    "delete /v1/nodes/{name}",
+    "post /v1/operations/{id}/cancel",
+    "post /v1/take-backs",
+];
+
+/// Those that are one change of the records, which is there or is not.
+const ONE_CHANGE: &[&str] = &[
+    "post /v1/allocations/{id}/lease",
+    "post /v1/erasures/{id}/waive",
+    "post /v1/firmware/images",
+    "post /v1/holds",
+    "delete /v1/holds",
+    "put /v1/inventory",
+];
+
+/// Those of which the records keep nothing.
+const NOT_KEPT: &[&str] = &[
+    "put /v1/nodes/{name}/log-level",
+    "put /v1/nodes/{name}/sampling",
+    "post /v1/recordings",
+    "delete /v1/recordings/{id}",
+    "post /v1/recordings/{id}/stop",
+];
+
+#[test]
+fn no_request_with_several_steps_is_left_out() {
+    let description = serde_json::to_value(manager::api::description()).unwrap();
+    let of_path = |(path, methods): (&String, &Value)| {
+        let methods: Vec<String> = methods.as_object().unwrap().keys().cloned().collect();
+        let path = path.clone();
+        methods.into_iter().filter(|m| m != "get").map(move |method| format!("{method} {path}"))
+    };
+    let paths = description["paths"].as_object().unwrap();
+    let mut there: Vec<String> = paths.iter().flat_map(of_path).collect();
+    let mut known = [STEPS, ONE_CHANGE, NOT_KEPT].concat();
+    there.sort();
+    known.sort_unstable();
+    assert_eq!(there, known, "a request that begins something with steps needs a walk");
+}

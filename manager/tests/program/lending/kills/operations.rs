@@ -1,9 +1,33 @@
 //! Operations that go on to their end.
 
 use super::pool::Pool;
-use super::{Kind, ONE, TWO, TWO_NO_WAIT, at_every_event, at_every_step};
+use super::{Kind, ONE, TWO, TWO_NO_WAIT, Then, at_every_event, at_every_step};
 use crate::common::fake::Script;
-use proxy_core::control::{ControlError, Request};
+use manager::types::OperationKind;
+use proxy_core::control::{BindingFailure, ControlError, Event, Request};
+
+/// A kind of operation that has no walk does not compile.
+const _: fn(&OperationKind) -> &'static [fn()] = |kind| match kind {
+    OperationKind::Allocate { .. } => &[
+        of_an_allocation,
+        of_an_allocation_that_is_rolled_back,
+        of_an_allocation_that_is_not_enabled_in_time,
+        of_an_allocation_whose_operation_takes_too_long,
+    ],
+    OperationKind::Release { .. } => &[of_a_release, of_a_release_by_force, of_a_host_that_is_gone],
+    OperationKind::TakeBack { .. } => {
+        &[of_a_take_back, of_a_take_back_of_a_rack, of_a_lease_that_is_over]
+    }
+    OperationKind::Replace { .. } => &[of_a_replacement, of_a_replacement_by_the_policy],
+    OperationKind::Drain { .. } => {
+        &[of_a_drain, of_a_drain_of_a_rack, of_a_drain_that_replaces, of_a_path_that_is_drained]
+    }
+    OperationKind::Forget { .. } => &[
+        of_a_host_that_is_forgotten,
+        of_a_box_that_is_forgotten,
+        of_a_box_that_is_forgotten_while_its_host_is_away,
+    ],
+};
 
 #[test]
 fn of_an_allocation() {
@@ -132,4 +156,67 @@ fn of_a_replacement_by_the_policy() {
     let replace = Kind::new(&[ONE], &[], &[1]);
     let over = |pool: &Pool| pool.at_box().bound(1).is_none();
     at_every_step(Kind { settings, cause: Some(cause), over, ..replace });
+}
+
+/// The operating system never enables it.
+#[test]
+fn of_an_allocation_that_is_not_enabled_in_time() {
+    let prepare = |pool: &Pool| pool.at_host().with(|state| state.enumerates = false);
+    let allocate = Kind::new(&[], &[TWO_NO_WAIT], &[0]);
+    let timing = &[("enumeration_ms", 300)];
+    at_every_step(Kind { prepare: Some(prepare), timing, ..allocate });
+}
+
+/// The host never takes it.
+#[test]
+fn of_an_allocation_whose_operation_takes_too_long() {
+    let answers = |r: &Request, _| {
+        matches!(r, Request::BindPort(_)).then_some(Script::Refuse(ControlError::Busy))
+    };
+    let allocate = Kind::new(&[], &[TWO_NO_WAIT], &[0]);
+    let timing = &[("operation_ms", 300)];
+    at_every_step(Kind { answers: Some(answers), timing, ..allocate });
+}
+
+/// Kinds of events of a binding.
+const OF_A_BINDING: &[&str] =
+    &["binding-failed", "rebinding", "bound", "configured", "host-let-go", "withdrawn", "released"];
+
+/// The host says that the binding of the first slot failed.
+fn fails(pool: &Pool, reason: BindingFailure) {
+    if let Some(key) = pool.at_box().bound(1) {
+        let peer = pool.at_box().welcome.node;
+        pool.at_host().event(Event::BindingFailed { peer, key, reason });
+    }
+}
+
+/// What is dead is made again under new epochs, by no operation.
+#[test]
+fn of_a_binding_that_is_made_again() {
+    let cause = |pool: &Pool| {
+        if !pool.has_new_epochs() {
+            fails(pool, BindingFailure::TlpCrc);
+        }
+    };
+    let (cause, events, over) = (Some(cause as _), OF_A_BINDING, Pool::has_new_epochs);
+    at_every_step(Kind { cause, events, over, ..Kind::new(&[ONE], &[], &[1]) });
+}
+
+/// Its operating system was not asked.
+#[test]
+fn of_a_device_that_a_host_lets_go() {
+    let cause = |pool: &Pool| fails(pool, BindingFailure::HostLetGo);
+    let (cause, events) = (Some(cause as _), OF_A_BINDING);
+    at_every_step(Kind { cause, events, ..Kind::new(&[ONE], &[], &[0]) });
+}
+
+/// In two changes of the records: somebody works on a slot, and has done.
+#[test]
+fn of_a_hold() {
+    let begin = &["maintain box1/1 --on --reason x"];
+    let when = |pool: &Pool| pool.slot(1) == "held";
+    let then = Some(Then { when, what: "maintain box1/1 --off" });
+    let over = |pool: &Pool| pool.slot(1) == "free";
+    let events = &["held", "hold-ended"];
+    at_every_event(Kind { then, events, over, ..Kind::new(&[], begin, &[0]) });
 }

@@ -50,8 +50,7 @@ fn changes(request: &Request) -> bool {
 
 impl Pool {
     pub(super) fn new(kind: &Kind) -> Self {
-        let timing = [("lease_warning_ms", 10), ("lease_grace_ms", 200)];
-        let manager = Manager::with_settings(kind.settings, &timing);
+        let manager = Manager::with_settings(kind.settings, kind.timing);
         let two_paths = |mut spec: Spec, number| {
             spec.paths = vec![PathAddress::Udp4 { ip: [127, 0, 1, number], port: 4000 }];
             spec
@@ -350,6 +349,7 @@ impl Pool {
     /// Everything free again.
     pub(super) fn clean(&self) {
         self.obey();
+        self.at_host().with(|s| s.enumerates = true);
         if !self.at_host().with(|s| s.root_complex) {
             self.at_host().set_root_complex(true);
         }
