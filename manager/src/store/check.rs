@@ -224,3 +224,6 @@ fn put_in_place(path: &Path, copy: &Path, damaged: &[Damage]) -> Result<Repaired
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(written(path))?;
     Ok(Repaired { kept, taken_out })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! Writes seeds into the corpora: the vectors, the examples of `wire.md`, and what the proxies'
 //! own code makes. What is there already stays: `cargo run -p fuzz-targets --example seeds`.
 
-use serde_json::Value;
+use manager::store::Table;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 fn here() -> &'static Path {
@@ -129,7 +130,122 @@ fn requests() -> Vec<Vec<u8>> {
     requests
 }
 
+/// Records of the manager's store, each under its key.
+fn records() -> Vec<Vec<u8>> {
+    let at = "2026-11-22T11:38:56.402Z";
+    let number = |number: u64| number.to_be_bytes().to_vec();
+    let function = json!({ "slot": "box1/1", "function": 0 });
+    let operation = json!({
+        "id": "op-1", "what": { "kind": "allocate", "host": "host1", "slots": ["box1/1"] },
+        "state": "succeeded", "allocation": "alloc-1", "warnings": [], "started": at, "ended": at,
+        "steps": [{ "name": "bind-slot", "binding": "bind-1", "target": "box1/1", "state": "done",
+            "changed": at }],
+        "client_key": "k",
+    });
+    let pci = json!({ "vendor": 6966, "device": 4096, "subsystem_vendor": 6966, "subsystem": 1,
+        "class": 67586, "revision": 1 });
+    let counters = |schema: u32| {
+        json!({ "schema": schema, "term": 1, "highest_term_seen": 1,
+        "generation": 0, "next_node": 3, "next_allocation": 2, "next_binding": 2,
+        "next_operation": 2, "next_event": 2 })
+    };
+    let mut of_version_2 = operation.clone();
+    of_version_2["client_request"] = "{}".into();
+    let node = |name: &str, role: &str, node: u16| {
+        json!({ "name": name, "node": node,
+        "role": role, "size": 2, "first_seen": at, "last_connected": at })
+    };
+    let lent = [
+        (Table::Nodes, b"box1".to_vec(), node("box1", "box", 1)),
+        (Table::Nodes, b"host1".to_vec(), node("host1", "host", 2)),
+        (
+            Table::Devices,
+            b"box1/1.0".to_vec(),
+            json!({ "address": function, "state": "bound",
+            "model": "nvme", "pci": pci, "serial": 7, "bars": [16384, 0, 0, 0, 0, 0],
+            "since": at }),
+        ),
+        (Table::Epochs, b"box1/1.0".to_vec(), json!({ "address": function, "highest": 1 })),
+        (
+            Table::Allocations,
+            number(1),
+            json!({ "id": "alloc-1", "host": "host1",
+            "reason": "training", "since": at, "link": { "paths": [], "weight": 2 } }),
+        ),
+        (
+            Table::Bindings,
+            number(1),
+            json!({ "id": "bind-1", "allocation": "alloc-1",
+            "slot": "box1/1", "functions": [{ "function": 0, "epoch": 1 }], "host": "host1",
+            "port": 0, "phase": "configured", "desired": "bound", "box_incarnation": 1,
+            "host_incarnation": 1, "operation": null, "trouble": null, "since": at,
+            "changed": at }),
+        ),
+        (Table::Operations, number(1), operation),
+    ];
+    let others = [
+        (Table::Meta, b"meta".to_vec(), counters(3)),
+        (
+            Table::Events,
+            number(1),
+            json!({ "sequence": 1, "at": at, "kind": "manager-started",
+            "detail": "it serves" }),
+        ),
+        (
+            Table::Holds,
+            b"box1/2".to_vec(),
+            json!({ "place": "box1/2", "kind": "maintenance",
+            "reason": "cable", "since": at }),
+        ),
+        (
+            Table::Health,
+            b"box1/1".to_vec(),
+            json!({ "subject": { "kind": "slot", "slot": "box1/1" }, "state": "suspect",
+            "reason": "errors", "since": at }),
+        ),
+        (Table::Models, b"nvme".to_vec(), json!({ "model": "nvme", "failures": 1, "since": at })),
+        (
+            Table::Audit,
+            number(1),
+            json!({ "sequence": 1, "at": at, "peer": "127.0.0.1:7",
+            "method": "POST", "path": "/v1/holds" }),
+        ),
+        (
+            Table::Erasures,
+            number(1),
+            json!({ "id": "erase-1", "slot": "box1/1", "functions": [],
+            "model": "nvme", "rule": {}, "state": "done", "permille": 1000,
+            "detail": "", "since": at }),
+        ),
+        (
+            Table::Inventory,
+            b"inventory".to_vec(),
+            json!({ "revision": 1, "since": at,
+            "inventory": { "racks": { "r1": {} }, "boxes": { "box1": { "rack": "r1" } } } }),
+        ),
+        (
+            Table::Keys,
+            b"k".to_vec(),
+            json!({ "key": "k", "operation": "op-1", "digest": "d",
+            "since": at }),
+        ),
+        (Table::Forgotten, vec![0, 9], json!({ "node": 9, "name": "box9" })),
+    ];
+    let earlier = [
+        (Table::Meta, b"meta".to_vec(), counters(2)),
+        (Table::Operations, number(1), of_version_2),
+    ];
+    let record = |(table, key, value): &(Table, Vec<u8>, Value)| {
+        fuzz_targets::records::encode(*table, key, value.to_string().as_bytes())
+    };
+    let all = |records: &[_]| records.iter().flat_map(record).collect();
+    let mut seeds = vec![all(&lent), all(&others), all(&earlier)];
+    seeds.extend(lent.iter().chain(&others).map(record));
+    seeds
+}
+
 fn main() {
+    records().iter().for_each(|records| seed("records", records));
     let requests = requests();
     requests.iter().for_each(|request| seed("api", request));
     for three in requests.chunks(3) {

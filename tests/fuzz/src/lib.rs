@@ -19,6 +19,7 @@ pub mod link;
 pub mod link_bytes;
 pub mod manager_control;
 pub mod nvme;
+pub mod records;
 pub mod socket;
 pub mod switch;
 pub mod tlp;
@@ -40,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("link_bytes", link_bytes::run),
     ("manager_control", manager_control::run),
     ("nvme", nvme::run),
+    ("records", records::run),
     ("socket", socket::run),
     ("switch", switch::run),
     ("tlp", tlp::run),

@@ -19,7 +19,7 @@ type Contents = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
 /// A store in memory.
 #[derive(Default)]
-struct Memory(Mutex<Contents>);
+pub(crate) struct Memory(Mutex<Contents>);
 
 impl Store for Memory {
     fn read(&self, table: Table) -> Result<Vec<Record>, StoreError> {

@@ -58,6 +58,6 @@ macro_rules! replayed {
 }
 
 replayed!(
-    api boot cli control frame image link link_bytes manager_control nvme socket switch tlp trace
-    vfio_user
+    api boot cli control frame image link link_bytes manager_control nvme records socket switch tlp
+    trace vfio_user
 );
