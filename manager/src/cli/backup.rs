@@ -1,7 +1,7 @@
 //! `backup` and `restore`: the store's file, out and in.
 
 use super::{Failure, Output};
-use crate::store::StoreError;
+use crate::store::{self, Restored, StoreError};
 use manager_client::Client;
 use std::fs::{self, File};
 use std::io::Write;
@@ -52,10 +52,27 @@ fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
         other => other.into(),
     })?;
     File::open(new).and_then(|file| file.sync_all()).map_err(failed(new))?;
-    fs::rename(new, to).map_err(failed(to))?;
-    let folder = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(to))?;
-    Ok(())
+    Ok(store::rename(new, to)?)
+}
+
+/// Puts a backup in the place of a store, and says where that is now, and whether the backup's last
+/// write is missing.
+pub(super) fn restore(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
+    let Restored { went_back, kept } = store::restore(from, to)?;
+    let said = serde_json::json!({
+        "restored": to, "from": from, "kept": kept, "goes_back": went_back,
+    });
+    out.print(&said, |_| {
+        let mut text = format!("{} is restored from {}", to.display(), from.display());
+        if let Some(kept) = &kept {
+            text += &format!("; what was there before is {}", kept.display());
+        }
+        if went_back {
+            text += "\nthe backup's last write is not there as it was written; these are the records \
+                     of the one before, and what the last one did may have been told to somebody";
+        }
+        text
+    })
 }
 
 #[cfg(test)]

@@ -97,11 +97,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Backup { out: to } => backup::backup(&client, &out, &to),
         Command::Completions { shell } => papers::completions(shell),
         Command::Man { out: folder } => papers::man(&folder),
-        Command::Restore { from, store } => {
-            crate::store::restore(&from, &store)?;
-            let text = format!("{} is restored from {}", store.display(), from.display());
-            out.print(&serde_json::json!({ "restored": store, "from": from }), |_| text.clone())
-        }
+        Command::Restore { from, store } => backup::restore(&out, &from, &store),
         Command::Store(args::StoreFile::Check { repair, store }) => {
             store::check(&out, &store, repair)
         }

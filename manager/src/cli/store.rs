@@ -36,6 +36,17 @@ fn text(report: &Report) -> String {
         text += "\nits last write is not there as it was written; these are the records of the one \
                  before, and what the last one did may have been told to somebody";
     }
+    let (own, shown) = (report.generation, report.shown_generation);
+    // Of a whole store that is as it should be, and of one that is repaired too, but the numbers
+    // that a repair begins with are above.
+    if !report.is_good() && own < shown && shown < u8::MAX {
+        let _ = write!(
+            text,
+            "\nits generation is {own}, but there is an epoch of generation {shown}, of a box that was \
+             in another pool, or {own} is not as it was written; a repair begins generation {}",
+            shown + 1
+        );
+    }
     for damage in &report.damaged {
         let key = damage.key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
         let _ = write!(text, "\ntable {}{key}: {}", damage.table, damage.reason);
@@ -45,7 +56,9 @@ fn text(report: &Report) -> String {
             let (kept, taken_out) = (repaired.kept.display(), repaired.taken_out.display());
             let _ = write!(
                 text,
-                "\nrepaired; as it was it is {kept}, what was taken out is in {taken_out}"
+                "\nrepaired; as it was it is {kept}, what was taken out is in {taken_out}; it begins \
+                 generation {}, above all that its records show",
+                repaired.generation
             );
         }
         None if report.is_good() => text += ", all of which read",

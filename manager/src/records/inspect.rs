@@ -50,6 +50,11 @@ pub struct Inspection {
     pub damaged: Vec<Damage>,
     /// Version of the form of the records, as far as that reads.
     pub schema: u64,
+    /// Generation of epochs that the counters say, as far as they read.
+    pub generation: u8,
+    /// The highest generation of an epoch that the other records show. It is later than the
+    /// counters' own where a box was in a pool of a later one.
+    pub shown_generation: u8,
 }
 
 /// Looks at every record of every table. `read` gives those of a table, and why they are not all of
@@ -103,9 +108,11 @@ pub fn inspect(
     found.damaged.extend(shared(&bindings, |binding: &BindingRecord| {
         vec![binding.slot.to_string(), format!("port {} of {}", binding.port, binding.host)]
     }));
-    if let Some(record) = meta.filter(|_| !whole) {
+    found.shown_generation = shown.generation();
+    if let Some(record) = meta {
         let counters: Meta = stored::read(&record).expect("it was read before");
-        if let Err(reason) = counters.is_ahead_of(&shown) {
+        found.generation = counters.generation;
+        if let Some(reason) = counters.is_ahead_of(&shown).err().filter(|_| !whole) {
             found.damaged.push(Damage::of_record(Table::Meta, record, reason));
         }
     }

@@ -34,6 +34,11 @@ impl Shown {
         self.generation = self.generation.max(epoch.generation());
     }
 
+    /// The highest generation of an epoch.
+    pub(super) fn generation(&self) -> u8 {
+        self.generation
+    }
+
     /// The number of a record.
     pub(super) fn number(&mut self, table: Table, number: u64) {
         let highest = self.highest.entry(table).or_default();
@@ -100,14 +105,14 @@ impl Default for Meta {
 impl Meta {
     /// Begins the next term. A proxy that has obeyed a later term than ours shows that this store
     /// is older than what happened (it was put back, or another manager was here): then the
-    /// epochs' generation goes up too.
+    /// epochs' generation goes up too, above `shown`, the highest of an epoch that is known.
     ///
     /// # Errors
     ///
     /// When it should and cannot.
-    pub(super) fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
+    pub(super) fn begin_term(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
         if self.highest_term_seen > self.term {
-            self.skip_what_may_be_used(path)?;
+            self.skip_what_may_be_used(path, shown)?;
         }
         self.term = self.term.max(self.highest_term_seen) + 1;
         self.highest_term_seen = self.term;
@@ -115,13 +120,14 @@ impl Meta {
     }
 
     /// Goes above whatever was given out since a backup was made of which this is a part, terms
-    /// too: the manager that gave it out may still be there.
+    /// too: the manager that gave it out may still be there. `shown` is the highest generation of an
+    /// epoch that is known.
     ///
     /// # Errors
     ///
     /// When the epochs have no generation left.
-    pub(super) fn begin_generation(&mut self, path: &Path) -> Result<(), StoreError> {
-        self.skip_what_may_be_used(path)?;
+    pub(super) fn begin_generation(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
+        self.skip_what_may_be_used(path, shown)?;
         self.term = self.term.max(self.highest_term_seen) + RESTORE_NUMBER_GAP;
         self.highest_term_seen = self.term;
         Ok(())
@@ -145,17 +151,18 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether nothing was given out that these would give out again. Numbers of proxies are not
-    /// looked at: a proxy's claim may be far above the next one.
+    /// Whether nothing was given out that these would give out again, once a new generation begins
+    /// above all that is shown. Numbers of proxies are not looked at: a proxy's claim may be far above
+    /// the next one.
     ///
     /// # Errors
     ///
     /// Which is behind.
     pub(super) fn is_ahead_of(&self, shown: &Shown) -> Result<(), String> {
-        if self.generation < shown.generation {
+        if self.generation < shown.generation && shown.generation == u8::MAX {
             let (own, other) = (self.generation, shown.generation);
             return Err(format!(
-                "generation is {own}, but there is an epoch of generation {other}"
+                "generation is {own}, but there is an epoch of generation {other}, the last one"
             ));
         }
         for (table, name, next) in self.numbers() {
@@ -179,10 +186,13 @@ impl Meta {
         ]
     }
 
-    fn skip_what_may_be_used(&mut self, path: &Path) -> Result<(), StoreError> {
-        self.generation = self
-            .generation
-            .checked_add(1)
+    /// Boxes that come from a pool of a later generation are followed there, and may have been given
+    /// epochs since that no record knows: the new one is above theirs, too. Where theirs is the last
+    /// there is none, and the others' functions still get a new one.
+    fn skip_what_may_be_used(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
+        let above = self.generation.max(shown).checked_add(1);
+        self.generation = above
+            .or_else(|| self.generation.checked_add(1))
             .ok_or_else(|| StoreError::GenerationsExhausted(path.to_owned()))?;
         let left = (LAST_NODE + 1).saturating_sub(self.next_node);
         self.next_node += RESTORE_NODE_GAP.min(left / 2);
@@ -209,17 +219,19 @@ pub fn check(path: &Path) -> Result<(), StoreError> {
     super::load::load(&EmbeddedStore::open_closed(path)?, path).map(drop)
 }
 
-/// Moves a restored store one generation on.
+/// Moves a restored store to the next generation that is above all that it knows, and above `shown`,
+/// that of an epoch which it no longer has. Gives that generation.
 ///
 /// # Errors
 ///
 /// When it cannot be read or written, or has no generation left.
-pub fn next_generation(store: &dyn Store, path: &Path) -> Result<(), StoreError> {
+pub fn next_generation(store: &dyn Store, path: &Path, shown: u8) -> Result<u8, StoreError> {
     let tables: Tables = super::load::load(store, path)?;
     let mut txn = Txn::new(tables);
-    txn.begin_generation(path)?;
-    let (_, changes, _) = txn.finish();
-    store.commit(&changes)
+    txn.begin_generation(path, shown)?;
+    let (tables, changes, _) = txn.finish();
+    store.commit(&changes)?;
+    Ok(tables.meta().generation)
 }
 
 #[cfg(test)]
@@ -231,17 +243,17 @@ mod tests {
         let mut meta = Meta { next_node: 5_001, ..Meta::default() };
         for _ in 0..6 {
             let before = meta.next_node;
-            meta.skip_what_may_be_used(Path::new("memory")).unwrap();
+            meta.skip_what_may_be_used(Path::new("memory"), 0).unwrap();
             assert_eq!(meta.next_node - before, RESTORE_NODE_GAP);
         }
         for _ in 6..u8::MAX {
-            meta.skip_what_may_be_used(Path::new("memory")).unwrap();
+            meta.skip_what_may_be_used(Path::new("memory"), 0).unwrap();
         }
         assert_eq!(meta.next_node, LAST_NODE, "one is left");
         // They can be used up all the same.
         meta.next_node = LAST_NODE + 1;
         meta.generation = 0;
-        meta.skip_what_may_be_used(Path::new("memory")).unwrap();
+        meta.skip_what_may_be_used(Path::new("memory"), 0).unwrap();
         assert_eq!(meta.next_node, LAST_NODE + 1);
     }
 }

@@ -7,6 +7,7 @@
 use super::tables::{EpochRecord, ForgottenRecord};
 use super::{KeyRecord, Meta};
 use crate::store::{Record, Table};
+use crate::types::text::is_formatting;
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
     ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId, ImageLabel,
@@ -188,7 +189,7 @@ pub(super) fn readable(table: Table, key: &[u8]) -> String {
         _ => match number(table, key) {
             Some(number) => number.to_string(),
             // What is damaged is not to move a cursor.
-            None => String::from_utf8_lossy(key).replace(char::is_control, "\u{fffd}"),
+            None => String::from_utf8_lossy(key).replace(is_formatting, "\u{fffd}"),
         },
     }
 }

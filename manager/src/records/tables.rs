@@ -129,6 +129,13 @@ impl Tables {
         self.epochs.get(address).copied()
     }
 
+    /// The highest generation of an epoch that a function has had.
+    pub fn highest_generation(&self) -> u8 {
+        let bound = self.bindings.values().flat_map(|binding| &binding.functions);
+        let epochs = self.epochs.values().copied().chain(bound.map(|function| function.epoch));
+        epochs.map(Epoch::generation).max().unwrap_or(0)
+    }
+
     /// All allocations.
     pub fn allocations(&self) -> &Kept<AllocationId, AllocationRecord> {
         &self.allocations

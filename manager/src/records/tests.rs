@@ -224,11 +224,46 @@ async fn counters_of_damaged_pages_are_believed_only_when_nothing_shows_otherwis
         assert_eq!(said, ["meta: next_event is 18446744073709551615, which is too high"]);
     }
     records.apply(|txn| txn.learn_epoch(&function("box1/1"), epoch(7, 1))).await.unwrap();
+    // A box whose epochs are ahead was with another manager; what is repaired goes above them.
+    for whole in [true, false] {
+        let none: Vec<String> = say(&good, whole);
+        assert_eq!(none, [""; 0]);
+    }
+    let mut read = |table| (store.read(table).unwrap(), None);
+    let found = inspect(&mut read, false, Path::new("memory")).unwrap();
+    assert_eq!((found.generation, found.shown_generation), (0, 7));
+    let last = epoch(u8::MAX, 1);
+    records.apply(|txn| txn.learn_epoch(&function("box1/2"), last)).await.unwrap();
     let said: Vec<_> = say(&good, false);
-    assert_eq!(said, ["meta: generation is 0, but there is an epoch of generation 7"]);
-    // A box whose epochs are ahead of a whole store was with another one.
-    let none: Vec<String> = say(&good, true);
-    assert_eq!(none, [""; 0]);
+    let none_above = "generation is 0, but there is an epoch of generation 255, the last one";
+    assert_eq!(said, [format!("meta: {none_above}")]);
+}
+
+/// What a box from another pool had since the backup was made is in no record: the epochs that
+/// follow are above those of its pool, and not only above our own.
+#[tokio::test]
+async fn a_new_generation_is_above_that_of_a_box_from_another_pool() {
+    let store: Arc<Memory> = Arc::default();
+    let path = Path::new("memory");
+    let records = open(&store);
+    let [own, other] = [function("box1/1"), function("box2/1")];
+    records.apply(|txn| txn.learn_epoch(&other, epoch(7, 5))).await.unwrap();
+    assert_eq!(next_generation(store.as_ref(), path, 0).unwrap(), 8);
+    assert_eq!(next_generation(store.as_ref(), path, 20).unwrap(), 21, "a lost record showed it");
+    let records = open(&store);
+    for function in [&own, &other] {
+        let next = records.change(|txn| txn.new_epoch(function)).await.unwrap();
+        assert_eq!(next, epoch(21, 1));
+    }
+    // So it is when a proxy shows that this store is older than what happened.
+    records.apply(|txn| txn.learn_epoch(&other, epoch(30, 5))).await.unwrap();
+    let term = records.snapshot().meta().term;
+    records.apply(|txn| txn.learn_term(term + 9)).await.unwrap();
+    assert_eq!(open(&store).snapshot().meta().generation, 31);
+    // A box that claims the last one does not use up all that there are.
+    let records = open(&store);
+    records.apply(|txn| txn.learn_epoch(&other, epoch(u8::MAX, 5))).await.unwrap();
+    assert_eq!(next_generation(store.as_ref(), path, 0).unwrap(), 32);
 }
 
 #[tokio::test]
@@ -239,7 +274,7 @@ async fn a_new_generation_begins_its_epochs_above_all_earlier_ones() {
     let last = epoch(0, Epoch::MAX_COUNTER);
     records.apply(|txn| txn.learn_epoch(&address, last)).await.unwrap();
     drop(records);
-    next_generation(store.as_ref(), Path::new("memory")).unwrap();
+    next_generation(store.as_ref(), Path::new("memory"), 0).unwrap();
     let records = open(&store);
     assert_eq!(records.change(|txn| txn.new_epoch(&address)).await.unwrap(), epoch(1, 1));
     assert!(records.snapshot().meta().next_node > 8_192);
@@ -248,9 +283,9 @@ async fn a_new_generation_begins_its_epochs_above_all_earlier_ones() {
         "whose backup it was may have begun terms since"
     );
     for _ in 1..255 {
-        next_generation(store.as_ref(), Path::new("memory")).unwrap();
+        next_generation(store.as_ref(), Path::new("memory"), 0).unwrap();
     }
-    let error = next_generation(store.as_ref(), Path::new("memory")).unwrap_err();
+    let error = next_generation(store.as_ref(), Path::new("memory"), 0).unwrap_err();
     assert!(matches!(error, StoreError::GenerationsExhausted(_)));
 }
 

@@ -112,17 +112,19 @@ impl Txn {
     ///
     /// When a later manager was here and the epochs have no generation left.
     pub fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
-        self.with_meta(|meta| meta.begin_term(path))
+        let shown = self.highest_generation();
+        self.with_meta(|meta| meta.begin_term(path, shown))
     }
 
     /// Leaves out what may have been given out since a backup was made of which these are the
-    /// tables. `path` is for error messages.
+    /// tables. `path` is for error messages; `shown` the generation of an epoch that they lack, or 0.
     ///
     /// # Errors
     ///
     /// When the epochs have no generation left.
-    pub fn begin_generation(&mut self, path: &Path) -> Result<(), StoreError> {
-        self.with_meta(|meta| meta.begin_generation(path))
+    pub fn begin_generation(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
+        let shown = self.highest_generation().max(shown);
+        self.with_meta(|meta| meta.begin_generation(path, shown))
     }
 
     /// Remembers that a proxy obeyed this term, so that the next start begins above it. Terms that

@@ -4,7 +4,7 @@
 //! store itself is never written: what was repaired takes its place in one move, and it is kept.
 
 use super::aside::{self, Held, Pages};
-use super::files::{WorkingCopy, beside};
+use super::files::{self, WorkingCopy, beside};
 use super::{Change, EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table, kept};
 use crate::records::{Damage, Inspection, inspect, next_generation};
 use serde::Serialize;
@@ -28,6 +28,11 @@ pub struct Report {
     pub goes_back: bool,
     /// What does not read.
     pub damaged: Vec<Damage>,
+    /// Generation of the epochs that it gives out; 0 if its counters do not read.
+    pub generation: u8,
+    /// The highest generation of an epoch that its other records show. A later one is of a box that
+    /// was in another pool, or the counters are not as they were written.
+    pub shown_generation: u8,
     /// What became of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repaired: Option<Repaired>,
@@ -40,9 +45,24 @@ pub struct Repaired {
     pub kept: PathBuf,
     /// The records that were taken out, as JSON.
     pub taken_out: PathBuf,
+    /// The generation that it begins: above all that its records showed.
+    pub generation: u8,
 }
 
 impl Report {
+    fn of(path: &Path, found: Inspection, whole: bool) -> Self {
+        Self {
+            store: path.to_owned(),
+            records: found.records,
+            whole,
+            goes_back: false,
+            damaged: found.damaged,
+            generation: found.generation,
+            shown_generation: found.shown_generation,
+            repaired: None,
+        }
+    }
+
     /// Whether all that was written reads, or does now.
     pub fn is_good(&self) -> bool {
         self.repaired.is_some() || (self.whole && !self.goes_back && self.damaged.is_empty())
@@ -58,8 +78,8 @@ impl Report {
 
 /// Reads every record of a store that no manager has open, and of one with damaged pages what can be
 /// reached. With `repair` those that do not read are taken out, if that is all that is wrong, or a
-/// new store is made of those that were reached; and the store goes one generation on, as one that is
-/// restored does: epochs and numbers that only those records knew do not come again.
+/// new store is made of those that were reached; and the store goes to the next generation that is
+/// above all that its records show, as one that is restored does: epochs and numbers that only those records knew do not come again.
 ///
 /// # Errors
 ///
@@ -82,11 +102,8 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
     };
     // After a repair it is not there any more.
     let _ = fs::remove_file(&copy);
-    checked.map_err(|error| match error {
-        // What is wrong with the copy is wrong with the store.
-        StoreError::Corrupt { reason, .. } => StoreError::Corrupt { path: path.to_owned(), reason },
-        other => other,
-    })
+    // What is wrong with the copy is wrong with the store.
+    checked.map_err(|error| error.said_of(path))
 }
 
 fn checked_copy(
@@ -102,31 +119,32 @@ fn checked_copy(
         Ok(records) => (records, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let Inspection { records, damaged, schema } = inspect(&mut read, true, path)?;
-    let mut report =
-        Report { store: path.to_owned(), records, whole: true, goes_back, damaged, repaired: None };
+    let found = inspect(&mut read, true, path)?;
+    let schema = found.schema;
+    let mut report = Report { goes_back, ..Report::of(path, found, true) };
     if repair && !report.is_good() && report.is_repairable() {
         take_out(&store, &report.damaged)?;
-        report.repaired = Some(finish(path, copy, store, schema, &report.damaged)?);
+        report.repaired = Some(finish(&report, copy, store, schema)?);
     }
     Ok(report)
 }
 
 /// Makes a store that was repaired one that is used.
 fn finish(
-    path: &Path,
+    report: &Report,
     new: &Path,
     store: EmbeddedStore,
     schema: u64,
-    damaged: &[Damage],
 ) -> Result<Repaired, StoreError> {
-    next_generation(&store, new)?;
+    // What showed it may be among what was taken out.
+    let generation = next_generation(&store, new, report.shown_generation)?;
     drop(store);
     if schema < SCHEMA_VERSION {
         // What was brought up is kept as it was already.
         let _ = fs::remove_file(kept(new, schema));
     }
-    put_in_place(path, new, damaged)
+    let (kept, taken_out) = put_in_place(&report.store, new, &report.damaged)?;
+    Ok(Repaired { kept, taken_out, generation })
 }
 
 /// As [`checked_copy`], of a file whose pages are damaged. With `repair` what reads of it is written
@@ -141,15 +159,9 @@ fn damaged_pages(path: &Path, file: &File, new: &Path, repair: bool) -> Result<R
         }
         (records, missing)
     };
-    let Inspection { records, damaged, schema } = inspect(&mut read, false, path)?;
-    let mut report = Report {
-        store: path.to_owned(),
-        records,
-        whole: false,
-        goes_back: false,
-        damaged,
-        repaired: None,
-    };
+    let found = inspect(&mut read, false, path)?;
+    let schema = found.schema;
+    let mut report = Report::of(path, found, false);
     if !repair || !report.is_repairable() {
         return Ok(report);
     }
@@ -163,7 +175,7 @@ fn damaged_pages(path: &Path, file: &File, new: &Path, repair: bool) -> Result<R
         let change = |(key, value)| Change { table, key, value: Some(value) };
         store.commit(&good.map(change).collect::<Vec<_>>())?;
     }
-    report.repaired = Some(finish(path, new, store, schema, &report.damaged)?);
+    report.repaired = Some(finish(&report, new, store, schema)?);
     Ok(report)
 }
 
@@ -191,8 +203,12 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Writes what was taken out, keeps the store and puts its repaired copy in its place; all of it is
-/// on the disk when this returns.
-fn put_in_place(path: &Path, copy: &Path, damaged: &[Damage]) -> Result<Repaired, StoreError> {
+/// on the disk when this returns. Gives where the store as it was is, and what was taken out.
+fn put_in_place(
+    path: &Path,
+    copy: &Path,
+    damaged: &[Damage],
+) -> Result<(PathBuf, PathBuf), StoreError> {
     let taken: Vec<TakenOut> = damaged
         .iter()
         .map(|damage| {
@@ -219,10 +235,8 @@ fn put_in_place(path: &Path, copy: &Path, damaged: &[Damage]) -> Result<Repaired
     fs::hard_link(path, &kept)
         .or_else(|_| fs::copy(path, &kept).and_then(|_| File::open(&kept)?.sync_all()))
         .map_err(written(&kept))?;
-    fs::rename(copy, path).map_err(written(path))?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(written(path))?;
-    Ok(Repaired { kept, taken_out })
+    files::rename(copy, path)?;
+    Ok((kept, taken_out))
 }
 
 #[cfg(test)]

@@ -335,26 +335,40 @@ impl Store for EmbeddedStore {
 /// a store whose manager did not run. The store that was there is kept beside it, with `.before`
 /// added to its name, or `.before.1` and so on.
 ///
+/// Where the backup's last write is not there as it was written, it is what was there before it.
+///
 /// # Errors
 ///
 /// When the backup is damaged or in use, the store is in use, or a file cannot be written. Then
 /// there is what was there before, and nothing else.
-pub fn restore(backup: &Path, path: &Path) -> Result<(), StoreError> {
+pub fn restore(backup: &Path, path: &Path) -> Result<Restored, StoreError> {
     // It is not held from here on: it may be the store.
-    aside::hold(backup).map_err(|error| error.of_backup(backup))?;
+    let looked = aside::hold(backup).map_err(|error| error.of_backup(backup))?;
+    let went_back = matches!(looked, Some((_, Pages::Behind)));
+    drop(looked);
     // Whoever has the store open must go first. A damaged one is what a restore is for.
     let _held = match Held::take(path) {
         Err(error @ StoreError::Locked(_)) => return Err(error),
         held => held.ok(),
     };
-    put_in_place(backup, path).map(drop).map_err(|error| error.of_backup(backup))
+    let kept = put_in_place(backup, path).map_err(|error| error.of_backup(backup))?;
+    Ok(Restored { went_back, kept })
+}
+
+/// What became of a store that was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Whether the backup's last write was not there as it was written.
+    pub went_back: bool,
+    /// Where the store is that was there before.
+    pub kept: Option<PathBuf>,
 }
 
 /// Puts a copy of a store, one generation on, in the place of one that nobody has open. The one that
 /// was there is kept: gives where.
 fn put_in_place(from: &Path, path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let new = WorkingCopy::of(from, beside(path, ".restoring"))?;
-    crate::records::next_generation(&EmbeddedStore::open_looked_at(new.path())?, new.path())?;
+    crate::records::next_generation(&EmbeddedStore::open_looked_at(new.path())?, new.path(), 0)?;
     // There is a store under this name at any time: a manager that found none would make an empty
     // one, whose numbers begin anew.
     let kept = path.exists().then(|| files::keep(path)).transpose()?;

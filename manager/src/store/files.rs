@@ -77,7 +77,7 @@ pub(super) fn keep(path: &Path) -> Result<PathBuf, StoreError> {
 /// # Errors
 ///
 /// When the folder cannot be written.
-pub(super) fn rename(new: &Path, path: &Path) -> Result<(), StoreError> {
+pub(crate) fn rename(new: &Path, path: &Path) -> Result<(), StoreError> {
     let written = |error| StoreError::io(path, "written", error);
     fs::rename(new, path).map_err(written)?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -11,7 +11,8 @@ mod header_last;
 mod upgrade;
 
 pub use check::{Report, check};
-pub use embedded::{EmbeddedStore, restore};
+pub use embedded::{EmbeddedStore, Restored, restore};
+pub(crate) use files::rename;
 pub use upgrade::kept;
 pub(crate) use upgrade::upgrade;
 

@@ -91,7 +91,15 @@ fn a_store_without_its_last_write_is_repaired_and_restored() {
     assert_eq!(reasons(&manager), ["fan1"]);
     assert_eq!(manager.get("/v1/healthz")["generation"], 1);
     manager.terminate();
-    manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    let text = manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    assert!(text.contains("the backup's last write is not there as it was written"), "{text}");
+    assert!(text.contains("there before is store.redb.before"), "{text}");
+    let json = manager.json(&["restore", "--from", "backup.redb", "--store", "other.redb"]);
+    assert_eq!((&json["goes_back"], &json["kept"]), (&json!(true), &Value::Null), "{json}");
+    // Of one that is whole nothing of that is said.
+    let whole = ["restore", "--from", "other.redb", "--store", "third.redb"];
+    assert_eq!(manager.text(&whole).trim_end(), "third.redb is restored from other.redb");
+    assert_eq!(manager.json(&whole)["goes_back"], false);
     assert!(std::fs::read(manager.path("backup.redb")).unwrap() == bytes, "it was read only");
     manager.run();
     assert_eq!(reasons(&manager), ["fan1"]);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use tlp_codec::ids::Epoch;
 
 /// Lets no file of the manager's grow beyond this, as a full disk does. `None`: as much as it likes.
 fn limit(manager: &Manager, bytes: Option<u64>) {
@@ -134,6 +135,7 @@ fn a_store_that_another_manager_had_meanwhile_is_left_alone() {
 
 const NODES: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("nodes");
 const ALLOCATIONS: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("allocations");
+const EPOCHS: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("epochs");
 const META: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("meta");
 
 fn put(
@@ -475,6 +477,33 @@ fn a_table_that_is_lost_is_named() {
             std::fs::remove_file(manager.path(&file)).unwrap();
         }
     }
+}
+
+/// A box that was in a pool of a later generation is no reason to refuse a repair: what is repaired
+/// begins above that one.
+#[test]
+fn a_box_from_a_pool_of_a_later_generation_does_not_stand_in_the_way_of_a_repair() {
+    let (mut manager, _) = lent_and_stopped();
+    let highest = serde_json::to_value(Epoch::new(7, 5).unwrap()).unwrap();
+    let record = json!({ "address": { "slot": "box2/1", "function": 0 }, "highest": highest });
+    put(&manager, EPOCHS, b"box2/1.0", record.to_string().as_bytes());
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 0 && !text.contains("generation"), "it is whole: {code} {text}");
+    let mut bytes = std::fs::read(manager.path("store.redb")).unwrap();
+    for place in places(&bytes, br#"{"name":"box1""#) {
+        bytes[place..][..64].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    std::fs::write(manager.path("store.redb"), &bytes).unwrap();
+    let (code, text, error) = check(&manager, &[]);
+    let said = "its generation is 0, but there is an epoch of generation 7";
+    assert!(code == 8 && text.contains(said), "{code} {text} {error}");
+    assert!(text.contains("a repair begins generation 8"), "{text}");
+    let (code, text, error) = check(&manager, &["--repair"]);
+    assert!(code == 0 && text.contains("it begins generation 8"), "{code} {text} {error}");
+    let (code, text, _) = check(&manager, &[]);
+    assert!(code == 0 && text.contains("all of which read"), "{text}");
+    manager.run();
+    assert_eq!(manager.get("/v1/healthz")["generation"], 8);
 }
 
 /// Counters that read, and would give out again what was given out, are not repaired.

@@ -70,12 +70,14 @@ pub fn run(data: &[u8]) {
     // What cannot be taken out cannot be repaired.
     let Some(changes) = changes else { return };
     store.commit(&changes).expect("memory can be written");
-    match next_generation(store.as_ref(), path) {
+    match next_generation(store.as_ref(), path, found.shown_generation) {
         Err(StoreError::GenerationsExhausted(_)) => return,
-        moved => moved.expect("what reads can be used"),
+        moved => drop(moved.expect("what reads can be used")),
     }
+    let above = |found: &Inspection| found.generation > found.shown_generation;
     let again = look(store.as_ref(), true, path).expect("it is of this version");
     assert!(again.damaged.is_empty(), "{again:?}");
+    assert!(again.shown_generation == u8::MAX || above(&again), "{again:?}");
     Records::open(store, path).expect("a manager starts on it");
 }
 

@@ -152,7 +152,7 @@ impl Records {
 
     /// As after `restore`.
     pub(crate) fn in_next_generation(&self) -> Self {
-        self.with(|txn| txn.begin_generation(nowhere()).expect("there are generations left")).0
+        self.with(|txn| txn.begin_generation(nowhere(), 0).expect("there are generations left")).0
     }
 
     /// With the slot lent to a host. Nothing if it is lent already.

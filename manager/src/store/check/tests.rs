@@ -73,7 +73,7 @@ impl Harm {
             .filter(|word| bytes[8 * word..].iter().take(8).any(|byte| *byte != 0))
             .collect();
         let at =
-            |place: u16| used.get(usize::from(place) * used.len() >> 16).map_or(0, |at| 8 * at);
+            |place: u16| used.get((usize::from(place) * used.len()) >> 16).map_or(0, |at| 8 * at);
         let until = |at: usize, size: usize| (at + size).min(bytes.len());
         match *self {
             Self::Flip(place, bit) => {
