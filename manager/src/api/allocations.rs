@@ -28,7 +28,7 @@ use utoipa::IntoParams;
 pub(super) const MAX_REASON: usize = 256;
 
 /// Longest bound that an operating system can be given to let go, milliseconds.
-pub(super) const MAX_WITHIN_MS: u32 = 600_000;
+pub(crate) const MAX_WITHIN_MS: u32 = 600_000;
 
 /// What a request wants, checked.
 fn check(body: &AllocateBody) -> Result<PlanRequest, Problem> {

@@ -27,6 +27,8 @@ mod tables;
 mod unstuck;
 mod views;
 
+pub(crate) use allocations::MAX_WITHIN_MS;
+
 use crate::manager::Manager;
 use crate::types::{MAX_IMAGE, Problem, ProblemCode};
 use axum::Router;

@@ -1,6 +1,7 @@
 //! What the server is told: from the command line and environment, else from a TOML file, else
 //! the defaults here.
 
+use crate::api::MAX_WITHIN_MS;
 use crate::health::HealthConfig;
 use crate::records::Retention;
 use crate::spares::SparesConfig;
@@ -18,6 +19,9 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:7780";
 pub const DEFAULT_CONTROL: &str = "0.0.0.0:7781";
 /// Connections to the REST API at a time, if the file does not say.
 const DEFAULT_CONNECTIONS: NonZeroU16 = NonZeroU16::new(1024).expect("not 0");
+
+/// The longest of any other bound or interval, milliseconds: 30 days.
+pub const MAX_TIME_MS: u64 = 30 * 24 * 3_600_000;
 
 /// The store's file unless told otherwise.
 pub const DEFAULT_STORE: &str = "dxpu-manager.redb";
@@ -92,10 +96,25 @@ macro_rules! timing {
 
         impl Timing {
             fn check(&self, path: &Path) -> Result<(), ConfigError> {
-                $(if self.$field == Some(0) {
-                    let reason = format!("timing.{} is 0; it has to be at least 1", stringify!($field));
-                    return Err(ConfigError::Wrong { path: path.to_owned(), reason });
+                let wrong = |reason| Err(ConfigError::Wrong { path: path.to_owned(), reason });
+                $(if let Some(ms) = self.$field {
+                    let (key, most) = (stringify!($field), most_of(stringify!($field)));
+                    if ms == 0 {
+                        return wrong(format!("timing.{key} is 0; it has to be at least 1"));
+                    }
+                    if ms > most {
+                        return wrong(format!("timing.{key} is {ms}; it has to be at most {most}"));
+                    }
                 })+
+                let Settings { ping_interval, silence_bound, .. } = self.settings(0);
+                if silence_bound <= ping_interval {
+                    return wrong(format!(
+                        "timing.silence_ms is {}; it has to be more than timing.ping_ms, which is {}: \
+                         every proxy would be gone between two pings",
+                        silence_bound.as_millis(),
+                        ping_interval.as_millis()
+                    ));
+                }
                 Ok(())
             }
 
@@ -113,6 +132,15 @@ macro_rules! timing {
             }
         }
     };
+}
+
+/// The longest of a bound or interval, milliseconds. What an operating system is given is told to the
+/// host in a smaller number, and no request can give it more either.
+fn most_of(key: &str) -> u64 {
+    match key {
+        "orderly_ms" | "lease_grace_ms" => MAX_WITHIN_MS.into(),
+        _ => MAX_TIME_MS,
+    }
 }
 
 timing! {
@@ -336,6 +364,46 @@ mod tests {
         assert_eq!(grace("host_grace_s = 7", None), Some(7));
         assert_eq!(grace("host_grace_s = 7", Some(9)), Some(9));
         assert_eq!(grace("host_grace_s = 7", Some(0)), None);
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused_by_name_with_their_range() {
+        let all = u64::MAX >> 1; // As high as TOML can say.
+        let cases = [
+            (
+                "[timing]\norderly_ms = 4294967296",
+                "timing.orderly_ms is 4294967296;",
+                "most 600000",
+            ),
+            (
+                "[timing]\nlease_grace_ms = 600001",
+                "timing.lease_grace_ms is 600001;",
+                "most 600000",
+            ),
+            (&*format!("[timing]\nhttp_ms = {all}"), "timing.http_ms is ", "at most 2592000000"),
+            (
+                "[timing]\nping_ms = 15000",
+                "timing.silence_ms is 15000;",
+                "timing.ping_ms, which is",
+            ),
+            ("[health]\nloss_permille = 1001", "health.loss_permille is 1001;", "at most 1000"),
+            ("[health]\nloss_permille = 0", "health.loss_permille is 0;", "at least 1"),
+            (&*format!("[health]\ncounters_ms = {all}"), "health.counters_ms is ", "2592000000"),
+            ("[spares]\nrun_out_ppm = 1000000", "spares.run_out_ppm is 1000000;", "1 to 999999"),
+            ("[spares]\nrepair_hours = 0", "spares.repair_hours is 0;", "1 to 87660"),
+            (
+                "[spares.models.h100]\nannual_failure_permille = 1000001",
+                "spares.models.h100.annual_failure_permille is 1000001;",
+                "at most 1000000",
+            ),
+        ];
+        for (text, named, range) in cases {
+            let error = with_file(text, Said::default()).unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains(range), "{text}: {error}");
+        }
+        let most = "[timing]\norderly_ms = 600000\nhttp_ms = 2592000000\n[health]\n\
+                    loss_permille = 1000\n[spares]\nrepair_hours = 87660\n";
+        with_file(most, Said::default()).unwrap();
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod replacing;
 
 pub use observed::Observed;
 
+use crate::config::MAX_TIME_MS;
 use crate::manager::Manager;
 use crate::operations::holds;
 use crate::records::{Tables, Txn};
@@ -115,10 +116,21 @@ impl HealthConfig {
             ("thresholds.failed_after", failed_after.into()),
             ("thresholds.recover_after", recover_after.into()),
         ];
-        match least.into_iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(format!("health.{key} is 0; it has to be at least 1")),
-            None => Ok(()),
+        for (key, value) in least {
+            // What loses all that it sends loses 1000 of 1000.
+            let most = match key {
+                "loss_permille" => 1_000,
+                key if key.ends_with("_ms") => MAX_TIME_MS,
+                _ => u64::MAX,
+            };
+            if value == 0 {
+                return Err(format!("health.{key} is 0; it has to be at least 1"));
+            }
+            if value > most {
+                return Err(format!("health.{key} is {value}; it has to be at most {most}"));
+            }
         }
+        Ok(())
     }
 }
 

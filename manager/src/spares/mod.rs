@@ -15,6 +15,12 @@ const ENOUGH_FAILURES: u32 = 5;
 /// Milliseconds of a year of 365.25 days.
 const YEAR_MS: f64 = demand::HOURS_OF_A_YEAR * 3_600_000.0;
 
+/// Most failures a year of a thousand devices: each fails nearly three times a day.
+const MAX_ANNUAL_FAILURE_PERMILLE: u32 = 1_000_000;
+
+/// Longest mean time of a repair.
+const MAX_REPAIR_HOURS: u32 = 87_660;
+
 /// The file's `[spares]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -62,13 +68,24 @@ impl SparesConfig {
         if !(1..=999_999).contains(&self.run_out_ppm) {
             return Err(format!("spares.run_out_ppm is {}; 1 to 999999", self.run_out_ppm));
         }
-        let rates = self.models.values().filter_map(|model| model.annual_failure_permille);
-        match rates.chain([self.annual_failure_permille]).find(|rate| *rate > 1_000_000) {
-            Some(rate) => {
-                Err(format!("spares: annual_failure_permille is {rate}; at most 1000000"))
+        let all = [(String::new(), Some(self.annual_failure_permille), Some(self.repair_hours))];
+        let models = self.models.iter().map(|(name, model)| {
+            (format!("models.{name}."), model.annual_failure_permille, model.repair_hours)
+        });
+        for (of, rate, hours) in all.into_iter().chain(models) {
+            if let Some(rate) = rate.filter(|rate| *rate > MAX_ANNUAL_FAILURE_PERMILLE) {
+                let most = MAX_ANNUAL_FAILURE_PERMILLE;
+                return Err(format!(
+                    "spares.{of}annual_failure_permille is {rate}; at most {most}"
+                ));
             }
-            None => Ok(()),
+            if let Some(hours) = hours.filter(|hours| !(1..=MAX_REPAIR_HOURS).contains(hours)) {
+                return Err(format!(
+                    "spares.{of}repair_hours is {hours}; 1 to {MAX_REPAIR_HOURS}, ten years"
+                ));
+            }
         }
+        Ok(())
     }
 
     /// Whether spares of any model are kept.
