@@ -27,6 +27,40 @@ pub(super) fn wrong_model(request: &PlanRequest, slot: &SlotView) -> Problem {
     Problem::new(ProblemCode::NothingFits, reason.clone()).because(vec![reason])
 }
 
+/// A named slot is in no island although the request wants one, or in one that is too slow. Nothing if
+/// it will do.
+pub(super) fn wrong_island(
+    request: &PlanRequest,
+    entry: &BoxEntry,
+    slot: &SlotView,
+) -> Option<Problem> {
+    if request.wishes.together != Together::Island {
+        return None;
+    }
+    let own = entry.slot(slot.address.slot())?.island;
+    let own = own.and_then(|island| entry.shape().islands.get(usize::from(island)));
+    let reason = match (own, request.wishes.island_rate) {
+        (Some(island), Some(_)) if island.rate == 0 => format!(
+            "slot {} is in an island of which no inventory says how fast it is; wish for no rate, or \
+             name no slot",
+            slot.address
+        ),
+        (Some(island), Some(rate)) if island.rate < rate => format!(
+            "slot {} is in an island at {}, not at {}; wish for less, or name no slot",
+            slot.address,
+            Amount(island.rate),
+            Amount(rate)
+        ),
+        (Some(_), _) => return None,
+        (None, _) => format!(
+            "slot {} is in no island, so what is lent there is together with nothing; leave \
+             `together` out, or name no slot",
+            slot.address
+        ),
+    };
+    Some(Problem::new(ProblemCode::NothingFits, reason.clone()).because(vec![reason]))
+}
+
 /// There are not enough slots, not enough ports, or both.
 pub(super) fn nothing_fits<L: Liveness>(chooser: &Chooser<'_, L>, ports: &[PortId]) -> Problem {
     let survey = Survey::of(chooser);

@@ -319,6 +319,9 @@ fn named_slot<L: Liveness>(
     if !chooser.filter.has_model(&view.model) {
         return Err(explain::wrong_model(chooser.filter.request, &view));
     }
+    if let Some(problem) = explain::wrong_island(chooser.filter.request, entry, &view) {
+        return Err(problem);
+    }
     Ok(chooser.slot(entry, slot))
 }
 

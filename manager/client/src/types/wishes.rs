@@ -2,6 +2,7 @@
 
 use super::names::{NodeName, SlotAddress};
 use super::selector::Selector;
+use super::text::is_formatting;
 use super::topology::PlaceName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -148,6 +149,16 @@ impl Wishes {
         {
             return Err(("cel", format!("an expression of 1 to {MAX_EXPRESSION} bytes")));
         }
+        let mut conditions = self.selector.conditions().iter();
+        if let Some(condition) =
+            conditions.find(|c| c.values.iter().any(|v| v.contains(is_formatting)))
+        {
+            let name = &condition.attribute;
+            let why = format!(
+                "{name}: a value has no control characters, and none that change the order of others"
+            );
+            return Err(("selector", why));
+        }
         if self.island_rate == Some(0) {
             return Err(("island_rate", "at least 1 byte a second".into()));
         }
@@ -165,5 +176,26 @@ impl Wishes {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::selector::{Comparison, Condition};
+
+    #[test]
+    fn values_that_change_how_they_are_shown_are_refused() {
+        let with = |value: &str| {
+            let values = vec![value.to_owned()];
+            let condition = Condition { attribute: "arch".into(), is: Comparison::Is, values };
+            let selector = Selector::new(vec![condition]).unwrap();
+            Wishes { selector, ..Wishes::default() }.check()
+        };
+        with("grün").unwrap();
+        for turned in ["a\u{202e}b", "\u{2028}"] {
+            let (field, why) = with(turned).unwrap_err();
+            assert!(field == "selector" && why.starts_with("arch: "), "{field}: {why}");
+        }
     }
 }

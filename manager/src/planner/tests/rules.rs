@@ -240,6 +240,36 @@ fn an_island_is_the_one_that_is_left_with_the_fewest() {
     );
 }
 
+/// A slot that is named is no reason to pass over what is wished of its island.
+#[test]
+fn a_named_slot_outside_of_islands_is_refused_to_who_wants_one() {
+    let pool = joined();
+    let at_rate = |slot: &str, together, island_rate| {
+        let mut request = at(slot);
+        (request.wishes.together, request.wishes.island_rate) = (together, island_rate);
+        request
+    };
+    let says = |slot, rate| {
+        let problem = pool.plan(&at_rate(slot, Together::Island, rate)).unwrap_err();
+        assert_eq!(problem.code, ProblemCode::NothingFits);
+        assert!(problem.reasons.len() == 1 && problem.reasons[0] == problem.detail);
+        problem.detail
+    };
+    let none = "slot plain1/1 is in no island, so what is lent there is together with nothing; leave \
+                `together` out, or name no slot";
+    assert_eq!(says("plain1/1", None), none);
+    let slow = "slot nv1/1 is in an island of which no inventory says how fast it is; wish for no rate, \
+                or name no slot";
+    assert_eq!(says("nv1/1", Some(1)), slow);
+    // One device is in one box and in one island, and is spread.
+    for together in Together::ALL {
+        assert_eq!(chosen(&pool, &at_rate("nv1/1", together, None)), ["nv1/1"]);
+        if together != Together::Island {
+            assert_eq!(chosen(&pool, &at_rate("plain1/1", together, None)), ["plain1/1"]);
+        }
+    }
+}
+
 /// The model is not blamed for an island that there is not, or that is too slow.
 #[test]
 fn a_missing_island_is_what_stands_in_the_way() {

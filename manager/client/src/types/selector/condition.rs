@@ -153,6 +153,8 @@ impl Condition {
 
     fn value_fault(&self, kind: ValueKind, value: &str) -> Option<String> {
         let name = &self.attribute;
+        // Also what is stored is read by this: characters that earlier versions let in are refused
+        // where a request comes in (`Wishes::check`).
         if value.is_empty() || value.len() > MAX_VALUE || value.chars().any(char::is_control) {
             return Some(format!("{name}: a value has 1 to {MAX_VALUE} bytes in one line"));
         }
