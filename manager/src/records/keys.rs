@@ -10,8 +10,10 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// How long a key is kept at least, milliseconds by the wall clock: a day from the end of its
+/// How long a key is kept at least, milliseconds by the wall clock, and by the monotonic clock as far as
+/// the manager has run: a day from the end of its
 /// operation, so that a retry just after it finds it, however long it ran. While it runs it is kept in
 /// any case.
 pub const KEEP_KEYS_MS: u64 = 24 * 3_600_000;
@@ -54,9 +56,27 @@ pub(super) fn outcome(operation: &OperationRecord) -> Box<OperationRecord> {
     Box::new(OperationRecord { steps: Vec::new(), warnings, ..operation.clone() })
 }
 
+/// How far ahead of the monotonic clock the wall clock may be without having jumped: both are read in
+/// whole milliseconds, one after the other.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// When these keys were read, by both clocks.
+#[derive(Clone, Copy)]
+struct Begun {
+    wall: Timestamp,
+    monotonic: Instant,
+}
+
+impl Default for Begun {
+    fn default() -> Self {
+        Self { wall: Timestamp::now(), monotonic: Instant::now() }
+    }
+}
+
 /// All keys, and the order in which they go.
 #[derive(Clone, Default)]
 pub(super) struct Keys {
+    begun: Begun,
     all: OrdMap<String, Arc<KeyRecord>>,
     /// Those whose operation has ended, by when.
     ended: OrdSet<(Timestamp, String)>,
@@ -130,6 +150,22 @@ impl Keys {
         self.over.get(key).copied()
     }
 
+    /// The time by which a key is over: the wall clock's, but no later than the monotonic clock allows. A
+    /// wall clock that is set forward would have a retry do again what its request did. One that is set
+    /// back only keeps keys longer.
+    pub(super) fn time(&self, wall: Timestamp) -> Timestamp {
+        let passed = (self.begun.monotonic.elapsed() + AHEAD).as_millis() as u64;
+        let latest = self.begun.wall.as_millis().saturating_add(passed);
+        wall.min(Timestamp::from_millis(latest))
+    }
+
+    /// As if they had been read so long before.
+    #[cfg(test)]
+    pub(super) fn age(&mut self, ms: u64) {
+        let wall = self.begun.wall.as_millis() + ms;
+        self.begun.wall = Timestamp::from_millis(wall);
+    }
+
     /// The oldest whose operation has ended.
     pub(super) fn oldest(&self) -> Option<(Timestamp, String)> {
         self.ended.get_min().cloned()
@@ -145,6 +181,7 @@ impl Tables {
     /// What a client's idempotency key stands for at this time.
     pub fn key(&self, key: &str, now: Timestamp) -> Option<&Arc<KeyRecord>> {
         let record = self.keys.get(key)?;
+        let now = self.keys.time(now);
         self.keys.ended(key).is_none_or(|ended| !is_over(ended, now)).then_some(record)
     }
 

@@ -96,7 +96,7 @@ impl Txn {
         self.tables.insert_key(record);
         for _ in 0..keys::SWEEP {
             let Some((ended, oldest)) = self.tables.keys.oldest() else { return };
-            if !keys::is_over(ended, self.now) {
+            if !keys::is_over(ended, self.tables.keys.time(self.now)) {
                 if self.tables.keys.len() <= MAX_KEYS {
                     return;
                 }

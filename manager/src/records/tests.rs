@@ -522,6 +522,11 @@ async fn keys_go_after_a_day_unless_their_operation_runs() {
     for tables in [records.snapshot(), open(&store).snapshot()] {
         assert!(tables.key("key-1", now).is_some());
         let later = Timestamp::from_millis(now.as_millis() + KEEP_KEYS_MS);
+        // Not because the wall clock was set forward: a retry would do it again.
+        assert!(tables.key("key-1", later).is_some());
+        let mut tables = Tables::clone(&tables);
+        tables.keys.age(KEEP_KEYS_MS);
+        assert!(tables.key("key-1", now).is_some(), "it was set back");
         assert!(tables.key("key-1", later).is_none());
     }
     // When that is over, the next key takes it out.
@@ -530,6 +535,20 @@ async fn keys_go_after_a_day_unless_their_operation_runs() {
     let next = |txn: &mut Txn| key(txn, "next", OperationId(99), txn.now());
     records.apply(next).await.unwrap();
     assert_eq!(open(&store).snapshot().key_count(), 1);
+}
+
+/// Keys that are over go with each new one, but not after the wall clock was set forward.
+#[test]
+fn a_wall_clock_that_is_set_forward_takes_out_no_keys() {
+    let mut txn = Txn::new(Tables::default());
+    let ended = add_ended(&mut txn, 0);
+    let now = txn.now();
+    key(&mut txn, "retried", ended, now);
+    let mut txn = Txn::new(txn.into_tables());
+    let later = Timestamp::from_millis(now.as_millis() + KEEP_KEYS_MS);
+    txn.set_now(later);
+    key(&mut txn, "next", OperationId(99), later);
+    assert!(txn.key("retried", later).is_some());
 }
 
 #[test]

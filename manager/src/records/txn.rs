@@ -93,6 +93,12 @@ impl Txn {
         self.now
     }
 
+    /// What the wall clock says.
+    #[cfg(test)]
+    pub(super) fn set_now(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
     pub(super) fn put<T: Stored>(&mut self, record: &Arc<T>) {
         self.writes.put(record);
     }
