@@ -200,16 +200,18 @@ impl Fake {
         Self::connect(control, spec, state).unwrap_or_else(|reason| panic!("refused: {reason}"))
     }
 
-    /// Connects with these tables. The error is the manager's reason to refuse.
+    /// Connects with these tables. The error is the manager's reason to refuse, or why it was not
+    /// reached: it may be killed at this moment.
     pub fn connect(
         control: SocketAddr,
         spec: Spec,
         state: Arc<Mutex<State>>,
     ) -> Result<Fake, String> {
-        let stream = TcpStream::connect(control).unwrap();
-        stream.set_nodelay(true).unwrap();
+        let gone = |error: std::io::Error| error.to_string();
+        let stream = TcpStream::connect(control).map_err(gone)?;
+        stream.set_nodelay(true).map_err(gone)?;
         let hello = spec.hello(&state.lock().unwrap());
-        send(&stream, &FromProxy::Hello(hello)).unwrap();
+        send(&stream, &FromProxy::Hello(hello)).map_err(gone)?;
         let mut buffer = Vec::new();
         let welcome = match receive(&stream, &mut buffer) {
             Some(ToProxy::Welcome(welcome)) => welcome,
@@ -219,7 +221,7 @@ impl Fake {
         state.lock().unwrap().node = Some(welcome.node);
         let events = Arc::new(Mutex::new(1));
         let server = Server {
-            stream: stream.try_clone().unwrap(),
+            stream: stream.try_clone().map_err(gone)?,
             state: state.clone(),
             role: spec.role,
             events: events.clone(),
