@@ -2,7 +2,7 @@
 
 use super::config::{Access, Got, Want, id_of};
 use super::probe::timeout_setting;
-use super::slot::{Pending, Restore, ToDevice, Work};
+use super::slot::{Pending, Restore, RestoreStage, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
 use crate::canaries::{Canary, planted};
@@ -122,7 +122,7 @@ impl BoxRole {
         let entry = &mut self.slots[slot];
         let Some(function) = entry.functions.iter().position(|f| f.restore_wanted) else { return };
         entry.functions[function].restore_wanted = false;
-        entry.work = Work::Restore(Restore { function, written: false });
+        entry.work = Work::Restore(Restore { function, stage: RestoreStage::Paused });
         let pause = entry.reset_over.saturating_since(now);
         entry.access.begin(now, Want::Pause(pause), now + pause + self.config.readiness_bound);
     }
@@ -131,33 +131,36 @@ impl BoxRole {
     /// set before the function asks for anything, and not when the longest reset would be over.
     pub(super) fn hurry_restore(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
-        let Work::Restore(Restore { function: next, written: false }) = entry.work else { return };
+        let Work::Restore(Restore { function: next, stage: RestoreStage::Paused }) = entry.work
+        else {
+            return;
+        };
         if next != function && !entry.functions[function].restore_wanted {
             return;
         }
         entry.functions[next].restore_wanted = true;
         entry.functions[function].restore_wanted = false;
-        self.write_timeout(now, slot, function);
+        self.write_timeout(now, slot, Restore { function, stage: RestoreStage::Hurried });
         self.continue_work(now, slot);
     }
 
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
-        if !restore.written {
-            return self.write_timeout(now, slot, restore.function);
+        if restore.stage == RestoreStage::Paused {
+            let due = Restore { stage: RestoreStage::Due, ..restore };
+            return self.write_timeout(now, slot, due);
         }
-        let entry = &mut self.slots[slot];
-        if got != Got::Written && now < entry.reset_over {
+        if restore.stage == RestoreStage::Hurried && got != Got::Written {
             // The host was too early with it, and so was this.
-            entry.functions[restore.function].restore_wanted = true;
+            self.slots[slot].functions[restore.function].restore_wanted = true;
         }
         // Done; or the device did not take it, and its host will find it broken, too.
         self.next_release(now, slot);
     }
 
-    fn write_timeout(&mut self, now: Instant, slot: usize, index: usize) {
+    fn write_timeout(&mut self, now: Instant, slot: usize, restore: Restore) {
         let entry = &mut self.slots[slot];
         entry.work = Work::Idle;
-        let function = &entry.functions[index];
+        let function = &entry.functions[restore.function];
         let setting = timeout_setting(&function.facts, self.config.completion_timeout);
         match setting {
             Some(setting) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
@@ -168,7 +171,7 @@ impl BoxRole {
                     enables: 0b0001,
                 };
                 entry.access.begin(now, want, now + self.config.readiness_bound);
-                entry.work = Work::Restore(Restore { function: index, written: true });
+                entry.work = Work::Restore(restore);
             }
             _ => self.next_release(now, slot),
         }

@@ -66,7 +66,18 @@ pub(super) enum Work {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Restore {
     pub(super) function: usize,
-    pub(super) written: bool,
+    pub(super) stage: RestoreStage,
+}
+
+/// How far that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RestoreStage {
+    /// The reset goes on.
+    Paused,
+    /// It is written because the host uses the function already.
+    Hurried,
+    /// It is written when the longest reset is over.
+    Due,
 }
 
 /// One function of a slot's device.
