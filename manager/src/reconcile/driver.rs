@@ -2,8 +2,9 @@
 //!
 //! A binding is looked at whenever its record changed or one of its proxies connected. One task at
 //! a time works on a binding; it goes on until there is nothing to do or something has to change
-//! first, and waits longer after each failure. What is wanted is durable before a proxy is asked for
-//! it; what a proxy did is found again by asking once more, so the next step does not wait for that.
+//! first, and waits longer after each failure. A binding and its epochs are durable before a proxy is
+//! asked for them; what a proxy did is found again by asking once more, so the next step does not wait
+//! for that.
 
 use super::action::{self, Action, Ends};
 use super::steps::{
@@ -139,7 +140,14 @@ async fn step(manager: &Arc<Manager>, binding: &BindingRecord) -> Step {
             Err(failure) => break answer(manager, &now, failure).await,
         }
     };
-    if is_lost(unwritten).await { Step::Failed } else { step }
+    if !is_lost(unwritten).await {
+        return step;
+    }
+    // What the proxies have is further than the records.
+    let ends = [binding.slot.box_name(), &binding.host];
+    let ready = ends.into_iter().filter_map(|name| manager.registry.ready(name));
+    ready.for_each(|session| session.sync.notify_one());
+    Step::Failed
 }
 
 /// Whether what was made could not be written.

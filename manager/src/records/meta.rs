@@ -187,13 +187,16 @@ impl Meta {
     }
 
     /// Boxes that come from a pool of a later generation are followed there, and may have been given
-    /// epochs since that no record knows: the new one is above theirs, too. Where theirs is the last
-    /// there is none, and the others' functions still get a new one.
+    /// epochs since that no record knows: the new one is above theirs, too. But there are few
+    /// generations, and one box that says nonsense may not use them up: the new one leaves half of
+    /// those that are left.
     fn skip_what_may_be_used(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
-        let above = self.generation.max(shown).checked_add(1);
-        self.generation = above
-            .or_else(|| self.generation.checked_add(1))
-            .ok_or_else(|| StoreError::GenerationsExhausted(path.to_owned()))?;
+        let left = u8::MAX - self.generation;
+        if left == 0 {
+            return Err(StoreError::GenerationsExhausted(path.to_owned()));
+        }
+        let above = shown.saturating_sub(self.generation).saturating_add(1);
+        self.generation += above.min(left / 2).max(1);
         let left = (LAST_NODE + 1).saturating_sub(self.next_node);
         self.next_node += RESTORE_NODE_GAP.min(left / 2);
         for next in [
@@ -255,5 +258,18 @@ mod tests {
         meta.generation = 0;
         meta.skip_what_may_be_used(Path::new("memory"), 0).unwrap();
         assert_eq!(meta.next_node, LAST_NODE + 1);
+    }
+
+    #[test]
+    fn a_new_generation_is_above_what_is_shown_and_nonsense_does_not_use_them_up() {
+        let mut meta = Meta { generation: 3, ..Meta::default() };
+        meta.skip_what_may_be_used(Path::new("memory"), 5).unwrap();
+        assert_eq!(meta.generation, 6);
+        for _ in 0..8 {
+            meta.skip_what_may_be_used(Path::new("memory"), 254).unwrap();
+        }
+        assert!(meta.generation < u8::MAX, "some are left");
+        meta.generation = u8::MAX;
+        assert!(meta.skip_what_may_be_used(Path::new("memory"), 0).is_err());
     }
 }

@@ -157,7 +157,8 @@ impl Records {
 
     /// As [`Records::apply`], for who goes on before the change is durable. Changes that are made
     /// after it see it and stand on it; snapshots have it when it is durable. It is for what would
-    /// be done again, and find itself done, if it were lost.
+    /// be done again, and find itself done, if it were lost. It takes no part of [`MAX_UNWRITTEN`]
+    /// with it: a caller makes one, and waits for it before its next.
     pub async fn make<R>(self: &Arc<Self>, change: impl FnOnce(&mut Txn) -> R) -> (R, Unwritten) {
         let _room = self.room.acquire().await.expect("it is never closed");
         let (result, outcome) = self.enter(|txn| Ok(change(txn)));

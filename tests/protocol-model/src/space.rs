@@ -201,7 +201,7 @@ impl Protocol {
                 now.crash(leader)?;
             }
             Act::Backup => {
-                let records = &now.leaders[0].as_ref()?.records;
+                let records = &now.leaders[0].as_ref()?.durable;
                 if now.left.takeovers == 0 || *records == now.backup {
                     return None;
                 }

@@ -80,13 +80,15 @@ fn of_a_box_that_is_forgotten_while_its_host_is_away() {
 #[test]
 fn of_a_replacement() {
     let begin = &["replace BIND --reason x --no-wait"];
-    at_every_step(Kind::new(&[ONE], begin, &[1]));
+    let over = |pool: &Pool| pool.at_box().bound(1).is_none();
+    at_every_step(Kind { over, ..Kind::new(&[ONE], begin, &[1]) });
 }
 
 #[test]
 fn of_a_drain_that_replaces() {
     let begin = &["drain box1/1 --replace --reason x --no-wait"];
-    at_every_step(Kind::new(&[ONE], begin, &[1]));
+    let over = |pool: &Pool| pool.at_box().bound(1).is_none();
+    at_every_step(Kind { over, ..Kind::new(&[ONE], begin, &[1]) });
 }
 
 #[test]
