@@ -41,6 +41,50 @@ fn a_proxy_that_vanishes_in_the_middle_is_waited_for() {
     }
 }
 
+/// The manager is killed when the second end is asked for its part: that the first one has done its
+/// own may not be on the disk then.
+#[test]
+fn a_manager_that_is_killed_while_it_writes_what_was_done_asks_again() {
+    for (which, at_the_box, releasing) in [STEPS[1], STEPS[3]] {
+        for obeyed in [false, true] {
+            let mut manager = Manager::start();
+            let (at_host, at_box) = pair(&manager);
+            if releasing {
+                manager.text(&["allocate", "--host", "host1"]);
+            }
+            let pid = rustix::process::Pid::from_raw(manager.pid() as i32).unwrap();
+            let second = if at_the_box { &at_box } else { &at_host };
+            second.rule(move |request| {
+                let asked = which(request);
+                if asked {
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+                asked.then_some(if obeyed { Script::ObeyAndVanish } else { Script::Vanish })
+            });
+            let change = if releasing { "release alloc-1" } else { "allocate --host host1" };
+            let mut command = manager.begin(&change.split(' ').collect::<Vec<_>>());
+            eventually("the step", || second.with(|s| s.log.iter().any(which).then_some(())));
+            manager.kill();
+            let (host_again, box_again) = (at_host.leave(), at_box.leave());
+            manager.run();
+            for (_, state) in [&host_again, &box_again] {
+                state.lock().unwrap().rules.clear();
+            }
+            let at_host = Fake::insist(manager.control, host_again.0, host_again.1);
+            let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+            // Who asked for it asks the next one, by the same key.
+            assert!(command.wait().unwrap().success(), "{}", manager.log());
+            let bindings = manager.get("/v1/bindings")["items"].as_array().unwrap().len();
+            let lent = usize::from(!releasing);
+            let ports = at_host.with(|s| s.ports.len());
+            assert_eq!(
+                (bindings, ports, usize::from(at_box.bound(1).is_some())),
+                (lent, lent, lent)
+            );
+        }
+    }
+}
+
 /// The manager is killed at every step, before and after the proxy did it, and started again.
 #[test]
 fn a_manager_that_is_killed_goes_on_where_it_was() {
