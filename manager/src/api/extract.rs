@@ -13,11 +13,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 use std::str::FromStr;
 
 /// What does not read, by the name of the field; `whole` is what is named if it is no field.
 fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>, whole: &str) -> Problem {
     let (path, why) = (error.path().to_string(), error.inner().to_string());
+    // The field says where. Its line is that of the JSON that came, which may have been made of a file.
+    let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_owned();
     let path = if path == "." { String::new() } else { path };
     // Of these, serde's derived code says the name in its text, and the path may end before it.
     let below = ["missing", "duplicate", "unknown"].iter().find_map(|kind| {
@@ -59,13 +62,13 @@ pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Pro
 /// # Errors
 ///
 /// What is wrong; `field` names where, such as `exclude.boxes[0]`, or `body` if it is no JSON.
-pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn from_json<T: DeserializeOwned + Serialize>(bytes: &[u8]) -> Result<T, Problem> {
     std::str::from_utf8(bytes).map_err(|error| Problem::invalid("body", error))?;
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut json);
     // What is no JSON at all is wrong as a whole, wherever reading it came to its end.
     serde_json::from_slice::<IgnoredAny>(bytes).map_err(|error| Problem::invalid("body", error))?;
-    read.map_err(|error| match error.inner().is_data() {
+    let read = read.map_err(|error| match error.inner().is_data() {
         true => named(&error, "body"),
         // Where a name of an enumeration should be, anything but a text is no JSON to serde_json.
         false if error.inner().to_string().starts_with("expected value") => {
@@ -73,7 +76,37 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem>
         }
         // A number or a text that nothing can hold.
         false => Problem::invalid(&error.path().to_string(), error.inner()),
-    })
+    })?;
+    check_objects(bytes, &read)?;
+    Ok(read)
+}
+
+/// Serde's derived code takes a list for an object, too, with its fields in their order, and the API
+/// does not: what somebody wrote for something else would mean anything.
+fn check_objects<T: Serialize>(bytes: &[u8], read: &T) -> Result<(), Problem> {
+    if !bytes.contains(&b'[') {
+        return Ok(());
+    }
+    let said: Value = serde_json::from_slice(bytes).expect("it was read just now");
+    let meant = serde_json::to_value(read).expect("requests are JSON");
+    let Some(path) = list_for_object(&said, &meant, String::new()) else { return Ok(()) };
+    let field = if path.is_empty() { "body" } else { path.trim_start_matches('.') };
+    Err(Problem::invalid(field, "it is an object, with its fields by their names, and no list"))
+}
+
+/// Where a list was said and an object is meant.
+fn list_for_object(said: &Value, meant: &Value, path: String) -> Option<String> {
+    match (said, meant) {
+        (Value::Array(_), Value::Object(_)) => Some(path),
+        (Value::Array(said), Value::Array(meant)) => {
+            let mut both = said.iter().zip(meant).enumerate();
+            both.find_map(|(at, (s, m))| list_for_object(s, m, format!("{path}[{at}]")))
+        }
+        (Value::Object(said), Value::Object(meant)) => said.iter().find_map(|(name, said)| {
+            list_for_object(said, meant.get(name)?, format!("{path}.{name}"))
+        }),
+        _ => None,
+    }
 }
 
 /// Reads the parameters after the question mark.
@@ -185,7 +218,11 @@ pub(super) fn client_key(
     headers: &HeaderMap,
     what: &impl Serialize,
 ) -> Result<Option<ClientKey>, Problem> {
-    let Some(value) = headers.get(KEY_HEADER) else { return Ok(None) };
+    let mut keys = headers.get_all(KEY_HEADER).iter();
+    let Some(value) = keys.next() else { return Ok(None) };
+    if keys.next().is_some() {
+        return Err(Problem::invalid(KEY_HEADER, "a request has one"));
+    }
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > 255 || !key.bytes().all(|b| b.is_ascii_graphic()) {
         let detail = "1 to 255 visible ASCII characters without spaces";

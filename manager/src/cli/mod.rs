@@ -139,7 +139,22 @@ fn write_line(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// A word of a log filter that is no level would be taken for the name of a part of the program, and
+/// nothing else would be logged.
+fn check_log(filter: &str) -> Result<(), Failure> {
+    let is_level = |word: &str| word.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    let mut words = filter.split(',').map(str::trim).filter(|word| !word.contains(['=', '[', ':']));
+    match words.find(|word| !is_level(word)) {
+        None => Ok(()),
+        Some(word) => Err(Failure::Argument(format!(
+            "log filter {filter:?}: {word:?} is no level; it is one of off, error, warn, info, debug and \
+             trace, or levels of parts, such as info,manager::control=debug"
+        ))),
+    }
+}
+
 fn start_log(config: &Config) -> Result<(), Failure> {
+    check_log(&config.log)?;
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|error| {
         Failure::Argument(format!("log filter {:?} is not valid: {error}", config.log))
     })?;

@@ -139,6 +139,8 @@ struct Survey {
     island: Option<(usize, String)>,
     /// Whether what stands in the way may pass by itself.
     passing: bool,
+    /// The least that one takes of those that the host alone has no bandwidth for.
+    host_lacks: Option<u64>,
 }
 
 impl Survey {
@@ -164,6 +166,7 @@ impl Survey {
             carried: (0, 0),
             island: None,
             passing: false,
+            host_lacks: None,
         };
         for entry in pool.boxes() {
             let in_scope = filter.request.wishes.box_name.as_ref().is_none_or(|b| *b == entry.name);
@@ -190,6 +193,7 @@ impl Survey {
         in_scope: bool,
     ) {
         let pool = chooser.filter.tables.pool();
+        let connected = chooser.live.is_ready(&entry.name);
         let mut demands = Vec::new();
         let mut islands: BTreeMap<u8, usize> = BTreeMap::new();
         for slot in &entry.slots {
@@ -221,6 +225,12 @@ impl Survey {
                 }
             } else if matches {
                 self.passing |= slot.status.is_passing();
+                let each = device.profile.demand(&chooser.filter.request.link);
+                let is_free = slot.status == SlotStatus::Free && !is_kept_back(chooser, slot);
+                if is_free && connected && each <= entry.shape().room && each > chooser.room {
+                    let least = self.host_lacks.map_or(each, |least| least.min(each));
+                    self.host_lacks = Some(least);
+                }
                 self.block(chooser, entry, slot);
             }
         }
@@ -353,6 +363,7 @@ impl Survey {
             0 => format!("no device{what}"),
             matching => format!("{} free of {matching}{what}, {} needed", self.may, request.count),
         });
+        reasons.extend(self.host_lacks.map(|demand| host_bandwidth(chooser, demand)));
         if more {
             let removing = self.constraints.iter().filter(|c| c.removes > 0);
             reasons.extend(removing.map(|c| {
@@ -415,16 +426,7 @@ impl Survey {
         let demand = self.least_demand(chooser, all);
         let host_is_short = demand > chooser.room;
         if host_is_short {
-            let (capacity, _) = chooser.filter.tables.host_bandwidth(&request.host);
-            reasons.push(format!(
-                "host {} has {} of {} bytes/s left, {} needed; if it carries more, say so in the \
-                 inventory (hosts.{}.capacity)",
-                request.host,
-                Amount(chooser.room),
-                Amount(capacity),
-                Amount(demand),
-                request.host
-            ));
+            reasons.push(host_bandwidth(chooser, demand));
         }
         let (carried, by_one) = self.carried;
         let boxes_are_short = carried < all || (are_together && (by_one < all || !host_is_short));
@@ -480,4 +482,17 @@ impl Survey {
         }
         reasons
     }
+}
+
+/// That a host has not enough bandwidth left.
+fn host_bandwidth<L: Liveness>(chooser: &Chooser<'_, L>, demand: u64) -> String {
+    let host = &chooser.filter.request.host;
+    let (capacity, _) = chooser.filter.tables.host_bandwidth(host);
+    format!(
+        "host {host} has {} of {} bytes/s left, {} needed; if it carries more, say so in the inventory \
+         (hosts.{host}.capacity)",
+        Amount(chooser.room),
+        Amount(capacity),
+        Amount(demand),
+    )
 }

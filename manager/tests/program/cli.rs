@@ -240,6 +240,7 @@ fn the_command_line_is_checked() {
         &["serve", "--config", "missing.toml"],
         &["serve", "--listen", "nowhere"],
         &["serve", "--log", "=,=,="],
+        &["serve", "--log", "warn,inof"],
     ] {
         let output = manager.cli(args);
         let error = String::from_utf8(output.stderr).unwrap();

@@ -60,7 +60,7 @@ problem_codes! {
         "Look up in `/v1/openapi.json` which methods the address has.";
     /// The body is larger than allowed.
     BodyTooLarge = "body-too-large", 413, "The body is too large",
-        "Send less; `detail` has the limit.";
+        "Send less: 64 KiB at most; an inventory has 16 MiB, the image of a card 4 MiB.";
     /// The request's body did not come in time. A connection whose head does not is closed.
     RequestTimeout = "request-timeout", 408, "The request did not come in time",
         "Send head and body of the request without pauses; `http_ms` is the bound of each.";

@@ -619,6 +619,22 @@ fn four_gpus_fit_under_a_proxy_of_which_nothing_is_known() {
 }
 
 #[test]
+fn a_host_without_bandwidth_is_named_whatever_else_stands_in_the_way() {
+    let mut pool = Pool::new();
+    pool.host("host1", 16, &[]);
+    // More than are named one by one.
+    pool.add_box("box1", &[(Used, "gpu"); 10]);
+    pool.add_box("box2", &[(Free, "gpu"); 8]);
+    pool.add_box("box3", &[(Free, "gpu"); 4]);
+    for slot in 1..=4 {
+        pool.bind(&format!("box3/{slot}"), "host1", slot, Desired::Bound);
+    }
+    let reasons = refused(&pool, &of_model(1, "gpu"));
+    assert!(reasons[0].starts_with("0 free of 22"), "{reasons:?}");
+    assert!(reasons[1].contains("hosts.host1.capacity"), "{reasons:?}");
+}
+
+#[test]
 fn an_explanation_counts_what_each_constraint_leaves() {
     let pool = joined();
     let why = pool.explain(&selected(2, "memory>=80G,rack=r3|r1"));

@@ -32,6 +32,9 @@ fn requests_that_are_wrong_say_in_which_field() {
         (r#"{"host": "h", "reason": "one\u001b[31m"}"#, "reason"),
         (r#"{"host": "h", "tenant": "a\nb"}"#, "tenant"),
         (r#"{"host": "h", "tenant": ""}"#, "tenant"),
+        // Lists of what the fields of an object are.
+        (r#"["h"]"#, "body"),
+        (r#"{"host": "h", "exclude": [["box9"]]}"#, "exclude"),
     ] {
         let (status, problem) = problem(post(body));
         assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");
@@ -58,6 +61,14 @@ fn requests_that_are_wrong_say_in_which_field() {
         let (status, problem) = manager.request("POST", path, Some(&body));
         assert_eq!((status, &problem["field"]), (400, &json!("reason")), "{path}: {problem}");
     }
+    for (body, field) in [("[]", "body"), (r#"{"racks": {"r1": [null]}}"#, "racks.r1")] {
+        let (status, problem) = problem(manager.raw("PUT", "/v1/inventory", &[], Some(body)));
+        assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");
+    }
+    let keys = [("idempotency-key", "one"), ("idempotency-key", "two")];
+    let (status, two) =
+        problem(manager.raw("POST", "/v1/allocations", &keys, Some(r#"{"host": "h"}"#)));
+    assert_eq!((status, &two["field"]), (400, &json!("idempotency-key")), "{two}");
     let (status, too_large) = problem(post(&format!(r#"{{"host": "{}"}}"#, "x".repeat(70_000))));
     assert_eq!((status, &too_large["code"]), (413, &json!("body-too-large")));
     let plain = [("content-type", "text/plain")];
