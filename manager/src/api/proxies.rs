@@ -5,6 +5,7 @@ use super::conditional::IfMatch;
 use super::extract::{Body, Segments, parse};
 use super::pool::{find_slot, shown_slot, slot_view};
 use super::tables::connected;
+use crate::types::text::plain;
 use crate::types::{NodeName, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
@@ -90,7 +91,7 @@ pub(super) async fn counters(
     let mut counters = BTreeMap::new();
     for (name, value) in entries {
         // A proxy may give a counter once for each of its links.
-        let sum: &mut u64 = counters.entry(name.as_str().to_owned()).or_default();
+        let sum: &mut u64 = counters.entry(plain(name.as_str())).or_default();
         *sum = sum.saturating_add(value);
     }
     let role = session.identity().role;

@@ -97,12 +97,12 @@ impl Failure {
             _ => None,
         };
         if json {
-            eprintln!("{}", self.json(problem));
+            super::complain!("{}", self.json(problem));
             return;
         }
-        eprintln!("dxpu-manager: {self}");
+        super::complain!("dxpu-manager: {self}");
         for reason in problem.map(|problem| problem.reasons).unwrap_or_default() {
-            eprintln!("  - {reason}");
+            super::complain!("  - {reason}");
         }
     }
 }

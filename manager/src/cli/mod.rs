@@ -131,6 +131,15 @@ fn audit(client: &Client, out: &Output, which: &args::Audit) -> Result<(), Failu
     out.get::<List<AuditRecord>>(client, &format!("/v1/audit{query}"), render::audit)
 }
 
+/// Prints a line to standard error. That nobody reads it is no reason to end otherwise.
+macro_rules! complain {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($what)*);
+    }};
+}
+pub(self) use complain;
+
 /// Prints a line. A reader that has seen enough (`| head`) is no error.
 fn write_line(text: &str) -> Result<(), Failure> {
     match writeln!(io::stdout(), "{text}") {
@@ -256,7 +265,7 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
     let mut page = ask(which.since, which.limit, 0)?;
     loop {
         if page.lost {
-            eprintln!("dxpu-manager: earlier events are no longer kept");
+            complain!("dxpu-manager: earlier events are no longer kept");
         }
         for event in &page.items {
             out.print_one(event, render::event)?;

@@ -80,7 +80,7 @@ fn ask(
                 let detail = problem.detail;
                 if told.as_ref() != Some(&detail) {
                     if out.form != Form::Json {
-                        eprintln!("dxpu-manager: waiting up to {patience:?}: {detail}");
+                        super::complain!("dxpu-manager: waiting up to {patience:?}: {detail}");
                     }
                     told = Some(detail);
                 }

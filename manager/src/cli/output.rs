@@ -95,7 +95,9 @@ impl Output {
                         ClientError::Unreachable { reason, .. } => reason,
                         other => other.to_string(),
                     };
-                    eprintln!("dxpu-manager: the manager is away ({reason}); waiting for it");
+                    super::complain!(
+                        "dxpu-manager: the manager is away ({reason}); waiting for it"
+                    );
                     std::thread::sleep(Duration::from_secs(1));
                 }
                 Err(error) => return Err(error.into()),

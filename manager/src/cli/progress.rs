@@ -49,7 +49,7 @@ impl Progress {
     pub(super) fn say(&self, text: &str) {
         match &self.how {
             How::Bar(bar) => bar.println(format!("{}: {text}", self.what)),
-            How::Lines => eprintln!("{}: {text}", self.what),
+            How::Lines => super::complain!("{}: {text}", self.what),
             How::Nothing => {}
         }
     }

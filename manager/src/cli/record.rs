@@ -95,7 +95,7 @@ fn finish(
 ) -> Result<(), Failure> {
     let (id, path) = (view.id, file.named);
     if out.form == super::Form::Table && view.ended.is_none() {
-        eprintln!("dxpu-manager: {id} runs; Ctrl-C ends it now");
+        super::complain!("dxpu-manager: {id} runs; Ctrl-C ends it now");
     }
     let interrupted = interrupted();
     while view.ended.is_none() {

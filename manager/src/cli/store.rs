@@ -1,6 +1,7 @@
 //! `store check`: what of a store's file does not read.
 
 use super::{Failure, Output};
+use crate::records::generation_after;
 use crate::store::{self, Report};
 use std::fmt::Write;
 use std::path::Path;
@@ -39,12 +40,12 @@ fn text(report: &Report) -> String {
     let (own, shown) = (report.generation, report.shown_generation);
     // Of a whole store that is as it should be, and of one that is repaired too, but the numbers
     // that a repair begins with are above.
-    if !report.is_good() && own < shown && shown < u8::MAX {
+    let next = generation_after(own, shown).filter(|next| *next > shown);
+    if let Some(next) = next.filter(|_| !report.is_good() && own < shown) {
         let _ = write!(
             text,
             "\nits generation is {own}, but there is an epoch of generation {shown}, of a box that was \
-             in another pool, or {own} is not as it was written; a repair begins generation {}",
-            shown + 1
+             in another pool, or {own} is not as it was written; a repair begins generation {next}"
         );
     }
     for damage in &report.damaged {
@@ -54,11 +55,12 @@ fn text(report: &Report) -> String {
     match &report.repaired {
         Some(repaired) => {
             let (kept, taken_out) = (repaired.kept.display(), repaired.taken_out.display());
+            let begins = repaired.generation;
+            let above = if begins > shown { ", above all that its records show" } else { "" };
             let _ = write!(
                 text,
                 "\nrepaired; as it was it is {kept}, what was taken out is in {taken_out}; it begins \
-                 generation {}, above all that its records show",
-                repaired.generation
+                 generation {begins}{above}"
             );
         }
         None if report.is_good() => text += ", all of which read",

@@ -6,6 +6,7 @@ use super::Session;
 use crate::manager::Manager;
 use crate::operations::progress;
 use crate::records::Tables;
+use crate::types::text::plain;
 use crate::types::{
     BindingId, BindingRecord, EventKind, EventRecord, FunctionAddress, NodeName, Role, SlotAddress,
 };
@@ -69,7 +70,7 @@ pub fn card_reset(manager: &Manager, session: &Session, report: &ResetReport) {
         detail += &format!(", at {place:#010x}");
     }
     if !text.is_empty() {
-        detail += &format!(": {text}");
+        detail += &format!(": {}", plain(text));
     }
     detail += &format!(" (start {boots} since power came on)");
     if cause.is_failure() {

@@ -159,10 +159,11 @@ impl Meta {
     ///
     /// Which is behind.
     pub(super) fn is_ahead_of(&self, shown: &Shown) -> Result<(), String> {
-        if self.generation < shown.generation && shown.generation == u8::MAX {
-            let (own, other) = (self.generation, shown.generation);
+        let (own, other) = (self.generation, shown.generation);
+        if own < other && generation_after(own, other).is_none_or(|next| next <= other) {
             return Err(format!(
-                "generation is {own}, but there is an epoch of generation {other}, the last one"
+                "generation is {own}, but there is an epoch of generation {other}, so late that none \
+                 begins above it"
             ));
         }
         for (table, name, next) in self.numbers() {
@@ -186,17 +187,11 @@ impl Meta {
         ]
     }
 
-    /// Boxes that come from a pool of a later generation are followed there, and may have been given
-    /// epochs since that no record knows: the new one is above theirs, too. But there are few
-    /// generations, and one box that says nonsense may not use them up: the new one leaves half of
-    /// those that are left.
+    /// Boxes that come from a pool of a later generation are followed there ([`generation_after`]), and
+    /// may have been given epochs since that no record knows.
     fn skip_what_may_be_used(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
-        let left = u8::MAX - self.generation;
-        if left == 0 {
-            return Err(StoreError::GenerationsExhausted(path.to_owned()));
-        }
-        let above = shown.saturating_sub(self.generation).saturating_add(1);
-        self.generation += above.min(left / 2).max(1);
+        self.generation = generation_after(self.generation, shown)
+            .ok_or_else(|| StoreError::GenerationsExhausted(path.to_owned()))?;
         let left = (LAST_NODE + 1).saturating_sub(self.next_node);
         self.next_node += RESTORE_NODE_GAP.min(left / 2);
         for next in [
@@ -211,6 +206,15 @@ impl Meta {
         }
         Ok(())
     }
+}
+
+/// The generation that begins after this one, where an epoch of that other one is shown; nothing if
+/// this is the last. It is above both. But there are few generations, and one box that says nonsense
+/// may not use them up: one that would leave less than half of those that are left is not followed.
+pub fn generation_after(own: u8, shown: u8) -> Option<u8> {
+    let left = u8::MAX - own;
+    let above = shown.saturating_sub(own).saturating_add(1);
+    (left > 0).then(|| own + if above <= left / 2 { above } else { 1 })
 }
 
 /// Reads all of a store's file that somebody closed, as a manager would that starts with it.

@@ -235,7 +235,8 @@ async fn counters_of_damaged_pages_are_believed_only_when_nothing_shows_otherwis
     let last = epoch(u8::MAX, 1);
     records.apply(|txn| txn.learn_epoch(&function("box1/2"), last)).await.unwrap();
     let said: Vec<_> = say(&good, false);
-    let none_above = "generation is 0, but there is an epoch of generation 255, the last one";
+    let none_above = "generation is 0, but there is an epoch of generation 255, so late that none \
+                      begins above it";
     assert_eq!(said, [format!("meta: {none_above}")]);
 }
 

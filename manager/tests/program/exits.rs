@@ -33,6 +33,20 @@ fn no_manager() -> String {
     format!("http://{address}")
 }
 
+/// Whatever becomes of what is said there.
+#[test]
+fn nobody_has_to_read_standard_error() {
+    let manager = Manager::start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for (args, code) in [(&["show", "a/b/c"][..], 2), (&["show", "alloc-9"], 4)] {
+        let mut command = manager.command();
+        command.env("DXPU_MANAGER", format!("http://{}", manager.api)).args(args);
+        command.stdin(std::process::Stdio::null()).stderr(writer.try_clone().unwrap());
+        assert_eq!(command.status().unwrap().code(), Some(code), "{args:?}");
+    }
+}
+
 #[test]
 fn each_kind_of_error_has_its_exit_code() {
     let manager = Manager::start();

@@ -82,6 +82,18 @@ fn slots_that_are_not_there_and_functions_that_are_there_twice_are_left_out() {
     manager.text(&["allocate", "--host", "host1", "--count", "2"]);
 }
 
+/// A model that clears a screen and forges a line of the log.
+#[test]
+fn what_devices_call_themselves_commands_no_terminal() {
+    let manager = Manager::start();
+    let _box = Fake::join(manager.control, boxed("box1", 1), "\u{1b}[2JA\nB");
+    manager.wait_ready(&["box1"]);
+    let commands = [&["list"][..], &["show", "box1/1"], &["events"], &["counters", "box1"]];
+    let shown = commands.map(|args| manager.text(args)).concat() + &manager.log();
+    assert!(shown.contains("\u{fffd}[2JA\u{fffd}B"), "{shown}");
+    assert!(!shown.contains("\u{1b}[2J") && !shown.contains("A\nB"), "{shown}");
+}
+
 #[test]
 fn pages_without_end_end_the_connection() {
     let manager = Manager::start();

@@ -1,6 +1,7 @@
 //! What is in the slots.
 
 use super::names::{SlotAddress, Timestamp};
+use super::text::plain;
 use proxy_core::control::{InventoryEntry, SlotState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -127,7 +128,7 @@ impl DeviceRecord {
         Self {
             address: FunctionAddress { slot, function: entry.function },
             state: entry.state.into(),
-            model: entry.model.as_str().to_owned(),
+            model: plain(entry.model.as_str()),
             pci: PciIdentity {
                 vendor: entry.id.0,
                 device: entry.id.1,

@@ -2,6 +2,7 @@
 
 use super::ids::{AllocationId, BindingId, OperationId};
 use super::names::{NodeName, SlotAddress, Timestamp};
+use super::text::plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -186,7 +187,8 @@ impl EventRecord {
             sequence: 0,
             at: Timestamp::now(),
             kind,
-            detail: detail.into(),
+            // Proxies and devices have a say in it.
+            detail: plain(&detail.into()),
             node: None,
             slot: None,
             binding: None,

@@ -16,3 +16,20 @@ pub fn is_formatting(c: char) -> bool {
                 | '\u{2066}'..='\u{2069}'
         )
 }
+
+/// A text that a proxy or device says of itself, for people: what formats is replaced (U+FFFD), since
+/// nobody there has to be trusted with a terminal.
+pub fn plain(text: &str) -> String {
+    text.replace(is_formatting, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_formats_is_left() {
+        assert_eq!(plain("A100 80G, ü"), "A100 80G, ü");
+        assert_eq!(plain("\u{1b}[31mA\nB\u{202e}C"), "\u{fffd}[31mA\u{fffd}B\u{fffd}C");
+    }
+}

@@ -149,6 +149,11 @@ impl Wishes {
         {
             return Err(("cel", format!("an expression of 1 to {MAX_EXPRESSION} bytes")));
         }
+        if self.cel.as_ref().is_some_and(|cel| cel.contains(is_formatting)) {
+            let why = "no control characters, such as ends of lines, and none that change the order of \
+                       others";
+            return Err(("cel", why.into()));
+        }
         let mut conditions = self.selector.conditions().iter();
         if let Some(condition) =
             conditions.find(|c| c.values.iter().any(|v| v.contains(is_formatting)))

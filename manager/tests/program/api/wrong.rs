@@ -32,6 +32,7 @@ fn requests_that_are_wrong_say_in_which_field() {
         (r#"{"host": "h", "reason": "one\u001b[31m"}"#, "reason"),
         (r#"{"host": "h", "tenant": "a\nb"}"#, "tenant"),
         (r#"{"host": "h", "tenant": ""}"#, "tenant"),
+        (r#"{"host": "h", "cel": "true // \u001b[2J"}"#, "cel"),
         // Lists of what the fields of an object are.
         (r#"["h"]"#, "body"),
         (r#"{"host": "h", "exclude": [["box9"]]}"#, "exclude"),
