@@ -138,7 +138,7 @@ macro_rules! complain {
         let _ = writeln!(std::io::stderr(), $($what)*);
     }};
 }
-pub(self) use complain;
+use complain;
 
 /// Prints a line. A reader that has seen enough (`| head`) is no error.
 fn write_line(text: &str) -> Result<(), Failure> {
