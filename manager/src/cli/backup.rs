@@ -1,5 +1,6 @@
 //! `backup` and `restore`: the store's file, out and in.
 
+use super::store::LAST_WRITE_IS_MISSING;
 use super::{Failure, Output};
 use crate::store::{self, Restored, StoreError};
 use manager_client::Client;
@@ -68,8 +69,7 @@ pub(super) fn restore(out: &Output, from: &Path, to: &Path) -> Result<(), Failur
             text += &format!("; what was there before is {}", kept.display());
         }
         if went_back {
-            text += "\nthe backup's last write is not there as it was written; these are the records \
-                     of the one before, and what the last one did may have been told to somebody";
+            text += &format!("\nthe backup's {LAST_WRITE_IS_MISSING}");
         }
         text
     })

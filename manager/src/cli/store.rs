@@ -6,6 +6,10 @@ use crate::store::{self, Report};
 use std::fmt::Write;
 use std::path::Path;
 
+/// What is said of a store, or of a backup, that goes back to the write before its last.
+pub(super) const LAST_WRITE_IS_MISSING: &str = "last write is not there as it was written; these are the \
+     records of the one before, and what the last one did may have been told to somebody";
+
 /// Reads all of a store and says what does not read.
 pub(super) fn check(out: &Output, path: &Path, repair: bool) -> Result<(), Failure> {
     let report = store::check(path, repair)?;
@@ -34,8 +38,7 @@ fn text(report: &Report) -> String {
         text += "\nits pages are not as they were written; records that read may have changed, too";
     }
     if report.goes_back {
-        text += "\nits last write is not there as it was written; these are the records of the one \
-                 before, and what the last one did may have been told to somebody";
+        let _ = write!(text, "\nits {LAST_WRITE_IS_MISSING}");
     }
     let (own, shown) = (report.generation, report.shown_generation);
     // Of a whole store that is as it should be, and of one that is repaired too, but the numbers

@@ -12,6 +12,9 @@ use tlp_codec::ids::NodeId;
 /// The constraint that spares are kept.
 pub(super) const KEPT: &str = "not kept as spares";
 
+/// The constraint that the host can carry one.
+pub(super) const HOST_CARRIES: &str = "host's bandwidth is enough for one";
+
 /// The constraint that a device is in an island.
 pub(super) const IN_ISLAND: &str = "in an island";
 
@@ -109,7 +112,7 @@ pub(super) fn constraints<'a, L: Liveness>(
     let fits = move |device: Device<'_>| demand(device) <= device.entry.shape().room;
     all.push(constraint(Now, "box's bandwidth is enough for one", fits));
     let room = chooser.room;
-    all.push(constraint(Now, "host's bandwidth is enough for one", move |d| demand(d) <= room));
+    all.push(constraint(Now, HOST_CARRIES, move |d| demand(d) <= room));
     if filter.kept.scarce().next().is_some() {
         all.push(constraint(Now, KEPT, |d| !is_kept_back(chooser, d.slot)));
     }

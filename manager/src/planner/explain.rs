@@ -3,7 +3,9 @@
 //! This looks at every device, and is only done for who asks why, or gets nothing.
 
 use super::choose::{Chooser, Demand, Place};
-use super::constraints::{About, Constraint, IN_ISLAND, KEPT, at_rate, constraints, is_kept_back};
+use super::constraints::{
+    About, Constraint, HOST_CARRIES, IN_ISLAND, KEPT, at_rate, constraints, is_kept_back,
+};
 use super::filter::Device;
 use super::{Liveness, PlanRequest, SlotView, view};
 use crate::records::pool::{BoxEntry, SlotEntry};
@@ -193,17 +195,18 @@ impl Survey {
         in_scope: bool,
     ) {
         let pool = chooser.filter.tables.pool();
-        let connected = chooser.live.is_ready(&entry.name);
         let mut demands = Vec::new();
         let mut islands: BTreeMap<u8, usize> = BTreeMap::new();
         for slot in &entry.slots {
             let Some(id) = slot.profile else { continue };
             let device = Device { profile: pool.profile(id), entry, slot };
             self.devices += 1;
-            let (mut matches, mut all) = (true, true);
+            let (mut matches, mut all, mut failed, mut host_carries) = (true, true, 0, true);
             for (constraint, view) in asked.iter().zip(&mut self.constraints) {
                 let holds = (constraint.holds)(device);
                 view.removes += usize::from(!holds);
+                failed += usize::from(!holds);
+                host_carries &= holds || constraint.text != HOST_CARRIES;
                 all &= holds;
                 view.left += usize::from(all);
                 matches &= holds || constraint.about == About::Now;
@@ -225,11 +228,9 @@ impl Survey {
                 }
             } else if matches {
                 self.passing |= slot.status.is_passing();
-                let each = device.profile.demand(&chooser.filter.request.link);
-                let is_free = slot.status == SlotStatus::Free && !is_kept_back(chooser, slot);
-                if is_free && connected && each <= entry.shape().room && each > chooser.room {
-                    let least = self.host_lacks.map_or(each, |least| least.min(each));
-                    self.host_lacks = Some(least);
+                if failed == 1 && !host_carries {
+                    let each = device.profile.demand(&chooser.filter.request.link);
+                    self.host_lacks = self.host_lacks.into_iter().chain([each]).min();
                 }
                 self.block(chooser, entry, slot);
             }

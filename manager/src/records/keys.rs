@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a key is kept at least, milliseconds by the wall clock, and by the monotonic clock as far as
-/// the manager has run: a day from the end of its
-/// operation, so that a retry just after it finds it, however long it ran. While it runs it is kept in
-/// any case.
+/// the manager has run: a day from the end of its operation, so that a retry just after it finds it,
+/// however long it ran. While it runs it is kept in any case.
 pub const KEEP_KEYS_MS: u64 = 24 * 3_600_000;
 
 /// Keys that are kept. When more come the oldest go, but none whose operation runs.

@@ -7,7 +7,7 @@
 use super::tables::{EpochRecord, ForgottenRecord};
 use super::{KeyRecord, Meta};
 use crate::store::{Record, Table};
-use crate::types::text::is_formatting;
+use crate::types::text::plain;
 use crate::types::{
     AllocationId, AllocationRecord, AuditRecord, BindingId, BindingRecord, DeviceRecord, ErasureId,
     ErasureRecord, EventRecord, FunctionAddress, HealthRecord, HoldRecord, ImageId, ImageLabel,
@@ -189,7 +189,7 @@ pub(super) fn readable(table: Table, key: &[u8]) -> String {
         _ => match number(table, key) {
             Some(number) => number.to_string(),
             // What is damaged is not to move a cursor.
-            None => String::from_utf8_lossy(key).replace(is_formatting, "\u{fffd}"),
+            None => plain(&String::from_utf8_lossy(key)),
         },
     }
 }

@@ -79,7 +79,8 @@ impl Report {
 /// Reads every record of a store that no manager has open, and of one with damaged pages what can be
 /// reached. With `repair` those that do not read are taken out, if that is all that is wrong, or a
 /// new store is made of those that were reached; and the store goes to the next generation that is
-/// above all that its records show, as one that is restored does: epochs and numbers that only those records knew do not come again.
+/// above all that its records show, as one that is restored does: epochs and numbers that only those
+/// records knew do not come again.
 ///
 /// # Errors
 ///

@@ -239,15 +239,8 @@ impl Probe {
     }
 
     fn set_timeout(&mut self) -> Step {
-        match timeout_setting(&self.facts, self.timeout) {
-            Some(setting) => {
-                let register = self.facts.pcie_capability + 0x28;
-                let want = Want::Write {
-                    function: self.function,
-                    register,
-                    value: setting.into(),
-                    enables: 0b0001,
-                };
+        match timeout_write(&self.facts, self.timeout, self.function) {
+            Some(want) => {
                 self.state = State::SetTimeout;
                 Step::Found(self.function, self.facts.clone(), Some(want))
             }
@@ -272,6 +265,16 @@ impl Probe {
 
 fn bar_register(bar: u8) -> u16 {
     0x10 + 4 * u16::from(bar)
+}
+
+/// The write of that setting to a function, if it has one.
+pub(super) fn timeout_write(facts: &Facts, least: Duration, function: u8) -> Option<Want> {
+    timeout_setting(facts, least).map(|setting| Want::Write {
+        function,
+        register: facts.pcie_capability + 0x28,
+        value: setting.into(),
+        enables: 0b0001,
+    })
 }
 
 /// Device Control 2 bits 4:0 for a completion timeout of at least `least` (PCIe 5.0 table 7-31),

@@ -1,7 +1,7 @@
 //! Taking a function back: Bus Master off, drain, reset, readiness test; quarantine if any fails.
 
 use super::config::{Access, Got, Want, id_of};
-use super::probe::timeout_setting;
+use super::probe::timeout_write;
 use super::slot::{Pending, Restore, RestoreStage, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
@@ -161,15 +161,9 @@ impl BoxRole {
         let entry = &mut self.slots[slot];
         entry.work = Work::Idle;
         let function = &entry.functions[restore.function];
-        let setting = timeout_setting(&function.facts, self.config.completion_timeout);
-        match setting {
-            Some(setting) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
-                let want = Want::Write {
-                    function: function.number.get() as u8,
-                    register: function.facts.pcie_capability + 0x28,
-                    value: setting.into(),
-                    enables: 0b0001,
-                };
+        let number = function.number.get() as u8;
+        match timeout_write(&function.facts, self.config.completion_timeout, number) {
+            Some(want) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
                 entry.access.begin(now, want, now + self.config.readiness_bound);
                 entry.work = Work::Restore(restore);
             }
@@ -239,13 +233,8 @@ impl BoxRole {
             }
             (State::CommandClear, Got::Value(command)) if command & 0b111 == 0 => {
                 release.state = State::TimeoutSet;
-                match timeout_setting(&facts, self.config.completion_timeout) {
-                    Some(setting) => Some(Want::Write {
-                        function: number,
-                        register: facts.pcie_capability + 0x28,
-                        value: setting.into(),
-                        enables: 0b0001,
-                    }),
+                match timeout_write(&facts, self.config.completion_timeout, number) {
+                    Some(want) => Some(want),
                     None => return self.end_release(now, slot, function, SlotState::Free),
                 }
             }

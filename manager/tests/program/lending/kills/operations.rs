@@ -77,18 +77,20 @@ fn of_a_box_that_is_forgotten_while_its_host_is_away() {
     at_every_event(Kind { away: &["host1", "box1"], ..forget });
 }
 
+fn the_first_is_free(pool: &Pool) -> bool {
+    pool.at_box().bound(1).is_none()
+}
+
 #[test]
 fn of_a_replacement() {
     let begin = &["replace BIND --reason x --no-wait"];
-    let over = |pool: &Pool| pool.at_box().bound(1).is_none();
-    at_every_step(Kind { over, ..Kind::new(&[ONE], begin, &[1]) });
+    at_every_step(Kind { over: the_first_is_free, ..Kind::new(&[ONE], begin, &[1]) });
 }
 
 #[test]
 fn of_a_drain_that_replaces() {
     let begin = &["drain box1/1 --replace --reason x --no-wait"];
-    let over = |pool: &Pool| pool.at_box().bound(1).is_none();
-    at_every_step(Kind { over, ..Kind::new(&[ONE], begin, &[1]) });
+    at_every_step(Kind { over: the_first_is_free, ..Kind::new(&[ONE], begin, &[1]) });
 }
 
 #[test]
@@ -156,8 +158,7 @@ fn of_a_replacement_by_the_policy() {
         }
     };
     let replace = Kind::new(&[ONE], &[], &[1]);
-    let over = |pool: &Pool| pool.at_box().bound(1).is_none();
-    at_every_step(Kind { settings, cause: Some(cause), over, ..replace });
+    at_every_step(Kind { settings, cause: Some(cause), over: the_first_is_free, ..replace });
 }
 
 /// The operating system never enables it.
