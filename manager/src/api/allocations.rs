@@ -111,6 +111,7 @@ pub(super) async fn allocate(
     if params.dry_run {
         let why = choosing::aside(move || {
             let tables = manager.records.snapshot();
+            planner::check_excluded(&request, &tables)?;
             let prepared = Prepared::read(request)?.keeping(&manager.settings.spares);
             planner::explain(&prepared, &tables, &manager.registry)
         });

@@ -20,18 +20,22 @@ const MAX_FAULTS: usize = 32;
 /// Most contradictions that become events at once.
 const MAX_EVENTS: usize = 100;
 
+/// What the inventory says and is not so.
+fn contradictions(tables: &Tables) -> impl Iterator<Item = String> {
+    let of_slots = tables.pool().boxes().flat_map(|entry| {
+        entry.slots.iter().flat_map(|slot| tables.contradictions(&entry.address(slot.slot)))
+    });
+    tables.misplaced().into_iter().chain(of_slots)
+}
+
 /// What is in force, and what speaks against it.
 fn view(tables: &Tables) -> InventoryView {
     let record = tables.pool().facts().record().clone();
-    let warnings = tables.pool().boxes().flat_map(|entry| {
-        entry.slots.iter().flat_map(|slot| tables.contradictions(&entry.address(slot.slot)))
-    });
-    let warnings = warnings.collect();
     InventoryView {
         revision: record.revision,
         since: record.since,
         inventory: record.inventory,
-        warnings,
+        warnings: contradictions(tables).chain(tables.never_here()).collect(),
     }
 }
 
@@ -85,7 +89,8 @@ pub(super) async fn replace(
         let detail = format!("the inventory has revision {}", now.revision);
         audit::asks(&detail);
         txn.event(EventRecord::new(EventKind::InventoryChanged, detail));
-        for warning in now.warnings.iter().take(MAX_EVENTS) {
+        let contradictions: Vec<String> = contradictions(txn).take(MAX_EVENTS).collect();
+        for warning in contradictions {
             txn.event(EventRecord::new(EventKind::InventoryContradicted, warning));
         }
         Ok(now)

@@ -101,7 +101,10 @@ impl Failure {
             return;
         }
         super::complain!("dxpu-manager: {self}");
-        for reason in problem.map(|problem| problem.reasons).unwrap_or_default() {
+        // A sentence that gives its reasons itself needs no list of them.
+        let said = self.to_string();
+        let reasons = problem.map(|problem| problem.reasons).unwrap_or_default();
+        for reason in reasons.iter().filter(|reason| !said.contains(reason.as_str())) {
             super::complain!("  - {reason}");
         }
     }

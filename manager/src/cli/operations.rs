@@ -11,6 +11,7 @@ use crate::types::{
 use manager_client::bodies::AllocateBody;
 use manager_client::views::{AllocationView, List, SlotView};
 use manager_client::{Client, ClientError};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -111,8 +112,11 @@ pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<()
     };
     let begun: Vec<_> = what.iter().enumerate().map(begin).collect();
     let (mut operations, mut failures) = (Vec::new(), Vec::new());
+    // What is named twice, or by two names, is released by one.
+    let mut seen = BTreeSet::new();
     for begun in begun {
         match begun {
+            Ok(operation) if !seen.insert(operation.id) => {}
             Ok(operation) if args.waiting.no_wait => operations.push(operation),
             Ok(operation) => match follow(client, out, operation.clone()) {
                 Ok(ended) => {

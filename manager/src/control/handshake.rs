@@ -28,11 +28,16 @@ pub async fn admit(
             txn.learn_term(later);
         });
         learned.await.map_err(|problem| problem.to_string())?;
+        let how = match manager.records.snapshot().meta().highest_term_seen >= later {
+            true => format!(
+                "another manager is or was in charge, or this one's store was put back. If this \
+                 one is to be in charge, restart it; it then begins a term above {later}"
+            ),
+            false => "no manager begins terms so far above; restart the proxy".to_owned(),
+        };
+        let own = own_term.0;
         return Err(format!(
-            "{name} obeyed a manager with the later term {later}, this one has {}: another manager \
-             is or was in charge, or this one's store was put back. If this one is to be in \
-             charge, restart it; it then begins a term above {later}",
-            own_term.0
+            "{name} obeyed a manager with the later term {later}, this one has {own}: {how}"
         ));
     }
     let claimed = hello.node;

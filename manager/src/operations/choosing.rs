@@ -61,7 +61,10 @@ pub async fn allocate(
     let wished = |_: &Tables| Some(request.clone());
     record(manager, &manager.settings.spares, wished, |txn, choose| {
         let (live, terms) = (&manager.registry, terms.clone());
-        let choose = |tables: &Tables| choose(request, tables);
+        let choose = |tables: &Tables| {
+            planner::check_excluded(request, tables)?;
+            choose(request, tables)
+        };
         request::allocate_chosen(txn, live, request, choose, terms, key.cloned())
     })
     .await

@@ -9,7 +9,7 @@ use crate::types::wishes::MAX_EXPRESSION;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key, Map};
 use cel::parser::Parser;
-use cel::{Context, Env, Value};
+use cel::{Context, Env, ExecutionError, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -73,7 +73,7 @@ impl Parsed {
     /// # Errors
     ///
     /// What is wrong with it, and where, for a person.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(super) fn read(text: &str) -> Result<Arc<Self>, String> {
         if text.len() > MAX_EXPRESSION {
             return Err(format!("an expression has at most {MAX_EXPRESSION} bytes"));
         }
@@ -88,7 +88,10 @@ impl Parsed {
             let first = errors.errors.first();
             first.map_or_else(
                 || "it does not read".to_owned(),
-                |e| format!("{}, at line {}, character {}", e.msg, e.pos.0, e.pos.1 + 1),
+                |e| match e.msg.contains("Recursion limit") {
+                    true => format!("it nests deeper than {MAX_DEPTH}"),
+                    false => format!("{}, at line {}, character {}", e.msg, e.pos.0, e.pos.1 + 1),
+                },
             )
         })?;
         check(&root)?;
@@ -106,7 +109,9 @@ impl Parsed {
                 }
             }
         }
-        Ok(Self { root, variables })
+        let parsed = Arc::new(Self { root, variables });
+        Expression::new(parsed.clone()).try_sample()?;
+        Ok(parsed)
     }
 
     /// What it goes by.
@@ -128,21 +133,59 @@ impl Expression {
         self.parsed.level()
     }
 
-    /// Whether it says true of a device.
-    ///
-    /// # Errors
-    ///
-    /// Why it says nothing, for a person.
-    pub(super) fn holds(&self, variable: impl Fn(&str) -> Value) -> Result<bool, String> {
+    /// Whether it says true of a device. One that it says nothing of, as that lacks what it asks for,
+    /// is none that is meant.
+    pub(super) fn holds(&self, variable: impl Fn(&str) -> Value) -> bool {
+        matches!(self.ask(variable), Ok(Value::Bool(true)))
+    }
+
+    fn ask(&self, variable: impl Fn(&str) -> Value) -> Result<Value, ExecutionError> {
         let mut context = self.context.borrow_mut();
         for (name, _) in &self.parsed.variables {
             context.add_variable_from_value(*name, variable(name));
         }
-        match context.resolve(&self.parsed.root) {
-            Ok(Value::Bool(verdict)) => Ok(verdict),
+        context.resolve(&self.parsed.root)
+    }
+
+    /// Asks it of a device that has everything, so that what could never say true or false of any
+    /// is an error and not a pool where nothing fits.
+    fn try_sample(&self) -> Result<(), String> {
+        let said = self.ask(sample);
+        // What it is about then depends on the device.
+        let by_attributes = self.parsed.variables.iter().any(|(name, _)| *name == "attributes");
+        match said {
+            Err(ExecutionError::UndeclaredReference(name)) => {
+                Err(format!("there is no function {name:?}"))
+            }
+            Ok(Value::Bool(_)) => Ok(()),
+            _ if by_attributes => Ok(()),
             Ok(other) => Err(format!("it is {:?}, not true or false", other.type_of())),
+            Err(error) if goes_by_values(&error) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// Whether an expression that ended so may say something of other devices of the same kinds of values.
+fn goes_by_values(error: &ExecutionError) -> bool {
+    use ExecutionError::*;
+    matches!(
+        error,
+        NoSuchKey(_)
+            | FunctionError { .. }
+            | DivisionByZero(_)
+            | RemainderByZero(_)
+            | Overflow(..)
+            | IndexOutOfBounds(_)
+    )
+}
+
+/// A value of the kind that devices have under a name, if they have one.
+fn sample(name: &str) -> Value {
+    match name {
+        "attributes" => attributes([]),
+        "class" | "device" | "functions" | "memory" | "slot" | "vendor" => Value::Int(1),
+        _ => Value::String(Arc::new("1".into())),
     }
 }
 

@@ -170,8 +170,7 @@ impl<'a> Filter<'a> {
         self.has_model(&profile.model)
             && asked.all(|c| c.holds(of_profile(profile, &c.attribute)))
             && self.cel.as_ref().is_none_or(|cel| {
-                cel.level() != Level::Profile
-                    || cel.holds(|name| profile_variable(profile, name)) == Ok(true)
+                cel.level() != Level::Profile || cel.holds(|name| profile_variable(profile, name))
             })
     }
 
@@ -242,7 +241,7 @@ impl<'a> Filter<'a> {
         }
         *self.said.borrow_mut().entry(of).or_insert_with(|| {
             let profile = self.tables.pool().profile(id);
-            cel.holds(|name| variable(Device { profile, entry, slot }, name)) == Ok(true)
+            cel.holds(|name| variable(Device { profile, entry, slot }, name))
         })
     }
 

@@ -19,8 +19,8 @@ pub use view::{BoxView, Everybody, HostView, Liveness, PoolView, SlotView, free_
 use crate::records::Tables;
 use crate::spares::SparesConfig;
 use crate::types::{
-    AllocationRecord, Explanation, LinkUse, NodeName, Problem, ProblemCode, Role, SlotAddress,
-    Together, Wishes,
+    AllocationRecord, Exclude, Explanation, LinkUse, NodeName, Problem, ProblemCode, Role,
+    SlotAddress, Together, Wishes,
 };
 use choose::{Chooser, Place};
 use filter::Filter;
@@ -97,8 +97,7 @@ impl Prepared {
     /// The field that is wrong, and why.
     pub fn read(request: PlanRequest) -> Result<Self, Problem> {
         check(&request)?;
-        let read = |text: &String| cel::Parsed::read(text).map(Arc::new);
-        let cel = request.wishes.cel.as_ref().map(read).transpose();
+        let cel = request.wishes.cel.as_deref().map(cel::Parsed::read).transpose();
         let cel = cel.map_err(|why| Problem::invalid("cel", why))?;
         Ok(Self { request, cel, verdicts: None, spares: SparesConfig::default() })
     }
@@ -245,6 +244,34 @@ fn check(request: &PlanRequest) -> Result<(), Problem> {
         && request.count > 1
     {
         return Err(Problem::invalid("together", "one box is named, and they are to be spread"));
+    }
+    Ok(())
+}
+
+/// Refuses to exclude what does not exist: a name that is mistyped excludes nothing.
+///
+/// # Errors
+///
+/// Which field, and what there is not.
+pub fn check_excluded(request: &PlanRequest, tables: &Tables) -> Result<(), Problem> {
+    let Exclude { boxes, racks, slots } = &request.wishes.exclude;
+    let none = |field: &str, index: usize, why: String| {
+        Err(Problem::invalid(&format!("exclude.{field}[{index}]"), why))
+    };
+    for (index, name) in boxes.iter().enumerate() {
+        if tables.pool_box(name).is_none() {
+            return none("boxes", index, format!("there is no box {name}"));
+        }
+    }
+    for (index, name) in racks.iter().enumerate() {
+        if !tables.pool().facts().record().inventory.racks.contains_key(name) {
+            return none("racks", index, format!("there is no rack {name} in the inventory"));
+        }
+    }
+    for (index, slot) in slots.iter().enumerate() {
+        if tables.pool_box(slot.box_name()).is_none_or(|entry| entry.slot(slot.slot()).is_none()) {
+            return none("slots", index, format!("there is no slot {slot}"));
+        }
     }
     Ok(())
 }

@@ -99,7 +99,13 @@ async fn epochs_only_grow() {
     assert_eq!(next().await.unwrap(), epoch(7, 2));
     let last = epoch(7, Epoch::MAX_COUNTER);
     records.apply(|txn| txn.learn_epoch(&address, last)).await.unwrap();
-    assert_eq!(next().await.unwrap_err().code, ProblemCode::EpochsExhausted);
+    let exhausted = next().await.unwrap_err();
+    assert_eq!(exhausted.code, ProblemCode::EpochsExhausted);
+    assert!(exhausted.detail.contains("dxpu-manager restore"), "{exhausted}");
+    let last = epoch(u8::MAX, Epoch::MAX_COUNTER);
+    records.apply(|txn| txn.learn_epoch(&address, last)).await.unwrap();
+    let exhausted = next().await.unwrap_err();
+    assert!(exhausted.detail.contains("to another slot"), "{exhausted}");
     assert_eq!(open(&store).snapshot().highest_epoch(&address), Some(last), "it is in the store");
 }
 

@@ -4,7 +4,7 @@ use super::pool::Facts;
 use super::stored::Stored;
 use super::tables::{EpochRecord, ForgottenRecord};
 use super::writes::{Touched, Writes};
-use super::{MAX_ENDED_ERASURES, Meta, Tables};
+use super::{MAX_ENDED_ERASURES, Meta, Tables, generation_after};
 use crate::store::{Change, StoreError};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, DeviceState, ErasureId,
@@ -210,10 +210,14 @@ impl Txn {
             _ => Some(Epoch::new(generation, 1).expect("1 is a counter")),
         };
         let epoch = next.ok_or_else(|| {
-            let detail = format!(
-                "function {address} has had all its epochs; it can be lent again after the store's \
-                 generation went up (dxpu-manager restore)"
-            );
+            // What came of it if the store was restored.
+            let shown = self.highest_epoch(address).map_or(generation, Epoch::generation);
+            let above = generation_after(generation, shown).is_some_and(|after| after > shown);
+            let how = match above {
+                true => "it can be lent again after the store's generation went up (dxpu-manager restore)",
+                false => "no generation is left above them; move its device to another slot",
+            };
+            let detail = format!("function {address} has had all its epochs; {how}");
             Problem::new(ProblemCode::EpochsExhausted, detail)
         })?;
         self.learn_epoch(address, epoch);

@@ -388,7 +388,7 @@ fn the_audit_log_says_who_used_the_command_line() {
     let row = columns(text.lines().nth(1).unwrap());
     assert!(row[1].starts_with("ada@"), "{text}");
     let what = r#"{"host":"host1","count":1}"#;
-    assert_eq!(row[3..], ["POST /v1/allocations", what, "op-1", "done"], "{text}");
+    assert_eq!(row[3..], ["POST /v1/allocations", "op-1", "done", what], "{text}");
 }
 
 /// What a command shows on a terminal, until it ends. `look` sees all that came so far.

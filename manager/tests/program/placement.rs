@@ -123,6 +123,27 @@ fn what_the_file_says_is_shown_with_what_the_proxy_reports() {
 }
 
 #[test]
+fn what_the_file_says_of_what_is_not_there_is_told() {
+    let manager = Manager::start();
+    let _proxies = pool(&manager);
+    let wrong = "boxes: {box1: {slots: {99: {}}, islands: [{slots: [1, 77]}]}, host1: {}, box9: {}}\n\
+                 hosts: {box2: {}, host9: {}}";
+    let file = apply(&manager, "wrong.yaml", wrong);
+    let said = manager.text(&["inventory", "apply", &file]);
+    for warning in [
+        "boxes.box1.slots: slot 99, and box1 has slots 1 to ",
+        "boxes.box1.islands[0]: slot 77, and box1 has slots 1 to ",
+        "boxes.host1: host1 is a host",
+        "hosts.box2: box2 is a box",
+        "never here yet: box9, host9",
+    ] {
+        assert!(said.contains(&format!("\nwarning: {warning}")), "{warning}: {said}");
+    }
+    assert!(manager.has_event("inventory-contradicted", "hosts.box2"));
+    assert!(!manager.has_event("inventory-contradicted", "never here"), "it may come yet");
+}
+
+#[test]
 fn devices_are_chosen_by_what_they_are_and_where() {
     let manager = Manager::start();
     let _proxies = pool(&manager);
@@ -153,6 +174,17 @@ fn devices_are_chosen_by_what_they_are_and_where() {
     let count = |path: &str| manager.get(path)["items"].as_array().unwrap().len();
     assert_eq!(count("/v1/allocations?tenant=lab7&reason=training"), 1);
     assert_eq!(count("/v1/allocations?tenant=lab8"), 0);
+    // What is to be excluded and does not exist would exclude nothing.
+    for (wish, field, why) in [
+        (&["--exclude-box", "box1,bax2"][..], "exclude.boxes[1]", "no box bax2"),
+        (&["--exclude-rack", "r9"], "exclude.racks[0]", "no rack r9"),
+        (&["--exclude-slot", "box1/99"], "exclude.slots[0]", "no slot box1/99"),
+        (&["--dry-run", "--exclude-slot", "bax1/1"], "exclude.slots[0]", "no slot bax1/1"),
+    ] {
+        let (code, said) = manager.failure(&[&["allocate", "--host", "host1"], wish].concat());
+        assert_eq!((code, &said["field"]), (2, &json!(field)), "{said}");
+        assert!(said["detail"].as_str().unwrap().contains(why), "{said}");
+    }
 }
 
 #[test]

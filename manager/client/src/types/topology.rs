@@ -109,7 +109,7 @@ impl fmt::Display for AttributeValue {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// For people.
+    /// For people: 1 to 128 bytes in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -290,6 +290,9 @@ impl Inventory {
     /// Everything that cannot be; nothing if it is in order.
     pub fn faults(&self) -> Vec<Fault> {
         let mut check = Check { inventory: self, faults: Vec::new() };
+        for (name, site) in &self.sites {
+            check.text(&format!("sites.{name}.description"), site.description.as_ref());
+        }
         for (name, rack) in &self.racks {
             check.known(&format!("racks.{name}.site"), "site", rack.site.as_ref(), &self.sites);
         }

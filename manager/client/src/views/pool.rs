@@ -179,7 +179,8 @@ pub struct InventoryView {
     pub since: Timestamp,
     /// What it says.
     pub inventory: Inventory,
-    /// What it says and the proxies report otherwise.
+    /// What it says and is not so: what the proxies report otherwise, slots that their box does not
+    /// have, names of proxies that have the other role, and those that were never here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

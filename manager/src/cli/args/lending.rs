@@ -34,7 +34,8 @@ pub struct Allocate {
     /// Only this slot of the box
     #[arg(long, requires = "box_name", value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub slot: Option<u8>,
-    /// Paths to use as long as one of them works, with commas between them [default: all]
+    /// Paths to use as long as one of them works, with commas between them; where the two proxies
+    /// have none of them, those that they have [default: all]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
     pub paths: Vec<u8>,
     /// How much each device gets of a link that several want: 2 is twice as much as 1

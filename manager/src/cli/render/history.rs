@@ -39,6 +39,10 @@ fn what(operation: &OperationRecord) -> String {
     let list = |slots: &[crate::types::SlotAddress]| {
         slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
+    let in_brackets = |slots: &[crate::types::SlotAddress]| match slots {
+        [] => String::new(),
+        slots => format!(" ({})", list(slots)),
+    };
     match &operation.what {
         Allocate { host, slots, .. } => format!("lend {} to {host}", list(slots)),
         Release { slots, reason, .. } => {
@@ -49,10 +53,9 @@ fn what(operation: &OperationRecord) -> String {
             format!("{} in the place of {} at {host}, because {reason}", slots[1], slots[0])
         }
         Drain { place, slots, reason, .. } => {
-            format!("drain {place} ({}), because {reason}", list(slots))
+            format!("drain {place}{}, because {reason}", in_brackets(slots))
         }
-        Forget { node, slots } if slots.is_empty() => format!("forget {node}"),
-        Forget { node, slots } => format!("forget {node} ({})", list(slots)),
+        Forget { node, slots } => format!("forget {node}{}", in_brackets(slots)),
         TakeBack { slots, due, reason, stage, .. } => {
             format!("take back {} at {due}, because {reason} ({stage})", list(slots))
         }
@@ -113,16 +116,17 @@ pub(in crate::cli) fn event(event: &EventRecord) -> String {
 /// The audit log.
 pub(in crate::cli) fn audit(list: &List<AuditRecord>) -> String {
     table(
-        ["AT", "ACTOR", "FROM", "REQUEST", "WHAT", "OPERATION", "OUTCOME"],
+        // The longest last, so that it is not padded.
+        ["AT", "ACTOR", "FROM", "REQUEST", "OPERATION", "OUTCOME", "WHAT"],
         list.items.iter().map(|entry| {
             [
                 entry.at.to_string(),
                 or_dash(entry.actor.as_ref()),
                 entry.peer.clone(),
                 format!("{} {}", entry.method, entry.path),
-                or_dash(entry.what.as_ref()),
                 or_dash(entry.operation),
                 entry.problem.map_or_else(|| "done".to_owned(), |problem| problem.to_string()),
+                or_dash(entry.what.as_ref()),
             ]
         }),
     )

@@ -466,7 +466,7 @@ fn expressions_ask_for_the_rest() {
         ("memory / functions > 100000000000", "plain2/1"),
         ("'lot' in attributes && attributes.lot == 7", "plain2/1"),
         ("has(attributes.lot)", "plain2/1"),
-        ("box.endsWith('1') && kind == 'plain'.replace('plain', 'nvlink')", ""),
+        ("box.endsWith('1') && kind == 'nonesuch'", ""),
         ("box.startsWith('nv') && slot >= 5", "nv1/5"),
         ("rack in ['r1', 'r9']", "plain1/1"),
         ("model == 'gpu' && serial == '0000000000000302'", "plain1/2"),
@@ -545,17 +545,25 @@ fn expressions_without_a_bound_are_refused_with_their_place() {
         ("colour == 'red'", "there is no \"colour\", at character 1"),
         ("[1, 2].all(x, x > 0)", "not allowed"),
         ("attributes.exists(k, k == 'lot')", "not allowed"),
-        (&"(".repeat(500), "at line 1"),
-        (&format!("{}true{}", "(".repeat(200), ")".repeat(200)), ""),
+        (&"(".repeat(500), "deeper than 24"),
+        ("kind == 'plain'.replace('a', 'b')", "there is no function \"replace\""),
+        (&format!("{}true{}", "(".repeat(200), ")".repeat(200)), "deeper than 24"),
         (&"a".repeat(513), "at most 512"),
+        // What could not be said of any device.
+        ("memory + 1", "it is Int, not true or false"),
+        ("model", "it is String, not true or false"),
+        ("firmware > 3", "'_>_' applied to '(string, int)'"),
+        ("size(model, 3) == 1", "'size' applied to '(string, int)'"),
+        ("model.nonesuch('x')", "there is no function \"nonesuch\""),
+        ("attributes.lot > 3 && nonesuch(1)", "there is no function \"nonesuch\""),
     ] {
         let problem = pool.plan(&by_cel(1, cel)).unwrap_err();
         assert_eq!(problem.field.as_deref(), Some("cel"), "{cel}: {problem}");
         assert!(problem.detail.contains(why), "{cel}: {problem}");
     }
-    // An expression that says nothing of a device says no.
-    refused(&pool, &by_cel(1, "memory + 1"));
-    refused(&pool, &by_cel(1, "firmware > 3"));
+    // An expression that says nothing of these devices says no.
+    refused(&pool, &by_cel(1, "100 / int(model.size() - 8) > 5"));
+    refused(&pool, &by_cel(1, "attributes.nonesuch > 5"));
 }
 
 #[test]

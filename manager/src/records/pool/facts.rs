@@ -4,7 +4,7 @@ use super::super::Tables;
 use crate::types::topology::{
     AttributeValue, BoxFacts, InventoryRecord, Model, PlaceName, SlotFacts, parse_serial,
 };
-use crate::types::{DeviceRecord, DeviceState, LinkUse, NodeName, SlotAddress};
+use crate::types::{DeviceRecord, DeviceState, LinkUse, NodeName, Role, SlotAddress};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -19,6 +19,9 @@ pub const DEFAULT_CAPACITY: u64 = 4 * DEFAULT_GPU_DEMAND;
 
 /// The base class of display controllers, which GPUs are (PCI Code and ID Assignment).
 const DISPLAY_CLASS: u32 = 0x03;
+
+/// Most proxies that are named of those that were never here.
+const MAX_ABSENT: usize = 16;
 
 /// The inventory that is in force, ready to be asked.
 #[derive(Clone, Debug, Default)]
@@ -249,5 +252,44 @@ impl Tables {
             ));
         }
         found
+    }
+
+    /// What the inventory says of slots and proxies that are not so, for a person: slots that their
+    /// box does not have, boxes that are hosts and hosts that are boxes.
+    pub fn misplaced(&self) -> Vec<String> {
+        let inventory = &self.pool.facts().record().inventory;
+        let mut found = Vec::new();
+        for (name, said) in &inventory.boxes {
+            let Some(node) = self.nodes().get(name) else { continue };
+            if node.role == Role::Host {
+                found.push(format!("boxes.{name}: {name} is a host"));
+                continue;
+            }
+            let last = node.size;
+            let why = |slot: u8| format!("slot {slot}, and {name} has slots 1 to {last}");
+            for (index, island) in said.islands.iter().enumerate() {
+                let beyond = island.slots.iter().filter(|slot| **slot > last);
+                found.extend(beyond.map(|s| format!("boxes.{name}.islands[{index}]: {}", why(*s))));
+            }
+            let beyond = said.slots.keys().filter(|slot| **slot > last);
+            found.extend(beyond.map(|slot| format!("boxes.{name}.slots: {}", why(*slot))));
+        }
+        let boxes = inventory
+            .hosts
+            .keys()
+            .filter(|name| self.nodes().get(*name).is_some_and(|node| node.role == Role::Box));
+        found.extend(boxes.map(|name| format!("hosts.{name}: {name} is a box")));
+        found
+    }
+
+    /// The boxes and hosts that the inventory names and that were never here, for a person.
+    pub fn never_here(&self) -> Option<String> {
+        let inventory = &self.pool.facts().record().inventory;
+        let named = inventory.boxes.keys().chain(inventory.hosts.keys());
+        let absent: Vec<&NodeName> = named.filter(|n| !self.nodes().contains_key(*n)).collect();
+        let more = absent.len().saturating_sub(MAX_ABSENT);
+        let names: Vec<&str> = absent.iter().take(MAX_ABSENT).map(|name| name.as_str()).collect();
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        (!names.is_empty()).then(|| format!("never here yet: {}{more}", names.join(", ")))
     }
 }

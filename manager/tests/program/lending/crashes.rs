@@ -191,3 +191,15 @@ fn a_later_manager_fences_this_one_until_it_is_restarted() {
     manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "2"]);
     assert_eq!(at_box.bound(2).unwrap().epoch, Epoch::new(1, 1).unwrap());
 }
+
+#[test]
+fn a_term_that_no_manager_begins_is_no_reason_to_restart_this_one() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    at_box.with(|s| s.term = u64::MAX);
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    manager.wait_event("node-disconnected", &format!("later term {}", u64::MAX));
+    let again = at_box.leave();
+    let reason = Fake::connect(manager.control, again.0, again.1).err().expect("refused");
+    assert!(reason.contains("restart the proxy"), "{reason}");
+}

@@ -161,7 +161,8 @@ fn a_second_release_joins_the_first_and_may_force_it() {
     });
     let first = manager.json(&["release", "alloc-1", "--no-wait", "--within-ms", "600000"]);
     eventually("the question", || at_host.with(|s| s.log.iter().any(is_unbind_port).then_some(())));
-    let second = manager.json(&["release", "alloc-1", "--no-wait"]);
+    let second = manager.json(&["release", "alloc-1", "bind-1", "box1/1", "--no-wait"]);
+    assert_eq!(second["items"].as_array().unwrap().len(), 1, "named thrice, told once: {second}");
     assert_eq!(first["items"][0]["id"], second["items"][0]["id"]);
     let third = manager.json(&["release", "alloc-1", "--force"]);
     assert_eq!(first["items"][0]["id"], third["items"][0]["id"]);

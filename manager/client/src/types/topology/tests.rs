@@ -29,6 +29,10 @@ fn a_whole_inventory_is_in_order() {
 #[test]
 fn every_fault_names_its_field() {
     for (document, fault) in [
+        (
+            json!({ "sites": { "s": { "description": "\u{1b}[2J" } } }),
+            "sites.s.description: is a text of 1",
+        ),
         (json!({ "racks": { "r": { "site": "x" } } }), "racks.r.site: there is no site x"),
         (json!({ "fabrics": { "a": { "paths": [] } } }), "fabrics.a.paths: names no path"),
         (json!({ "fabrics": { "a": { "paths": [0, 8] } } }), "fabrics.a.paths[1]: 8: paths"),
