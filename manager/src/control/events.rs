@@ -272,7 +272,7 @@ async fn slot_changed(
         return;
     }
     // What is in the slot may have changed too.
-    session.sync.notify_one();
+    session.slot_told();
     let Ok(slot) = SlotAddress::new(name.clone(), slot) else { return };
     let changed = manager.records.change(|txn| {
         let address = FunctionAddress { slot, function };

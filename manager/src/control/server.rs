@@ -275,7 +275,7 @@ async fn listen(
             Heard::Event { sequence, event } => {
                 if next_event.is_some_and(|expected| expected != sequence) {
                     tracing::warn!("{}: events were lost; reading its tables", session.name());
-                    session.sync.notify_one();
+                    session.slot_told();
                 }
                 next_event = Some(sequence.wrapping_add(1));
                 events::handle(manager, session, event).await;

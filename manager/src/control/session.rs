@@ -95,6 +95,9 @@ pub struct Session {
     ready: AtomicBool,
     stray_ports: Mutex<BTreeSet<PortId>>,
     complaints: Mutex<Vec<String>>,
+    /// How much has been told of slots, and how much of that its tables were read after.
+    told: AtomicU64,
+    read: watch::Sender<u64>,
     root_complex: Mutex<Option<RootComplex>>,
     stale: watch::Sender<Option<Term>>,
     /// Held for reading while a peer is introduced and bound to, for writing while one is removed.
@@ -121,6 +124,8 @@ impl Session {
             ready: AtomicBool::new(false),
             stray_ports: Mutex::default(),
             complaints: Mutex::default(),
+            told: AtomicU64::new(0),
+            read: watch::Sender::new(0),
             root_complex: Mutex::default(),
             stale: watch::Sender::new(None),
             peering: RwLock::new(()),
@@ -172,6 +177,35 @@ impl Session {
         let new = now.iter().filter(|complaint| !known.contains(complaint)).cloned().collect();
         *known = now;
         new
+    }
+
+    /// Something is told of a slot: it says its state, and not what is in it now.
+    pub fn slot_told(&self) {
+        self.told.fetch_add(1, Ordering::AcqRel);
+        self.sync.notify_one();
+    }
+
+    /// How much has been told of slots.
+    pub fn told(&self) -> u64 {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// Its tables, read after so much was told, are in the records.
+    pub fn set_read(&self, told: u64) {
+        self.read.send_replace(told);
+    }
+
+    /// Waits until the records have what is in its slots since what was last told of them. Whether
+    /// they have: within `bound`, and before the connection ends.
+    pub async fn is_read(&self, bound: Duration) -> bool {
+        let (told, mut read) = (self.told(), self.read.subscribe());
+        let read = async { read.wait_for(|read| *read >= told).await.is_ok() };
+        tokio::select! {
+            biased;
+            read = read => read,
+            () = self.closed() => false,
+            () = tokio::time::sleep(bound) => false,
+        }
     }
 
     /// Whether it has a root complex; nothing if it has not said so yet.

@@ -85,7 +85,11 @@ pub(super) async fn bind_slot(
     at_host: &Arc<Session>,
 ) -> Result<Done, Failure> {
     let bound = manager.settings.request_bound;
-    // Another device may have come into the slot since it was chosen.
+    // Another device may have come into the slot since it was chosen. That one came is told at once,
+    // and which one only when the tables are read.
+    if !at_box.is_read(bound).await {
+        return Ok(Done::Not);
+    }
     if let Some(owed) = manager.records.snapshot().erasure_at(&binding.slot) {
         let detail = format!(
             "slot {} has a device now that another tenant had and that is not erased ({}, since {})",

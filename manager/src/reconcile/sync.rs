@@ -100,7 +100,7 @@ pub async fn read_inventory(
 }
 
 async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), RequestError> {
-    let name = session.name();
+    let (name, told) = (session.name(), session.told());
     let inventory = read_inventory(manager, session).await?;
     let (inventory, complaints) = sound::inventory(name, session.identity().size, inventory);
     for complaint in session.new_complaints(complaints) {
@@ -118,6 +118,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
         diff
     });
     let Ok(diff) = changed.await else { return Ok(()) };
+    session.set_read(told);
     // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
     erase_orphans(manager, name, &diff.stray).await;
     for stray in diff.stray {

@@ -5,6 +5,7 @@ use crate::common::fake::{Fake, Script, boxed};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{BindingFailure, Erasure, Event, Reply, Request, SlotState};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const RULES: &str = "[[erase]]\nmodel = \"nvme\"\nmeans = [\"format-user\"]\n";
 const SERIAL: u64 = 0x77;
@@ -198,6 +199,33 @@ fn a_lent_slot_into_which_an_unerased_device_is_put_does_not_give_it_to_its_tena
     may(&at_box);
     manager.text(&["release", "alloc-2", "--force"]);
     manager.wait_slot("box1/2", "free");
+}
+
+/// Between the box's word that something is in the slot and its tables, which say what.
+#[test]
+fn a_binding_that_is_made_again_waits_until_it_is_known_what_is_in_the_slot() {
+    let manager = Manager::with_settings(RULES, &[]);
+    let (at_host, at_box) = taken_out(&manager, SERIAL);
+    lent(&manager, 2, "box1");
+    let (peer, first) = (at_host.welcome.node, at_box.bound(2).unwrap());
+    let asked = |what: fn(&Request) -> bool| {
+        at_box.with(|s| s.log.iter().filter(|request| what(request)).count())
+    };
+    let readings = || asked(|r| matches!(r, Request::ReadTable { .. }));
+    let bindings = || asked(|r| matches!(r, Request::BindSlot(_)));
+    // Its tables are being read when the device is put in, and that takes its time.
+    at_box.rule(|r| matches!(r, Request::ReadTable { .. }).then_some(Script::Ignore));
+    let (read, bound) = (readings(), bindings());
+    at_box.lose_event();
+    at_box.event(Event::LinkUp { peer });
+    eventually("a reading", || (readings() > read).then_some(()));
+    at_box.set_device(2, Some(SERIAL));
+    let reason = BindingFailure::DeviceGone;
+    at_box.event(Event::BindingFailed { peer, key: first, reason });
+    manager.wait_event("rebinding", "box1/2 gets epoch 0.2");
+    // Long enough for who does not wait.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(bindings(), bound, "nobody knows yet that it is the other tenant's");
 }
 
 /// Makes what is put into a slot from now on a device of another kind.
