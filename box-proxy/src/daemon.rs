@@ -116,6 +116,9 @@ fn turn(plane: &mut Plane<BoxRole>, seats: &mut [Seat]) -> Result<(), proxy_net:
         if done == Done::Long {
             plane.now();
         }
+        if seat.took_read() {
+            plane.note_read();
+        }
     }
     if plane.role.is_asked_for_counters() {
         plane.set_device_counters(device_counters(seats));

@@ -9,7 +9,7 @@ use proxy_core::time::Instant;
 use proxy_daemon::Clock;
 use std::time::Duration;
 use tlp_codec::ids::SlotId;
-use tlp_codec::tlp::{Class, MAX_TLP};
+use tlp_codec::tlp::{Class, MAX_TLP, Packet};
 
 /// TLPs moved in either direction in one turn, so that one device does not starve the others. Many
 /// fill frames well.
@@ -39,6 +39,8 @@ pub struct Seat {
     device: Box<dyn Device>,
     /// A TLP of the device that the role had no room for.
     held: Option<usize>,
+    /// The device got a request that somebody waits for.
+    read: bool,
     out: Box<[u8; MAX_TLP]>,
     into: Box<[u8; TLP_BUFFER]>,
 }
@@ -50,6 +52,7 @@ impl Seat {
             slot,
             device,
             held: None,
+            read: false,
             out: Box::new([0; MAX_TLP]),
             into: Box::new([0; TLP_BUFFER]),
         }
@@ -86,6 +89,11 @@ impl Seat {
         } else {
             Done::Nothing
         }
+    }
+
+    /// Whether the device got a request since this was last asked whose answer a processor waits for.
+    pub fn took_read(&mut self) -> bool {
+        std::mem::take(&mut self.read)
     }
 
     /// When the device wants its time.
@@ -126,6 +134,9 @@ impl Seat {
             let Some(length) = role.poll_tlp(now, self.slot, room, &mut self.into[..]) else {
                 return (moved, now);
             };
+            let class =
+                Packet::new_header_checked(&self.into[..length]).ok().and_then(|tlp| tlp.class());
+            self.read |= class == Some(Class::NonPosted);
             self.device.handle_tlp(since_origin(now), &self.into[..length]);
             if role.wants_mark() {
                 now = clock.now();
@@ -167,4 +178,31 @@ impl Seat {
 
 fn since_origin(now: Instant) -> Duration {
     Duration::from_nanos(now.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device_models::accelerator::{self, Accelerator};
+    use proxy_core::boxes::BoxConfig;
+
+    #[test]
+    fn reads_are_told() {
+        let slot = SlotId::new(1).unwrap();
+        let device = Accelerator::device(accelerator::Config::default()).unwrap();
+        let (mut seat, clock) = (Seat::new(slot, Box::new(device)), Clock::default());
+        let mut role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
+        seat.turn(&mut role, &clock, clock.now());
+        assert!(!seat.took_read());
+        // The box looks at what came: its configuration reads are requests, too.
+        let mut now = clock.now();
+        role.device_inserted(now, slot, Default::default());
+        let told = (0..100).find(|_| {
+            now = role.poll_timeout().unwrap_or(now);
+            role.handle_timeout(now);
+            seat.turn(&mut role, &clock, now);
+            seat.took_read()
+        });
+        assert!(told.is_some() && !seat.took_read(), "it is told once");
+    }
 }

@@ -1,6 +1,7 @@
 //! What a daemon is told: a TOML file, the environment, flags, in rising order of weight.
 
 use crate::fabric::{self, FabricSpec};
+use crate::idle::Spin;
 use crate::logs::LogFormat;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +38,10 @@ pub struct Said {
     /// How long the data plane spins before it sleeps, microseconds [default: 50]
     #[arg(long, env = "DXPU_SPIN_US", value_name = "US")]
     pub spin_us: Option<u64>,
+    /// The same after a processor has read a device's register, if longer: it stands still until it
+    /// has the answer, and drivers seldom read only one [default: 200]
+    #[arg(long, env = "DXPU_SPIN_AFTER_READ_US", value_name = "US")]
+    pub spin_after_read_us: Option<u64>,
     /// What is logged: a level, or target=level pairs [default: info]
     #[arg(long, env = "DXPU_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -61,7 +66,7 @@ pub struct Common {
     /// Whether raw Ethernet uses packet rings.
     pub rings: bool,
     /// How long the data plane spins.
-    pub spin: Duration,
+    pub spin: Spin,
     /// Log filter.
     pub log: String,
     /// How logs look.
@@ -80,6 +85,7 @@ impl Said {
             mtu: self.mtu.or(other.mtu),
             rings: self.rings.or(other.rings),
             spin_us: self.spin_us.or(other.spin_us),
+            spin_after_read_us: self.spin_after_read_us.or(other.spin_after_read_us),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
         }
@@ -88,7 +94,18 @@ impl Said {
     /// Whether everything was said that can be: what the file in the help is checked for.
     pub fn is_complete(&self) -> bool {
         // All by name, so that a new setting is not forgotten here.
-        let Self { name, manager, fabric, advertise, mtu, rings, spin_us, log, log_format } = self;
+        let Self {
+            name,
+            manager,
+            fabric,
+            advertise,
+            mtu,
+            rings,
+            spin_us,
+            spin_after_read_us,
+            log,
+            log_format,
+        } = self;
         name.is_some()
             && manager.is_some()
             && fabric.is_some()
@@ -96,6 +113,7 @@ impl Said {
             && mtu.is_some()
             && rings.is_some()
             && spin_us.is_some()
+            && spin_after_read_us.is_some()
             && log.is_some()
             && log_format.is_some()
     }
@@ -129,6 +147,11 @@ impl Said {
         let fabric = self.fabric.unwrap_or_else(loopback);
         let advertise = self.advertise.unwrap_or_default();
         fabric::check(&fabric, &advertise)?;
+        let (spin, us) = (Spin::default(), Duration::from_micros);
+        let spin = Spin {
+            usual: self.spin_us.map_or(spin.usual, us),
+            after_read: self.spin_after_read_us.map_or(spin.after_read, us),
+        };
         Ok(Common {
             name,
             manager,
@@ -136,7 +159,7 @@ impl Said {
             advertise,
             mtu: self.mtu,
             rings: self.rings.unwrap_or(true),
-            spin: Duration::from_micros(self.spin_us.unwrap_or(50)),
+            spin,
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or_default(),
         })
@@ -190,6 +213,8 @@ mtu = 1500
 rings = true
 # How long the data plane spins before it sleeps, in microseconds.
 spin-us = 50
+# The same after a processor has read a device's register, if longer.
+spin-after-read-us = 200
 # A level, or target=level pairs.
 log = "info"
 # "text" or "json".

@@ -8,10 +8,12 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod fabric;
+pub mod idle;
 pub mod logs;
 pub mod plane;
 pub mod program;
 pub mod stop;
 
 pub use clock::Clock;
+pub use idle::{Idle, Spin};
 pub use plane::Plane;

@@ -4,6 +4,7 @@
 use crate::clock::Clock;
 use crate::control::{ControlHandle, Inbound};
 use crate::fabric::net_address;
+use crate::idle::{Idle, Spin};
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::role::{Outgoing, Role};
 use proxy_core::time::Instant;
@@ -60,8 +61,7 @@ pub struct Plane<R: Role> {
     unsent: Option<(Written, Instant)>,
     /// When timers and the manager's messages were last looked at.
     looked_around: Instant,
-    spin: Duration,
-    idle_since: Option<Instant>,
+    idle: Idle,
     joined: bool,
     frames_unroutable: u64,
     frames_refused: u64,
@@ -72,7 +72,7 @@ pub struct Plane<R: Role> {
 
 impl<R: Role> Plane<R> {
     /// Puts the parts together.
-    pub fn new(role: R, ports: Vec<Box<dyn Port>>, control: ControlHandle, spin: Duration) -> Self {
+    pub fn new(role: R, ports: Vec<Box<dyn Port>>, control: ControlHandle, spin: Spin) -> Self {
         Self {
             role,
             clock: Clock::default(),
@@ -82,8 +82,7 @@ impl<R: Role> Plane<R> {
             frame: Box::new([0; MAX_FRAME]),
             unsent: None,
             looked_around: Instant::ZERO,
-            spin,
-            idle_since: None,
+            idle: Idle::new(spin),
             joined: false,
             frames_unroutable: 0,
             frames_refused: 0,
@@ -168,8 +167,13 @@ impl<R: Role> Plane<R> {
     /// [`rest`](Self::rest) after a busy turn.
     fn note(&mut self, busy: bool) {
         if busy {
-            self.idle_since = None;
+            self.idle.end();
         }
+    }
+
+    /// A processor reads a register, through this proxy: more of that comes soon.
+    pub fn note_read(&mut self) {
+        self.idle.note_read(self.latest);
     }
 
     fn receive_control(&mut self, now: Instant) -> bool {
@@ -333,8 +337,7 @@ impl<R: Role> Plane<R> {
             return Ok(());
         }
         let now = self.latest;
-        let since = *self.idle_since.get_or_insert(now);
-        if now.saturating_since(since) < self.spin {
+        if self.idle.looks(now) {
             self.look();
             return Ok(());
         }
@@ -403,7 +406,15 @@ mod tests {
         let (port, other) = MemoryPort::pair(MAX_FRAME, 8);
         let (control, ..) = ControlHandle::pair();
         let role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
-        (Plane::new(role, vec![Box::new(port)], control, Duration::from_secs(3600)), other)
+        (
+            Plane::new(
+                role,
+                vec![Box::new(port)],
+                control,
+                Spin::always(Duration::from_secs(3600)),
+            ),
+            other,
+        )
     }
 
     #[test]
@@ -411,12 +422,23 @@ mod tests {
         let (mut plane, mut other) = plane();
         assert!(!plane.receive().unwrap());
         plane.rest(false, None).unwrap();
-        assert!(plane.idle_since.is_some());
+        assert!(plane.idle.since.is_some());
         let to = plane.ports[0].as_ref().unwrap().local_address();
         assert_eq!(other.send(&to, &[0; 64]).unwrap(), Sent::Queued);
         other.flush().unwrap();
         assert!(plane.receive().unwrap());
-        assert_eq!(plane.idle_since, None);
+        assert_eq!(plane.idle.since, None);
+    }
+
+    #[test]
+    fn a_read_keeps_the_plane_awake() {
+        let (mut plane, _other) = plane();
+        let after_read = Duration::from_secs(3600);
+        plane.idle = Idle::new(Spin { usual: Duration::ZERO, after_read });
+        let now = plane.now();
+        assert!(!plane.idle.looks(now));
+        plane.note_read();
+        assert!(plane.idle.looks(now));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use proxy_core::switch::{
     DownstreamVerdict, SwitchConfig, SwitchEvent, UpstreamVerdict, VirtualSwitch,
 };
 use proxy_core::time::Instant;
-use proxy_daemon::Clock;
+use proxy_daemon::{Clock, Idle, Spin};
 use proxy_net::{Waiting, wait_any};
 use std::fs::File;
 use std::path::Path;
@@ -38,8 +38,7 @@ pub(crate) struct Devices {
     back: TlpQueue,
     clock: Clock,
     latest: Instant,
-    spin: Duration,
-    idle_since: Option<Instant>,
+    idle: Idle,
     tlp: Box<[u8; MAX_TLP]>,
 }
 
@@ -57,7 +56,7 @@ impl Devices {
     /// # Errors
     ///
     /// A text that names the image.
-    pub(crate) fn open(image: &Path, size: u64, spin: Duration) -> Result<Self, String> {
+    pub(crate) fn open(image: &Path, size: u64, spin: Spin) -> Result<Self, String> {
         let text = |e: std::io::Error| format!("image {}: {e}", image.display());
         if !image.exists() {
             File::create_new(image).and_then(|file| file.set_len(size)).map_err(text)?;
@@ -77,8 +76,7 @@ impl Devices {
             back: TlpQueue::new(RESERVE),
             clock: Clock::default(),
             latest: Instant::ZERO,
-            spin,
-            idle_since: None,
+            idle: Idle::new(spin),
             tlp: Box::new([0; MAX_TLP]),
         };
         for index in 0..this.devices.len() {
@@ -141,6 +139,10 @@ impl Devices {
 }
 
 impl Below for Devices {
+    fn note_read(&mut self) {
+        self.idle.note_read(self.latest);
+    }
+
     fn now(&mut self) -> Instant {
         self.latest = self.clock.now();
         self.latest
@@ -236,11 +238,11 @@ impl Below for Devices {
         others: &[Waiting<'_>],
     ) -> Result<(), String> {
         if busy {
-            self.idle_since = None;
+            self.idle.end();
             return Ok(());
         }
         let now = self.latest;
-        if now.saturating_since(*self.idle_since.get_or_insert(now)) < self.spin {
+        if self.idle.looks(now) {
             std::hint::spin_loop();
             return Ok(());
         }

@@ -7,6 +7,7 @@ mod devices;
 use clap::Parser;
 use devices::Devices;
 use host_proxy::front::vm::VmFront;
+use proxy_daemon::Spin;
 use proxy_daemon::stop::Stop;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,11 +30,16 @@ struct Cli {
     /// How long to spin before sleeping, microseconds
     #[arg(long, value_name = "US", default_value_t = 50)]
     spin_us: u64,
+    /// The same after a read of a register, if longer, microseconds
+    #[arg(long, value_name = "US", default_value_t = 200)]
+    spin_after_read_us: u64,
 }
 
 fn run(cli: &Cli) -> Result<(), String> {
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
-    let devices = Devices::open(&cli.nvme, cli.mib << 20, Duration::from_micros(cli.spin_us))?;
+    let us = Duration::from_micros;
+    let spin = Spin { usual: us(cli.spin_us), after_read: us(cli.spin_after_read_us) };
+    let devices = Devices::open(&cli.nvme, cli.mib << 20, spin)?;
     let front = VmFront::open(&cli.vm, &VmdConfig::default())?;
     front.run(devices, &stop)
 }

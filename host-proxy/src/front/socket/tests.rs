@@ -2,6 +2,7 @@ use super::*;
 use proxy_core::control::{CONTROL_VERSION, Event, FromProxy, Term, Welcome};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
+use proxy_daemon::Spin;
 use proxy_daemon::control::{ControlHandle, Inbound};
 use proxy_net::MemoryPort;
 use std::io::{Read, Write};
@@ -51,7 +52,7 @@ impl Front {
         let (version, node, term) = (CONTROL_VERSION, NodeId::new(1).unwrap(), Term(1));
         to_plane.send(Inbound::Joined(Welcome { version, node, term })).unwrap();
         let role = HostRole::new(&HostConfig::default()).unwrap();
-        let plane = Plane::new(role, vec![Box::new(port)], control, Duration::ZERO);
+        let plane = Plane::new(role, vec![Box::new(port)], control, Spin::always(Duration::ZERO));
         let stop = Stop::default();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || front.run(plane, &stopped));

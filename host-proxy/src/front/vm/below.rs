@@ -34,6 +34,10 @@ pub trait Below {
     /// The next TLP for the root port, written into `buf`; its length.
     fn poll_tlp(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize>;
 
+    /// The machine's processor reads a register, or what else is behind the adapter. Who looks for
+    /// more before it sleeps may look longer then.
+    fn note_read(&mut self) {}
+
     /// The root port is reset, or its link.
     fn handle_reset(&mut self, kind: ResetKind);
 
@@ -75,6 +79,10 @@ pub trait Below {
 }
 
 impl Below for Plane<HostRole> {
+    fn note_read(&mut self) {
+        Self::note_read(self);
+    }
+
     fn now(&mut self) -> Instant {
         Self::now(self)
     }

@@ -168,6 +168,7 @@ impl<B: Below> Turner<B> {
         match event {
             Event::Read { region, offset, len } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
+                self.below.note_read();
                 self.adapter.handle_read(now, region, offset, len);
             }
             Event::Write { region, offset, data } => {

@@ -37,6 +37,9 @@ struct Cli {
     /// How long proxies, and what is without a fabric, spin before they sleep, microseconds
     #[arg(long, value_name = "US", default_value_t = 50)]
     spin_us: u32,
+    /// The same after a read of a register, if longer, microseconds
+    #[arg(long, value_name = "US", default_value_t = 200)]
+    spin_after_read_us: u32,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -208,10 +211,12 @@ fn set_up(cli: &Cli, folder: &Path) -> Result<Stage> {
     let tools = vm::guest_tools(&programs)?;
     let mut fabric = Fabric::start(&programs, folder)?;
     let cable = cli.l2.then(Cable::lay).transpose()?;
-    let spin = cli.spin_us.to_string();
+    let (usual, after_read) = (cli.spin_us.to_string(), cli.spin_after_read_us.to_string());
+    let spin = ["--spin-us", &usual, "--spin-after-read-us", &after_read];
     let travel_by = |fabric: &mut Fabric, end: &str| {
         let network = if cli.l2 { format!("eth:{end}") } else { "udp:127.0.0.1:0".to_owned() };
-        fabric.network = ["--fabric", &network, "--spin-us", &spin].map(str::to_owned).to_vec();
+        fabric.network =
+            [&["--fabric", &network][..], &spin].concat().iter().map(ToString::to_string).collect();
     };
     let [host_end, box_end] = Cable::ENDS;
     let slots = [format!("1=nvme,image=fabric.img,size={SIZE}"), "2=accelerator".to_owned()];
@@ -223,7 +228,7 @@ fn set_up(cli: &Cli, folder: &Path) -> Result<Stage> {
     let direct_socket = folder.join("direct.sock");
     let mut command = Command::new(programs.join("dxpu-direct"));
     command.arg("--vm").arg(&direct_socket).arg("--nvme").arg(folder.join("direct.img"));
-    command.args(["--spin-us", &spin]);
+    command.args(spin);
     let mut direct = Daemon::start("direct", folder, command, false)?;
     wait_for("dxpu-direct's socket", BOUND, || {
         direct.check()?;

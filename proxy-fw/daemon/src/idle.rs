@@ -1,0 +1,92 @@
+//! How long a loop that finds nothing to do looks for more before it sleeps.
+
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// How long to look, by what came last. A wake takes longer than the round trip that it is for, and
+/// a loop that looks takes a processor from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spin {
+    /// After anything.
+    pub usual: Duration,
+    /// After a processor's read of a register, if that is longer. The processor stands still until it
+    /// has the answer, and drivers seldom read only one.
+    pub after_read: Duration,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Self { usual: Duration::from_micros(50), after_read: Duration::from_micros(200) }
+    }
+}
+
+impl Spin {
+    /// Always so long.
+    pub const fn always(usual: Duration) -> Self {
+        Self { usual, after_read: Duration::ZERO }
+    }
+}
+
+/// What a loop remembers between its turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    spin: Spin,
+    /// Since when there is nothing to do.
+    pub(crate) since: Option<Instant>,
+    read: Option<Instant>,
+}
+
+impl Idle {
+    /// For a loop that was just begun.
+    pub const fn new(spin: Spin) -> Self {
+        Self { spin, since: None, read: None }
+    }
+
+    /// There was something to do.
+    pub fn end(&mut self) {
+        self.since = None;
+    }
+
+    /// A processor reads a register.
+    pub fn note_read(&mut self, now: Instant) {
+        self.read = Some(now);
+    }
+
+    /// There is nothing to do. Whether to look for more, and not to sleep yet.
+    pub fn looks(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_since(since) < self.spin.usual {
+            return true;
+        }
+        let after_read = |read| now.saturating_since(read) < self.spin.after_read;
+        self.read = self.read.filter(|read| after_read(*read));
+        self.read.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(us * 1000)
+    }
+
+    #[test]
+    fn it_is_looked_for_longer_after_a_read() {
+        let mut idle = Idle::new(Spin::default());
+        assert!(idle.looks(at(1000)) && idle.looks(at(1049)));
+        assert!(!idle.looks(at(1050)) && !idle.looks(at(1060)), "until there is something again");
+        idle.end();
+        assert!(idle.looks(at(1070)) && !idle.looks(at(1120)));
+        idle.end();
+        idle.note_read(at(2000));
+        assert!(idle.looks(at(2020)) && idle.looks(at(2199)) && !idle.looks(at(2200)));
+        // What is no read does not begin it anew.
+        idle.end();
+        assert!(idle.looks(at(2201)) && !idle.looks(at(2251)));
+        let mut never = Idle::new(Spin::always(Duration::ZERO));
+        never.note_read(at(1));
+        assert!(!never.looks(at(1)));
+    }
+}
