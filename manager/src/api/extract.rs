@@ -57,6 +57,9 @@ pub(super) fn check_text(field: &str, text: &str, most: usize) -> Result<(), Pro
     Err(Problem::invalid(field, why))
 }
 
+/// What is said of a list, or of anything else, in the place of an object.
+const OBJECT: &str = "it is an object, with its fields by their names, and no list";
+
 /// Reads JSON.
 ///
 /// # Errors
@@ -68,6 +71,9 @@ pub(super) fn from_json<T: DeserializeOwned + Serialize>(bytes: &[u8]) -> Result
     let read = serde_path_to_error::deserialize(&mut json);
     // What is no JSON at all is wrong as a whole, wherever reading it came to its end.
     serde_json::from_slice::<IgnoredAny>(bytes).map_err(|error| Problem::invalid("body", error))?;
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Problem::invalid("body", OBJECT));
+    }
     let read = read.map_err(|error| match error.inner().is_data() {
         true => named(&error, "body"),
         // Where a name of an enumeration should be, anything but a text is no JSON to serde_json.
@@ -91,7 +97,7 @@ fn check_objects<T: Serialize>(bytes: &[u8], read: &T) -> Result<(), Problem> {
     let meant = serde_json::to_value(read).expect("requests are JSON");
     let Some(path) = list_for_object(&said, &meant, String::new()) else { return Ok(()) };
     let field = if path.is_empty() { "body" } else { path.trim_start_matches('.') };
-    Err(Problem::invalid(field, "it is an object, with its fields by their names, and no list"))
+    Err(Problem::invalid(field, OBJECT))
 }
 
 /// Where a list was said and an object is meant.

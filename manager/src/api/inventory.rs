@@ -8,7 +8,7 @@ use crate::records::Tables;
 use crate::types::{EventKind, EventRecord, Inventory, Problem};
 use axum::Json;
 use axum::extract::State;
-use manager_client::bodies::ProblemBody;
+use manager_client::bodies::{ProblemBody, Unambiguous};
 use manager_client::views::InventoryView;
 
 /// Largest inventory, bytes of JSON: that of 100,000 slots of which each is described.
@@ -55,6 +55,9 @@ pub(super) async fn show(State(manager): State<App>) -> Json<InventoryView> {
 /// `boxes.box1.islands[0].slots[3]`.
 fn read(bytes: &[u8]) -> Result<Inventory, Problem> {
     let inventory: Inventory = from_json(bytes)?;
+    let mut document = serde_json::Deserializer::from_slice(bytes);
+    serde_path_to_error::deserialize::<_, Unambiguous>(&mut document)
+        .map_err(|error| Problem::invalid(&error.path().to_string(), error.inner()))?;
     let faults = inventory.faults();
     let Some(first) = faults.first() else { return Ok(inventory) };
     let mut problem = Problem::invalid(&first.path, &first.why);

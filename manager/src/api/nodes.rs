@@ -83,7 +83,7 @@ pub(super) async fn show(
     let name: NodeName = parse("name", &name)?;
     let tables = manager.records.snapshot();
     let record = tables.nodes().get(&name).ok_or_else(|| {
-        let detail = format!("no proxy with the name {name} was ever here");
+        let detail = format!("there is no proxy with the name {name}, or it was forgotten");
         Problem::new(ProblemCode::NoSuchNode, detail)
     })?;
     Ok(Json(views::node(&manager, &tables, record)))

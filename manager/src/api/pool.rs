@@ -90,7 +90,8 @@ pub(super) fn find(tables: &Tables, name: &str, role: Role) -> Result<NodeName, 
                 Role::Host => ProblemCode::NoSuchHost,
                 Role::Box => ProblemCode::NoSuchBox,
             };
-            let detail = format!("no {role} proxy with the name {name} was ever here");
+            let detail =
+                format!("there is no {role} proxy with the name {name}, or it was forgotten");
             Err(Problem::new(code, detail))
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn known(manager: &App, name: &str) -> Result<NodeName, Problem> {
 /// Refuses the name of a proxy that never was here.
 pub(super) fn there(manager: &App, name: &NodeName) -> Result<(), Problem> {
     if !manager.records.snapshot().nodes().contains_key(name) {
-        let detail = format!("no proxy with the name {name} was ever here");
+        let detail = format!("there is no proxy with the name {name}, or it was forgotten");
         return Err(Problem::new(ProblemCode::NoSuchNode, detail));
     }
     Ok(())

@@ -95,7 +95,10 @@ fn maintain(client: &Client, out: &Output, args: Maintain) -> Result<(), Failure
     }
     let body = HoldBody { place, reason: args.reason.unwrap_or_default() };
     let held: HoldRecord = client.post("/v1/holds", &body, None)?;
-    out.print(&held, |held| format!("{} gets nothing new ({})", held.place, held.kind))
+    out.print(&held, |held| {
+        let HoldRecord { place, kind, since, reason, .. } = held;
+        format!("{place} gets nothing new since {since} ({kind}): {reason}")
+    })
 }
 
 fn holds(list: &List<HoldRecord>) -> String {

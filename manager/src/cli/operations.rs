@@ -9,7 +9,7 @@ use crate::types::{
     OperationRecord, OperationState, Problem, ProblemCode, SlotAddress,
 };
 use manager_client::bodies::AllocateBody;
-use manager_client::views::{AllocationView, List, SlotView};
+use manager_client::views::{AllocationView, BindingView, List, SlotView};
 use manager_client::{Client, ClientError};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -110,13 +110,12 @@ pub(super) fn release(client: &Client, out: &Output, args: Release) -> Result<()
         let path = format!("{}{query}", lent.path());
         client.delete::<OperationRecord>(&path, Some(&own)).map_err(unanswered_for(&key, &names))
     };
-    let begun: Vec<_> = what.iter().enumerate().map(begin).collect();
+    let once = once(client, &what);
+    let begun: Vec<_> =
+        what.iter().enumerate().filter(|(at, _)| once.contains(at)).map(begin).collect();
     let (mut operations, mut failures) = (Vec::new(), Vec::new());
-    // What is named twice, or by two names, is released by one.
-    let mut seen = BTreeSet::new();
     for begun in begun {
         match begun {
-            Ok(operation) if !seen.insert(operation.id) => {}
             Ok(operation) if args.waiting.no_wait => operations.push(operation),
             Ok(operation) => match follow(client, out, operation.clone()) {
                 Ok(ended) => {
@@ -176,6 +175,21 @@ pub(super) fn story(client: &Client, out: &Output, id: OperationId) -> Result<()
     let operation = client.get(&format!("/v1/operations/{id}"))?;
     let events: List<EventRecord> = client.get(&format!("/v1/operations/{id}/events"))?;
     out.print(&Story { operation, events: events.items }, render::story)
+}
+
+/// Which of these are to be released: what is named twice is released once, and a binding together
+/// with its allocation, if that is named, too.
+fn once(client: &Client, what: &[Lent]) -> BTreeSet<usize> {
+    let mut seen = BTreeSet::new();
+    let first = what.iter().enumerate().filter(|(_, lent)| seen.insert(lent.path()));
+    let first: Vec<(usize, &Lent)> = first.collect();
+    let is_named = |binding: &BindingId| {
+        let view = client.get::<BindingView>(&format!("/v1/bindings/{binding}"));
+        view.is_ok_and(|view| seen.contains(&Lent::Allocation(view.allocation).path()))
+    };
+    let is_alone = what.iter().all(|lent| matches!(lent, Lent::Binding(_)));
+    let goes_with = |lent: &Lent| matches!(lent, Lent::Binding(id) if !is_alone && is_named(id));
+    first.into_iter().filter(|(_, lent)| !goes_with(lent)).map(|(at, _)| at).collect()
 }
 
 /// What can be released, by names that never mean anything else.

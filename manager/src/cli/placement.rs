@@ -5,6 +5,7 @@ use super::{Failure, Output, args};
 use crate::types::topology::BoxKind;
 use crate::types::{Amount, Explanation};
 use manager_client::Client;
+use manager_client::bodies::Unambiguous;
 use manager_client::views::{FactsView, InventoryView};
 use std::io::Read;
 use std::path::Path;
@@ -52,11 +53,12 @@ fn read(file: &Path) -> Result<serde_json::Value, Failure> {
     match file.extension().and_then(|end| end.to_str()) {
         Some("toml") => toml::from_str(&text).map_err(|error| wrong(&error)),
         Some("json") => serde_json::from_str(&text).map_err(|error| wrong(&error)),
-        Some("yaml" | "yml") => yaml_serde::from_str(&text).map_err(|error| wrong(&error)),
         // JSON is YAML, too.
+        Some("yaml" | "yml") => yaml_serde::from_str(&text).map_err(|error| wrong(&error)),
         _ if file == Path::new("-") => yaml_serde::from_str(&text).map_err(|error| wrong(&error)),
         _ => Err(wrong(&"its name should end in .toml, .yaml, .yml or .json")),
     }
+    .map(|Unambiguous(document)| document)
 }
 
 /// The inventory as a file would say it.

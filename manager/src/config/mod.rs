@@ -390,6 +390,11 @@ mod tests {
             ("[health]\nloss_permille = 0", "health.loss_permille is 0;", "at least 1"),
             (&*format!("[health]\ncounters_ms = {all}"), "health.counters_ms is ", "2592000000"),
             ("[spares]\nrun_out_ppm = 1000000", "spares.run_out_ppm is 1000000;", "1 to 999999"),
+            (
+                "[spares.models]\ngpu = { keep = 2 }\nGPU = { keep = 3 }",
+                "spares.models.gpu: stands there twice",
+                "in small letters and large",
+            ),
             ("[spares]\nrepair_hours = 0", "spares.repair_hours is 0;", "1 to 87660"),
             (
                 "[spares.models.h100]\nannual_failure_permille = 1000001",

@@ -125,6 +125,10 @@ impl Registry {
 }
 
 impl Liveness for Registry {
+    fn paths(&self, name: &NodeName) -> Option<usize> {
+        self.get(name).map(|session| session.identity().paths.len())
+    }
+
     fn is_ready(&self, name: &NodeName) -> bool {
         self.ready(name).is_some()
     }

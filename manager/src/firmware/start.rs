@@ -134,7 +134,7 @@ async fn named(manager: &Arc<Manager>, nodes: &[NodeName]) -> Result<Vec<CardSta
     let mut cards: Vec<CardStatus> = Vec::new();
     for node in nodes {
         if !manager.records.snapshot().nodes().contains_key(node) {
-            let detail = format!("no proxy with the name {node} was ever here");
+            let detail = format!("there is no proxy with the name {node}, or it was forgotten");
             return Err(Problem::new(ProblemCode::NoSuchNode, detail));
         }
         if cards.iter().any(|(card, _)| card.name() == node) {

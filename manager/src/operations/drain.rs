@@ -60,7 +60,7 @@ pub(super) fn check(txn: &Txn, place: &Place) -> Result<(), Problem> {
         Place::Slot(slot) => slot.box_name(),
     };
     let Some(node) = txn.nodes().get(name) else {
-        let detail = format!("no proxy with the name {name} was ever here");
+        let detail = format!("there is no proxy with the name {name}, or it was forgotten");
         return Err(Problem::new(ProblemCode::NoSuchNode, detail));
     };
     match place {

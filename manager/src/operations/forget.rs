@@ -36,7 +36,7 @@ pub fn forget(
         return Ok(there);
     }
     let Some(node) = txn.nodes().get(name).cloned() else {
-        let detail = format!("no proxy with the name {name} was ever here");
+        let detail = format!("there is no proxy with the name {name}, or it was forgotten");
         return Err(Problem::new(ProblemCode::NoSuchNode, detail));
     };
     if connected {

@@ -13,6 +13,7 @@ use crate::types::{
     StepName, StepState, TakeBackStage, Timestamp,
 };
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// How something is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ pub enum Lent {
     /// What is lent in a slot, of a box or of what stands in a rack or at a site, or to a host of
     /// those.
     Place(Place),
+}
+
+impl fmt::Display for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(ReleaseTarget::Allocation(id)) => id.fmt(f),
+            Self::One(ReleaseTarget::Binding(id)) => id.fmt(f),
+            Self::Place(place) => place.fmt(f),
+        }
+    }
 }
 
 /// The bindings that are meant.
@@ -66,7 +77,7 @@ pub fn take_back(
     let found = find(txn, what)?.into_iter();
     let bindings: Vec<BindingRecord> = found.filter(|b| !b.desired.is_release()).collect();
     if bindings.is_empty() {
-        return Err(Problem::new(ProblemCode::NotLent, "nothing of it is lent"));
+        return Err(Problem::new(ProblemCode::NotLent, format!("nothing of {what} is lent")));
     }
     for binding in &bindings {
         if let Some(OperationRecord { id, started, .. }) = notice_of(txn, binding.id) {

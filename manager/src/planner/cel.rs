@@ -6,6 +6,7 @@
 
 use crate::types::topology::AttributeValue;
 use crate::types::wishes::MAX_EXPRESSION;
+use cel::common::ast::operators::{CONDITIONAL, LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR};
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::objects::{Key, Map};
 use cel::parser::Parser;
@@ -140,20 +141,35 @@ impl Expression {
     }
 
     fn ask(&self, variable: impl Fn(&str) -> Value) -> Result<Value, ExecutionError> {
+        self.set(variable);
+        self.context.borrow().resolve(&self.parsed.root)
+    }
+
+    fn set(&self, variable: impl Fn(&str) -> Value) {
         let mut context = self.context.borrow_mut();
         for (name, _) in &self.parsed.variables {
             context.add_variable_from_value(*name, variable(name));
         }
-        context.resolve(&self.parsed.root)
     }
 
     /// Asks it of a device that has everything, so that what could never say true or false of any
-    /// is an error and not a pool where nothing fits.
+    /// is an error and not a pool where nothing fits. Each of its conditions by itself: whether one is
+    /// come to depends on those before it.
     fn try_sample(&self) -> Result<(), String> {
-        let said = self.ask(sample);
+        self.set(sample);
+        self.try_condition(&self.parsed.root)
+    }
+
+    fn try_condition(&self, condition: &IdedExpr) -> Result<(), String> {
+        if let Expr::Call(call) = &condition.expr
+            && [LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, CONDITIONAL]
+                .contains(&call.func_name.as_str())
+        {
+            return call.args.iter().try_for_each(|part| self.try_condition(part));
+        }
         // What it is about then depends on the device.
-        let by_attributes = self.parsed.variables.iter().any(|(name, _)| *name == "attributes");
-        match said {
+        let by_attributes = condition.references().variables().contains(&"attributes");
+        match self.context.borrow().resolve(condition) {
             Err(ExecutionError::UndeclaredReference(name)) => {
                 Err(format!("there is no function {name:?}"))
             }

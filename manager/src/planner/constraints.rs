@@ -80,6 +80,9 @@ pub(super) fn constraints<'a, L: Liveness>(
     if let Some(name) = &wishes.box_name {
         all.push(constraint(What, format!("box {name}"), |d| d.entry.name == *name));
     }
+    if let Some(slot) = request.slot {
+        all.push(constraint(What, format!("slot {slot}"), move |d| d.slot.slot == slot));
+    }
     if !wishes.exclude.is_empty() {
         let holds = |device: Device<'_>| {
             filter.is_included(device.entry) && !filter.is_slot_excluded(device.entry, device.slot)

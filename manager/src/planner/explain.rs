@@ -7,7 +7,7 @@ use super::constraints::{
     About, Constraint, HOST_CARRIES, IN_ISLAND, KEPT, at_rate, constraints, is_kept_back,
 };
 use super::filter::Device;
-use super::{Liveness, PlanRequest, SlotView, view};
+use super::{Liveness, PlanRequest, view};
 use crate::records::pool::{BoxEntry, SlotEntry};
 use crate::types::{
     Amount, Candidate, ConstraintView, Explanation, PlannedSlot, Problem, ProblemCode, SlotStatus,
@@ -21,47 +21,6 @@ const NAMED: usize = 8;
 
 /// Most boxes that are named as candidates.
 const CANDIDATES: usize = 16;
-
-/// A named slot has another model.
-pub(super) fn wrong_model(request: &PlanRequest, slot: &SlotView) -> Problem {
-    let wanted = request.wishes.model.as_deref().unwrap_or_default();
-    let reason = format!("slot {} has model {:?}, not {wanted:?}", slot.address, slot.model);
-    Problem::new(ProblemCode::NothingFits, reason.clone()).because(vec![reason])
-}
-
-/// A named slot is in no island although the request wants one, or in one that is too slow. Nothing if
-/// it will do.
-pub(super) fn wrong_island(
-    request: &PlanRequest,
-    entry: &BoxEntry,
-    slot: &SlotView,
-) -> Option<Problem> {
-    if request.wishes.together != Together::Island {
-        return None;
-    }
-    let own = entry.slot(slot.address.slot())?.island;
-    let own = own.and_then(|island| entry.shape().islands.get(usize::from(island)));
-    let reason = match (own, request.wishes.island_rate) {
-        (Some(island), Some(_)) if island.rate == 0 => format!(
-            "slot {} is in an island of which no inventory says how fast it is; wish for no rate, or \
-             name no slot",
-            slot.address
-        ),
-        (Some(island), Some(rate)) if island.rate < rate => format!(
-            "slot {} is in an island at {}, not at {}; wish for less, or name no slot",
-            slot.address,
-            Amount(island.rate),
-            Amount(rate)
-        ),
-        (Some(_), _) => return None,
-        (None, _) => format!(
-            "slot {} is in no island, so what is lent there is together with nothing; leave \
-             `together` out, or name no slot",
-            slot.address
-        ),
-    };
-    Some(Problem::new(ProblemCode::NothingFits, reason.clone()).because(vec![reason]))
-}
 
 /// There are not enough slots, not enough ports, or both.
 pub(super) fn nothing_fits<L: Liveness>(chooser: &Chooser<'_, L>, ports: &[PortId]) -> Problem {
@@ -347,7 +306,10 @@ impl Survey {
     fn too_few<L: Liveness>(&self, chooser: &Chooser<'_, L>, reasons: &mut Vec<String>) {
         let request = chooser.filter.request;
         let wishes = &request.wishes;
-        let place = wishes.box_name.as_ref().map(|name| format!(" in box {name}"));
+        let place = wishes.box_name.as_ref().map(|name| match request.slot {
+            Some(slot) => format!(" in slot {name}/{slot}"),
+            None => format!(" in box {name}"),
+        });
         let of_model = wishes.model.as_ref().map(|model| format!(" with model {model:?}"));
         let more = !wishes.selector.is_empty()
             || wishes.cel.is_some()
@@ -362,9 +324,13 @@ impl Survey {
         );
         reasons.push(match self.matching {
             0 => format!("no device{what}"),
-            matching => format!("{} free of {matching}{what}, {} needed", self.may, request.count),
+            matching => {
+                let (may, wanted) = (self.may, request.count);
+                format!("{may} of {matching}{what} can be lent now, {wanted} needed")
+            }
         });
-        reasons.extend(self.host_lacks.map(|demand| host_bandwidth(chooser, demand)));
+        let each = if request.count > 1 { " for each" } else { "" };
+        reasons.extend(self.host_lacks.map(|demand| host_bandwidth(chooser, demand, each)));
         if more {
             let removing = self.constraints.iter().filter(|c| c.removes > 0);
             reasons.extend(removing.map(|c| {
@@ -427,16 +393,18 @@ impl Survey {
         let demand = self.least_demand(chooser, all);
         let host_is_short = demand > chooser.room;
         if host_is_short {
-            reasons.push(host_bandwidth(chooser, demand));
+            reasons.push(host_bandwidth(chooser, demand, ""));
         }
         let (carried, by_one) = self.carried;
         let boxes_are_short = carried < all || (are_together && (by_one < all || !host_is_short));
-        if boxes_are_short || reasons.is_empty() {
+        let free = self.free;
+        if boxes_are_short {
             reasons.push(format!(
-                "the boxes' bandwidth is enough for {carried} of {}, in one box for {by_one}; if \
-                 their proxies carry more, say so in the inventory (boxes.NAME.capacity)",
-                self.free
+                "the boxes' bandwidth is enough for {carried} of {free}, in one box for {by_one}; if \
+                 their proxies carry more, say so in the inventory (boxes.NAME.capacity)"
             ));
+        } else if reasons.is_empty() {
+            reasons.push(format!("each of {free} can be lent, and no {all} of them as wished"));
         }
     }
 
@@ -451,6 +419,25 @@ impl Survey {
         demands.into_iter().take(wanted).fold(0, u64::saturating_add)
     }
 
+    /// That of the paths that are wished none is there.
+    fn no_path<L: Liveness>(&self, chooser: &Chooser<'_, L>, chosen: &[Place]) -> Option<String> {
+        let (tables, request) = (chooser.filter.tables, chooser.filter.request);
+        let at_host = chooser.live.paths(&request.host)?;
+        let wished = &request.link.paths;
+        let mut boxes = chosen.iter().filter_map(|(node, _)| tables.pool().get(*node));
+        let without = boxes.find(|entry| {
+            let common = chooser.live.paths(&entry.name).map_or(0, |paths| paths.min(at_host));
+            common > 0
+                && !wished.is_empty()
+                && wished.iter().all(|path| usize::from(*path) >= common)
+        })?;
+        let list = wished.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        Some(format!(
+            "of the paths {list} that are wished {} and the host have none; they use those that they have",
+            without.name
+        ))
+    }
+
     /// Why these slots.
     fn choice<L: Liveness>(&self, chooser: &Chooser<'_, L>, chosen: &[Place]) -> Vec<String> {
         let request = chooser.filter.request;
@@ -461,6 +448,7 @@ impl Survey {
         }
         let mut reasons =
             vec![format!("{} devices in {} boxes will do", self.free, self.boxes.len())];
+        reasons.extend(self.no_path(chooser, chosen));
         for (node, count) in &by_box {
             let entry = pool.get(*node).expect("it was chosen from there");
             let all = self.boxes.get(node).map_or(0, |found| found.devices);
@@ -486,11 +474,11 @@ impl Survey {
 }
 
 /// That a host has not enough bandwidth left.
-fn host_bandwidth<L: Liveness>(chooser: &Chooser<'_, L>, demand: u64) -> String {
+fn host_bandwidth<L: Liveness>(chooser: &Chooser<'_, L>, demand: u64, each: &str) -> String {
     let host = &chooser.filter.request.host;
     let (capacity, _) = chooser.filter.tables.host_bandwidth(host);
     format!(
-        "host {host} has {} of {} bytes/s left, {} needed; if it carries more, say so in the inventory \
+        "host {host} has {} of {} bytes/s left, {} needed{each}; if it carries more, say so in the inventory \
          (hosts.{host}.capacity)",
         Amount(chooser.room),
         Amount(capacity),

@@ -7,6 +7,7 @@ mod constraints;
 mod explain;
 mod filter;
 mod kept;
+mod named;
 mod ranked;
 mod view;
 
@@ -24,6 +25,7 @@ use crate::types::{
 };
 use choose::{Chooser, Place};
 use filter::Filter;
+use named::named_slot;
 use proxy_core::limits::MAX_PORTS;
 use std::sync::Arc;
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
@@ -299,7 +301,7 @@ fn find_host(
         }
         None => {
             let detail = format!(
-                "no host proxy with the name {name} was ever here; `dxpu-manager nodes` lists \
+                "there is no host proxy with the name {name}, or it was forgotten; `dxpu-manager nodes` lists \
                  those that were"
             );
             Err(Problem::new(ProblemCode::NoSuchHost, detail))
@@ -320,55 +322,8 @@ fn find_box(name: &NodeName, tables: &Tables, live: &impl Liveness) -> Result<u8
             Err(Problem::new(ProblemCode::NotConnected, detail).passing(true))
         }
         None => {
-            let detail = format!("no box proxy with the name {name} was ever here");
+            let detail = format!("there is no box proxy with the name {name}, or it was forgotten");
             Err(Problem::new(ProblemCode::NoSuchBox, detail))
         }
-    }
-}
-
-/// The one slot that was asked for; nothing if it is free and will not do.
-fn named_slot<L: Liveness>(
-    name: &NodeName,
-    slot: SlotId,
-    chooser: &Chooser<'_, L>,
-) -> Result<Option<Vec<Place>>, Problem> {
-    let tables = chooser.filter.tables;
-    let size = find_box(name, tables, chooser.live)?;
-    let entry = tables.pool_box(name).expect("boxes that were here are there");
-    if entry.slot(slot).is_none() {
-        let detail = format!("box {name} has no slot {slot}; its slots are 1 to {size}");
-        return Err(Problem::new(ProblemCode::NoSuchSlot, detail));
-    }
-    let view = SlotView::of(tables, entry.address(slot));
-    if view.status != SlotStatus::Free {
-        return Err(taken(tables, &view));
-    }
-    if !chooser.filter.has_model(&view.model) {
-        return Err(explain::wrong_model(chooser.filter.request, &view));
-    }
-    if let Some(problem) = explain::wrong_island(chooser.filter.request, entry, &view) {
-        return Err(problem);
-    }
-    Ok(chooser.slot(entry, slot))
-}
-
-/// That a slot cannot be lent, and why.
-fn taken(tables: &Tables, view: &SlotView) -> Problem {
-    let (address, status) = (&view.address, view.status);
-    if let Some(owner) = &view.owner {
-        let detail = format!("slot {address} is in use by host {owner}");
-        let problem = Problem::new(ProblemCode::SlotInUse, detail).owned_by(owner.clone());
-        return problem.passing(status.is_passing());
-    }
-    let detail = view::not_free(tables, address, status);
-    match status {
-        SlotStatus::Empty => Problem::new(ProblemCode::SlotEmpty, detail),
-        SlotStatus::Quarantined => {
-            let what = "its device failed its reset or readiness test; `dxpu-manager recover` \
-                        tries again";
-            Problem::new(ProblemCode::SlotQuarantined, format!("{detail}: {what}"))
-        }
-        SlotStatus::Held => Problem::new(ProblemCode::Held, detail),
-        _ => Problem::new(ProblemCode::SlotBusy, detail).passing(status.is_passing()),
     }
 }

@@ -139,6 +139,12 @@ pub trait Liveness {
     /// Whether a proxy is connected and its tables are being read.
     fn is_connecting(&self, name: &NodeName) -> bool;
 
+    /// How many paths a proxy has, if it is connected.
+    fn paths(&self, name: &NodeName) -> Option<usize> {
+        let _ = name;
+        None
+    }
+
     /// Ports of a host that its table shows in use although no record says so.
     fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId>;
 

@@ -7,7 +7,7 @@ use crate::records::Tables;
 use crate::types::{DeviceState, SlotAddress, SlotStatus, Timestamp};
 use manager_client::views::{RateSource, SparesView};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Failures that have to have been seen until the rate is taken from them.
 const ENOUGH_FAILURES: u32 = 5;
@@ -67,6 +67,12 @@ impl SparesConfig {
     pub fn check(&self) -> Result<(), String> {
         if !(1..=999_999).contains(&self.run_out_ppm) {
             return Err(format!("spares.run_out_ppm is {}; 1 to 999999", self.run_out_ppm));
+        }
+        let mut names = BTreeSet::new();
+        if let Some(name) = self.models.keys().find(|n| !names.insert(n.to_ascii_lowercase())) {
+            return Err(format!(
+                "spares.models.{name}: stands there twice, in small letters and large"
+            ));
         }
         let all = [(String::new(), Some(self.annual_failure_permille), Some(self.repair_hours))];
         let models = self.models.iter().map(|(name, model)| {

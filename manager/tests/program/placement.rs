@@ -135,12 +135,26 @@ fn what_the_file_says_of_what_is_not_there_is_told() {
         "boxes.box1.islands[0]: slot 77, and box1 has slots 1 to ",
         "boxes.host1: host1 is a host",
         "hosts.box2: box2 is a box",
-        "never here yet: box9, host9",
+        "not here yet, or forgotten: box9, host9",
     ] {
         assert!(said.contains(&format!("\nwarning: {warning}")), "{warning}: {said}");
     }
     assert!(manager.has_event("inventory-contradicted", "hosts.box2"));
-    assert!(!manager.has_event("inventory-contradicted", "never here"), "it may come yet");
+    // One of two would vanish.
+    for (name, twice) in [
+        ("twice.json", r#"{"boxes": {"box1": {"kind": "nvlink"}, "box1": {}}}"#),
+        ("twice.yaml", "boxes: {box1: {slots: {1: {}, 1: {}}}}"),
+        ("twice.toml", "[boxes.box1]\n[boxes.box1]\n"),
+    ] {
+        let file = apply(&manager, name, twice);
+        let (code, said) = manager.failure(&["inventory", "apply", &file]);
+        let detail = said["detail"].as_str().unwrap();
+        assert!(code == 2 && (detail.contains("twice") || detail.contains("duplicate")), "{said}");
+    }
+    let body = r#"{"boxes": {"box1": {"kind": "nvlink"}, "box1": {}}}"#;
+    let (status, said) = manager.raw("PUT", "/v1/inventory", &[], Some(body));
+    assert!(status == 400 && said.contains(r#""field":"boxes""#), "{said}");
+    assert!(!manager.has_event("inventory-contradicted", "not here yet"), "it may come yet");
 }
 
 #[test]
@@ -174,6 +188,11 @@ fn devices_are_chosen_by_what_they_are_and_where() {
     let count = |path: &str| manager.get(path)["items"].as_array().unwrap().len();
     assert_eq!(count("/v1/allocations?tenant=lab7&reason=training"), 1);
     assert_eq!(count("/v1/allocations?tenant=lab8"), 0);
+    let said = manager.json(&["allocate", "--host", "host1", "--paths", "3", "--dry-run"]);
+    let told = "of the paths 3 that are wished box1 and the host have none";
+    assert!(said["reasons"].to_string().contains(told), "{said}");
+    let some = allocate(&["--paths", "0,3", "--dry-run"]).to_string();
+    assert!(!some.contains("of the paths"), "{some}");
     // What is to be excluded and does not exist would exclude nothing.
     for (wish, field, why) in [
         (&["--exclude-box", "box1,bax2"][..], "exclude.boxes[1]", "no box bax2"),

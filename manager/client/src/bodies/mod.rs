@@ -1,11 +1,14 @@
 //! What requests carry.
 
 mod problem;
+mod reading;
 
 pub use problem::{ProblemBody, ProblemKind, RETRY_AFTER_S};
+pub use reading::Unambiguous;
 
 use crate::types::{BindingId, Exclude, ImageId, LinkUse, NodeName, Role, Selector, Together};
 use crate::views::Format;
+use reading::object;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -34,7 +37,7 @@ pub struct AllocateBody {
     #[schema(max_length = 256)]
     pub reason: Option<String>,
     /// How the devices are to use the links.
-    #[serde(default, skip_serializing_if = "LinkUse::is_default")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "LinkUse::is_default")]
     pub link: LinkUse,
     /// For how long, milliseconds; then it is taken back. For ever if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +62,7 @@ pub struct AllocateBody {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub near: bool,
     /// What is not to be taken.
-    #[serde(default, skip_serializing_if = "Exclude::is_empty")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Exclude::is_empty")]
     pub exclude: Exclude,
     /// For whom, for people and to filter by.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -70,15 +70,15 @@ problem_codes! {
     /// The body is not JSON.
     UnsupportedMediaType = "unsupported-media-type", 415, "The body is not application/json",
         "Send the header `content-type: application/json`.";
-    /// No proxy of this name was ever here.
+    /// No proxy of this name is known.
     NoSuchNode = "no-such-node", 404, "There is no such proxy",
-        "`dxpu-manager nodes` lists the proxies that were ever here.";
-    /// No host of this name was ever here.
+        "`dxpu-manager nodes` lists those that are; one that was forgotten is none of them.";
+    /// No host of this name is known.
     NoSuchHost = "no-such-host", 404, "There is no such host",
-        "`dxpu-manager nodes` lists the proxies that were ever here.";
-    /// No box of this name was ever here.
+        "`dxpu-manager nodes` lists those that are; one that was forgotten is none of them.";
+    /// No box of this name is known.
     NoSuchBox = "no-such-box", 404, "There is no such box",
-        "`dxpu-manager nodes` lists the proxies that were ever here.";
+        "`dxpu-manager nodes` lists those that are; one that was forgotten is none of them.";
     /// The box has no such slot.
     NoSuchSlot = "no-such-slot", 404, "There is no such slot",
         "`dxpu-manager list` lists all slots.";

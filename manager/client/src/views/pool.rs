@@ -180,7 +180,7 @@ pub struct InventoryView {
     /// What it says.
     pub inventory: Inventory,
     /// What it says and is not so: what the proxies report otherwise, slots that their box does not
-    /// have, names of proxies that have the other role, and those that were never here.
+    /// have, names of proxies that have the other role, and those of none that are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

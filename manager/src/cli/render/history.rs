@@ -57,7 +57,12 @@ fn what(operation: &OperationRecord) -> String {
         }
         Forget { node, slots } => format!("forget {node}{}", in_brackets(slots)),
         TakeBack { slots, due, reason, stage, .. } => {
-            format!("take back {} at {due}, because {reason} ({stage})", list(slots))
+            // What has ended has no stage.
+            let stage = match operation.state.is_final() {
+                true => String::new(),
+                false => format!(" ({stage})"),
+            };
+            format!("take back {} at {due}, because {reason}{stage}", list(slots))
         }
     }
 }

@@ -73,7 +73,7 @@ fn nothing_fits_names_every_constraint() {
         refused(&pool(), &of_model(3, "nvme")),
         [
             "host host1 has 2 of 4 ports free, 3 needed",
-            "1 free of 3 with model \"nvme\", 3 needed",
+            "1 of 3 with model \"nvme\" can be lent now, 3 needed",
             "box1/2: used by host other (alloc-9) since 2026-01-01T00:00:00.000Z",
             "box3/1: box box3 is not connected",
         ]
@@ -303,7 +303,7 @@ fn a_missing_island_is_what_stands_in_the_way() {
     // Not as many as there are in all.
     pool.slot("box1/2", Quarantined, "gpu");
     let reasons = refused(&pool, &island(None, Some("gpu")));
-    assert_eq!(reasons[0], "1 free of 2 with model \"gpu\" that will do, 2 needed");
+    assert_eq!(reasons[0], "1 of 2 with model \"gpu\" that will do can be lent now, 2 needed");
     assert_eq!(reasons[1], alone);
 }
 
@@ -556,6 +556,9 @@ fn expressions_without_a_bound_are_refused_with_their_place() {
         ("size(model, 3) == 1", "'size' applied to '(string, int)'"),
         ("model.nonesuch('x')", "there is no function \"nonesuch\""),
         ("attributes.lot > 3 && nonesuch(1)", "there is no function \"nonesuch\""),
+        ("model == 'gpu' && model.startWith('g')", "there is no function \"startWith\""),
+        ("model == 'gpu' && !(firmware > 3)", "'_>_' applied to '(string, int)'"),
+        ("slot == 9 ? model == 'gpu' : memory", "it is Int, not true or false"),
     ] {
         let problem = pool.plan(&by_cel(1, cel)).unwrap_err();
         assert_eq!(problem.field.as_deref(), Some("cel"), "{cel}: {problem}");
@@ -638,8 +641,37 @@ fn a_host_without_bandwidth_is_named_whatever_else_stands_in_the_way() {
         pool.bind(&format!("box3/{slot}"), "host1", slot, Desired::Bound);
     }
     let reasons = refused(&pool, &of_model(1, "gpu"));
-    assert!(reasons[0].starts_with("0 free of 22"), "{reasons:?}");
+    assert!(reasons[0].starts_with("0 of 22 "), "{reasons:?}");
     assert!(reasons[1].contains("hosts.host1.capacity"), "{reasons:?}");
+}
+
+#[test]
+fn a_named_slot_that_a_wish_rules_out_is_refused_for_that_wish() {
+    let pool = joined();
+    let named = |change: &dyn Fn(&mut Wishes)| {
+        let wishes = |wishes: &mut Wishes| {
+            wishes.box_name = Some(name("plain1"));
+            change(wishes);
+        };
+        PlanRequest { slot: SlotId::new(1).ok(), ..wish(1, wishes) }
+    };
+    assert_eq!(chosen(&pool, &named(&|_| ())), ["plain1/1"]);
+    type Change<'a> = &'a dyn Fn(&mut Wishes);
+    let cases: [(Change<'_>, &str); 3] = [
+        (&|wishes| wishes.exclude.slots = vec!["plain1/1".parse().unwrap()], "not excluded: "),
+        (&|wishes| wishes.selector = "slot=2".parse().unwrap(), "slot=2: "),
+        (&|wishes| wishes.cel = Some("slot == 2".into()), "cel slot == 2: "),
+    ];
+    for (change, why) in cases {
+        let reasons = refused(&pool, &named(change));
+        assert_eq!(reasons[0], "no device in slot plain1/1 that will do", "{reasons:?}");
+        assert!(reasons.iter().any(|reason| reason.starts_with(why)), "{reasons:?}");
+        assert!(!reasons.iter().any(|reason| reason.contains("bandwidth")), "{reasons:?}");
+    }
+    // Nor is it counted what else is in the box.
+    let much = LinkUse { guarantee: Some(900_000_000_000), ..LinkUse::default() };
+    let reasons = refused(&pool, &PlanRequest { link: much, ..named(&|_| ()) });
+    assert_eq!(reasons[0], "0 of 1 in slot plain1/1 can be lent now, 1 needed", "{reasons:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub const DEFAULT_CAPACITY: u64 = 4 * DEFAULT_GPU_DEMAND;
 /// The base class of display controllers, which GPUs are (PCI Code and ID Assignment).
 const DISPLAY_CLASS: u32 = 0x03;
 
-/// Most proxies that are named of those that were never here.
+/// Most proxies that are named of those that are not known.
 const MAX_ABSENT: usize = 16;
 
 /// The inventory that is in force, ready to be asked.
@@ -282,7 +282,7 @@ impl Tables {
         found
     }
 
-    /// The boxes and hosts that the inventory names and that were never here, for a person.
+    /// The boxes and hosts that the inventory names and that are not known, for a person.
     pub fn never_here(&self) -> Option<String> {
         let inventory = &self.pool.facts().record().inventory;
         let named = inventory.boxes.keys().chain(inventory.hosts.keys());
@@ -290,6 +290,7 @@ impl Tables {
         let more = absent.len().saturating_sub(MAX_ABSENT);
         let names: Vec<&str> = absent.iter().take(MAX_ABSENT).map(|name| name.as_str()).collect();
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        (!names.is_empty()).then(|| format!("never here yet: {}{more}", names.join(", ")))
+        (!names.is_empty())
+            .then(|| format!("not here yet, or forgotten: {}{more}", names.join(", ")))
     }
 }

@@ -36,6 +36,9 @@ fn requests_that_are_wrong_say_in_which_field() {
         // Lists of what the fields of an object are.
         (r#"["h"]"#, "body"),
         (r#"{"host": "h", "exclude": [["box9"]]}"#, "exclude"),
+        (r#"{"host": "h", "exclude": []}"#, "exclude"),
+        (r#"{"host": "h", "link": []}"#, "link"),
+        ("null", "body"),
     ] {
         let (status, problem) = problem(post(body));
         assert_eq!((status, &problem["field"]), (400, &json!(field)), "{body}: {problem}");

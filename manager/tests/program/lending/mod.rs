@@ -123,7 +123,7 @@ fn several_are_lent_together_or_not_at_all() {
     let (at_host, at_box) = pair(&manager);
     let (code, problem) = manager.failure(&["allocate", "--host", "host1", "--count", "3"]);
     assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")));
-    assert_eq!(problem["reasons"], json!(["2 free of 2, 3 needed"]));
+    assert_eq!(problem["reasons"], json!(["2 of 2 can be lent now, 3 needed"]));
     assert!(asked(&at_box).is_empty() && asked(&at_host).is_empty());
     let lent = manager.json(&["allocate", "--host", "host1", "--count", "2"]);
     assert_eq!(lent["bindings"].as_array().unwrap().len(), 2);

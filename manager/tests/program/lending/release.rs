@@ -170,6 +170,20 @@ fn a_second_release_joins_the_first_and_may_force_it() {
 }
 
 #[test]
+fn what_is_named_by_several_names_is_released_once() {
+    let manager = Manager::start();
+    let _pair = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    // At once: the first of them has ended before the next is asked for.
+    let names = ["bind-2", "alloc-1", "bind-1", "box1/1", "alloc-1", "bind-2"];
+    let released = manager.json(&[&["release"][..], &names].concat());
+    assert_eq!(released["items"].as_array().unwrap().len(), 1, "{released}");
+    manager.text(&["allocate", "--host", "host1", "--slot", "1", "--box", "box1"]);
+    let released = manager.json(&["release", "box1/1", "bind-3", "box1/1"]);
+    assert_eq!(released["items"].as_array().unwrap().len(), 1, "{released}");
+}
+
+#[test]
 fn what_goes_by_force_is_not_asked_by_a_later_release() {
     let manager = Manager::with_timing(&[("operation_ms", 500)]);
     let (at_host, _box) = pair(&manager);

@@ -1,0 +1,163 @@
+//! How parts of documents are read where serde alone would take too much.
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Reads an object by the names of its fields. Serde's derived code takes a list, too, with the fields
+/// in their order.
+pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+) -> Result<T, D::Error> {
+    struct Fields<T>(PhantomData<T>);
+    impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object, with its fields by their names")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    from.deserialize_map(Fields(PhantomData))
+}
+
+/// Any document in which no name stands twice in one object: of two, serde takes the last without a
+/// word.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Unambiguous(pub serde_json::Value);
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Document).map(Self)
+    }
+}
+
+struct Document;
+
+impl<'de> Visitor<'de> for Document {
+    type Value = serde_json::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(serde_json::Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Unambiguous(value)) = all.next_element()? {
+            list.push(value);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+        let (mut map, mut seen) = (serde_json::Map::new(), BTreeSet::new());
+        while let Some(Name(name)) = all.next_key()? {
+            if !seen.insert(name.clone()) {
+                return Err(A::Error::custom(format_args!("{name:?} stands there twice")));
+            }
+            let Unambiguous(value) = all.next_value()?;
+            map.insert(name, value);
+        }
+        Ok(map.into())
+    }
+}
+
+/// A field's name; YAML has numbers and flags as names, too.
+struct Name(String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl Visitor<'_> for Any {
+            type Value = String;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<String, E> {
+                Ok(name.to_owned())
+            }
+
+            fn visit_u64<E>(self, name: u64) -> Result<String, E> {
+                Ok(name.to_string())
+            }
+
+            fn visit_i64<E>(self, name: i64) -> Result<String, E> {
+                Ok(name.to_string())
+            }
+
+            fn visit_bool<E>(self, name: bool) -> Result<String, E> {
+                Ok(name.to_string())
+            }
+        }
+        from.deserialize_any(Any).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_name_that_stands_twice_is_named() {
+        let read = serde_json::from_str::<Unambiguous>;
+        let whole = r#"{"a": [1, -2, 1.5, null, true, {"a": "x"}], "b": {"a": {}}}"#;
+        let value = json!({ "a": [1, -2, 1.5, null, true, { "a": "x" }], "b": { "a": {} } });
+        assert_eq!(read(whole).unwrap(), Unambiguous(value));
+        let twice = read(r#"{"a": {"box1": 1, "box2": 2, "box1": 3}}"#).unwrap_err();
+        assert!(twice.to_string().contains("\"box1\" stands there twice at line 1"), "{twice}");
+    }
+
+    #[test]
+    fn a_list_is_no_object() {
+        #[derive(Debug, Default, Deserialize)]
+        struct Inner {
+            #[serde(default)]
+            _a: u8,
+        }
+        #[derive(Debug, Deserialize)]
+        struct Outer {
+            #[serde(default, deserialize_with = "object")]
+            _inner: Inner,
+        }
+        let read = serde_json::from_str::<Outer>;
+        assert!(read("{}").is_ok() && read(r#"{"_inner": {"_a": 1}}"#).is_ok());
+        for wrong in [r#"{"_inner": []}"#, r#"{"_inner": [1]}"#] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.contains("an object, with its fields by their names"), "{error}");
+        }
+    }
+}
