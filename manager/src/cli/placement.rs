@@ -50,15 +50,21 @@ fn read(file: &Path) -> Result<serde_json::Value, Failure> {
     } else {
         text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     }
+    let yaml = || {
+        let _: Unambiguous = yaml_serde::from_str(&text).map_err(|error| wrong(&error))?;
+        yaml_serde::from_str(&text).map_err(|error| wrong(&error))
+    };
     match file.extension().and_then(|end| end.to_str()) {
         Some("toml") => toml::from_str(&text).map_err(|error| wrong(&error)),
-        Some("json") => serde_json::from_str(&text).map_err(|error| wrong(&error)),
+        Some("json") => {
+            let _: Unambiguous = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+            serde_json::from_str(&text).map_err(|error| wrong(&error))
+        }
+        Some("yaml" | "yml") => yaml(),
         // JSON is YAML, too.
-        Some("yaml" | "yml") => yaml_serde::from_str(&text).map_err(|error| wrong(&error)),
-        _ if file == Path::new("-") => yaml_serde::from_str(&text).map_err(|error| wrong(&error)),
+        _ if file == Path::new("-") => yaml(),
         _ => Err(wrong(&"its name should end in .toml, .yaml, .yml or .json")),
     }
-    .map(|Unambiguous(document)| document)
 }
 
 /// The inventory as a file would say it.

@@ -10,9 +10,15 @@ use std::time::Duration;
 use tlp_codec::ids::PortId;
 use tokio::time::Instant;
 
+/// How long proxies have to come back to a manager that starts. They try again after two seconds at
+/// most.
+const COMING_BACK: Duration = Duration::from_secs(5);
+
 /// The connected proxies by name.
 #[derive(Default)]
 pub struct Registry {
+    /// When the manager started.
+    began: Option<Instant>,
     sessions: RwLock<HashMap<NodeName, Arc<Session>>>,
     /// When each that was connected since the manager started left last. No larger than the
     /// records' list of proxies.
@@ -24,7 +30,7 @@ pub struct Registry {
 impl Registry {
     /// With nobody connected. Hosts without a root complex keep for `grace` what they have.
     pub fn new(grace: Option<Duration>) -> Self {
-        Self { grace, ..Self::default() }
+        Self { grace, began: Some(Instant::now()), ..Self::default() }
     }
 
     /// A proxy, if it is connected.
@@ -134,7 +140,13 @@ impl Liveness for Registry {
     }
 
     fn is_connecting(&self, name: &NodeName) -> bool {
-        self.get(name).is_some_and(|there| !there.is_ready() && there.close_reason().is_none())
+        match self.get(name) {
+            Some(there) => !there.is_ready() && there.close_reason().is_none(),
+            None => {
+                self.left(name).is_none()
+                    && self.began.is_some_and(|began| began.elapsed() < COMING_BACK)
+            }
+        }
     }
 
     fn stray_ports(&self, host: &NodeName) -> BTreeSet<PortId> {
@@ -188,6 +200,23 @@ mod tests {
         assert!(registry.left(&name).is_some());
         registry.forget(&name);
         assert!(registry.left(&name).is_none() && registry.count() == 0);
+    }
+
+    #[test]
+    fn who_may_be_on_its_way_back_is_connecting() {
+        let (registry, name) = (Registry::new(None), NodeName::new("host1").unwrap());
+        assert!(registry.is_connecting(&name));
+        let session = connected(&registry, 1);
+        assert!(registry.is_connecting(&name), "its tables are being read");
+        session.set_ready();
+        assert!(!registry.is_connecting(&name));
+        registry.leave(&session);
+        assert!(!registry.is_connecting(&name), "it was here");
+        let other = NodeName::new("host2").unwrap();
+        assert!(registry.is_connecting(&other));
+        let began = Instant::now().checked_sub(COMING_BACK);
+        let registry = Registry { began, ..Registry::default() };
+        assert!(!registry.is_connecting(&other), "it had its time");
     }
 
     #[test]

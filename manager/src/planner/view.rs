@@ -136,7 +136,8 @@ pub trait Liveness {
     /// Whether a proxy is connected and its tables have been read.
     fn is_ready(&self, name: &NodeName) -> bool;
 
-    /// Whether a proxy is connected and its tables are being read.
+    /// Whether a proxy is connected and its tables are being read, or may be on its way back to a
+    /// manager that has just started.
     fn is_connecting(&self, name: &NodeName) -> bool;
 
     /// How many paths a proxy has, if it is connected.

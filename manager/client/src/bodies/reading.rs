@@ -1,8 +1,8 @@
 //! How parts of documents are read where serde alone would take too much.
 
+use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,68 +28,63 @@ pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 }
 
 /// Any document in which no name stands twice in one object: of two, serde takes the last without a
-/// word.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Unambiguous(pub serde_json::Value);
+/// word. What it says is read elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unambiguous;
 
 impl<'de> Deserialize<'de> for Unambiguous {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Document).map(Self)
+        from.deserialize_any(Document)
     }
 }
 
 struct Document;
 
 impl<'de> Visitor<'de> for Document {
-    type Value = serde_json::Value;
+    type Value = Unambiguous;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a document")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(value.into())
+    fn visit_bool<E>(self, _: bool) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(value.into())
+    fn visit_i64<E>(self, _: i64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(value.into())
+    fn visit_u64<E>(self, _: u64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(value.into())
+    fn visit_f64<E>(self, _: f64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(value.into())
+    fn visit_str<E>(self, _: &str) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
     }
 
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(serde_json::Value::Null)
+    fn visit_unit<E>(self) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(Unambiguous(value)) = all.next_element()? {
-            list.push(value);
-        }
-        Ok(list.into())
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Unambiguous, A::Error> {
+        while all.next_element::<Unambiguous>()?.is_some() {}
+        Ok(Unambiguous)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
-        let (mut map, mut seen) = (serde_json::Map::new(), BTreeSet::new());
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Unambiguous, A::Error> {
+        let mut seen = BTreeSet::new();
         while let Some(Name(name)) = all.next_key()? {
-            if !seen.insert(name.clone()) {
+            all.next_value::<Unambiguous>()?;
+            if let Some(name) = seen.replace(name) {
                 return Err(A::Error::custom(format_args!("{name:?} stands there twice")));
             }
-            let Unambiguous(value) = all.next_value()?;
-            map.insert(name, value);
         }
-        Ok(map.into())
+        Ok(Unambiguous)
     }
 }
 
@@ -129,14 +124,12 @@ impl<'de> Deserialize<'de> for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_name_that_stands_twice_is_named() {
         let read = serde_json::from_str::<Unambiguous>;
         let whole = r#"{"a": [1, -2, 1.5, null, true, {"a": "x"}], "b": {"a": {}}}"#;
-        let value = json!({ "a": [1, -2, 1.5, null, true, { "a": "x" }], "b": { "a": {} } });
-        assert_eq!(read(whole).unwrap(), Unambiguous(value));
+        assert_eq!(read(whole).unwrap(), Unambiguous);
         let twice = read(r#"{"a": {"box1": 1, "box2": 2, "box1": 3}}"#).unwrap_err();
         assert!(twice.to_string().contains("\"box1\" stands there twice at line 1"), "{twice}");
     }

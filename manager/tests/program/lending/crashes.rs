@@ -5,6 +5,7 @@ use super::{
 };
 use crate::common::fake::{Fake, Script};
 use crate::common::{Manager, eventually};
+use std::time::Duration;
 use tlp_codec::ids::Epoch;
 
 /// The steps of an operation: the request, whether it is the box's, and whether it is a release's.
@@ -190,6 +191,27 @@ fn a_later_manager_fences_this_one_until_it_is_restarted() {
     // What that other manager gave out is not known: the next epoch is of a new generation.
     manager.text(&["allocate", "--host", "host1", "--box", "box1", "--slot", "2"]);
     assert_eq!(at_box.bound(2).unwrap().epoch, Epoch::new(1, 1).unwrap());
+}
+
+#[test]
+fn a_drain_that_replaces_waits_for_boxes_that_come_back_to_a_new_manager() {
+    let mut manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (host, boxed) = (at_host.leave(), at_box.leave());
+    assert!(manager.terminate().success());
+    manager.run();
+    let _host = Fake::insist(manager.control, host.0, host.1);
+    manager.wait_ready(&["host1"]);
+    manager.text(&["drain", "box1/1", "--replace", "--reason", "x", "--no-wait"]);
+    // Long enough for who does not wait.
+    std::thread::sleep(Duration::from_millis(300));
+    let _box = Fake::insist(manager.control, boxed.0, boxed.1);
+    eventually("the drain", || {
+        let drain = manager.get("/v1/operations/op-2");
+        assert_ne!(drain["state"], "failed", "{drain}");
+        (drain["state"] == "succeeded").then_some(())
+    });
 }
 
 #[test]
