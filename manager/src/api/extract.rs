@@ -21,6 +21,11 @@ fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>, whole: &st
     let (path, why) = (error.path().to_string(), error.inner().to_string());
     // The field says where. Its line is that of the JSON that came, which may have been made of a file.
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_owned();
+    // Serde passes on what the standard library says of a parameter that is no number.
+    let why = match why.as_str() {
+        "invalid digit found in string" => "a whole number, 0 or more".to_owned(),
+        _ => why,
+    };
     let path = if path == "." { String::new() } else { path };
     // Of these, serde's derived code says the name in its text, and the path may end before it.
     let below = ["missing", "duplicate", "unknown"].iter().find_map(|kind| {

@@ -36,13 +36,13 @@ fn actor(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     Ok(Some(text.to_owned()))
 }
 
-fn entry(request: &Request) -> Result<AuditRecord, Problem> {
+fn entry(request: &Request, actor: Option<String>) -> AuditRecord {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let peer = request.extensions().get::<Peer>();
-    Ok(AuditRecord {
+    AuditRecord {
         sequence: 0,
         at: Timestamp::now(),
-        actor: actor(request.headers())?,
+        actor,
         peer: peer.map_or_else(|| "unknown".to_owned(), |Peer(address)| address.to_string()),
         method: request.method().to_string(),
         // Paths are ASCII.
@@ -50,7 +50,7 @@ fn entry(request: &Request) -> Result<AuditRecord, Problem> {
         what: None,
         operation: None,
         problem: None,
-    })
+    }
 }
 
 /// The operation that an answer says is where its work goes on.
@@ -60,11 +60,13 @@ pub(super) fn begun(answer: &Response) -> Option<OperationId> {
 }
 
 /// Serves a request that changes something, and writes who asked for it.
-async fn audited(manager: &App, request: Request, next: Next) -> Response {
-    let entry = match entry(&request) {
-        Ok(entry) => entry,
-        Err(problem) => return problem.into_response(),
-    };
+async fn audited(
+    manager: &App,
+    actor: Option<String>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let entry = entry(&request, actor);
     let (answer, audit::Served { entry: left, what }) =
         audit::on_behalf(entry.clone(), next.run(request)).await;
     let problem = answer.extensions().get::<ProblemCode>().copied();
@@ -97,9 +99,10 @@ pub(super) async fn observe(State(manager): State<App>, request: Request, next: 
     let begun = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let answer = match method.is_safe() {
-        true => next.run(request).await,
-        false => audited(&manager, request, next).await,
+    let answer = match actor(request.headers()) {
+        Err(problem) => problem.into_response(),
+        Ok(_) if method.is_safe() => next.run(request).await,
+        Ok(actor) => audited(&manager, actor, request, next).await,
     };
     // What clients make up has no place among the names that are counted.
     let method = match route.is_some() {

@@ -1,6 +1,6 @@
 //! What kinds of problems there are: where `type` of a problem leads.
 
-use super::extract::{Segments, parse};
+use super::extract::Segments;
 use super::listing::{Listing, Paging};
 use crate::types::{Problem, ProblemCode};
 use axum::Json;
@@ -44,6 +44,8 @@ pub(super) async fn list(
     responses((status = 200, description = "The kind", body = ProblemKind),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn show(Segments(code): Segments<String>) -> Result<Json<ProblemKind>, Problem> {
-    let code: ProblemCode = parse("code", &code)?;
+    let code: ProblemCode = code.parse().map_err(|_| {
+        Problem::new(ProblemCode::NoSuchPath, format!("there is no kind of problem called {code:?}"))
+    })?;
     Ok(Json(ProblemKind::from(code)))
 }

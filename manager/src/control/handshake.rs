@@ -127,8 +127,12 @@ fn enter(
                 known.role
             ));
         }
+        let is_as_it_was = known.size == size;
         let record = NodeRecord { size, last_connected: now, ..known.clone() };
         txn.put_node(record.clone());
+        if !is_as_it_was {
+            say_misplaced(txn, &record);
+        }
         return Ok(record);
     }
     let free = || txn.new_node_id().ok_or("all node numbers have been given out");
@@ -141,5 +145,13 @@ fn enter(
     txn.put_node(record.clone());
     let detail = format!("{role} {name} is node {node} from now on");
     txn.event(EventRecord::new(EventKind::NodeAdded, detail).node(name));
+    say_misplaced(txn, &record);
     Ok(record)
+}
+
+/// Says what the inventory says of a proxy that is here now, or is another size now, and is not so.
+fn say_misplaced(txn: &mut Txn, node: &NodeRecord) {
+    for warning in txn.misplaced_of(node) {
+        txn.event(EventRecord::new(EventKind::InventoryContradicted, warning).node(&node.name));
+    }
 }

@@ -162,15 +162,16 @@ pub enum StoreError {
     },
     /// It is to be restored and cannot.
     #[error(
-        "the backup {} cannot be restored ({reason}), and nothing was changed; take another one, or \
-         see what of it reads with `dxpu-manager store check --store {}`", path.display(),
-        path.display()
+        "the backup {} cannot be restored ({reason}), and nothing was changed; take another one{}",
+        path.display(), or_see_what_reads(*.opens, path)
     )]
     Backup {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+        /// Whether it is a store at all, of which some records may read.
+        opens: bool,
     },
     /// One record does not read.
     #[error(
@@ -201,7 +202,7 @@ pub enum StoreError {
     },
     /// The operating system does not let us.
     #[error(
-        "the store {} cannot be {doing}: {source}; check that its folder exists, that it can be \
+        "{} cannot be {doing}: {source}; check that its folder exists, that it can be \
          read and written by this user, and that the disk has room", path.display()
     )]
     Io {
@@ -234,6 +235,14 @@ pub enum StoreError {
     GenerationsExhausted(PathBuf),
 }
 
+/// What else can be done with a backup that is not restored.
+fn or_see_what_reads(opens: bool, path: &Path) -> String {
+    if !opens {
+        return String::new();
+    }
+    format!(", or see what of it reads with `dxpu-manager store check --store {}`", path.display())
+}
+
 impl StoreError {
     /// An error of the operating system at `path`.
     pub fn io(path: &Path, doing: &'static str, source: std::io::Error) -> Self {
@@ -261,6 +270,7 @@ impl StoreError {
 
     /// What is wrong with a backup that is restored, or with a copy of it.
     pub(crate) fn of_backup(self, path: &Path) -> Self {
+        let opens = !matches!(self, Self::Corrupt { .. });
         let reason = match self {
             Self::Corrupt { reason, .. } => reason,
             Self::Damaged { reason, .. } => {
@@ -271,6 +281,6 @@ impl StoreError {
             }
             other => return other.said_of(path),
         };
-        Self::Backup { path: path.to_owned(), reason }
+        Self::Backup { path: path.to_owned(), reason, opens }
     }
 }

@@ -110,6 +110,8 @@ fn what_was_refused_is_recorded_with_the_reason() {
         let (status, problem) = manager.raw("DELETE", "/v1/bindings/bind-2", &headers, None);
         assert_eq!(status, 400, "{actor:?}: {problem}");
         assert!(problem.contains("x-dxpu-actor"), "{problem}");
+        let (status, problem) = manager.raw("GET", "/v1/slots", &headers, None);
+        assert!(status == 400 && problem.contains("x-dxpu-actor"), "{actor:?}: {problem}");
     }
 }
 

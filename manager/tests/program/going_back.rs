@@ -154,6 +154,12 @@ fn a_backup_that_is_cut_short_is_named_and_leaves_nothing() {
             let said = format!("the backup {backup} cannot be restored (");
             assert!(code == 8 && detail.starts_with(&said), "{name}: {problem}");
             assert!(!detail.contains("restoring"), "{name}: {problem}");
+            // What it says to try does something.
+            if detail.contains("store check") {
+                let checked = manager.cli(&["store", "check", "--store", &backup]).stdout;
+                let checked = String::from_utf8(checked).unwrap();
+                assert!(checked.contains(" records"), "{name}: {checked}");
+            }
         }
         assert_eq!(left(&manager), ["store.redb"], "{name}");
         assert!(!manager.path("new.redb").exists(), "{name}");

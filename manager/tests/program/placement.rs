@@ -155,6 +155,10 @@ fn what_the_file_says_of_what_is_not_there_is_told() {
     let (status, said) = manager.raw("PUT", "/v1/inventory", &[], Some(body));
     assert!(status == 400 && said.contains(r#""field":"boxes""#), "{said}");
     assert!(!manager.has_event("inventory-contradicted", "not here yet"), "it may come yet");
+    // What comes later and is not as it was said.
+    let _later = Fake::join(manager.control, host("box9", 4), "");
+    manager.wait_ready(&["box9"]);
+    assert!(manager.has_event("inventory-contradicted", "boxes.box9: box9 is a host"));
 }
 
 #[test]

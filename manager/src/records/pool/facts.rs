@@ -4,7 +4,7 @@ use super::super::Tables;
 use crate::types::topology::{
     AttributeValue, BoxFacts, InventoryRecord, Model, PlaceName, SlotFacts, parse_serial,
 };
-use crate::types::{DeviceRecord, DeviceState, LinkUse, NodeName, Role, SlotAddress};
+use crate::types::{DeviceRecord, DeviceState, LinkUse, NodeName, NodeRecord, Role, SlotAddress};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -258,28 +258,39 @@ impl Tables {
     /// box does not have, boxes that are hosts and hosts that are boxes.
     pub fn misplaced(&self) -> Vec<String> {
         let inventory = &self.pool.facts().record().inventory;
-        let mut found = Vec::new();
-        for (name, said) in &inventory.boxes {
-            let Some(node) = self.nodes().get(name) else { continue };
-            if node.role == Role::Host {
-                found.push(format!("boxes.{name}: {name} is a host"));
-                continue;
+        let mut named: Vec<&NodeName> =
+            inventory.boxes.keys().chain(inventory.hosts.keys()).collect();
+        named.sort();
+        named.dedup();
+        let here = named.into_iter().filter_map(|name| self.nodes().get(name));
+        here.flat_map(|node| self.misplaced_of(node)).collect()
+    }
+
+    /// The same of one proxy.
+    pub fn misplaced_of(&self, node: &NodeRecord) -> Vec<String> {
+        let inventory = &self.pool.facts().record().inventory;
+        let (name, last) = (&node.name, node.size);
+        match node.role {
+            Role::Host if inventory.boxes.contains_key(name) => {
+                vec![format!("boxes.{name}: {name} is a host")]
             }
-            let last = node.size;
-            let why = |slot: u8| format!("slot {slot}, and {name} has slots 1 to {last}");
-            for (index, island) in said.islands.iter().enumerate() {
-                let beyond = island.slots.iter().filter(|slot| **slot > last);
-                found.extend(beyond.map(|s| format!("boxes.{name}.islands[{index}]: {}", why(*s))));
+            Role::Box if inventory.hosts.contains_key(name) => {
+                vec![format!("hosts.{name}: {name} is a box")]
             }
-            let beyond = said.slots.keys().filter(|slot| **slot > last);
-            found.extend(beyond.map(|slot| format!("boxes.{name}.slots: {}", why(*slot))));
+            Role::Host => Vec::new(),
+            Role::Box => {
+                let Some(said) = inventory.boxes.get(name) else { return Vec::new() };
+                let why = |slot: u8| format!("slot {slot}, and {name} has slots 1 to {last}");
+                let beyond = |slot: &u8| *slot > last;
+                let of_islands = said.islands.iter().enumerate().flat_map(|(index, island)| {
+                    let slots = island.slots.iter().copied().filter(beyond);
+                    slots.map(move |slot| format!("boxes.{name}.islands[{index}]: {}", why(slot)))
+                });
+                let slots = said.slots.keys().copied().filter(beyond);
+                let of_slots = slots.map(|slot| format!("boxes.{name}.slots: {}", why(slot)));
+                of_islands.chain(of_slots).collect()
+            }
         }
-        let boxes = inventory
-            .hosts
-            .keys()
-            .filter(|name| self.nodes().get(*name).is_some_and(|node| node.role == Role::Box));
-        found.extend(boxes.map(|name| format!("hosts.{name}: {name} is a box")));
-        found
     }
 
     /// The boxes and hosts that the inventory names and that are not known, for a person.

@@ -216,7 +216,7 @@ fn every_route_answers_as_described() {
     check("GET", "/v1/operations", "/v1/operations?running=perhaps", None, 400);
     check("GET", "/v1/events", "/v1/events?limit=0", None, 400);
     check("GET", "/v1/holds", "/v1/holds?kind=merry", None, 400);
-    check("GET", "/v1/problems/{code}", "/v1/problems/none", None, 400);
+    check("GET", "/v1/problems/{code}", "/v1/problems/none", None, 404);
     // What has no parameters refuses them all.
     for path in ["/v1/healthz", "/v1/inventory", "/v1/tables"] {
         check("GET", path, &format!("{path}?colour=red"), None, 400);
