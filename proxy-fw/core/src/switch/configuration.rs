@@ -259,10 +259,17 @@ impl VirtualSwitch {
         if (now_shown ^ written.old) & slot::ATTENTION_CONTROL != 0 {
             slot.notices.note(Notice::AttentionIndicator);
         }
-        if (now_shown ^ written.old) & slot::POWER_CONTROL != 0 {
-            let to = slot.power_indicator();
-            self.power_indicator_set(now, port, to);
+        let is_first = !core::mem::replace(&mut slot.is_controlled, true);
+        if (now_shown ^ written.old) & slot::POWER_CONTROL == 0 {
+            return;
         }
+        if is_first {
+            // What it held before the reset, put back.
+            slot.notices.note(Notice::PowerIndicator);
+            return;
+        }
+        let to = slot.power_indicator();
+        self.power_indicator_set(now, port, to);
     }
 }
 

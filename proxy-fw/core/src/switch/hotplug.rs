@@ -23,6 +23,10 @@
 //! While nobody listens (hot-plug interrupts off: firmware, an operating system without hot-plug)
 //! a plug or removal just happens, and the power indicator follows it, so that software that
 //! comes later finds it right.
+//!
+//! A reset from above makes the indicator follow, too, and software that recovers from one puts the
+//! whole register back as it was, with an indicator that may have been off all the time. So the first
+//! write after a reset says nothing about the device.
 
 use super::VirtualSwitch;
 use super::config::slot::{self, Indicator};

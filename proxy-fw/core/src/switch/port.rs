@@ -61,6 +61,8 @@ pub(crate) struct DownstreamPort {
     pub(crate) taken_up: bool,
     /// Software has switched an indicator since the last reset: what it shows means something.
     pub(crate) uses_indicators: bool,
+    /// Software has written Slot Control since the last reset.
+    pub(crate) is_controlled: bool,
     /// What software did with the device that is here now.
     pub(crate) use_of_device: Use,
     /// What the hot-plug sequence waits for.
@@ -97,6 +99,7 @@ impl DownstreamPort {
             ready: false,
             taken_up: false,
             uses_indicators: false,
+            is_controlled: false,
             use_of_device: Use::default(),
             motion: Motion::Settled,
             notices: Notices::default(),
@@ -202,6 +205,7 @@ impl DownstreamPort {
         self.wires = 0;
         self.ready = false;
         self.uses_indicators = false;
+        self.is_controlled = false;
         self.use_of_device = Use::default();
         self.motion = self.motion.after_reset();
         self.notices.note(Notice::WindowsChanged);

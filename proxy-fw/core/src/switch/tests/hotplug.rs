@@ -439,6 +439,28 @@ fn software_that_leaves_the_indicators_alone_is_asked_when_it_has_found_the_devi
 }
 
 #[test]
+fn what_is_put_back_after_a_reset_does_not_let_go_of_the_device() {
+    for kind in [ResetKind::Hot, ResetKind::Fundamental] {
+        let (mut host, driver) = unlit();
+        let saved = driver.control(&mut host);
+        assert_eq!(host.switch.power_indicator(port(0)), Indicator::Off);
+        host.switch.handle_reset(kind);
+        host.enumerate();
+        host.write_bytes(Host::id(0), 0x88, saved, 0x3);
+        assert_eq!(driver.control(&mut host), saved);
+        let let_go = |e: &SwitchEvent| matches!(e, SwitchEvent::LetGo { .. });
+        assert!(!host.events().iter().any(let_go) && host.switch.is_present(port(0)), "{kind:?}");
+        // It still leaves the indicators alone, and is asked as such.
+        host.switch.device_found(port(0));
+        assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+        // What it writes from here on means something.
+        driver.power_indicator(&mut host, Indicator::On);
+        driver.power_indicator(&mut host, Indicator::Off);
+        assert!(host.events().iter().any(let_go) && !host.switch.is_present(port(0)), "{kind:?}");
+    }
+}
+
+#[test]
 fn it_has_let_go_when_it_put_the_device_down() {
     let (mut host, _) = unlit();
     host.switch.device_found(port(0));
