@@ -60,12 +60,7 @@ pub(super) fn begun(answer: &Response) -> Option<OperationId> {
 }
 
 /// Serves a request that changes something, and writes who asked for it.
-async fn audited(
-    manager: &App,
-    actor: Option<String>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn audited(manager: &App, actor: Option<String>, request: Request, next: Next) -> Response {
     let entry = entry(&request, actor);
     let (answer, audit::Served { entry: left, what }) =
         audit::on_behalf(entry.clone(), next.run(request)).await;

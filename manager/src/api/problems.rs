@@ -45,7 +45,10 @@ pub(super) async fn list(
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn show(Segments(code): Segments<String>) -> Result<Json<ProblemKind>, Problem> {
     let code: ProblemCode = code.parse().map_err(|_| {
-        Problem::new(ProblemCode::NoSuchPath, format!("there is no kind of problem called {code:?}"))
+        Problem::new(
+            ProblemCode::NoSuchPath,
+            format!("there is no kind of problem called {code:?}"),
+        )
     })?;
     Ok(Json(ProblemKind::from(code)))
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use card_image::Header;
 use defmt_decoder::{DecodeError, Table};
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 
 /// The firmware as the linker left it.
 pub(crate) struct Program(Vec<u8>);
@@ -29,6 +29,16 @@ impl Program {
         let elf = object::File::parse(&self.0[..])?;
         let symbol = elf.symbol_by_name(name).with_context(|| name.to_owned())?;
         Ok(symbol.address() as u32)
+    }
+
+    /// Where a function is, and its code.
+    pub(crate) fn function(&self, name: &str) -> Result<(u32, Vec<u8>)> {
+        let elf = object::File::parse(&self.0[..])?;
+        let symbol = elf.symbol_by_name(name).with_context(|| name.to_owned())?;
+        let section = symbol.section_index().context("a function is in a section")?;
+        let section = elf.section_by_index(section)?;
+        let code = section.data_range(symbol.address(), symbol.size())?;
+        Ok((symbol.address() as u32, code.context("it has code")?.to_vec()))
     }
 
     /// An image's payload, with another instruction where the function begins that turns the card.

@@ -1,5 +1,6 @@
 //! What an emulated card starts, from the boot loader in its flash on.
 
+mod copy;
 mod firmware;
 mod images;
 mod manager;

@@ -4,6 +4,8 @@
 #![cfg_attr(target_os = "none", no_std)]
 
 #[cfg(target_os = "none")]
+mod copy;
+#[cfg(target_os = "none")]
 pub mod log;
 #[cfg(target_os = "none")]
 pub mod memory;

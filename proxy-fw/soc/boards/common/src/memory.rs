@@ -7,6 +7,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// Largest alignment of what is allocated.
 const ALIGN: usize = 16;
 
+/// Smallest alignment: buffers of bytes, too, begin at a word, so that a word at a time is copied.
+const WORD: usize = align_of::<u32>();
+
 /// `SIZE` bytes, handed out from the front; what is given back is lost. A board's global allocator.
 #[repr(C, align(16))]
 pub struct Arena<const SIZE: usize> {
@@ -49,7 +52,7 @@ impl<const SIZE: usize> Arena<SIZE> {
 unsafe impl<const SIZE: usize> GlobalAlloc for Arena<SIZE> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = self.used.load(Ordering::Relaxed);
-        let Some(start) = used.checked_next_multiple_of(layout.align()) else {
+        let Some(start) = used.checked_next_multiple_of(layout.align().max(WORD)) else {
             return core::ptr::null_mut();
         };
         let end = start.saturating_add(layout.size());

@@ -17,8 +17,13 @@ const APART: usize = 0x1000;
 /// Frames in each direction that the interface has at a time.
 const QUEUE: usize = 16;
 
-/// Bytes of a buffer: virtio's header, and the longest frame; no fewer than the driver takes.
+/// Bytes of a buffer: what is in front, virtio's header, and the longest frame; no fewer than the
+/// driver takes.
 const BUFFER: usize = 1536;
+
+/// Bytes of a buffer that are not used: behind them and virtio's 12 and Ethernet's 14 what a frame
+/// carries begins at a word, as a buffer does.
+const FRONT: usize = 2;
 
 /// The longest frame.
 const MAX_FRAME: usize = 1514;
@@ -121,7 +126,7 @@ impl VirtioMac {
 
     /// Offers a buffer for a frame to come.
     fn offer(&mut self, buffer: u8) {
-        let bytes = &mut self.incoming.bytes[usize::from(buffer)];
+        let bytes = &mut self.incoming.bytes[usize::from(buffer)][FRONT..];
         // SAFETY: the buffer is not touched until its descriptor comes back.
         let token = unsafe { self.net.receive_begin(bytes) };
         // Not with expect, here and below: that takes what turns names into text.
@@ -132,7 +137,7 @@ impl VirtioMac {
     fn reclaim(&mut self) {
         while let Some(token) = self.net.poll_transmit() {
             let buffer = self.outgoing.of[usize::from(token)];
-            let bytes = &self.outgoing.bytes[usize::from(buffer)];
+            let bytes = &self.outgoing.bytes[usize::from(buffer)][FRONT..];
             // SAFETY: it is the buffer that was given with this descriptor; of its length only the
             // address counts here.
             let sent = unsafe { self.net.transmit_complete(token, bytes) };
@@ -173,7 +178,7 @@ impl EthernetMac for VirtioMac {
         loop {
             let token = self.net.poll_receive()?;
             let buffer = self.incoming.of[usize::from(token)];
-            let bytes = &mut self.incoming.bytes[usize::from(buffer)];
+            let bytes = &mut self.incoming.bytes[usize::from(buffer)][FRONT..];
             // SAFETY: it is the buffer that was given with this descriptor.
             let received = unsafe { self.net.receive_complete(token, bytes) };
             let frame = received.ok().and_then(|(at, length)| bytes.get_mut(at..at + length));
@@ -207,7 +212,7 @@ impl EthernetMac for VirtioMac {
             return None;
         }
         let buffer = *self.free.last()?;
-        let bytes = &mut self.outgoing.bytes[usize::from(buffer)];
+        let bytes = &mut self.outgoing.bytes[usize::from(buffer)][FRONT..];
         let header = self.net.fill_buffer_header(bytes);
         let Ok(header) = header else { panic!("a buffer is longer than that") };
         let (length, result) = fill(&mut bytes[header..header + room]);
