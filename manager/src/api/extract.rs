@@ -23,7 +23,10 @@ fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>, whole: &st
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_owned();
     // Serde passes on what the standard library says of a parameter that is no number.
     let why = match why.as_str() {
-        "invalid digit found in string" => "a whole number, 0 or more".to_owned(),
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "a whole number, 0 or more".to_owned()
+        }
+        "number too large to fit in target type" => "a smaller number".to_owned(),
         _ => why,
     };
     let path = if path == "." { String::new() } else { path };

@@ -83,6 +83,10 @@ fn check(hello: &Hello) -> Result<(NodeName, Role, u8), String> {
     Ok((name, role, size))
 }
 
+/// Most contradictions between the inventory and a proxy that become events when it joins; the
+/// inventory's warnings name all.
+const MAX_MISPLACED: usize = 16;
+
 /// Enters it in the records. Says why not for a person. A proxy that has a number in this life keeps
 /// it, if the records do not know better: they are new, or older than the proxy.
 fn enter(
@@ -151,7 +155,7 @@ fn enter(
 
 /// Says what the inventory says of a proxy that is here now, or is another size now, and is not so.
 fn say_misplaced(txn: &mut Txn, node: &NodeRecord) {
-    for warning in txn.misplaced_of(node) {
+    for warning in txn.misplaced_of(node).into_iter().take(MAX_MISPLACED) {
         txn.event(EventRecord::new(EventKind::InventoryContradicted, warning).node(&node.name));
     }
 }

@@ -211,8 +211,9 @@ impl Txn {
         };
         let epoch = next.ok_or_else(|| {
             // What came of it if the store was restored.
-            let shown = self.highest_generation();
-            let above = generation_after(generation, shown).is_some_and(|after| after > shown);
+            let highest = self.highest_epoch(address).map_or(generation, Epoch::generation);
+            let after = generation_after(generation, self.highest_generation());
+            let above = after.is_some_and(|after| after > highest);
             let how = match above {
                 true => "it can be lent again after the store's generation went up (dxpu-manager restore)",
                 false => "no generation is left above them; move its device to another slot",

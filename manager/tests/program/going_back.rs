@@ -155,7 +155,9 @@ fn a_backup_that_is_cut_short_is_named_and_leaves_nothing() {
             assert!(code == 8 && detail.starts_with(&said), "{name}: {problem}");
             assert!(!detail.contains("restoring"), "{name}: {problem}");
             // What it says to try does something.
-            if detail.contains("store check") {
+            let advised = detail.contains("store check");
+            assert_eq!(advised, name == "changed", "{name}: {problem}");
+            if advised {
                 let checked = manager.cli(&["store", "check", "--store", &backup]).stdout;
                 let checked = String::from_utf8(checked).unwrap();
                 assert!(checked.contains(" records"), "{name}: {checked}");

@@ -125,7 +125,7 @@ fn what_the_file_says_is_shown_with_what_the_proxy_reports() {
 #[test]
 fn what_the_file_says_of_what_is_not_there_is_told() {
     let manager = Manager::start();
-    let _proxies = pool(&manager);
+    let [_host, box1, _box2] = pool(&manager);
     let wrong = "boxes: {box1: {slots: {99: {}}, islands: [{slots: [1, 77]}]}, host1: {}, box9: {}}\n\
                  hosts: {box2: {}, host9: {}}";
     let file = apply(&manager, "wrong.yaml", wrong);
@@ -159,6 +159,9 @@ fn what_the_file_says_of_what_is_not_there_is_told() {
     let _later = Fake::join(manager.control, host("box9", 4), "");
     manager.wait_ready(&["box9"]);
     assert!(manager.has_event("inventory-contradicted", "boxes.box9: box9 is a host"));
+    drop(box1);
+    let _smaller = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_event("inventory-contradicted", "slot 77, and box1 has slots 1 to 1");
 }
 
 #[test]

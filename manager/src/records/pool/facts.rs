@@ -257,40 +257,28 @@ impl Tables {
     /// What the inventory says of slots and proxies that are not so, for a person: slots that their
     /// box does not have, boxes that are hosts and hosts that are boxes.
     pub fn misplaced(&self) -> Vec<String> {
-        let inventory = &self.pool.facts().record().inventory;
-        let mut named: Vec<&NodeName> =
-            inventory.boxes.keys().chain(inventory.hosts.keys()).collect();
-        named.sort();
-        named.dedup();
-        let here = named.into_iter().filter_map(|name| self.nodes().get(name));
-        here.flat_map(|node| self.misplaced_of(node)).collect()
+        self.nodes().values().flat_map(|node| self.misplaced_of(node)).collect()
     }
 
     /// The same of one proxy.
     pub fn misplaced_of(&self, node: &NodeRecord) -> Vec<String> {
         let inventory = &self.pool.facts().record().inventory;
         let (name, last) = (&node.name, node.size);
-        match node.role {
-            Role::Host if inventory.boxes.contains_key(name) => {
-                vec![format!("boxes.{name}: {name} is a host")]
-            }
-            Role::Box if inventory.hosts.contains_key(name) => {
-                vec![format!("hosts.{name}: {name} is a box")]
-            }
-            Role::Host => Vec::new(),
-            Role::Box => {
-                let Some(said) = inventory.boxes.get(name) else { return Vec::new() };
-                let why = |slot: u8| format!("slot {slot}, and {name} has slots 1 to {last}");
-                let beyond = |slot: &u8| *slot > last;
-                let of_islands = said.islands.iter().enumerate().flat_map(|(index, island)| {
-                    let slots = island.slots.iter().copied().filter(beyond);
-                    slots.map(move |slot| format!("boxes.{name}.islands[{index}]: {}", why(slot)))
-                });
-                let slots = said.slots.keys().copied().filter(beyond);
-                let of_slots = slots.map(|slot| format!("boxes.{name}.slots: {}", why(slot)));
-                of_islands.chain(of_slots).collect()
-            }
+        let of_box = inventory.boxes.get(name);
+        if node.role == Role::Host {
+            return of_box.map(|_| format!("boxes.{name}: {name} is a host")).into_iter().collect();
         }
+        let beyond = |slot: &u8| *slot > last;
+        let why = |slot: u8| format!("slot {slot}, and {name} has slots 1 to {last}");
+        let mut found = Vec::new();
+        for (index, island) in of_box.iter().flat_map(|said| said.islands.iter().enumerate()) {
+            let slots = island.slots.iter().copied().filter(beyond);
+            found.extend(slots.map(|s| format!("boxes.{name}.islands[{index}]: {}", why(s))));
+        }
+        let slots = of_box.iter().flat_map(|said| said.slots.keys().copied()).filter(beyond);
+        found.extend(slots.map(|slot| format!("boxes.{name}.slots: {}", why(slot))));
+        found.extend(inventory.hosts.get(name).map(|_| format!("hosts.{name}: {name} is a box")));
+        found
     }
 
     /// The boxes and hosts that the inventory names and that are not known, for a person.

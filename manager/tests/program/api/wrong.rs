@@ -95,9 +95,16 @@ fn requests_that_are_wrong_say_in_which_field() {
         assert_eq!(found, status, "{method} {path}: {problem}");
         assert_eq!(problem["status"], status);
     }
-    let (_, problem) = problem(manager.raw("GET", "/v1/events?since=-1", &[], None));
-    let said = (&problem["field"], problem["detail"].as_str().unwrap());
-    assert!(said.0 == "since" && said.1.contains("a whole number"), "{problem}");
+    for (since, why) in [
+        ("-1", "a whole number"),
+        ("", "a whole number"),
+        ("99999999999999999999", "a smaller number"),
+    ] {
+        let path = format!("/v1/events?since={since}");
+        let (_, problem) = problem(manager.raw("GET", &path, &[], None));
+        let said = (&problem["field"], problem["detail"].as_str().unwrap());
+        assert!(said.0 == "since" && said.1.contains(why), "{problem}");
+    }
 }
 
 /// What is answered until the connection ends, after these bytes, and then one more at a time.

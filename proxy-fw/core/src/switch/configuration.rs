@@ -259,17 +259,19 @@ impl VirtualSwitch {
         if (now_shown ^ written.old) & slot::ATTENTION_CONTROL != 0 {
             slot.notices.note(Notice::AttentionIndicator);
         }
+        if written.given & slot::POWER_CONTROL == 0 {
+            return;
+        }
+        // The first is what it held before the reset, put back.
         let is_first = !core::mem::replace(&mut slot.is_controlled, true);
         if (now_shown ^ written.old) & slot::POWER_CONTROL == 0 {
             return;
         }
-        if is_first {
-            // What it held before the reset, put back.
-            slot.notices.note(Notice::PowerIndicator);
-            return;
+        slot.notices.note(Notice::PowerIndicator);
+        if !is_first {
+            let to = slot.power_indicator();
+            self.power_indicator_set(now, port, to);
         }
-        let to = slot.power_indicator();
-        self.power_indicator_set(now, port, to);
     }
 }
 

@@ -26,7 +26,9 @@
 //!
 //! A reset from above makes the indicator follow, too, and software that recovers from one puts the
 //! whole register back as it was, with an indicator that may have been off all the time. So the first
-//! write after a reset says nothing about the device.
+//! value that it gives the indicator after a reset says nothing about the device. Software that would
+//! let go by that one is asked for the device by button, like any that has not let go, or loses it by
+//! force.
 
 use super::VirtualSwitch;
 use super::config::slot::{self, Indicator};
@@ -251,10 +253,9 @@ impl VirtualSwitch {
         }
     }
 
-    /// Software has set the power indicator.
+    /// Software has set the power indicator, and not only put it back.
     pub(crate) fn power_indicator_set(&mut self, now: Instant, port: PortId, to: Indicator) {
         let slot = self.port_mut(port);
-        slot.notices.note(Notice::PowerIndicator);
         slot.uses_indicators = true;
         slot.taken_up |= to != Indicator::Off;
         match (to, slot.motion) {

@@ -59,9 +59,10 @@ pub(crate) struct DownstreamPort {
     /// The power indicator has been lit for the device that is here now: switching it off lets go
     /// of this one.
     pub(crate) taken_up: bool,
-    /// Software has switched an indicator since the last reset: what it shows means something.
+    /// Software has switched the power indicator since the last reset, and not only put it back: what it
+    /// shows means something.
     pub(crate) uses_indicators: bool,
-    /// Software has written Slot Control since the last reset.
+    /// Software has given the power indicator a value since the last reset.
     pub(crate) is_controlled: bool,
     /// What software did with the device that is here now.
     pub(crate) use_of_device: Use,

@@ -15,7 +15,10 @@ const FROM: u32 = 0x1_0000;
 const TO: u32 = 0x2_0000;
 
 /// Longest copy: that of the longest TLP.
-const LONGEST: u32 = 552;
+const LONGEST: u32 = proxy_core::limits::TLP_BUFFER as u32;
+
+/// Instructions beyond which it does not end any more.
+const MOST: u64 = 100 * LONGEST as u64;
 
 /// A function's code and two pieces of memory.
 struct Memory {
@@ -68,6 +71,7 @@ impl Memory {
         }
         while hart.pc() != BACK {
             ensure!(hart.pc() >= self.start, "{what}: a trap");
+            ensure!(hart.retired() < MOST, "{what}: it does not end");
             hart.step(self);
         }
         let copied = &self.to[(to - TO) as usize..][..length as usize];

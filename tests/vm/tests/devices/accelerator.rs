@@ -82,7 +82,7 @@ fn a_gigabyte_is_reached_behind_a_placeholder() {
 #[test]
 #[ignore = "long: another way to hold room at boot"]
 fn a_gigabyte_is_reached_where_the_kernel_reserved_windows() {
-    let host = ["--ports", "2", "--vm-prefetchable", "16G"];
+    let host = ["--ports", "2"];
     reaches_a_gigabyte(Kernel::V6_12, &host, "pci=hpmmiosize=8M,hpmmioprefsize=2G").unwrap();
 }
 

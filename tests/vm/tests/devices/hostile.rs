@@ -67,7 +67,8 @@ fn misbehaves(seconds: u32, seed: u32) -> Result<()> {
         bench.fabric.release("box-a/2")?;
     }
     // Its guest had the device say so many errors that the manager may hold it back.
-    if bench.fabric.manager(&["holds"])?.to_string().contains("box-a/2") {
+    let held = bench.fabric.manager(&["holds"])?;
+    if held["items"].as_array().into_iter().flatten().any(|hold| hold["place"] == "box-a/2") {
         bench.fabric.manager(&["maintain", "box-a/2", "--off"])?;
     }
     bench.lend(1, "box-a/2", ACCELERATOR)?;

@@ -446,7 +446,10 @@ fn what_is_put_back_after_a_reset_does_not_let_go_of_the_device() {
         assert_eq!(host.switch.power_indicator(port(0)), Indicator::Off);
         host.switch.handle_reset(kind);
         host.enumerate();
-        host.write_bytes(Host::id(0), 0x88, saved, 0x3);
+        // As pciehp after a recovery: Slot Status first. And somebody writes a byte at a time.
+        host.write_bytes(Host::id(0), 0x88, LINK_CHANGED << 16, 0xc);
+        host.write_bytes(Host::id(0), 0x88, saved, 0x1);
+        host.write_bytes(Host::id(0), 0x88, saved, 0x2);
         assert_eq!(driver.control(&mut host), saved);
         let let_go = |e: &SwitchEvent| matches!(e, SwitchEvent::LetGo { .. });
         assert!(!host.events().iter().any(let_go) && host.switch.is_present(port(0)), "{kind:?}");

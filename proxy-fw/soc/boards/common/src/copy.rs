@@ -8,9 +8,8 @@
 ///
 /// Where the ends lie differently, whole words are read of which some bytes are copied: bytes of
 /// the word in which others are that are copied, so nothing is read where nothing is.
-#[cfg(target_arch = "riscv32")]
 core::arch::global_asm!(
-    ".section .text.memcpy, \"ax\", @progbits",
+    ".pushsection .text.memcpy, \"ax\", @progbits",
     ".globl memcpy",
     ".type memcpy, @function",
     "memcpy:",
@@ -66,8 +65,8 @@ core::arch::global_asm!(
     "    neg     t1, t0",
     "    sub     a1, a1, a4",
     "    lw      a5, 0(a1)",
+    // At least 12 bytes came in and at most 3 went.
     "    li      t2, 8",
-    "    bltu    a2, t2, 70f",
     "60: lw      a6, 4(a1)",
     "    srl     t3, a5, t0",
     "    sll     t4, a6, t1",
@@ -82,7 +81,7 @@ core::arch::global_asm!(
     "    addi    a3, a3, 8",
     "    addi    a2, a2, -8",
     "    bgeu    a2, t2, 60b",
-    "70: add     a1, a1, a4",
+    "    add     a1, a1, a4",
     // What is left, a byte at a time.
     "80: beqz    a2, 90f",
     "81: lbu     a5, 0(a1)",
@@ -93,4 +92,5 @@ core::arch::global_asm!(
     "    bnez    a2, 81b",
     "90: ret",
     ".size memcpy, . - memcpy",
+    ".popsection",
 );

@@ -3,7 +3,7 @@
 
 #![cfg_attr(target_os = "none", no_std)]
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", target_arch = "riscv32"))]
 mod copy;
 #[cfg(target_os = "none")]
 pub mod log;

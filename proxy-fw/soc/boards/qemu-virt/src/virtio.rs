@@ -22,8 +22,10 @@ const QUEUE: usize = 16;
 const BUFFER: usize = 1536;
 
 /// Bytes of a buffer that are not used: behind them and virtio's 12 and Ethernet's 14 what a frame
-/// carries begins at a word, as a buffer does.
+/// carries begins at a word, as a buffer does (`board_common::memory`).
 const FRONT: usize = 2;
+
+const _: () = assert!(FRONT + 12 + MAX_FRAME <= BUFFER);
 
 /// The longest frame.
 const MAX_FRAME: usize = 1514;
@@ -86,6 +88,11 @@ impl Buffers {
     fn new() -> Self {
         Self { bytes: alloc::vec![[0; BUFFER]; QUEUE].into_boxed_slice(), of: [0; QUEUE] }
     }
+
+    /// What the device is given of a buffer: always the same.
+    fn of_number(&mut self, buffer: u8) -> &mut [u8] {
+        &mut self.bytes[usize::from(buffer)][FRONT..]
+    }
 }
 
 /// A network interface.
@@ -126,7 +133,7 @@ impl VirtioMac {
 
     /// Offers a buffer for a frame to come.
     fn offer(&mut self, buffer: u8) {
-        let bytes = &mut self.incoming.bytes[usize::from(buffer)][FRONT..];
+        let bytes = self.incoming.of_number(buffer);
         // SAFETY: the buffer is not touched until its descriptor comes back.
         let token = unsafe { self.net.receive_begin(bytes) };
         // Not with expect, here and below: that takes what turns names into text.
@@ -137,7 +144,7 @@ impl VirtioMac {
     fn reclaim(&mut self) {
         while let Some(token) = self.net.poll_transmit() {
             let buffer = self.outgoing.of[usize::from(token)];
-            let bytes = &self.outgoing.bytes[usize::from(buffer)][FRONT..];
+            let bytes = self.outgoing.of_number(buffer);
             // SAFETY: it is the buffer that was given with this descriptor; of its length only the
             // address counts here.
             let sent = unsafe { self.net.transmit_complete(token, bytes) };
@@ -178,7 +185,7 @@ impl EthernetMac for VirtioMac {
         loop {
             let token = self.net.poll_receive()?;
             let buffer = self.incoming.of[usize::from(token)];
-            let bytes = &mut self.incoming.bytes[usize::from(buffer)][FRONT..];
+            let bytes = self.incoming.of_number(buffer);
             // SAFETY: it is the buffer that was given with this descriptor.
             let received = unsafe { self.net.receive_complete(token, bytes) };
             let frame = received.ok().and_then(|(at, length)| bytes.get_mut(at..at + length));
@@ -212,7 +219,7 @@ impl EthernetMac for VirtioMac {
             return None;
         }
         let buffer = *self.free.last()?;
-        let bytes = &mut self.outgoing.bytes[usize::from(buffer)][FRONT..];
+        let bytes = self.outgoing.of_number(buffer);
         let header = self.net.fill_buffer_header(bytes);
         let Ok(header) = header else { panic!("a buffer is longer than that") };
         let (length, result) = fill(&mut bytes[header..header + room]);
