@@ -1,6 +1,6 @@
 //! What kinds of problems there are: where `type` of a problem leads.
 
-use super::extract::Segments;
+use super::extract::{Segments, parse};
 use super::listing::{Listing, Paging};
 use crate::types::{Problem, ProblemCode};
 use axum::Json;
@@ -44,11 +44,11 @@ pub(super) async fn list(
     responses((status = 200, description = "The kind", body = ProblemKind),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn show(Segments(code): Segments<String>) -> Result<Json<ProblemKind>, Problem> {
-    let code: ProblemCode = code.parse().map_err(|_| {
-        Problem::new(
-            ProblemCode::NoSuchPath,
-            format!("there is no kind of problem called {code:?}"),
-        )
-    })?;
-    Ok(Json(ProblemKind::from(code)))
+    let known: Result<ProblemCode, Problem> = parse("code", &code);
+    let is_spelt_as_one = code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    if known.is_err() && is_spelt_as_one {
+        let detail = format!("there is no kind of problem called {code:?}");
+        return Err(Problem::new(ProblemCode::NoSuchPath, detail));
+    }
+    Ok(Json(ProblemKind::from(known?)))
 }

@@ -4,7 +4,7 @@
 use crate::bench::{ACCELERATOR, Bench, LONG, NVME, ROOM, Wanted};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use vm::{Kernel, TALK_BOUND, Verify};
+use vm::{Kernel, TALK_BOUND, Verify, items};
 
 /// So often what is needed for requests to get below is put right.
 const MEND: &str = "--mend-every 32";
@@ -68,7 +68,7 @@ fn misbehaves(seconds: u32, seed: u32) -> Result<()> {
     }
     // Its guest had the device say so many errors that the manager may hold it back.
     let held = bench.fabric.manager(&["holds"])?;
-    if held["items"].as_array().into_iter().flatten().any(|hold| hold["place"] == "box-a/2") {
+    if items(&held)?.iter().any(|hold| hold["place"] == "box-a/2") {
         bench.fabric.manager(&["maintain", "box-a/2", "--off"])?;
     }
     bench.lend(1, "box-a/2", ACCELERATOR)?;
