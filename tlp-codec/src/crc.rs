@@ -20,8 +20,8 @@ pub mod tables {
 
     static FRAME: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
     static TLP: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
-    static FRAME_WORDS: Words = Words::EMPTY;
-    static TLP_WORDS: Words = Words::EMPTY;
+    static FRAME_WORDS: Words = Words::empty();
+    static TLP_WORDS: Words = Words::empty();
 
     /// What a register begins with, and what its end is XORed with.
     pub(super) const ONES: u32 = u32::MAX;
@@ -47,7 +47,9 @@ pub mod tables {
     struct Words([[AtomicU32; 256]; 4]);
 
     impl Words {
-        const EMPTY: Self = Self([const { [const { AtomicU32::new(0) }; 256] }; 4]);
+        const fn empty() -> Self {
+            Self([const { [const { AtomicU32::new(0) }; 256] }; 4])
+        }
 
         #[inline]
         fn made_of(&self, crc: &Crc<u32, Table<1>>) -> &Self {
@@ -74,11 +76,7 @@ pub mod tables {
         /// instructions are these, so bytes come a word at a time where they lie so: five and a
         /// half instructions a byte instead of ten. The compiler would share what is the same in
         /// the four steps of a word by calls: not of a function that says in which section it is.
-        #[cfg_attr(
-            target_os = "none",
-            expect(unsafe_code, reason = "what is in the section is code like that around it"),
-            unsafe(link_section = ".text.crc")
-        )]
+        #[cfg_attr(target_os = "none", unsafe(link_section = ".text.crc"))]
         #[inline(never)]
         fn update(&self, register: u32, bytes: &[u8]) -> u32 {
             let of = |behind: usize, byte: u32| self.0[behind][byte as usize & 0xff].load(Relaxed);

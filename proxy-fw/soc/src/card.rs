@@ -3,7 +3,7 @@
 mod cycles;
 mod roles;
 
-pub use roles::{Buffer, CardRole};
+pub use roles::CardRole;
 
 use crate::board::{Board, EthernetMac};
 use crate::ethernet::{self, HEADER, Purpose, TAG};
@@ -17,7 +17,7 @@ use proxy_core::control::{
     ControlError, FirmwareRequest, FromProxy, OperationId, PathAddress, Reply, Request,
     ResetReport, Term,
 };
-use proxy_core::limits::{SURROUNDINGS, TLP_BUFFER};
+use proxy_core::limits::SURROUNDINGS;
 use proxy_core::time::Instant;
 
 /// Frames that one turn takes in, or sends, before it looks at the other side.
@@ -77,8 +77,6 @@ pub struct Card<R> {
     due: Instant,
     counts: Counts,
     cycles: Cycles,
-    /// Of a TLP on its way; to clear it each time would take longer than to move it.
-    tlp: Buffer,
     /// What came of the last request for the firmware, until it is said.
     firmware: Option<(OperationId, Result<FirmwareAnswer, ControlError>)>,
     /// When it starts anew, if it was told to.
@@ -90,7 +88,6 @@ impl<R: CardRole> Card<R> {
     pub fn new(role: R, manage: Management, config: CardConfig) -> Self {
         let (stuck_since, latest, due) = (None, Instant::ZERO, Instant::ZERO);
         let (standing, counts, cycles) = (0, Counts::default(), Cycles::default());
-        let tlp = [0; TLP_BUFFER];
         let (firmware, restart) = (None, None);
         Self {
             role,
@@ -102,7 +99,6 @@ impl<R: CardRole> Card<R> {
             due,
             counts,
             cycles,
-            tlp,
             firmware,
             restart,
         }
@@ -120,7 +116,7 @@ impl<R: CardRole> Card<R> {
         self.cycles.act::<B>();
         // What is stamped from here on did not happen when the turn began.
         let now = self.later(board);
-        more |= self.role.exchange(now, board.pcie(), &mut self.tlp);
+        more |= self.role.exchange(now, board.pcie());
         self.cycles.end::<B>(Stage::Pcie);
         if self.due <= now {
             self.role.handle_timeout(now);

@@ -1,11 +1,9 @@
 //! TLPs that wait at a place, in the order in which they came.
 
-use heapless::Deque;
+use crate::board::Windows;
+use alloc::collections::VecDeque;
 use proxy_core::link::ClassSet;
 use tlp_codec::tlp::{Class, Packet};
-
-/// TLPs that wait at a place at most.
-pub(crate) const MAX_WAITING: usize = u8::MAX as usize;
 
 /// What says of a TLP where it is, and its class: both in one value, so that it is small.
 pub(crate) trait Stored {
@@ -13,30 +11,35 @@ pub(crate) trait Stored {
     fn class(&self) -> Class;
 }
 
-/// TLPs that wait.
+/// TLPs that wait, as many as a place grants: it allocates once.
 #[derive(Debug)]
-pub(crate) struct Waiting<T>(Deque<T, MAX_WAITING>);
+pub(crate) struct Waiting<T> {
+    tlps: VecDeque<T>,
+    most: usize,
+}
 
 impl<T: Stored> Waiting<T> {
-    pub(crate) const fn new() -> Self {
-        Self(Deque::new())
+    /// For what these windows let in.
+    pub(crate) fn new(windows: Windows) -> Self {
+        let most = windows.total();
+        Self { tlps: VecDeque::with_capacity(most), most }
     }
 
     /// Adds one behind the others.
     ///
     /// # Panics
     ///
-    /// When there are [`MAX_WAITING`]: who adds has granted them.
+    /// When all that the place grants are there.
     pub(crate) fn push(&mut self, tlp: T) {
-        let pushed = self.0.push_back(tlp);
-        assert!(pushed.is_ok(), "no more are granted");
+        assert!(self.tlps.len() < self.most, "no more are granted");
+        self.tlps.push_back(tlp);
     }
 
     /// The first of these classes that may go, and its place among all: posted ones pass what is no
     /// posted one, completions pass non-posted ones (PCI Express Base 5.0, section 2.4.1).
     pub(crate) fn first_of(&self, classes: ClassSet) -> Option<(usize, &T)> {
         let mut allowed = classes;
-        for (index, tlp) in self.0.iter().enumerate() {
+        for (index, tlp) in self.tlps.iter().enumerate() {
             if allowed.contains(tlp.class()) {
                 return Some((index, tlp));
             }
@@ -51,16 +54,16 @@ impl<T: Stored> Waiting<T> {
 
     /// Takes one out.
     pub(crate) fn take(&mut self, index: usize) -> Option<T> {
-        if index >= self.0.len() {
+        if index >= self.tlps.len() {
             return None;
         }
         if index == 0 {
-            return self.0.pop_front();
+            return self.tlps.pop_front();
         }
         // Round once, so that the others stay in their order.
         let mut taken = None;
-        for at in 0..self.0.len() {
-            let first = self.0.pop_front()?;
+        for at in 0..self.tlps.len() {
+            let first = self.tlps.pop_front()?;
             if at == index {
                 taken = Some(first);
             } else {
@@ -72,11 +75,11 @@ impl<T: Stored> Waiting<T> {
 
     /// Takes the oldest out.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.0.pop_front()
+        self.tlps.pop_front()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.tlps.clear();
     }
 }
 

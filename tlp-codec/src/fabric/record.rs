@@ -145,11 +145,22 @@ pub struct TlpRecord<'a> {
     pub crc: u32,
 }
 
-impl TlpRecord<'_> {
+impl<'a> TlpRecord<'a> {
     /// Whether the bytes are what the CRC was computed over.
     #[inline]
     pub fn crc_matches(&self) -> bool {
         crc::tlp(self.tlp) == self.crc
+    }
+
+    /// `b` is the record as its length says, which may be wrong.
+    #[inline(always)]
+    fn parse(b: &'a [u8]) -> Result<Self, RecordError> {
+        if b.len() < TLP_OVERHEAD + MIN_TLP || !b.len().is_multiple_of(4) {
+            return Err(RecordError::Length(b.len() as u16));
+        }
+        let (address, traits) = (RecordAddress::parse(b)?, TlpTraits::parse(b)?);
+        let (tlp, crc) = b[RECORD_HEADER..].split_at(b.len() - TLP_OVERHEAD);
+        Ok(Self { address, traits, tlp, crc: u32_at(crc, 0) })
     }
 
     /// As [`Record::emit`].
@@ -244,32 +255,33 @@ impl<'a> Record<'a> {
     /// [`RecordError`] says what is wrong.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, usize), RecordError> {
+        let b = Self::whole(bytes)?;
+        // Made where it is to be: what comes out of a function is moved.
+        if b[0] == kind::TLP {
+            return match TlpRecord::parse(b) {
+                Ok(record) => Ok((Self::Tlp(record), b.len())),
+                Err(error) => Err(error),
+            };
+        }
+        Ok((Self::parse_rare(b)?, b.len()))
+    }
+
+    /// The bytes of the record at the front, which are not none.
+    #[inline(always)]
+    fn whole(bytes: &'a [u8]) -> Result<&'a [u8], RecordError> {
         let have = bytes.len();
         let Some(start) = bytes.first_chunk::<NOP_RECORD>() else {
             return Err(RecordError::CutShort { need: NOP_RECORD, have });
         };
-        let length = u16_at(start, 2);
-        let need = length as usize;
+        let need = usize::from(u16_at(start, 2));
         let b = bytes.get(..need).ok_or(RecordError::CutShort { need, have })?;
-        let record = if start[0] == kind::TLP { Self::parse_tlp(b) } else { Self::parse_rare(b) };
-        Ok((record?, need))
-    }
-
-    /// The kind that nearly all are of.
-    #[inline(always)]
-    fn parse_tlp(b: &'a [u8]) -> Result<Self, RecordError> {
-        if b.len() < TLP_OVERHEAD + MIN_TLP || !b.len().is_multiple_of(4) {
-            return Err(RecordError::Length(b.len() as u16));
-        }
-        let (address, traits) = (RecordAddress::parse(b)?, TlpTraits::parse(b)?);
-        let (tlp, crc) = b[RECORD_HEADER..].split_at(b.len() - TLP_OVERHEAD);
-        Ok(Self::Tlp(TlpRecord { address, traits, tlp, crc: u32_at(crc, 0) }))
+        if b.is_empty() { Err(RecordError::Length(0)) } else { Ok(b) }
     }
 
     /// Any other kind. `b` is the record as its length says, which may be wrong for its kind.
     fn parse_rare(b: &'a [u8]) -> Result<Self, RecordError> {
         let wrong_length = RecordError::Length(b.len() as u16);
-        let kind = *b.first().ok_or(wrong_length)?;
+        let kind = b[0];
         let smallest = match kind {
             kind::NOP => NOP_RECORD,
             kind::SPLIT_HEADER => SPLIT_HEADER + MIN_TLP,

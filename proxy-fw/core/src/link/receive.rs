@@ -118,8 +118,12 @@ impl Link {
         }
         let mut sequence = header.sequence;
         for record in frame.records() {
-            let record = record.map_err(|e| self.violation(Violation::Record(e)))?;
-            self.arrive(now, sequence, &record, stamps).map_err(|v| self.violation(v))?;
+            // Looked at where it is: what is taken out is moved.
+            match &record {
+                Ok(record) => self.arrive(now, sequence, record, stamps),
+                Err(error) => Err(Violation::Record(*error)),
+            }
+            .map_err(|violation| self.violation(violation))?;
             sequence = sequence.wrapping_add(1);
         }
         if sequence == header.sequence {

@@ -9,7 +9,7 @@ mod place;
 use super::queue::{Buffer, Buffers, Done, Pool, Queue, Ring};
 use super::timer::Timer;
 use crate::board::{Happening, PcieSide, SlotWire, Windows};
-use crate::waiting::{self, MAX_WAITING, class_of};
+use crate::waiting::{self, class_of};
 use alloc::boxed::Box;
 use card_regs::tlp_descriptor::{Length, Status};
 use card_regs::values::{SlotEvent, TlpClass};
@@ -97,7 +97,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
     /// See [`of_box`](Self::of_box).
     pub fn of_host(card: Card<B>, rings: TlpRings<R>, memory: M, windows: Windows) -> Self {
         let slot = card.tlp().slot(0).expect("there is one");
-        let places = Box::new([Place::root(slot)]);
+        let places = Box::new([Place::root(slot, windows)]);
         Self::new(card, rings, memory, places, SlotWire::HOST.0, windows)
     }
 
@@ -120,7 +120,8 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
     ) -> Self {
         let slot = |index| card.tlp().slot(index).expect("the block has 16 slots");
         let models = models.into_iter().enumerate();
-        let places = models.map(|(index, model)| Place::slot(slot(index), model)).collect();
+        let place = |(index, model)| Place::slot(slot(index), model, windows);
+        let places = models.map(place).collect();
         Self::new(card, rings, memory, places, 1, windows)
     }
 
@@ -133,7 +134,6 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
         windows: Windows,
     ) -> Self {
         assert!(windows.0.iter().all(|window| (1..=MAX_AHEAD).contains(window)), "1 to 128 TLPs");
-        assert!(windows.total() <= MAX_WAITING, "no more than 255 TLPs wait at a place");
         let mut pool = Pool::new(memory);
         assert!(usize::from(pool.room()) >= TLP_BUFFER, "a buffer has room for a TLP");
         let mut receive = Queue::new(card.tlp().receive(), rings.receive);
@@ -399,19 +399,24 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> PcieSide for TlpPort<B, R, M> {
         self.place(at).map_or(ClassSet::NONE, Place::room)
     }
 
-    fn send(&mut self, at: SlotWire, tlp: &[u8]) {
-        let class = class_of(tlp);
+    fn send_with(&mut self, at: SlotWire, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let buffer = self.pool.take().expect("there was room");
+        let bytes = self.pool.bytes(&buffer);
+        let Some(length) = write(&mut bytes[..TLP_BUFFER]) else {
+            self.pool.put(buffer);
+            return false;
+        };
+        let class = class_of(&bytes[..length]);
         let index = at.0 - self.first;
         self.place(at).expect("a place with room").send(class);
         let Self { pool, transmit, .. } = self;
-        let buffer = pool.take().expect("there was room");
-        pool.bytes(&buffer)[..tlp.len()].copy_from_slice(tlp);
         let slot = Bits::new(index.into()).expect("a place is a slot");
         let status = Status::RESET.with_slot(slot).with_class(class_bits(class));
         let status = status.with_interrupt(true);
-        let length = Length::RESET.with_bytes(tlp.len() as u16);
+        let length = Length::RESET.with_bytes(length as u16);
         transmit.give(pool, buffer, length.bits(), status.bits());
         transmit.ring();
+        true
     }
 
     /// Not while TLPs are on their way there, since the block drives a slot's wires at once.

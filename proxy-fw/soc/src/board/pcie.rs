@@ -62,12 +62,27 @@ pub trait PcieSide {
     /// Which classes of TLPs can go out at a place now.
     fn room(&mut self, at: SlotWire) -> ClassSet;
 
-    /// Sends a TLP out at a place that has [room](Self::room) for its class.
+    /// Sends out, at a place that has [room](Self::room) for its class, the TLP that `write` writes
+    /// into the [`TLP_BUFFER`](proxy_core::limits::TLP_BUFFER) bytes that it gets, as long as it says. `None` of it: nothing is
+    /// sent. Whether something was.
     ///
     /// # Panics
     ///
     /// May panic when there is no room.
-    fn send(&mut self, at: SlotWire, tlp: &[u8]);
+    fn send_with(&mut self, at: SlotWire, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool;
+
+    /// As [`send_with`](Self::send_with), a TLP that is there already.
+    ///
+    /// # Panics
+    ///
+    /// When there is no room.
+    fn send(&mut self, at: SlotWire, tlp: &[u8]) {
+        let sent = self.send_with(at, |room| {
+            room[..tlp.len()].copy_from_slice(tlp);
+            Some(tlp.len())
+        });
+        assert!(sent, "there was room");
+    }
 
     /// Whether a slot's wires can be driven now.
     fn can_signal(&mut self, at: SlotWire) -> bool;

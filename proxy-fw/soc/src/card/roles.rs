@@ -4,7 +4,6 @@ use crate::board::{Happening, PcieSide, SlotWire};
 use proxy_core::boxes::BoxRole;
 use proxy_core::config_space::ResetKind;
 use proxy_core::host::HostRole;
-use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::time::Instant;
@@ -13,19 +12,15 @@ use tlp_codec::ids::SlotId;
 /// TLPs that one turn moves at a place in each direction.
 const TLPS_A_TURN: usize = 16;
 
-/// Room for the longest TLP.
-pub type Buffer = [u8; TLP_BUFFER];
-
 /// A role as a card plays it.
 pub trait CardRole: Role {
     /// Moves TLPs, and what happened beside them, between the role and the PCIe side. Whether there
     /// may be more to do at once; otherwise what is left waits for something to happen.
-    /// `buffer` is for one TLP on its way.
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool;
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool;
 }
 
 impl CardRole for BoxRole {
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool {
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool {
         let mut more = false;
         while let Some(happening) = pcie.happening() {
             more = true;
@@ -49,7 +44,7 @@ impl CardRole for BoxRole {
             // Behind that, since some of it the proxy answers itself.
             if self.may_poll(slot) {
                 drive_wires(self, slot, pcie);
-                let to = to_device(self, now, slot, pcie, buffer);
+                let to = to_device(self, now, slot, pcie);
                 more |= goes_on(from, to, SlotWire(slot.get()), pcie);
             } else {
                 more |= from == TLPS_A_TURN;
@@ -78,21 +73,16 @@ fn drive_wires(role: &mut BoxRole, slot: SlotId, pcie: &mut impl PcieSide) {
 }
 
 /// Moves TLPs to a device; how many.
-fn to_device(
-    role: &mut BoxRole,
-    now: Instant,
-    slot: SlotId,
-    pcie: &mut impl PcieSide,
-    buffer: &mut Buffer,
-) -> usize {
+fn to_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> usize {
     let at = SlotWire(slot.get());
     for moved in 0..TLPS_A_TURN {
         let room = pcie.room(at);
         if room == ClassSet::NONE {
             return moved;
         }
-        let Some(length) = role.poll_tlp(now, slot, room, buffer) else { return moved };
-        pcie.send(at, &buffer[..length]);
+        if !pcie.send_with(at, |tlp| role.poll_tlp(now, slot, room, tlp)) {
+            return moved;
+        }
         if role.wants_mark() {
             role.mark(now);
         }
@@ -121,7 +111,7 @@ fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl P
 }
 
 impl CardRole for HostRole {
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide, buffer: &mut Buffer) -> bool {
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool {
         let mut more = false;
         while let Some(happening) = pcie.happening() {
             more = true;
@@ -138,8 +128,7 @@ impl CardRole for HostRole {
             }
         }
         let from = from_root(self, now, pcie);
-        let to =
-            if self.may_poll() || self.holds_any() { to_root(self, now, pcie, buffer) } else { 0 };
+        let to = if self.may_poll() || self.holds_any() { to_root(self, now, pcie) } else { 0 };
         more | goes_on(from, to, SlotWire::HOST, pcie) || pcie.has_more()
     }
 }
@@ -161,18 +150,14 @@ fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usi
 
 /// Moves TLPs to the root complex; how many. The role says what it has only by giving it, so it is
 /// asked when everything finds room.
-fn to_root(
-    role: &mut HostRole,
-    now: Instant,
-    pcie: &mut impl PcieSide,
-    buffer: &mut Buffer,
-) -> usize {
+fn to_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
     for moved in 0..TLPS_A_TURN {
         if pcie.room(SlotWire::HOST) != ClassSet::ALL {
             return moved;
         }
-        let Some(length) = role.poll_tlp(now, buffer) else { return moved };
-        pcie.send(SlotWire::HOST, &buffer[..length]);
+        if !pcie.send_with(SlotWire::HOST, |tlp| role.poll_tlp(now, tlp)) {
+            return moved;
+        }
         if role.wants_mark() {
             role.mark(now);
         }

@@ -95,6 +95,21 @@ impl fmt::Display for RecordError {
 
 impl core::error::Error for RecordError {}
 
+/// A record's header and body.
+fn split(bytes: &[u8]) -> Result<(&[u8; HEADER], &[u8]), RecordError> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(RecordError::Truncated)?;
+    let length = u16::from_le_bytes([header[2], header[3]]) as usize;
+    if length > LONGEST - HEADER {
+        return Err(RecordError::TooLong);
+    }
+    Ok((header, rest.get(..length).ok_or(RecordError::Truncated)?))
+}
+
+fn header_of(kind: u8, at: SlotWire, length: usize) -> [u8; HEADER] {
+    let [low, high] = (length as u16).to_le_bytes();
+    [kind, at.0, low, high]
+}
+
 impl<'a> Record<'a> {
     /// Reads a record from the front of bytes; what is behind it is padding.
     ///
@@ -102,12 +117,7 @@ impl<'a> Record<'a> {
     ///
     /// [`RecordError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RecordError> {
-        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(RecordError::Truncated)?;
-        let length = u16::from_le_bytes([header[2], header[3]]) as usize;
-        if length > LONGEST - HEADER {
-            return Err(RecordError::TooLong);
-        }
-        let body = rest.get(..length).ok_or(RecordError::Truncated)?;
+        let (header, body) = split(bytes)?;
         let body = match (header[0], body) {
             (kind::TLP, tlp) => Body::Tlp(tlp),
             (kind::RESET, [0]) => Body::Beside(Beside::Reset(SlotSignal::HotReset)),
@@ -149,6 +159,18 @@ impl<'a> Record<'a> {
         Ok(Self { at: SlotWire(header[1]), body })
     }
 
+    /// Where a record at the front of bytes is, and its TLP, if it carries one as nearly all do: what
+    /// it could be else is not made, nor moved.
+    pub(super) fn parse_tlp(bytes: &'a [u8]) -> Option<(SlotWire, &'a [u8])> {
+        let (header, body) = split(bytes).ok()?;
+        (header[0] == kind::TLP).then_some((SlotWire(header[1]), body))
+    }
+
+    /// Writes what stands before a TLP of so many bytes.
+    pub(super) fn emit_tlp_header(at: SlotWire, length: usize, out: &mut [u8; HEADER]) {
+        *out = header_of(kind::TLP, at, length);
+    }
+
     /// Writes the record; its length.
     ///
     /// # Panics
@@ -187,9 +209,7 @@ impl<'a> Record<'a> {
                 (kind::HELLO, &small[..3])
             }
         };
-        out[0] = kind;
-        out[1] = self.at.0;
-        out[2..HEADER].copy_from_slice(&(body.len() as u16).to_le_bytes());
+        out[..HEADER].copy_from_slice(&header_of(kind, self.at, body.len()));
         out[HEADER..HEADER + body.len()].copy_from_slice(body);
         HEADER + body.len()
     }

@@ -5,6 +5,7 @@ use crate::board::{EthernetMac, Happening, PcieSide, SlotWire, Windows};
 use crate::ethernet;
 use crate::waiting::{self, Waiting, class_of};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use heapless::Deque;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::config_space::ResetKind;
@@ -51,7 +52,7 @@ struct Place {
     granted: [u32; 3],
     stored: Waiting<Stored>,
     buffers: Box<[[u8; TLP_BUFFER]]>,
-    free: heapless::Vec<u8, { u8::MAX as usize }>,
+    free: Vec<u8>,
     /// Which one was given last.
     given: usize,
 }
@@ -66,9 +67,9 @@ impl Place {
             received: [0; 3],
             freed: [0; 3],
             granted: [0; 3],
-            stored: Waiting::new(),
+            stored: Waiting::new(windows),
             buffers: alloc::vec![[0; TLP_BUFFER]; count].into_boxed_slice(),
-            free: heapless::Vec::new(),
+            free: Vec::with_capacity(count),
             given: 0,
         };
         place.begin();
@@ -87,7 +88,8 @@ impl Place {
         }
         (self.freed, self.granted) = ([0; 3], [0; 3]);
         self.stored.clear();
-        self.free = (0..self.buffers.len() as u8).collect();
+        self.free.clear();
+        self.free.extend(0..self.buffers.len() as u8);
     }
 
     /// Stores a TLP; false: it came without a grant.
@@ -111,7 +113,8 @@ impl Place {
     }
 
     fn give_back(&mut self, taken: Stored) {
-        self.free.push(taken.buffer).expect("there are no more buffers");
+        assert!(self.free.len() < self.buffers.len(), "there are no more buffers");
+        self.free.push(taken.buffer);
         let class = taken.class as usize;
         self.freed[class] = self.freed[class].wrapping_add(1);
     }
@@ -253,8 +256,17 @@ impl<M: EthernetMac> RecordPort<M> {
     /// Takes in a frame. Whether there was one.
     fn receive(&mut self) -> bool {
         let Self { mac, places, first, beside, present, gone, hello, met, owed, counts, .. } = self;
+        let index_of = |at: SlotWire| at.0.checked_sub(*first).map(usize::from);
         let received = mac.receive(|arrived| {
-            let Some(record) = record_of(arrived.bytes) else {
+            let record = record_in(arrived.bytes);
+            if let Some((at, tlp)) = record.and_then(Record::parse_tlp) {
+                match index_of(at).and_then(|index| places.get_mut(index)).filter(|_| *met) {
+                    Some(place) => counts.ungranted += u64::from(!place.store(tlp)),
+                    None => counts.wrong += 1,
+                }
+                return;
+            }
+            let Some(record) = record.and_then(|record| Record::parse(record).ok()) else {
                 counts.wrong += 1;
                 return;
             };
@@ -273,13 +285,12 @@ impl<M: EthernetMac> RecordPort<M> {
                 }
                 return;
             }
-            let index = record.at.0.checked_sub(*first).map(usize::from);
+            let index = index_of(record.at);
             let Some(place) = index.and_then(|index| places.get_mut(index)).filter(|_| *met) else {
                 counts.wrong += 1;
                 return;
             };
             match record.body {
-                Body::Tlp(tlp) => counts.ungranted += u64::from(!place.store(tlp)),
                 Body::Room(limits) => place.limits = limits,
                 Body::Beside(what) => {
                     let bit = 1 << record.at.0;
@@ -292,7 +303,7 @@ impl<M: EthernetMac> RecordPort<M> {
                     let pushed = beside.push_back((record.at, what));
                     assert!(pushed.is_ok(), "there was room");
                 }
-                Body::Hello { .. } => unreachable!("it was looked at"),
+                Body::Tlp(_) | Body::Hello { .. } => unreachable!("it was looked at"),
             }
         });
         received.is_some()
@@ -300,17 +311,23 @@ impl<M: EthernetMac> RecordPort<M> {
 
     /// Sends a record, if there is room.
     pub fn say(&mut self, at: SlotWire, body: Body<'_>) -> bool {
-        let own = self.mac.address();
         let record = Record { at, body };
+        self.transmit(|room| Some(record.emit(room)))
+    }
+
+    /// Sends the record that `write` writes, if there is room, and something was.
+    fn transmit(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let own = self.mac.address();
         let sent = self.mac.transmit(ethernet::HEADER + LONGEST, |room| {
+            let (header, room) = room.split_at_mut(ethernet::HEADER);
+            let Some(length) = write(room) else { return (0, false) };
             // There is one other end: everybody is it.
-            room[..6].fill(0xff);
-            room[6..12].copy_from_slice(&own);
-            room[12..ethernet::HEADER].copy_from_slice(&ETHERTYPE.to_be_bytes());
-            let length = record.emit(&mut room[ethernet::HEADER..]);
-            (ethernet::HEADER + length, ())
+            header[..6].fill(0xff);
+            header[6..12].copy_from_slice(&own);
+            header[12..].copy_from_slice(&ETHERTYPE.to_be_bytes());
+            (ethernet::HEADER + length, true)
         });
-        sent.is_some()
+        sent == Some(true)
     }
 
     /// What happened beside TLPs, as it was said.
@@ -326,10 +343,10 @@ impl<M: EthernetMac> RecordPort<M> {
     }
 }
 
-fn record_of(frame: &[u8]) -> Option<Record<'_>> {
+/// What a frame carries, if it is one of records.
+fn record_in(frame: &[u8]) -> Option<&[u8]> {
     let (header, rest) = frame.split_first_chunk::<{ ethernet::HEADER }>()?;
-    let ours = header[12..] == ETHERTYPE.to_be_bytes();
-    if ours { Record::parse(rest).ok() } else { None }
+    (header[12..] == ETHERTYPE.to_be_bytes()).then_some(rest)
 }
 
 impl<M: EthernetMac> PcieSide for RecordPort<M> {
@@ -382,12 +399,21 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
         Class::ALL.into_iter().filter(open).collect()
     }
 
-    fn send(&mut self, at: SlotWire, tlp: &[u8]) {
-        let said = self.say(at, Body::Tlp(tlp));
-        assert!(said, "there was room");
-        let class = class_of(tlp) as usize;
-        let place = self.place(at).expect("a place with room");
-        place.sent[class] = place.sent[class].wrapping_add(1);
+    fn send_with(&mut self, at: SlotWire, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let mut class = None;
+        let sent = self.transmit(|room| {
+            let (header, tlp) = room.split_first_chunk_mut().expect("there is room");
+            let length = write(tlp)?;
+            class = Some(class_of(&tlp[..length]));
+            Record::emit_tlp_header(at, length, header);
+            Some(HEADER + length)
+        });
+        if let Some(class) = class.filter(|_| sent) {
+            let place = self.place(at).expect("a place with room");
+            let sent = &mut place.sent[class as usize];
+            *sent = sent.wrapping_add(1);
+        }
+        sent
     }
 
     fn can_signal(&mut self, _at: SlotWire) -> bool {

@@ -32,7 +32,7 @@ const BOUNDS: Bounds = Bounds {
 
 /// TLPs that wait in the card at the root port, and at each slot, by class.
 const HOST_WINDOWS: Windows = Windows([32, 16, 32]);
-const BOX_WINDOWS: Windows = Windows([4, 2, 4]);
+const BOX_WINDOWS: Windows = Windows([7, 2, 4]);
 
 /// What both roles start with.
 struct Begun {

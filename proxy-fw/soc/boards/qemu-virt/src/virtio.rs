@@ -100,6 +100,9 @@ pub(crate) struct VirtioMac {
     net: Net,
     incoming: Buffers,
     outgoing: Buffers,
+    /// Bytes of the header in front of each frame. An outgoing buffer's is written once, since the
+    /// device leaves it.
+    header: usize,
     /// Buffers of `outgoing` that are free.
     free: heapless::Vec<u8, QUEUE>,
     /// There was no room for a frame when somebody looked.
@@ -121,12 +124,16 @@ impl VirtioMac {
             net: Net::new(transport).ok()?,
             incoming: Buffers::new(),
             outgoing: Buffers::new(),
+            header: 0,
             free: (0..QUEUE as u8).collect(),
             lacked: false,
             counters: MacCounters::default(),
         };
         for buffer in 0..QUEUE as u8 {
             mac.offer(buffer);
+            let header = mac.net.fill_buffer_header(mac.outgoing.of_number(buffer));
+            let Ok(header) = header else { panic!("a buffer is longer than that") };
+            mac.header = header;
         }
         Some(mac)
     }
@@ -220,8 +227,7 @@ impl EthernetMac for VirtioMac {
         }
         let buffer = *self.free.last()?;
         let bytes = self.outgoing.of_number(buffer);
-        let header = self.net.fill_buffer_header(bytes);
-        let Ok(header) = header else { panic!("a buffer is longer than that") };
+        let header = self.header;
         let (length, result) = fill(&mut bytes[header..header + room]);
         if length > 0 {
             self.free.pop();

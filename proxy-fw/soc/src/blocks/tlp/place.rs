@@ -103,17 +103,17 @@ pub(super) struct Place<B> {
 
 impl<B: Bus + Copy> Place<B> {
     /// A box's slot.
-    pub(super) fn slot(block: Block<B>, model: Name) -> Self {
+    pub(super) fn slot(block: Block<B>, model: Name, windows: Windows) -> Self {
         let facing = Facing::Device { device: Device::Absent, model, perst: false };
-        Self::new(block, facing)
+        Self::new(block, facing, windows)
     }
 
     /// A host card's only one.
-    pub(super) fn root(block: Block<B>) -> Self {
-        Self::new(block, Facing::Root { known: false })
+    pub(super) fn root(block: Block<B>, windows: Windows) -> Self {
+        Self::new(block, Facing::Root { known: false }, windows)
     }
 
-    fn new(block: Block<B>, facing: Facing) -> Self {
+    fn new(block: Block<B>, facing: Facing, windows: Windows) -> Self {
         // Counts go on where firmware starts anew and the block does not.
         let delivered = block.delivered().read();
         let delivered = [delivered.posted(), delivered.non_posted(), delivered.completion()];
@@ -124,7 +124,7 @@ impl<B: Bus + Copy> Place<B> {
             delivered,
             granted: delivered,
             freed: delivered,
-            waiting: Waiting::new(),
+            waiting: Waiting::new(windows),
             given: 0,
             sending: 0,
             up: false,
