@@ -1,11 +1,13 @@
 //! A fabric with one guest or two, ready to lend.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use processes::relay::Relay;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
-use vm::{BOOT_BOUND, Fabric, Guest, Kernel, Options, Stage, TALK_BOUND, guest_tools};
+use vm::{
+    BOOT_BOUND, Fabric, Guest, Kernel, Message, Options, Running, Stage, TALK_BOUND, guest_tools,
+};
 
 /// A manager, a box and a guest for each host.
 pub(crate) struct Bench {
@@ -109,6 +111,47 @@ fn programs() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().and_then(Path::parent);
     Ok(folder.context("this test is in no target folder")?.to_path_buf())
+}
+
+/// What a kernel says of a drive that does not answer, or whose interrupts do not come.
+const LATE: &[&str] = &["controller is down", "timeout", "completion polled", "Abort status"];
+
+/// Whether all that a drive was asked for came to an end before its driver lost patience.
+pub(crate) fn was_never_late(said: &[Message]) -> Result<()> {
+    let late = |message: &&Message| LATE.iter().any(|text| message.text.contains(text));
+    let late: Vec<_> = said.iter().filter(late).collect();
+    ensure!(late.is_empty(), "the driver waited in vain: {late:#?}");
+    Ok(())
+}
+
+/// As [`was_never_late`], of a drive that went without a word: the proxies answered what it did not,
+/// and no error came but those of its going.
+pub(crate) fn ends_with_errors(said: &[Message]) -> Result<()> {
+    was_never_late(said)?;
+    let aer: Vec<_> = said.iter().filter(|message| message.text.contains("AER")).collect();
+    ensure!(aer.is_empty(), "{aer:#?}");
+    Ok(())
+}
+
+/// Has a guest read and write the second half of a drive of 64 MB until it fails, and waits until it
+/// is at it.
+pub(crate) fn works_until_it_fails(guest: &mut Guest, drive: &str) -> Result<Running> {
+    let name = drive.trim_start_matches("/dev/");
+    let written = format!("awk '/{name} /{{print $8}}' /proc/diskstats");
+    let before: u64 = guest.ok(&written)?.trim().parse()?;
+    let job = guest.spawn(&format!(
+        "fio --name=x --filename={drive} --allow_file_create=0 --rw=randrw --bs=4k --offset=32M \
+         --size=16M --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
+    ))?;
+    guest.until(&format!("test $({written}) -gt {}", before + 500), TALK_BOUND)?;
+    Ok(job)
+}
+
+/// Waits until it has.
+pub(crate) fn has_failed(guest: &mut Guest, job: Running) -> Result<()> {
+    let output = guest.finish(job, LONG)?;
+    ensure!(output.status != 0, "fio saw no error: {}", output.text);
+    Ok(())
 }
 
 /// A bound for what takes a while in a guest.

@@ -1,7 +1,7 @@
 //! A network that loses, doubles and reorders, and paths that die for a while: the data stays right,
 //! and the kernel hears of no error, because there is none.
 
-use crate::bench::{Bench, LONG, NVME, Wanted};
+use crate::bench::{Bench, LONG, NVME, Wanted, ends_with_errors, has_failed, works_until_it_fails};
 use anyhow::{Result, ensure};
 use processes::relay::{Done, Faults};
 use std::time::Duration;
@@ -49,7 +49,9 @@ fn data_stays_right(kernel: Kernel, seconds: u64) -> Result<()> {
                 relay.set(Faults { cut: number == path, ..Faults::default() });
             }
         }
+        let before = done(&bench).lost;
         std::thread::sleep(turn);
+        ensure!(done(&bench).lost > before, "nothing was sent by path {path} when it was dead");
     }
     bench.relays.iter().flatten().for_each(|relay| relay.set(Faults::default()));
     let (written, read) = job.check(&bench.guest().finish(io, LONG)?)?;
@@ -77,21 +79,17 @@ fn its_only_path_dies(kernel: Kernel) -> Result<()> {
     guest.until("test -b /dev/nvme0n1", TALK_BOUND)?;
     guest.ok("seq 200000 > /tmp/sent && \
          dd if=/tmp/sent of=/dev/nvme0n1 bs=64k oflag=direct conv=sync 2>/dev/null")?;
-    let io = guest.spawn(
-        "fio --name=x --filename=/dev/nvme0n1 --rw=randrw --bs=4k --offset=32M --size=16M \
-         --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600",
-    )?;
-    guest.until("test $(awk '/nvme0n1 /{print $8}' /proc/diskstats) -gt 300", TALK_BOUND)?;
+    let io = works_until_it_fails(guest, "/dev/nvme0n1")?;
     let mark = guest.mark()?;
     let set = |bench: &Bench, cut| {
         let faults = Faults { cut, ..Faults::default() };
         bench.relays.iter().flatten().for_each(|relay| relay.set(faults));
     };
     set(&bench, true);
-    let output = bench.guest().finish(io, LONG)?;
-    ensure!(output.status != 0, "fio saw no error: {}", output.text);
+    has_failed(bench.guest(), io)?;
     bench.guest().until_said(mark, &["pciehp: Slot(1): Link Down"], TALK_BOUND)?;
     bench.guest().until(&format!("test ! -e /sys/bus/pci/devices/{address}"), TALK_BOUND)?;
+    ends_with_errors(&bench.guest().dmesg_since(mark)?)?;
     set(&bench, false);
     bench.fabric.wait_ready()?;
     bench.fabric.release("box-a/1")?;

@@ -5,6 +5,7 @@ mod accelerator;
 mod bench;
 mod errors;
 mod faults;
+mod force;
 mod hostile;
 mod memory;
 mod removal;

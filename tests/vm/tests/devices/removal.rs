@@ -1,7 +1,7 @@
 //! Devices that go: because the manager asked, because the guest let go by itself, and because the
 //! box died in the middle of something.
 
-use crate::bench::{Bench, LONG, NVME, Wanted};
+use crate::bench::{Bench, LONG, NVME, Wanted, ends_with_errors, has_failed, works_until_it_fails};
 use anyhow::{Context, Result, ensure};
 use vm::{Guest, Kernel, TALK_BOUND, Verify, items};
 
@@ -102,21 +102,13 @@ fn goes_by_surprise(kernel: Kernel) -> Result<()> {
     for round in 0..2 {
         let address = bench.lend(0, "box-a/1", NVME)?;
         holds_data(bench.guest(), 10 + round)?;
-        let fio = format!(
-            "fio --name=x --filename={BLOCK} --rw=randrw --bs=4k --offset=32M --size=16M \
-             --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
-        );
-        let io = bench.guest().spawn(&fio)?;
-        // It is at it.
-        bench
-            .guest()
-            .until("test $(awk '/nvme0n1 /{print $8}' /proc/diskstats) -gt 500", TALK_BOUND)?;
+        let io = works_until_it_fails(bench.guest(), BLOCK)?;
         let mark = bench.guest().mark()?;
         bench.fabric.kill_box("box-a")?;
-        let output = bench.guests[0].finish(io, LONG)?;
-        ensure!(output.status != 0, "fio saw no error: {}", output.text);
+        has_failed(bench.guest(), io)?;
         is_gone(bench.guest(), &address)?;
         bench.guest().until_said(mark, PULLED, TALK_BOUND)?;
+        ends_with_errors(&bench.guest().dmesg_since(mark)?)?;
 
         // The box comes back; its device is the next one's, at once.
         bench.fabric.add_box("box-a", &[DRIVE.to_owned()])?;
