@@ -284,7 +284,12 @@ impl Adapter {
         let total = usize::from(length_dw) * 4;
         let span = Span::of(address, length_dw, enables);
         let mut data = self.reads.buffer(total);
-        match guest.read(address, &mut data) {
+        let found = if self.posted.is_done() {
+            guest.read(address, &mut data)
+        } else {
+            by_message(guest.is_readable(address, total))
+        };
+        match found {
             Ok(()) => {
                 self.counters.reads += 1;
                 self.counters.bytes_read += (span.end - span.at) as u64;
@@ -338,7 +343,12 @@ impl Adapter {
     }
 
     fn store(&mut self, address: u64, data: &[u8], guest: &mut impl Guest) -> bool {
-        match guest.write(address, data) {
+        let found = if self.posted.is_done() {
+            guest.write(address, data)
+        } else {
+            by_message(guest.is_writable(address, data.len()))
+        };
+        match found {
             Ok(()) => true,
             Err(MemoryFault::ByMessage) => {
                 self.counters.writes_by_message += 1;
@@ -359,6 +369,12 @@ impl Adapter {
             self.posted.signal((address >> 12) as u16 & 0xff, guest);
         }
     }
+}
+
+/// Memory behind a write that goes by message: a request must not pass that (PCIe 5.0 section
+/// 2.4.1), and goes the same way.
+fn by_message(is_there: bool) -> Result<(), MemoryFault> {
+    Err(if is_there { MemoryFault::ByMessage } else { MemoryFault::Nothing })
 }
 
 /// The runs of bytes that a write enables, as ranges of its data.

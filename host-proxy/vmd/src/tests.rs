@@ -99,6 +99,14 @@ impl Guest for Machine {
         Ok(())
     }
 
+    fn is_readable(&mut self, address: u64, len: usize) -> bool {
+        self.place(address, len) != Err(MemoryFault::Nothing)
+    }
+
+    fn is_writable(&mut self, address: u64, len: usize) -> bool {
+        self.is_readable(address, len)
+    }
+
     fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage> {
         let token = self.message(len)?;
         self.asked.push_back((token, address, len));

@@ -30,6 +30,14 @@ impl Guest for Machine<'_> {
         self.0.memory().write(address, data).map_err(fault)
     }
 
+    fn is_readable(&mut self, address: u64, len: usize) -> bool {
+        self.0.memory().is_readable(address, len)
+    }
+
+    fn is_writable(&mut self, address: u64, len: usize) -> bool {
+        self.0.memory().is_writable(address, len)
+    }
+
     fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage> {
         sent(self.0.dma_read(address, len))
     }
