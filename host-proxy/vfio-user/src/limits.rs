@@ -3,8 +3,16 @@
 use crate::wire::{HEADER, RegionAccess};
 
 /// Bytes that one region or DMA message moves. A client whose own limit is lower gets no longer
-/// DMA messages than that. The protocol's default.
+/// DMA messages than that: what is longer is several. The protocol's default.
 pub const MAX_DATA_XFER: usize = 1 << 20;
+
+/// A client whose limit is lower than this gets EINVAL for its version: everything would be too
+/// many messages.
+pub const MIN_DATA_XFER: usize = 64;
+
+/// Messages that one DMA access is cut into, where they all begin at whole words. What would be
+/// more is refused.
+pub const MAX_DMA_PIECES: usize = 64;
 
 /// Longest message, header included. A header that says more ends the session: nobody can say
 /// where the next message begins without taking in what it claims.
@@ -51,7 +59,7 @@ pub const PAUSE_UNSENT: usize = 1 << 20;
 /// Bytes that the client has not taken in, beyond which it is let go.
 pub const MAX_UNSENT: usize = 8 << 20;
 
-/// DMA messages without their reply. One more is refused.
+/// DMA messages without their reply; the last access may go beyond it. One more is refused.
 pub const MAX_DMA_OUTSTANDING: usize = 256;
 
 /// System calls that read from the client in one poll, so that a client that never stops sending

@@ -184,7 +184,8 @@ impl Server {
     }
 
     /// Asks the client to write to an address of its memory, or of what is no memory: an MSI.
-    /// [`Event::DmaDone`] tells when it has.
+    /// [`Event::DmaDone`] tells when it has. What is longer than the client takes in one message is
+    /// several, in increasing order of addresses.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ const MSI_RANGE: RangeInclusive<u64> = 0xfee0_0000..=0xfeef_ffff;
 const BOUNDARY: u64 = 64;
 
 /// The most that one read asks for.
-const LONGEST_READ: usize = 4096;
+pub const LONGEST_READ: usize = 4096;
 
 /// A device's request that is owed completions.
 enum Owed {

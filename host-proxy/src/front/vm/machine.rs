@@ -1,7 +1,11 @@
 //! The virtual machine as the adapter sees it: behind a vfio-user client.
 
+use vfio_user_server::limits::{MAX_DMA_PIECES, MIN_DATA_XFER};
 use vfio_user_server::{DmaRefused, DmaToken, Irq, MemoryError, Server};
-use vmd_adapter::{Guest, MemoryFault, NoMessage, Token};
+use vmd_adapter::{Guest, LONGEST_READ, MemoryFault, NoMessage, Token};
+
+// No request of a device is too long for a client that was agreed with.
+const _: () = assert!(LONGEST_READ <= MIN_DATA_XFER * MAX_DMA_PIECES);
 
 /// Memory and interrupts of the client.
 pub(super) struct Machine<'a>(pub(super) &'a mut Server);
