@@ -1,6 +1,7 @@
 //! Every limit of the server, and what happens beyond it.
 
 use crate::wire::{HEADER, RegionAccess};
+use std::time::Duration;
 
 /// Bytes that one region or DMA message moves. A client whose own limit is lower gets no longer
 /// DMA messages than that: what is longer is several. The protocol's default.
@@ -65,6 +66,10 @@ pub const MAX_DMA_OUTSTANDING: usize = 256;
 /// System calls that read from the client in one poll, so that a client that never stops sending
 /// does not keep the caller.
 pub const READS_A_POLL: usize = 128;
+
+/// How long nobody is accepted after accepting failed, as it does without a file descriptor left:
+/// whoever wants to connect waits meanwhile, and makes no work.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const _: () = assert!(MAX_QUEUED_BYTES >= MAX_MESSAGE && MAX_UNSENT >= PAUSE_UNSENT + MAX_MESSAGE);
 const _: () = assert!(DEFAULT_MSG_FDS <= MAX_MSG_FDS && MAX_MSG_FDS <= MAX_QUEUED_FDS);

@@ -1,9 +1,11 @@
 //! The listening socket.
 
+use crate::limits::ACCEPT_PAUSE;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Why the server does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,17 @@ pub enum OpenError {
 pub(crate) struct Listener {
     pub(crate) socket: UnixListener,
     file: Option<File>,
+    /// Accepting failed, and is tried again then.
+    paused: Option<Instant>,
+}
+
+/// Who came.
+pub(crate) enum Accepted {
+    Nobody,
+    /// A socket that does not block.
+    Client(UnixStream),
+    /// Somebody, but there is no file descriptor for the socket.
+    Failed,
 }
 
 /// The socket's file, as it was made.
@@ -67,13 +80,41 @@ impl Listener {
         socket.set_nonblocking(true).map_err(io)?;
         let data = std::fs::symlink_metadata(path).map_err(io)?;
         let file = File { path: path.to_owned(), device: data.dev(), inode: data.ino() };
-        Ok(Self { socket, file: Some(file) })
+        Ok(Self { socket, file: Some(file), paused: None })
     }
 
     /// One that somebody else made.
     pub(crate) fn adopt(socket: UnixListener) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, file: None })
+        Ok(Self { socket, file: None, paused: None })
+    }
+
+    /// Accepts who waits, unless that failed a moment ago.
+    pub(crate) fn accept(&mut self) -> Accepted {
+        if self.pause().is_some() {
+            return Accepted::Nobody;
+        }
+        self.paused = None;
+        let accepted = self.socket.accept().and_then(|(socket, _)| {
+            // One that cannot be made non-blocking is closed.
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        match accepted {
+            Ok(socket) => Accepted::Client(socket),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Accepted::Nobody,
+            Err(_) => {
+                self.paused = Some(Instant::now() + ACCEPT_PAUSE);
+                Accepted::Failed
+            }
+        }
+    }
+
+    /// How long nobody is accepted yet. The socket is ready all that time, and must not be waited
+    /// on.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let left = self.paused?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
     }
 }
 

@@ -168,7 +168,9 @@ impl<B: Below> Turner<B> {
         busy |= self.below.transmit()?;
         let waits = self.server.waits_on();
         let waits: Vec<_> = waits.map(|(fd, read, write)| Waiting { fd, read, write }).collect();
-        self.below.rest(busy, self.adapter.poll_timeout(), &waits)
+        let again = self.server.waits_at_most().map(|wait| now + wait);
+        let timer = self.adapter.poll_timeout().into_iter().chain(again).min();
+        self.below.rest(busy, timer, &waits)
     }
 
     /// What the machine did. Whether there was anything.
