@@ -1,6 +1,8 @@
 //! The listening socket.
 
 use crate::limits::ACCEPT_PAUSE;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -127,12 +129,15 @@ fn remove_stale(path: &Path, io: &impl Fn(std::io::Error) -> OpenError) -> Resul
     if !data.file_type().is_socket() {
         return Err(OpenError::NotASocket(path.to_owned()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(io)
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(io(error)),
+    let address = SocketAddrUnix::new(path).map_err(|_| OpenError::TooLong(path.to_owned()))?;
+    // Who listens there may accept nobody: connecting must not wait until he does.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.map_err(|error| io(error.into()))?;
+    match connect(&socket, &address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(io),
+        Err(Errno::NOENT) => Ok(()),
+        // Also EAGAIN: so many wait already that there is no room for one more.
         _ => Err(OpenError::InUse(path.to_owned())),
     }
 }
