@@ -181,6 +181,8 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
         return Err(format!("TLP socket {name}: not a socket; choose another path"));
     }
     let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(|e| e.to_string())?;
+    // Who listens there may accept nobody: connecting must not wait until he does.
+    probe.set_nonblocking(true).map_err(|e| e.to_string())?;
     match probe.connect(address) {
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|e| format!("TLP socket {}: {e}", path.display()))

@@ -1,10 +1,19 @@
 //! Every limit of the server, and what happens beyond it.
 
 use crate::wire::{HEADER, RegionAccess};
+use std::time::Duration;
 
 /// Bytes that one region or DMA message moves. A client whose own limit is lower gets no longer
-/// DMA messages than that. The protocol's default.
+/// DMA messages than that: what is longer is several. The protocol's default.
 pub const MAX_DATA_XFER: usize = 1 << 20;
+
+/// A client whose limit is lower than this gets EINVAL for its version: everything would be too
+/// many messages.
+pub const MIN_DATA_XFER: usize = 64;
+
+/// Messages that one DMA access is cut into, where they all begin at whole words. What would be
+/// more is refused.
+pub const MAX_DMA_PIECES: usize = 64;
 
 /// Longest message, header included. A header that says more ends the session: nobody can say
 /// where the next message begins without taking in what it claims.
@@ -51,12 +60,16 @@ pub const PAUSE_UNSENT: usize = 1 << 20;
 /// Bytes that the client has not taken in, beyond which it is let go.
 pub const MAX_UNSENT: usize = 8 << 20;
 
-/// DMA messages without their reply. One more is refused.
+/// DMA messages without their reply; the last access may go beyond it. One more is refused.
 pub const MAX_DMA_OUTSTANDING: usize = 256;
 
 /// System calls that read from the client in one poll, so that a client that never stops sending
 /// does not keep the caller.
 pub const READS_A_POLL: usize = 128;
+
+/// How long nobody is accepted after accepting failed, as it does without a file descriptor left:
+/// whoever wants to connect waits meanwhile, and makes no work.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const _: () = assert!(MAX_QUEUED_BYTES >= MAX_MESSAGE && MAX_UNSENT >= PAUSE_UNSENT + MAX_MESSAGE);
 const _: () = assert!(DEFAULT_MSG_FDS <= MAX_MSG_FDS && MAX_MSG_FDS <= MAX_QUEUED_FDS);

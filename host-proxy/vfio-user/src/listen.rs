@@ -1,9 +1,13 @@
 //! The listening socket.
 
+use crate::limits::ACCEPT_PAUSE;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Why the server does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +45,17 @@ pub enum OpenError {
 pub(crate) struct Listener {
     pub(crate) socket: UnixListener,
     file: Option<File>,
+    /// Accepting failed, and is tried again then.
+    paused: Option<Instant>,
+}
+
+/// Who came.
+pub(crate) enum Accepted {
+    Nobody,
+    /// A socket that does not block.
+    Client(UnixStream),
+    /// Somebody, but there is no file descriptor for the socket.
+    Failed,
 }
 
 /// The socket's file, as it was made.
@@ -67,13 +82,41 @@ impl Listener {
         socket.set_nonblocking(true).map_err(io)?;
         let data = std::fs::symlink_metadata(path).map_err(io)?;
         let file = File { path: path.to_owned(), device: data.dev(), inode: data.ino() };
-        Ok(Self { socket, file: Some(file) })
+        Ok(Self { socket, file: Some(file), paused: None })
     }
 
     /// One that somebody else made.
     pub(crate) fn adopt(socket: UnixListener) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, file: None })
+        Ok(Self { socket, file: None, paused: None })
+    }
+
+    /// Accepts who waits, unless that failed a moment ago.
+    pub(crate) fn accept(&mut self) -> Accepted {
+        if self.pause().is_some() {
+            return Accepted::Nobody;
+        }
+        self.paused = None;
+        let accepted = self.socket.accept().and_then(|(socket, _)| {
+            // One that cannot be made non-blocking is closed.
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        match accepted {
+            Ok(socket) => Accepted::Client(socket),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Accepted::Nobody,
+            Err(_) => {
+                self.paused = Some(Instant::now() + ACCEPT_PAUSE);
+                Accepted::Failed
+            }
+        }
+    }
+
+    /// How long nobody is accepted yet. The socket is ready all that time, and must not be waited
+    /// on.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let left = self.paused?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
     }
 }
 
@@ -86,12 +129,15 @@ fn remove_stale(path: &Path, io: &impl Fn(std::io::Error) -> OpenError) -> Resul
     if !data.file_type().is_socket() {
         return Err(OpenError::NotASocket(path.to_owned()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(io)
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(io(error)),
+    let address = SocketAddrUnix::new(path).map_err(|_| OpenError::TooLong(path.to_owned()))?;
+    // Who listens there may accept nobody: connecting must not wait until he does.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.map_err(|error| io(error.into()))?;
+    match connect(&socket, &address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(io),
+        Err(Errno::NOENT) => Ok(()),
+        // Also EAGAIN: so many wait already that there is no room for one more.
         _ => Err(OpenError::InUse(path.to_owned())),
     }
 }

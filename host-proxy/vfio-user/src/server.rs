@@ -3,15 +3,15 @@
 use crate::device::{Device, Irq};
 use crate::irqs::Irqs;
 use crate::limits::MAX_VECTORS;
-use crate::listen::{Listener, OpenError};
+use crate::listen::{Accepted, Listener, OpenError};
 use crate::memory::Memory;
 use crate::session::{Counts, DmaRefused, DmaToken, Gone, Session, State, Step};
 use crate::wire::Command;
 use rustix::io::Errno;
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::Duration;
 
 /// A vfio-user server: one device, for one client at a time.
 ///
@@ -135,21 +135,17 @@ impl Server {
     }
 
     fn accept(&mut self) -> bool {
-        match self.listener.socket.accept() {
-            Ok((socket, _)) => {
-                // A socket that cannot be made non-blocking is closed.
-                if socket.set_nonblocking(true).is_err() {
-                    self.refused += 1;
-                    return false;
-                }
+        match self.listener.accept() {
+            Accepted::Client(socket) => {
                 self.connected += 1;
                 self.session = Some(Session::new(socket));
                 true
             }
-            Err(error) => {
-                self.refused += u64::from(error.kind() != ErrorKind::WouldBlock);
+            Accepted::Failed => {
+                self.refused += 1;
                 false
             }
+            Accepted::Nobody => false,
         }
     }
 
@@ -184,7 +180,8 @@ impl Server {
     }
 
     /// Asks the client to write to an address of its memory, or of what is no memory: an MSI.
-    /// [`Event::DmaDone`] tells when it has.
+    /// [`Event::DmaDone`] tells when it has. What is longer than the client takes in one message is
+    /// several, in increasing order of addresses.
     ///
     /// # Errors
     ///
@@ -206,11 +203,17 @@ impl Server {
 
     /// What to wait for, with poll(2), once [`Server::poll`] gave nothing and every access has its
     /// answer or waits for something else: each file descriptor with whether it is to be read and
-    /// written.
+    /// written. For [`waits_at_most`](Server::waits_at_most), if that is anything.
     pub fn waits_on(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool, bool)> {
-        let listener = self.session.is_none();
+        let listener = self.session.is_none() && self.listener.pause().is_none();
         let listener = listener.then(|| (self.listener.socket.as_fd(), true, false));
         listener.into_iter().chain(self.session.iter().flat_map(Session::waits_on))
+    }
+
+    /// When to [`poll`](Server::poll) again whatever happens: a client could not be accepted, for
+    /// lack of a file descriptor, and that it waits says nothing until then.
+    pub fn waits_at_most(&self) -> Option<Duration> {
+        if self.session.is_none() { self.listener.pause() } else { None }
     }
 
     /// Whether an access is in hand and no reply to a DMA message is due. What the client sends
@@ -244,7 +247,7 @@ impl Server {
         vec![
             ("vfio-user: clients", self.connected),
             ("vfio-user: clients that were let go", self.let_go),
-            ("vfio-user: clients that could not be accepted", self.refused),
+            ("vfio-user: times that nobody could be accepted", self.refused),
             ("vfio-user: requests", counts.requests),
             ("vfio-user: requests with an error", counts.errors),
             ("vfio-user: DMA messages", counts.dma_messages),

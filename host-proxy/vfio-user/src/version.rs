@@ -1,6 +1,8 @@
 //! `VFIO_USER_VERSION`: what the client proposes and what the server says to it.
 
-use crate::limits::{DEFAULT_MSG_FDS, MAX_DATA_XFER, MAX_DMA_MAPS, MAX_MSG_FDS, PAGE};
+use crate::limits::{
+    DEFAULT_MSG_FDS, MAX_DATA_XFER, MAX_DMA_MAPS, MAX_MSG_FDS, MIN_DATA_XFER, PAGE,
+};
 use serde::{Deserialize, Serialize};
 
 /// The protocol's version, 0.1: what libvfio-user speaks. QEMU 11 proposes 0.0.
@@ -30,6 +32,8 @@ pub(crate) enum Refused {
     Major,
     /// Something else is wrong; the client may try again.
     Malformed,
+    /// It takes too few bytes in one message; it may try again.
+    TooSmall,
 }
 
 /// The JSON after the version. Capabilities that nobody here knows are passed over.
@@ -81,6 +85,9 @@ pub(crate) fn negotiate(payload: &[u8]) -> Result<(Negotiated, Vec<u8>), Refused
         return Ok((agree(&Capabilities::default()), reply));
     };
     let agreed = agree(&proposed);
+    if agreed.dma_xfer < MIN_DATA_XFER {
+        return Err(Refused::TooSmall);
+    }
     let answer = Data { capabilities: Some(answer(&proposed, &agreed)) };
     reply.extend(serde_json::to_vec(&answer).expect("numbers and booleans have a JSON form"));
     reply.push(0);

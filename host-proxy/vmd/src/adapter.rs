@@ -304,7 +304,7 @@ impl Adapter {
         if self.reset.is_some() {
             return None;
         }
-        self.reads.poll(self.root.id(), self.root.max_payload() as u64, takes, buf)
+        self.reads.poll(self.root.id(), self.root.max_payload(), takes, buf)
     }
 
     /// Whether a completion may be had now.

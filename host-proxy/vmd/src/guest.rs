@@ -45,7 +45,13 @@ pub trait Guest {
     /// When it cannot be done at once.
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Asks for memory by a message; the answer goes to
+    /// Whether there is memory to read, at once or by message.
+    fn is_readable(&mut self, address: u64, len: usize) -> bool;
+
+    /// Whether there is memory to write, at once or by message.
+    fn is_writable(&mut self, address: u64, len: usize) -> bool;
+
+    /// Asks for memory by a message, also for such as could be read at once; the answer goes to
     /// [`Adapter::handle_memory`](crate::Adapter::handle_memory).
     ///
     /// # Errors
@@ -53,7 +59,8 @@ pub trait Guest {
     /// [`NoMessage`].
     fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage>;
 
-    /// Writes memory, or where an interrupt is raised, by a message. That it is done is told to
+    /// Writes memory, or where an interrupt is raised, by a message, which is done behind those
+    /// before it. That it is done is told to
     /// [`Adapter::handle_memory`](crate::Adapter::handle_memory), too.
     ///
     /// # Errors

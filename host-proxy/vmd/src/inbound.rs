@@ -20,16 +20,16 @@ const MSI_RANGE: RangeInclusive<u64> = 0xfee0_0000..=0xfeef_ffff;
 const BOUNDARY: u64 = 64;
 
 /// The most that one read asks for.
-const LONGEST_READ: usize = 4096;
+pub const LONGEST_READ: usize = 4096;
 
 /// A device's request that is owed completions.
 enum Owed {
     /// Completed without data.
     Status { info: RequestInfo, status: CplStatus },
-    /// Data from `at` to `end`; `data` begins at the doubleword of `start`.
-    Data { asker: Asker, start: u64, at: u64, end: u64, data: Vec<u8> },
+    /// The bytes of `data` that `span` still has.
+    Data { asker: Asker, span: Span, data: Vec<u8> },
     /// The machine is asked for the data, or will be when it has room for a message.
-    Asked { asker: Asker, info: RequestInfo, start: u64, at: u64, end: u64, token: Option<Token> },
+    Asked { asker: Asker, info: RequestInfo, span: Span, token: Option<Token> },
 }
 
 impl Owed {
@@ -52,6 +52,41 @@ struct Asker {
     tag: Tag,
     traffic_class: u8,
     attributes: Attributes,
+}
+
+/// The bytes of a read that are still owed: offsets, since the address behind the last one may be
+/// 2⁶⁴. Each byte has an address, since no request that parses goes over a 4 KB boundary.
+#[derive(Clone, Copy)]
+struct Span {
+    /// Address of the first doubleword.
+    start: u64,
+    /// Where in the read the next completion begins.
+    at: usize,
+    /// Where the last one ends.
+    end: usize,
+}
+
+impl Span {
+    /// What a read asks for.
+    fn of(start: u64, length_dw: u16, enables: ByteEnables) -> Self {
+        let at = usize::from(enables.first_offset());
+        Self { start, at, end: at + usize::from(enables.byte_count(length_dw)) }
+    }
+
+    /// Bytes that the machine is asked for: whole doublewords.
+    fn whole(self) -> usize {
+        self.end.next_multiple_of(4)
+    }
+
+    /// Where the next completion ends: at the end of the read, or at a Read Completion Boundary.
+    fn completion_end(self, payload: usize) -> usize {
+        let reach = (self.at & !3) + payload;
+        if reach >= self.end {
+            return self.end;
+        }
+        // Before the last byte, and so in the address space.
+        reach - ((self.start + reach as u64) % BOUNDARY) as usize
+    }
 }
 
 /// Requests of devices that are owed completions, oldest first.
@@ -91,15 +126,13 @@ impl Reads {
     pub(crate) fn answered(&mut self, token: Token, result: Result<&[u8], ()>) -> bool {
         let asked = |owed: &Owed| matches!(owed, Owed::Asked { token: t, .. } if *t == Some(token));
         let Some(index) = self.owed.iter().position(asked) else { return false };
-        let Owed::Asked { asker, info, start, at, end, .. } = self.owed[index] else {
-            return false;
-        };
-        let len = asked_bytes(start, end);
+        let Owed::Asked { asker, info, span, .. } = self.owed[index] else { return false };
+        let len = span.whole();
         self.owed[index] = match result {
             Ok(bytes) if bytes.len() == len => {
                 let mut data = self.buffer(len);
                 data.copy_from_slice(bytes);
-                Owed::Data { asker, start, at, end, data }
+                Owed::Data { asker, span, data }
             }
             _ => Owed::Status { info, status: CplStatus::UnsupportedRequest },
         };
@@ -111,8 +144,8 @@ impl Reads {
     fn ask(&mut self, guest: &mut impl Guest) -> u64 {
         let mut refused = 0;
         for owed in &mut self.owed {
-            let Owed::Asked { info, start, end, token: token @ None, .. } = owed else { continue };
-            match guest.begin_read(*start, asked_bytes(*start, *end)) {
+            let Owed::Asked { info, span, token: token @ None, .. } = owed else { continue };
+            match guest.begin_read(span.start, span.whole()) {
                 Ok(asked) => *token = Some(asked),
                 Err(NoMessage::Busy) => break,
                 Err(NoMessage::Never) => {
@@ -128,7 +161,7 @@ impl Reads {
     pub(crate) fn poll(
         &mut self,
         completer: Bdf,
-        payload: u64,
+        payload: usize,
         takes: impl Fn(Bdf) -> bool,
         buf: &mut [u8],
     ) -> Option<usize> {
@@ -136,25 +169,24 @@ impl Reads {
         let index = self.owed.iter().position(ready)?;
         let (length, over) = match &mut self.owed[index] {
             Owed::Status { info, status } => (info.completion(completer, *status, buf), true),
-            Owed::Data { asker, start, at, end, data } => {
-                let stop = completion_end(*at, *end, payload);
-                let first = ((*at & !3) - *start) as usize;
-                let last = (stop.next_multiple_of(4) - *start) as usize;
+            Owed::Data { asker, span, data } => {
+                let stop = span.completion_end(payload);
+                let (first, last) = (span.at & !3, stop.next_multiple_of(4));
                 let mut repr = Repr::new(Kind::Completion {
                     completer,
                     requester: asker.requester,
                     tag: asker.tag,
                     status: CplStatus::Success,
                     bcm: false,
-                    byte_count: (*end - *at) as u16,
-                    lower_address: *at as u8 & 0x7f,
+                    byte_count: (span.end - span.at) as u16,
+                    lower_address: (span.start + span.at as u64) as u8 & 0x7f,
                     locked: false,
                     data: &data[first..last],
                 });
                 repr.traffic_class = asker.traffic_class;
                 repr.attributes = asker.attributes;
-                *at = stop;
-                (repr.emit(buf), stop == *end)
+                span.at = stop;
+                (repr.emit(buf), stop == span.end)
             }
             Owed::Asked { .. } => return None,
         };
@@ -163,18 +195,6 @@ impl Reads {
         }
         Some(length.expect("a completion of what was asked for keeps the rules"))
     }
-}
-
-/// Bytes that the machine is asked for: whole doublewords.
-fn asked_bytes(start: u64, end: u64) -> usize {
-    ((end - start) as usize).next_multiple_of(4)
-}
-
-/// Where the completion that starts at `at` ends: at the end of the read, or at a Read Completion
-/// Boundary.
-fn completion_end(at: u64, end: u64, payload: u64) -> u64 {
-    let reach = (at & !3) + payload;
-    if reach >= end { end } else { reach / BOUNDARY * BOUNDARY }
 }
 
 impl Adapter {
@@ -262,20 +282,23 @@ impl Adapter {
     ) {
         let info = RequestInfo::of(packet).expect("a read is non-posted");
         let total = usize::from(length_dw) * 4;
-        let skip = if enables.first == 0 { 0 } else { u64::from(enables.first.trailing_zeros()) };
-        let count = u64::from(enables.byte_count(length_dw));
-        let (start, at, end) = (address, address + skip, address + skip + count);
+        let span = Span::of(address, length_dw, enables);
         let mut data = self.reads.buffer(total);
-        match guest.read(address, &mut data) {
+        let found = if self.posted.is_done() {
+            guest.read(address, &mut data)
+        } else {
+            by_message(guest.is_readable(address, total))
+        };
+        match found {
             Ok(()) => {
                 self.counters.reads += 1;
-                self.counters.bytes_read += count;
-                self.reads.owed.push_back(Owed::Data { asker, start, at, end, data });
+                self.counters.bytes_read += (span.end - span.at) as u64;
+                self.reads.owed.push_back(Owed::Data { asker, span, data });
             }
             Err(MemoryFault::ByMessage) => {
                 self.reads.spare.push(data);
                 self.counters.reads_by_message += 1;
-                self.reads.owed.push_back(Owed::Asked { asker, info, start, at, end, token: None });
+                self.reads.owed.push_back(Owed::Asked { asker, info, span, token: None });
                 self.ask(guest);
             }
             Err(MemoryFault::Nothing) => {
@@ -320,7 +343,12 @@ impl Adapter {
     }
 
     fn store(&mut self, address: u64, data: &[u8], guest: &mut impl Guest) -> bool {
-        match guest.write(address, data) {
+        let found = if self.posted.is_done() {
+            guest.write(address, data)
+        } else {
+            by_message(guest.is_writable(address, data.len()))
+        };
+        match found {
             Ok(()) => true,
             Err(MemoryFault::ByMessage) => {
                 self.counters.writes_by_message += 1;
@@ -341,6 +369,12 @@ impl Adapter {
             self.posted.signal((address >> 12) as u16 & 0xff, guest);
         }
     }
+}
+
+/// Memory behind a write that goes by message: a request must not pass that (PCIe 5.0 section
+/// 2.4.1), and goes the same way.
+fn by_message(is_there: bool) -> Result<(), MemoryFault> {
+    Err(if is_there { MemoryFault::ByMessage } else { MemoryFault::Nothing })
 }
 
 /// The runs of bytes that a write enables, as ranges of its data.
@@ -378,10 +412,14 @@ mod tests {
 
     #[test]
     fn completions_end_at_boundaries() {
-        assert_eq!(completion_end(0, 64, 128), 64);
-        assert_eq!(completion_end(0x1004, 0x1204, 128), 0x1080);
-        assert_eq!(completion_end(0x1080, 0x1204, 128), 0x1100);
-        assert_eq!(completion_end(0x1180, 0x1204, 256), 0x1204);
-        assert_eq!(completion_end(0x103f, 0x1100, 128), 0x1080);
+        let of = |start, at, end, payload| Span { start, at, end }.completion_end(payload);
+        assert_eq!(of(0, 0, 64, 128), 64);
+        assert_eq!(of(0x1004, 0, 0x200, 128), 0x7c);
+        assert_eq!(of(0x1004, 0x7c, 0x200, 128), 0xfc);
+        assert_eq!(of(0x1004, 0x17c, 0x200, 256), 0x200);
+        assert_eq!(of(0x103c, 3, 0xc4, 128), 0x44);
+        // The end is no address.
+        assert_eq!(of(u64::MAX - 0xfff, 0, 0x1000, 128), 0x80);
+        assert_eq!(of(u64::MAX - 0xfff, 0xf80, 0x1000, 128), 0x1000);
     }
 }

@@ -39,5 +39,6 @@ pub use access::COMPLETION_TIMEOUT;
 pub use adapter::{Adapter, Answer, READS};
 pub use counters::Counters;
 pub use guest::{Guest, MemoryFault, NoMessage, Token};
+pub use inbound::LONGEST_READ;
 pub use posted::POSTED;
 pub use settings::{Interrupts, Region, VmdConfig, VmdConfigError};

@@ -2,7 +2,10 @@
 //! behind them.
 //!
 //! Messages arrive in the order in which they were sent. A signal is another way to the machine,
-//! and so waits until every write before it is known to be done.
+//! and so waits until every write before it is known to be done. So is memory that is reached at
+//! once: while a write by message is not known to be done, whatever comes behind it goes by message
+//! ([`Posted::is_done`]). It need not do so behind an interrupt, which reaches a processor whenever
+//! that takes it.
 
 use crate::guest::{Guest, NoMessage, Token};
 use proxy_core::limits::{CREDITS_POSTED, MAX_PORTS};
@@ -23,8 +26,15 @@ pub(crate) const RESERVE: usize = 8;
 const LONGEST: usize = proxy_core::limits::MAX_PAYLOAD_OFFERED;
 
 enum Waiting {
-    Write { address: u64, data: Vec<u8> },
+    Message { address: u64, data: Vec<u8>, to: To },
     Signal(u16),
+}
+
+/// What a message writes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    Memory,
+    Interrupts,
 }
 
 /// The queue. What is in it goes out in order.
@@ -32,7 +42,9 @@ enum Waiting {
 pub(crate) struct Posted {
     waiting: VecDeque<Waiting>,
     /// Sent, and not answered. The machine's side bounds how many there are.
-    asked: VecDeque<Token>,
+    asked: VecDeque<(Token, To)>,
+    /// Writes to memory that wait or are not answered.
+    writes: usize,
     /// Writes that the machine will never take.
     dropped: u64,
 }
@@ -49,36 +61,54 @@ impl Posted {
         self.waiting.is_empty()
     }
 
+    /// Whether every write to memory is known to be done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.writes == 0
+    }
+
     /// Writes that the machine will never take.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// A write by message.
+    /// A write to memory by message.
     pub(crate) fn write(&mut self, address: u64, data: &[u8], guest: &mut impl Guest) {
+        self.writes += 1;
+        self.message(address, data, To::Memory, guest);
+    }
+
+    fn message(&mut self, address: u64, data: &[u8], to: To, guest: &mut impl Guest) {
         assert!(data.len() <= LONGEST && self.waiting.len() < POSTED_BEHIND, "the caller saw room");
-        if !self.flush(guest) || !self.send(address, data, guest) {
-            self.waiting.push_back(Waiting::Write { address, data: data.to_vec() });
+        if !self.flush(guest) || !self.send(address, data, to, guest) {
+            self.waiting.push_back(Waiting::Message { address, data: data.to_vec(), to });
         }
     }
 
-    /// Whether the write is on its way, or nobody will ever take it.
-    fn send(&mut self, address: u64, data: &[u8], guest: &mut impl Guest) -> bool {
+    /// Whether the message is on its way, or nobody will ever take it.
+    fn send(&mut self, address: u64, data: &[u8], to: To, guest: &mut impl Guest) -> bool {
         match guest.begin_write(address, data) {
-            Ok(token) => self.asked.push_back(token),
-            Err(NoMessage::Never) => self.dropped += 1,
+            Ok(token) => self.asked.push_back((token, to)),
+            Err(NoMessage::Never) => {
+                self.dropped += 1;
+                self.end(to);
+            }
             Err(NoMessage::Busy) => return false,
         }
         true
+    }
+
+    /// A message is done, or never will be.
+    fn end(&mut self, to: To) {
+        self.writes -= usize::from(to == To::Memory);
     }
 
     /// An interrupt that is a write: one that waits already need not wait twice, the machine
     /// would take both as one.
     pub(crate) fn interrupt(&mut self, address: u64, data: u32, guest: &mut impl Guest) {
         let bytes = data.to_le_bytes();
-        let same = |waiting: &Waiting| matches!(waiting, Waiting::Write { address: at, data } if *at == address && data[..] == bytes);
+        let same = |waiting: &Waiting| matches!(waiting, Waiting::Message { address: at, data, .. } if *at == address && data[..] == bytes);
         if self.waiting.back().is_none_or(|last| !same(last)) {
-            self.write(address, &bytes, guest);
+            self.message(address, &bytes, To::Interrupts, guest);
         }
     }
 
@@ -95,8 +125,12 @@ impl Posted {
     /// A message was answered: whether it was one of these.
     pub(crate) fn answered(&mut self, token: Token) -> bool {
         // Answers come in order, or nearly.
-        let Some(index) = self.asked.iter().position(|asked| *asked == token) else { return false };
-        self.asked.remove(index);
+        let Some(index) = self.asked.iter().position(|(asked, _)| *asked == token) else {
+            return false;
+        };
+        if let Some((_, to)) = self.asked.remove(index) {
+            self.end(to);
+        }
         true
     }
 
@@ -104,7 +138,7 @@ impl Posted {
     pub(crate) fn flush(&mut self, guest: &mut impl Guest) -> bool {
         while let Some(first) = self.waiting.pop_front() {
             let sent = match &first {
-                Waiting::Write { address, data } => self.send(*address, data, guest),
+                Waiting::Message { address, data, to } => self.send(*address, data, *to, guest),
                 Waiting::Signal(_) if !self.asked.is_empty() => false,
                 Waiting::Signal(vector) => {
                     guest.signal(*vector);
@@ -122,6 +156,7 @@ impl Posted {
     /// Forgets everything; the last message whose answer may still come.
     pub(crate) fn clear(&mut self) -> Option<Token> {
         self.waiting.clear();
-        self.asked.drain(..).max()
+        self.writes = 0;
+        self.asked.drain(..).map(|(token, _)| token).max()
     }
 }

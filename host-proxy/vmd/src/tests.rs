@@ -1,5 +1,7 @@
 //! The adapter between a machine of the tests and whatever is below.
 
+mod memory;
+
 use crate::*;
 use proptest::prelude::*;
 use proxy_core::config_space::ResetKind;
@@ -18,6 +20,8 @@ use tlp_codec::tlp::{
 struct Machine {
     memory: Vec<u8>,
     far: Vec<u8>,
+    /// The last page of the address space.
+    last: Option<Last>,
     room: usize,
     asked: VecDeque<(Token, u64, usize)>,
     written: Vec<(u64, Vec<u8>)>,
@@ -29,6 +33,13 @@ struct Machine {
     next: u64,
 }
 
+#[derive(Clone)]
+enum Last {
+    Mapped(Vec<u8>),
+    ByMessage,
+}
+
+const LAST: u64 = u64::MAX - 0xfff;
 const NEAR: u64 = 0x1_0000;
 const FAR: u64 = 0x1000;
 
@@ -37,6 +48,7 @@ impl Default for Machine {
         Self {
             memory: (0..NEAR).map(|n| n as u8 ^ (n >> 8) as u8).collect(),
             far: (0..FAR).map(|n| !n as u8).collect(),
+            last: None,
             room: usize::MAX,
             asked: VecDeque::new(),
             written: Vec::new(),
@@ -49,11 +61,17 @@ impl Default for Machine {
 }
 
 impl Machine {
-    fn range(&self, address: u64, len: usize) -> Result<std::ops::Range<usize>, MemoryFault> {
-        let end = address.checked_add(len as u64).ok_or(MemoryFault::Nothing)?;
-        match end {
-            end if end <= NEAR => Ok(address as usize..end as usize),
-            end if end <= NEAR + FAR && address >= NEAR => Err(MemoryFault::ByMessage),
+    fn place(&mut self, address: u64, len: usize) -> Result<&mut [u8], MemoryFault> {
+        let last = address.checked_add(len as u64 - 1).ok_or(MemoryFault::Nothing)?;
+        let page = (address % FAR) as usize;
+        match &mut self.last {
+            Some(Last::Mapped(bytes)) if address >= LAST => return Ok(&mut bytes[page..page + len]),
+            Some(Last::ByMessage) if address >= LAST => return Err(MemoryFault::ByMessage),
+            _ => {}
+        }
+        match last {
+            last if last < NEAR => Ok(&mut self.memory[address as usize..][..len]),
+            last if last < NEAR + FAR && address >= NEAR => Err(MemoryFault::ByMessage),
             _ => Err(MemoryFault::Nothing),
         }
     }
@@ -72,15 +90,21 @@ impl Machine {
 
 impl Guest for Machine {
     fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), MemoryFault> {
-        let range = self.range(address, buf.len())?;
-        buf.copy_from_slice(&self.memory[range]);
+        buf.copy_from_slice(self.place(address, buf.len())?);
         Ok(())
     }
 
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryFault> {
-        let range = self.range(address, data.len())?;
-        self.memory[range].copy_from_slice(data);
+        self.place(address, data.len())?.copy_from_slice(data);
         Ok(())
+    }
+
+    fn is_readable(&mut self, address: u64, len: usize) -> bool {
+        self.place(address, len) != Err(MemoryFault::Nothing)
+    }
+
+    fn is_writable(&mut self, address: u64, len: usize) -> bool {
+        self.is_readable(address, len)
     }
 
     fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage> {

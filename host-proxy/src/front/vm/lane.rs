@@ -1,7 +1,7 @@
 //! A TLP on its way from the adapter to the switch.
 
 use super::Below;
-use proxy_core::limits::{LINK_GIVE_UP, TLP_BUFFER};
+use proxy_core::limits::{LINK_GIVE_UP, MAX_PORTS, TLP_BUFFER};
 use proxy_core::switch::{PortMapping, VirtualSwitch};
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -13,27 +13,58 @@ use vmd_adapter::COMPLETION_TIMEOUT;
 /// that it is for is hung then, and everything that the machine does waits behind it.
 const LONGEST_HOLD: Duration = Duration::from_millis(1500);
 
-/// The same for a TLP right behind one that was given up, so that several hung devices together
-/// cost the machine hardly more time than one.
-const SHORT_HOLD: Duration = Duration::from_millis(20);
+/// The same for all TLPs together that are given up, however many devices are hung: each gets a
+/// quarter of what is left ([`Held`]).
+const ALL_HOLDS: Duration = Duration::from_millis(1900);
 
-/// Devices that may be hung at once.
-const MAX_HUNG: u128 = 16;
+/// How long QEMU waits for an answer. All that it wrote before is in its socket by then, and goes
+/// through the lane first.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// QEMU waits five seconds for an answer. A request waits behind what the lane holds, and then for
-/// its completion.
+/// A turn, which a hold may last longer than it should.
+const TURN: Duration = Duration::from_millis(1);
+
 const _: () = {
     assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
-    let holds = LONGEST_HOLD.as_nanos() + (MAX_HUNG - 1) * SHORT_HOLD.as_nanos();
-    assert!(holds + COMPLETION_TIMEOUT.as_nanos() < 5_000_000_000);
+    assert!(LONGEST_HOLD.as_nanos() < ALL_HOLDS.as_nanos());
+    let turns = MAX_PORTS as u128 * TURN.as_nanos();
+    let holds = ALL_HOLDS.as_nanos() + turns;
+    assert!(holds + COMPLETION_TIMEOUT.as_nanos() < PATIENCE.as_nanos());
 };
+
+/// The time that went by with TLPs that were given up in the end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    time: Duration,
+    /// When the last one was given up.
+    last: Option<Instant>,
+}
+
+impl Held {
+    /// How long the next TLP may be held. What other devices take meanwhile gives no time back: the
+    /// machine may wait behind all of it. After a while with nothing given up nobody waits any more.
+    fn bound(&mut self, now: Instant) -> Duration {
+        if self.last.is_none_or(|last| now.saturating_since(last) >= PATIENCE) {
+            *self = Self::default();
+            return LONGEST_HOLD;
+        }
+        ALL_HOLDS.saturating_sub(self.time) / 4
+    }
+
+    fn given_up(&mut self, now: Instant, held: Duration) {
+        // One that was not held at all takes nobody's time.
+        if !held.is_zero() {
+            self.time += held;
+            self.last = Some(now);
+        }
+    }
+}
 
 /// One TLP that waits until the switch has room for it.
 pub(super) struct Lane {
     tlp: Box<[u8; TLP_BUFFER]>,
     held: Option<(usize, Instant)>,
-    /// Since a TLP was given up the switch has taken none.
-    blocked: bool,
+    given_up: Held,
     /// Ports, by bit, whose device took nothing for too long, and has taken nothing since.
     stuck: u32,
 }
@@ -51,7 +82,7 @@ pub(super) enum Passed {
 
 impl Lane {
     pub(super) fn new() -> Self {
-        Self { tlp: Box::new([0; TLP_BUFFER]), held: None, blocked: false, stuck: 0 }
+        Self { tlp: Box::new([0; TLP_BUFFER]), held: None, given_up: Held::default(), stuck: 0 }
     }
 
     /// The TLP that waits.
@@ -60,7 +91,7 @@ impl Lane {
     }
 
     pub(super) fn clear(&mut self) {
-        (self.held, self.blocked, self.stuck) = (None, false, 0);
+        (self.held, self.given_up, self.stuck) = (None, Held::default(), 0);
     }
 
     /// Takes the next TLP, if none waits. Whether one does now.
@@ -84,22 +115,21 @@ impl Lane {
         let (length, since) = self.held.take().expect("the caller filled the lane");
         let tlp = &self.tlp[..length];
         let taken = below.handle_tlp(now, tlp).is_ok();
-        if taken && self.stuck == 0 && !self.blocked {
+        if taken && self.stuck == 0 {
             return Passed::Taken;
         }
         let port = below.switch().and_then(|switch| port_of(switch, tlp));
         let port = port.map_or(0, |port| 1 << port.get());
         if taken {
-            self.blocked = false;
             self.stuck &= !port;
             return Passed::Taken;
         }
-        let bound = if self.blocked { SHORT_HOLD } else { LONGEST_HOLD };
-        if self.stuck & port == 0 && now.saturating_since(since) < bound {
+        let held = now.saturating_since(since);
+        if self.stuck & port == 0 && held < self.given_up.bound(since) {
             self.held = Some((length, since));
             return Passed::Held;
         }
-        self.blocked = true;
+        self.given_up.given_up(now, held);
         self.stuck |= port;
         Passed::GivenUp
     }

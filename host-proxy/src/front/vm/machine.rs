@@ -1,7 +1,11 @@
 //! The virtual machine as the adapter sees it: behind a vfio-user client.
 
+use vfio_user_server::limits::{MAX_DMA_PIECES, MIN_DATA_XFER};
 use vfio_user_server::{DmaRefused, DmaToken, Irq, MemoryError, Server};
-use vmd_adapter::{Guest, MemoryFault, NoMessage, Token};
+use vmd_adapter::{Guest, LONGEST_READ, MemoryFault, NoMessage, Token};
+
+// No request of a device is too long for a client that was agreed with.
+const _: () = assert!(LONGEST_READ <= MIN_DATA_XFER * MAX_DMA_PIECES);
 
 /// Memory and interrupts of the client.
 pub(super) struct Machine<'a>(pub(super) &'a mut Server);
@@ -28,6 +32,14 @@ impl Guest for Machine<'_> {
 
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), MemoryFault> {
         self.0.memory().write(address, data).map_err(fault)
+    }
+
+    fn is_readable(&mut self, address: u64, len: usize) -> bool {
+        self.0.memory().is_readable(address, len)
+    }
+
+    fn is_writable(&mut self, address: u64, len: usize) -> bool {
+        self.0.memory().is_writable(address, len)
     }
 
     fn begin_read(&mut self, address: u64, len: usize) -> Result<Token, NoMessage> {

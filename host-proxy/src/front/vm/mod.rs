@@ -12,6 +12,7 @@ mod machine;
 pub use below::Below;
 
 use super::absence::Absence;
+use super::lines::Lines;
 use completions::Completions;
 use lane::{Lane, Passed};
 use machine::Machine;
@@ -22,7 +23,7 @@ use proxy_daemon::stop::Stop;
 use proxy_net::Waiting;
 use std::path::Path;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::warn;
 use vfio_user_server::{Access, Device, Event, Irq, Server};
 use vmd_adapter::{Adapter, Region, Token, VmdConfig};
 
@@ -80,6 +81,7 @@ impl VmFront {
             absence: Absence::default(),
             unlooked: 0,
             counts: Counts::default(),
+            told: Told::default(),
         };
         while !stop.requested() {
             turner.turn()?;
@@ -105,6 +107,18 @@ impl Counts {
     }
 }
 
+/// What the machine can cause as often as it likes, and is told in the log.
+#[derive(Debug, Default)]
+struct Told {
+    connected: Lines,
+    disconnected: Lines,
+    resets: Lines,
+    link_resets: Lines,
+    given_up: Lines,
+    /// TLPs given up as of the last line.
+    given_up_count: u64,
+}
+
 struct Turner<B> {
     server: Server,
     adapter: Adapter,
@@ -121,6 +135,7 @@ struct Turner<B> {
     /// Times that the socket was not looked at since it was.
     unlooked: u32,
     counts: Counts,
+    told: Told,
 }
 
 impl<B: Below> Turner<B> {
@@ -137,6 +152,7 @@ impl<B: Below> Turner<B> {
         let now = self.below.now();
         self.adapter.handle_timeout(now);
         self.send_silent_away(now);
+        self.tell_given_up(now);
         // A machine, and not just someone at the socket.
         let present = self.server.is_negotiated();
         let settled = self.absence.lasts(now, present);
@@ -152,7 +168,9 @@ impl<B: Below> Turner<B> {
         busy |= self.below.transmit()?;
         let waits = self.server.waits_on();
         let waits: Vec<_> = waits.map(|(fd, read, write)| Waiting { fd, read, write }).collect();
-        self.below.rest(busy, self.adapter.poll_timeout(), &waits)
+        let again = self.server.waits_at_most().map(|wait| now + wait);
+        let timer = self.adapter.poll_timeout().into_iter().chain(again).min();
+        self.below.rest(busy, timer, &waits)
     }
 
     /// What the machine did. Whether there was anything.
@@ -176,7 +194,7 @@ impl<B: Below> Turner<B> {
                 self.adapter.handle_write(now, region, offset, data);
             }
             Event::Reset => {
-                info!("the machine resets the adapter");
+                self.told.resets.info(now, "the machine resets the adapter");
                 self.reset();
                 self.server.answer(Ok(&[]));
             }
@@ -185,11 +203,12 @@ impl<B: Below> Turner<B> {
                 self.adapter.handle_memory(Token(token.get()), result.map_err(drop));
             }
             Event::Connected => {
-                info!("a machine connected");
+                self.told.connected.info(now, "a machine connected");
                 self.connected = Some(now);
             }
             Event::Disconnected(why) => {
-                info!("the machine disconnected: {why}");
+                let line = format_args!("the machine disconnected: {why}");
+                self.told.disconnected.info(now, line);
                 // The protocol would have the device's state kept for the next client. Here a
                 // machine that went is one that was switched off.
                 self.connected = None;
@@ -213,7 +232,8 @@ impl<B: Below> Turner<B> {
         self.completions.clear();
         self.below.handle_reset(kind);
         if kind == ResetKind::Hot {
-            info!("the machine's root port resets its link");
+            let now = self.below.latest();
+            self.told.link_resets.info(now, "the machine's root port resets its link");
         }
     }
 
@@ -270,6 +290,16 @@ impl<B: Below> Turner<B> {
         moved
     }
 
+    /// The device that a TLP is for took nothing for too long.
+    fn tell_given_up(&mut self, now: Instant) {
+        let given_up = self.counts.given_up - self.told.given_up_count;
+        if given_up > 0 {
+            self.told.given_up_count = self.counts.given_up;
+            let line = format_args!("TLPs given up, since their device takes nothing: {given_up}");
+            self.told.given_up.warn(now, line);
+        }
+    }
+
     /// A client that agrees on nothing would keep others out for good.
     fn send_silent_away(&mut self, now: Instant) {
         let silent = self.connected.is_some() && !self.server.is_negotiated();
@@ -284,7 +314,6 @@ impl<B: Below> Turner<B> {
 fn passed(passed: Passed, counts: &mut Counts) -> bool {
     if passed == Passed::GivenUp {
         counts.given_up += 1;
-        warn!("a TLP is given up: the device that it is for takes nothing");
     }
     passed != Passed::Held
 }

@@ -89,6 +89,20 @@ impl Memory {
         Ok(())
     }
 
+    /// Whether all of it is mapped to be read, whichever way it is reached.
+    pub fn is_readable(&self, address: u64, len: usize) -> bool {
+        self.is_mapped(address, len, Direction::Read)
+    }
+
+    /// Whether all of it is mapped to be written, whichever way it is reached.
+    pub fn is_writable(&self, address: u64, len: usize) -> bool {
+        self.is_mapped(address, len, Direction::Write)
+    }
+
+    fn is_mapped(&self, address: u64, len: usize, direction: Direction) -> bool {
+        matches!(self.pieces(address, len, direction), Ok(_) | Err(MemoryError::ByMessage))
+    }
+
     /// How many maps there are.
     pub fn maps(&self) -> usize {
         self.maps.len()

@@ -225,6 +225,8 @@ proptest! {
                     let mut back = vec![0; len];
                     let expected = model.access(at, len, |page| page.readable);
                     prop_assert_eq!(memory.read(at, &mut back), expected);
+                    let there = matches!(expected, Ok(()) | Err(MemoryError::ByMessage));
+                    prop_assert_eq!(memory.is_readable(at, len), there);
                     if expected.is_ok() {
                         prop_assert!(back == model.bytes[at as usize..at as usize + len]);
                     }
@@ -233,6 +235,8 @@ proptest! {
                     let data: Vec<u8> = (0..len).map(|n| n as u8 ^ with).collect();
                     let expected = model.access(at, len, |page| page.writable);
                     prop_assert_eq!(memory.write(at, &data), expected);
+                    let there = matches!(expected, Ok(()) | Err(MemoryError::ByMessage));
+                    prop_assert_eq!(memory.is_writable(at, len), there);
                     if expected.is_ok() {
                         model.bytes[at as usize..at as usize + len].copy_from_slice(&data);
                     }

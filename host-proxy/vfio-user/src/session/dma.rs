@@ -1,7 +1,7 @@
 //! Messages of the server to the client: reads and writes of its memory.
 
 use crate::channel::Message;
-use crate::limits::MAX_DMA_OUTSTANDING;
+use crate::limits::{MAX_DATA_XFER, MAX_DMA_OUTSTANDING, MAX_DMA_PIECES};
 use crate::wire::{Command, DmaAccess, Kind, message};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -23,13 +23,13 @@ pub enum DmaRefused {
     /// There is no client, or none that has agreed on a version.
     #[error("no client is connected")]
     NotConnected,
-    /// The client takes no more bytes in one message than this.
-    #[error("more than {most} bytes in one DMA message")]
+    /// The client takes no more bytes than this in as many messages as an access may be.
+    #[error("more than {most} bytes in one DMA access")]
     TooLong {
         /// Bytes that the client takes.
         most: usize,
     },
-    /// [`MAX_DMA_OUTSTANDING`] have no answer yet.
+    /// [`MAX_DMA_OUTSTANDING`] messages have no answer yet.
     #[error("too many DMA messages without an answer")]
     Busy,
 }
@@ -40,12 +40,59 @@ struct Asked {
     token: DmaToken,
     command: Command,
     access: DmaAccess,
+    /// Where its bytes are in the whole, if it is a piece.
+    at: usize,
+}
+
+/// An access in several messages, not all of which have their reply.
+#[derive(Debug)]
+struct Cut {
+    token: DmaToken,
+    left: usize,
+    result: Result<Vec<u8>, Errno>,
+}
+
+/// What a reply was.
+pub(super) enum Answered {
+    /// Nothing was asked that it answers.
+    Nothing,
+    /// Other pieces of the same access have none yet.
+    Partly,
+    /// The access is done; its data is this part of the payload.
+    Done(DmaToken, Result<Range<usize>, Errno>),
+}
+
+/// An access as what a client takes in one message: cut at whole words, which a processor may look
+/// at while they are written.
+fn pieces(address: u64, len: usize, limit: usize) -> impl Iterator<Item = Range<usize>> {
+    // An access of no bytes is one message.
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let at = next?;
+        let crooked = address.wrapping_add(at as u64) as usize % WORD;
+        let end = if len - at <= limit { len } else { at + whole(limit) - crooked };
+        next = (end < len).then_some(end);
+        Some(at..end)
+    })
+}
+
+/// Bytes of a word.
+const WORD: usize = 8;
+
+const fn whole(bytes: usize) -> usize {
+    bytes / WORD * WORD
+}
+
+/// The most bytes that an access may have for a client that takes `limit` of them in one message.
+pub(super) fn longest(limit: usize) -> usize {
+    (whole(limit) * MAX_DMA_PIECES).clamp(limit, MAX_DATA_XFER)
 }
 
 /// The messages that have no reply yet.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     asked: Vec<Asked>,
+    cut: Vec<Cut>,
     next_id: u16,
     /// The payload of the last reply.
     payload: Vec<u8>,
@@ -57,24 +104,36 @@ impl Outstanding {
         self.asked.is_empty()
     }
 
-    /// Notes a message and gives its bytes.
+    /// Notes an access of the client's memory in messages of `limit` bytes at most, and gives their
+    /// bytes.
     pub(super) fn ask(
         &mut self,
         token: DmaToken,
         command: Command,
-        address: u64,
-        len: usize,
+        access: DmaAccess,
         data: &[u8],
-    ) -> Result<Vec<u8>, DmaRefused> {
-        if self.asked.len() == MAX_DMA_OUTSTANDING {
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, DmaRefused> {
+        if self.asked.len() >= MAX_DMA_OUTSTANDING {
             return Err(DmaRefused::Busy);
         }
-        let access = DmaAccess { address, count: len as u64 };
-        let id = self.free_id();
-        self.asked.push(Asked { id, token, command, access });
-        let bytes =
-            message(id, command, Kind::Command { no_reply: false }, &[&access.emit(), data]);
-        Ok(bytes)
+        let len = access.count as usize;
+        let messages: Vec<_> = pieces(access.address, len, limit)
+            .map(|piece| {
+                let address = access.address.wrapping_add(piece.start as u64);
+                let access = DmaAccess { address, count: piece.len() as u64 };
+                let (id, at) = (self.free_id(), piece.start);
+                self.asked.push(Asked { id, token, command, access, at });
+                let data = data.get(piece).unwrap_or_default();
+                let kind = Kind::Command { no_reply: false };
+                message(id, command, kind, &[&access.emit(), data])
+            })
+            .collect();
+        if messages.len() > 1 {
+            let bytes = if command == Command::DmaRead { len } else { 0 };
+            self.cut.push(Cut { token, left: messages.len(), result: Ok(vec![0; bytes]) });
+        }
+        Ok(messages)
     }
 
     /// One that no message without a reply has.
@@ -88,17 +147,15 @@ impl Outstanding {
         }
     }
 
-    /// What a reply says; none if nothing was asked that it answers.
-    pub(super) fn answered(
-        &mut self,
-        message: Message,
-    ) -> Option<(DmaToken, Result<Range<usize>, Errno>)> {
+    /// What a reply says.
+    pub(super) fn answered(&mut self, message: Message) -> Answered {
         let Kind::Reply { error } = message.header.kind else {
-            return None;
+            return Answered::Nothing;
         };
         let (id, command) = (message.header.id, message.header.command);
-        let at = self.asked.iter().position(|a| a.id == id && a.command == command)?;
-        let Asked { token, access, .. } = self.asked.remove(at);
+        let found = self.asked.iter().position(|a| a.id == id && a.command == command);
+        let Some(found) = found else { return Answered::Nothing };
+        let Asked { token, access, at, .. } = self.asked.remove(found);
         self.payload = message.payload;
         let whole = match command {
             Command::DmaRead => access.is_answered_by(&self.payload),
@@ -113,7 +170,39 @@ impl Outstanding {
             None if whole => Ok(data),
             None => Err(Errno::PROTO),
         };
-        Some((token, result))
+        match self.cut.iter().position(|cut| cut.token == token) {
+            None => Answered::Done(token, result),
+            Some(index) => self.piece_answered(index, at, result),
+        }
+    }
+
+    /// A piece of an access is done. The first error is the whole's.
+    fn piece_answered(
+        &mut self,
+        index: usize,
+        at: usize,
+        result: Result<Range<usize>, Errno>,
+    ) -> Answered {
+        let cut = &mut self.cut[index];
+        cut.left -= 1;
+        match (&mut cut.result, result) {
+            (Ok(all), Ok(data)) if !data.is_empty() => {
+                all[at..at + data.len()].copy_from_slice(&self.payload[data]);
+            }
+            (all @ Ok(_), Err(error)) => *all = Err(error),
+            _ => {}
+        }
+        if cut.left > 0 {
+            return Answered::Partly;
+        }
+        let Cut { token, result, .. } = self.cut.swap_remove(index);
+        Answered::Done(
+            token,
+            result.map(|all| {
+                self.payload = all;
+                0..self.payload.len()
+            }),
+        )
     }
 
     /// The payload of the last reply.

@@ -13,8 +13,8 @@ use crate::limits::{
 };
 use crate::memory::Memory;
 use crate::version::Negotiated;
-use crate::wire::{Command, Kind, message};
-use dma::Outstanding;
+use crate::wire::{Command, DmaAccess, Kind, message};
+use dma::{Answered, Outstanding, longest};
 pub use dma::{DmaRefused, DmaToken};
 use in_hand::InHand;
 use rustix::io::Errno;
@@ -291,11 +291,14 @@ impl Session {
     }
 
     fn dma_reply(&mut self, state: &mut State, message: Message) -> Option<Step> {
-        let Some((token, result)) = self.dma.answered(message) else {
-            state.counts.stray_replies += 1;
-            return None;
-        };
-        Some(Step::DmaDone { token, result })
+        match self.dma.answered(message) {
+            Answered::Done(token, result) => Some(Step::DmaDone { token, result }),
+            Answered::Partly => None,
+            Answered::Nothing => {
+                state.counts.stray_replies += 1;
+                None
+            }
+        }
     }
 
     /// The caller's answer to what it has in hand.
@@ -377,7 +380,7 @@ impl Session {
         self.dma.payload()
     }
 
-    /// A message of the server: a DMA write of `data`, or a read of `len` bytes.
+    /// Messages of the server: a DMA write of `data`, or a read of `len` bytes.
     pub(crate) fn dma(
         &mut self,
         state: &mut State,
@@ -392,14 +395,17 @@ impl Session {
         if self.gone.is_some() || self.ended.is_some() || closed || channel.is_deaf() {
             return Err(DmaRefused::NotConnected);
         }
-        if len > negotiated.dma_xfer {
-            return Err(DmaRefused::TooLong { most: negotiated.dma_xfer });
+        let (limit, most) = (negotiated.dma_xfer, longest(negotiated.dma_xfer));
+        if len > most {
+            return Err(DmaRefused::TooLong { most });
         }
         let token = DmaToken(state.counts.dma_messages);
-        let bytes = self.dma.ask(token, command, address, len, data)?;
-        state.counts.dma_messages += 1;
-        let sent = self.twin.as_mut().unwrap_or(&mut self.main).send(bytes, None);
-        self.look_at(sent);
+        let access = DmaAccess { address, count: len as u64 };
+        for bytes in self.dma.ask(token, command, access, data, limit)? {
+            state.counts.dma_messages += 1;
+            let sent = self.twin.as_mut().unwrap_or(&mut self.main).send(bytes, None);
+            self.look_at(sent);
+        }
         Ok(token)
     }
 

@@ -7,7 +7,7 @@ fn proposal(json: &str) -> Vec<u8> {
 
 /// Numbers that a client may have for a capability, none of them too many for JSON.
 fn number() -> impl Strategy<Value = Option<u64>> {
-    prop_oneof![Just(None), (0_u64..20).prop_map(Some), any::<u64>().prop_map(Some)]
+    prop_oneof![Just(None), (0_u64..200).prop_map(Some), any::<u64>().prop_map(Some)]
 }
 
 proptest! {
@@ -32,6 +32,11 @@ proptest! {
         };
         let data = Data { capabilities: Some(proposed) };
         let json = serde_json::to_string(&data).unwrap();
+        let small = xfer.is_some_and(|xfer| xfer < MIN_DATA_XFER as u64);
+        if small {
+            prop_assert_eq!(negotiate(&proposal(&json)), Err(Refused::TooSmall));
+            return Ok(());
+        }
         let (agreed, reply) = negotiate(&proposal(&json)).unwrap();
         prop_assert!(agreed.msg_fds <= MAX_MSG_FDS);
         prop_assert!(agreed.dma_xfer as u64 <= xfer.unwrap_or(u64::MAX).min(MAX_DATA_XFER as u64));

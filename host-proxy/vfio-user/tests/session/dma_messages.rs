@@ -132,8 +132,9 @@ fn messages_are_refused() {
     let mut bench = Bench::connected();
     assert_eq!(bench.server.dma_write(0, &[1]), Err(DmaRefused::NotConnected), "no version yet");
     bench.greet(r#"{"capabilities":{"max_data_xfer_size":100}}"#);
-    assert_eq!(bench.server.dma_write(0, &[0; 101]), Err(DmaRefused::TooLong { most: 100 }));
-    assert_eq!(bench.server.dma_read(0, 101), Err(DmaRefused::TooLong { most: 100 }));
+    let most = 96 * 64;
+    assert_eq!(bench.server.dma_write(0, &[0; 6145]), Err(DmaRefused::TooLong { most }));
+    assert_eq!(bench.server.dma_read(0, 6145), Err(DmaRefused::TooLong { most }));
     bench.server.dma_read(0, 100).unwrap();
     for _ in 1..256 {
         bench.server.dma_write(0, &[0; 4]).unwrap();
@@ -149,6 +150,78 @@ fn messages_are_refused() {
     // Without a limit of the client's there is the protocol's.
     bench.greet("{}");
     assert_eq!(bench.server.dma_read(0, 1 << 21), Err(DmaRefused::TooLong { most: 1 << 20 }));
+}
+
+/// Each message of an access, in the order in which they came.
+fn messages(bench: &mut Bench) -> Vec<Got> {
+    std::iter::from_fn(|| bench.client.receive()).collect()
+}
+
+#[test]
+fn what_is_longer_than_the_client_takes_is_several_messages() {
+    let data: Vec<u8> = (0..=255).cycle().take(512).collect();
+    for (limit, address, wanted) in [
+        (512, 0x1004, &[512][..]),
+        (511, 0x1000, &[504, 8][..]),
+        (200, 0x1004, &[196, 200, 116][..]),
+        (64, 0xffff_ffff_ffff_fe00, &[64; 8][..]),
+    ] {
+        let mut bench = Bench::connected();
+        bench.greet(&format!(r#"{{"capabilities":{{"max_data_xfer_size":{limit}}}}}"#));
+        let token = bench.server.dma_write(address, &data).unwrap();
+        let got = messages(&mut bench);
+        assert!(got.iter().all(|got| got.command == DMA_WRITE), "{limit}");
+        let counts: Vec<u64> = got.iter().map(|got| got.u64(8)).collect();
+        assert_eq!(counts, wanted, "{limit}");
+        let mut at = 0;
+        for (left, got) in got.iter().enumerate().map(|(n, got)| (wanted.len() - n - 1, got)) {
+            assert_eq!(got.u64(0), address + at as u64);
+            assert_eq!(got.payload[16..], data[at..at + got.u64(8) as usize]);
+            at += got.u64(8) as usize;
+            bench.client.send_raw(&message(got.id, DMA_WRITE, REPLY, &[]), &[]);
+            let done = (left == 0).then_some(Said::DmaDone(token, Ok(vec![])));
+            assert_eq!(bench.poll(), done);
+        }
+
+        let token = bench.server.dma_read(address, 512).unwrap();
+        let got = messages(&mut bench);
+        // The answers need not come in order.
+        for (left, got) in got.iter().enumerate().rev() {
+            let at = (got.u64(0) - address) as usize;
+            let reply = [&got.payload[..16], &data[at..at + got.u64(8) as usize]].concat();
+            bench.client.send_raw(&message(got.id, DMA_READ, REPLY, &reply), &[]);
+            let done = (left == 0).then_some(Said::DmaDone(token, Ok(data.clone())));
+            assert_eq!(bench.poll(), done);
+        }
+        assert!(bench.server.counters().contains(&("vfio-user: replies to nothing", 0)));
+    }
+}
+
+#[test]
+fn an_access_of_which_a_piece_fails_fails_once() {
+    let mut bench = Bench::connected();
+    bench.greet(r#"{"capabilities":{"max_data_xfer_size":64}}"#);
+    for failing in 0..3 {
+        let token = bench.server.dma_read(0x1000, 192).unwrap();
+        let other = bench.server.dma_read(0x2000, 64).unwrap();
+        let got = messages(&mut bench);
+        for (n, got) in got.iter().enumerate() {
+            let reply = [&got.payload[..], &[n as u8; 64]].concat();
+            let mut reply = message(got.id, DMA_READ, REPLY, &reply);
+            if n == failing {
+                reply = message(got.id, DMA_READ, ERROR, &[]);
+                reply[12..16].copy_from_slice(&14_u32.to_ne_bytes());
+            }
+            bench.client.send_raw(&reply, &[]);
+            let error = Err(Errno::from_raw_os_error(14));
+            let done = match n {
+                2 => Some(Said::DmaDone(token, error)),
+                3 => Some(Said::DmaDone(other, Ok(vec![3; 64]))),
+                _ => None,
+            };
+            assert_eq!(bench.poll(), done);
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use crate::bench::{Bench, Said, device};
 use crate::client::*;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use vfio_user_server::{OpenError, Server};
@@ -36,6 +39,28 @@ fn what_is_in_the_way_stays() {
     let link = folder.path().join("link");
     std::os::unix::fs::symlink("nowhere", &link).unwrap();
     assert!(matches!(Server::listen(&link, device()), Err(OpenError::NotASocket(_))));
+}
+
+/// Connecting to it would wait until somebody is accepted.
+#[test]
+fn a_socket_whose_listener_accepts_nobody_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full");
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let stream = |flags| socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let listener = stream(SocketFlags::empty());
+    bind(&listener, &address).unwrap();
+    listen(&listener, 0).unwrap();
+    let waiting: Vec<_> = std::iter::repeat_with(|| stream(SocketFlags::NONBLOCK))
+        .take_while(|socket| connect(socket, &address).is_ok())
+        .collect();
+    assert!(!waiting.is_empty());
+    let (said, hears) = std::sync::mpsc::channel();
+    let at = path.clone();
+    std::thread::spawn(move || said.send(Server::listen(&at, device()).map(drop)));
+    let result = hears.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not wait");
+    assert!(matches!(result, Err(OpenError::InUse(_))), "{result:?}");
+    assert!(path.exists());
 }
 
 #[test]

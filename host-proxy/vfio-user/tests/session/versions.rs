@@ -107,6 +107,9 @@ fn what_is_malformed_is_refused_and_can_be_tried_again() {
         version(0, 0, &capability("\"max_msg_fds\":1.5")),
         version(0, 0, &capability("\"max_msg_fds\":\"many\"")),
         version(0, 0, &capability("\"max_data_xfer_size\":18446744073709551616")),
+        // Less than a DMA message may well be.
+        version(0, 0, &capability("\"max_data_xfer_size\":0")),
+        version(0, 0, &capability("\"max_data_xfer_size\":63")),
         version(0, 0, &capability("\"max_dma_maps\":true")),
         version(0, 0, &capability("\"pgsizes\":{}")),
         version(0, 0, &capability("\"write_multiple\":1")),

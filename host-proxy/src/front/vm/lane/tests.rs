@@ -7,8 +7,8 @@ use proxy_net::Waiting;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
 
-/// A switch whose ports 0 and 1 lead to buses 3 and 4 and to a megabyte each, and which has no
-/// room for TLPs to some of its ports.
+/// A switch whose ports lead to buses from 3 on and to a megabyte each, and which has no room for
+/// TLPs to some of its ports.
 struct Below {
     role: HostRole,
     /// By bit.
@@ -22,12 +22,16 @@ const WINDOW: u64 = 0x1000_0000;
 
 impl Below {
     fn new() -> Self {
-        let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
+        Self::with(2)
+    }
+
+    fn with(ports: u8) -> Self {
+        let switch = SwitchConfig { ports, ..SwitchConfig::default() };
         let role = HostRole::new(&HostConfig { switch, ..HostConfig::default() }).unwrap();
         let mut below = Self { role, full: 0, taken: 0, here: true };
-        below.write(0x0100, 0x18, 0x0004_0201);
+        below.write(0x0100, 0x18, 0x0002_0201 + (u32::from(ports) << 16));
         below.write(0x0100, 0x04, 7);
-        for port in [0_u16, 1] {
+        for port in 0..u16::from(ports) {
             let at = 0x0200 | port << 3;
             below.write(at, 0x18, 0x02 | u32::from(3 + port) << 8 | u32::from(3 + port) << 16);
             let base = (WINDOW as u32 >> 16) + 0x10 * u32::from(port);
@@ -168,7 +172,12 @@ fn a_hung_device_is_waited_for_once() {
     below.full = 0;
     assert_eq!(pass(&mut lane, &mut below, &write(0), 4000), (Passed::Taken, 0));
     below.full = 0b01;
-    assert_eq!(pass(&mut lane, &mut below, &write(0), 5000), (Passed::GivenUp, 1500));
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 6499), (Passed::GivenUp, 100), "not so soon");
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 6600), (Passed::GivenUp, 0));
+    below.full = 0;
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 6700), (Passed::Taken, 0));
+    below.full = 0b01;
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 11_599), (Passed::GivenUp, 1500), "anew");
 }
 
 #[test]
@@ -176,9 +185,47 @@ fn several_hung_devices_cost_little_more_than_one() {
     let (mut lane, mut below) = (Lane::new(), Below::new());
     below.full = 0b11;
     assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
-    assert_eq!(pass(&mut lane, &mut below, &write(1), 1500), (Passed::GivenUp, 20));
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 1500), (Passed::GivenUp, 100));
     lane.clear();
     assert_eq!(pass(&mut lane, &mut below, &write(1), 9000), (Passed::GivenUp, 1500), "anew");
+}
+
+/// What the machine wrote before it read is all in the socket, and the read waits for it.
+#[test]
+fn all_hung_devices_together_leave_time_for_a_read() {
+    const PORTS: u64 = MAX_PORTS as u64;
+    let patience = PATIENCE - COMPLETION_TIMEOUT;
+    // All hung, or every second one, with writes to the healthy ones in between.
+    for healthy in [0, 0xaaaa_aaaa_u32] {
+        let (mut lane, mut below) = (Lane::new(), Below::with(MAX_PORTS as u8));
+        let mut now = 0;
+        for port in 0..PORTS {
+            below.full = !healthy;
+            let (passed, held) = pass(&mut lane, &mut below, &write(port), now);
+            let taken = healthy & 1 << port != 0;
+            assert_eq!(passed == Passed::Taken, taken, "{port}");
+            now += held;
+        }
+        assert!(at(now) < Instant::ZERO + patience, "{now} ms");
+    }
+}
+
+#[test]
+fn a_device_that_hangs_again_and_again_leaves_time_for_a_read() {
+    for here in [true, false] {
+        let (mut lane, mut below) = (Lane::new(), Below::new());
+        below.here = here;
+        let mut now = 0;
+        for _ in 0..1000 {
+            below.full = 0b01;
+            let (passed, held) = pass(&mut lane, &mut below, &write(0), now);
+            assert_eq!(passed, Passed::GivenUp);
+            now += held;
+            below.full = 0;
+            assert_eq!(pass(&mut lane, &mut below, &write(0), now), (Passed::Taken, 0));
+        }
+        assert!(at(now) < Instant::ZERO + (PATIENCE - COMPLETION_TIMEOUT), "{now} ms");
+    }
 }
 
 #[test]
@@ -208,7 +255,7 @@ fn what_a_switch_elsewhere_does_not_take_is_given_up_whoever_it_is_for() {
     let (mut lane, mut below) = (Lane::new(), Below::new());
     (below.here, below.full) = (false, 0b01);
     assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
-    assert_eq!(pass(&mut lane, &mut below, &write(0), 2000), (Passed::GivenUp, 20));
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 2000), (Passed::GivenUp, 100));
     assert_eq!(pass(&mut lane, &mut below, &write(1), 3000), (Passed::Taken, 0));
-    assert_eq!(pass(&mut lane, &mut below, &write(0), 4000), (Passed::GivenUp, 1500), "anew");
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 8000), (Passed::GivenUp, 1500), "anew");
 }
