@@ -128,9 +128,9 @@ impl Screen {
 }
 
 impl Session {
-    fn start(folder: &Path) -> Self {
+    fn start(folder: &Path, options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-vm"));
-        command.arg("run").env("TMPDIR", folder);
+        command.arg("run").args(options).env("TMPDIR", folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let keys = child.stdin.take().unwrap();
@@ -181,7 +181,7 @@ fn process(words: &[&str]) -> Option<String> {
 fn an_accelerator_is_plugged_and_a_daemon_that_dies_is_told() {
     let Some(_stage) = stage() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut session = Session::start(folder.path());
+    let mut session = Session::start(folder.path(), &[]);
     session.until("the shell", |session| session.screen.text().contains(":~# ").then_some(()));
 
     // What is offered can be used, as it is said.
@@ -216,4 +216,26 @@ fn an_accelerator_is_plugged_and_a_daemon_that_dies_is_told() {
     assert!(said.contains("not everything ran to the end:\nhost-1 ended with signal: 9"), "{said}");
     let logs = said.rsplit("the logs are in ").next().unwrap().trim();
     assert!(Path::new(logs).join("host-1.log").is_file(), "{said}");
+}
+
+/// A device is lent once the guest's driver has it: so each of them is up, and a host of its own.
+#[test]
+#[ignore = "long: two guests"]
+fn two_guests_are_two_hosts_of_one_fabric() {
+    let Some(_stage) = stage() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = Session::start(folder.path(), &["--hosts", "2"]);
+    session.until("the shell", |session| session.screen.text().contains(":~# ").then_some(()));
+    for (host, device) in [("host-2", "nvme"), ("host-1", "accelerator")] {
+        session.until("a device to be lent", |session| {
+            let lent = session.manager(&["allocate", "--host", host, "--model", device]);
+            lent.status.success().then_some(())
+        });
+    }
+    let list = text(&session.manager(&["list"]).stdout);
+    let of = |host: &str| list.lines().filter(|line| line.contains(host)).count();
+    assert_eq!((of("host-1"), of("host-2")), (1, 1), "{list}");
+    session.types("poweroff\r");
+    let status = session.child.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{}", session.said.text());
 }

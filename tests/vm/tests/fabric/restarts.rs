@@ -9,6 +9,12 @@ fn a_guest_that_begins_anew_has_its_drive_again() {
     play(&SMALL, begins_anew);
 }
 
+#[test]
+#[ignore = "long: another kernel"]
+fn a_guest_of_6_1_that_begins_anew_has_its_drive_again() {
+    play(&Plan { kernels: &[Kernel::V6_1], ..SMALL }, begins_anew);
+}
+
 /// The drive works, and what was written on it before is there.
 fn holds(scene: &mut Scene, before: &str) -> Result<()> {
     let guest = &mut scene.guests[0];
@@ -48,7 +54,17 @@ fn begins_anew(scene: &mut Scene) -> Result<()> {
 
 #[test]
 fn what_a_killed_guest_had_is_free_after_its_grace() {
-    let kernels = [Kernel::V6_12, Kernel::V6_12];
+    is_killed_with(Kernel::V6_12);
+}
+
+#[test]
+#[ignore = "long: another kernel"]
+fn what_a_killed_guest_of_6_1_had_is_free_after_its_grace() {
+    is_killed_with(Kernel::V6_1);
+}
+
+fn is_killed_with(kernel: Kernel) {
+    let kernels = [kernel, kernel];
     let plan = Plan { kernels: &kernels, manager: &["--host-grace-s", "3"], ..SMALL };
     play(&plan, is_killed);
 }

@@ -3,7 +3,7 @@
 use crate::lending::verify;
 use crate::scene::{PLUG_BOUND, Plan, SMALL, Scene, play};
 use anyhow::{Context, Result, ensure};
-use vm::Verify;
+use vm::{Kernel, Verify};
 
 /// A drive, and an accelerator with more memory than a port has room for by default.
 const TWO: [&str; 2] = ["nvme", "accelerator,memory=16M"];
@@ -13,8 +13,18 @@ const ROOM: &str = "pci=hpmmiosize=2M,hpmmioprefsize=32M";
 
 #[test]
 fn four_devices_of_two_boxes_come_and_go() {
+    four_come_and_go(Kernel::V6_12);
+}
+
+#[test]
+#[ignore = "long: another kernel"]
+fn four_devices_of_two_boxes_come_and_go_under_6_1() {
+    four_come_and_go(Kernel::V6_1);
+}
+
+fn four_come_and_go(kernel: Kernel) {
     let boxes: [(&str, &[&str]); 2] = [("box-a", &TWO), ("box-b", &TWO)];
-    let plan = Plan { boxes: &boxes, append: ROOM, ..SMALL };
+    let plan = Plan { kernels: &[kernel], boxes: &boxes, append: ROOM, ..SMALL };
     play(&plan, |scene| fills_and_empties(scene, &plan));
 }
 
