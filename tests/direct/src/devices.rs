@@ -243,7 +243,7 @@ impl Below for Devices {
         }
         let now = self.latest;
         if self.idle.looks(now) {
-            std::hint::spin_loop();
+            std::thread::yield_now();
             return Ok(());
         }
         let devices = self.devices.iter().filter_map(|device| device.poll_timeout());
