@@ -6,7 +6,7 @@
 //!   computed where the TLP enters a proxy and checked where it is taken from the frame.
 //!
 //! With `std` both use the processor's carry-less multiplication, detected at run time; without,
-//! the byte tables of [`tables`], which are always there and which the tests compare with the
+//! the tables of [`tables`], which are always there and which the tests compare with the
 //! fast ones.
 
 /// Table-driven CRCs: what a card's soft core uses for the little that its logic does not do for
@@ -72,7 +72,7 @@ pub mod tables {
             }
         }
 
-        /// Both CRCs are reflected, so they differ in their tables alone. Two fifths of a card's
+        /// Both CRCs are reflected, so they differ in their tables alone. Three eighths of a card's
         /// instructions are these, so bytes come a word at a time where they lie so: five and a
         /// half instructions a byte instead of ten. The compiler would share what is the same in
         /// the four steps of a word by calls: not of a function that says in which section it is.

@@ -11,9 +11,7 @@
 //! Nothing here allocates or panics on input; bytes from outside give a `Result` with a reason.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
-#![cfg_attr(not(target_os = "none"), forbid(unsafe_code))]
-// There one function has a section of its own, and nothing else that is unsafe.
-#![cfg_attr(target_os = "none", deny(unsafe_code))]
+#![forbid(unsafe_code)]
 
 /// Debug of an error that says what Display says. A derived one would escape the texts in it, and
 /// what it takes to escape text is kilobytes of a card's code.

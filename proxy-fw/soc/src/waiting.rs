@@ -54,23 +54,7 @@ impl<T: Stored> Waiting<T> {
 
     /// Takes one out.
     pub(crate) fn take(&mut self, index: usize) -> Option<T> {
-        if index >= self.tlps.len() {
-            return None;
-        }
-        if index == 0 {
-            return self.tlps.pop_front();
-        }
-        // Round once, so that the others stay in their order.
-        let mut taken = None;
-        for at in 0..self.tlps.len() {
-            let first = self.tlps.pop_front()?;
-            if at == index {
-                taken = Some(first);
-            } else {
-                self.push(first);
-            }
-        }
-        taken
+        self.tlps.remove(index)
     }
 
     /// Takes the oldest out.

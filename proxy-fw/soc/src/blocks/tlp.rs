@@ -108,9 +108,8 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
     /// # Panics
     ///
     /// When the board's constants are wrong: more slots than the block has, windows of 0 or of more
-    /// than 128 TLPs, or of more than 255 in all, a receive queue without room for the windows of
-    /// all slots and [`EVENT_BUFFERS`], no buffers beside those, or buffers smaller than
-    /// [`TLP_BUFFER`].
+    /// than 128 TLPs, a receive queue without room for the windows of all slots and
+    /// [`EVENT_BUFFERS`], no buffers beside those, or buffers smaller than [`TLP_BUFFER`].
     pub fn of_box(
         card: Card<B>,
         rings: TlpRings<R>,

@@ -63,8 +63,10 @@ pub trait PcieSide {
     fn room(&mut self, at: SlotWire) -> ClassSet;
 
     /// Sends out, at a place that has [room](Self::room) for its class, the TLP that `write` writes
-    /// into the [`TLP_BUFFER`](proxy_core::limits::TLP_BUFFER) bytes that it gets, as long as it says. `None` of it: nothing is
+    /// into the [`TLP_BUFFER`] bytes that it gets, as long as it says. `None` of it: nothing is
     /// sent. Whether something was.
+    ///
+    /// [`TLP_BUFFER`]: proxy_core::limits::TLP_BUFFER
     ///
     /// # Panics
     ///

@@ -159,8 +159,8 @@ impl<'a> Record<'a> {
         Ok(Self { at: SlotWire(header[1]), body })
     }
 
-    /// Where a record at the front of bytes is, and its TLP, if it carries one as nearly all do: what
-    /// it could be else is not made, nor moved.
+    /// Where a record at the front of bytes is, and its TLP, if it carries one as nearly all do:
+    /// what it could be else is not made, nor moved.
     pub(super) fn parse_tlp(bytes: &'a [u8]) -> Option<(SlotWire, &'a [u8])> {
         let (header, body) = split(bytes).ok()?;
         (header[0] == kind::TLP).then_some((SlotWire(header[1]), body))

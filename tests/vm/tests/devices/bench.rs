@@ -114,7 +114,7 @@ fn programs() -> Result<PathBuf> {
 }
 
 /// What a kernel says of a drive that does not answer, or whose interrupts do not come.
-const LATE: &[&str] = &["controller is down", "timeout", "completion polled", "Abort status"];
+const LATE: &[&str] = &["controller is down", " timeout, ", "completion polled", "Abort status"];
 
 /// Whether all that a drive was asked for came to an end before its driver lost patience.
 pub(crate) fn was_never_late(said: &[Message]) -> Result<()> {

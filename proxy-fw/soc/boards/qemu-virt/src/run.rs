@@ -34,7 +34,8 @@ const BOUNDS: Bounds = Bounds {
     peers: 4,
 };
 
-/// TLPs that wait in the card at the root port, and at each slot, by class.
+/// TLPs that wait in the card at the root port, and at each slot, by class: as many writes of a device
+/// as sixteen slots' share of the packet pool has room for.
 const HOST_WINDOWS: Windows = Windows([32, 16, 32]);
 const BOX_WINDOWS: Windows = Windows([7, 2, 4]);
 

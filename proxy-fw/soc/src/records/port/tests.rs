@@ -108,6 +108,22 @@ fn a_wire_without_room_is_no_room() {
 }
 
 #[test]
+fn what_is_not_written_is_not_sent() {
+    let (mut card, mut models) = ends(3);
+    let waiting = models.mac().waiting();
+    for _ in 0..WINDOWS.0[0] {
+        assert!(!card.send_with(ONE, |_| None));
+    }
+    assert_eq!(models.mac().waiting(), waiting);
+    for mark in 0..3 {
+        card.send(ONE, &tlp(Class::Posted, mark));
+    }
+    assert!(!card.send_with(ONE, |_| panic!("the wire has no room for it")));
+    models.look();
+    assert_eq!(models.next(ONE, ClassSet::ALL), Some(&tlp(Class::Posted, 0)[..]));
+}
+
+#[test]
 fn more_than_was_granted_is_counted_and_gone() {
     let (mut card, mut models) = ends(64);
     for mark in 0..WINDOWS.0[0] + 1 {
