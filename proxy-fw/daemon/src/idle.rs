@@ -14,6 +14,10 @@ pub struct Spin {
     pub after_read: Duration,
 }
 
+/// How long a loop looks before it lets others have the processor between looks, who may be the ones
+/// that it waits for. An answer by the network comes sooner, and a yield would make it late.
+const ALONE: Duration = Duration::from_micros(10);
+
 impl Default for Spin {
     fn default() -> Self {
         Self { usual: Duration::from_micros(50), after_read: Duration::from_micros(200) }
@@ -62,6 +66,18 @@ impl Idle {
         self.read = self.read.filter(|read| after_read(*read));
         self.read.is_some()
     }
+
+    /// To be called before a look: whoever waits for the processor gets it, if this loop has looked
+    /// in vain for a while.
+    pub fn let_others(&self, now: Instant) {
+        if self.is_long(now) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn is_long(&self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now.saturating_since(since) >= ALONE)
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +86,15 @@ mod tests {
 
     fn at(us: u64) -> Instant {
         Instant::from_nanos(us * 1000)
+    }
+
+    #[test]
+    fn others_are_let_when_it_takes_longer_than_an_answer() {
+        let mut idle = Idle::new(Spin::default());
+        assert!(!idle.is_long(at(1000)));
+        assert!(idle.looks(at(1000)) && !idle.is_long(at(1009)) && idle.is_long(at(1010)));
+        idle.end();
+        assert!(!idle.is_long(at(1020)));
     }
 
     #[test]

@@ -338,6 +338,7 @@ impl<R: Role> Plane<R> {
         }
         let now = self.latest;
         if self.idle.looks(now) {
+            self.idle.let_others(now);
             self.look();
             return Ok(());
         }
@@ -349,8 +350,6 @@ impl<R: Role> Plane<R> {
 
     /// Spins for a moment, until something came.
     fn look(&self) {
-        // Who waits for the processor goes first: he may be the one who is waited for.
-        std::thread::yield_now();
         for look in 0..LOOKS {
             if look % LOOKS_A_HINT == 0 {
                 std::hint::spin_loop();

@@ -243,7 +243,8 @@ impl Below for Devices {
         }
         let now = self.latest;
         if self.idle.looks(now) {
-            std::thread::yield_now();
+            self.idle.let_others(now);
+            std::hint::spin_loop();
             return Ok(());
         }
         let devices = self.devices.iter().filter_map(|device| device.poll_timeout());
