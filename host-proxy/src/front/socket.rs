@@ -3,6 +3,7 @@
 pub mod session;
 
 use super::absence::Absence;
+use super::stale::remove_stale;
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
@@ -83,7 +84,7 @@ impl SocketFront {
         let text = |e: std::io::Error| format!("TLP socket {}: {e}", path.display());
         let address = SockAddr::unix(path).map_err(text)?;
         let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(text)?;
-        remove_stale(path, &address)?;
+        remove_stale("TLP socket", path, Type::SEQPACKET)?;
         listener.bind(&address).map_err(text)?;
         listener.listen(4).map_err(text)?;
         listener.set_nonblocking(true).map_err(text)?;
@@ -168,29 +169,6 @@ impl SocketFront {
 impl Drop for SocketFront {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// A socket file that nobody listens on any more is in the way.
-fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
-    if !path.exists() {
-        return Ok(());
-    }
-    if !super::is_socket(path) {
-        let name = path.display();
-        return Err(format!("TLP socket {name}: not a socket; choose another path"));
-    }
-    let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(|e| e.to_string())?;
-    // Who listens there may accept nobody: connecting must not wait until he does.
-    probe.set_nonblocking(true).map_err(|e| e.to_string())?;
-    match probe.connect(address) {
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|e| format!("TLP socket {}: {e}", path.display()))
-        }
-        _ => Err(format!(
-            "TLP socket {}: in use; stop who listens there or choose another path",
-            path.display()
-        )),
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::front::stale::tests::{crowd, refusal};
 use proxy_core::control::{CONTROL_VERSION, Event, FromProxy, Term, Welcome};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
@@ -336,26 +337,12 @@ fn answers_wait_for_a_client_that_does_not_read() {
     asking.join().unwrap();
 }
 
-/// Connecting to it would wait until somebody is accepted.
 #[test]
 fn a_socket_whose_listener_accepts_nobody_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full");
-    let address = SockAddr::unix(&path).unwrap();
-    let socket = || Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
-    let listener = socket();
-    listener.bind(&address).unwrap();
-    listener.listen(0).unwrap();
-    let waiting = std::iter::repeat_with(|| {
-        let socket = socket();
-        socket.set_nonblocking(true).unwrap();
-        socket.connect(&address).map(|()| socket)
-    });
-    let _waiting: Vec<_> = waiting.map_while(Result::ok).collect();
-    let (said, hears) = std::sync::mpsc::channel();
+    let _crowd = crowd(&path, Type::SEQPACKET);
     let at = path.clone();
-    std::thread::spawn(move || said.send(SocketFront::open(&at).map(drop)));
-    let result = hears.recv_timeout(BOUND).expect("it does not wait");
-    assert!(result.unwrap_err().contains("in use"));
+    assert!(refusal(move || SocketFront::open(&at)).contains("in use"));
     assert!(path.exists());
 }
