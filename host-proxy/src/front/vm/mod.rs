@@ -74,7 +74,7 @@ impl VmFront {
             server: self.server,
             adapter: self.adapter,
             below,
-            requests: Lane::new(),
+            requests: Lane::of_requests(),
             turned: Lane::new(),
             completions: Completions::new(),
             connected: None,
@@ -182,7 +182,12 @@ impl<B: Below> Turner<B> {
         }
         self.unlooked = 0;
         let now = self.below.latest();
-        let Some(event) = self.server.poll() else { return false };
+        let Some(event) = self.server.poll() else {
+            if !self.adapter.is_busy() {
+                self.requests.note_idle();
+            }
+            return false;
+        };
         match event {
             Event::Read { region, offset, len } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
