@@ -17,7 +17,7 @@
 //!         Some(Event::Read { len, .. }) => server.answer(Ok(&vec![0xff; len])),
 //!         Some(Event::Write { .. } | Event::Reset) => server.answer(Ok(&[])),
 //!         Some(_) => {}
-//!         None => { /* poll(2) on server.waits_on() */ }
+//!         None => { /* poll(2) on server.waits_on(), for server.waits_at_most() */ }
 //!     }
 //! }
 //! # #[allow(unreachable_code)]

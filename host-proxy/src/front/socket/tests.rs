@@ -7,10 +7,13 @@ use proxy_daemon::Spin;
 use proxy_daemon::control::{ControlHandle, Inbound};
 use proxy_net::MemoryPort;
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
+use tracing::{Dispatch, Level, Metadata, span};
 
 /// Longest that anything is waited for.
 const BOUND: Duration = Duration::from_secs(60);
@@ -40,10 +43,14 @@ struct Front {
 
 impl Front {
     fn start() -> Self {
-        Self::with_hello_bound(HELLO_BOUND)
+        Self::with(HELLO_BOUND, Dispatch::none())
     }
 
     fn with_hello_bound(hello_bound: Duration) -> Self {
+        Self::with(hello_bound, Dispatch::none())
+    }
+
+    fn with(hello_bound: Duration, log: Dispatch) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tlp");
         let mut front = SocketFront::open(&path).unwrap();
@@ -56,7 +63,9 @@ impl Front {
         let plane = Plane::new(role, vec![Box::new(port)], control, Spin::always(Duration::ZERO));
         let stop = Stop::default();
         let stopped = stop.clone();
-        let thread = std::thread::spawn(move || front.run(plane, &stopped));
+        let thread = std::thread::spawn(move || {
+            tracing::dispatcher::with_default(&log, || front.run(plane, &stopped))
+        });
         let said = Box::new(move || said.blocking_recv().expect("the front-end runs").1);
         let (_folder, _network, _manager) = (folder, network, to_plane);
         Self { path, stop, thread: Some(thread), said, _folder, _network, _manager }
@@ -283,6 +292,47 @@ fn a_client_that_never_says_hello_is_let_go() {
     for _ in 0..2 {
         assert!(front.connect().refusal().contains("no hello"));
     }
+}
+
+/// A log that counts the lines which a person gets.
+struct Lines(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= Level::INFO
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn clients_that_come_again_and_again_fill_nobodys_log() {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let front = Front::with(HELLO_BOUND, Dispatch::new(Lines(Arc::clone(&lines))));
+    for again in 0..200 {
+        let mut client = front.connect();
+        if again % 2 == 0 {
+            client.send(&[16]);
+            assert!(client.refusal().contains("cut short"));
+        }
+    }
+    front.greeted();
+    let said = lines.load(Ordering::Relaxed);
+    assert!((3..50).contains(&said), "{said} lines");
 }
 
 #[test]

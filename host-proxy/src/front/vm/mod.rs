@@ -115,7 +115,7 @@ struct Told {
     resets: Lines,
     link_resets: Lines,
     given_up: Lines,
-    /// TLPs given up as of the last line.
+    /// TLPs given up when that was told last, in a line or not.
     given_up_count: u64,
 }
 
@@ -297,10 +297,11 @@ impl<B: Below> Turner<B> {
 
     /// The device that a TLP is for took nothing for too long.
     fn tell_given_up(&mut self, now: Instant) {
-        let given_up = self.counts.given_up - self.told.given_up_count;
-        if given_up > 0 {
-            self.told.given_up_count = self.counts.given_up;
-            let line = format_args!("TLPs given up, since their device takes nothing: {given_up}");
+        let all = self.counts.given_up;
+        if all > self.told.given_up_count {
+            self.told.given_up_count = all;
+            // Of the lines some go unsaid: only the sum tells of those, too.
+            let line = format_args!("TLPs given up, their device takes nothing: {all} so far");
             self.told.given_up.warn(now, line);
         }
     }
