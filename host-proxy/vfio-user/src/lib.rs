@@ -3,8 +3,8 @@
 //! QEMU's `docs/interop/vfio-user.rst`, version 0.1.
 //!
 //! The server has no thread and no run-time: whoever has the device polls it, answers the accesses
-//! that it brings, reads and writes the client's memory and triggers its interrupts. It looks at the
-//! clock only while clients cannot be accepted.
+//! that it brings, reads and writes the client's memory and triggers its interrupts. It looks at
+//! the clock only while clients cannot be accepted.
 //!
 //! ```no_run
 //! use vfio_user_server::{Access, Device, Event, Irq, Region, Server, CONFIG};

@@ -54,7 +54,7 @@ pub(crate) enum Accepted {
     Nobody,
     /// A socket that does not block.
     Client(UnixStream),
-    /// Somebody, but there is no file descriptor for the socket.
+    /// Somebody, but accepting failed, as it does without a file descriptor left.
     Failed,
 }
 

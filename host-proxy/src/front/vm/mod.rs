@@ -102,7 +102,7 @@ impl Counts {
         [
             ("vm: TLPs given up for lack of room", self.given_up),
             ("vm: TLPs for a machine that is not there", self.discarded),
-            ("vm: DMA messages that the machine refused", self.failed),
+            ("vm: DMA that the machine refused", self.failed),
         ]
     }
 }
