@@ -1,4 +1,5 @@
 use super::*;
+use crate::front::lines::tests::Log;
 use crate::front::stale::tests::{crowd, refusal};
 use proxy_core::control::{CONTROL_VERSION, Event, FromProxy, Term, Welcome};
 use proxy_core::host::{HostConfig, HostRole};
@@ -7,13 +8,11 @@ use proxy_daemon::Spin;
 use proxy_daemon::control::{ControlHandle, Inbound};
 use proxy_net::MemoryPort;
 use std::io::{Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
-use tracing::{Dispatch, Level, Metadata, span};
+use tracing::Dispatch;
 
 /// Longest that anything is waited for.
 const BOUND: Duration = Duration::from_secs(60);
@@ -294,35 +293,10 @@ fn a_client_that_never_says_hello_is_let_go() {
     }
 }
 
-/// A log that counts the lines which a person gets.
-struct Lines(Arc<AtomicUsize>);
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::INFO
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
 #[test]
 fn clients_that_come_again_and_again_fill_nobodys_log() {
-    let lines = Arc::new(AtomicUsize::new(0));
-    let front = Front::with(HELLO_BOUND, Dispatch::new(Lines(Arc::clone(&lines))));
+    let log = Log::default();
+    let front = Front::with(HELLO_BOUND, Dispatch::new(log.clone()));
     for again in 0..200 {
         let mut client = front.connect();
         if again % 2 == 0 {
@@ -331,7 +305,7 @@ fn clients_that_come_again_and_again_fill_nobodys_log() {
         }
     }
     front.greeted();
-    let said = lines.load(Ordering::Relaxed);
+    let said = log.lines().len();
     assert!((3..50).contains(&said), "{said} lines");
 }
 

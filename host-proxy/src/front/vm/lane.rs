@@ -223,4 +223,4 @@ fn claims(port: &PortMapping, address: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

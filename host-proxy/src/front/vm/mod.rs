@@ -70,7 +70,15 @@ impl VmFront {
     ///
     /// When what is below is broken for good.
     pub fn run<B: Below>(self, below: B, stop: &Stop) -> Result<(), String> {
-        let mut turner = Turner {
+        let mut turner = self.above(below);
+        while !stop.requested() {
+            turner.turn()?;
+        }
+        Ok(())
+    }
+
+    fn above<B>(self, below: B) -> Turner<B> {
+        Turner {
             server: self.server,
             adapter: self.adapter,
             below,
@@ -82,11 +90,7 @@ impl VmFront {
             unlooked: 0,
             counts: Counts::default(),
             told: Told::default(),
-        };
-        while !stop.requested() {
-            turner.turn()?;
         }
-        Ok(())
     }
 }
 
@@ -323,3 +327,6 @@ fn passed(passed: Passed, counts: &mut Counts) -> bool {
     }
     passed != Passed::Held
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,10 +9,10 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
 
 /// A switch whose ports lead to buses from 3 on and to a megabyte each, and which has no room for
 /// TLPs to some of its ports.
-struct Below {
+pub(in super::super) struct Below {
     role: HostRole,
     /// By bit.
-    full: u32,
+    pub(in super::super) full: u32,
     taken: usize,
     /// Whether the switch is at hand.
     here: bool,
@@ -21,7 +21,7 @@ struct Below {
 const WINDOW: u64 = 0x1000_0000;
 
 impl Below {
-    fn new() -> Self {
+    pub(in super::super) fn new() -> Self {
         Self::with(2)
     }
 
@@ -114,7 +114,7 @@ fn bytes(kind: Kind<'_>) -> Vec<u8> {
 }
 
 /// A write to the window of a port.
-fn write(port: u64) -> Vec<u8> {
+pub(in super::super) fn write(port: u64) -> Vec<u8> {
     bytes(Kind::MemWrite {
         requester: Bdf::default(),
         tag: Tag::new(0).unwrap(),
@@ -157,7 +157,12 @@ fn fill(lane: &mut Lane, tlp: &[u8], now: u64) {
 }
 
 /// What becomes of a TLP, tried every millisecond from a time on, and when.
-fn pass(lane: &mut Lane, below: &mut Below, tlp: &[u8], from: u64) -> (Passed, u64) {
+pub(in super::super) fn pass(
+    lane: &mut Lane,
+    below: &mut Below,
+    tlp: &[u8],
+    from: u64,
+) -> (Passed, u64) {
     late(lane, below, tlp, from, u64::MAX)
 }
 
