@@ -4,13 +4,13 @@ mod absence;
 mod lines;
 pub mod model;
 pub mod socket;
+pub(crate) mod stale;
 pub mod vm;
 
 use crate::config::Front;
 use proxy_core::host::HostRole;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
-use std::os::unix::fs::FileTypeExt;
 
 /// A front-end that is ready to run.
 pub enum Opened {
@@ -50,9 +50,4 @@ impl Opened {
             Self::Vm(front) => front.run(plane, stop),
         }
     }
-}
-
-/// Whether a socket is there: only a socket that was left behind may be removed, never a file.
-pub(crate) fn is_socket(path: &std::path::Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_socket())
 }

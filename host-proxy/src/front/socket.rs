@@ -3,18 +3,20 @@
 pub mod session;
 
 use super::absence::Absence;
+use super::lines::Lines;
+use super::stale::remove_stale;
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
 use proxy_core::switch::ResetKind;
+use proxy_core::time::Instant;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
 use session::{HEADER, MAX_RECORD, Session, Taken, kind, record};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use std::time::Duration;
 
 /// Records moved in either direction in one turn.
 const BATCH: usize = 64;
@@ -57,6 +59,15 @@ impl Counts {
     }
 }
 
+/// What whoever is at the socket can cause as often as they like, and is told in the log.
+#[derive(Debug, Default)]
+struct Told {
+    connected: Lines,
+    disconnected: Lines,
+    wrong: Lines,
+    not_taken: Lines,
+}
+
 struct Client {
     socket: Socket,
     session: Session,
@@ -83,7 +94,7 @@ impl SocketFront {
         let text = |e: std::io::Error| format!("TLP socket {}: {e}", path.display());
         let address = SockAddr::unix(path).map_err(text)?;
         let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(text)?;
-        remove_stale(path, &address)?;
+        remove_stale("TLP socket", path, Type::SEQPACKET)?;
         listener.bind(&address).map_err(text)?;
         listener.listen(4).map_err(text)?;
         listener.set_nonblocking(true).map_err(text)?;
@@ -101,6 +112,7 @@ impl SocketFront {
         // its end: a root complex that reconnects is not in its own way.
         let mut newcomer: Option<Socket> = None;
         let mut counts = Counts::default();
+        let mut told = Told::default();
         let mut absence = Absence::default();
         while !stop.requested() {
             let mut busy = plane.receive().map_err(|e| e.to_string())?;
@@ -108,7 +120,7 @@ impl SocketFront {
                 match connected.turn(&mut plane) {
                     Ok(moved) => busy |= moved,
                     Err(gone) => {
-                        connected.leave(&gone);
+                        connected.leave(&gone, plane.latest(), &mut told);
                         counts.wrong += u64::from(matches!(gone, Gone::Wrong(_)));
                         counts.unknown += connected.session.unknown();
                         client = None;
@@ -120,7 +132,7 @@ impl SocketFront {
                 counts.discarded += discard(&mut plane);
             }
             match (&client, newcomer.take()) {
-                (None, Some(socket)) => client = self.welcome(socket),
+                (None, Some(socket)) => client = self.welcome(socket, plane.latest(), &mut told),
                 (Some(there), Some(socket)) if there.drained => {
                     refuse(&socket, "another root complex is connected");
                     counts.refused += 1;
@@ -146,16 +158,17 @@ impl SocketFront {
         Ok(())
     }
 
-    fn welcome(&self, socket: Socket) -> Option<Client> {
+    fn welcome(&self, socket: Socket, now: Instant, told: &mut Told) -> Option<Client> {
         if let Err(error) = socket.set_nonblocking(true) {
-            warn!("a client was not taken: {error}");
+            told.not_taken.warn(now, format_args!("a client was not taken: {error}"));
             return None;
         }
-        info!(socket = %self.path.display(), "a root complex connected");
+        let line = format_args!("a root complex connected to {}", self.path.display());
+        told.connected.info(now, line);
         Some(Client {
             socket,
             session: Session::default(),
-            hello_until: Instant::now() + self.hello_bound,
+            hello_until: now + self.hello_bound,
             drained: false,
             held: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
@@ -168,29 +181,6 @@ impl SocketFront {
 impl Drop for SocketFront {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// A socket file that nobody listens on any more is in the way.
-fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
-    if !path.exists() {
-        return Ok(());
-    }
-    if !super::is_socket(path) {
-        let name = path.display();
-        return Err(format!("TLP socket {name}: not a socket; choose another path"));
-    }
-    let probe = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(|e| e.to_string())?;
-    // Who listens there may accept nobody: connecting must not wait until he does.
-    probe.set_nonblocking(true).map_err(|e| e.to_string())?;
-    match probe.connect(address) {
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|e| format!("TLP socket {}: {e}", path.display()))
-        }
-        _ => Err(format!(
-            "TLP socket {}: in use; stop who listens there or choose another path",
-            path.display()
-        )),
     }
 }
 
@@ -218,7 +208,7 @@ fn refuse(mut socket: &Socket, why: &str) {
 impl Client {
     fn turn(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
         let taken = self.take(plane)?;
-        if !self.session.is_greeted() && Instant::now() >= self.hello_until {
+        if !self.session.is_greeted() && plane.latest() >= self.hello_until {
             return Err(Gone::Wrong("no hello came in time".into()));
         }
         let given = self.give(plane)?;
@@ -303,13 +293,20 @@ impl Client {
         Ok(true)
     }
 
-    fn leave(&self, gone: &Gone) {
+    fn leave(&self, gone: &Gone, now: Instant, told: &mut Told) {
         let unknown = self.session.unknown();
         match gone {
-            Gone::Closed => info!(unknown, "the root complex disconnected"),
+            Gone::Closed => {
+                let line =
+                    format_args!("the root complex disconnected (unknown records: {unknown})");
+                told.disconnected.info(now, line);
+            }
             Gone::Wrong(why) => {
                 refuse(&self.socket, why);
-                warn!(unknown, "the root complex was disconnected: {why}");
+                let line = format_args!(
+                    "the root complex was disconnected: {why} (unknown records: {unknown})"
+                );
+                told.wrong.warn(now, line);
             }
         }
     }

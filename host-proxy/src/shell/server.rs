@@ -2,6 +2,8 @@
 //! data plane's thread.
 
 use super::protocol::{Command, Line};
+use crate::front::stale::remove_stale;
+use socket2::Type;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -41,16 +43,7 @@ impl Server {
     /// A text that names the path and says what to do.
     pub fn open(path: &Path) -> Result<Self, String> {
         let text = |e: std::io::Error| format!("command socket {}: {e}", path.display());
-        if path.exists() {
-            let name = path.display();
-            if !crate::front::is_socket(path) {
-                return Err(format!("command socket {name}: not a socket; choose another path"));
-            }
-            if UnixStream::connect(path).is_ok() {
-                return Err(format!("command socket {name}: in use; choose another path"));
-            }
-            std::fs::remove_file(path).map_err(text)?;
-        }
+        remove_stale("command socket", path, Type::STREAM)?;
         let listener = UnixListener::bind(path).map_err(text)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(text)?;
         let (sender, jobs) = sync_channel(WAITING);
@@ -136,6 +129,7 @@ fn serve(stream: &UnixStream, jobs: &SyncSender<Job>) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::stale::tests::{crowd, refusal};
     use std::time::{Duration, Instant};
 
     struct Client {
@@ -221,5 +215,15 @@ mod tests {
         job.reply.send(Line::Progress { done: 1, total: 2 }).unwrap();
         drop(job);
         assert!(matches!(client.answer(), Some(Line::Progress { done: 1, total: 2 })));
+    }
+
+    #[test]
+    fn a_socket_whose_listener_accepts_nobody_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full");
+        let _crowd = crowd(&path, Type::STREAM);
+        let at = path.clone();
+        assert!(refusal(move || Server::open(&at)).contains("in use"));
+        assert!(path.exists());
     }
 }

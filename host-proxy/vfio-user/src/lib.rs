@@ -3,8 +3,8 @@
 //! QEMU's `docs/interop/vfio-user.rst`, version 0.1.
 //!
 //! The server has no thread and no run-time: whoever has the device polls it, answers the accesses
-//! that it brings, reads and writes the client's memory and triggers its interrupts. It looks at the
-//! clock only while clients cannot be accepted.
+//! that it brings, reads and writes the client's memory and triggers its interrupts. It looks at
+//! the clock only while clients cannot be accepted.
 //!
 //! ```no_run
 //! use vfio_user_server::{Access, Device, Event, Irq, Region, Server, CONFIG};
@@ -17,7 +17,7 @@
 //!         Some(Event::Read { len, .. }) => server.answer(Ok(&vec![0xff; len])),
 //!         Some(Event::Write { .. } | Event::Reset) => server.answer(Ok(&[])),
 //!         Some(_) => {}
-//!         None => { /* poll(2) on server.waits_on() */ }
+//!         None => { /* poll(2) on server.waits_on(), for server.waits_at_most() */ }
 //!     }
 //! }
 //! # #[allow(unreachable_code)]

@@ -11,8 +11,8 @@ pub const MAX_DATA_XFER: usize = 1 << 20;
 /// many messages.
 pub const MIN_DATA_XFER: usize = 64;
 
-/// Messages that one DMA access is cut into, where they all begin at whole words. What would be
-/// more is refused.
+/// Messages that one DMA access is cut into at most, and one more where it begins in the middle of
+/// a word. What would be more is refused.
 pub const MAX_DMA_PIECES: usize = 64;
 
 /// Longest message, header included. A header that says more ends the session: nobody can say

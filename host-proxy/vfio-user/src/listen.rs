@@ -54,7 +54,7 @@ pub(crate) enum Accepted {
     Nobody,
     /// A socket that does not block.
     Client(UnixStream),
-    /// Somebody, but there is no file descriptor for the socket.
+    /// Somebody, but accepting failed, as it does without a file descriptor left.
     Failed,
 }
 
@@ -93,7 +93,7 @@ impl Listener {
 
     /// Accepts who waits, unless that failed a moment ago.
     pub(crate) fn accept(&mut self) -> Accepted {
-        if self.pause().is_some() {
+        if self.pause().is_some_and(|left| !left.is_zero()) {
             return Accepted::Nobody;
         }
         self.paused = None;
@@ -112,11 +112,10 @@ impl Listener {
         }
     }
 
-    /// How long nobody is accepted yet. The socket is ready all that time, and must not be waited
-    /// on.
+    /// How long nobody is accepted yet, when accepting failed; none, once that is over, until it is
+    /// tried again. The socket is ready all that time, and must not be waited on.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        let left = self.paused?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
+        Some(self.paused?.saturating_duration_since(Instant::now()))
     }
 }
 

@@ -211,7 +211,8 @@ impl Server {
     }
 
     /// When to [`poll`](Server::poll) again whatever happens: a client could not be accepted, for
-    /// lack of a file descriptor, and that it waits says nothing until then.
+    /// lack of a file descriptor, and that it waits says nothing until then. Once the time is over
+    /// it is zero, until that poll.
     pub fn waits_at_most(&self) -> Option<Duration> {
         if self.session.is_none() { self.listener.pause() } else { None }
     }

@@ -30,10 +30,8 @@ pub(crate) struct Negotiated {
 pub(crate) enum Refused {
     /// Another major version: the connection is closed.
     Major,
-    /// Something else is wrong; the client may try again.
+    /// Something else is wrong, or too small; the client may try again.
     Malformed,
-    /// It takes too few bytes in one message; it may try again.
-    TooSmall,
 }
 
 /// The JSON after the version. Capabilities that nobody here knows are passed over.
@@ -86,7 +84,7 @@ pub(crate) fn negotiate(payload: &[u8]) -> Result<(Negotiated, Vec<u8>), Refused
     };
     let agreed = agree(&proposed);
     if agreed.dma_xfer < MIN_DATA_XFER {
-        return Err(Refused::TooSmall);
+        return Err(Refused::Malformed);
     }
     let answer = Data { capabilities: Some(answer(&proposed, &agreed)) };
     reply.extend(serde_json::to_vec(&answer).expect("numbers and booleans have a JSON form"));

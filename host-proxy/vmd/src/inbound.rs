@@ -73,6 +73,11 @@ impl Span {
         Self { start, at, end: at + usize::from(enables.byte_count(length_dw)) }
     }
 
+    /// Bytes.
+    fn len(self) -> usize {
+        self.end - self.at
+    }
+
     /// Bytes that the machine is asked for: whole doublewords.
     fn whole(self) -> usize {
         self.end.next_multiple_of(4)
@@ -178,7 +183,7 @@ impl Reads {
                     tag: asker.tag,
                     status: CplStatus::Success,
                     bcm: false,
-                    byte_count: (span.end - span.at) as u16,
+                    byte_count: span.len() as u16,
                     lower_address: (span.start + span.at as u64) as u8 & 0x7f,
                     locked: false,
                     data: &data[first..last],
@@ -283,28 +288,30 @@ impl Adapter {
         let info = RequestInfo::of(packet).expect("a read is non-posted");
         let total = usize::from(length_dw) * 4;
         let span = Span::of(address, length_dw, enables);
-        let mut data = self.reads.buffer(total);
         let found = if self.posted.is_done() {
-            guest.read(address, &mut data)
+            let mut data = self.reads.buffer(total);
+            match guest.read(address, &mut data) {
+                Ok(()) => Ok(data),
+                Err(fault) => {
+                    self.reads.spare.push(data);
+                    Err(fault)
+                }
+            }
         } else {
-            by_message(guest.is_readable(address, total))
+            Err(by_message(guest.is_readable(address, total)))
         };
         match found {
-            Ok(()) => {
+            Ok(data) => {
                 self.counters.reads += 1;
-                self.counters.bytes_read += (span.end - span.at) as u64;
+                self.counters.bytes_read += span.len() as u64;
                 self.reads.owed.push_back(Owed::Data { asker, span, data });
             }
             Err(MemoryFault::ByMessage) => {
-                self.reads.spare.push(data);
                 self.counters.reads_by_message += 1;
                 self.reads.owed.push_back(Owed::Asked { asker, info, span, token: None });
                 self.ask(guest);
             }
-            Err(MemoryFault::Nothing) => {
-                self.reads.spare.push(data);
-                self.refuse(packet);
-            }
+            Err(MemoryFault::Nothing) => self.refuse(packet),
         }
     }
 
@@ -346,7 +353,7 @@ impl Adapter {
         let found = if self.posted.is_done() {
             guest.write(address, data)
         } else {
-            by_message(guest.is_writable(address, data.len()))
+            Err(by_message(guest.is_writable(address, data.len())))
         };
         match found {
             Ok(()) => true,
@@ -373,8 +380,8 @@ impl Adapter {
 
 /// Memory behind a write that goes by message: a request must not pass that (PCIe 5.0 section
 /// 2.4.1), and goes the same way.
-fn by_message(is_there: bool) -> Result<(), MemoryFault> {
-    Err(if is_there { MemoryFault::ByMessage } else { MemoryFault::Nothing })
+fn by_message(is_there: bool) -> MemoryFault {
+    if is_there { MemoryFault::ByMessage } else { MemoryFault::Nothing }
 }
 
 /// The runs of bytes that a write enables, as ranges of its data.

@@ -1,4 +1,6 @@
 use super::*;
+use crate::front::lines::tests::Log;
+use crate::front::stale::tests::{crowd, refusal};
 use proxy_core::control::{CONTROL_VERSION, Event, FromProxy, Term, Welcome};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
@@ -10,6 +12,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
+use tracing::Dispatch;
 
 /// Longest that anything is waited for.
 const BOUND: Duration = Duration::from_secs(60);
@@ -39,10 +42,14 @@ struct Front {
 
 impl Front {
     fn start() -> Self {
-        Self::with_hello_bound(HELLO_BOUND)
+        Self::with(HELLO_BOUND, Dispatch::none())
     }
 
     fn with_hello_bound(hello_bound: Duration) -> Self {
+        Self::with(hello_bound, Dispatch::none())
+    }
+
+    fn with(hello_bound: Duration, log: Dispatch) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tlp");
         let mut front = SocketFront::open(&path).unwrap();
@@ -55,7 +62,9 @@ impl Front {
         let plane = Plane::new(role, vec![Box::new(port)], control, Spin::always(Duration::ZERO));
         let stop = Stop::default();
         let stopped = stop.clone();
-        let thread = std::thread::spawn(move || front.run(plane, &stopped));
+        let thread = std::thread::spawn(move || {
+            tracing::dispatcher::with_default(&log, || front.run(plane, &stopped))
+        });
         let said = Box::new(move || said.blocking_recv().expect("the front-end runs").1);
         let (_folder, _network, _manager) = (folder, network, to_plane);
         Self { path, stop, thread: Some(thread), said, _folder, _network, _manager }
@@ -285,6 +294,22 @@ fn a_client_that_never_says_hello_is_let_go() {
 }
 
 #[test]
+fn clients_that_come_again_and_again_fill_nobodys_log() {
+    let log = Log::default();
+    let front = Front::with(HELLO_BOUND, Dispatch::new(log.clone()));
+    for again in 0..200 {
+        let mut client = front.connect();
+        if again % 2 == 0 {
+            client.send(&[16]);
+            assert!(client.refusal().contains("cut short"));
+        }
+    }
+    front.greeted();
+    let said = log.lines().len();
+    assert!((3..50).contains(&said), "{said} lines");
+}
+
+#[test]
 fn a_client_that_goes_in_the_middle_leaves_a_switch_that_was_reset() {
     let front = Front::start();
     let mut client = front.greeted();
@@ -336,26 +361,12 @@ fn answers_wait_for_a_client_that_does_not_read() {
     asking.join().unwrap();
 }
 
-/// Connecting to it would wait until somebody is accepted.
 #[test]
 fn a_socket_whose_listener_accepts_nobody_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full");
-    let address = SockAddr::unix(&path).unwrap();
-    let socket = || Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
-    let listener = socket();
-    listener.bind(&address).unwrap();
-    listener.listen(0).unwrap();
-    let waiting = std::iter::repeat_with(|| {
-        let socket = socket();
-        socket.set_nonblocking(true).unwrap();
-        socket.connect(&address).map(|()| socket)
-    });
-    let _waiting: Vec<_> = waiting.map_while(Result::ok).collect();
-    let (said, hears) = std::sync::mpsc::channel();
+    let _crowd = crowd(&path, Type::SEQPACKET);
     let at = path.clone();
-    std::thread::spawn(move || said.send(SocketFront::open(&at).map(drop)));
-    let result = hears.recv_timeout(BOUND).expect("it does not wait");
-    assert!(result.unwrap_err().contains("in use"));
+    assert!(refusal(move || SocketFront::open(&at)).contains("in use"));
     assert!(path.exists());
 }

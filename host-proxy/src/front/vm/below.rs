@@ -64,8 +64,8 @@ pub trait Below {
     /// When it is broken for good.
     fn transmit(&mut self) -> Result<bool, String>;
 
-    /// Sleeps after a turn that was not busy: until something comes, a timer runs out (`timer` is
-    /// that of the adapter) or one of `others` is ready.
+    /// Sleeps after a turn that was not busy: until something comes, it is `timer`, or one of
+    /// `others` is ready.
     ///
     /// # Errors
     ///

@@ -13,9 +13,15 @@ use vmd_adapter::COMPLETION_TIMEOUT;
 /// that it is for is hung then, and everything that the machine does waits behind it.
 const LONGEST_HOLD: Duration = Duration::from_millis(1500);
 
-/// The same for all TLPs together that are given up, however many devices are hung: each gets a
-/// quarter of what is left ([`Held`]).
-const ALL_HOLDS: Duration = Duration::from_millis(1900);
+/// The same for all TLPs together that the machine may wait behind ([`Budget`]).
+const ALL_HOLDS: Duration = Duration::from_millis(1800);
+
+/// What every device has to take a TLP even so: a few turns. What takes no longer is no hold but
+/// the flow of a device that is sent much.
+const FLOOR: Duration = Duration::from_millis(5);
+
+/// The holds, and once for each device that hangs the floor.
+const ALL_FLOORS: Duration = ALL_HOLDS.saturating_add(FLOOR.saturating_mul(MAX_PORTS as u32));
 
 /// How long QEMU waits for an answer. All that it wrote before is in its socket by then, and goes
 /// through the lane first.
@@ -27,35 +33,52 @@ const TURN: Duration = Duration::from_millis(1);
 const _: () = {
     assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
     assert!(LONGEST_HOLD.as_nanos() < ALL_HOLDS.as_nanos());
-    let turns = MAX_PORTS as u128 * TURN.as_nanos();
-    let holds = ALL_HOLDS.as_nanos() + turns;
+    // The last hold may begin when all the others are over.
+    let holds = ALL_FLOORS.as_nanos() + FLOOR.as_nanos() + TURN.as_nanos();
     assert!(holds + COMPLETION_TIMEOUT.as_nanos() < PATIENCE.as_nanos());
 };
 
-/// The time that went by with TLPs that were given up in the end.
+/// The time that a machine's read may wait behind TLPs which the switch had no room for, whatever
+/// became of them: what devices take late makes the read as late as what they do not take.
+///
+/// - Each hold counts that lasted for [`FLOOR`] or longer. Shorter ones are a device's flow control
+///   at work, of which there may be any number, and nothing is lost by them.
+/// - A TLP may be held for what is left, but for the last 300 ms; of these each gets a quarter, and
+///   the floor at least, so that a healthy device among hung ones is not dropped at first sight.
+///   When the floors are used up, too, it is: better a lost write than a machine whose QEMU gives
+///   the adapter up.
+/// - It begins anew when nothing of the machine waits any more, since a read that comes later has
+///   none of these holds before it, and when the last one is so long ago that whoever read then is
+///   not waiting any more. So a device that is slow now and then loses nothing, however long it is
+///   used.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    time: Duration,
-    /// When the last one was given up.
-    last: Option<Instant>,
+struct Budget {
+    spent: Duration,
+    /// When the last hold ended.
+    last: Instant,
 }
 
-impl Held {
-    /// How long the next TLP may be held. What other devices take meanwhile gives no time back: the
-    /// machine may wait behind all of it. After a while with nothing given up nobody waits any more.
-    fn bound(&mut self, now: Instant) -> Duration {
-        if self.last.is_none_or(|last| now.saturating_since(last) >= PATIENCE) {
-            *self = Self::default();
-            return LONGEST_HOLD;
-        }
-        ALL_HOLDS.saturating_sub(self.time) / 4
+impl Budget {
+    /// What was spent when a hold begins.
+    fn spent(&self, since: Instant) -> Duration {
+        let over = since.saturating_since(self.last) >= PATIENCE;
+        if over { Duration::ZERO } else { self.spent }
     }
 
-    fn given_up(&mut self, now: Instant, held: Duration) {
-        // One that was not held at all takes nobody's time.
-        if !held.is_zero() {
-            self.time += held;
-            self.last = Some(now);
+    /// How long a TLP may be held that waits since then.
+    fn bound(&self, since: Instant) -> Duration {
+        let spent = self.spent(since);
+        if spent >= ALL_FLOORS {
+            return Duration::ZERO;
+        }
+        let left = ALL_HOLDS.saturating_sub(spent);
+        left.saturating_sub(ALL_HOLDS.saturating_sub(LONGEST_HOLD)).max(left / 4).max(FLOOR)
+    }
+
+    fn spend(&mut self, since: Instant, now: Instant) {
+        let held = now.saturating_since(since);
+        if held >= FLOOR {
+            *self = Self { spent: self.spent(since) + held, last: now };
         }
     }
 }
@@ -64,7 +87,8 @@ impl Held {
 pub(super) struct Lane {
     tlp: Box<[u8; TLP_BUFFER]>,
     held: Option<(usize, Instant)>,
-    given_up: Held,
+    /// Where the machine may wait behind the lane.
+    budget: Option<Budget>,
     /// Ports, by bit, whose device took nothing for too long, and has taken nothing since.
     stuck: u32,
 }
@@ -81,8 +105,14 @@ pub(super) enum Passed {
 }
 
 impl Lane {
+    /// One that the machine does not wait behind.
     pub(super) fn new() -> Self {
-        Self { tlp: Box::new([0; TLP_BUFFER]), held: None, given_up: Held::default(), stuck: 0 }
+        Self { tlp: Box::new([0; TLP_BUFFER]), held: None, budget: None, stuck: 0 }
+    }
+
+    /// That of the machine's own requests.
+    pub(super) fn of_requests() -> Self {
+        Self { budget: Some(Budget::default()), ..Self::new() }
     }
 
     /// The TLP that waits.
@@ -91,7 +121,19 @@ impl Lane {
     }
 
     pub(super) fn clear(&mut self) {
-        (self.held, self.given_up, self.stuck) = (None, Held::default(), 0);
+        (self.held, self.stuck) = (None, 0);
+        self.begin_anew();
+    }
+
+    /// Nothing of the machine waits behind the lane.
+    pub(super) fn note_idle(&mut self) {
+        if self.held.is_none() {
+            self.begin_anew();
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.budget = self.budget.map(|_| Budget::default());
     }
 
     /// Takes the next TLP, if none waits. Whether one does now.
@@ -116,22 +158,29 @@ impl Lane {
         let tlp = &self.tlp[..length];
         let taken = below.handle_tlp(now, tlp).is_ok();
         if taken && self.stuck == 0 {
+            self.spend(since, now);
             return Passed::Taken;
         }
         let port = below.switch().and_then(|switch| port_of(switch, tlp));
         let port = port.map_or(0, |port| 1 << port.get());
+        let bound = self.budget.map_or(LONGEST_HOLD, |budget| budget.bound(since));
+        if !taken && self.stuck & port == 0 && now.saturating_since(since) < bound {
+            self.held = Some((length, since));
+            return Passed::Held;
+        }
+        self.spend(since, now);
         if taken {
             self.stuck &= !port;
             return Passed::Taken;
         }
-        let held = now.saturating_since(since);
-        if self.stuck & port == 0 && held < self.given_up.bound(since) {
-            self.held = Some((length, since));
-            return Passed::Held;
-        }
-        self.given_up.given_up(now, held);
         self.stuck |= port;
         Passed::GivenUp
+    }
+
+    fn spend(&mut self, since: Instant, now: Instant) {
+        if let Some(budget) = &mut self.budget {
+            budget.spend(since, now);
+        }
     }
 }
 
@@ -174,4 +223,4 @@ fn claims(port: &PortMapping, address: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

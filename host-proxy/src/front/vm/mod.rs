@@ -70,11 +70,19 @@ impl VmFront {
     ///
     /// When what is below is broken for good.
     pub fn run<B: Below>(self, below: B, stop: &Stop) -> Result<(), String> {
-        let mut turner = Turner {
+        let mut turner = self.above(below);
+        while !stop.requested() {
+            turner.turn()?;
+        }
+        Ok(())
+    }
+
+    fn above<B>(self, below: B) -> Turner<B> {
+        Turner {
             server: self.server,
             adapter: self.adapter,
             below,
-            requests: Lane::new(),
+            requests: Lane::of_requests(),
             turned: Lane::new(),
             completions: Completions::new(),
             connected: None,
@@ -82,11 +90,7 @@ impl VmFront {
             unlooked: 0,
             counts: Counts::default(),
             told: Told::default(),
-        };
-        while !stop.requested() {
-            turner.turn()?;
         }
-        Ok(())
     }
 }
 
@@ -102,7 +106,7 @@ impl Counts {
         [
             ("vm: TLPs given up for lack of room", self.given_up),
             ("vm: TLPs for a machine that is not there", self.discarded),
-            ("vm: DMA messages that the machine refused", self.failed),
+            ("vm: DMA that the machine refused", self.failed),
         ]
     }
 }
@@ -115,7 +119,7 @@ struct Told {
     resets: Lines,
     link_resets: Lines,
     given_up: Lines,
-    /// TLPs given up as of the last line.
+    /// TLPs given up when that was told last, in a line or not.
     given_up_count: u64,
 }
 
@@ -182,7 +186,12 @@ impl<B: Below> Turner<B> {
         }
         self.unlooked = 0;
         let now = self.below.latest();
-        let Some(event) = self.server.poll() else { return false };
+        let Some(event) = self.server.poll() else {
+            if !self.adapter.is_busy() {
+                self.requests.note_idle();
+            }
+            return false;
+        };
         match event {
             Event::Read { region, offset, len } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
@@ -292,10 +301,11 @@ impl<B: Below> Turner<B> {
 
     /// The device that a TLP is for took nothing for too long.
     fn tell_given_up(&mut self, now: Instant) {
-        let given_up = self.counts.given_up - self.told.given_up_count;
-        if given_up > 0 {
-            self.told.given_up_count = self.counts.given_up;
-            let line = format_args!("TLPs given up, since their device takes nothing: {given_up}");
+        let all = self.counts.given_up;
+        if all > self.told.given_up_count {
+            self.told.given_up_count = all;
+            // Of the lines some go unsaid: only the sum tells of those, too.
+            let line = format_args!("TLPs given up, their device takes nothing: {all} so far");
             self.told.given_up.warn(now, line);
         }
     }
@@ -317,3 +327,6 @@ fn passed(passed: Passed, counts: &mut Counts) -> bool {
     }
     passed != Passed::Held
 }
+
+#[cfg(test)]
+mod tests;

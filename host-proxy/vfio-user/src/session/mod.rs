@@ -405,6 +405,10 @@ impl Session {
             state.counts.dma_messages += 1;
             let sent = self.twin.as_mut().unwrap_or(&mut self.main).send(bytes, None);
             self.look_at(sent);
+            if self.gone.is_some() {
+                // The other pieces go nowhere, and must not give another reason.
+                break;
+            }
         }
         Ok(token)
     }

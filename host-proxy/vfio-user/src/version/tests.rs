@@ -34,7 +34,7 @@ proptest! {
         let json = serde_json::to_string(&data).unwrap();
         let small = xfer.is_some_and(|xfer| xfer < MIN_DATA_XFER as u64);
         if small {
-            prop_assert_eq!(negotiate(&proposal(&json)), Err(Refused::TooSmall));
+            prop_assert_eq!(negotiate(&proposal(&json)), Err(Refused::Malformed));
             return Ok(());
         }
         let (agreed, reply) = negotiate(&proposal(&json)).unwrap();

@@ -253,6 +253,21 @@ fn messages_that_nobody_reads_end_the_session() {
     assert_eq!(bench.poll(), Some(Said::Disconnected(Gone::NotReading)));
 }
 
+/// One access is two messages to it.
+#[test]
+fn nothing_is_sent_behind_the_message_that_ended_the_session() {
+    let mut bench = Bench::with(r#"{"capabilities":{"max_data_xfer_size":524288}}"#);
+    let mut sent = 0;
+    while let Ok(_token) = bench.server.dma_write(0, &[0; 1 << 20]) {
+        sent += 2;
+        assert!(sent < 24);
+    }
+    let counters = bench.server.counters();
+    let messages = counters.iter().find(|(name, _)| *name == "vfio-user: DMA messages").unwrap().1;
+    assert_eq!(messages, sent - 1, "the first of the last two was too many");
+    assert_eq!(bench.poll(), Some(Said::Disconnected(Gone::NotReading)));
+}
+
 /// It reads one request's reply late, and then goes on.
 #[test]
 fn a_client_that_reads_late_is_waited_for() {

@@ -9,10 +9,10 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
 
 /// A switch whose ports lead to buses from 3 on and to a megabyte each, and which has no room for
 /// TLPs to some of its ports.
-struct Below {
+pub(in super::super) struct Below {
     role: HostRole,
     /// By bit.
-    full: u32,
+    pub(in super::super) full: u32,
     taken: usize,
     /// Whether the switch is at hand.
     here: bool,
@@ -21,7 +21,7 @@ struct Below {
 const WINDOW: u64 = 0x1000_0000;
 
 impl Below {
-    fn new() -> Self {
+    pub(in super::super) fn new() -> Self {
         Self::with(2)
     }
 
@@ -114,7 +114,7 @@ fn bytes(kind: Kind<'_>) -> Vec<u8> {
 }
 
 /// A write to the window of a port.
-fn write(port: u64) -> Vec<u8> {
+pub(in super::super) fn write(port: u64) -> Vec<u8> {
     bytes(Kind::MemWrite {
         requester: Bdf::default(),
         tag: Tag::new(0).unwrap(),
@@ -140,20 +140,44 @@ fn completion(port: u16) -> Vec<u8> {
     })
 }
 
+/// When a read has to be on its way that the machine made at first.
+fn latest() -> Instant {
+    Instant::ZERO + (PATIENCE - COMPLETION_TIMEOUT)
+}
+
 fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
+fn fill(lane: &mut Lane, tlp: &[u8], now: u64) {
+    lane.fill(at(now), |room| {
+        room[..tlp.len()].copy_from_slice(tlp);
+        Some(tlp.len())
+    });
+}
+
 /// What becomes of a TLP, tried every millisecond from a time on, and when.
-fn pass(lane: &mut Lane, below: &mut Below, tlp: &[u8], from: u64) -> (Passed, u64) {
+pub(in super::super) fn pass(
+    lane: &mut Lane,
+    below: &mut Below,
+    tlp: &[u8],
+    from: u64,
+) -> (Passed, u64) {
+    late(lane, below, tlp, from, u64::MAX)
+}
+
+/// The same where there is room for every TLP after so many milliseconds.
+fn late(lane: &mut Lane, below: &mut Below, tlp: &[u8], from: u64, after: u64) -> (Passed, u64) {
+    let full = below.full;
     for now in from.. {
-        lane.fill(at(now), |room| {
-            room[..tlp.len()].copy_from_slice(tlp);
-            Some(tlp.len())
-        });
+        below.full = if now - from < after { full } else { 0 };
+        fill(lane, tlp, now);
         match lane.pass(at(now), below) {
             Passed::Held => {}
-            passed => return (passed, now - from),
+            passed => {
+                below.full = full;
+                return (passed, now - from);
+            }
         }
     }
     unreachable!("it ends")
@@ -161,7 +185,7 @@ fn pass(lane: &mut Lane, below: &mut Below, tlp: &[u8], from: u64) -> (Passed, u
 
 #[test]
 fn a_hung_device_is_waited_for_once() {
-    let (mut lane, mut below) = (Lane::new(), Below::new());
+    let (mut lane, mut below) = (Lane::of_requests(), Below::new());
     below.full = 0b01;
     assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
     for again in 0..100 {
@@ -172,20 +196,20 @@ fn a_hung_device_is_waited_for_once() {
     below.full = 0;
     assert_eq!(pass(&mut lane, &mut below, &write(0), 4000), (Passed::Taken, 0));
     below.full = 0b01;
-    assert_eq!(pass(&mut lane, &mut below, &write(0), 6499), (Passed::GivenUp, 100), "not so soon");
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 6499), (Passed::GivenUp, 75), "not so soon");
     assert_eq!(pass(&mut lane, &mut below, &write(0), 6600), (Passed::GivenUp, 0));
     below.full = 0;
     assert_eq!(pass(&mut lane, &mut below, &write(0), 6700), (Passed::Taken, 0));
     below.full = 0b01;
-    assert_eq!(pass(&mut lane, &mut below, &write(0), 11_599), (Passed::GivenUp, 1500), "anew");
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 11_574), (Passed::GivenUp, 1500), "anew");
 }
 
 #[test]
 fn several_hung_devices_cost_little_more_than_one() {
-    let (mut lane, mut below) = (Lane::new(), Below::new());
+    let (mut lane, mut below) = (Lane::of_requests(), Below::new());
     below.full = 0b11;
     assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
-    assert_eq!(pass(&mut lane, &mut below, &write(1), 1500), (Passed::GivenUp, 100));
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 1500), (Passed::GivenUp, 75));
     lane.clear();
     assert_eq!(pass(&mut lane, &mut below, &write(1), 9000), (Passed::GivenUp, 1500), "anew");
 }
@@ -194,10 +218,9 @@ fn several_hung_devices_cost_little_more_than_one() {
 #[test]
 fn all_hung_devices_together_leave_time_for_a_read() {
     const PORTS: u64 = MAX_PORTS as u64;
-    let patience = PATIENCE - COMPLETION_TIMEOUT;
     // All hung, or every second one, with writes to the healthy ones in between.
     for healthy in [0, 0xaaaa_aaaa_u32] {
-        let (mut lane, mut below) = (Lane::new(), Below::with(MAX_PORTS as u8));
+        let (mut lane, mut below) = (Lane::of_requests(), Below::with(MAX_PORTS as u8));
         let mut now = 0;
         for port in 0..PORTS {
             below.full = !healthy;
@@ -206,14 +229,14 @@ fn all_hung_devices_together_leave_time_for_a_read() {
             assert_eq!(passed == Passed::Taken, taken, "{port}");
             now += held;
         }
-        assert!(at(now) < Instant::ZERO + patience, "{now} ms");
+        assert!(at(now) < latest(), "{now} ms");
     }
 }
 
 #[test]
 fn a_device_that_hangs_again_and_again_leaves_time_for_a_read() {
     for here in [true, false] {
-        let (mut lane, mut below) = (Lane::new(), Below::new());
+        let (mut lane, mut below) = (Lane::of_requests(), Below::new());
         below.here = here;
         let mut now = 0;
         for _ in 0..1000 {
@@ -224,7 +247,80 @@ fn a_device_that_hangs_again_and_again_leaves_time_for_a_read() {
             below.full = 0;
             assert_eq!(pass(&mut lane, &mut below, &write(0), now), (Passed::Taken, 0));
         }
-        assert!(at(now) < Instant::ZERO + (PATIENCE - COMPLETION_TIMEOUT), "{now} ms");
+        assert!(at(now) < latest(), "{now} ms");
+    }
+}
+
+/// However many are hung, and whether they hang again or not.
+#[test]
+fn a_healthy_device_among_hung_ones_has_a_few_turns_to_take_a_write() {
+    let (mut lane, mut below) = (Lane::of_requests(), Below::with(MAX_PORTS as u8));
+    below.full = u32::MAX;
+    let mut now = 0;
+    for port in 0..MAX_PORTS as u64 - 1 {
+        let (passed, held) = pass(&mut lane, &mut below, &write(port), now);
+        assert_eq!(passed, Passed::GivenUp, "{port}");
+        now += held;
+        let healthy = write(MAX_PORTS as u64 - 1);
+        assert_eq!(late(&mut lane, &mut below, &healthy, now, 4), (Passed::Taken, 4), "{port}");
+        now += 4;
+    }
+}
+
+#[test]
+fn writes_that_are_taken_late_leave_time_for_a_read_too() {
+    let (mut lane, mut below) = (Lane::of_requests(), Below::new());
+    below.full = 0b11;
+    let mut now = 0;
+    let mut passed = Vec::new();
+    for port in [0, 1, 0, 1] {
+        let (what, held) = late(&mut lane, &mut below, &write(port), now, 1400);
+        passed.push(what);
+        now += held;
+    }
+    assert!(at(now) < latest(), "{now} ms");
+    assert_eq!(passed, [Passed::Taken, Passed::GivenUp, Passed::GivenUp, Passed::GivenUp]);
+}
+
+#[test]
+fn a_slow_device_loses_nothing_while_nobody_waits_behind_its_writes() {
+    let (mut lane, mut below) = (Lane::of_requests(), Below::new());
+    below.full = 0b01;
+    for again in 0..100 {
+        let passed = late(&mut lane, &mut below, &write(0), again * 1400, 1400);
+        assert_eq!(passed, (Passed::Taken, 1400), "{again}");
+        lane.note_idle();
+    }
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 200_000), (Passed::GivenUp, 1500));
+    // One that is held may be waited for.
+    below.full = 0b11;
+    fill(&mut lane, &write(1), 201_500);
+    lane.note_idle();
+    assert_eq!(pass(&mut lane, &mut below, &write(1), 201_500), (Passed::GivenUp, 75));
+}
+
+#[test]
+fn a_device_that_is_sent_more_than_it_takes_at_once_loses_nothing() {
+    let (mut lane, mut below) = (Lane::of_requests(), Below::new());
+    below.full = 0b01;
+    for again in 0..10_000 {
+        let passed = late(&mut lane, &mut below, &write(0), again * 4, 4);
+        assert_eq!(passed, (Passed::Taken, 4), "{again}");
+    }
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 40_000), (Passed::GivenUp, 1500));
+}
+
+/// As completions are.
+#[test]
+fn what_the_machine_does_not_wait_behind_is_always_held_as_long() {
+    let (mut lane, mut below) = (Lane::new(), Below::new());
+    let mut now = 0;
+    for port in [0, 1, 0, 1] {
+        below.full = 0b11;
+        assert_eq!(pass(&mut lane, &mut below, &write(port), now), (Passed::GivenUp, 1500));
+        below.full = 0;
+        assert_eq!(pass(&mut lane, &mut below, &write(port), now + 1500), (Passed::Taken, 0));
+        now += 1500;
     }
 }
 
@@ -252,10 +348,10 @@ fn a_completion_waits_for_a_write_to_the_same_device_alone() {
 
 #[test]
 fn what_a_switch_elsewhere_does_not_take_is_given_up_whoever_it_is_for() {
-    let (mut lane, mut below) = (Lane::new(), Below::new());
+    let (mut lane, mut below) = (Lane::of_requests(), Below::new());
     (below.here, below.full) = (false, 0b01);
     assert_eq!(pass(&mut lane, &mut below, &write(0), 0), (Passed::GivenUp, 1500));
-    assert_eq!(pass(&mut lane, &mut below, &write(0), 2000), (Passed::GivenUp, 100));
+    assert_eq!(pass(&mut lane, &mut below, &write(0), 2000), (Passed::GivenUp, 75));
     assert_eq!(pass(&mut lane, &mut below, &write(1), 3000), (Passed::Taken, 0));
     assert_eq!(pass(&mut lane, &mut below, &write(0), 8000), (Passed::GivenUp, 1500), "anew");
 }
