@@ -294,6 +294,28 @@ proptest! {
         prop_assert_eq!(Repr::parse(&packet).unwrap(), repr);
     }
 
+    /// Whatever a byte of the header is, for who only asks as for who reads.
+    #[test]
+    fn sound_is_what_parses(repr in repr(), changes in proptest::collection::vec((0..24usize, any::<u8>()), 0..3)) {
+        let mut buf = vec![0; repr.buffer_len()];
+        repr.emit(&mut buf).unwrap();
+        for (at, byte) in changes {
+            if let Some(place) = buf.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let parsed = Repr::from_bytes(&buf).map(|_| ());
+        prop_assert_eq!(Packet::new_sound(&buf[..]).map(|_| ()), parsed);
+        let cut = &buf[..buf.len() - 1];
+        prop_assert_eq!(Packet::new_sound(cut).map(|_| ()), Repr::from_bytes(cut).map(|_| ()));
+    }
+
+    #[test]
+    fn sound_bytes_are_what_parses(bytes in bytes()) {
+        let parsed = Repr::from_bytes(&bytes).map(|_| ());
+        prop_assert_eq!(Packet::new_sound(&bytes[..]).map(|_| ()), parsed);
+    }
+
     #[test]
     fn what_cannot_be_written_is_an_error_and_leaves_the_buffer(repr in wild()) {
         let mut buf = vec![0xee; MAX_TLP];

@@ -2,7 +2,7 @@
 
 use crate::limits::TLP_BUFFER;
 use tlp_codec::ids::OutstandingRef;
-use tlp_codec::tlp::{Class, Packet, Repr, Rule, RuleError};
+use tlp_codec::tlp::{Class, Packet, Rule};
 
 /// TLPs that were not taken, by what is wrong with them.
 pub(crate) struct Malformed {
@@ -17,30 +17,29 @@ impl Malformed {
     }
 
     /// A TLP that fits a buffer and keeps the rules of the specification. Any other is counted.
+    #[inline]
     pub(crate) fn sound<'a>(&mut self, tlp: &'a [u8]) -> Option<Packet<&'a [u8]>> {
         if tlp.len() > TLP_BUFFER {
             self.too_long += 1;
             return None;
         }
-        let checked = Packet::new_checked(tlp)
-            .map_err(RuleError::from)
-            .and_then(|packet| Repr::parse(&packet).map(|_| packet));
-        checked.map_err(|error| self.by_rule[error.rule as usize] += 1).ok()
+        Packet::new_sound(tlp).map_err(|error| self.by_rule[error.rule as usize] += 1).ok()
     }
 
-    /// Whether a TLP from the wire is sound, of the class that its record said, and has an
-    /// outstanding entry just where there must be one.
-    pub(crate) fn is_as_said(
+    /// A TLP from the wire that is sound, of the class that its record said, and has an outstanding
+    /// entry just where there must be one.
+    #[inline]
+    pub(crate) fn as_said<'a>(
         &mut self,
-        tlp: &[u8],
+        tlp: &'a [u8],
         class: Class,
         outstanding: Option<OutstandingRef>,
-    ) -> bool {
-        let Some(packet) = self.sound(tlp) else { return false };
+    ) -> Option<Packet<&'a [u8]>> {
+        let packet = self.sound(tlp)?;
         let said =
             packet.class() == Some(class) && outstanding.is_some() == (class != Class::Posted);
         self.not_as_said += u64::from(!said);
-        said
+        said.then_some(packet)
     }
 
     /// Every counter with its name.

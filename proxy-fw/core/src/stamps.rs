@@ -157,6 +157,12 @@ impl Stamps {
         self.countdown = 0;
     }
 
+    /// Whether any request is stamped or recorded at present.
+    #[inline]
+    pub fn may_sample(&self) -> bool {
+        self.sampling != Sampling::Off || self.recorder.wants_stamps()
+    }
+
     /// Whether the next request is to be stamped. Counts it.
     pub fn sample(&mut self) -> bool {
         match self.sampling {

@@ -17,6 +17,7 @@ mod parse;
 mod prefix;
 mod repr;
 mod rules;
+mod sound;
 mod types;
 
 pub use ecrc::ecrc;

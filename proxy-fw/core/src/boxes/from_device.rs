@@ -1,7 +1,7 @@
 //! TLPs from a device towards its host.
 
 use super::BoxRole;
-use super::slot::{FromDevice, ToDevice};
+use super::slot::{Binding, FromDevice, Slot, ToDevice, Work};
 use super::windows::{self, Mapped};
 use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
@@ -92,6 +92,9 @@ impl BoxRole {
             self.counters.malformed_from_device += 1;
             return Ok(());
         };
+        if let Some(result) = self.plain_write(now, index, &packet) {
+            return result;
+        }
         let result = match packet.class() {
             Some(Class::Completion) => self.completion_from_device(now, index, &packet),
             Some(class) => self.request_from_device(now, index, &packet, class),
@@ -103,6 +106,41 @@ impl BoxRole {
             Err(_) => self.counters.backpressure += 1,
         }
         result
+    }
+
+    /// Takes a memory write of a function that is lent, which goes to its host as it is and which
+    /// nobody stamps: what [`request_from_device`](Self::request_from_device) would do with it, by
+    /// as few questions as there are. Nothing: it is something else.
+    #[inline]
+    fn plain_write(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        packet: &Packet<&[u8]>,
+    ) -> Option<Result<(), Backpressure>> {
+        let untranslated = packet.address_type() == AddressType::Untranslated;
+        if packet.tlp_type() != TlpType::MWr || !untranslated || self.node.stamps.may_sample() {
+            return None;
+        }
+        let Slot { work, functions, .. } = &self.slots[slot];
+        let number = u16::from(packet.requester().function().get());
+        let function = functions.iter().find(|f| f.number.get() == number)?;
+        let Binding { request, peer, channel } = function.binding.as_ref()?;
+        let (address, bytes) = (packet.address(), packet.payload_len() as u64);
+        let there = windows::lookup(&request.windows, address, bytes, true).ok()?.address;
+        if matches!(work, Work::Erase(_)) || there != address {
+            return None;
+        }
+        let link = &mut self.node.peers[*peer].as_mut().expect("it is bound to a peer").link;
+        let relaxed = packet.attributes().relaxed_ordering;
+        let meta = TlpMeta { class: Class::Posted, outstanding: None, relaxed, stamp: None };
+        if !link.can_send(*channel, Class::Posted) {
+            self.counters.backpressure += 1;
+            return Some(Err(Backpressure));
+        }
+        // Room was checked; a link that is going down ends everything by its event.
+        let _ = link.send_tlp(now, *channel, meta, packet.as_bytes());
+        Some(Ok(()))
     }
 
     /// Counts a device's error message, whoever it goes to.

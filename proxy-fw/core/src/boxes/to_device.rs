@@ -2,7 +2,7 @@
 
 use super::BoxRole;
 use super::slot::{ToDevice, Work};
-use crate::link::ClassSet;
+use crate::link::{ClassSet, Taken};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
@@ -79,16 +79,12 @@ impl BoxRole {
             } else if no_tag {
                 ready = ready.without(Class::NonPosted);
             }
-            let received = link.next_received(target.channel, ready)?;
-            let length = received.tlp.len();
-            buf[..length].copy_from_slice(received.tlp);
-            let (handle, class, stamp) = (received.handle, received.class, received.stamp);
-            let outstanding = received.outstanding;
-            link.release_received(handle);
+            let taken = link.take_received(target.channel, ready, buf)?;
+            let Taken { class, outstanding, stamp, length } = taken;
             if let Some(id) = stamp {
                 self.node.stamps.taken(id, &buf[..length]);
             }
-            if !self.node.malformed.is_as_said(&buf[..length], class, outstanding) {
+            if self.node.malformed.as_said(&buf[..length], class, outstanding).is_none() {
                 self.counters.malformed_from_host += 1;
                 continue;
             }

@@ -3,7 +3,8 @@
 use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::limits::TLP_BUFFER;
-use crate::link::TlpMeta;
+use crate::link::{Taken, TlpMeta};
+use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampedTlp};
@@ -69,48 +70,67 @@ impl HostRole {
         self.retry_held(now, index);
         let mut function = 0;
         while let Some(target) = self.ports[index].target_of(function) {
-            while self.to_root.room() >= ROOT_RESERVE {
-                let port = &self.ports[index];
-                let link = self.node.link(target.peer);
-                let mut ready = port.held.passable();
-                if !port.upstream.has_room() || !link.can_send(target.channel, Class::Completion) {
-                    ready = ready.without(Class::NonPosted);
-                }
-                let Some(received) = link.next_received(target.channel, ready) else { break };
-                let length = received.tlp.len();
-                buf[..length].copy_from_slice(received.tlp);
-                let (handle, class, stamp) = (received.handle, received.class, received.stamp);
-                let outstanding = received.outstanding;
-                link.release_received(handle);
-                if let Some(id) = stamp {
-                    self.node.stamps.taken(id, &buf[..length]);
-                }
+            while let Some(taken) = self.take_from(index, &target, buf) {
+                let Taken { outstanding, length, .. } = taken;
                 let port = PortId::new(index as u8).expect("at most 32 ports");
-                let key = target.key;
-                let sampled = stamp.is_some();
+                let (key, sampled) = (target.key, taken.stamp.is_some());
                 let origin = Origin { port, key, function, outstanding, sampled };
-                if !self.node.malformed.is_as_said(&buf[..length], class, outstanding) {
-                    self.counters.malformed_from_device += 1;
-                    let bytes = &buf[..length];
-                    self.switch.report_malformed(Some(port), bytes, &mut self.to_root);
-                    continue;
-                }
-                let fate = match class {
-                    Class::Completion => self.complete(now, origin, &mut buf[..length]),
-                    _ => self.request_from_device(now, origin, class, &mut buf[..length]),
-                };
-                let out = fate == Fate::ToRoot;
-                if let Some(id) = stamp.filter(|_| out) {
-                    self.node.stamps.ends(id, Stage::Delivered);
-                }
-                self.process_switch_events(now);
-                if out {
+                if self.comes_through(now, origin, &taken, &mut buf[..length]) {
                     return Some(length);
                 }
             }
             function += 1;
         }
         None
+    }
+
+    /// The next TLP of a function that may be handed on now.
+    fn take_from(&mut self, index: usize, target: &Target, buf: &mut [u8]) -> Option<Taken> {
+        if self.to_root.room() < ROOT_RESERVE {
+            return None;
+        }
+        let port = &self.ports[index];
+        let link = self.node.link(target.peer);
+        let mut ready = port.held.passable();
+        if !port.upstream.has_room() || !link.can_send(target.channel, Class::Completion) {
+            ready = ready.without(Class::NonPosted);
+        }
+        link.take_received(target.channel, ready, buf)
+    }
+
+    /// Whether a TLP of a device, which may be changed on the way, goes to the root complex.
+    fn comes_through(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        taken: &Taken,
+        tlp: &mut [u8],
+    ) -> bool {
+        let Taken { class, outstanding, stamp, .. } = *taken;
+        if let Some(id) = stamp {
+            self.node.stamps.taken(id, tlp);
+        }
+        let Some(packet) = self.node.malformed.as_said(tlp, class, outstanding) else {
+            self.counters.malformed_from_device += 1;
+            self.switch.report_malformed(Some(origin.port), tlp, &mut self.to_root);
+            return false;
+        };
+        if self.switch.passes_write(origin.port, &packet) {
+            if let Some(id) = stamp {
+                self.node.stamps.ends(id, Stage::Delivered);
+            }
+            return true;
+        }
+        let fate = match class {
+            Class::Completion => self.complete(now, origin, tlp),
+            _ => self.request_from_device(now, origin, class, tlp),
+        };
+        let out = fate == Fate::ToRoot;
+        if let Some(id) = stamp.filter(|_| out) {
+            self.node.stamps.ends(id, Stage::Delivered);
+        }
+        self.process_switch_events(now);
+        out
     }
 
     /// A completion for a request of the host or of another device: gives it the requester's

@@ -100,6 +100,11 @@ impl Channel {
     /// PCIe 5.0 section 2.4.1: nothing passes a posted TLP that came before it, except a
     /// completion with relaxed ordering; posted TLPs and completions pass what waits.
     pub(super) fn sendable(&self, slab: &Slab<super::send::Queued>) -> Option<Class> {
+        let [first, rest @ ..] = &self.outgoing;
+        if rest.iter().all(|class| class.queue.is_empty()) {
+            // Most often there is nothing to pass and nothing that could.
+            return (!first.queue.is_empty() && first.has_credit()).then_some(Class::Posted);
+        }
         let posted = self.outgoing[0].queue.front().map(|id| slab.meta(id).ordinal);
         let mut best: Option<(u64, Class)> = None;
         for class in Class::ALL {
@@ -127,16 +132,6 @@ impl Channel {
         for (outgoing, limit) in self.outgoing.iter_mut().zip(tlps) {
             outgoing.limit = later(outgoing.limit, limit);
         }
-    }
-
-    /// Whether the peer does not know all that it may send.
-    pub(super) fn credits_behind(&self) -> bool {
-        self.accounts.iter().chain([&self.sideband_account]).any(Account::is_behind)
-    }
-
-    /// Whether the peer should be told soon what it may send.
-    pub(super) fn credits_urgent(&self) -> bool {
-        self.accounts.iter().chain([&self.sideband_account]).any(Account::is_urgent)
     }
 }
 
@@ -203,7 +198,7 @@ impl Channels {
             self.over.push(first).map_err(|_| ChannelError::Full)?;
         }
         self.cursor = index + 1;
-        self.shared.open += 1;
+        self.shared.open_one();
         let place = &mut self.list[index];
         let life = place.life.wrapping_add(1);
         *place = Channel { key: Some(key), phase: Phase::Open, life, ..Channel::free() };
@@ -215,7 +210,7 @@ impl Channels {
         let Some(place) = self.get_mut(id) else { return };
         place.phase = Phase::Free;
         let key = place.key.expect("what is open has a name");
-        self.shared.open -= 1;
+        self.shared.close_one();
         self.end_epoch(&key);
         let place = &mut self.list[id.index as usize];
         for account in &mut place.accounts {

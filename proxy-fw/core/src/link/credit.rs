@@ -17,18 +17,42 @@
 use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS};
 
 /// The part of the receive pool that no binding has for itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
     size: u32,
     used: u32,
     /// Open bindings.
-    pub(super) open: u32,
+    open: u32,
+    /// What each buffer that a class of a binding wants counts for, in 65,536ths, when all that are
+    /// open want as much: a division that is not made for each TLP.
+    part: u64,
 }
 
 impl Shared {
     /// So many buffers.
     pub(super) fn new(size: usize) -> Self {
-        Self { size: size as u32, used: 0, open: 0 }
+        Self { size: size as u32, used: 0, open: 0, part: 0 }.divided()
+    }
+
+    /// With the parts of those that are open now.
+    fn divided(self) -> Self {
+        let all: u32 = CREDIT_TARGETS.iter().zip(GUARANTEED_CREDITS).map(|(t, g)| t - g).sum();
+        Self { part: (u64::from(self.size) << 16) / u64::from(all * self.open.max(1)), ..self }
+    }
+
+    /// How many bindings are open.
+    pub(super) fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// A binding was opened.
+    pub(super) fn open_one(&mut self) {
+        *self = Self { open: self.open + 1, ..*self }.divided();
+    }
+
+    /// A binding was closed.
+    pub(super) fn close_one(&mut self) {
+        *self = Self { open: self.open - 1, ..*self }.divided();
     }
 
     /// How many buffers there are.
@@ -38,15 +62,14 @@ impl Shared {
 
     /// As many buffers, all of them there.
     pub(super) fn cleared(&self) -> Self {
-        Self { used: 0, open: 0, ..*self }
+        Self { used: 0, open: 0, ..*self }.divided()
     }
 
     /// The most that one class of one binding is to have out of the shared part, when all that
     /// are open have the same.
     fn fair(&self, minimum: u32, target: u32) -> u32 {
         let wanted = target - minimum;
-        let all: u32 = CREDIT_TARGETS.iter().zip(GUARANTEED_CREDITS).map(|(t, g)| t - g).sum();
-        wanted.min(self.size * wanted / (all * self.open.max(1)))
+        wanted.min((u64::from(wanted) * self.part >> 16) as u32)
     }
 
     /// Buffers that are lent.
@@ -129,17 +152,26 @@ impl Account {
         self.limit
     }
 
-    /// Whether the sender does not know the limit.
-    pub(super) fn is_behind(&self) -> bool {
-        self.limit != self.advertised
+    /// What the sender is to be told.
+    pub(super) fn news(&self) -> News {
+        let (quarter, behind) = (self.promised() / 4, self.limit.wrapping_sub(self.advertised));
+        match behind {
+            0 => News::None,
+            _ if behind >= quarter || self.left() <= quarter => News::Urgent,
+            _ => News::Later,
+        }
     }
+}
 
-    /// Whether the sender should be told soon: a quarter came back, or it has little left.
-    pub(super) fn is_urgent(&self) -> bool {
-        let quarter = self.promised() / 4;
-        self.is_behind()
-            && (self.limit.wrapping_sub(self.advertised) >= quarter || self.left() <= quarter)
-    }
+/// What the sender does not know of an [`Account`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing.
+    None,
+    /// A limit that can wait for others.
+    Later,
+    /// A limit that it should be told soon: a quarter came back, or it has little left.
+    Urgent,
 }
 
 #[cfg(test)]
@@ -149,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_sender_with_all_its_credit_used_gets_more_as_it_drains() {
-        let mut shared = Shared { size: 100, used: 0, open: 1 };
+        let mut shared = Shared::new(100);
+        shared.open_one();
         let mut account = Account::new(4, 16);
         account.advertise();
         for _ in 0..100 {
@@ -178,7 +211,7 @@ mod tests {
         fn the_pool_is_never_overdrawn(
             steps in proptest::collection::vec((0usize..6, 0u8..4), 0..2000),
         ) {
-            let mut shared = Shared { size: 20, used: 0, open: 0 };
+            let mut shared = Shared::new(20);
             let mut accounts: std::vec::Vec<Account> =
                 (0..6).map(|n| Account::new(4, if n % 2 == 0 { 30 } else { 4 })).collect();
             for (n, step) in steps {
@@ -188,7 +221,8 @@ mod tests {
                     1 if account.taken != account.released => account.release(&mut shared),
                     2 => { account.advertise(); }
                     3 if account.taken.is_multiple_of(7) => account.close(&mut shared),
-                    _ => shared.open = shared.open % 6 + 1,
+                    _ if shared.open < 6 => shared.open_one(),
+                    _ => (0..5).for_each(|_| shared.close_one()),
                 }
                 let lent: u32 =
                     accounts.iter().map(|a| a.promised().saturating_sub(a.minimum)).sum();

@@ -3,7 +3,7 @@
 use super::channel::Channel;
 use super::inbox::Stored;
 use super::slab::{BufferId, Slab};
-use super::types::{ChannelId, ClassSet, LinkState, Received, RxHandle};
+use super::types::{ChannelId, ClassSet, LinkState, Received, RxHandle, Taken};
 use super::{Fault, Link};
 use tlp_codec::fabric::Sideband;
 use tlp_codec::tlp::Class;
@@ -18,6 +18,12 @@ fn drainable(
     ready: ClassSet,
     any_order: bool,
 ) -> Option<(Class, BufferId)> {
+    let [first, rest @ ..] = &channel.stored;
+    if rest.iter().all(|queue| queue.is_empty()) && channel.gate.is_none() {
+        // Most often there is nothing to pass and nothing that could.
+        let front = first.front().filter(|_| ready.contains(Class::Posted));
+        return front.map(|front| (Class::Posted, front));
+    }
     let ordinal = |id: BufferId| slab.meta(id).ordinal;
     let posted = channel.stored[0].front().map(ordinal).filter(|_| !any_order);
     let mut best: Option<(u64, Class, BufferId)> = None;
@@ -42,6 +48,44 @@ impl Link {
     /// TLPs that came behind a sideband record are not given before
     /// [`poll_sideband`](Self::poll_sideband) gave that.
     pub fn next_received(&mut self, channel: ChannelId, ready: ClassSet) -> Option<Received<'_>> {
+        let (class, buffer) = self.next_stored(channel, ready)?;
+        let stored = self.inbox.slab.meta_mut(buffer);
+        stored.lent = true;
+        let (outstanding, stamp) = (stored.traits.outstanding, stored.stamp);
+        let handle = RxHandle { channel, buffer };
+        let tlp = self.inbox.slab.bytes_mut(buffer);
+        Some(Received { handle, class, outstanding, stamp, tlp })
+    }
+
+    /// As [`next_received`](Self::next_received) and
+    /// [`release_received`](Self::release_received) in one: the TLP is copied to the front of `buf`.
+    ///
+    /// # Panics
+    ///
+    /// When `buf` is shorter than the TLP: [`TLP_BUFFER`](crate::limits::TLP_BUFFER) bytes are
+    /// enough.
+    pub fn take_received(
+        &mut self,
+        channel: ChannelId,
+        ready: ClassSet,
+        buf: &mut [u8],
+    ) -> Option<Taken> {
+        let (class, buffer) = self.next_stored(channel, ready)?;
+        let bytes = self.inbox.slab.bytes(buffer);
+        let length = bytes.len();
+        buf[..length].copy_from_slice(bytes);
+        let stored = self.inbox.slab.meta(buffer);
+        let (outstanding, stamp) = (stored.traits.outstanding, stored.stamp);
+        if self.faulty(Fault::ForgetCredit) {
+            self.inbox.slab.give_back(buffer);
+        } else {
+            self.free_received(buffer);
+        }
+        Some(Taken { class, outstanding, stamp, length })
+    }
+
+    /// Takes the next TLP out of its queue.
+    fn next_stored(&mut self, channel: ChannelId, ready: ClassSet) -> Option<(Class, BufferId)> {
         if self.state != LinkState::Up || self.inbox.tlps >> channel.index & 1 == 0 {
             return None;
         }
@@ -52,12 +96,7 @@ impl Link {
         if place.stored.iter().all(|queue| queue.is_empty()) {
             self.inbox.tlps &= !(1 << channel.index);
         }
-        let stored = self.inbox.slab.meta_mut(buffer);
-        stored.lent = true;
-        let (outstanding, stamp) = (stored.traits.outstanding, stored.stamp);
-        let handle = RxHandle { channel, buffer };
-        let tlp = self.inbox.slab.bytes_mut(buffer);
-        Some(Received { handle, class, outstanding, stamp, tlp })
+        Some((class, buffer))
     }
 
     /// The bytes of a TLP that was taken and not released; `None` when its binding has closed
@@ -94,7 +133,8 @@ impl Link {
         if let Some((place, shared)) = self.channels.with_shared(channel) {
             place.gate = gate;
             place.sideband_account.release(shared);
-            self.note_credits(channel);
+            let news = place.sideband_account.news();
+            self.note_credits(channel, news);
         }
         Some((channel, sideband))
     }

@@ -1,5 +1,6 @@
 //! What came and is not drained: buffers, and what lies under which sequence.
 
+use super::sequence::before;
 use super::slab::{BufferId, Slab};
 use super::types::ChannelId;
 use crate::limits::{LINK_WINDOW, SIDEBAND_QUEUE};
@@ -135,6 +136,14 @@ impl Inbox {
 
     pub(super) fn slot(&mut self, sequence: u32) -> &mut Arrived {
         &mut self.ring[sequence as usize & (LINK_WINDOW - 1)]
+    }
+
+    /// A record came under a sequence.
+    pub(super) fn came(&mut self, sequence: u32) {
+        let behind = sequence.wrapping_add(1);
+        if before(self.end, behind) {
+            self.end = behind;
+        }
     }
 
     pub(super) fn has(&self, sequence: u32) -> bool {

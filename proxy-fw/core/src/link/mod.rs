@@ -65,7 +65,7 @@ mod tests;
 pub use storage::LinkStorage;
 pub use types::{
     ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkState, Received,
-    RxHandle, SendError, TlpMeta, Transmit, Violation,
+    RxHandle, SendError, Taken, TlpMeta, Transmit, Violation,
 };
 
 use crate::control::{BindingFailure, LinkDownReason, PathSet, Share};
@@ -246,7 +246,7 @@ impl Link {
     pub fn open_channel(&mut self, key: BindingKey) -> Result<ChannelId, ChannelError> {
         let opened = if matches!(self.state, LinkState::Down(_)) {
             Err(ChannelError::LinkDown)
-        } else if self.out.unbinds.len() + self.channels.shared.open as usize >= UNBIND_QUEUE {
+        } else if self.out.unbinds.len() + self.channels.shared.open() as usize >= UNBIND_QUEUE {
             // Each that is open may be closed before the peer hears of those that were.
             Err(ChannelError::Full)
         } else {

@@ -201,7 +201,7 @@ impl Link {
     /// When a probe is wanted next.
     pub(super) fn probe_timeout(&self) -> Option<Instant> {
         let mut first = Earliest::NONE;
-        if self.channels.shared.open > 0 {
+        if self.channels.shared.open() > 0 {
             for path in self.paths() {
                 first.or(path.probe_at);
                 first.or(path.raise_at);

@@ -124,7 +124,7 @@ impl Outbox {
 impl Link {
     /// A binding was opened or closed.
     pub(super) fn share_buffers(&mut self) {
-        let open = self.channels.shared.open.max(1) as usize;
+        let open = self.channels.shared.open().max(1) as usize;
         self.out.fair = (self.out.shared / open).max(GUARANTEED_SEND);
     }
 

@@ -170,10 +170,12 @@ impl Link {
             };
             let outgoing = &mut place.outgoing[class as usize];
             let buffer = outgoing.queue.front().expect("a sendable class has a first TLP");
-            let length = self.out.slab.bytes(buffer).len();
+            let length = self.out.slab.length(buffer);
             let split = TLP_OVERHEAD + length > self.peer_limits.frame - MAX_OVERHEAD;
-            let (first, _) = split_sizes(self.peer_limits.frame);
-            let need = if split { SPLIT_HEADER + first } else { TLP_OVERHEAD + length };
+            let need = match split {
+                true => SPLIT_HEADER + split_sizes(self.peer_limits.frame).0,
+                false => TLP_OVERHEAD + length,
+            };
             if need > room {
                 // It is first in the next frame.
                 return None;

@@ -97,6 +97,11 @@ impl<M> Slab<M> {
         self.entries[id as usize].meta.as_mut().expect("the buffer is in use")
     }
 
+    /// How many bytes mean something.
+    pub(super) fn length(&self, id: BufferId) -> usize {
+        usize::from(self.entries[id as usize].length)
+    }
+
     /// Sets how many bytes mean something.
     pub(super) fn set_length(&mut self, id: BufferId, length: usize) {
         assert!(length <= TLP_BUFFER, "checked where the TLP came in");

@@ -41,6 +41,11 @@ impl Link {
             self.counters.records_beyond_window += 1;
             return Ok(());
         }
+        if sequence == next
+            && let Record::Tlp(r) = record
+        {
+            return self.arrive_next(now, r, stamps);
+        }
         let arrived = match record {
             Record::Nop => Arrived::Void,
             Record::Tlp(r) => self.store_tlp(now, sequence, r, stamps)?,
@@ -72,11 +77,28 @@ impl Link {
         {
             self.free_received(buffer);
         }
-        let behind = sequence.wrapping_add(1);
-        if before(self.inbox.end, behind) {
-            self.inbox.end = behind;
-        }
+        self.inbox.came(sequence);
         Ok(())
+    }
+
+    /// A TLP under the next sequence goes where it is to be taken from at once, which is what most
+    /// of them do.
+    fn arrive_next(
+        &mut self,
+        now: Instant,
+        record: &TlpRecord<'_>,
+        stamps: &mut Stamps,
+    ) -> Result<(), Violation> {
+        let sequence = self.inbox.next;
+        let arrived = self.store_tlp(now, sequence, record, stamps)?;
+        let slot = self.inbox.slot(sequence);
+        if let Arrived::HeaderMissing(buffer) = *slot {
+            *slot = Arrived::Missing;
+            self.free_received(buffer);
+        }
+        self.inbox.came(sequence);
+        self.inbox.next = sequence.wrapping_add(1);
+        self.take(arrived)
     }
 
     fn is_stored(&self, sequence: u32) -> bool {
@@ -122,7 +144,9 @@ impl Link {
         }
         let buffer = self.take_buffer(channel, record.traits, record.tlp.len());
         self.inbox.slab.bytes_mut(buffer).copy_from_slice(record.tlp);
-        self.start_stamps(now, sequence, buffer, stamps);
+        if record.traits.sampled {
+            self.start_stamps(now, sequence, buffer, stamps);
+        }
         Ok(Arrived::Tlp(buffer))
     }
 
@@ -132,12 +156,10 @@ impl Link {
         self.inbox.slab.take(length, stored).expect("credit is never promised beyond the pool")
     }
 
+    /// Of a TLP that is sampled.
     fn start_stamps(&mut self, now: Instant, sequence: u32, buffer: BufferId, stamps: &mut Stamps) {
         let stored = self.inbox.slab.meta_mut(buffer);
-        let TlpTraits { class, sampled, outstanding, .. } = stored.traits;
-        if !sampled {
-            return;
-        }
+        let TlpTraits { class, outstanding, .. } = stored.traits;
         let Some(binding) = self.channels.get(stored.channel).and_then(|c| c.key) else { return };
         let tlp = match (class, outstanding) {
             (Class::Posted, _) => StampedTlp::Posted(Some(sequence)),
@@ -159,7 +181,7 @@ impl Link {
         let key = record.address.binding(!self.local_is_host);
         if announce && self.channels.was_closed(&key) {
             // The peer has just opened what is over here.
-            if self.out.unbinds.len() + self.channels.shared.open as usize >= UNBIND_QUEUE {
+            if self.out.unbinds.len() + self.channels.shared.open() as usize >= UNBIND_QUEUE {
                 self.counters.records_no_room += 1;
                 return Arrived::Missing;
             }
@@ -199,7 +221,9 @@ impl Link {
         stored.crc = record.crc;
         slab.set_length(buffer, total);
         slab.bytes_mut(buffer)[..record.bytes.len()].copy_from_slice(record.bytes);
-        self.start_stamps(now, sequence, buffer, stamps);
+        if record.traits.sampled {
+            self.start_stamps(now, sequence, buffer, stamps);
+        }
         let length = record.bytes.len() as u16;
         Ok(Arrived::SplitHeader { buffer, parts: record.parts, length })
     }

@@ -3,6 +3,7 @@
 
 use super::Link;
 use super::channel::Phase;
+use super::credit::News;
 use super::inbox::{Arrived, Joining};
 use super::slab::BufferId;
 use super::types::{ChannelId, Violation};
@@ -26,8 +27,9 @@ impl Link {
         Ok(())
     }
 
-    fn take(&mut self, arrived: Arrived) -> Result<(), Violation> {
-        if !matches!(arrived, Arrived::SplitData { .. }) {
+    /// Takes what comes next in the order of the link.
+    pub(super) fn take(&mut self, arrived: Arrived) -> Result<(), Violation> {
+        if self.inbox.joining.is_some() && !matches!(arrived, Arrived::SplitData { .. }) {
             self.abandon_join();
         }
         match arrived {
@@ -150,18 +152,20 @@ impl Link {
     pub(super) fn free_received(&mut self, buffer: BufferId) {
         let stored = self.inbox.slab.give_back(buffer);
         if let Some((place, shared)) = self.channels.with_shared(stored.channel) {
-            place.accounts[stored.traits.class as usize].release(shared);
-            self.note_credits(stored.channel);
+            let account = &mut place.accounts[stored.traits.class as usize];
+            account.release(shared);
+            let news = account.news();
+            self.note_credits(stored.channel, news);
         }
     }
 
     /// Something of a binding was drained: its limits are told now, or a little later.
-    pub(super) fn note_credits(&mut self, channel: ChannelId) {
-        let (place, bit) = (self.channels.place(channel.index as usize), 1 << channel.index);
-        if place.credits_urgent() {
-            self.out.credits |= bit;
-        } else if place.credits_behind() {
-            self.out.behind |= bit;
+    pub(super) fn note_credits(&mut self, channel: ChannelId, news: News) {
+        let bit = 1 << channel.index;
+        match news {
+            News::None => {}
+            News::Later => self.out.behind |= bit,
+            News::Urgent => self.out.credits |= bit,
         }
     }
 

@@ -51,7 +51,7 @@ impl Link {
     /// A silent peer is asked for a sign of life: a record is sent, and if no acknowledgement
     /// comes the link goes down.
     fn keep_alive_at(&self) -> Option<Instant> {
-        let wanted = self.channels.shared.open > 0 && self.flight.is_empty() && !self.out.nop;
+        let wanted = self.channels.shared.open() > 0 && self.flight.is_empty() && !self.out.nop;
         wanted.then(|| self.last_heard + self.config.keep_alive)
     }
 }

@@ -258,6 +258,19 @@ pub struct Received<'a> {
     pub tlp: &'a mut [u8],
 }
 
+/// What came with a TLP that was [taken](super::Link::take_received).
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Its class, as the sender said.
+    pub class: Class,
+    /// The request's entry, as the sender said.
+    pub outstanding: Option<OutstandingRef>,
+    /// Its stamps, if it is sampled.
+    pub stamp: Option<StampId>,
+    /// Its bytes.
+    pub length: usize,
+}
+
 /// A frame that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {

@@ -33,9 +33,14 @@ fn push_message(code: MsgCode, routing: MsgRouting, id: Bdf, out: &mut impl TlpS
 }
 
 impl VirtualSwitch {
+    /// Whether nothing is due to be sent.
+    pub(super) fn says_nothing(&self) -> bool {
+        self.dirty == 0 && self.turn_off != TurnOff::Gathered
+    }
+
     /// Sends what is due. Cheap when nothing changed.
     pub(super) fn flush(&mut self, out: &mut impl TlpSink) {
-        if self.dirty == 0 && self.turn_off != TurnOff::Gathered {
+        if self.says_nothing() {
             return;
         }
         self.blocked = false;

@@ -33,6 +33,28 @@ impl VirtualSwitch {
         verdict
     }
 
+    /// Whether a TLP from the device behind a port is a memory write that goes to the root complex
+    /// and leaves no trace in the switch: what [`handle_upstream`](Self::handle_upstream) would find
+    /// out, by as few questions as there are. `false` says nothing.
+    pub fn passes_write(&self, port: PortId, packet: &Packet<&[u8]>) -> bool {
+        let slot = self.port(port);
+        let below = &slot.bridge.decoded;
+        let address = packet.address();
+        packet.tlp_type() == TlpType::MWr
+            && packet.prefix_bytes().is_empty()
+            && !packet.is_poisoned()
+            && packet.address_type() == AddressType::Untranslated
+            && packet.payload_len() <= below.max_payload
+            && slot.is_open()
+            && below.masters
+            && self.upstream.decoded.masters
+            && (!below.controls_access(acs::SOURCE_VALIDATION)
+                || below.holds_bus(packet.requester().bus().get()))
+            && !self.reach.holds(address)
+            && !self.upstream.decoded.claims_memory(address)
+            && self.says_nothing()
+    }
+
     fn route_upstream(
         &mut self,
         port: PortId,
