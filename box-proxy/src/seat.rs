@@ -148,19 +148,21 @@ impl Seat {
 
     /// How many TLPs the role took.
     fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, mut now: Instant) -> usize {
+        // What the role takes, and how many TLPs until it is asked again.
+        let (mut classes, mut sure) = (Classes::NONE, 0);
         for moved in 0..BATCH {
             if moved > 0 && moved.is_multiple_of(LOOK) {
                 now = clock.now();
             }
             let held = self.held.take();
             let polled = held.or_else(|| {
-                let mut classes = Classes::NONE;
-                let room = role.can_take(self.slot);
-                for class in Class::ALL {
-                    if room.contains(class) {
-                        classes = classes.with(class);
-                    }
+                if sure == 0 {
+                    let (room, many) = role.takes(self.slot);
+                    classes =
+                        Class::ALL.into_iter().filter(|&class| room.contains(class)).collect();
+                    sure = many;
                 }
+                sure = sure.saturating_sub(1);
                 self.device.poll_tlp_of(since_origin(now), classes, &mut self.out[..])
             });
             let Some(length) = polled else { return moved };

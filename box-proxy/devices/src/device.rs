@@ -49,6 +49,12 @@ impl Classes {
     }
 }
 
+impl FromIterator<Class> for Classes {
+    fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
+        classes.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
 /// A PCIe device as its link sees it: it speaks TLPs and nothing else.
 ///
 /// There is no clock, socket or thread in the interface: `now` is the time since an origin that

@@ -63,6 +63,17 @@ impl Repr<'_> {
     /// rule broken. `buf` is unchanged then.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
+        self.emit_inline(buf)
+    }
+
+    /// As [`Repr::emit`], always inline: for who writes many TLPs of one kind, of which the others
+    /// are not looked at then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Repr::emit`].
+    #[inline(always)]
+    pub fn emit_inline(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
         let (need, have) = (self.buffer_len(), buf.len());
         if need > have {
             return Err(EmitError::BufferTooSmall { need, have });

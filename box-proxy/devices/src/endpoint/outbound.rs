@@ -4,9 +4,7 @@
 use super::requester::chunk;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{
-    Attributes, ByteEnables, CplStatus, EmitError, Kind, MsgCode, MsgRouting, Repr,
-};
+use tlp_codec::tlp::{Attributes, ByteEnables, CplStatus, Kind, MsgCode, MsgRouting, Repr};
 
 /// Bytes of DMA writes that wait to be sent. A further write is refused until there is room.
 pub const WRITE_QUEUE_BYTES: usize = 256 * 1024;
@@ -84,9 +82,9 @@ impl PostedQueue {
         requester: Bdf,
         max_payload: usize,
         buf: &mut [u8],
-    ) -> Option<Result<usize, EmitError>> {
+    ) -> Option<usize> {
         let (_, posted) = self.queue.front_mut()?;
-        let (emitted, finished) = match posted {
+        let (length, finished) = match posted {
             Posted::Message { routing, code } => {
                 let kind = Kind::Message {
                     routing: *routing,
@@ -96,22 +94,25 @@ impl PostedQueue {
                     fields: [0; 8],
                     data: &[],
                 };
-                (Repr::new(kind).emit(buf), true)
+                (Repr::new(kind).emit(buf).expect(VALID), true)
             }
             Posted::Write { address, data, sent, attributes } => {
                 let at = address.wrapping_add(*sent as u64);
                 let len = chunk(at, data.len() - *sent, max_payload);
-                let emitted = emit_write(requester, *attributes, at, &data[*sent..][..len], buf);
+                let length = emit_write(requester, *attributes, at, &data[*sent..][..len], buf);
                 *sent += len;
-                (emitted, *sent == data.len())
+                (length, *sent == data.len())
             }
         };
         if finished && let Some((_, Posted::Write { data, .. })) = self.queue.pop_front() {
             self.bytes -= data.len();
         }
-        Some(emitted)
+        Some(length)
     }
 }
+
+/// What is wrong when a TLP of the endpoint is not written.
+pub(super) const VALID: &str = "what the endpoint builds is a valid TLP and fits a MAX_TLP buffer";
 
 const TAG_ZERO: Tag = match Tag::new(0) {
     Ok(tag) => tag,
@@ -125,7 +126,7 @@ fn emit_write(
     address: u64,
     bytes: &[u8],
     buf: &mut [u8],
-) -> Result<usize, EmitError> {
+) -> usize {
     let (enables, length_dw) = ByteEnables::for_range(address, bytes.len());
     let skip = (address & 3) as usize;
     let mut padded = Vec::new();
@@ -146,7 +147,7 @@ fn emit_write(
     };
     let mut repr = Repr::new(kind);
     repr.attributes = attributes;
-    repr.emit(buf)
+    repr.emit_inline(buf).expect(VALID)
 }
 
 /// What a completion repeats from its request.
@@ -185,6 +186,10 @@ impl CompletionQueue {
 
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < COMPLETION_QUEUE
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     /// A completion without data. `count` is what PCIe 5.0 section 2.2.9 wants in Byte Count: 4,
@@ -230,7 +235,7 @@ impl CompletionQueue {
         completer: Bdf,
         max_payload: usize,
         buf: &mut [u8],
-    ) -> Option<Result<usize, EmitError>> {
+    ) -> Option<usize> {
         let (_, answer) = self.queue.front_mut()?;
         let address = answer.address.wrapping_add(answer.sent as u64);
         let left = answer.count - answer.sent;
@@ -257,11 +262,11 @@ impl CompletionQueue {
         });
         repr.traffic_class = origin.traffic_class;
         repr.attributes = origin.attributes;
-        let emitted = repr.emit(buf);
+        let length = repr.emit(buf).expect(VALID);
         answer.sent += len;
         if answer.sent == answer.count {
             self.queue.pop_front();
         }
-        Some(emitted)
+        Some(length)
     }
 }

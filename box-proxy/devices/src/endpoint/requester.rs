@@ -178,6 +178,11 @@ impl Requester {
         self.queue.push_back(index as u16);
     }
 
+    /// Whether no read waits to be sent.
+    pub(super) fn has_nothing_to_ask(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The place in the order of what would be sent next, if a tag is free for it.
     pub(super) fn next_order(&self, settings: &Settings) -> Option<u64> {
         let &index = self.queue.front()?;

@@ -48,25 +48,27 @@ impl BoxRole {
     /// The classes of which a TLP of the device in a slot is taken now, whichever function sends
     /// it.
     pub fn can_take(&self, slot: SlotId) -> ClassSet {
-        let Some(index) = self.slot_index(slot) else { return ClassSet::NONE };
+        self.takes(slot).0
+    }
+
+    /// As [`BoxRole::can_take`], and how many TLPs of these classes are taken, one after the other,
+    /// whatever they are.
+    pub fn takes(&self, slot: SlotId) -> (ClassSet, usize) {
+        let Some(index) = self.slot_index(slot) else { return (ClassSet::NONE, 0) };
         let slot = &self.slots[index];
-        let mut room = ClassSet::ALL;
-        if slot.egress.room() == 0 {
-            room = room.without(Class::NonPosted);
-        }
-        for (number, function) in slot.functions.iter().enumerate() {
-            let Some(target) = slot.target(number) else { continue };
-            let link = self.node.peers[target.peer].as_ref().map(|peer| &peer.link);
-            for class in Class::ALL {
-                if !link.is_some_and(|link| link.can_send(target.channel, class)) {
-                    room = room.without(class);
-                }
+        let mut room = [usize::MAX, slot.egress.room(), usize::MAX];
+        for function in &slot.functions {
+            let Some(Binding { peer, channel, .. }) = &function.binding else { continue };
+            let link = self.node.peers[*peer].as_ref().map(|peer| &peer.link);
+            for (class, room) in Class::ALL.into_iter().zip(&mut room) {
+                *room = link.map_or(0, |link| link.send_room(*channel, class)).min(*room);
             }
-            if !function.requests.has_room() {
-                room = room.without(Class::NonPosted);
-            }
+            room[Class::NonPosted as usize] =
+                room[Class::NonPosted as usize].min(function.requests.room());
         }
-        room
+        let taken = Class::ALL.into_iter().filter(|&class| room[class as usize] > 0);
+        let sure = taken.clone().map(|class| room[class as usize]).min();
+        (taken.collect(), sure.unwrap_or(0))
     }
 
     /// Takes a TLP from the device in a slot. What is malformed is counted and gone.

@@ -131,12 +131,20 @@ impl Link {
     /// Whether the queue of a class has room for a TLP.
     #[must_use]
     pub fn can_send(&self, channel: ChannelId, class: Class) -> bool {
-        let Some(c) = self.channels.get(channel) else { return false };
+        self.send_room(channel, class) > 0
+    }
+
+    /// How many TLPs the queue of a class has room for. One that is queued, of whichever class,
+    /// makes it one less at most.
+    pub fn send_room(&self, channel: ChannelId, class: Class) -> usize {
+        let Some(c) = self.channels.get(channel) else { return 0 };
+        if c.phase != Phase::Open || matches!(self.state, LinkState::Down(_)) {
+            return 0;
+        }
         let buffers = usize::from(c.outgoing[class as usize].buffers);
-        c.phase == Phase::Open
-            && !matches!(self.state, LinkState::Down(_))
-            && buffers < SEND_QUEUES[class as usize].min(self.out.fair)
-            && (buffers < GUARANTEED_SEND || self.out.shared_used < self.out.shared)
+        let queue = SEND_QUEUES[class as usize].min(self.out.fair).saturating_sub(buffers);
+        let own = GUARANTEED_SEND.saturating_sub(buffers);
+        queue.min(own + self.out.shared - self.out.shared_used)
     }
 
     /// Queues a TLP for the peer. It is sent when there is credit and PCIe's ordering allows.
