@@ -8,6 +8,9 @@ pub(crate) fn rewrite<T: AsRef<[u8]> + AsMut<[u8]>>(
     packet: &mut Packet<T>,
     change: impl FnOnce(&mut Packet<T>),
 ) {
+    if !packet.has_digest() {
+        return change(packet);
+    }
     let good = packet.digest_is_good();
     change(packet);
     if good == Some(true) {

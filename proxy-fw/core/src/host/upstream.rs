@@ -11,7 +11,7 @@ use crate::stamps::{Stage, StampedTlp};
 use crate::switch::UpstreamVerdict as Verdict;
 use crate::time::Instant;
 use tlp_codec::ids::{BindingKey, OutstandingRef, PortId, Tag};
-use tlp_codec::tlp::{Class, CplStatus, Packet};
+use tlp_codec::tlp::{Class, CplStatus, Packet, TlpType};
 
 /// What came with a TLP of a device.
 #[derive(Clone, Copy)]
@@ -121,6 +121,7 @@ impl HostRole {
             }
             return true;
         }
+        let reads = packet.tlp_type() == TlpType::MRd;
         let fate = match class {
             Class::Completion => self.complete(now, origin, tlp),
             _ => self.request_from_device(now, origin, class, tlp),
@@ -129,7 +130,10 @@ impl HostRole {
         if let Some(id) = stamp.filter(|_| out) {
             self.node.stamps.ends(id, Stage::Delivered);
         }
-        self.process_switch_events(now);
+        if !(out && reads) {
+            // A read that goes through has changed nothing in the switch.
+            self.process_switch_events(now);
+        }
         out
     }
 

@@ -3,7 +3,7 @@
 use super::credit::{Account, Shared};
 use super::sequence::{before, later};
 use super::share::Turn;
-use super::slab::{Fifo, Slab};
+use super::slab::{Fifo, Slab, only_one};
 use super::types::{ChannelError, ChannelId};
 use crate::control::{BindingFailure, PathSet, Share};
 use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS, LINK_FUNCTIONS, SIDEBAND_QUEUE};
@@ -100,10 +100,9 @@ impl Channel {
     /// PCIe 5.0 section 2.4.1: nothing passes a posted TLP that came before it, except a
     /// completion with relaxed ordering; posted TLPs and completions pass what waits.
     pub(super) fn sendable(&self, slab: &Slab<super::send::Queued>) -> Option<Class> {
-        let [first, rest @ ..] = &self.outgoing;
-        if rest.iter().all(|class| class.queue.is_empty()) {
+        if let Some((class, _)) = only_one(self.outgoing.each_ref().map(|class| &class.queue)) {
             // Most often there is nothing to pass and nothing that could.
-            return (!first.queue.is_empty() && first.has_credit()).then_some(Class::Posted);
+            return self.outgoing[class as usize].has_credit().then_some(class);
         }
         let posted = self.outgoing[0].queue.front().map(|id| slab.meta(id).ordinal);
         let mut best: Option<(u64, Class)> = None;

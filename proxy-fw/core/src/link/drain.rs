@@ -2,7 +2,7 @@
 
 use super::channel::Channel;
 use super::inbox::Stored;
-use super::slab::{BufferId, Slab};
+use super::slab::{BufferId, Slab, only_one};
 use super::types::{ChannelId, ClassSet, LinkState, Received, RxHandle, Taken};
 use super::{Fault, Link};
 use tlp_codec::fabric::Sideband;
@@ -18,11 +18,11 @@ fn drainable(
     ready: ClassSet,
     any_order: bool,
 ) -> Option<(Class, BufferId)> {
-    let [first, rest @ ..] = &channel.stored;
-    if rest.iter().all(|queue| queue.is_empty()) && channel.gate.is_none() {
+    if channel.gate.is_none()
+        && let Some((class, front)) = only_one(channel.stored.each_ref())
+    {
         // Most often there is nothing to pass and nothing that could.
-        let front = first.front().filter(|_| ready.contains(Class::Posted));
-        return front.map(|front| (Class::Posted, front));
+        return ready.contains(class).then_some((class, front));
     }
     let ordinal = |id: BufferId| slab.meta(id).ordinal;
     let posted = channel.stored[0].front().map(ordinal).filter(|_| !any_order);

@@ -6,6 +6,7 @@
 use crate::limits::TLP_BUFFER;
 use alloc::boxed::Box;
 use alloc::vec;
+use tlp_codec::tlp::Class;
 
 /// The number of a buffer.
 pub(super) type BufferId = u16;
@@ -166,6 +167,18 @@ impl Fifo {
         let id = self.front()?;
         self.head = slab.entries[id as usize].next;
         Some(id)
+    }
+}
+
+/// The class that has something, and its first, if the others have nothing.
+#[inline]
+pub(super) fn only_one(queues: [&Fifo; 3]) -> Option<(Class, BufferId)> {
+    let [posted, non_posted, completion] = queues.map(|queue| queue.head);
+    match (posted != NONE, non_posted != NONE, completion != NONE) {
+        (true, false, false) => Some((Class::Posted, posted)),
+        (false, true, false) => Some((Class::NonPosted, non_posted)),
+        (false, false, true) => Some((Class::Completion, completion)),
+        _ => None,
     }
 }
 
