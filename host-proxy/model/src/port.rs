@@ -40,6 +40,13 @@ pub trait TlpPort {
     ///
     /// When the port cannot go on at all.
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError>;
+
+    /// As [`recv`](TlpPort::recv), of a TLP that is there already: nothing is turned and no clock
+    /// read for it. `None` where none is, or where the port does not know.
+    fn at_hand(&mut self, buf: &mut [u8]) -> Option<usize> {
+        let _ = buf;
+        None
+    }
 }
 
 impl<P: TlpPort + ?Sized> TlpPort for Box<P> {
@@ -49,5 +56,9 @@ impl<P: TlpPort + ?Sized> TlpPort for Box<P> {
 
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
         (**self).recv(buf, deadline)
+    }
+
+    fn at_hand(&mut self, buf: &mut [u8]) -> Option<usize> {
+        (**self).at_hand(buf)
     }
 }

@@ -121,6 +121,16 @@ impl PlanePort {
         }
     }
 
+    /// The time, as last read or anew: the host does one thing after the other with what it takes.
+    fn time(&mut self) -> proxy_core::time::Instant {
+        self.taken += 1;
+        if self.taken <= TAKEN_AT_ONCE {
+            return self.plane.latest();
+        }
+        self.taken = 0;
+        self.plane.now()
+    }
+
     fn take(&mut self, buf: &mut [u8]) -> Option<usize> {
         let length = self.plane.role.poll_tlp(self.plane.latest(), buf)?;
         self.mark();
@@ -148,9 +158,8 @@ impl PlanePort {
 
     /// Sends what the role has. A completion waits for the next one when that is sure to come:
     /// when a further TLP is there for the host to take.
-    fn transmit_or_hold(&mut self, tlp: &[u8]) -> Result<(), PortError> {
-        let class = Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class());
-        if class == Some(Class::Completion)
+    fn transmit_or_hold(&mut self, answers: bool) -> Result<(), PortError> {
+        if answers
             && self.held < TOGETHER
             && (!self.meanwhile.is_empty() || self.plane.role.may_poll())
         {
@@ -159,6 +168,11 @@ impl PlanePort {
         }
         self.transmit().map(|_| ())
     }
+}
+
+fn is_completion(tlp: &[u8]) -> bool {
+    let class = Packet::new_header_checked(tlp).ok().and_then(|packet| packet.class());
+    class == Some(Class::Completion)
 }
 
 fn broken(error: proxy_net::NetError) -> PortError {
@@ -170,11 +184,14 @@ impl TlpPort for PlanePort {
         if tlp.len() > TLP_BUFFER {
             return Err(PortError::TooLong { len: tlp.len(), max: TLP_BUFFER });
         }
+        let answers = is_completion(tlp);
         loop {
-            let now = self.plane.now();
+            // The host may have been busy with itself for long; but not between a request of a
+            // device and its answer.
+            let now = if answers { self.time() } else { self.plane.now() };
             if self.plane.role.handle_tlp(now, tlp).is_ok() {
                 self.mark();
-                return self.transmit_or_hold(tlp);
+                return self.transmit_or_hold(answers);
             }
             if self.stop.requested() {
                 return Err(PortError::Closed);
@@ -186,17 +203,22 @@ impl TlpPort for PlanePort {
         }
     }
 
+    fn at_hand(&mut self, buf: &mut [u8]) -> Option<usize> {
+        if let Some(tlp) = self.meanwhile.pop_front() {
+            buf[..tlp.len()].copy_from_slice(&tlp);
+            return Some(tlp.len());
+        }
+        self.time();
+        self.take(buf)
+    }
+
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
         if let Some(tlp) = self.meanwhile.pop_front() {
             buf[..tlp.len()].copy_from_slice(&tlp);
             return Ok(Some(tlp.len()));
         }
         // The host may have been busy with itself for long.
-        self.taken += 1;
-        if self.taken > TAKEN_AT_ONCE {
-            self.taken = 0;
-            self.plane.now();
-        }
+        self.time();
         if let Some(length) = self.take(buf) {
             return Ok(Some(length));
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use tags::TagTable;
 use tlp_codec::ids::Bdf;
-use tlp_codec::tlp::{Kind, MAX_TLP, MsgCode, Packet, Repr};
+use tlp_codec::tlp::{Kind, MAX_TLP, MsgCode, Repr};
 
 /// The root port's and the processors' own ID.
 pub const HOST_ID: Bdf = Bdf::from_bits(0);
@@ -68,6 +68,9 @@ pub struct Message {
     /// When it came.
     pub at: Instant,
 }
+
+/// TLPs that are taken behind one that was waited for, before whoever waits looks around.
+const PUMPED: usize = 31;
 
 /// A root complex with one root port over a [`TlpPort`].
 pub struct RootComplex<P> {
@@ -153,20 +156,30 @@ impl<P: TlpPort> RootComplex<P> {
         usize::from(known.unwrap_or(128).min(self.config.max_payload))
     }
 
-    /// Takes one TLP from below, if one comes until `deadline`, and does what it asks for.
+    /// Takes one TLP from below, if one comes until `deadline`, and does what it asks for. Behind a
+    /// request of a device, what is at hand is taken with it: devices ask for much at a time.
     ///
     /// # Errors
     ///
     /// The port's.
     pub fn pump(&mut self, deadline: Instant) -> Result<bool, PortError> {
         let mut rx = std::mem::take(&mut self.rx);
-        let result = match self.port.recv(&mut rx, deadline) {
-            Ok(Some(len)) => self.take(&rx[..len]).map(|()| true),
-            Ok(None) => Ok(false),
-            Err(error) => Err(error),
-        };
+        let result = self.pump_into(&mut rx, deadline);
         self.rx = rx;
         result
+    }
+
+    fn pump_into(&mut self, rx: &mut [u8], deadline: Instant) -> Result<bool, PortError> {
+        let Some(len) = self.port.recv(rx, deadline)? else { return Ok(false) };
+        let mut asked = self.take(&rx[..len])?;
+        for _ in 0..PUMPED {
+            if !asked {
+                break;
+            }
+            let Some(len) = self.port.at_hand(rx) else { break };
+            asked = self.take(&rx[..len])?;
+        }
+        Ok(true)
     }
 
     /// Lets time pass until `until`, serving what comes from below.
@@ -181,25 +194,18 @@ impl<P: TlpPort> RootComplex<P> {
         Ok(())
     }
 
-    fn take(&mut self, tlp: &[u8]) -> Result<(), PortError> {
-        let packet = match Packet::new_checked(tlp) {
-            Ok(packet) => packet,
-            Err(error) => {
-                self.counters.malformed += 1;
-                tracing::warn!(%error, "malformed TLP dropped");
-                return Ok(());
-            }
-        };
-        match Repr::parse(&packet) {
+    /// Whether it was a request.
+    fn take(&mut self, tlp: &[u8]) -> Result<bool, PortError> {
+        match Repr::from_bytes(tlp) {
             Ok(repr) if matches!(repr.kind, Kind::Completion { .. }) => {
                 self.take_completion(&repr);
-                Ok(())
+                Ok(false)
             }
-            Ok(repr) => self.take_request(&repr),
+            Ok(repr) => self.take_request(&repr).map(|()| true),
             Err(error) => {
                 self.counters.malformed += 1;
                 tracing::warn!(%error, "malformed TLP dropped");
-                Ok(())
+                Ok(false)
             }
         }
     }
