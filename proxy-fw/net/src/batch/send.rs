@@ -300,7 +300,7 @@ impl Calls {
         let iovecs = &mut self.iovecs[self.frames - run..self.frames];
         let header = &mut self.headers[index].msg_hdr;
         header.msg_iov = iovecs.as_mut_ptr();
-        header.msg_iovlen = iovecs.len() as _;
+        header.msg_iovlen = iovecs.len();
         header.msg_namelen = to.map_or(0, |to| write_name(&mut self.names[index], to));
         let control = &mut self.controls[index];
         (header.msg_control, header.msg_controllen) = match run {
@@ -333,7 +333,7 @@ impl Calls {
     /// How many frames are in the first messages.
     fn frames(&self, messages: usize) -> usize {
         let headers = &self.headers[..messages];
-        headers.iter().map(|header| header.msg_hdr.msg_iovlen as usize).sum()
+        headers.iter().map(|header| header.msg_hdr.msg_iovlen).sum()
     }
 }
 

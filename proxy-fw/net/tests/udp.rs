@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use proxy_net::{Address, BATCH, MAX_FRAME, NetError, Port, Sent, UdpOptions, UdpPort};
 
-#[path = "../common/mod.rs"]
 mod common;
+#[path = "udp/segmentation.rs"]
 mod segmentation;
 
 fn open(ip: impl Into<std::net::IpAddr>) -> UdpPort {
