@@ -240,6 +240,8 @@ fn what_the_kernel_has_no_room_for_stays_and_goes_first() {
     }
     let ip = |arguments: &[&str]| common::ip(arguments).unwrap();
     ip(&["address", "add", "192.0.2.1/24", "dev", "va"]);
+    // The kernel gives up on a neighbour after three times this, in milliseconds.
+    ip(&["ntable", "change", "name", "arp_cache", "dev", "va", "retrans", "60000"]);
     let bind = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
     let mut port = UdpPort::open(&UdpOptions::new(bind)).unwrap();
     // Packets for a neighbour whose MAC address is not known wait in the kernel and take up the
