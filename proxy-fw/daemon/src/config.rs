@@ -35,6 +35,10 @@ pub struct Said {
     /// Whether eth ports use packet rings, if the kernel has them [default: true]
     #[arg(long, env = "DXPU_RINGS", value_name = "BOOL")]
     pub rings: Option<bool>,
+    /// Whether udp ports have frames segmented, if the kernel can: several of one length are then
+    /// one message for it [default: true]
+    #[arg(long, env = "DXPU_SEGMENTATION", value_name = "BOOL")]
+    pub segmentation: Option<bool>,
     /// How long the data plane spins before it sleeps, microseconds [default: 50]
     #[arg(long, env = "DXPU_SPIN_US", value_name = "US")]
     pub spin_us: Option<u64>,
@@ -65,6 +69,8 @@ pub struct Common {
     pub mtu: Option<usize>,
     /// Whether raw Ethernet uses packet rings.
     pub rings: bool,
+    /// Whether UDP has the kernel segment several frames at once.
+    pub segmentation: bool,
     /// How long the data plane spins.
     pub spin: Spin,
     /// Log filter.
@@ -84,6 +90,7 @@ impl Said {
             advertise: self.advertise.or(other.advertise),
             mtu: self.mtu.or(other.mtu),
             rings: self.rings.or(other.rings),
+            segmentation: self.segmentation.or(other.segmentation),
             spin_us: self.spin_us.or(other.spin_us),
             spin_after_read_us: self.spin_after_read_us.or(other.spin_after_read_us),
             log: self.log.or(other.log),
@@ -101,6 +108,7 @@ impl Said {
             advertise,
             mtu,
             rings,
+            segmentation,
             spin_us,
             spin_after_read_us,
             log,
@@ -112,6 +120,7 @@ impl Said {
             && advertise.is_some()
             && mtu.is_some()
             && rings.is_some()
+            && segmentation.is_some()
             && spin_us.is_some()
             && spin_after_read_us.is_some()
             && log.is_some()
@@ -159,6 +168,7 @@ impl Said {
             advertise,
             mtu: self.mtu,
             rings: self.rings.unwrap_or(true),
+            segmentation: self.segmentation.unwrap_or(true),
             spin,
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or_default(),
@@ -211,6 +221,9 @@ advertise = ["192.0.2.1:7790", "198.51.100.1:7791"]
 mtu = 1500
 # Whether eth ports use packet rings, if the kernel has them.
 rings = true
+# Whether udp ports have frames segmented, if the kernel can: several of one length are then one
+# message for it.
+segmentation = true
 # How long the data plane spins before it sleeps, in microseconds.
 spin-us = 50
 # The same after a processor has read a device's register, if longer.

@@ -29,7 +29,7 @@ impl Fabric {
     /// A text that names the port, what the network said, and what to do about it.
     pub fn open(common: &Common) -> Result<Self, String> {
         let open = |spec: &FabricSpec| {
-            spec.open(common.mtu, common.rings).map_err(|error| format!("fabric {spec}: {error}"))
+            spec.open(common).map_err(|error| format!("fabric {spec}: {error}"))
         };
         let ports: Vec<_> = common.fabric.iter().map(open).collect::<Result<_, _>>()?;
         let told = |index: usize| common.advertise.get(index).copied().map(Address::Udp);
@@ -117,21 +117,24 @@ impl fmt::Display for FabricSpec {
 }
 
 impl FabricSpec {
-    /// Opens the port that frames travel through, with packet rings if they are wanted and the
-    /// system has them.
+    /// Opens the port that frames travel through, as the configuration has it.
     ///
     /// # Errors
     ///
     /// What the network said, with what to do about it.
-    pub fn open(&self, frame_size: Option<usize>, ring: bool) -> Result<Box<dyn Port>, NetError> {
+    fn open(&self, common: &Common) -> Result<Box<dyn Port>, NetError> {
         Ok(match self {
-            Self::Udp(bind) => Box::new(UdpPort::open(&UdpOptions { bind: *bind, frame_size })?),
+            Self::Udp(bind) => Box::new(UdpPort::open(&UdpOptions {
+                frame_size: common.mtu,
+                segmentation: common.segmentation,
+                ..UdpOptions::new(*bind)
+            })?),
             Self::Ethernet { interface, vlan } => {
                 let interface = interface.clone();
                 Box::new(RawPort::open(&RawOptions {
                     vlan: *vlan,
-                    frame_size,
-                    ring,
+                    frame_size: common.mtu,
+                    ring: common.rings,
                     ..RawOptions::new(interface)
                 })?)
             }

@@ -1,19 +1,25 @@
 //! What a bare frame's round trip and a stream of frames cost on this machine, by transport.
 //!
 //! Raw Ethernet runs over a pair of connected interfaces in a network namespace of its own (root
-//! is needed), with packet rings and with batches of one system call each; UDP over loopback. Both
-//! ends spin, each pinned to a processor of its own where there are two.
+//! is needed), with packet rings and with batches of one system call each; UDP over loopback, and
+//! over such a pair with each end in a namespace of its own, with runs of frames as one message
+//! ("segments") and with each frame as one. Both ends spin, each pinned to a processor of its own
+//! where there are two.
 //!
 //! `cargo bench -p proxy-net --bench ping_pong [-- ROUND_TRIPS]`
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use proxy_net::{MAX_FRAME, Port, RawOptions, RawPort, Sent, UdpOptions, UdpPort, floor};
+
+/// IPv4 (RFC 791) and UDP (RFC 768) headers, in bytes.
+const UDP_HEADERS: usize = 20 + 8;
 
 const SIZES: [usize; 4] = [64, 512, 4096, MAX_FRAME];
 
@@ -41,22 +47,41 @@ fn main() {
 
     println!("round trip in µs, p50 / p99, and one-way stream in million frames/s (GB/s)");
     println!("{:18} {}", "", SIZES.map(|size| format!("{size:>28} B")).join(""));
-    let loopback = || udp(Ipv4Addr::LOCALHOST);
-    report("UDP, loopback", loopback(), loopback(), count);
-    // In a thread, which leaves for the namespace and does not come back.
-    std::thread::spawn(move || match common::veth_pair(MAX_FRAME) {
+    for segmentation in [true, false] {
+        let loopback = || udp(Ipv4Addr::LOCALHOST, segmentation);
+        report(udp_name(segmentation, "lo"), loopback(), loopback(), count);
+    }
+    // In threads, which leave for the namespaces and do not come back.
+    let apart = |measure: fn(u32)| {
+        let measuring = std::thread::spawn(move || measure(count));
+        measuring.join().expect("the measuring thread ran to its end");
+    };
+    apart(|count| udp_over_veth(true, count));
+    apart(|count| udp_over_veth(false, count));
+    apart(|count| match common::veth_pair(MAX_FRAME) {
         Ok(()) => {
             report("rings, veth", raw("va", true), raw("vb", true), count);
             report("batches, veth", raw("va", false), raw("vb", false), count);
         }
         Err(reason) => common::skip(&format!("AF_PACKET over veth: {reason}")),
-    })
-    .join()
-    .expect("the measuring thread ran to its end");
+    });
 }
 
-fn udp(ip: Ipv4Addr) -> UdpPort {
-    UdpPort::open(&UdpOptions::new(SocketAddr::from((ip, 0)))).expect("a UDP port on loopback")
+fn udp_name(segmentation: bool, over: &str) -> String {
+    format!("UDP {}, {over}", if segmentation { "segments" } else { "alone" })
+}
+
+fn udp_over_veth(segmentation: bool, count: u32) {
+    let end = |last| udp(Ipv4Addr::new(192, 0, 2, last), segmentation);
+    match common::veth_apart(MAX_FRAME + UDP_HEADERS, || end(2)) {
+        Ok(far) => report(udp_name(segmentation, "veth"), end(1), far, count),
+        Err(reason) => common::skip(&format!("UDP over veth: {reason}")),
+    }
+}
+
+fn udp(ip: Ipv4Addr, segmentation: bool) -> UdpPort {
+    let options = UdpOptions { segmentation, ..UdpOptions::new(SocketAddr::from((ip, 0))) };
+    UdpPort::open(&options).expect("a UDP port on an address of this machine")
 }
 
 fn raw(interface: &str, ring: bool) -> RawPort {
@@ -64,7 +89,7 @@ fn raw(interface: &str, ring: bool) -> RawPort {
     RawPort::open(&options).expect("a raw port on veth")
 }
 
-fn report(name: &str, mut near: impl Port, mut far: impl Port, count: u32) {
+fn report(name: impl Display, mut near: impl Port, mut far: impl Port, count: u32) {
     let cells: Vec<String> = SIZES
         .iter()
         .map(|&size| {
@@ -108,7 +133,7 @@ fn stream(near: &mut dyn Port, far: &mut dyn Port, size: usize, count: u32) -> f
     let (to, stop, arrived) = (far.local_address(), AtomicBool::new(false), AtomicU64::new(0));
     let frame = vec![0; size];
     let run = Duration::from_millis(u64::from(count / 100).clamp(1, 500));
-    std::thread::scope(|scope| {
+    let rate = std::thread::scope(|scope| {
         scope.spawn(|| {
             pin(1);
             while !stop.load(Ordering::Relaxed) {
@@ -126,7 +151,10 @@ fn stream(near: &mut dyn Port, far: &mut dyn Port, size: usize, count: u32) -> f
         let rate = arrived.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         near.flush().expect("the near port works");
         rate
-    })
+    });
+    // What is left would come between the frames that are measured next.
+    while far.receive(&mut |_, _| {}).expect("the far port works") > 0 {}
+    rate
 }
 
 /// Keeps this thread on one processor, if there are enough for both ends.

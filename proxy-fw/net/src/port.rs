@@ -51,7 +51,8 @@ pub struct Counters {
     /// Frames that arrived and were thrown away: longer than the port's frame size, or without
     /// the headers they should have.
     pub receive_invalid: u64,
-    /// Frames that arrived while the receive buffer was full.
+    /// Frames that arrived while the receive buffer was full. Frames that the kernel had put
+    /// together for a UDP port count as one.
     pub receive_dropped: u64,
 }
 

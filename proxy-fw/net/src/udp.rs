@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// IPv4 (RFC 791) and UDP (RFC 768) headers, in bytes.
-const HEADERS_V4: usize = 20 + 8;
+pub(crate) const HEADERS_V4: usize = 20 + 8;
 /// IPv6 (RFC 8200) and UDP headers, in bytes.
-const HEADERS_V6: usize = 40 + 8;
+pub(crate) const HEADERS_V6: usize = 40 + 8;
 
 /// How to open a [`UdpPort`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +23,16 @@ pub struct UdpOptions {
     /// Largest fabric frame in bytes, 1 to [`MAX_FRAME`]. By default what fits the MTU of the
     /// interface with the address, or, for the unspecified address, of all interfaces that are up.
     pub frame_size: Option<usize>,
+    /// Pass several frames to and from the kernel as one message that it segments (udp(7),
+    /// `UDP_SEGMENT` and `UDP_GRO`; Linux 4.18 and 5.0). Where it cannot, or without this, each
+    /// frame is a message of its own.
+    pub segmentation: bool,
 }
 
 impl UdpOptions {
     /// The defaults for an address.
     pub fn new(bind: SocketAddr) -> Self {
-        Self { bind, frame_size: None }
+        Self { bind, frame_size: None, segmentation: true }
     }
 }
 
@@ -36,6 +40,14 @@ impl UdpOptions {
 ///
 /// Datagrams are sent with "don't fragment": one that does not fit the way to the other end is
 /// refused, logged and counted, so that a frame size that is too large shows itself.
+///
+/// Frames in a row to one destination and of one length, with a shorter last one or none, go
+/// through the kernel as one message of up to 64 frames and 65,535 bytes with all headers. The
+/// network device cuts it into datagrams, or the kernel does; what travels is the same as if each
+/// frame had been sent alone. Where a kernel, a device or an IPsec policy refuses such a message
+/// and then takes the same frames one by one, the port sends one by one from then on, and says so
+/// in the log. In the other direction the kernel puts datagrams of one sender together again, as
+/// far as they come close together, and the port hands on each of the frames in them.
 pub struct UdpPort {
     socket: UdpSocket,
     local: SocketAddr,
@@ -61,15 +73,40 @@ impl UdpPort {
         sys::set_buffers(socket.as_fd(), SOCKET_BUFFER).map_err(fail("setting buffer sizes"))?;
         forbid_fragments(&socket, bind.ip()).map_err(fail("forbidding fragments"))?;
         ask_for_marks(&socket, bind.ip()).map_err(fail("asking for congestion marks"))?;
-        tracing::debug!(%local, mtu, "UDP port open");
+        let segments = options.segmentation && takes_segments(&socket);
+        let runs = options.segmentation && gives_runs(&socket);
+        tracing::debug!(%local, mtu, segments, runs, "UDP port open");
         Ok(Self {
             socket,
             local,
             mtu,
-            outgoing: SendBatch::new(0, mtu),
-            incoming: ReceiveBatch::new(mtu, true),
+            outgoing: if segments { SendBatch::segmented(mtu) } else { SendBatch::new(0, mtu) },
+            incoming: if runs { ReceiveBatch::of_runs() } else { ReceiveBatch::new(mtu, true) },
             counters: Counters::default(),
         })
+    }
+
+    /// Whether several frames go to the kernel as one message: as far as is known so far, it
+    /// takes them.
+    pub fn has_segmentation(&self) -> bool {
+        self.outgoing.has_segments()
+    }
+
+    /// Whether there is room for a frame, if need be after giving the kernel what waits.
+    fn make_room(&mut self) -> Result<bool, NetError> {
+        if self.outgoing.is_full() {
+            self.flush()?;
+        }
+        Ok(!self.outgoing.is_full())
+    }
+
+    /// The destination of a frame of `len` bytes, as this socket takes it.
+    fn check(&self, to: &Address, len: usize) -> Result<SocketAddr, NetError> {
+        let to = self.destination(to)?;
+        if len > self.mtu {
+            return Err(NetError::TooLong { len, mtu: self.mtu });
+        }
+        Ok(to)
     }
 
     /// The destination as this socket takes it.
@@ -98,18 +135,25 @@ impl Port for UdpPort {
     }
 
     fn send(&mut self, to: &Address, frame: &[u8]) -> Result<Sent, NetError> {
-        let to = self.destination(to)?;
-        if frame.len() > self.mtu {
-            return Err(NetError::TooLong { len: frame.len(), mtu: self.mtu });
-        }
-        if self.outgoing.is_full() {
-            self.flush()?;
-            if self.outgoing.is_full() {
-                self.counters.send_full += 1;
-                return Ok(Sent::Full);
-            }
+        let to = self.check(to, frame.len())?;
+        if !self.make_room()? {
+            self.counters.send_full += 1;
+            return Ok(Sent::Full);
         }
         self.outgoing.push(Some(to), &[], frame);
+        Ok(Sent::Queued)
+    }
+
+    fn place(&mut self) -> Result<Option<&mut [u8]>, NetError> {
+        if !self.make_room()? {
+            return Ok(None);
+        }
+        Ok(Some(self.outgoing.place()))
+    }
+
+    fn send_placed(&mut self, to: &Address, len: usize) -> Result<Sent, NetError> {
+        let to = self.check(to, len)?;
+        self.outgoing.push_placed(Some(to), &[], len);
         Ok(Sent::Queued)
     }
 
@@ -124,22 +168,29 @@ impl Port for UdpPort {
             .incoming
             .receive(self.socket.as_fd())
             .map_err(|source| system("receiving", self.local, source))?;
-        let mut handed = 0;
+        let before = self.counters.received_frames;
         for index in 0..waiting {
-            let (Some(frame), Some(from)) =
+            let (Some(bytes), Some(from)) =
                 (self.incoming.bytes(index), self.incoming.sender(index))
             else {
                 self.counters.receive_invalid += 1;
                 continue;
             };
+            let notes = self.incoming.notes(index);
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-            handed += 1;
-            self.counters.received_bytes += frame.len() as u64;
-            let congestion_experienced = self.incoming.is_marked(index);
-            sink(&Origin { address: Address::Udp(from), congestion_experienced }, frame);
+            let origin =
+                Origin { address: Address::Udp(from), congestion_experienced: notes.marked };
+            for frame in notes.frames(bytes) {
+                if frame.len() > self.mtu {
+                    self.counters.receive_invalid += 1;
+                    continue;
+                }
+                self.counters.received_frames += 1;
+                self.counters.received_bytes += frame.len() as u64;
+                sink(&origin, frame);
+            }
         }
-        self.counters.received_frames += handed as u64;
-        Ok(handed)
+        Ok((self.counters.received_frames - before) as usize)
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), NetError> {
@@ -197,6 +248,17 @@ fn ask_for_marks(socket: &UdpSocket, bind: IpAddr) -> io::Result<()> {
     // A socket on [::] carries IPv4 as well.
     sys::set_int(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT_0)?;
     sys::set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)
+}
+
+/// Whether this kernel can segment what is sent; one that cannot would send a run as one datagram.
+fn takes_segments(socket: &UdpSocket) -> bool {
+    // Zero asks for nothing by itself: each message says how it is segmented.
+    sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+}
+
+/// Asks the kernel to give runs of datagrams as one message; whether it does.
+fn gives_runs(socket: &UdpSocket) -> bool {
+    sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
 
 fn system(what: &'static str, port: SocketAddr, source: io::Error) -> NetError {

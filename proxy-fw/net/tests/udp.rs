@@ -1,9 +1,13 @@
-//! UDP ports on loopback.
+//! UDP ports on loopback. Those of runs that the kernel segments are in `segmentation`.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use proxy_net::{Address, BATCH, MAX_FRAME, NetError, Port, Sent, UdpOptions, UdpPort};
+
+mod common;
+#[path = "udp/segmentation.rs"]
+mod segmentation;
 
 fn open(ip: impl Into<std::net::IpAddr>) -> UdpPort {
     UdpPort::open(&UdpOptions::new(SocketAddr::new(ip.into(), 0))).unwrap()
@@ -101,7 +105,8 @@ fn a_frame_for_nobody_is_refused_and_the_next_one_goes() {
 #[test]
 fn a_datagram_longer_than_a_frame_is_counted_and_dropped() {
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut port = UdpPort::open(&UdpOptions { bind, frame_size: Some(1000) }).unwrap();
+    let mut port =
+        UdpPort::open(&UdpOptions { frame_size: Some(1000), ..UdpOptions::new(bind) }).unwrap();
     let Address::Udp(to) = port.local_address() else { panic!("a UDP port has a UDP address") };
     let other = UdpSocket::bind(bind).unwrap();
     other.send_to(&[0; 1001], to).unwrap();
@@ -138,7 +143,9 @@ fn an_address_that_cannot_be_bound_says_what_to_do() {
     let error = UdpPort::open(&UdpOptions::new(nowhere)).err().unwrap().to_string();
     assert!(error.contains("no interface has this address"), "{error}");
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let error = UdpPort::open(&UdpOptions { bind, frame_size: Some(9001) }).err().unwrap();
+    let error = UdpPort::open(&UdpOptions { frame_size: Some(9001), ..UdpOptions::new(bind) })
+        .err()
+        .unwrap();
     assert!(matches!(error, NetError::FrameSize { wanted: 9001, max: 9000 }), "{error}");
 }
 

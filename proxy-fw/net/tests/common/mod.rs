@@ -3,6 +3,8 @@
 
 use std::io::Write;
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Says on standard error, past the test harness's capture, why a test does not run here.
@@ -18,11 +20,7 @@ pub(crate) fn skip(reason: &str) {
 ///
 /// Why that is not possible here: root is needed, and iproute2.
 pub(crate) fn veth_pair(mtu: usize) -> Result<(), String> {
-    // SAFETY: a plain call; it concerns this thread only.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(format!("a network namespace needs root ({error})"));
-    }
+    new_namespace()?;
     let mtu = mtu.to_string();
     ip(&["link", "add", "va", "mtu", &mtu, "type", "veth", "peer", "name", "vb", "mtu", &mtu])?;
     // No neighbour discovery between the frames that are counted.
@@ -31,6 +29,50 @@ pub(crate) fn veth_pair(mtu: usize) -> Result<(), String> {
         ip(&["link", "set", "dev", interface, "up"])?;
     }
     wait_for_carrier(&["va", "vb"])
+}
+
+fn new_namespace() -> Result<(), String> {
+    // SAFETY: a plain call; it concerns this thread only.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(format!("a network namespace needs root ({error})"));
+    }
+    Ok(())
+}
+
+/// As [`veth_pair`], with `vb` in a namespace of its own, so that IP packets between 192.0.2.1
+/// (`va`) and 192.0.2.2 (`vb`) travel over the cable and not within this machine. `open` runs in
+/// that other namespace, and what it opens keeps that alive.
+///
+/// # Errors
+///
+/// As [`veth_pair`].
+pub(crate) fn veth_apart<T: Send>(
+    mtu: usize,
+    open: impl FnOnce() -> T + Send,
+) -> Result<T, String> {
+    veth_pair(mtu)?;
+    let ((tell, told), (moved, is_moved)) = (mpsc::channel(), mpsc::channel());
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            new_namespace()?;
+            // SAFETY: a plain call.
+            let thread = unsafe { libc::gettid() };
+            tell.send(thread).map_err(|error| error.to_string())?;
+            is_moved.recv().map_err(|error| error.to_string())?;
+            ip(&["address", "add", "192.0.2.2/24", "dev", "vb"])?;
+            ip(&["link", "set", "dev", "vb", "up"])?;
+            wait_for_carrier(&["vb"])?;
+            Ok(open())
+        });
+        if let Ok(thread) = told.recv() {
+            ip(&["link", "set", "dev", "vb", "netns", &thread.to_string()])?;
+            ip(&["address", "add", "192.0.2.1/24", "dev", "va"])?;
+            // Without it, the other end has given up already and says why.
+            let _ = moved.send(());
+        }
+        other.join().expect("the other namespace's thread ran to its end")
+    })
 }
 
 /// Waits until interfaces that were switched on carry frames; the kernel sees to that later.
@@ -44,7 +86,7 @@ fn wait_for_carrier(names: &[&str]) -> Result<(), String> {
         if running == names.len() {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     Err(format!("{} did not get a carrier", names.join(" and ")))
 }
