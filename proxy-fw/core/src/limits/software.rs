@@ -1,13 +1,13 @@
 //! How much a program on a computer stores.
 
 pub(super) const SLOT_FUNCTIONS: usize = super::MAX_FUNCTIONS;
-pub(super) const CREDITS_POSTED: usize = 512;
+pub(super) const CREDITS_POSTED: usize = 1024;
 pub(super) const CREDITS_COMPLETION: usize = 256;
 pub(super) const GUARANTEED_CREDITS: [u32; 3] = [16, HOST_OUTSTANDING as u32, 32];
-pub(super) const SHARED_RECEIVE: usize = 1024;
+pub(super) const SHARED_RECEIVE: usize = 2048;
 pub(super) const GUARANTEED_SEND: usize = 8;
 pub(super) const SHARED_SEND: usize = 2048;
-pub(super) const LINK_WINDOW: usize = 1024;
+pub(super) const LINK_WINDOW: usize = 2048;
 pub(super) const HOST_OUTSTANDING: usize = 64;
 pub(super) const HOST_RESERVED: usize = 32;
 pub(super) const DEVICE_OUTSTANDING: usize = 256;
