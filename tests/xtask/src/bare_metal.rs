@@ -81,6 +81,9 @@ pub(crate) enum Toolchain {
     Debian,
 }
 
+/// Names the linker for the target to cargo.
+const LINKER: &str = "CARGO_TARGET_RISCV32IMAC_UNKNOWN_NONE_ELF_LINKER";
+
 impl Toolchain {
     pub(crate) fn find() -> Result<Option<Self>> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -120,6 +123,9 @@ impl Toolchain {
                 // The library is built from source, which a released compiler does only with this.
                 command.env("RUSTC_BOOTSTRAP", "1").env("RUSTC", DEBIAN_RUSTC);
                 command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+                if let Some(linker) = linker() {
+                    command.env(LINKER, linker);
+                }
                 command
             }
         };
@@ -142,6 +148,20 @@ impl Toolchain {
         }
         command
     }
+}
+
+/// The linker for the target where Debian's packages leave it out, as a link to what is not there:
+/// that of the toolchain that runs this.
+fn linker() -> Option<PathBuf> {
+    const NAME: &str = "rust-lld";
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(NAME).exists()) {
+        return None;
+    }
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let folder = output(Command::new(rustc).args(["--print", "target-libdir"])).ok()?;
+    let linker = Path::new(folder.trim()).parent()?.join("bin").join(NAME);
+    linker.exists().then_some(linker)
 }
 
 fn archive_sizes(target_dir: &Path, package: &str) -> Result<Sizes> {
