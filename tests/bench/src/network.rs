@@ -2,7 +2,7 @@
 
 use crate::process::number;
 use anyhow::{Context, Result, ensure};
-use processes::namespaces::Namespaces;
+use processes::namespaces::{Namespaces, ip};
 use processes::output;
 use proxy_net::{RawOptions, RawPort};
 use serde_json::Value;
@@ -20,7 +20,10 @@ pub(crate) const HOST: [&str; PATHS] = ["host0", "host1"];
 pub(crate) const BOX: [&str; PATHS] = ["box0", "box1"];
 /// Where the manager is, at the host's end of the cable for control.
 pub(crate) const MANAGER_ADDRESS: &str = "10.214.0.1";
-const BOX_ADDRESS: &str = "10.214.0.2";
+const BOX_CONTROL_ADDRESS: &str = "10.214.0.2";
+/// Where the host's and the box's proxies are on the first path, where frames travel over UDP.
+pub(crate) const HOST_ADDRESS: &str = "10.214.1.1";
+pub(crate) const BOX_ADDRESS: &str = "10.214.1.2";
 /// The floors' EtherType, so that proxies do not get their frames: the second of the two for local
 /// experiments (IEEE 802-2014, clause 9.2).
 const BARE_ETHERTYPE: u16 = 0x88B6;
@@ -42,7 +45,12 @@ impl Network {
         for (near, far) in HOST.into_iter().zip(BOX) {
             spaces.cable(near, far)?;
         }
-        spaces.cable_for_ip("control", MANAGER_ADDRESS, BOX_ADDRESS)?;
+        for (space, interface, address) in
+            [(&spaces.host, HOST[0], HOST_ADDRESS), (&spaces.boxes, BOX[0], BOX_ADDRESS)]
+        {
+            ip(&format!("-n {space} address add {address}/24 dev {interface}"))?;
+        }
+        spaces.cable_for_ip("control", MANAGER_ADDRESS, BOX_CONTROL_ADDRESS)?;
         Ok(Self(spaces))
     }
 

@@ -1,6 +1,6 @@
 //! A manager, a host proxy and a box proxy as processes of their own, each proxy on a processor.
 
-use crate::network::{BOX, HOST, MANAGER_ADDRESS, Network};
+use crate::network::{BOX, BOX_ADDRESS, HOST, HOST_ADDRESS, MANAGER_ADDRESS, Network};
 use crate::process::{start, wait_for};
 use anyhow::{Context, Result};
 use processes::{Daemon, output};
@@ -19,12 +19,41 @@ pub(crate) struct Layout<'a> {
     pub(crate) paths: usize,
     /// Whether the box is the one whose first device can be made to hang (see `hanging_box`).
     pub(crate) hanging: bool,
+    /// What carries the frames.
+    pub(crate) transport: Transport,
+}
+
+/// What carries the frames between host and box.
+#[derive(Clone, Copy)]
+pub(crate) enum Transport {
+    /// Ethernet, by packet rings.
+    Rings,
+    /// UDP on the first path's interfaces.
+    Udp {
+        /// Whether the kernel takes many frames at once.
+        segmentation: bool,
+    },
+}
+
+impl Transport {
+    /// What the settings of a proxy with these interfaces, or this address, say of it.
+    fn settings(self, interfaces: &[&str], address: &str) -> [String; 2] {
+        match self {
+            Self::Rings => {
+                let paths: Vec<_> = interfaces.iter().map(|name| format!("eth:{name}")).collect();
+                [format!("--fabric={}", paths.join(",")), "--rings=true".into()]
+            }
+            Self::Udp { segmentation } => {
+                [format!("--fabric=udp:{address}:0"), format!("--segmentation={segmentation}")]
+            }
+        }
+    }
 }
 
 impl<'a> Layout<'a> {
     /// One path, and a box with these slots.
     pub(crate) fn of(slots: &'a [&'a str]) -> Self {
-        Self { slots, paths: 1, hanging: false }
+        Self { slots, paths: 1, hanging: false, transport: Transport::Rings }
     }
 }
 
@@ -63,15 +92,13 @@ impl System {
             found.map(str::to_owned).context("an address of the manager")
         };
         let control = address("/control")?;
-        let common = |command: &mut Command, name: &str, interfaces: &[&str]| {
-            let fabric: Vec<String> =
-                interfaces[..layout.paths].iter().map(|name| format!("eth:{name}")).collect();
+        let common = |command: &mut Command, name: &str, interfaces: &[&str], address: &str| {
             command.args(["--name", name, "--manager", &control, "--log", "warn"]);
-            command.args(["--fabric", &fabric.join(",")]);
+            command.args(layout.transport.settings(&interfaces[..layout.paths], address));
         };
         let ports = layout.slots.len().to_string();
         let mut host = command(&network.host, &programs.join("host-proxy"));
-        common(&mut host, "host", &HOST);
+        common(&mut host, "host", &HOST, HOST_ADDRESS);
         host.args(["--model-host", "host.sock", "--ports", &ports, "--model-button-ms", "10"]);
         let mut boxes = if layout.hanging {
             let mut own = command(&network.boxes, &std::env::current_exe()?);
@@ -80,7 +107,7 @@ impl System {
         } else {
             command(&network.boxes, &programs.join("box-proxy"))
         };
-        common(&mut boxes, "box", &BOX);
+        common(&mut boxes, "box", &BOX, BOX_ADDRESS);
         if layout.hanging {
             boxes.args(["--accelerators", &ports]);
         } else {

@@ -14,7 +14,7 @@ const WRITES: usize = 100;
 
 pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     let slots = ["accelerator"; BINDINGS];
-    let layout = Layout { slots: &slots, paths: 1, hanging: true };
+    let layout = Layout { hanging: true, ..Layout::of(&slots) };
     let system = System::start(&bench.programs, &bench.network, &layout)?;
     let devices = system.lend("accelerator", BINDINGS)?;
     let toggle = || {

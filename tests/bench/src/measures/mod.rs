@@ -7,6 +7,7 @@ mod loss;
 mod memory;
 mod round_trip;
 mod throughput;
+mod transports;
 
 use crate::figures::Results;
 use crate::network::Network;
@@ -47,6 +48,11 @@ pub(crate) const MEASURES: &[Measure] = &[
         name: "throughput",
         about: "DMA in both directions by payload and tags, beside Equation 1 and bare frames",
         run: throughput::run,
+    },
+    Measure {
+        name: "transports",
+        about: "DMA in both directions by what carries the frames, beside bare frames",
+        run: transports::run,
     },
     Measure {
         name: "interrupts",

@@ -16,13 +16,13 @@ const READ_TARGET: f64 = 0.75;
 /// Largest payload of a function: bits 7:5 of Device Control (PCIe 5.0 section 7.5.3.4).
 const PAYLOAD_SHIFT: u32 = 5;
 /// Bytes of a read request that the targets are about.
-const READ: u16 = 512;
+pub(super) const READ: u16 = 512;
 /// The same, of a write.
-const WRITE: usize = 256;
+pub(super) const WRITE: usize = 256;
 
 /// A system with one accelerator that has all tags.
-struct Subject<'a> {
-    bench: &'a Bench,
+pub(super) struct Subject<'a> {
+    pub(super) bench: &'a Bench,
     system: System,
     device: String,
     /// Offset of its Device Control register.
@@ -30,13 +30,9 @@ struct Subject<'a> {
 }
 
 pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
-    let slot = format!("1=accelerator,memory=1M,tags={DEVICE_OUTSTANDING},read={READ}");
+    let slot = Subject::slot();
     let slots = [slot.as_str()];
-    let layout = Layout::of(&slots);
-    let system = System::start(&bench.programs, &bench.network, &layout)?;
-    let device = system.lend("accelerator", 1)?.remove(0).name;
-    let control = device_control(&system, &device)?;
-    let subject = Subject { bench, system, device, control };
+    let subject = Subject::start(bench, &Layout::of(&slots))?;
     targets(&subject, results)?;
     writes(&subject, results)?;
     reads(&subject, results)?;
@@ -66,9 +62,22 @@ fn device_control(system: &System, device: &str) -> Result<u64> {
     anyhow::bail!("{device} has no PCI Express capability")
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    /// The device's slot, as a box's command line has it.
+    pub(super) fn slot() -> String {
+        format!("1=accelerator,memory=1M,tags={DEVICE_OUTSTANDING},read={READ}")
+    }
+
+    /// Starts a system of which the slot is the only one, and lends the device.
+    pub(super) fn start(bench: &'a Bench, layout: &Layout<'_>) -> Result<Self> {
+        let system = System::start(&bench.programs, &bench.network, layout)?;
+        let device = system.lend("accelerator", 1)?.remove(0).name;
+        let control = device_control(&system, &device)?;
+        Ok(Self { bench, system, device, control })
+    }
+
     /// Sets the largest payload of the device's writes; bytes, a power of two from 128.
-    fn set_payload(&self, bytes: usize) -> Result<()> {
+    pub(super) fn set_payload(&self, bytes: usize) -> Result<()> {
         let register = self.control.to_string();
         let now = self.system.host(&["config-read", &self.device, &register])?;
         // Writing ones to the status half would clear it.
@@ -79,7 +88,7 @@ impl Subject<'_> {
     }
 
     /// One direction's job; what it says of itself.
-    fn job(&self, way: &str, bytes: u64, more: &[&str]) -> Result<Value> {
+    pub(super) fn job(&self, way: &str, bytes: u64, more: &[&str]) -> Result<Value> {
         let bytes = bytes.to_string();
         let words = ["bandwidth", &self.device, "--only", way, "--bytes", &bytes];
         let report = self.system.host(&[&words, more].concat())?;
@@ -91,12 +100,12 @@ impl Subject<'_> {
         Ok(job)
     }
 
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bench.pick(256 << 20, 64 << 20)
     }
 }
 
-fn rate(job: &Value) -> Result<f64> {
+pub(super) fn rate(job: &Value) -> Result<f64> {
     number(job, "/bytes_per_second")
 }
 

@@ -259,3 +259,21 @@ fn poisoned_writes_to_the_switch_are_not_done_and_others_pass() {
     assert_eq!(host.up(0, &mut dma), UpstreamVerdict::ToRoot);
     assert_ne!(host.read(Host::id(0), 0x1c) & 1 << 31, 0);
 }
+
+#[test]
+fn a_write_to_host_memory_is_seen_to_go_through_by_the_short_way() {
+    let mut host = Host::ready(2);
+    let device = u16::from(bus(0)) << 8;
+    let passes = |host: &Host, tlp: &[u8]| host.switch.passes_write(port(0), &view(tlp));
+    for address in [0x1000, 1 << 40] {
+        assert!(passes(&host, &write_of(device, address)), "{address:#x}");
+    }
+    assert!(!passes(&host, &write_of(device, memory_of(0))), "its own window");
+    assert!(!passes(&host, &write_of(device, memory_of(1))), "another device's window");
+    assert!(!passes(&host, &read_of(device, 0x1000)), "a read is remembered");
+    let mut poisoned = write_of(device, 0x1000);
+    poisoned[2] |= 0x40;
+    assert!(!passes(&host, &poisoned), "a poisoned one is reported");
+    host.switch.set_ready(port(0), false);
+    assert!(!passes(&host, &write_of(device, 0x1000)), "what is behind the port is in reset");
+}
