@@ -1,5 +1,6 @@
 //! What carries the frames: packet rings, and UDP with the kernel taking many frames at once or
-//! each alone. Beside each the stream of bare frames over rings, by turns.
+//! each alone. Beside each, by turns, the stream of bare frames over rings whose ends copy and
+//! compute both CRCs.
 
 use super::Bench;
 use super::throughput::{READ, Subject, WRITE, rate};
@@ -11,9 +12,9 @@ use proxy_core::limits::MAX_PAYLOAD_OFFERED;
 use std::time::Duration;
 
 const TRANSPORTS: [(&str, Transport); 3] = [
-    ("packet rings", Transport::Rings),
-    ("UDP, segmented by the kernel", Transport::Udp { segmentation: true }),
-    ("UDP, frame by frame", Transport::Udp { segmentation: false }),
+    ("rings", Transport::Rings),
+    ("UDP, segmented", Transport::Udp { segmentation: true }),
+    ("UDP, one by one", Transport::Udp { segmentation: false }),
 ];
 
 pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
@@ -41,16 +42,16 @@ fn one(subject: &Subject<'_>, name: &str, results: &mut Results) -> Result<()> {
         let read = rate(&subject.job("read", subject.bytes(), &[])?)?;
         rows.push([bare, write, long, read]);
     }
-    let names = [
-        format!("DMA write, {WRITE}-byte TLPs"),
-        format!("DMA write, {MAX_PAYLOAD_OFFERED}-byte TLPs"),
-        format!("DMA read, requests of {READ} bytes"),
+    let whats = [
+        format!("writes of {WRITE} B"),
+        format!("writes of {MAX_PAYLOAD_OFFERED} B"),
+        format!("reads of {READ} B"),
     ];
-    for (at, what) in names.into_iter().enumerate() {
+    for (at, what) in whats.into_iter().enumerate() {
         let rates = rows.iter().map(|row| row[at + 1] / 1e6).collect::<Vec<_>>();
         results.figure(format!("{name}: {what}"), "MB/s", rates);
         let shares = rows.iter().map(|row| row[at + 1] / row[0]).collect::<Vec<_>>();
-        results.figure(format!("{name}: {what}, of bare frames with copy and CRCs"), "", shares);
+        results.figure(format!("{name}: {what}, of the stream"), "", shares);
     }
     Ok(())
 }
