@@ -41,8 +41,8 @@ pub trait TlpPort {
     /// When the port cannot go on at all.
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError>;
 
-    /// As [`recv`](TlpPort::recv), of a TLP that is there already: nothing is turned and no clock
-    /// read for it. `None` where none is, or where the port does not know.
+    /// As [`recv`](TlpPort::recv), of a TLP that is there already: the I/O loop is not turned for
+    /// it. `None` where none is, or where the port does not know.
     fn at_hand(&mut self, buf: &mut [u8]) -> Option<usize> {
         let _ = buf;
         None

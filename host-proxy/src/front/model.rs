@@ -22,7 +22,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// answered, answers wait for each other.
 const TOGETHER: usize = 32;
 
-/// TLPs that the host takes between two looks at the clock, as long as it does nothing else.
+/// TLPs that the host takes or answers between two looks at the clock, as long as it does nothing
+/// else.
 const TAKEN_AT_ONCE: usize = 16;
 
 /// TLPs taken in while one of the host waits for room. When so many wait the rest stays in the
@@ -41,7 +42,7 @@ pub struct PlanePort {
     meanwhile: VecDeque<Vec<u8>>,
     /// Completions that the role has and that were not sent yet.
     held: usize,
-    /// TLPs taken since the clock was read.
+    /// TLPs taken and answers given since the clock was read.
     taken: usize,
     stop: Stop,
 }
@@ -131,6 +132,12 @@ impl PlanePort {
         self.plane.now()
     }
 
+    /// As [`take`](Self::take), at a [`time`](Self::time) that is not too old.
+    fn take_in_time(&mut self, buf: &mut [u8]) -> Option<usize> {
+        self.time();
+        self.take(buf)
+    }
+
     fn take(&mut self, buf: &mut [u8]) -> Option<usize> {
         let length = self.plane.role.poll_tlp(self.plane.latest(), buf)?;
         self.mark();
@@ -166,6 +173,8 @@ impl PlanePort {
             self.held += 1;
             return Ok(());
         }
+        // What leaves is timed from now on, however long ago the clock was read.
+        self.plane.now();
         self.transmit().map(|_| ())
     }
 }
@@ -208,8 +217,7 @@ impl TlpPort for PlanePort {
             buf[..tlp.len()].copy_from_slice(&tlp);
             return Some(tlp.len());
         }
-        self.time();
-        self.take(buf)
+        self.take_in_time(buf)
     }
 
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
@@ -217,9 +225,7 @@ impl TlpPort for PlanePort {
             buf[..tlp.len()].copy_from_slice(&tlp);
             return Ok(Some(tlp.len()));
         }
-        // The host may have been busy with itself for long.
-        self.time();
-        if let Some(length) = self.take(buf) {
+        if let Some(length) = self.take_in_time(buf) {
             return Ok(Some(length));
         }
         let deadline = self.plane.clock().at(deadline);

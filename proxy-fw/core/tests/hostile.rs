@@ -259,10 +259,8 @@ impl Liar {
                     let _ = self.link.handle_frame(world.now, &lost, &mut self.stamps);
                 }
             }
-            while let Some(received) = self.link.next_received(self.channel, ClassSet::ALL) {
-                let handle = received.handle;
-                self.link.release_received(handle);
-            }
+            let mut tlp = [0; TLP_BUFFER];
+            while self.link.take_received(self.channel, ClassSet::ALL, &mut tlp).is_some() {}
             while self.link.poll_sideband().is_some() {}
             let now = world.now;
             while let Some(out) = self.link.poll_transmit(now, &mut frame, &mut self.stamps) {

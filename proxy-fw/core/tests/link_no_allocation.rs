@@ -132,9 +132,9 @@ fn nothing_is_allocated_after_construction() {
         for end in [&mut host, &mut rack] {
             while end.link.poll_sideband().is_some() {}
             while let Some(channel) = end.link.next_with_received(None) {
-                let Some(tlp) = end.link.next_received(channel, ClassSet::ALL) else { break };
-                let handle = tlp.handle;
-                end.link.release_received(handle);
+                if end.link.take_received(channel, ClassSet::ALL, &mut buffer).is_none() {
+                    break;
+                }
                 received += 1;
             }
             end.link.handle_timeout(now);

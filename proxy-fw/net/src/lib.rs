@@ -10,10 +10,11 @@
 //!
 //! A raw port has packet rings in memory that it shares with the kernel, where the kernel gives
 //! them: what comes is seen without a system call, and one call sends what was written. Other
-//! socket ports send up to [`BATCH`] frames with one system call and receive as many or more. A
-//! UDP port makes one message of frames in a row that have one length, which the kernel or the
-//! network device cuts into datagrams, where it can: most of what a datagram costs is then spent
-//! once for all of them. A sleep until the next frame costs about 20 µs to wake from, so a data
+//! socket ports send up to [`BATCH`] frames with one system call and receive as many. A UDP port
+//! makes one message of frames in a row that have one length, which the kernel or the network device
+//! cuts into datagrams, where it can: most of what a datagram costs is then spent once for all of
+//! them. It receives eight messages with one call, each of as many frames as the kernel put together.
+//! A sleep until the next frame costs about 20 µs to wake from, so a data
 //! plane first spins on [`Port::receive`] and calls [`Port::wait`] (or [`wait_any`]) only when
 //! spinning found nothing.
 
@@ -41,8 +42,8 @@ pub const ETHERTYPE: u16 = 0x88B5;
 
 /// Frames that one system call sends at most, and the number of frames that a socket port keeps
 /// for sending. When they are all in use and the kernel takes none, [`Port::send`] answers
-/// [`Sent::Full`]. One call also receives so many at most, but for a UDP port's that the kernel put
-/// together.
+/// [`Sent::Full`]. One call also receives so many at most, but for a UDP port whose messages the
+/// kernel puts together.
 pub const BATCH: usize = 32;
 
 /// Frames that wait in a raw port's receive ring at least. When it is full, what comes is lost and

@@ -42,8 +42,8 @@ impl UdpOptions {
 /// refused, logged and counted, so that a frame size that is too large shows itself.
 ///
 /// Frames in a row to one destination and of one length, with a shorter last one or none, go
-/// through the kernel as one message of up to 64 frames and 65,535 bytes with all headers. The
-/// network device cuts it into datagrams, or the kernel does; what travels is the same as if each
+/// through the kernel as one message of up to [`BATCH`](crate::BATCH) frames and 65,535 bytes with
+/// all headers. The network device cuts it into datagrams, or the kernel does; what travels is the same as if each
 /// frame had been sent alone. Where a kernel, a device or an IPsec policy refuses such a message
 /// and then takes the same frames one by one, the port sends one by one from then on, and says so
 /// in the log. In the other direction the kernel puts datagrams of one sender together again, as

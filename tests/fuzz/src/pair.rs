@@ -4,9 +4,8 @@ use crate::frame::seal;
 use crate::input::Input;
 use core::time::Duration;
 use proxy_core::control::{BindingFailure, LinkDownReason, PathSet};
-use proxy_core::link::{
-    ChannelId, ClassSet, Link, LinkConfig, LinkEvent, LinkState, RxHandle, TlpMeta,
-};
+use proxy_core::limits::TLP_BUFFER;
+use proxy_core::link::{ChannelId, ClassSet, Link, LinkConfig, LinkEvent, LinkState, TlpMeta};
 use proxy_core::stamps::Stamps;
 use proxy_core::time::Instant;
 use std::collections::BTreeMap;
@@ -27,7 +26,6 @@ struct End {
     channels: [Option<ChannelId>; SLOTS as usize],
     /// By slot: it has failed, and takes nothing until it is closed.
     failed: [bool; SLOTS as usize],
-    held: Vec<RxHandle>,
 }
 
 /// What became of a TLP.
@@ -85,7 +83,6 @@ fn end(paths: usize, end: usize) -> End {
         stamps: Stamps::new(),
         channels: [None; SLOTS as usize],
         failed: [false; SLOTS as usize],
-        held: Vec::new(),
     }
 }
 
@@ -242,20 +239,16 @@ impl Pair {
     }
 
     /// Takes what has come on a binding, at most `most` TLPs of these classes.
-    fn drain(&mut self, end: usize, slot: u8, ready: ClassSet, most: usize, hold: bool) {
+    fn drain(&mut self, end: usize, slot: u8, ready: ClassSet, most: usize) {
         let Some(channel) = self.ends[end].channels[usize::from(slot)] else { return };
+        let mut tlp = [0; TLP_BUFFER];
         for _ in 0..most {
-            let Some(received) = self.ends[end].link.next_received(channel, ready) else { break };
-            assert!(ready.contains(received.class));
-            let (handle, class, bytes) = (received.handle, received.class, received.tlp.to_vec());
-            if hold {
-                self.ends[end].held.push(handle);
-            } else {
-                self.ends[end].link.release_received(handle);
-            }
+            let link = &mut self.ends[end].link;
+            let Some(taken) = link.take_received(channel, ready, &mut tlp) else { break };
+            assert!(ready.contains(taken.class));
             if !self.hostile {
                 let epoch = self.epochs[usize::from(slot)];
-                self.check((slot, epoch, 1 - end), class, &bytes);
+                self.check((slot, epoch, 1 - end), taken.class, &tlp[..taken.length]);
             }
         }
     }
@@ -302,11 +295,8 @@ impl Pair {
                 self.hand_over(end, &frame);
             }
             for end in 0..2 {
-                for handle in core::mem::take(&mut self.ends[end].held) {
-                    self.ends[end].link.release_received(handle);
-                }
                 for slot in 0..SLOTS {
-                    self.drain(end, slot, ClassSet::ALL, usize::MAX, false);
+                    self.drain(end, slot, ClassSet::ALL, usize::MAX);
                 }
             }
             let timers = self.ends.iter().filter_map(|end| end.link.poll_timeout());
@@ -360,13 +350,7 @@ impl Pair {
                 let how = input.u8();
                 let ready = Class::ALL.into_iter().filter(|class| how >> *class as u8 & 1 == 0);
                 let ready = ready.fold(ClassSet::NONE, ClassSet::with);
-                self.drain(end, how >> 3 & 1, ready, n + 1, how & 0x10 != 0);
-            }
-            13 => {
-                let held = core::mem::take(&mut self.ends[end].held);
-                for handle in held {
-                    self.ends[end].link.release_received(handle);
-                }
+                self.drain(end, how >> 3 & 1, ready, n + 1);
             }
             14 => self.bindings(end, n, input.u8()),
             _ if self.hostile => self.make_up(end, n, input),

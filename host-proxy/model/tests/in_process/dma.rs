@@ -16,6 +16,8 @@ use tlp_codec::tlp::{
 struct Scripted {
     to_host: VecDeque<Vec<u8>>,
     from_host: Vec<Vec<u8>>,
+    /// Whether more than was waited for is at hand.
+    shows_more: bool,
 }
 
 impl TlpPort for Scripted {
@@ -30,6 +32,47 @@ impl TlpPort for Scripted {
             buf[..tlp.len()].copy_from_slice(&tlp);
             tlp.len()
         }))
+    }
+
+    fn at_hand(&mut self, buf: &mut [u8]) -> Option<usize> {
+        if !self.shows_more {
+            return None;
+        }
+        self.recv(buf, Instant::now()).unwrap()
+    }
+}
+
+/// Behind a request what is at hand is taken, but not without end, and nothing behind a completion:
+/// whoever waits for that goes on.
+#[test]
+fn what_is_at_hand_behind_a_request_is_taken_with_it() {
+    let read = read(MEMORY, 1, ByteEnables::all(1));
+    let completion = Repr::new(Kind::Completion {
+        completer: DEVICE,
+        requester: Bdf::from_bits(0),
+        tag: tag(),
+        status: CplStatus::UnsupportedRequest,
+        bcm: false,
+        byte_count: 4,
+        lower_address: 0,
+        locked: false,
+        data: &[],
+    });
+    for (script, left) in [
+        (vec![&read; 5], 0),
+        (vec![&read; 100], 68),
+        (vec![&completion, &read, &read], 2),
+        (vec![&read, &completion, &read], 1),
+    ] {
+        let mut host = host(quick());
+        host.root_mut().port_mut().shows_more = true;
+        for repr in &script {
+            let mut buf = vec![0; MAX_TLP];
+            let len = repr.emit(&mut buf).unwrap();
+            host.root_mut().port_mut().to_host.push_back(buf[..len].to_vec());
+        }
+        assert!(host.root_mut().pump(Instant::now()).unwrap());
+        assert_eq!(host.root_mut().port_mut().to_host.len(), left, "of {}", script.len());
     }
 }
 

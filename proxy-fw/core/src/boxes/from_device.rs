@@ -52,7 +52,7 @@ impl BoxRole {
     }
 
     /// As [`BoxRole::can_take`], and how many TLPs of these classes are taken, one after the other,
-    /// whatever they are.
+    /// whatever they are, while the proxy has no requests of its own for the device: one then.
     pub fn takes(&self, slot: SlotId) -> (ClassSet, usize) {
         let Some(index) = self.slot_index(slot) else { return (ClassSet::NONE, 0) };
         let slot = &self.slots[index];
@@ -67,8 +67,9 @@ impl BoxRole {
                 room[Class::NonPosted as usize].min(function.requests.room());
         }
         let taken = Class::ALL.into_iter().filter(|&class| room[class as usize] > 0);
-        let sure = taken.clone().map(|class| room[class as usize]).min();
-        (taken.collect(), sure.unwrap_or(0))
+        let sure = taken.clone().map(|class| room[class as usize]).min().unwrap_or(0);
+        let idle = matches!(slot.work, Work::Idle);
+        (taken.collect(), if idle { sure } else { sure.min(1) })
     }
 
     /// Takes a TLP from the device in a slot. What is malformed is counted and gone.
@@ -134,13 +135,12 @@ impl BoxRole {
             return None;
         }
         let link = &mut self.node.peers[*peer].as_mut().expect("it is bound to a peer").link;
-        let relaxed = packet.attributes().relaxed_ordering;
-        let meta = TlpMeta { class: Class::Posted, outstanding: None, relaxed, stamp: None };
         if !link.can_send(*channel, Class::Posted) {
             self.counters.backpressure += 1;
             return Some(Err(Backpressure));
         }
         // Room was checked; a link that is going down ends everything by its event.
+        let meta = meta(packet, Class::Posted, None, None);
         let _ = link.send_tlp(now, *channel, meta, packet.as_bytes());
         Some(Ok(()))
     }

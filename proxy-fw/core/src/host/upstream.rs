@@ -115,14 +115,10 @@ impl HostRole {
             self.switch.report_malformed(Some(origin.port), tlp, &mut self.to_root);
             return false;
         };
-        if self.switch.passes_write(origin.port, &packet) {
-            if let Some(id) = stamp {
-                self.node.stamps.ends(id, Stage::Delivered);
-            }
-            return true;
-        }
         let reads = packet.tlp_type() == TlpType::MRd;
+        let through = self.switch.passes_write(origin.port, &packet);
         let fate = match class {
+            _ if through => Fate::ToRoot,
             Class::Completion => self.complete(now, origin, tlp),
             _ => self.request_from_device(now, origin, class, tlp),
         };
@@ -130,8 +126,8 @@ impl HostRole {
         if let Some(id) = stamp.filter(|_| out) {
             self.node.stamps.ends(id, Stage::Delivered);
         }
-        if !(out && reads) {
-            // A read that goes through has changed nothing in the switch.
+        if !(through || out && reads) {
+            // A request that goes through is no event for the switch.
             self.process_switch_events(now);
         }
         out

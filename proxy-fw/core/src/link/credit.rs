@@ -23,7 +23,7 @@ pub(super) struct Shared {
     used: u32,
     /// Open bindings.
     open: u32,
-    /// What each buffer that a class of a binding wants counts for, in 65,536ths, when all that are
+    /// What each buffer that a class of a binding wants counts for, in 2^-32ths, rounded up, when all that are
     /// open want as much: a division that is not made for each TLP.
     part: u64,
 }
@@ -37,7 +37,8 @@ impl Shared {
     /// With the parts of those that are open now.
     fn divided(self) -> Self {
         let all: u32 = CREDIT_TARGETS.iter().zip(GUARANTEED_CREDITS).map(|(t, g)| t - g).sum();
-        Self { part: (u64::from(self.size) << 16) / u64::from(all * self.open.max(1)), ..self }
+        let wanted = u64::from(all * self.open.max(1));
+        Self { part: (u64::from(self.size) << 32).div_ceil(wanted), ..self }
     }
 
     /// How many bindings are open.
@@ -69,7 +70,7 @@ impl Shared {
     /// are open have the same.
     fn fair(&self, minimum: u32, target: u32) -> u32 {
         let wanted = target - minimum;
-        wanted.min((u64::from(wanted) * self.part >> 16) as u32)
+        wanted.min(((u64::from(wanted) * self.part) >> 32) as u32)
     }
 
     /// Buffers that are lent.
@@ -177,6 +178,7 @@ pub(super) enum News {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{MAX_CHANNELS, SHARED_RECEIVE};
     use proptest::prelude::*;
 
     #[test]
@@ -195,6 +197,26 @@ mod tests {
         assert_eq!(account.promised(), 16.min(4 + shared.fair(4, 16)));
         account.close(&mut shared);
         assert_eq!(shared.used, 0);
+    }
+
+    #[test]
+    fn parts_are_those_that_a_division_gives() {
+        let all: u32 = CREDIT_TARGETS.iter().zip(GUARANTEED_CREDITS).map(|(t, g)| t - g).sum();
+        for size in [0, 1, 20, 64, 1000, SHARED_RECEIVE as u32] {
+            let mut shared = Shared::new(size as usize);
+            for open in 1..=MAX_CHANNELS as u32 {
+                shared.open_one();
+                for (target, minimum) in CREDIT_TARGETS.into_iter().zip(GUARANTEED_CREDITS) {
+                    let wanted = target - minimum;
+                    let exact = wanted.min(size * wanted / (all * open));
+                    assert_eq!(
+                        shared.fair(minimum, target),
+                        exact,
+                        "{wanted} of {size} for {open}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::channel::Channel;
 use super::inbox::Stored;
 use super::slab::{BufferId, Slab, only_one};
-use super::types::{ChannelId, ClassSet, LinkState, Received, RxHandle, Taken};
+use super::types::{ChannelId, ClassSet, LinkState, Taken};
 use super::{Fault, Link};
 use tlp_codec::fabric::Sideband;
 use tlp_codec::tlp::Class;
@@ -41,24 +41,11 @@ fn drainable(
 }
 
 impl Link {
-    /// The next TLP of a binding among the classes that the caller can take. It counts as passed
-    /// on; its storage, and with it its credit, is held until
-    /// [`release_received`](Self::release_received).
+    /// The next TLP of a binding among the classes that the caller can take, copied to the front of
+    /// `buf`. It is drained then: its storage is free, and its credit goes back to the peer.
     ///
     /// TLPs that came behind a sideband record are not given before
     /// [`poll_sideband`](Self::poll_sideband) gave that.
-    pub fn next_received(&mut self, channel: ChannelId, ready: ClassSet) -> Option<Received<'_>> {
-        let (class, buffer) = self.next_stored(channel, ready)?;
-        let stored = self.inbox.slab.meta_mut(buffer);
-        stored.lent = true;
-        let (outstanding, stamp) = (stored.traits.outstanding, stored.stamp);
-        let handle = RxHandle { channel, buffer };
-        let tlp = self.inbox.slab.bytes_mut(buffer);
-        Some(Received { handle, class, outstanding, stamp, tlp })
-    }
-
-    /// As [`next_received`](Self::next_received) and
-    /// [`release_received`](Self::release_received) in one: the TLP is copied to the front of `buf`.
     ///
     /// # Panics
     ///
@@ -97,30 +84,6 @@ impl Link {
             self.inbox.tlps &= !(1 << channel.index);
         }
         Some((class, buffer))
-    }
-
-    /// The bytes of a TLP that was taken and not released; `None` when its binding has closed
-    /// since.
-    pub fn received_bytes(&mut self, handle: &RxHandle) -> Option<&mut [u8]> {
-        self.is_lent(handle).then(|| self.inbox.slab.bytes_mut(handle.buffer))
-    }
-
-    /// A TLP is drained: its storage is free and the peer may send another. Nothing happens when
-    /// its binding has closed since.
-    pub fn release_received(&mut self, handle: RxHandle) {
-        if !self.is_lent(&handle) {
-            return;
-        }
-        if self.faulty(Fault::ForgetCredit) {
-            self.inbox.slab.give_back(handle.buffer);
-            return;
-        }
-        self.free_received(handle.buffer);
-    }
-
-    fn is_lent(&self, handle: &RxHandle) -> bool {
-        let stored = self.inbox.slab.get(handle.buffer);
-        stored.is_some_and(|s| s.lent && s.channel == handle.channel)
     }
 
     /// The next sideband record, in link order.

@@ -18,8 +18,6 @@ pub(super) struct Stored {
     pub(super) stamp: Option<StampId>,
     /// Counts up with every TLP and sideband record, in link order.
     pub(super) ordinal: u64,
-    /// Handed out and not released.
-    pub(super) lent: bool,
     /// Of a split TLP: its CRC.
     pub(super) crc: u32,
 }

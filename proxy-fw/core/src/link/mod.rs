@@ -3,7 +3,7 @@
 //! A [`Link`] carries the TLPs and sideband records of all bindings between this node and one
 //! peer. Each record is delivered at most once, in order, or the link goes down. It is sans-IO:
 //! frames go in by [`Link::handle_frame`] and out by [`Link::poll_transmit`]; TLPs go in by
-//! [`Link::send_tlp`] and out by [`Link::next_received`].
+//! [`Link::send_tlp`] and out by [`Link::take_received`].
 //!
 //! | file | what |
 //! |---|---|
@@ -29,7 +29,7 @@
 //! | `counters` | everything that is dropped, retried or refused |
 //!
 //! **Storage.** Everything is allocated with a [`LinkStorage`], which serves one link after the
-//! other ([`Link::with_storage`], [`Link::into_storage`]): with the default configuration 2.5 MB
+//! other ([`Link::with_storage`], [`Link::into_storage`]): with the default configuration 3.1 MB
 //! for what is received, 1.6 MB for what is sent, and 0.2 MB of tables. Buffers are reused last in,
 //! first out and allocated zeroed, so on a system with virtual memory only the most that was ever
 //! used at a time is resident. `credit` says why a sender with credit always finds room.
@@ -64,8 +64,8 @@ mod tests;
 
 pub use storage::LinkStorage;
 pub use types::{
-    ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkState, Received,
-    RxHandle, SendError, Taken, TlpMeta, Transmit, Violation,
+    ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkState, SendError,
+    Taken, TlpMeta, Transmit, Violation,
 };
 
 use crate::control::{BindingFailure, LinkDownReason, PathSet, Share};

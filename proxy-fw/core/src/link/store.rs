@@ -152,7 +152,7 @@ impl Link {
 
     /// A buffer for a TLP whose credit was taken.
     fn take_buffer(&mut self, channel: ChannelId, traits: TlpTraits, length: usize) -> BufferId {
-        let stored = Stored { channel, traits, stamp: None, ordinal: 0, lent: false, crc: 0 };
+        let stored = Stored { channel, traits, stamp: None, ordinal: 0, crc: 0 };
         self.inbox.slab.take(length, stored).expect("credit is never promised beyond the pool")
     }
 

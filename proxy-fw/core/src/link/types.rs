@@ -234,30 +234,6 @@ impl FromIterator<Class> for ClassSet {
     }
 }
 
-/// The storage of a TLP that was taken from a link and is not drained yet. Giving it back returns
-/// the credit; dropping it loses the credit until the binding closes.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "give it to `release_received`, or the credit is lost"]
-pub struct RxHandle {
-    pub(super) channel: ChannelId,
-    pub(super) buffer: u16,
-}
-
-/// A TLP from the peer.
-#[derive(Debug)]
-pub struct Received<'a> {
-    /// For [`super::Link::release_received`].
-    pub handle: RxHandle,
-    /// Its class, as the sender said.
-    pub class: Class,
-    /// The request's entry, as the sender said.
-    pub outstanding: Option<OutstandingRef>,
-    /// Its stamps, if it is sampled.
-    pub stamp: Option<StampId>,
-    /// Its bytes.
-    pub tlp: &'a mut [u8],
-}
-
 /// What came with a TLP that was [taken](super::Link::take_received).
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {

@@ -104,7 +104,7 @@ fn a_wrong_tlp_crc_in_a_right_frame_fails_the_binding_alone() {
     assert!(pair.send(0, other, Class::Posted, false, 64));
     pair.run_for(MS);
     let channel = pair.ends[1].channel_of(&other).unwrap();
-    assert!(pair.ends[1].next_received(channel, ClassSet::ALL).is_some());
+    assert!(pair.take(1, channel, ClassSet::ALL).is_some());
     assert!(pair.both_up());
 }
 
@@ -318,11 +318,8 @@ proptest! {
             let _ = pair.hand_over(1, &with_crc(frame));
             let _ = pair.frames_from(1);
             while pair.ends[1].poll_sideband().is_some() {}
-            if let Some(channel) = pair.ends[1].channel_of(&key)
-                && let Some(received) = pair.ends[1].next_received(channel, ClassSet::ALL)
-            {
-                let handle = received.handle;
-                pair.ends[1].release_received(handle);
+            if let Some(channel) = pair.ends[1].channel_of(&key) {
+                let _ = pair.take(1, channel, ClassSet::ALL);
             }
             let now = pair.now + MS;
             pair.now = now;

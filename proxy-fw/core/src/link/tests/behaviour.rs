@@ -81,8 +81,7 @@ fn a_binding_that_is_not_drained_stops_only_itself() {
         assert!(pair.send(0, alive, Posted, false, 512));
         pair.run_for(MS);
         let channel = pair.ends[1].channel_of(&alive).unwrap();
-        let handle = pair.ends[1].next_received(channel, ClassSet::ALL).unwrap().handle;
-        pair.ends[1].release_received(handle);
+        assert!(pair.take(1, channel, ClassSet::ALL).is_some());
     }
     assert!(pair.both_up());
 }
@@ -103,10 +102,7 @@ fn what_may_pass_a_blocked_class_passes_it() {
     pair.run_for(MS);
     let mut take = |ready: &[Class]| {
         let set = ready.iter().copied().collect();
-        let received = pair.ends[1].next_received(channel, set)?;
-        let (number, handle) = (received.tlp[8], received.handle);
-        pair.ends[1].release_received(handle);
-        Some(number)
+        pair.take(1, channel, set).map(|(_, tlp)| tlp[8])
     };
     // Posted and completions pass the request that nobody takes.
     assert_eq!(take(&[Completion]), Some(1));
@@ -192,7 +188,7 @@ fn a_flush_ends_what_was_before_it_and_nothing_after() {
         pair.hand_over(1, &frame).unwrap();
     }
     let channel = pair.ends[1].channel_of(&key).unwrap();
-    assert!(pair.ends[1].next_received(channel, ClassSet::ALL).is_none(), "the reset comes first");
+    assert!(pair.take(1, channel, ClassSet::ALL).is_none(), "the reset comes first");
     pair.drain_for(10 * MS).unwrap();
     assert_eq!(pair.sidebands[1], [(key, Sideband::HotReset)]);
     assert_eq!(pair.oracle.missing(), 0, "what was sent behind the reset came");
@@ -322,9 +318,7 @@ fn a_busy_binding_gets_more_credit_than_its_guarantee() {
     let place = pair.ends[1].channels.get(channel).unwrap();
     let mut stored = 0;
     assert!(!place.stored[2].is_empty());
-    while let Some(r) = pair.ends[1].next_received(channel, ClassSet::ALL) {
-        let handle = r.handle;
-        pair.ends[1].release_received(handle);
+    while pair.take(1, channel, ClassSet::ALL).is_some() {
         stored += 1;
     }
     assert_eq!(stored, CREDITS_COMPLETION);
@@ -502,7 +496,7 @@ fn sampled_tlps_are_stamped_at_both_ends() {
     let came = *pair.stamps[1].records().next().unwrap();
     assert!(came.at[Stage::Decoded as usize].is_some());
     let channel = pair.ends[1].channel_of(&key).unwrap();
-    let received = pair.ends[1].next_received(channel, ClassSet::ALL).unwrap();
+    let (received, _) = pair.take(1, channel, ClassSet::ALL).unwrap();
     assert!(received.stamp.is_some());
     let answer = TlpMeta {
         class: Completion,
@@ -510,8 +504,6 @@ fn sampled_tlps_are_stamped_at_both_ends() {
         relaxed: false,
         stamp: received.stamp,
     };
-    let handle = received.handle;
-    pair.ends[1].release_received(handle);
     let now = pair.now;
     pair.ends[1].send_tlp(now, channel, answer, &[2; 12]).unwrap();
     pair.run_for(MS);
@@ -546,19 +538,6 @@ fn the_stamps_of_posted_tlps_join_by_the_sequence_of_their_record() {
         };
         assert!(second(1, Stage::Received) > second(0, Stage::Sent) + MS, "it was sent again");
     }
-}
-
-#[test]
-fn a_handle_of_a_closed_binding_does_nothing() {
-    let (mut pair, key) = Pair::bound();
-    pair.send(0, key, Posted, false, 64);
-    pair.run_for(MS);
-    let channel = pair.ends[1].channel_of(&key).unwrap();
-    let handle = pair.ends[1].next_received(channel, ClassSet::ALL).unwrap().handle;
-    assert!(pair.ends[1].received_bytes(&handle).is_some());
-    pair.ends[1].close_channel(channel);
-    assert!(pair.ends[1].received_bytes(&handle).is_none());
-    pair.ends[1].release_received(handle);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::network::{Network, Rng, Trouble};
 use super::oracle::Oracle;
-use crate::limits::MAX_FRAME;
+use crate::limits::{MAX_FRAME, TLP_BUFFER};
 use crate::link::*;
 use crate::stamps::{StampKey, StampedTlp, Stamps};
 use core::time::Duration;
@@ -266,17 +266,27 @@ impl Pair {
         let mut count = 0;
         for channel in channels {
             while count < most
-                && let Some(received) = self.ends[end].next_received(channel, ready)
+                && let Some((taken, bytes)) = self.take(end, channel, ready)
             {
-                let (class, handle) = (received.class, received.handle);
-                let bytes = received.tlp.to_vec();
                 let binding = self.ends[end].channels.get(channel).and_then(|c| c.key).unwrap();
-                self.oracle.delivered((binding, 1 - end), class, &bytes)?;
-                self.ends[end].release_received(handle);
+                self.oracle.delivered((binding, 1 - end), taken.class, &bytes)?;
                 count += 1;
             }
         }
         Ok(count)
+    }
+
+    /// Takes a binding's next TLP of some classes at one end.
+    pub(super) fn take(
+        &mut self,
+        end: usize,
+        channel: ChannelId,
+        ready: ClassSet,
+    ) -> Option<(Taken, Vec<u8>)> {
+        let mut bytes = vec![0; TLP_BUFFER];
+        let taken = self.ends[end].take_received(channel, ready, &mut bytes)?;
+        bytes.truncate(taken.length);
+        Some((taken, bytes))
     }
 
     fn poll_sidebands(&mut self, end: usize) {

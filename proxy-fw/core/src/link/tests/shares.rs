@@ -47,10 +47,8 @@ fn contend(pair: &mut Pair, keys: &[BindingKey], lengths: &[usize], time: Durati
         }
         for (index, key) in keys.iter().enumerate() {
             let channel = pair.ends[1].channel_of(key).unwrap();
-            while let Some(received) = pair.ends[1].next_received(channel, ClassSet::ALL) {
-                came[index] += (received.tlp.len() + TLP_OVERHEAD) as u64;
-                let handle = received.handle;
-                pair.ends[1].release_received(handle);
+            while let Some((_, tlp)) = pair.take(1, channel, ClassSet::ALL) {
+                came[index] += (tlp.len() + TLP_OVERHEAD) as u64;
             }
         }
         while let Some(frame) = pair.one_frame(1) {
@@ -73,6 +71,29 @@ fn share(weight: u8, limit: u64, guarantee: u64) -> Share {
 #[track_caller]
 fn about(value: u64, wanted: u64) {
     assert!(value.abs_diff(wanted) * 20 <= wanted, "{value} is not about {wanted}");
+}
+
+/// Whoever asked once may send so many, of whichever classes, without asking again.
+#[test]
+fn as_many_are_taken_as_there_is_said_to_be_room_for() {
+    let (mut pair, keys) = bindings(&[Share::EVEN; 3]);
+    let room = |pair: &Pair, key: &BindingKey, class| {
+        let channel = pair.ends[0].channel_of(key).unwrap();
+        pair.ends[0].send_room(channel, class)
+    };
+    // Nothing is acknowledged meanwhile: the queues fill, and then what all share.
+    for round in 0..10 * SHARED_SEND {
+        let key = keys[round % keys.len()];
+        let sure = Class::ALL.map(|class| room(&pair, &key, class)).into_iter().min().unwrap();
+        for n in 0..sure.min(7) {
+            let class = Class::ALL[(round + n) % 3];
+            assert!(room(&pair, &key, class) >= sure - n);
+            assert!(pair.send(0, key, class, false, 16), "one of {sure} was refused");
+        }
+    }
+    for key in &keys {
+        assert!(Class::ALL.iter().any(|class| room(&pair, key, *class) == 0));
+    }
 }
 
 #[test]
