@@ -76,10 +76,9 @@ impl Pending {
     }
 
     fn want(&mut self, wanted: Wanted, functions: usize) {
+        let mut flushes = wanted.flushes();
         match wanted {
-            // PERST# that is not released yet does more.
-            Wanted::HotReset if self.records & (PERST | PERST_END) != 0 => {}
-            Wanted::HotReset => self.records |= HOT_RESET,
+            Wanted::HotReset => self.want_hot_reset(),
             Wanted::Perst if self.records & PERST_END != 0 => {}
             Wanted::Perst => self.records = self.records & !HOT_RESET | PERST | PERST_END,
             Wanted::Link { disabled: true } => self.records = self.records & !ENABLE | DISABLE,
@@ -87,14 +86,22 @@ impl Pending {
                 if self.records & DISABLE != 0 {
                     // The box never learns that it was disabled, but the device is reset by it.
                     self.records &= !DISABLE;
-                    self.want(Wanted::HotReset, functions);
+                    self.want_hot_reset();
+                    flushes |= Wanted::HotReset.flushes();
                 }
                 self.records |= ENABLE;
             }
         }
-        if wanted.flushes() {
+        if flushes {
             self.flushes = ((1_u16 << functions) - 1) as u8 & !1;
             self.broadcasts.clear();
+        }
+    }
+
+    /// PERST# that is not released yet does more.
+    fn want_hot_reset(&mut self) {
+        if self.records & (PERST | PERST_END) == 0 {
+            self.records |= HOT_RESET;
         }
     }
 
