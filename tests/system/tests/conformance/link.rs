@@ -2,6 +2,7 @@
 //! the link of proxy-core.
 
 use proxy_core::control::LinkDownReason;
+use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::{
     ChannelId, ClassSet, FrameDropped, Link, LinkConfig, LinkEvent, LinkState, Violation,
 };
@@ -171,10 +172,9 @@ impl Receiver {
     fn delivered(&mut self) -> Vec<String> {
         let Some(channel) = self.channel else { return Vec::new() };
         let mut delivered = Vec::new();
-        while let Some(received) = self.link.next_received(channel, ClassSet::ALL) {
-            delivered.push(received.tlp.iter().map(|b| format!("{b:02x}")).collect());
-            let handle = received.handle;
-            self.link.release_received(handle);
+        let mut tlp = [0; TLP_BUFFER];
+        while let Some(taken) = self.link.take_received(channel, ClassSet::ALL, &mut tlp) {
+            delivered.push(tlp[..taken.length].iter().map(|b| format!("{b:02x}")).collect());
         }
         delivered
     }
