@@ -3,7 +3,8 @@
 use crate::capture::Captured;
 use crate::random::Random;
 use proxy_core::control::LinkDownReason;
-use proxy_core::link::{ChannelId, ClassSet, Link, LinkConfig, LinkState, TlpMeta};
+use proxy_core::limits::TLP_BUFFER;
+use proxy_core::link::{ChannelId, ClassSet, Link, LinkConfig, LinkState, Taken, TlpMeta};
 use proxy_core::stamps::Stamps;
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
@@ -111,12 +112,12 @@ impl Fabric {
     fn drain(&mut self, end: usize) {
         while self.ends[end].link.poll_sideband().is_some() {}
         let Some(channel) = self.ends[end].channel else { return };
-        while let Some(received) = self.ends[end].link.next_received(channel, ClassSet::ALL) {
-            let (handle, outstanding) = (received.handle, received.outstanding);
-            let bytes = received.tlp.to_vec();
-            self.ends[end].link.release_received(handle);
+        let mut tlp = [0; TLP_BUFFER];
+        while let Some(Taken { outstanding, length, .. }) =
+            self.ends[end].link.take_received(channel, ClassSet::ALL, &mut tlp)
+        {
             self.received += 1;
-            let Ok(repr) = Repr::from_bytes(&bytes) else { panic!("a TLP of our own") };
+            let Ok(repr) = Repr::from_bytes(&tlp[..length]) else { panic!("a TLP of our own") };
             if let Kind::MemRead { requester, tag, length_dw, .. } = repr.kind {
                 let data = self.random.bytes(usize::from(length_dw) * 4);
                 let completion = Repr::new(Kind::Completion {
