@@ -111,6 +111,8 @@ fn the_demos_traffic_is_shown_as_the_codec_reads_it() {
     let own = std::env::current_exe().expect("a test knows its executable");
     let program = own.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("dxpu-demo");
     let mut demo = space.command(program);
+    // A capture on the machine that sends has in one packet what the kernel was given at once.
+    demo.env("DXPU_SEGMENTATION", "false");
     demo.args(["--button-ms", "100", "--bandwidth-mib", "1", "--reads", "20", "--json"]);
     let ended = run(demo.arg(&input));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
