@@ -132,12 +132,6 @@ impl PlanePort {
         self.plane.now()
     }
 
-    /// As [`take`](Self::take), at a [`time`](Self::time) that is not too old.
-    fn take_in_time(&mut self, buf: &mut [u8]) -> Option<usize> {
-        self.time();
-        self.take(buf)
-    }
-
     fn take(&mut self, buf: &mut [u8]) -> Option<usize> {
         let length = self.plane.role.poll_tlp(self.plane.latest(), buf)?;
         self.mark();
@@ -217,15 +211,13 @@ impl TlpPort for PlanePort {
             buf[..tlp.len()].copy_from_slice(&tlp);
             return Some(tlp.len());
         }
-        self.take_in_time(buf)
+        // The host may have been busy with itself for long.
+        self.time();
+        self.take(buf)
     }
 
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
-        if let Some(tlp) = self.meanwhile.pop_front() {
-            buf[..tlp.len()].copy_from_slice(&tlp);
-            return Ok(Some(tlp.len()));
-        }
-        if let Some(length) = self.take_in_time(buf) {
+        if let Some(length) = self.at_hand(buf) {
             return Ok(Some(length));
         }
         let deadline = self.plane.clock().at(deadline);
