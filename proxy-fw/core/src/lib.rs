@@ -34,6 +34,7 @@ pub mod canaries;
 mod canaries;
 pub mod config_space;
 pub mod control;
+mod counters;
 pub mod host;
 pub mod limits;
 pub mod link;

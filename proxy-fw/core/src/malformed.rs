@@ -1,5 +1,6 @@
 //! TLPs that are none, and what is wrong with them.
 
+use crate::counters::CounterList;
 use crate::limits::TLP_BUFFER;
 use tlp_codec::ids::OutstandingRef;
 use tlp_codec::tlp::{Class, Packet, Rule};
@@ -43,11 +44,11 @@ impl Malformed {
     }
 
     /// Every counter with its name.
-    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let by_rule = Rule::ALL.iter().map(|&rule| (rule.counter(), self.by_rule[rule as usize]));
-        by_rule.chain([
+    pub(crate) fn list(&self, list: &mut CounterList) {
+        list.add_values(&Rule::COUNTERS, &self.by_rule);
+        list.add([
             ("malformed.TooLong", self.too_long),
             ("malformed.NotAsItsRecordSays", self.not_as_said),
-        ])
+        ]);
     }
 }

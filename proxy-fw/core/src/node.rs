@@ -5,6 +5,7 @@ use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, LogLevel, OperationId, PathAddress,
     PathSet, Peer, Reply, Request, Share, Term,
 };
+use crate::counters::CounterList;
 use crate::limits::{ANSWER_QUEUE, EVENT_QUEUE, MAX_PEERS, MIN_FRAME, OPERATIONS, SURROUNDINGS};
 use crate::link::{
     BadFrames, ChannelError, ChannelId, Ends, Link, LinkConfig, LinkEvent, LinkState, LinkStorage,
@@ -473,20 +474,21 @@ impl Node {
     }
 
     /// The counters of the node and of all its links together, each once.
-    pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let own = [
+    pub(crate) fn list_counters(&self, list: &mut CounterList) {
+        list.add([
             ("frames dropped: from an unknown node", self.frames_from_strangers),
             ("events dropped: queue full", self.events_dropped),
             ("requests of the manager not begun: answers wait", self.requests_refused),
             ("stamps not taken: too many stages at once", self.stamps.lost()),
             ("recorder: entries lost for lack of room", self.stamps.recorder.lost()),
-        ];
+        ]);
+        list.add(self.surroundings.iter().copied());
+        self.malformed.list(list);
         let mut links = Sums::default();
         links.add_frames(&self.bad_frames);
         self.peers.iter().flatten().for_each(|p| p.link.count_into(&mut links));
         self.storages.iter().for_each(|storage| storage.count_into(&mut links));
-        let around = self.surroundings.iter().copied();
-        own.into_iter().chain(around).chain(self.malformed.counters()).chain(links.iter())
+        links.list(list);
     }
 }
 

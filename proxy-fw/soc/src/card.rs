@@ -386,7 +386,8 @@ impl<R: CardRole> Card<R> {
             .temperature()
             .map(|celsius| u64::from(celsius.saturating_add(273_150).unsigned_abs()));
         let temperature = temperature.map(|kelvins| ("card: temperature in millikelvins", kelvins));
-        let own = [
+        let mut all = heapless::Vec::new();
+        all.extend([
             ("card: frames for nobody here", self.counts.for_nobody),
             ("card: frames to a node without an address", self.counts.unroutable),
             ("card: messages to a manager that is away", self.counts.unsaid),
@@ -396,17 +397,16 @@ impl<R: CardRole> Card<R> {
             ("port: frames received", counts.received),
             ("port: frames thrown away as invalid", counts.damaged),
             ("port: frames lost for lack of room", counts.dropped),
-        ];
+        ]);
         let stack = board.stack_used().map(|bytes| ("card: bytes of stack, at most", bytes));
         let resets = self.config.resets.map(u64::from);
         let resets = reset::COUNTERS.into_iter().zip(resets);
-        own.into_iter()
-            .chain(self.manage.counters())
-            .chain(self.cycles.counters())
-            .chain(resets)
-            .chain(temperature)
-            .chain(stack)
-            .collect()
+        all.extend(self.manage.counters());
+        all.extend(self.cycles.counters());
+        all.extend(resets);
+        all.extend(temperature);
+        all.extend(stack);
+        all
     }
 
     /// Whether there is progress: the clock goes, and the MAC takes frames when it has a link.

@@ -51,9 +51,11 @@ pub(crate) fn build() -> Result<Done> {
 /// The setting by which places in the sources of libraries, of which panics tell, are told without
 /// the folder that this computer has them in: shorter, and the same on every computer.
 fn without_home(home: &Path) -> String {
-    let sources = home.join("registry").join("src");
-    let flag = format!("--remap-path-prefix={}/=", sources.display());
-    format!("target.{TARGET}.rustflags=[{flag:?}]")
+    // A folder of each registry; where libraries are elsewhere, places are told as they are.
+    let folders = std::fs::read_dir(home.join("registry").join("src"));
+    let folders = folders.into_iter().flatten().flatten().map(|folder| folder.path());
+    let flags = folders.map(|folder| format!("--remap-path-prefix={}/=", folder.display()));
+    format!("target.{TARGET}.rustflags={:?}", flags.collect::<Vec<_>>())
 }
 
 /// Where cargo keeps the sources of libraries (The Cargo Book, "Cargo Home").

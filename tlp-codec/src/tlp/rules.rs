@@ -78,9 +78,13 @@ macro_rules! rules {
                 match self { $(Self::$name => $what,)* }
             }
 
+            /// The names of counters of TLPs that broke them, in the order of their numbers.
+            pub const COUNTERS: [&str; Self::COUNT] =
+                [$(concat!("malformed.", stringify!($name)),)*];
+
             /// The name of a counter of TLPs that broke it.
             pub const fn counter(self) -> &'static str {
-                match self { $(Self::$name => concat!("malformed.", stringify!($name)),)* }
+                Self::COUNTERS[self as usize]
             }
 
             /// The variant's name.

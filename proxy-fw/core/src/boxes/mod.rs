@@ -24,6 +24,7 @@ use crate::control::{
     BindingFailure, ControlError, Event, FromProxy, LogLevel, Name, OperationId, PathAddress,
     Request, SlotState, Term,
 };
+use crate::counters::{CounterList, counters};
 use crate::limits::{
     COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, RECORDER_RING, SYNTHESISED_COMPLETION,
 };
@@ -91,29 +92,30 @@ pub enum SlotSignal {
     },
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct BoxCounters {
-    malformed_from_device: u64,
-    malformed_from_host: u64,
-    unexpected_from_device: u64,
-    late_from_device: u64,
-    mismatched_from_device: u64,
-    unexpected_from_host: u64,
-    synthesised_for_device: u64,
-    device_silent: u64,
-    no_tag_left: u64,
-    unbound_posted: u64,
-    unbound_non_posted: u64,
-    window_posted: u64,
-    window_non_posted: u64,
-    translated: u64,
-    tag_reused: u64,
-    not_a_devices: u64,
-    backpressure: u64,
-    quarantined: u64,
-    config_writes_owned: u64,
-    resets_refused: u64,
-    sideband_ignored: u64,
+counters! {
+    struct BoxCounters {
+        malformed_from_device = "box: malformed TLPs from devices",
+        malformed_from_host = "box: malformed TLPs from hosts",
+        unexpected_from_device = "box: unexpected completions from devices",
+        late_from_device = "box: late completions from devices",
+        mismatched_from_device = "box: completions from devices that do not fit their request",
+        unexpected_from_host = "box: unexpected completions from hosts",
+        synthesised_for_device = "box: completions synthesised for devices",
+        device_silent = "box: requests that a device did not answer",
+        no_tag_left = "box: requests refused: a silent device has all tags",
+        unbound_posted = "box: posted TLPs of functions that are not lent",
+        unbound_non_posted = "box: non-posted requests of functions that are not lent",
+        window_posted = "box: writes outside every DMA window",
+        window_non_posted = "box: reads outside every DMA window",
+        translated = "box: requests with a translated address",
+        tag_reused = "box: requests with a tag that is in use",
+        not_a_devices = "box: requests that no device may make",
+        backpressure = "box: TLPs that had to wait for room",
+        quarantined = "box: functions quarantined",
+        config_writes_owned = "box: configuration writes to fields that the proxy owns",
+        resets_refused = "box: resets of a device that several hosts share",
+        sideband_ignored = "box: sideband records that mean nothing here",
+    }
 }
 
 /// The box role of a proxy.
@@ -192,35 +194,11 @@ impl BoxRole {
     }
 
     /// Every counter with its name.
-    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let c = self.counters;
-        let own = [
-            ("box: malformed TLPs from devices", c.malformed_from_device),
-            ("box: malformed TLPs from hosts", c.malformed_from_host),
-            ("box: unexpected completions from devices", c.unexpected_from_device),
-            ("box: late completions from devices", c.late_from_device),
-            (
-                "box: completions from devices that do not fit their request",
-                c.mismatched_from_device,
-            ),
-            ("box: unexpected completions from hosts", c.unexpected_from_host),
-            ("box: completions synthesised for devices", c.synthesised_for_device),
-            ("box: requests that a device did not answer", c.device_silent),
-            ("box: requests refused: a silent device has all tags", c.no_tag_left),
-            ("box: posted TLPs of functions that are not lent", c.unbound_posted),
-            ("box: non-posted requests of functions that are not lent", c.unbound_non_posted),
-            ("box: writes outside every DMA window", c.window_posted),
-            ("box: reads outside every DMA window", c.window_non_posted),
-            ("box: requests with a translated address", c.translated),
-            ("box: requests with a tag that is in use", c.tag_reused),
-            ("box: requests that no device may make", c.not_a_devices),
-            ("box: TLPs that had to wait for room", c.backpressure),
-            ("box: functions quarantined", c.quarantined),
-            ("box: configuration writes to fields that the proxy owns", c.config_writes_owned),
-            ("box: resets of a device that several hosts share", c.resets_refused),
-            ("box: sideband records that mean nothing here", c.sideband_ignored),
-        ];
-        own.into_iter().chain(self.node.counters())
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let mut list = CounterList::default();
+        list.add_all(&self.counters);
+        self.node.list_counters(&mut list);
+        list.into_iter()
     }
 
     /// Error messages of the devices in the slots (PCI Express Base Specification 4.0, section

@@ -18,6 +18,7 @@ mod upstream;
 use crate::control::{
     ControlError, Event, FromProxy, LogLevel, OperationId, PathAddress, Request, Term,
 };
+use crate::counters::{CounterList, counters};
 use crate::limits::{
     DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, SYNTHESISED_COMPLETION,
     TLP_BUFFER,
@@ -142,23 +143,24 @@ struct DeviceRequest {
     sampled: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct HostCounters {
-    malformed_from_root: u64,
-    malformed_from_device: u64,
-    unexpected_from_root: u64,
-    late_from_root: u64,
-    unexpected_from_device: u64,
-    mismatched_from_device: u64,
-    synthesised: u64,
-    device_requests_timed_out: u64,
-    backpressure: u64,
-    function_not_lent: u64,
-    peer_requests: u64,
-    peer_requester: u64,
-    peer_gone: u64,
-    broadcasts_lost: u64,
-    sideband_ignored: u64,
+counters! {
+    struct HostCounters {
+        malformed_from_root = "host: malformed TLPs from the root complex",
+        malformed_from_device = "host: malformed TLPs from devices",
+        unexpected_from_root = "host: unexpected completions from the root complex",
+        late_from_root = "host: late completions from the root complex",
+        unexpected_from_device = "host: unexpected completions from devices",
+        mismatched_from_device = "host: completions from devices that do not fit their request",
+        synthesised = "host: completions synthesised",
+        device_requests_timed_out = "host: device requests timed out at the root complex",
+        backpressure = "host: TLPs that had to wait for room",
+        function_not_lent = "host: requests to a function that is not lent",
+        peer_requests = "host: non-posted requests between devices",
+        peer_requester = "host: requests between devices whose requester is not behind its port",
+        peer_gone = "host: TLPs between devices whose target went away",
+        broadcasts_lost = "host: broadcast messages lost to a device without room",
+        sideband_ignored = "host: sideband records that mean nothing here",
+    }
 }
 
 /// The host role of a proxy.
@@ -274,32 +276,12 @@ impl HostRole {
     }
 
     /// Every counter with its name.
-    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let c = self.counters;
-        let own = [
-            ("host: malformed TLPs from the root complex", c.malformed_from_root),
-            ("host: malformed TLPs from devices", c.malformed_from_device),
-            ("host: unexpected completions from the root complex", c.unexpected_from_root),
-            ("host: late completions from the root complex", c.late_from_root),
-            ("host: unexpected completions from devices", c.unexpected_from_device),
-            (
-                "host: completions from devices that do not fit their request",
-                c.mismatched_from_device,
-            ),
-            ("host: completions synthesised", c.synthesised),
-            ("host: device requests timed out at the root complex", c.device_requests_timed_out),
-            ("host: TLPs that had to wait for room", c.backpressure),
-            ("host: requests to a function that is not lent", c.function_not_lent),
-            ("host: non-posted requests between devices", c.peer_requests),
-            (
-                "host: requests between devices whose requester is not behind its port",
-                c.peer_requester,
-            ),
-            ("host: TLPs between devices whose target went away", c.peer_gone),
-            ("host: broadcast messages lost to a device without room", c.broadcasts_lost),
-            ("host: sideband records that mean nothing here", c.sideband_ignored),
-        ];
-        own.into_iter().chain(self.switch.counters()).chain(self.node.counters())
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let mut list = CounterList::default();
+        list.add_all(&self.counters);
+        self.switch.list_counters(&mut list);
+        self.node.list_counters(&mut list);
+        list.into_iter()
     }
 
     /// Completes with Unsupported Request what has waited too long or has nobody left to answer

@@ -69,6 +69,7 @@ pub use types::{
 };
 
 use crate::control::{BindingFailure, LinkDownReason, PathSet, Share};
+use crate::counters::CounterList;
 use crate::limits::{LINK_WINDOW, MAX_FRAME, MAX_PATHS, MIN_FRAME, TLP_BUFFER, UNBIND_QUEUE};
 use crate::stamps::Stamps;
 use crate::time::Instant;
@@ -390,7 +391,10 @@ impl Link {
     /// Every counter with its name: what went through, and a reason for each thing that was
     /// dropped, retried or refused.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.counters.iter().chain(self.bad_frames.iter())
+        let mut list = CounterList::default();
+        list.add_all(&self.counters);
+        list.add_all(&self.bad_frames);
+        list.into_iter()
     }
 
     /// Adds what it counted.

@@ -51,6 +51,7 @@ pub use sink::TlpSink;
 pub use verdict::{Cause, DownstreamVerdict, PortError, UpstreamVerdict};
 
 use crate::control::WindowRange;
+use crate::counters::CounterList;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use bridge::{Bridge, Decoded, MemoryClaim};
@@ -330,8 +331,14 @@ impl VirtualSwitch {
     }
 
     /// Names and values of all counters.
-    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.counters.iter()
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let mut list = CounterList::default();
+        self.list_counters(&mut list);
+        list.into_iter()
+    }
+
+    pub(crate) fn list_counters(&self, list: &mut CounterList) {
+        self.counters.list(list);
     }
 
     fn mark(&mut self, port: PortId) {

@@ -1,5 +1,6 @@
 //! What becomes of a TLP, and the counters of everything that was not passed on.
 
+use crate::counters::CounterList;
 use tlp_codec::ids::PortId;
 use tlp_codec::tlp::CplStatus;
 
@@ -72,11 +73,12 @@ macro_rules! causes {
             /// All of them, in the order of their counters.
             pub const ALL: &[Cause] = &[$(Cause::$name,)*];
 
+            /// The names of their counters, in the same order.
+            const NAMES: [&str; Self::ALL.len()] = [$($text,)*];
+
             /// The counter's name.
             pub const fn name(self) -> &'static str {
-                match self {
-                    $(Cause::$name => $text,)*
-                }
+                Self::NAMES[self as usize]
             }
         }
     };
@@ -211,8 +213,8 @@ impl Counters {
         self.counted[what as usize] += 1;
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let causes = Cause::ALL.iter().map(|cause| (cause.name(), self.discarded[*cause as usize]));
-        causes.chain(COUNTED.iter().copied().zip(self.counted))
+    pub(crate) fn list(&self, list: &mut CounterList) {
+        list.add_values(&Cause::NAMES, &self.discarded);
+        list.add_values(COUNTED, &self.counted);
     }
 }
