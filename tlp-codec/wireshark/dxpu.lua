@@ -398,13 +398,14 @@ end
 -- What earlier frames of the capture said
 --
 -- Wireshark reads a capture once from its start and then single frames in any order. What a frame
--- learns from earlier ones is worked out the first time and kept under its number.
+-- learns from earlier ones is worked out the first time and kept under the packet's number and the
+-- frame's place in it.
 
 local links      -- one direction of a link -> packets and records seen
 local requests   -- outstanding entry -> the request that is in it
 local epochs     -- function lent to a life of a host -> the newest epoch, and where it was seen
 local tokens     -- token -> frame
-local learnt     -- frame number -> what it learnt
+local learnt     -- packet number -> place in the packet -> what the frame there learnt
 
 local function forget()
     links, requests, epochs, tokens, learnt = {}, {}, {}, {}, {}
@@ -1318,12 +1319,14 @@ local function info_of(header, texts)
 end
 
 -- What a right frame learns from earlier ones.
-local function learn_frame(header, pinfo)
-    local known = learnt[pinfo.number]
+local function learn_frame(header, pinfo, place)
+    local packet = learnt[pinfo.number] or {}
+    local known = packet[place]
     if not known and not pinfo.visited then
         known = { records = {} }
         if header.kind ~= OPEN then known.duplicate_of = learn_packet(header, pinfo.number) end
-        learnt[pinfo.number] = known
+        packet[place] = known
+        learnt[pinfo.number] = packet
     end
     return known
 end
@@ -1350,28 +1353,23 @@ local function dissect_body(tvb, pinfo, tree, header, have)
     return info
 end
 
--- A frame at the start of `tvb`. Gives how many bytes it took.
-function dxpu.dissector(tvb, pinfo, root)
-    local have, declared = tvb:captured_len(), tvb:reported_len()
-    if have == 0 then return 0 end
-    pinfo.cols.protocol = "DxPU"
+-- A frame in the `declared` bytes of `tvb`, of which the capture holds `have`. Gives words for the
+-- Info column.
+local function dissect_frame(tvb, pinfo, root, place, have, declared)
     local tree = root:add(dxpu, tvb(0, have))
     if have < HEADER then
         add_fixed(tree, tvb, have)
         local cut = have < declared
         tree:add_proto_expert_info(cut and e.cut or e.frame)
-        pinfo.cols.info = cut and "Frame cut short by the capture" or "Frame too short"
-        return have
+        return cut and "Frame cut short by the capture" or "Frame too short"
     end
     local header = read_header(tvb)
     add_fixed(tree, tvb, have)
     local wrong = broken_frame(header, declared)
     if wrong then
         tree:add_proto_expert_info(e.frame, "The receiver drops this frame: " .. wrong)
-        pinfo.cols.info = "Dropped: " .. wrong
-        return have
+        return "Dropped: " .. wrong
     end
-    have = math.min(have, declared)
     if have < header.length then tree:add_proto_expert_info(e.cut) end
     local good = add_crc(tree, tvb, header, have)
     wrong = broken_fields(header)
@@ -1380,10 +1378,9 @@ function dxpu.dissector(tvb, pinfo, root)
         if wrong then
             tree:add_proto_expert_info(e.frame, "The receiver drops this frame: " .. wrong)
         end
-        pinfo.cols.info = "Dropped: " .. (wrong or "selective ranges")
-        return have
+        return "Dropped: " .. (wrong or "selective ranges")
     end
-    if good then header.learnt = learn_frame(header, pinfo) end
+    if good then header.learnt = learn_frame(header, pinfo, place) end
     local info = dissect_body(tvb, pinfo, tree, header, have)
     local duplicate_of = header.learnt and header.learnt.duplicate_of
     if duplicate_of and duplicate_of ~= pinfo.number then
@@ -1394,9 +1391,58 @@ function dxpu.dissector(tvb, pinfo, root)
     if have > header.length then
         tree:add(f.padding, tvb(header.length, have - header.length))
     end
-    pinfo.cols.info = (good and "" or "[bad frame CRC] ") .. info
     tree:append_text(format(", %s, node %d to node %d, path %d", KINDS[header.kind],
         header.source, header.destination, header.path))
+    return (good and "" or "[bad frame CRC] ") .. info
+end
+
+-- Whether bytes from `at` on look like a frame, of `most` bytes at most.
+local function begins_frame(tvb, at, most)
+    local have, declared = tvb:captured_len() - at, tvb:reported_len() - at
+    if declared < HEADER + FRAME_CRC or have < 24 then return false end
+    local length = tvb(at + 2, 2):le_uint()
+    return tvb(at, 1):uint() == VERSION and KINDS[tvb(at + 1, 1):uint()] ~= nil
+        and length >= HEADER + FRAME_CRC and length <= math.min(declared, most)
+        and valid_node(tvb(at + 4, 2):le_uint()) and valid_node(tvb(at + 6, 2):le_uint())
+        and tvb(at + 20, 1):uint() <= MAX_PATH and tvb(at + 21, 1):uint() < 4
+        and tvb(at + 22, 2):uint() == 0
+end
+
+-- Where the frames of a UDP packet begin, and where the last of them ends by its length. A datagram
+-- has one. But a machine that sends gives its kernel several at once, and one that receives is
+-- given several (segmentation offload, GRO), and a capture there has them as one packet: all are
+-- as long as the first, and the last may be shorter.
+local function frames_of(tvb)
+    local starts, at = { 0 }, 0
+    local size = tvb:captured_len() >= 4 and tvb(2, 2):le_uint() or 0
+    local length = size
+    while length == size and size >= HEADER + FRAME_CRC
+        and begins_frame(tvb, at + length, size) do
+        at = at + length
+        starts[#starts + 1] = at
+        length = tvb(at + 2, 2):le_uint()
+    end
+    return starts, at + length
+end
+
+-- A packet of one frame, or in UDP of several. Gives how many bytes it took.
+function dxpu.dissector(tvb, pinfo, root)
+    local have, declared = tvb:captured_len(), tvb:reported_len()
+    if have == 0 then return 0 end
+    pinfo.cols.protocol = "DxPU"
+    -- Behind a frame in Ethernet there is only padding.
+    local starts = pinfo.src_port ~= 0 and frames_of(tvb) or { 0 }
+    local infos, most = {}, 3
+    for place, at in ipairs(starts) do
+        local stop = starts[place + 1] or declared
+        local there = math.min(have, stop)
+        local frame = at == 0 and tvb or tvb(at, there - at):tvb()
+        local info = dissect_frame(frame, pinfo, root, place, there - at, stop - at)
+        if place <= most then infos[place] = info end
+    end
+    local info = table.concat(infos, " ‖ ")
+    if #starts > most then info = info .. format(" ‖ %d more frames", #starts - most) end
+    pinfo.cols.info = info
     return have
 end
 
@@ -1410,17 +1456,16 @@ function bare_tlp.dissector(tvb, pinfo, root)
 end
 
 -- A frame in UDP has no port of its own: the manager gives ports. It is told by what it says.
-local function is_frame(tvb)
-    local have, declared = tvb:captured_len(), tvb:reported_len()
-    if declared < HEADER + FRAME_CRC or have < 24 then return false end
-    return tvb(0, 1):uint() == VERSION and KINDS[tvb(1, 1):uint()] ~= nil
-        and tvb(2, 2):le_uint() == declared
-        and valid_node(tvb(4, 2):le_uint()) and valid_node(tvb(6, 2):le_uint())
-        and tvb(20, 1):uint() <= MAX_PATH and tvb(21, 1):uint() < 4 and tvb(22, 2):uint() == 0
+local function is_ours(tvb)
+    local declared = tvb:reported_len()
+    if not begins_frame(tvb, 0, declared) then return false end
+    local _, stop = frames_of(tvb)
+    -- Of what the capture cut off nothing is known.
+    return stop == declared or tvb:captured_len() < math.min(stop + 24, declared)
 end
 
 dxpu:register_heuristic("udp", function(tvb, pinfo, root)
-    if not is_frame(tvb) then return false end
+    if not is_ours(tvb) then return false end
     -- Later frames of this pair of ports are ours, also those that were damaged.
     pinfo.conversation = dxpu
     dxpu.dissector(tvb, pinfo, root)

@@ -3,6 +3,7 @@
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
 use crate::joiner::Joiner;
+use crate::segments::{length_said, segments};
 use anyhow::{Context, Result};
 use etherparse::{EtherType, LaxSlicedPacket, TransportSlice, UdpHeader};
 use pcap_file::pcapng::Block;
@@ -10,7 +11,7 @@ use pcap_file::{DataLink, pcap::PcapReader, pcapng::PcapNgReader};
 use serde_json::{Map, Value};
 use std::io::Write;
 use tlp_codec::fabric::{
-    ETHERTYPE, Frame, FrameError, FrameKind, Header, Record, RecordAddress, TlpTraits, VERSION,
+    ETHERTYPE, Frame, FrameError, FrameKind, Header, Record, RecordAddress, TlpTraits,
 };
 
 /// Prints every TLP of a capture.
@@ -50,14 +51,6 @@ fn frame_bytes(link: DataLink, packet: &[u8]) -> Option<Carried<'_>> {
     }
     let ether = sliced.ether_payload()?;
     (ether.ether_type == EtherType(ETHERTYPE)).then_some(Carried::Ethernet(ether.payload))
-}
-
-/// Whether bytes begin as a frame of this version, of a known kind, that says to be as long as
-/// they are.
-fn begins_as_frame(bytes: &[u8]) -> bool {
-    let [version, kind, low, high, ..] = *bytes else { return false };
-    let length = usize::from(u16::from_le_bytes([low, high]));
-    version == VERSION && (1..=4).contains(&kind) && length == bytes.len()
 }
 
 /// Bytes that may be a frame, and in what.
@@ -161,15 +154,29 @@ impl<W: Write> Capture<'_, '_, W> {
         let cut = packet.cut();
         self.cut += u64::from(cut.is_some());
         let place = format!("packet {}", self.packets);
-        let Some(carried) = frame_bytes(packet.link, packet.bytes) else { return Ok(()) };
-        let (bytes, udp_length) = match carried {
-            Carried::Ethernet(bytes) => (bytes, None),
-            Carried::Udp { payload, length } => (payload, Some(length)),
-        };
+        match frame_bytes(packet.link, packet.bytes) {
+            None => Ok(()),
+            Some(Carried::Ethernet(bytes)) => self.carried(&place, bytes, None, cut),
+            Some(Carried::Udp { payload, length }) => {
+                segments(payload, length).try_for_each(|(bytes, length)| {
+                    self.carried(&place, bytes, Some(length), cut.clone())
+                })
+            }
+        }
+    }
+
+    /// Takes a frame, if it is one: alone in Ethernet, or so long in UDP.
+    fn carried(
+        &mut self,
+        place: &str,
+        bytes: &[u8],
+        udp_length: Option<usize>,
+        cut: Option<String>,
+    ) -> Result<()> {
         let error = match Frame::new_checked(bytes) {
             Ok(frame) => {
                 self.frames += 1;
-                return self.frame(&place, &frame);
+                return self.frame(place, &frame);
             }
             Err(error) => error,
         };
@@ -179,7 +186,7 @@ impl<W: Write> Capture<'_, '_, W> {
             (Some(length), FrameError::CutShort { need, .. }) => cut.is_some() && *need == length,
             // Or by its version, length and kind, where only the CRC does not fit.
             (Some(length), FrameError::Crc { .. }) => {
-                length == bytes.len() && begins_as_frame(bytes)
+                length == bytes.len() && length_said(bytes) == Some(length)
             }
             // These are found behind a right CRC.
             (
@@ -196,7 +203,7 @@ impl<W: Write> Capture<'_, '_, W> {
             return Ok(());
         }
         self.frames += 1;
-        self.printer.broken(&place, &cut.unwrap_or_else(|| error.to_string()))
+        self.printer.broken(place, &cut.unwrap_or_else(|| error.to_string()))
     }
 
     fn frame(&mut self, place: &str, frame: &Frame<&[u8]>) -> Result<()> {

@@ -12,6 +12,7 @@ mod input;
 mod joiner;
 mod live;
 mod notes;
+mod segments;
 mod taker;
 mod text;
 

@@ -138,6 +138,29 @@ fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
 }
 
 #[test]
+fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
+    let mut frames = [10, 11, 12].map(|sequence| frame(sequence, &[tlp_record(&READ)])).to_vec();
+    frames[0] = frame(8, &[tlp_record(&READ), tlp_record(&READ)]);
+    frames[1] = frame(10, &[tlp_record(&READ), tlp_record(&READ)]);
+    let sequences = |capture: &[u8]| {
+        let ran = tlp(&["decode", "--json"], capture);
+        let lines = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let found: Vec<_> = lines.map(|line| line["from"]["sequence"].as_u64().unwrap()).collect();
+        (ran.code, found, ran.err)
+    };
+    let (code, found, err) = sequences(&pcap(&[udp(&frames.concat())]));
+    assert_eq!((code, found, err.as_str()), (0, vec![8, 9, 10, 11, 12], ""));
+    // Behind a frame in Ethernet there is padding, whatever it looks like.
+    let (code, found, _) = sequences(&pcap(&[ethernet(false, &frames.concat())]));
+    assert_eq!((code, found), (0, vec![8, 9]));
+    // One of them is damaged.
+    frames[1][60] ^= 1;
+    let (code, found, err) = sequences(&pcap(&[udp(&frames.concat())]));
+    assert_eq!((code, found), (1, vec![8, 9, 12]));
+    assert!(err.contains("packet 1") && err.contains("CRC"), "{err}");
+}
+
+#[test]
 fn split_tlps_are_joined_in_any_order() {
     let mut write = vec![0x60, 0, 0, 0, 1, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0];
     write.extend((0..4096_u32).map(|i| (i % 251) as u8));

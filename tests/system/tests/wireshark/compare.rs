@@ -41,8 +41,8 @@ impl Decoded {
     }
 }
 
-/// Compares every frame, record and TLP of a capture, whose packets are `frames`. Gives the number
-/// of TLPs that were compared.
+/// Compares every frame, record and TLP of a capture of `frames`. Gives the number of TLPs that were
+/// compared.
 pub(crate) fn compare(frames: &[Captured], shown: &[Shown], decoded: &Decoded) -> usize {
     assert_eq!(frames.len(), shown.len());
     let mut compared = 0;

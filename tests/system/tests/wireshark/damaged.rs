@@ -21,6 +21,10 @@ fn seal(bytes: &mut [u8]) {
 fn damage(random: &mut Random, good: &Captured) -> Captured {
     let mut captured = good.clone().within(Within::ALL[random.below(4)]);
     let bytes = &mut captured.bytes;
+    if random.one_in(8) {
+        // Two at once, as a machine that sends captures them.
+        bytes.extend_from_within(..);
+    }
     match random.below(5) {
         // Cut off by the sender, or by who captured.
         0 => bytes.truncate(random.below(bytes.len() + 1)),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use tlp_codec::fabric::ETHERTYPE;
+use tlp_codec::fabric::{ETHERTYPE, Frame};
 
 /// Packets that are compared: opening, enumeration and the first transfers.
 const MOST: usize = 1000;
@@ -78,18 +78,27 @@ impl Dump {
     }
 }
 
-/// The frames of a capture of UDP over IPv4 in Ethernet.
-fn frames(file: &Path) -> Vec<Captured> {
+/// The frames of the first packets of a capture of UDP over IPv4 in Ethernet, by packet.
+fn frames(file: &Path) -> Vec<Vec<Captured>> {
     const HEADERS: usize = 14 + 20 + 8;
     let mut reader = PcapNgReader::new(std::fs::File::open(file).expect("the capture")).unwrap();
-    let mut frames = Vec::new();
+    let mut packets = Vec::new();
     while let Some(block) = reader.next_block() {
-        if let Block::EnhancedPacket(packet) = block.expect("a block") {
-            assert_ne!(packet.data[12..14], ETHERTYPE.to_be_bytes());
-            frames.push(Captured::new(packet.timestamp, packet.data[HEADERS..].to_vec()));
+        let Block::EnhancedPacket(packet) = block.expect("a block") else { continue };
+        assert_ne!(packet.data[12..14], ETHERTYPE.to_be_bytes());
+        let (mut frames, mut rest) = (Vec::new(), &packet.data[HEADERS..]);
+        while !rest.is_empty() {
+            let length = Frame::new_checked(rest).expect("a frame").frame_len();
+            let (frame, behind) = rest.split_at(length);
+            frames.push(Captured::new(packet.timestamp, frame.to_vec()));
+            rest = behind;
+        }
+        packets.push(frames);
+        if packets.len() == MOST {
+            break;
         }
     }
-    frames
+    packets
 }
 
 #[test]
@@ -111,17 +120,18 @@ fn the_demos_traffic_is_shown_as_the_codec_reads_it() {
     let own = std::env::current_exe().expect("a test knows its executable");
     let program = own.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("dxpu-demo");
     let mut demo = space.command(program);
-    // A capture on the machine that sends has in one packet what the kernel was given at once.
-    demo.env("DXPU_SEGMENTATION", "false");
     demo.args(["--button-ms", "100", "--bandwidth-mib", "1", "--reads", "20", "--json"]);
     let ended = run(demo.arg(&input));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     // What it has under way is written before it ends.
     dump.stop();
-    let frames = frames(&path);
-    let frames = &frames[..frames.len().min(MOST)];
+    let packets = frames(&path);
+    // The machine that sends captures what its kernel was given at once.
+    let most = packets.iter().map(Vec::len).max();
+    println!("at most {} frames in one packet", most.expect("packets"));
+    let frames = packets.concat();
     let shown = tshark::json_of_first(&path, MOST as u32);
-    let compared = compare::compare(frames, &shown, &Decoded::of(&path));
+    let compared = compare::compare(&frames, &shown, &Decoded::of(&path));
     assert!(compared > 500, "{compared} TLPs in {} frames", frames.len());
     let trees: Vec<&Value> = shown.iter().filter_map(|shown| shown.tree.as_ref()).collect();
     let types: BTreeSet<&str> = trees

@@ -143,6 +143,73 @@ fn a_link_with_losses_is_shown_as_it_was() {
     }
 }
 
+/// Frames of one sender that follow each other, as a machine that sends them hands them to its kernel
+/// at once: all as long as the first, but the last, which may be shorter.
+fn at_once(frames: &[Captured]) -> Vec<Vec<Captured>> {
+    let mut packets: Vec<Vec<Captured>> = Vec::new();
+    for frame in frames {
+        let source =
+            |frame: &Captured| Frame::new_checked(&frame.bytes[..]).unwrap().header().source;
+        let joins = packets.last().is_some_and(|packet| {
+            let (first, last) = (&packet[0], &packet[packet.len() - 1]);
+            let size = first.bytes.len();
+            source(first) == source(frame)
+                && last.bytes.len() == size
+                && frame.bytes.len() <= size
+                && packet.len() < 100
+        });
+        match packets.last_mut().filter(|_| joins) {
+            Some(packet) => packet.push(frame.clone()),
+            None => packets.push(vec![frame.clone()]),
+        }
+    }
+    packets
+}
+
+#[test]
+fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
+    let Some(()) = tshark::found() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (seed, within) in [(5, Within::Udp4), (6, Within::Udp6)] {
+        let frames = traffic::of_a_link(seed);
+        let packets = at_once(&frames);
+        let whole: Vec<Captured> = packets
+            .iter()
+            .map(|packet| {
+                let bytes = packet.iter().flat_map(|frame| frame.bytes.clone()).collect();
+                Captured::new(packet[0].at, bytes).within(within)
+            })
+            .collect();
+        let path = folder.path().join(format!("at-once-{seed}.pcap"));
+        capture::write(&path, &whole);
+        let most = packets.iter().map(Vec::len).max().unwrap();
+        let several = packets.iter().filter(|packet| packet.len() > 1).count();
+        assert!(several > 100 && most > 2, "{several} packets have several, {most} at most");
+        let shown = tshark::json(&path);
+        let numbers: Vec<u64> = packets
+            .iter()
+            .enumerate()
+            .flat_map(|(index, packet)| vec![index as u64 + 1; packet.len()])
+            .collect();
+        assert_eq!(shown.iter().map(|shown| shown.number).collect::<Vec<_>>(), numbers);
+        assert!(compare::compare(&frames, &shown, &Decoded::of(&path)) > 400);
+        let mut oracle = Oracle::default();
+        for (frame, shown) in frames.iter().zip(&shown) {
+            oracle.packet(shown.number, frame, shown.tree.as_ref().unwrap());
+        }
+        assert!(oracle.retransmissions > 10 && oracle.completions > 100);
+        let list = tshark::list(&path);
+        assert!(list.iter().any(|line| line.contains(" ‖ ")), "{list:#?}");
+        // Behind a frame in Ethernet there is padding, whatever it looks like.
+        let padded: Vec<Captured> =
+            whole.iter().map(|packet| packet.clone().within(Within::Ethernet)).collect();
+        capture::write(&path, &padded);
+        assert_eq!(tshark::json(&path).len(), packets.len());
+        let padded = tshark::matching(&path, "dxpu.padding").len();
+        assert_eq!(padded, packets.iter().filter(|packet| packet.len() > 1).count());
+    }
+}
+
 /// What a person types, and sees in the list.
 #[test]
 fn filters_and_the_list_say_what_happened() {

@@ -55,15 +55,16 @@ fn output(command: &mut Command) -> String {
     out
 }
 
-/// A packet as the dissector shows it.
+/// A frame as the dissector shows it, or a packet that it did not take for one.
 #[derive(Debug)]
 pub(crate) struct Shown {
+    /// The packet's.
     pub(crate) number: u64,
     /// What is in the frame's tree, if it was taken for one.
     pub(crate) tree: Option<Value>,
 }
 
-/// What the dissector shows of each packet.
+/// What the dissector shows of each packet, and of each frame where it has several.
 pub(crate) fn json(capture: &Path) -> Vec<Shown> {
     json_of_first(capture, u32::MAX)
 }
@@ -74,11 +75,15 @@ pub(crate) fn json_of_first(capture: &Path, most: u32) -> Vec<Shown> {
     command.args(["-c", &most.min(i32::MAX as u32).to_string()]);
     command.args(["-T", "json", "--no-duplicate-keys", "-J", "frame dxpu"]);
     let packets: Vec<Value> = serde_json::from_str(&output(&mut command)).expect("JSON");
-    let shown = packets.into_iter().map(|packet| {
+    let shown = packets.into_iter().flat_map(|packet| {
         let layers = &packet["_source"]["layers"];
         let number = layers["frame"]["frame.number"].as_str().expect("a number");
         let number = number.parse().expect("a number");
-        Shown { number, tree: layers.get("dxpu").cloned() }
+        let trees = match layers.get("dxpu") {
+            None => vec![None],
+            Some(frames) => each(Some(frames)).into_iter().cloned().map(Some).collect(),
+        };
+        trees.into_iter().map(move |tree| Shown { number, tree })
     });
     shown.collect()
 }

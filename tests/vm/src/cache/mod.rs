@@ -57,7 +57,10 @@ impl Cache {
             return Ok(std::path::absolute(folder)?);
         }
         let own = std::env::current_exe()?;
-        let target = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+        // Cargo writes the tag only into a folder that it has made itself.
+        let signs = ["CACHEDIR.TAG", ".rustc_info.json"];
+        let is_target = |folder: &Path| signs.iter().any(|sign| folder.join(sign).is_file());
+        let target = own.ancestors().find(|folder| is_target(folder));
         let target = target.with_context(|| {
             format!(
                 "{} is not in cargo's target folder: set {CACHE_VARIABLE} to a folder for QEMU \
