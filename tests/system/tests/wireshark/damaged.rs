@@ -113,8 +113,11 @@ fn damaged_frames_are_told_and_nothing_fails() {
     // An empty one, too.
     frames.push(Captured::new(Duration::ZERO, Vec::new()));
     capture::write(&path, &frames);
-    let shown = tshark::json(&path);
+    let mut shown = tshark::json(&path);
+    let all = shown.len();
+    shown.dedup_by_key(|shown| shown.number);
     assert_eq!(shown.len(), frames.len());
+    assert!(all > shown.len() + 100, "some have two frames: {all}");
     let mut told = [0, 0];
     for (frame, shown) in frames.iter().zip(&shown) {
         // Behind UDP it must look like a frame to be taken for one.
