@@ -9,25 +9,51 @@ use vm::{Kernel, TALK_BOUND, Verify, items};
 /// So often what is needed for requests to get below is put right.
 const MEND: &str = "--mend-every 32";
 
-/// Memory and configuration requests of the second guest that went below its root port, and TLPs
-/// that went to the box.
-fn requests(bench: &Bench) -> Result<[u64; 3]> {
+/// Memory and configuration requests of the second guest that went below its root port, TLPs that
+/// went to the box, and accesses to what is not there.
+fn requests(bench: &Bench) -> Result<[u64; 4]> {
     let all = bench.fabric.manager(&["counters", "host-2"])?;
-    let names = ["vm: memory requests", "vm: configuration requests", "link.tlps_sent"];
-    let mut counts = [0; 3];
+    let names = [
+        "vm: memory requests",
+        "vm: configuration requests",
+        "link.tlps_sent",
+        "vm: accesses to nobody",
+    ];
+    let mut counts = [0; 4];
     for (count, name) in counts.iter_mut().zip(names) {
         *count = all["counters"][name].as_u64().with_context(|| format!("{name}: {all}"))?;
     }
     Ok(counts)
 }
 
-/// Has the second guest hammer a device, its port, the switch and the root port; what it says.
-fn hammer(bench: &mut Bench, arguments: &str, mend: &str) -> Result<Value> {
-    let ports = "10000:02:00.0 10000:01:00.0 10000:00:00.0";
-    let hammer = format!("dxpu-guest hammer {arguments} {ports} {mend} --json");
+/// A port, the switch and the root port above a device.
+const PORTS: &str = "10000:02:00.0 10000:01:00.0 10000:00:00.0";
+
+/// Has the second guest hammer functions; what it says.
+fn hammer(bench: &mut Bench, arguments: &str) -> Result<Value> {
+    let hammer = format!("dxpu-guest hammer {arguments} --json");
     let output = bench.guests[1].sh(&hammer, LONG)?;
     ensure!(output.status == 0, "{}", output.text);
     Ok(serde_json::from_str(output.text.trim())?)
+}
+
+/// Has it hammer the adapter itself, and what is behind its BARs, when its driver has let go.
+fn hammer_adapter(bench: &mut Bench, arguments: &str) -> Result<()> {
+    let guest = &mut bench.guests[1];
+    let adapter = guest.ok("lspci -D -d 8086:28c0 | cut -d' ' -f1")?;
+    let adapter = adapter.trim();
+    guest.sh(&format!("echo {adapter} > /sys/bus/pci/drivers/vmd/unbind"), LONG)?;
+    let before = requests(bench)?;
+    let did = hammer(bench, &format!("{adapter} {arguments} {MEND}"))?;
+    let after = requests(bench)?;
+    let [.., nobody]: [u64; 4] = std::array::from_fn(|n| after[n] - before[n]);
+    println!("{did} at the adapter: {nobody} accesses to nobody");
+    // Its windows are large, and hardly anything is in them.
+    let accesses = did["memory"].as_u64().context("it counts")?;
+    ensure!(nobody > accesses / 4, "{nobody} accesses to nobody of {did} at the adapter");
+    // And until it decodes nothing any more.
+    hammer(bench, &format!("{adapter} {arguments}"))?;
+    Ok(())
 }
 
 fn misbehaves(seconds: u32, seed: u32) -> Result<()> {
@@ -43,9 +69,10 @@ fn misbehaves(seconds: u32, seed: u32) -> Result<()> {
     bench.guests[1].ok("dmesg -n 1; cd /sys/bus/pci_express/drivers/pciehp; \
          for port in 10000:02:00.0:*; do echo $port > unbind; done")?;
     let before = requests(&bench)?;
-    let did = hammer(&mut bench, &format!("{device} --seconds {seconds} --seed {seed}"), MEND)?;
+    let arguments = format!("{device} {PORTS} --seed {seed}");
+    let did = hammer(&mut bench, &format!("{arguments} --seconds {seconds} {MEND}"))?;
     let after = requests(&bench)?;
-    let [memory, configuration, sent] = std::array::from_fn(|n| after[n] - before[n]);
+    let [memory, configuration, sent, _] = std::array::from_fn(|n| after[n] - before[n]);
     println!("{did}: {memory} memory and {configuration} configuration requests, {sent} TLPs sent");
     let count = |what: &str| did[what].as_u64().context("it counts");
     let accesses = count("memory")?;
@@ -56,7 +83,9 @@ fn misbehaves(seconds: u32, seed: u32) -> Result<()> {
     let slot = bench.fabric.slot("box-a/2")?;
     ensure!(slot["status"] == "used", "{slot}");
     // And until nothing gets anywhere any more.
-    hammer(&mut bench, &format!("{device} --seconds {} --seed {seed}", seconds / 2 + 1), "")?;
+    let half = seconds / 2 + 1;
+    hammer(&mut bench, &format!("{arguments} --seconds {half}"))?;
+    hammer_adapter(&mut bench, &format!("--seconds {half} --seed {seed}"))?;
     let output = bench.guests[0].finish(io, LONG)?;
     job.check(&output).with_context(|| bench.fabric.last_words())?;
     bench.fabric.check()?;
