@@ -18,8 +18,9 @@ pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long after it began an access makes further requests when one failed: asks a device again
 /// that is not ready, or goes on behind a part that was refused. With the timeout of
-/// the last request, this is how long an access takes at most: QEMU gives up after five seconds.
-pub(crate) const RETRY_BOUND: Duration = Duration::from_millis(1500);
+/// the last request, this is how long an access takes at most: QEMU gives up after five seconds, of
+/// which the access may have waited two behind writes that devices did not take.
+pub const RETRY_BOUND: Duration = Duration::from_millis(900);
 
 /// Between two tries of a request that got retry status.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(1);

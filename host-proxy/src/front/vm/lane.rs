@@ -1,13 +1,13 @@
 //! A TLP on its way from the adapter to the switch.
 
 use super::Below;
-use proxy_core::limits::{LINK_GIVE_UP, MAX_PORTS, TLP_BUFFER};
+use proxy_core::limits::{LINK_GIVE_UP, MAX_PORTS, SYNTHESISED_COMPLETION, TLP_BUFFER};
 use proxy_core::switch::{PortMapping, VirtualSwitch};
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::{Bus, PortId};
 use tlp_codec::tlp::{Class, Packet, TlpType};
-use vmd_adapter::COMPLETION_TIMEOUT;
+use vmd_adapter::{COMPLETION_TIMEOUT, RETRY_BOUND};
 
 /// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
 /// that it is for is hung then, and everything that the machine does waits behind it.
@@ -36,6 +36,10 @@ const _: () = {
     // The last hold may begin when all the others are over.
     let holds = ALL_FLOORS.as_nanos() + FLOOR.as_nanos() + TURN.as_nanos();
     assert!(holds + COMPLETION_TIMEOUT.as_nanos() < PATIENCE.as_nanos());
+    // Behind them a device that asks for retries at first and then does not answer at all: the role
+    // below does in its place.
+    let read = RETRY_BOUND.as_nanos() + SYNTHESISED_COMPLETION.as_nanos() + TURN.as_nanos();
+    assert!(holds + read < PATIENCE.as_nanos());
 };
 
 /// The time that a machine's read may wait behind TLPs which the switch had no room for, whatever
