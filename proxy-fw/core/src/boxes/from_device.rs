@@ -66,6 +66,10 @@ impl BoxRole {
             room[Class::NonPosted as usize] =
                 room[Class::NonPosted as usize].min(function.requests.room());
         }
+        if matches!(&slot.work, Work::Erase(erase) if erase.eraser.read.is_some()) {
+            // A drive that is being erased reads the proxy's own memory: one read at a time.
+            room[Class::NonPosted as usize] = 0;
+        }
         let taken = Class::ALL.into_iter().filter(|&class| room[class as usize] > 0);
         let sure = taken.clone().map(|class| room[class as usize]).min().unwrap_or(0);
         let idle = matches!(slot.work, Work::Idle);
