@@ -17,6 +17,8 @@ local RECORD_HEADER, TLP_OVERHEAD, MIN_TLP = 16, 20, 12
 local OPEN, DATA, CLOSE, PROBE = 1, 2, 3, 4
 local NOP, TLP, SPLIT_HEADER, SPLIT_DATA, SIDEBAND, CREDITS, UNBIND = 0, 1, 2, 3, 4, 5, 6
 local MAX_PREFIXES, MAX_NODE, MAX_PATH = 5, 0xfffe, 7
+-- So much of a frame tells that it is one.
+local SIGN = 24
 
 -- ---------------------------------------------------------------------------------------------
 -- Names
@@ -1353,10 +1355,11 @@ local function dissect_body(tvb, pinfo, tree, header, have)
     return info
 end
 
--- A frame in the `declared` bytes of `tvb`, of which the capture holds `have`. Gives words for the
--- Info column.
-local function dissect_frame(tvb, pinfo, root, place, have, declared)
+-- A frame in the `declared` bytes of `tvb`, of which the capture holds `have`; behind it the packet
+-- may be cut. Gives words for the Info column.
+local function dissect_frame(tvb, pinfo, root, place, have, declared, cut_behind)
     local tree = root:add(dxpu, tvb(0, have))
+    if cut_behind then tree:add_proto_expert_info(e.cut) end
     if have < HEADER then
         add_fixed(tree, tvb, have)
         local cut = have < declared
@@ -1396,33 +1399,32 @@ local function dissect_frame(tvb, pinfo, root, place, have, declared)
     return (good and "" or "[bad frame CRC] ") .. info
 end
 
--- Whether bytes from `at` on look like a frame, of `most` bytes at most.
-local function begins_frame(tvb, at, most)
+-- Whether bytes from `at` on look like a frame of so many bytes.
+local function begins_frame(tvb, at, size)
     local have, declared = tvb:captured_len() - at, tvb:reported_len() - at
-    if declared < HEADER + FRAME_CRC or have < 24 then return false end
-    local length = tvb(at + 2, 2):le_uint()
+    if declared < size or size < HEADER + FRAME_CRC or have < SIGN then return false end
     return tvb(at, 1):uint() == VERSION and KINDS[tvb(at + 1, 1):uint()] ~= nil
-        and length >= HEADER + FRAME_CRC and length <= math.min(declared, most)
+        and tvb(at + 2, 2):le_uint() == size
         and valid_node(tvb(at + 4, 2):le_uint()) and valid_node(tvb(at + 6, 2):le_uint())
         and tvb(at + 20, 1):uint() <= MAX_PATH and tvb(at + 21, 1):uint() < 4
         and tvb(at + 22, 2):uint() == 0
 end
 
--- Where the frames of a UDP packet begin, and where the last of them ends by its length. A datagram
--- has one. But a machine that sends gives its kernel several at once, and one that receives is
--- given several (segmentation offload, GRO), and a capture there has them as one packet: all are
--- as long as the first, and the last may be shorter.
-local function frames_of(tvb)
-    local starts, at = { 0 }, 0
-    local size = tvb:captured_len() >= 4 and tvb(2, 2):le_uint() or 0
-    local length = size
-    while length == size and size >= HEADER + FRAME_CRC
-        and begins_frame(tvb, at + length, size) do
-        at = at + length
-        starts[#starts + 1] = at
-        length = tvb(at + 2, 2):le_uint()
+-- How long each of several frames in a UDP packet is, but the last, or nil. A datagram has one frame.
+-- But a machine that sends gives its kernel several at once, and one that receives is given several
+-- (segmentation offload, GRO), and a capture there has them as one packet: all are as long as the
+-- first, and the last may be shorter. A later one has to begin where the first one's length says, so
+-- one that is damaged hides no other; where the capture has the start of none, the first says it all.
+local function segment_size(tvb)
+    local have, declared = tvb:captured_len(), tvb:reported_len()
+    local size = have >= 4 and tvb(2, 2):le_uint() or 0
+    if size >= declared or not begins_frame(tvb, 0, size) then return nil end
+    local last = declared % size
+    if last ~= 0 and last < HEADER + FRAME_CRC then return nil end
+    if have < size + SIGN then return size end
+    for at = size, have - 1, size do
+        if begins_frame(tvb, at, math.min(size, declared - at)) then return size end
     end
-    return starts, at + length
 end
 
 -- A packet of one frame, or in UDP of several. Gives how many bytes it took.
@@ -1431,17 +1433,20 @@ function dxpu.dissector(tvb, pinfo, root)
     if have == 0 then return 0 end
     pinfo.cols.protocol = "DxPU"
     -- Behind a frame in Ethernet there is only padding.
-    local starts = pinfo.src_port ~= 0 and frames_of(tvb) or { 0 }
-    local infos, most = {}, 3
-    for place, at in ipairs(starts) do
-        local stop = starts[place + 1] or declared
+    local size = pinfo.src_port ~= 0 and segment_size(tvb) or declared
+    local infos, count, most = {}, math.ceil(declared / size), 3
+    for place = 1, count do
+        local at = (place - 1) * size
+        if at >= have then break end
+        local stop = math.min(at + size, declared)
         local there = math.min(have, stop)
         local frame = at == 0 and tvb or tvb(at, there - at):tvb()
-        local info = dissect_frame(frame, pinfo, root, place, there - at, stop - at)
+        local cut_behind = have == stop and have < declared
+        local info = dissect_frame(frame, pinfo, root, place, there - at, stop - at, cut_behind)
         if place <= most then infos[place] = info end
     end
     local info = table.concat(infos, " ‖ ")
-    if #starts > most then info = info .. format(" ‖ %d more frames", #starts - most) end
+    if count > #infos then info = info .. format(" ‖ %d more frames", count - #infos) end
     pinfo.cols.info = info
     return have
 end
@@ -1457,11 +1462,7 @@ end
 
 -- A frame in UDP has no port of its own: the manager gives ports. It is told by what it says.
 local function is_ours(tvb)
-    local declared = tvb:reported_len()
-    if not begins_frame(tvb, 0, declared) then return false end
-    local _, stop = frames_of(tvb)
-    -- Of what the capture cut off nothing is known.
-    return stop == declared or tvb:captured_len() < math.min(stop + 24, declared)
+    return begins_frame(tvb, 0, tvb:reported_len()) or segment_size(tvb) ~= nil
 end
 
 dxpu:register_heuristic("udp", function(tvb, pinfo, root)

@@ -16,10 +16,11 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet};
 /// shorter.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long after it began an access makes further requests when one failed: asks a device again
-/// that is not ready, or goes on behind a part that was refused. With the timeout of
-/// the last request, this is how long an access takes at most: QEMU gives up after five seconds, of
-/// which the access may have waited two behind writes that devices did not take.
+/// How long after it began an access makes further requests: asks a device again that is not ready,
+/// or for its next part. With the time in which the last request is answered, this is how long an
+/// access takes at most: QEMU gives up after five seconds, of which the access may have waited two
+/// behind writes that devices did not take. A device may ask for retries for 1 s after a reset, of
+/// which software waits 0.1 s before it asks (PCIe 5.0 section 6.6.1).
 pub const RETRY_BOUND: Duration = Duration::from_millis(900);
 
 /// Between two tries of a request that got retry status.
@@ -154,6 +155,13 @@ impl Access {
     /// Whether the rest is not worth a request.
     pub(crate) const fn gave_up(&self) -> bool {
         self.gave_up
+    }
+
+    /// Gives up what is left of an access of several parts whose answers took too long, before this
+    /// one is asked for.
+    pub(crate) fn look_at_the_time(&mut self, now: Instant, part: Part) {
+        let is_answered = !self.write || matches!(part, Part::Configuration { .. });
+        self.gave_up |= is_answered && self.done > 0 && !self.has_time(now);
     }
 
     /// The part ends without an answer.

@@ -209,6 +209,7 @@ impl Adapter {
                 _ => return None,
             }
             let part = access.part()?;
+            access.look_at_the_time(now, part);
             if access.gave_up() || !self.is_below(part) {
                 self.do_here(part);
                 continue;
@@ -390,7 +391,7 @@ impl Adapter {
             }
             Completed::Failed { poisoned } => {
                 self.counters.refused += 1;
-                self.fail(now, waiting);
+                self.fail(waiting);
                 if poisoned {
                     self.root.report(PortError::Poisoned, true, Some(packet.as_bytes()));
                 }
@@ -399,20 +400,15 @@ impl Adapter {
         }
     }
 
-    /// A request without the wanted answer reads as all ones. A long access whose parts fail
-    /// slowly goes no further: it would keep the machine for as long as all of them take.
-    fn fail(&mut self, now: Instant, waiting: Stage) {
+    /// A request without the wanted answer reads as all ones.
+    fn fail(&mut self, waiting: Stage) {
         let (Some(access), Stage::Waiting { part, .. }) = (&mut self.access, waiting) else {
             return;
         };
         if !access.is_write() {
             self.data[access.done()..access.done() + part.len()].fill(0xff);
         }
-        if access.has_time(now) {
-            access.advance(part);
-        } else {
-            access.give_up(part);
-        }
+        access.advance(part);
     }
 
     /// A device is not ready: software is told if it wants to know, else the request is repeated
@@ -435,7 +431,7 @@ impl Adapter {
             self.counters.retries += 1;
         } else {
             self.counters.timed_out += 1;
-            self.fail(now, waiting);
+            self.fail(waiting);
         }
     }
 
@@ -447,10 +443,18 @@ impl Adapter {
     /// A time may be over.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some(access) = &mut self.access else { return };
-        let Stage::Waiting { part, deadline, .. } = access.stage else { return };
-        if now < deadline {
-            return;
+        if let Stage::Waiting { deadline, .. } = access.stage
+            && now >= deadline
+        {
+            self.request_lost();
         }
+    }
+
+    /// The last request of [`poll_request`](Self::poll_request) was not taken below: nobody answers
+    /// it.
+    pub fn request_lost(&mut self) {
+        let Some(access) = &mut self.access else { return };
+        let Stage::Waiting { part, .. } = access.stage else { return };
         self.counters.timed_out += 1;
         if !access.is_write() {
             self.data[access.done()..access.done() + part.len()].fill(0xff);

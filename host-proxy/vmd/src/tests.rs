@@ -372,6 +372,50 @@ fn refusals_read_as_ones_and_a_hung_device_costs_one_timeout() {
     assert_eq!(bench.machine.written, [(0xfee0_3000, 0x31_u32.to_le_bytes().to_vec())]);
 }
 
+/// The machine's patience is for all parts of an access together.
+#[test]
+fn parts_whose_answers_take_too_long_are_the_last() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 0x10), 8);
+    let request = bench.request().unwrap();
+    bench.now = bench.now + RETRY_BOUND;
+    bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
+    assert_eq!(bench.request(), None, "the rest is not asked for");
+    assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 0xff, 0xff, 0xff, 0xff][..]));
+    // In time it is; and a write of memory is not waited for, however long each part takes.
+    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 0x10), 8);
+    for _ in 0..2 {
+        let request = bench.request().unwrap();
+        bench.now = bench.now + RETRY_BOUND / 2;
+        bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
+    }
+    assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 1, 2, 3, 4][..]));
+    bench.adapter.handle_write(bench.now, Region::Memory, 0, &[5; 256]);
+    for _ in 0..4 {
+        assert!(bench.request().is_some());
+        bench.now = bench.now + RETRY_BOUND;
+    }
+    assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
+}
+
+#[test]
+fn a_request_that_is_lost_on_its_way_is_not_waited_for() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.adapter.handle_read(bench.now, Region::Memory, 0, 4);
+    let request = bench.request().unwrap();
+    bench.adapter.request_lost();
+    assert_eq!(bench.adapter.poll_answer(), Some(&[0xff; 4][..]));
+    bench.complete(&request, CplStatus::Success, &[0; 4]);
+    let counters = bench.adapter.counters();
+    assert_eq!((counters.timed_out, counters.unexpected), (1, 1));
+    // Nothing of a write is waited for.
+    bench.adapter.handle_write(bench.now, Region::Memory, 0, &[5; 128]);
+    assert!(bench.request().is_some());
+    bench.adapter.request_lost();
+    assert!(bench.request().is_some());
+    assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
+}
+
 #[test]
 fn a_device_that_is_not_ready_is_asked_again_or_shown() {
     let mut bench = Bench::new(&VmdConfig::default());

@@ -3,7 +3,7 @@
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
 use crate::joiner::Joiner;
-use crate::segments::{length_said, segments};
+use crate::segments::{length_said, segment_size};
 use anyhow::{Context, Result};
 use etherparse::{EtherType, LaxSlicedPacket, TransportSlice, UdpHeader};
 use pcap_file::pcapng::Block;
@@ -157,12 +157,38 @@ impl<W: Write> Capture<'_, '_, W> {
         match frame_bytes(packet.link, packet.bytes) {
             None => Ok(()),
             Some(Carried::Ethernet(bytes)) => self.carried(&place, bytes, None, cut),
-            Some(Carried::Udp { payload, length }) => {
-                segments(payload, length).try_for_each(|(bytes, length)| {
-                    self.carried(&place, bytes, Some(length), cut.clone())
-                })
+            Some(Carried::Udp { payload, length }) => match segment_size(payload, length) {
+                None => self.carried(&place, payload, Some(length), cut),
+                Some(size) => {
+                    let cut = cut.filter(|_| payload.len() < length);
+                    self.several(&place, &payload[..payload.len().min(length)], size, cut)
+                }
+            },
+        }
+    }
+
+    /// Takes several frames of this size, of which the last may be shorter; those that the capture
+    /// has, if it cut the packet.
+    fn several(
+        &mut self,
+        place: &str,
+        payload: &[u8],
+        size: usize,
+        cut: Option<String>,
+    ) -> Result<()> {
+        for bytes in payload.chunks(size) {
+            if cut.is_some() && bytes.len() < size {
+                break;
+            }
+            self.frames += 1;
+            match Frame::new_checked(bytes) {
+                Ok(frame) => self.frame(place, &frame)?,
+                Err(error) => self.printer.broken(place, &error.to_string())?,
             }
         }
+        let Some(cut) = cut else { return Ok(()) };
+        self.frames += 1;
+        self.printer.broken(place, &cut)
     }
 
     /// Takes a frame, if it is one: alone in Ethernet, or so long in UDP.

@@ -9,6 +9,9 @@ use tlp_codec::fabric::{FRAME_CRC, HEADER, VERSION};
 /// A frame with nothing in it.
 const MIN_FRAME: usize = HEADER + FRAME_CRC;
 
+/// What tells a frame: version, kind, length.
+const SIGN: usize = 4;
+
 /// How long bytes say to be that begin as a frame of this version, of a known kind.
 pub(crate) fn length_said(bytes: &[u8]) -> Option<usize> {
     let [version, kind, low, high, ..] = *bytes else { return None };
@@ -16,24 +19,23 @@ pub(crate) fn length_said(bytes: &[u8]) -> Option<usize> {
     (version == VERSION && (1..=4).contains(&kind)).then_some(length)
 }
 
-/// Takes the payload of a UDP packet apart, of `length` bytes when it was sent: what the capture has
-/// of each frame, and how long that was. What is no frame is given as it is.
-pub(crate) fn segments(payload: &[u8], length: usize) -> impl Iterator<Item = (&[u8], usize)> {
-    let size = length_said(payload).filter(|size| *size >= MIN_FRAME);
-    let mut rest = Some((payload, length));
-    std::iter::from_fn(move || {
-        let (bytes, length) = rest.take()?;
-        let Some((one, behind)) = size.and_then(|size| bytes.split_at_checked(size)) else {
-            return Some((bytes, length));
-        };
-        let more = length.saturating_sub(one.len());
-        let next = length_said(behind);
-        if next.is_none_or(|next| !(MIN_FRAME..=more.min(one.len())).contains(&next)) {
-            return Some((bytes, length));
-        }
-        rest = Some((behind, more));
-        Some((one, one.len()))
-    })
+/// How long each of several frames is, but the last, in the payload of a UDP packet that had so many
+/// bytes when it was sent. `None` for one frame, and for what is none.
+///
+/// The first frame's length has to cut the payload into frames, and a later one to begin where it
+/// says; so one of them that is damaged hides no other. Where the capture has the start of no later
+/// one, the first says it all.
+pub(crate) fn segment_size(payload: &[u8], sent: usize) -> Option<usize> {
+    let size = length_said(payload).filter(|size| (MIN_FRAME..sent).contains(size))?;
+    let last = sent % size;
+    if last != 0 && last < MIN_FRAME {
+        return None;
+    }
+    let payload = &payload[..payload.len().min(sent)];
+    let mut later = payload.chunks(size).enumerate().skip(1);
+    let begins = |(n, bytes): (usize, &[u8])| length_said(bytes) == Some(size.min(sent - n * size));
+    let cut_before = payload.len() < size + SIGN;
+    (cut_before || later.any(begins)).then_some(size)
 }
 
 #[cfg(test)]
@@ -44,38 +46,43 @@ mod tests {
     fn frame(length: usize) -> Vec<u8> {
         let mut frame = vec![0xee; length];
         let [low, high] = (length as u16).to_le_bytes();
-        frame[..4].copy_from_slice(&[VERSION, 2, low, high]);
+        frame[..SIGN].copy_from_slice(&[VERSION, 2, low, high]);
         frame
-    }
-
-    fn lengths(payload: &[u8], length: usize) -> Vec<(usize, usize)> {
-        segments(payload, length).map(|(bytes, length)| (bytes.len(), length)).collect()
     }
 
     #[test]
     fn frames_of_one_length_are_told_apart_and_a_shorter_one_is_the_last() {
-        let all = [frame(100), frame(100), frame(60), frame(60)].concat();
-        assert_eq!(lengths(&all[..100], 100), [(100, 100)]);
-        assert_eq!(lengths(&all[..200], 200), [(100, 100), (100, 100)]);
-        assert_eq!(lengths(&all[..260], 260), [(100, 100), (100, 100), (60, 60)]);
+        let mut all = [frame(100), frame(100), frame(60)].concat();
+        assert_eq!(segment_size(&all[..100], 100), None, "it is alone");
+        assert_eq!(segment_size(&all[..200], 200), Some(100));
+        assert_eq!(segment_size(&all, 260), Some(100));
         // Of which the capture has not all.
-        assert_eq!(lengths(&all[..220], 260), [(100, 100), (100, 100), (20, 60)]);
-        assert_eq!(lengths(&all[..101], 260), [(101, 260)], "too little to tell");
-        // No machine sends this.
-        assert_eq!(lengths(&all, 320), [(100, 100), (100, 100), (120, 120)]);
-        let longer = [frame(60), frame(100)].concat();
-        assert_eq!(lengths(&longer, 160), [(160, 160)]);
+        for have in [4, 50, 100, 101, 104, 180, 203, 204, 259] {
+            assert_eq!(segment_size(&all[..have], 260), Some(100), "{have}");
+        }
+        assert_eq!(segment_size(&all[..3], 260), None, "too little to tell");
+        // One is damaged.
+        all[100] ^= 1;
+        assert_eq!(segment_size(&all, 260), Some(100));
+        all[200] ^= 1;
+        assert_eq!(segment_size(&all, 260), None, "nothing else of it is ours");
     }
 
     #[test]
-    fn what_is_no_frame_is_left_as_it_is() {
-        assert_eq!(lengths(&[], 0), [(0, 0)]);
-        assert_eq!(lengths(&[7; 300], 300), [(300, 300)]);
+    fn what_no_machine_sends_is_left_as_it_is() {
+        assert_eq!(segment_size(&[], 0), None);
+        assert_eq!(segment_size(&[7; 300], 300), None);
         let padded = [frame(52), vec![0; 60]].concat();
-        assert_eq!(lengths(&padded, 112), [(112, 112)]);
+        assert_eq!(segment_size(&padded, 112), None);
+        let longer = [frame(60), frame(100)].concat();
+        assert_eq!(segment_size(&longer, 160), None);
         // Lengths that would never come to an end, or reach beyond it.
-        assert_eq!(lengths(&[VERSION, 2, 0, 0].repeat(40), 160), [(160, 160)]);
+        assert_eq!(segment_size(&[VERSION, 2, 0, 0].repeat(40), 160), None);
         let beyond = [frame(100), frame(100)].concat();
-        assert_eq!(lengths(&beyond[..150], 150), [(150, 150)]);
+        assert_eq!(segment_size(&beyond[..150], 150), None);
+        // More than it says that it was when it was sent.
+        assert_eq!(segment_size(&beyond, 100), None);
+        assert_eq!(segment_size(&beyond, 90), None);
+        assert_eq!(segment_size(&[frame(100), frame(60), frame(100)].concat(), 160), Some(100));
     }
 }

@@ -139,9 +139,8 @@ fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
 
 #[test]
 fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
-    let mut frames = [10, 11, 12].map(|sequence| frame(sequence, &[tlp_record(&READ)])).to_vec();
-    frames[0] = frame(8, &[tlp_record(&READ), tlp_record(&READ)]);
-    frames[1] = frame(10, &[tlp_record(&READ), tlp_record(&READ)]);
+    let two = [tlp_record(&READ), tlp_record(&READ)];
+    let frames = vec![frame(8, &two), frame(10, &two), frame(12, &two[..1])];
     let sequences = |capture: &[u8]| {
         let ran = tlp(&["decode", "--json"], capture);
         let lines = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -153,11 +152,30 @@ fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
     // Behind a frame in Ethernet there is padding, whatever it looks like.
     let (code, found, _) = sequences(&pcap(&[ethernet(false, &frames.concat())]));
     assert_eq!((code, found), (0, vec![8, 9]));
-    // One of them is damaged.
-    frames[1][60] ^= 1;
-    let (code, found, err) = sequences(&pcap(&[udp(&frames.concat())]));
-    assert_eq!((code, found), (1, vec![8, 9, 12]));
-    assert!(err.contains("packet 1") && err.contains("CRC"), "{err}");
+    // The capture has not all of it.
+    let whole = udp(&frames.concat());
+    let first = whole.len() - frames.concat().len() + frames[0].len();
+    for (snap, there) in [
+        (first - 30, &[][..]),
+        (first, &[8, 9]),
+        (first + 2, &[8, 9]),
+        (first + 60, &[8, 9]),
+        (whole.len() - 1, &[8, 9, 10, 11]),
+    ] {
+        for capture in cut_to(snap, std::slice::from_ref(&whole)) {
+            let (code, found, err) = sequences(&capture);
+            assert_eq!((code, &found[..]), (1, there), "{snap}: {err}");
+            assert!(err.contains(&format!("only {snap} of the packet's")), "{snap}: {err}");
+        }
+    }
+    // One of them is damaged, in its header or behind it.
+    for (at, said) in [(0, "version"), (60, "CRC")] {
+        let mut frames = frames.clone();
+        frames[1][at] ^= 2;
+        let (code, found, err) = sequences(&pcap(&[udp(&frames.concat())]));
+        assert_eq!((code, found), (1, vec![8, 9, 12]), "{err}");
+        assert!(err.contains("packet 1") && err.contains(said), "{err}");
+    }
 }
 
 #[test]

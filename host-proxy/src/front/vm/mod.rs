@@ -265,7 +265,11 @@ impl<B: Below> Turner<B> {
         let Self { below, adapter, requests, turned, completions, counts, .. } = self;
         let mut moved = false;
         if requests.fill(now, |buf| adapter.poll_request(now, buf)) {
-            moved |= passed(requests.pass(now, below), counts);
+            let end = requests.pass(now, below);
+            if end == Passed::GivenUp {
+                adapter.request_lost();
+            }
+            moved |= passed(end, counts);
         }
         if turned.fill(now, |buf| adapter.poll_turned(buf)) {
             moved |= passed(turned.pass(now, below), counts);

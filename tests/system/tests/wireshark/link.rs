@@ -210,6 +210,44 @@ fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
     }
 }
 
+#[test]
+fn of_frames_handed_over_at_once_a_damaged_or_cut_one_hides_no_other() {
+    let Some(()) = tshark::found() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let packets = at_once(&traffic::of_a_link(7));
+    let three = packets.iter().find(|packet| packet.len() > 2).expect("there are some");
+    let whole: Vec<u8> = three.iter().flat_map(|frame| frame.bytes.clone()).collect();
+    let (first, headers) = (three[0].bytes.len(), 14 + 20 + 8);
+    // The capture has not all of it.
+    let kept = [first - 10, first, first + 3, first + 30, 2 * first, whole.len() - 1];
+    let cut: Vec<Captured> = kept
+        .iter()
+        .map(|kept| Captured {
+            kept: Some(headers + kept),
+            ..Captured::new(three[0].at, whole.clone()).within(Within::Udp4)
+        })
+        .collect();
+    let path = folder.path().join("cut.pcap");
+    capture::write(&path, &cut);
+    assert_eq!(tshark::matching(&path, "dxpu.expert.cut"), [1, 2, 3, 4, 5, 6]);
+    let frames = |number| tshark::json(&path).iter().filter(|s| s.number == number).count();
+    assert_eq!([1, 2, 3, 5].map(frames), [1, 1, 2, 2]);
+    // The second frame's version, or something in it, is wrong.
+    for at in [0, 60] {
+        let mut bytes = whole.clone();
+        bytes[first + at] ^= 0x10;
+        capture::write(&path, &[Captured::new(three[0].at, bytes).within(Within::Udp4)]);
+        let shown = tshark::json(&path);
+        let wrong: Vec<bool> = shown
+            .iter()
+            .map(|shown| shown.tree.as_ref().unwrap())
+            .map(|tree| compare::has_expert(tree, "frame") || compare::has_expert(tree, "crc"))
+            .collect();
+        let expected: Vec<bool> = (0..three.len()).map(|place| place == 1).collect();
+        assert_eq!(wrong, expected, "{shown:?}");
+    }
+}
+
 /// What a person types, and sees in the list.
 #[test]
 fn filters_and_the_list_say_what_happened() {

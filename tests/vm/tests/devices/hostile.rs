@@ -42,7 +42,9 @@ fn hammer_adapter(bench: &mut Bench, arguments: &str) -> Result<()> {
     let guest = &mut bench.guests[1];
     let adapter = guest.ok("lspci -D -d 8086:28c0 | cut -d' ' -f1")?;
     let adapter = adapter.trim();
-    guest.sh(&format!("echo {adapter} > /sys/bus/pci/drivers/vmd/unbind"), LONG)?;
+    let unbind = format!("echo {adapter} > /sys/bus/pci/drivers/vmd/unbind");
+    let output = guest.sh(&unbind, LONG)?;
+    ensure!(output.status == 0, "{}", output.text);
     let before = requests(bench)?;
     let did = hammer(bench, &format!("{adapter} {arguments} {MEND}"))?;
     let after = requests(bench)?;
@@ -63,7 +65,8 @@ fn misbehaves(seconds: u32, seed: u32) -> Result<()> {
     bench.lend(0, "box-a/1", NVME)?;
     let device = bench.lend(1, "box-a/2", ACCELERATOR)?;
     bench.guests[0].until("test -b /dev/nvme0n1", TALK_BOUND)?;
-    let job = Verify::lasting("/dev/nvme0n1", 16, 8, 2 * u64::from(seconds) + 10);
+    // Longer than all that the other one does.
+    let job = Verify::lasting("/dev/nvme0n1", 16, 8, 3 * u64::from(seconds) + 15);
     let io = bench.guests[0].spawn(job.command())?;
     // Whatever the kernel thinks of it; it is not to take the device away from the one who hammers.
     bench.guests[1].ok("dmesg -n 1; cd /sys/bus/pci_express/drivers/pciehp; \
