@@ -16,12 +16,15 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet};
 /// shorter.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long after it began an access makes further requests: asks a device again that is not ready,
-/// or for its next part. With the time in which the last request is answered, this is how long an
-/// access takes at most: QEMU gives up after five seconds, of which the access may have waited two
-/// behind writes that devices did not take. A device may ask for retries for 1 s after a reset, of
-/// which software waits 0.1 s before it asks (PCIe 5.0 section 6.6.1).
+/// How long after its first request an access makes further ones: asks a device again that is not
+/// ready, or for its next part. A device may ask for retries for 1 s after a reset, of which software
+/// waits 0.1 s before it asks (PCIe 5.0 section 6.6.1).
 pub const RETRY_BOUND: Duration = Duration::from_millis(900);
+
+/// How long the machine may have waited, for this access and those before it, when a request is
+/// made that has an answer. With the time in which the last one is answered, this is how long it
+/// waits at most: QEMU gives up after five seconds.
+pub const REQUEST_BOUND: Duration = Duration::from_millis(2900);
 
 /// Between two tries of a request that got retry status.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(1);
@@ -93,26 +96,37 @@ pub(crate) struct Access {
     write: bool,
     len: usize,
     done: usize,
-    began: Instant,
+    /// When its first request was made that has an answer.
+    began: Option<Instant>,
+    /// How long the machine had waited by then.
+    waited: Duration,
     pub(crate) stage: Stage,
     /// A part ended without an answer: the others are not begun.
     gave_up: bool,
 }
 
 impl Access {
-    pub(crate) const fn new(
-        now: Instant,
-        region: Region,
-        at: u64,
-        len: usize,
-        write: bool,
-    ) -> Self {
-        let stage = Stage::Ready;
-        Self { region, at, write, len, done: 0, began: now, stage, gave_up: false }
+    pub(crate) const fn new(region: Region, at: u64, len: usize, write: bool) -> Self {
+        Self {
+            region,
+            at,
+            write,
+            len,
+            done: 0,
+            began: None,
+            waited: Duration::ZERO,
+            stage: Stage::Ready,
+            gave_up: false,
+        }
     }
 
     pub(crate) const fn is_write(&self) -> bool {
         self.write
+    }
+
+    /// When its first request was made that has an answer.
+    pub(crate) const fn began(&self) -> Option<Instant> {
+        self.began
     }
 
     pub(crate) const fn is_done(&self) -> bool {
@@ -157,11 +171,17 @@ impl Access {
         self.gave_up
     }
 
-    /// Gives up what is left of an access of several parts whose answers took too long, before this
-    /// one is asked for.
-    pub(crate) fn look_at_the_time(&mut self, now: Instant, part: Part) {
+    /// Gives up what is left when the machine has waited for too long, before this part is asked
+    /// for; for accesses before this one it had waited so long.
+    pub(crate) fn look_at_the_time(&mut self, now: Instant, waited: Duration, part: Part) {
         let is_answered = !self.write || matches!(part, Part::Configuration { .. });
-        self.gave_up |= is_answered && self.done > 0 && !self.has_time(now);
+        if !is_answered {
+            return;
+        }
+        if self.began.is_none() {
+            (self.began, self.waited) = (Some(now), waited);
+        }
+        self.gave_up |= !self.has_time(now);
     }
 
     /// The part ends without an answer.
@@ -178,7 +198,8 @@ impl Access {
 
     /// Whether the machine can wait for one more request.
     pub(crate) fn has_time(&self, now: Instant) -> bool {
-        now.saturating_since(self.began) < RETRY_BOUND
+        let since = self.began.map_or(Duration::ZERO, |began| now.saturating_since(began));
+        since < RETRY_BOUND && self.waited + since < REQUEST_BOUND
     }
 
     /// The device asked for a retry: whether there is time for one.

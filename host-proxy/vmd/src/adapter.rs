@@ -14,6 +14,7 @@ use proxy_core::queue::TlpQueue;
 use proxy_core::root_port::{Effect, RootPort, RootPortConfig};
 use proxy_core::switch::PortError;
 use proxy_core::time::Instant;
+use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Kind, Packet, Repr};
 
@@ -103,16 +104,21 @@ impl Adapter {
         self.access.is_some()
     }
 
+    /// When the first request of the access in hand was made that has an answer.
+    pub fn asks_since(&self) -> Option<Instant> {
+        self.access.as_ref()?.began()
+    }
+
     /// The machine reads. The answer comes out of [`poll_answer`](Self::poll_answer).
     ///
     /// # Panics
     ///
     /// When an access is in hand.
-    pub fn handle_read(&mut self, now: Instant, region: Region, offset: u64, len: usize) {
+    pub fn handle_read(&mut self, region: Region, offset: u64, len: usize) {
         assert!(self.access.is_none(), "one access at a time");
         self.data.clear();
         self.data.resize(len, 0xff);
-        self.begin(now, region, offset, false);
+        self.begin(region, offset, false);
     }
 
     /// The machine writes. It is answered, too: with nothing, when the write is done or, to
@@ -121,20 +127,20 @@ impl Adapter {
     /// # Panics
     ///
     /// When an access is in hand.
-    pub fn handle_write(&mut self, now: Instant, region: Region, offset: u64, data: &[u8]) {
+    pub fn handle_write(&mut self, region: Region, offset: u64, data: &[u8]) {
         assert!(self.access.is_none(), "one access at a time");
         self.data.clear();
         self.data.extend_from_slice(data);
-        self.begin(now, region, offset, true);
+        self.begin(region, offset, true);
     }
 
-    fn begin(&mut self, now: Instant, region: Region, offset: u64, write: bool) {
+    fn begin(&mut self, region: Region, offset: u64, write: bool) {
         let len = self.data.len();
         let at = match region {
             Region::Own => {
                 self.access_own(offset, write);
                 // It is done: an access without parts.
-                self.access = Some(Access::new(now, region, 0, 0, write));
+                self.access = Some(Access::new(region, 0, 0, write));
                 return;
             }
             Region::Configuration => offset,
@@ -148,10 +154,10 @@ impl Adapter {
             if !write {
                 self.data.fill(0);
             }
-            self.access = Some(Access::new(now, region, 0, 0, write));
+            self.access = Some(Access::new(region, 0, 0, write));
             return;
         }
-        self.access = Some(Access::new(now, region, at, len, write));
+        self.access = Some(Access::new(region, at, len, write));
     }
 
     fn access_own(&mut self, offset: u64, write: bool) {
@@ -198,8 +204,14 @@ impl Adapter {
     }
 
     /// The next request of the machine for what is below, written into `buf`; its length. It has
-    /// to be taken there before the next one is asked for.
-    pub fn poll_request(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+    /// to be taken there before the next one is asked for. The machine has `waited` so long since it
+    /// had nothing under way, for accesses before this one: it is not made to wait for much longer.
+    pub fn poll_request(
+        &mut self,
+        now: Instant,
+        waited: Duration,
+        buf: &mut [u8],
+    ) -> Option<usize> {
         // What a reset is to end must not be followed by what comes after it.
         while self.reset.is_none() {
             let access = self.access.as_mut()?;
@@ -209,7 +221,7 @@ impl Adapter {
                 _ => return None,
             }
             let part = access.part()?;
-            access.look_at_the_time(now, part);
+            access.look_at_the_time(now, waited, part);
             if access.gave_up() || !self.is_below(part) {
                 self.do_here(part);
                 continue;

@@ -131,6 +131,8 @@ struct Bench {
     adapter: Adapter,
     machine: Machine,
     now: Instant,
+    /// How long the machine has waited for earlier accesses.
+    waited: Duration,
 }
 
 const WINDOW: u64 = 0xd000_0000;
@@ -139,7 +141,8 @@ const BUFFER: usize = TLP_BUFFER;
 impl Bench {
     fn new(settings: &VmdConfig) -> Self {
         let adapter = Adapter::new(settings).unwrap();
-        let mut bench = Self { adapter, machine: Machine::default(), now: Instant::ZERO };
+        let (machine, now, waited) = (Machine::default(), Instant::ZERO, Duration::ZERO);
+        let mut bench = Self { adapter, machine, now, waited };
         for (register, value) in [(0x18, WINDOW as u32), (0x1c, 0), (0x20, 0), (0x24, 8), (4, 6)] {
             bench.write(Region::Own, register, &u32::to_le_bytes(value));
         }
@@ -167,20 +170,22 @@ impl Bench {
 
     /// An access that nobody below is asked for.
     fn write(&mut self, region: Region, offset: u64, data: &[u8]) {
-        self.adapter.handle_write(self.now, region, offset, data);
+        self.adapter.handle_write(region, offset, data);
         assert_eq!(self.request(), None);
         assert_eq!(self.adapter.poll_answer(), Some(&[][..]));
     }
 
     fn read(&mut self, region: Region, offset: u64, len: usize) -> Vec<u8> {
-        self.adapter.handle_read(self.now, region, offset, len);
+        self.adapter.handle_read(region, offset, len);
         assert_eq!(self.request(), None);
         self.adapter.poll_answer().unwrap().to_vec()
     }
 
     fn request(&mut self) -> Option<Vec<u8>> {
         let mut buf = [0; BUFFER];
-        self.adapter.poll_request(self.now, &mut buf).map(|length| buf[..length].to_vec())
+        self.adapter
+            .poll_request(self.now, self.waited, &mut buf)
+            .map(|length| buf[..length].to_vec())
     }
 
     fn below_sends(&mut self, kind: Kind<'_>) {
@@ -270,7 +275,7 @@ fn the_root_port_is_the_only_function_of_its_bus() {
 fn configuration_below_is_a_request_of_the_right_type() {
     let mut bench = Bench::new(&VmdConfig::default());
     for (bdf, kind) in [(0x0100, false), (0x0200, true), (0x1007, true)] {
-        bench.adapter.handle_read(bench.now, Region::Configuration, ecam(bdf, 0x0e), 1);
+        bench.adapter.handle_read(Region::Configuration, ecam(bdf, 0x0e), 1);
         let request = bench.request().unwrap();
         let Kind::ConfigRead { type1, destination, register, first_be, requester, .. } =
             Repr::from_bytes(&request).unwrap().kind
@@ -289,7 +294,7 @@ fn configuration_below_is_a_request_of_the_right_type() {
 #[test]
 fn a_configuration_write_is_done_when_it_is_completed() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_write(bench.now, Region::Configuration, ecam(0x0100, 0x06), &[1, 2]);
+    bench.adapter.handle_write(Region::Configuration, ecam(0x0100, 0x06), &[1, 2]);
     let request = bench.request().unwrap();
     let Kind::ConfigWrite { first_be, data, register, .. } =
         Repr::from_bytes(&request).unwrap().kind
@@ -306,7 +311,7 @@ fn a_configuration_write_is_done_when_it_is_completed() {
 fn memory_is_reached_at_the_windows_addresses() {
     let mut bench = Bench::new(&VmdConfig::default());
     for (region, base) in [(Region::Memory, WINDOW), (Region::Prefetchable, 0x8_0000_0000)] {
-        bench.adapter.handle_read(bench.now, region, 0x4004, 8);
+        bench.adapter.handle_read(region, 0x4004, 8);
         let request = bench.request().unwrap();
         let repr = Repr::from_bytes(&request).unwrap();
         let Kind::MemRead { address, length_dw, enables, .. } = repr.kind else { panic!() };
@@ -314,7 +319,7 @@ fn memory_is_reached_at_the_windows_addresses() {
         assert_eq!(enables, ByteEnables::all(2));
         bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 5, 6, 7, 8][..]));
-        bench.adapter.handle_write(bench.now, region, 0x5003, &[9]);
+        bench.adapter.handle_write(region, 0x5003, &[9]);
         let request = bench.request().unwrap();
         let Kind::MemWrite { address, enables, data, .. } =
             Repr::from_bytes(&request).unwrap().kind
@@ -332,7 +337,7 @@ fn memory_is_reached_at_the_windows_addresses() {
 #[test]
 fn long_and_crooked_reads_are_cut_and_put_together() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_read(bench.now, Region::Memory, 0x3d, 200);
+    bench.adapter.handle_read(Region::Memory, 0x3d, 200);
     let pattern = |address: u64| (address * 7) as u8;
     let mut requests = 0;
     while let Some(request) = bench.request() {
@@ -352,12 +357,12 @@ fn long_and_crooked_reads_are_cut_and_put_together() {
 #[test]
 fn refusals_read_as_ones_and_a_hung_device_costs_one_timeout() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_read(bench.now, Region::Memory, 0, 4);
+    bench.adapter.handle_read(Region::Memory, 0, 4);
     let request = bench.request().unwrap();
     bench.complete(&request, CplStatus::UnsupportedRequest, &[]);
     assert_eq!(bench.adapter.poll_answer(), Some(&[0xff; 4][..]));
 
-    bench.adapter.handle_read(bench.now, Region::Memory, 0, 4096);
+    bench.adapter.handle_read(Region::Memory, 0, 4096);
     let request = bench.request().unwrap();
     let deadline = bench.adapter.poll_timeout().unwrap();
     bench.now = deadline;
@@ -376,21 +381,21 @@ fn refusals_read_as_ones_and_a_hung_device_costs_one_timeout() {
 #[test]
 fn parts_whose_answers_take_too_long_are_the_last() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 0x10), 8);
+    bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0x10), 8);
     let request = bench.request().unwrap();
     bench.now = bench.now + RETRY_BOUND;
     bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
     assert_eq!(bench.request(), None, "the rest is not asked for");
     assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 0xff, 0xff, 0xff, 0xff][..]));
     // In time it is; and a write of memory is not waited for, however long each part takes.
-    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 0x10), 8);
+    bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0x10), 8);
     for _ in 0..2 {
         let request = bench.request().unwrap();
         bench.now = bench.now + RETRY_BOUND / 2;
         bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
     }
     assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 1, 2, 3, 4][..]));
-    bench.adapter.handle_write(bench.now, Region::Memory, 0, &[5; 256]);
+    bench.adapter.handle_write(Region::Memory, 0, &[5; 256]);
     for _ in 0..4 {
         assert!(bench.request().is_some());
         bench.now = bench.now + RETRY_BOUND;
@@ -398,10 +403,35 @@ fn parts_whose_answers_take_too_long_are_the_last() {
     assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
 }
 
+/// Writes of configuration space are answered, too, and a machine may have many on their way.
+#[test]
+fn a_machine_that_waited_for_long_is_not_made_to_wait_again() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    let place = ecam(0x0100, 0x10);
+    bench.waited = REQUEST_BOUND;
+    bench.adapter.handle_write(Region::Configuration, place, &[1; 4]);
+    assert_eq!(bench.request(), None, "it is given up");
+    assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
+    bench.adapter.handle_read(Region::Configuration, place, 4);
+    assert_eq!(bench.request(), None);
+    assert_eq!(bench.adapter.poll_answer(), Some(&[0xff; 4][..]));
+    bench.adapter.handle_write(Region::Memory, 0, &[5; 4]);
+    assert!(bench.request().is_some(), "nothing is waited for");
+    assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
+    // Shortly before that it is asked once, and not again when it asks for a retry then.
+    bench.waited = REQUEST_BOUND - Duration::from_millis(10);
+    bench.adapter.handle_read(Region::Configuration, place, 4);
+    let request = bench.request().unwrap();
+    bench.now = bench.now + Duration::from_millis(20);
+    bench.complete(&request, CplStatus::ConfigRetry, &[]);
+    assert_eq!(bench.request(), None);
+    assert_eq!(bench.adapter.poll_answer(), Some(&[0xff; 4][..]));
+}
+
 #[test]
 fn a_request_that_is_lost_on_its_way_is_not_waited_for() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_read(bench.now, Region::Memory, 0, 4);
+    bench.adapter.handle_read(Region::Memory, 0, 4);
     let request = bench.request().unwrap();
     bench.adapter.request_lost();
     assert_eq!(bench.adapter.poll_answer(), Some(&[0xff; 4][..]));
@@ -409,7 +439,7 @@ fn a_request_that_is_lost_on_its_way_is_not_waited_for() {
     let counters = bench.adapter.counters();
     assert_eq!((counters.timed_out, counters.unexpected), (1, 1));
     // Nothing of a write is waited for.
-    bench.adapter.handle_write(bench.now, Region::Memory, 0, &[5; 128]);
+    bench.adapter.handle_write(Region::Memory, 0, &[5; 128]);
     assert!(bench.request().is_some());
     bench.adapter.request_lost();
     assert!(bench.request().is_some());
@@ -419,7 +449,7 @@ fn a_request_that_is_lost_on_its_way_is_not_waited_for() {
 #[test]
 fn a_device_that_is_not_ready_is_asked_again_or_shown() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 0), 4);
+    bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0), 4);
     for round in 0..3 {
         let request = bench.request().unwrap();
         bench.complete(&request, CplStatus::ConfigRetry, &[]);
@@ -431,13 +461,13 @@ fn a_device_that_is_not_ready_is_asked_again_or_shown() {
     assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4][..]));
 
     bench.write(Region::Configuration, 0x8c, &[0x10]);
-    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 0), 4);
+    bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0), 4);
     let request = bench.request().unwrap();
     bench.complete(&request, CplStatus::ConfigRetry, &[]);
     assert_eq!(bench.adapter.poll_answer(), Some(&[1, 0, 0xff, 0xff][..]));
 
     // Another register, for longer than there is time.
-    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(0x0100, 8), 4);
+    bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 8), 4);
     let began = bench.now;
     while let Some(request) = bench.request() {
         bench.complete(&request, CplStatus::ConfigRetry, &[]);
@@ -658,7 +688,7 @@ fn a_device_that_takes_no_completions_holds_up_no_other() {
 #[test]
 fn the_answer_to_the_machine_comes_through_what_devices_sent_before_it() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.adapter.handle_read(bench.now, Region::Configuration, ecam(device().bits(), 0), 4);
+    bench.adapter.handle_read(Region::Configuration, ecam(device().bits(), 0), 4);
     let request = bench.request().unwrap();
     // The machine takes no messages until it has its answer.
     bench.machine.room = 0;
@@ -735,7 +765,7 @@ fn error_messages_reach_the_root_port_s_registers_and_interrupt() {
 fn resets_are_told_once_and_nothing_of_before_comes_after() {
     let mut bench = Bench::new(&VmdConfig::default());
     bench.below_sends(mem_read(0, 64, 1));
-    bench.adapter.handle_write(bench.now, Region::Configuration, 0x3e, &[0x42, 0]);
+    bench.adapter.handle_write(Region::Configuration, 0x3e, &[0x42, 0]);
     assert_eq!(bench.request(), None);
     assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
     assert!(bench.completions().is_empty());
@@ -762,9 +792,9 @@ fn the_switch_is_found_through_the_adapter() {
         match data {
             Some(data) => {
                 let data = data.to_le_bytes();
-                bench.adapter.handle_write(bench.now, Region::Configuration, at, &data);
+                bench.adapter.handle_write(Region::Configuration, at, &data);
             }
-            None => bench.adapter.handle_read(bench.now, Region::Configuration, at, 4),
+            None => bench.adapter.handle_read(Region::Configuration, at, 4),
         }
         let mut buf = [0; BUFFER];
         loop {
@@ -824,12 +854,12 @@ proptest! {
             match step {
                 Step::Read(region, offset, len) if !busy => {
                     if let Some(region) = Region::from_index(region) {
-                        bench.adapter.handle_read(bench.now, region, offset, len);
+                        bench.adapter.handle_read(region, offset, len);
                     }
                 }
                 Step::Write(region, offset, data) if !busy => {
                     if let Some(region) = Region::from_index(region) {
-                        bench.adapter.handle_write(bench.now, region, offset, &data);
+                        bench.adapter.handle_write(region, offset, &data);
                     }
                 }
                 Step::Tlp(bytes) if bench.adapter.has_room() => {

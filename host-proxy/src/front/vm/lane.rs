@@ -7,7 +7,7 @@ use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::{Bus, PortId};
 use tlp_codec::tlp::{Class, Packet, TlpType};
-use vmd_adapter::{COMPLETION_TIMEOUT, RETRY_BOUND};
+use vmd_adapter::{COMPLETION_TIMEOUT, REQUEST_BOUND, RETRY_BOUND};
 
 /// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
 /// that it is for is hung then, and everything that the machine does waits behind it.
@@ -35,11 +35,14 @@ const _: () = {
     assert!(LONGEST_HOLD.as_nanos() < ALL_HOLDS.as_nanos());
     // The last hold may begin when all the others are over.
     let holds = ALL_FLOORS.as_nanos() + FLOOR.as_nanos() + TURN.as_nanos();
-    assert!(holds + COMPLETION_TIMEOUT.as_nanos() < PATIENCE.as_nanos());
-    // Behind them a device that asks for retries at first and then does not answer at all: the role
-    // below does in its place.
-    let read = RETRY_BOUND.as_nanos() + SYNTHESISED_COMPLETION.as_nanos() + TURN.as_nanos();
-    assert!(holds + read < PATIENCE.as_nanos());
+    // Behind them there is time for a device that asks for retries.
+    assert!(holds + RETRY_BOUND.as_nanos() < REQUEST_BOUND.as_nanos());
+    // After the last request, or the last hold, the machine waits for nothing else. Where a device
+    // does not answer, the role below does.
+    let last = REQUEST_BOUND.as_nanos() + 2 * TURN.as_nanos();
+    assert!(last + SYNTHESISED_COMPLETION.as_nanos() < PATIENCE.as_nanos());
+    assert!(last + LONGEST_HOLD.as_nanos() < PATIENCE.as_nanos());
+    assert!(COMPLETION_TIMEOUT.as_nanos() < PATIENCE.as_nanos());
 };
 
 /// The time that a machine's read may wait behind TLPs which the switch had no room for, whatever
@@ -55,34 +58,61 @@ const _: () = {
 ///   none of these holds before it, and when the last one is so long ago that whoever read then is
 ///   not waiting any more. So a device that is slow now and then loses nothing, however long it is
 ///   used.
+/// - Waits for answers are counted beside the holds, and what is over for both is over: then a
+///   request that has an answer is not made (the adapter's [`REQUEST_BOUND`]), and a TLP without
+///   room not held. Writes of configuration space have an answer, too, and a machine may have many
+///   of them on their way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
+    /// By holds.
     spent: Duration,
-    /// When the last hold ended.
+    /// By waits for answers.
+    waited: Duration,
+    /// When the last of them ended.
     last: Instant,
 }
 
 impl Budget {
-    /// What was spent when a hold begins.
-    fn spent(&self, since: Instant) -> Duration {
+    /// What is left of it when something begins.
+    fn at(self, since: Instant) -> Self {
         let over = since.saturating_since(self.last) >= PATIENCE;
-        if over { Duration::ZERO } else { self.spent }
+        if over { Self::default() } else { self }
+    }
+
+    /// All that the machine waited.
+    fn total(&self, since: Instant) -> Duration {
+        let Self { spent, waited, .. } = self.at(since);
+        spent + waited
     }
 
     /// How long a TLP may be held that waits since then.
-    fn bound(&self, since: Instant) -> Duration {
-        let spent = self.spent(since);
-        if spent >= ALL_FLOORS {
+    fn bound(&self, since: Instant, tlp: &[u8]) -> Duration {
+        let spent = self.at(since).spent;
+        let total = self.total(since);
+        if spent >= ALL_FLOORS || total >= REQUEST_BOUND {
             return Duration::ZERO;
         }
         let left = ALL_HOLDS.saturating_sub(spent);
-        left.saturating_sub(ALL_HOLDS.saturating_sub(LONGEST_HOLD)).max(left / 4).max(FLOOR)
+        let bound = left.saturating_sub(ALL_HOLDS.saturating_sub(LONGEST_HOLD));
+        let bound = bound.max(left / 4).max(FLOOR);
+        // The answer is still to come.
+        if is_posted(tlp) { bound } else { bound.min(REQUEST_BOUND.saturating_sub(total)) }
     }
 
-    fn spend(&mut self, since: Instant, now: Instant) {
+    /// A TLP was held. One that has an answer is waited for until that comes ([`wait`](Self::wait)).
+    fn spend(&mut self, since: Instant, now: Instant, tlp: &[u8]) {
         let held = now.saturating_since(since);
-        if held >= FLOOR {
-            *self = Self { spent: self.spent(since) + held, last: now };
+        if held >= FLOOR && is_posted(tlp) {
+            let before = self.at(since);
+            *self = Self { spent: before.spent + held, last: now, ..before };
+        }
+    }
+
+    fn wait(&mut self, since: Instant, now: Instant) {
+        let waited = now.saturating_since(since);
+        if waited >= FLOOR {
+            let before = self.at(since);
+            *self = Self { waited: before.waited + waited, last: now, ..before };
         }
     }
 }
@@ -129,6 +159,18 @@ impl Lane {
         self.begin_anew();
     }
 
+    /// How long the machine has waited behind the lane and for answers.
+    pub(super) fn waited(&self, now: Instant) -> Duration {
+        self.budget.map_or(Duration::ZERO, |budget| budget.total(now))
+    }
+
+    /// The machine waited for the answer to a request that went through the lane then.
+    pub(super) fn note_answer(&mut self, since: Instant, now: Instant) {
+        if let Some(budget) = &mut self.budget {
+            budget.wait(since, now);
+        }
+    }
+
     /// Nothing of the machine waits behind the lane.
     pub(super) fn note_idle(&mut self) {
         if self.held.is_none() {
@@ -162,17 +204,17 @@ impl Lane {
         let tlp = &self.tlp[..length];
         let taken = below.handle_tlp(now, tlp).is_ok();
         if taken && self.stuck == 0 {
-            self.spend(since, now);
+            self.spend(since, now, length);
             return Passed::Taken;
         }
         let port = below.switch().and_then(|switch| port_of(switch, tlp));
         let port = port.map_or(0, |port| 1 << port.get());
-        let bound = self.budget.map_or(LONGEST_HOLD, |budget| budget.bound(since));
+        let bound = self.budget.map_or(LONGEST_HOLD, |budget| budget.bound(since, tlp));
         if !taken && self.stuck & port == 0 && now.saturating_since(since) < bound {
             self.held = Some((length, since));
             return Passed::Held;
         }
-        self.spend(since, now);
+        self.spend(since, now, length);
         if taken {
             self.stuck &= !port;
             return Passed::Taken;
@@ -181,9 +223,9 @@ impl Lane {
         Passed::GivenUp
     }
 
-    fn spend(&mut self, since: Instant, now: Instant) {
+    fn spend(&mut self, since: Instant, now: Instant, length: usize) {
         if let Some(budget) = &mut self.budget {
-            budget.spend(since, now);
+            budget.spend(since, now, &self.tlp[..length]);
         }
     }
 }
@@ -191,12 +233,15 @@ impl Lane {
 /// Whether a completion may not pass a TLP that waits: when that is a write to the same device
 /// (PCIe 5.0 section 2.4.1), or to one that cannot be told.
 pub(super) fn must_wait(switch: Option<&VirtualSwitch>, completion: &[u8], held: &[u8]) -> bool {
-    let is_write =
-        Packet::new_header_checked(held).is_ok_and(|held| held.class() == Some(Class::Posted));
+    let is_write = is_posted(held);
     let same = |switch| {
         port_of(switch, held).is_some_and(|port| port_of(switch, completion) == Some(port))
     };
     is_write && switch.is_none_or(same)
+}
+
+fn is_posted(tlp: &[u8]) -> bool {
+    Packet::new_header_checked(tlp).is_ok_and(|tlp| tlp.class() == Some(Class::Posted))
 }
 
 /// The port that a TLP from above leaves the switch by, if it is one port's.
@@ -226,5 +271,7 @@ fn claims(port: &PortMapping, address: u64) -> bool {
     windows.into_iter().flatten().any(|(first, last)| (first..=last).contains(&address))
 }
 
+#[cfg(test)]
+mod patience;
 #[cfg(test)]
 pub(super) mod tests;

@@ -196,11 +196,11 @@ impl<B: Below> Turner<B> {
             Event::Read { region, offset, len } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
                 self.below.note_read();
-                self.adapter.handle_read(now, region, offset, len);
+                self.adapter.handle_read(region, offset, len);
             }
             Event::Write { region, offset, data } => {
                 let region = Region::from_index(region).expect("the server knows the regions");
-                self.adapter.handle_write(now, region, offset, data);
+                self.adapter.handle_write(region, offset, data);
             }
             Event::Reset => {
                 self.told.resets.info(now, "the machine resets the adapter");
@@ -254,8 +254,12 @@ impl<B: Below> Turner<B> {
 
     fn answer(&mut self) {
         // An access that the client does not wait for any more went with the adapter's reset.
+        let since = self.adapter.asks_since();
         if let Some(data) = self.adapter.poll_answer() {
             self.server.answer(Ok(data));
+            if let Some(since) = since {
+                self.requests.note_answer(since, self.below.latest());
+            }
         }
     }
 
@@ -264,7 +268,8 @@ impl<B: Below> Turner<B> {
         let now = self.below.latest();
         let Self { below, adapter, requests, turned, completions, counts, .. } = self;
         let mut moved = false;
-        if requests.fill(now, |buf| adapter.poll_request(now, buf)) {
+        let waited = requests.waited(now);
+        if requests.fill(now, |buf| adapter.poll_request(now, waited, buf)) {
             let end = requests.pass(now, below);
             if end == Passed::GivenUp {
                 adapter.request_lost();

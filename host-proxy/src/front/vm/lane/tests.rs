@@ -18,14 +18,14 @@ pub(in super::super) struct Below {
     here: bool,
 }
 
-const WINDOW: u64 = 0x1000_0000;
+pub(super) const WINDOW: u64 = 0x1000_0000;
 
 impl Below {
     pub(in super::super) fn new() -> Self {
         Self::with(2)
     }
 
-    fn with(ports: u8) -> Self {
+    pub(super) fn with(ports: u8) -> Self {
         let switch = SwitchConfig { ports, ..SwitchConfig::default() };
         let role = HostRole::new(&HostConfig { switch, ..HostConfig::default() }).unwrap();
         let mut below = Self { role, full: 0, taken: 0, here: true };
