@@ -141,7 +141,8 @@ impl Channel {
                         self.outbox.pop_front();
                     }
                 }
-                Err(Errno::AGAIN) => return Ok(()),
+                // Without memory at this moment the kernel takes it later, as without room.
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE | Errno::CONNRESET) => {
                     self.deaf = true;

@@ -3,8 +3,8 @@
 //! drivers that let go and bind again.
 
 use crate::bench::{Bench, NVME, Wanted};
-use anyhow::{Context, Result};
-use vm::{Guest, Kernel, TALK_BOUND};
+use anyhow::{Context, Result, ensure};
+use vm::{Fabric, Guest, Kernel, TALK_BOUND};
 
 /// Where a register of AER is in a function's configuration space, for setpci.
 const SEVERITY: &str = "ECAP_AER+0xc.l";
@@ -14,17 +14,29 @@ const ADVISORY: u32 = 1 << 13;
 
 struct Drive<'a> {
     guest: &'a mut Guest,
+    fabric: &'a Fabric,
     address: String,
     /// Behind BAR 0, and still in the port's window: nobody's.
     behind: u64,
 }
 
 impl<'a> Drive<'a> {
-    fn find(guest: &'a mut Guest, address: &str) -> Result<Self> {
+    fn find(fabric: &'a Fabric, guest: &'a mut Guest, address: &str) -> Result<Self> {
         let resource = guest.ok(&format!("head -1 /sys/bus/pci/devices/{address}/resource"))?;
         let start = resource.split_whitespace().next().unwrap_or_default();
         let bar = u64::from_str_radix(start.trim_start_matches("0x"), 16)?;
-        Ok(Self { guest, address: address.to_owned(), behind: bar + 0x8000 })
+        Ok(Self { guest, fabric, address: address.to_owned(), behind: bar + 0x8000 })
+    }
+
+    /// How often the device itself was reset: its function, and by its link.
+    fn resets(&self) -> Result<[u64; 2]> {
+        let all = self.fabric.manager(&["counters", "box-a"])?;
+        let names = ["device.function_resets", "device.conventional_resets"];
+        let mut counts = [0; 2];
+        for (count, name) in counts.iter_mut().zip(names) {
+            *count = all["counters"][name].as_u64().with_context(|| format!("{name}: {all}"))?;
+        }
+        Ok(counts)
     }
 
     fn register(&mut self, name: &str) -> Result<u32> {
@@ -63,7 +75,7 @@ fn errors_are_told_and_recovered_from(kernel: Kernel) -> Result<()> {
         return Ok(());
     };
     let address = bench.lend(0, "box-a/1", NVME)?;
-    let mut drive = Drive::find(bench.guest(), &address)?;
+    let mut drive = Drive::find(&bench.fabric, &mut bench.guests[0], &address)?;
     drive.works()?;
     let from = format!("from {address}");
     let (write, read) =
@@ -78,8 +90,11 @@ fn errors_are_told_and_recovered_from(kernel: Kernel) -> Result<()> {
     let severity = drive.register(SEVERITY)?;
     drive.set_register(SEVERITY, severity | UNSUPPORTED_REQUEST)?;
     let reset = "link has been reset";
+    let [_, before] = drive.resets()?;
     drive.provokes(&write, &["(Fatal)", &from, reset, recovered])?;
     drive.works()?;
+    let [_, after] = drive.resets()?;
+    ensure!(after > before, "the device was not reset: {before} {after}");
 
     // Correctable: a read, whose requester is told otherwise.
     let mask = drive.register(CORRECTABLE_MASK)?;
@@ -91,15 +106,21 @@ fn errors_are_told_and_recovered_from(kernel: Kernel) -> Result<()> {
 
 fn resets_and_rescans(drive: &mut Drive<'_>) -> Result<()> {
     let device = format!("/sys/bus/pci/devices/{}", drive.address);
-    for method in ["flr", "bus"] {
+    for (which, method) in ["flr", "bus"].into_iter().enumerate() {
+        let before = drive.resets()?;
         drive.guest.ok(&format!("echo {method} > {device}/reset_method"))?;
         drive.guest.ok(&format!("echo 1 > {device}/reset"))?;
         drive.works()?;
+        let after = drive.resets()?;
+        ensure!(after[which] > before[which], "{method}: {before:?} {after:?}");
     }
-    // The port's link, retrained: Link Control bit 5.
+    // The port's link, retrained: Link Control bit 5. Link Status says that it was, until software
+    // has taken note (bit 14, PCIe 5.0 section 7.5.3.8).
     let port = drive.guest.ok(&format!("basename $(dirname $(readlink -f {device}))"))?;
     let port = port.trim().to_owned();
-    drive.guest.ok(&format!("setpci -s {port} CAP_EXP+0x10.w=20:20"))?;
+    let retrained = format!("test $((0x$(setpci -s {port} CAP_EXP+0x12.w) & 0x4000)) != 0");
+    drive.guest.ok(&format!("setpci -s {port} CAP_EXP+0x12.w=4000 && ! {retrained}"))?;
+    drive.guest.ok(&format!("setpci -s {port} CAP_EXP+0x10.w=20:20 && {retrained}"))?;
     let training = format!("$((0x$(setpci -s {port} CAP_EXP+0x12.w) & 0x800))");
     drive.guest.until(&format!("test {training} = 0"), TALK_BOUND)?;
     drive.works()?;

@@ -1,7 +1,7 @@
 //! A device that is taken by force in the middle of its work and lent again at once: to another guest,
 //! and to the same one, which has not yet noticed that it is gone.
 
-use crate::bench::{Bench, LONG, NVME, Wanted, has_failed, works_until_it_fails};
+use crate::bench::{Bench, LONG, NVME, Wanted, has_failed, was_never_late, works_until_it_fails};
 use anyhow::{Context, Result};
 use vm::{Guest, Kernel, TALK_BOUND, Verify};
 
@@ -32,8 +32,10 @@ fn is_taken_by_force(kernel: Kernel) -> Result<()> {
     let mut drive = works_alone(bench.guest())?;
     for (from, to) in [(0, 1), (1, 1), (1, 0)] {
         let io = works_until_it_fails(&mut bench.guests[from], &drive)?;
+        let mark = bench.guests[from].mark()?;
         changes_hands(&mut bench, &format!("host-{}", to + 1))?;
         has_failed(&mut bench.guests[from], io)?;
+        was_never_late(&bench.guests[from].dmesg_since(mark)?)?;
         drive = works_alone(&mut bench.guests[to])
             .with_context(|| format!("from {from} to {to}\n{}", bench.fabric.last_words()))?;
     }

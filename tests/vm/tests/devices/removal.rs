@@ -123,7 +123,8 @@ fn goes_by_surprise(kernel: Kernel) -> Result<()> {
             10 + round
         );
         guest.ok(&check).context("what the first guest wrote is not there")?;
-        let job = Verify::mixed(BLOCK, 8, 8);
+        // Also where the first guest was writing.
+        let job = Verify::mixed(BLOCK, 48, 16);
         job.check(&guest.sh(job.command(), LONG)?).context("somebody else wrote there")?;
         bench.fabric.release("box-a/1")?;
         is_gone(&mut bench.guests[1], &next)?;

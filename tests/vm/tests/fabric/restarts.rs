@@ -86,6 +86,6 @@ fn is_killed(scene: &mut Scene) -> Result<()> {
     let second = &mut scene.guests[0];
     second.until("test -b /dev/nvme0n1", PLUG_BOUND)?;
     second.ok("mount /dev/nvme0n1 /mnt && [ $(cat /mnt/file) = mine ] && umount /mnt")?;
-    crate::lending::verify(second, &Verify::mixed("/dev/nvme0n1", 8, 8))?;
+    crate::lending::verify(second, &Verify::mixed("/dev/nvme0n1", 48, 16))?;
     scene.fabric.check()
 }
