@@ -16,8 +16,8 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet};
 /// shorter.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long after its first request an access makes further ones: asks a device again that is not
-/// ready, or for its next part. A device may ask for retries for 1 s after a reset, of which software
+/// How long after its first request an access makes further ones when one failed: asks a device
+/// again that is not ready, or for the part behind one that was refused. A device may ask for retries for 1 s after a reset, of which software
 /// waits 0.1 s before it asks (PCIe 5.0 section 6.6.1).
 pub const RETRY_BOUND: Duration = Duration::from_millis(900);
 
@@ -181,7 +181,12 @@ impl Access {
         if self.began.is_none() {
             (self.began, self.waited) = (Some(now), waited);
         }
-        self.gave_up |= !self.has_time(now);
+        self.gave_up |= self.waited(now) >= REQUEST_BOUND;
+    }
+
+    /// How long the machine has waited for this access and those before it.
+    fn waited(&self, now: Instant) -> Duration {
+        self.waited + self.began.map_or(Duration::ZERO, |began| now.saturating_since(began))
     }
 
     /// The part ends without an answer.
@@ -198,8 +203,8 @@ impl Access {
 
     /// Whether the machine can wait for one more request.
     pub(crate) fn has_time(&self, now: Instant) -> bool {
-        let since = self.began.map_or(Duration::ZERO, |began| now.saturating_since(began));
-        since < RETRY_BOUND && self.waited + since < REQUEST_BOUND
+        let waited = self.waited(now);
+        waited < self.waited + RETRY_BOUND && waited < REQUEST_BOUND
     }
 
     /// The device asked for a retry: whether there is time for one.

@@ -403,7 +403,7 @@ impl Adapter {
             }
             Completed::Failed { poisoned } => {
                 self.counters.refused += 1;
-                self.fail(waiting);
+                self.fail(now, waiting);
                 if poisoned {
                     self.root.report(PortError::Poisoned, true, Some(packet.as_bytes()));
                 }
@@ -412,15 +412,20 @@ impl Adapter {
         }
     }
 
-    /// A request without the wanted answer reads as all ones.
-    fn fail(&mut self, waiting: Stage) {
+    /// A request without the wanted answer reads as all ones. A long access whose parts fail
+    /// slowly goes no further: it would keep the machine for as long as all of them take.
+    fn fail(&mut self, now: Instant, waiting: Stage) {
         let (Some(access), Stage::Waiting { part, .. }) = (&mut self.access, waiting) else {
             return;
         };
         if !access.is_write() {
             self.data[access.done()..access.done() + part.len()].fill(0xff);
         }
-        access.advance(part);
+        if access.has_time(now) {
+            access.advance(part);
+        } else {
+            access.give_up(part);
+        }
     }
 
     /// A device is not ready: software is told if it wants to know, else the request is repeated
@@ -443,7 +448,7 @@ impl Adapter {
             self.counters.retries += 1;
         } else {
             self.counters.timed_out += 1;
-            self.fail(waiting);
+            self.fail(now, waiting);
         }
     }
 

@@ -383,15 +383,22 @@ fn parts_whose_answers_take_too_long_are_the_last() {
     let mut bench = Bench::new(&VmdConfig::default());
     bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0x10), 8);
     let request = bench.request().unwrap();
-    bench.now = bench.now + RETRY_BOUND;
+    bench.now = bench.now + REQUEST_BOUND;
     bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
     assert_eq!(bench.request(), None, "the rest is not asked for");
     assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 0xff, 0xff, 0xff, 0xff][..]));
+    // Of what is refused late, too.
+    bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0x10), 8);
+    let request = bench.request().unwrap();
+    bench.now = bench.now + RETRY_BOUND;
+    bench.complete(&request, CplStatus::UnsupportedRequest, &[]);
+    assert_eq!(bench.request(), None, "the rest is not asked for");
+    assert_eq!(bench.adapter.poll_answer(), Some(&[0xff; 8][..]));
     // In time it is; and a write of memory is not waited for, however long each part takes.
     bench.adapter.handle_read(Region::Configuration, ecam(0x0100, 0x10), 8);
     for _ in 0..2 {
         let request = bench.request().unwrap();
-        bench.now = bench.now + RETRY_BOUND / 2;
+        bench.now = bench.now + RETRY_BOUND;
         bench.complete(&request, CplStatus::Success, &[1, 2, 3, 4]);
     }
     assert_eq!(bench.adapter.poll_answer(), Some(&[1, 2, 3, 4, 1, 2, 3, 4][..]));
