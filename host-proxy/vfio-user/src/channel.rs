@@ -5,7 +5,7 @@ use crate::wire::{HEADER, Header};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -115,6 +115,13 @@ impl Channel {
             }
         }
         Received::Nothing
+    }
+
+    /// Whether there is something to read, or the start of a message is here.
+    pub(crate) fn has_more(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        self.inbox.have > 0
+            || recv(&self.socket, &mut [0; 1], flags).is_ok_and(|(_, length)| length > 0)
     }
 
     /// Puts a message behind what waits to be sent, and sends what the socket takes. False: more

@@ -224,6 +224,12 @@ impl Server {
         self.session.as_ref().is_some_and(Session::awaits_answer)
     }
 
+    /// Whether the client has sent anything behind what is in hand that is not done yet. Costs a
+    /// system call.
+    pub fn has_more(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::has_more)
+    }
+
     /// Whether a client is there.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()

@@ -221,12 +221,14 @@ impl Adapter {
                 _ => return None,
             }
             let part = access.part()?;
-            access.look_at_the_time(now, waited, part);
-            if access.gave_up() || !self.is_below(part) {
-                self.do_here(part);
-                continue;
+            if self.is_below(part) {
+                let access = self.access.as_mut()?;
+                access.look_at_the_time(now, waited, part);
+                if !access.gave_up() {
+                    return Some(self.send(now, part, buf));
+                }
             }
-            return Some(self.send(now, part, buf));
+            self.do_here(part);
         }
         None
     }

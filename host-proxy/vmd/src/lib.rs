@@ -35,7 +35,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use access::{COMPLETION_TIMEOUT, REQUEST_BOUND, RETRY_BOUND};
+pub use access::{ANSWER_BOUND, COMPLETION_TIMEOUT, REQUEST_BOUND, RETRY_BOUND};
 pub use adapter::{Adapter, Answer, READS};
 pub use counters::Counters;
 pub use guest::{Guest, MemoryFault, NoMessage, Token};

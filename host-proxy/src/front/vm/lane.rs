@@ -7,7 +7,7 @@ use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::{Bus, PortId};
 use tlp_codec::tlp::{Class, Packet, TlpType};
-use vmd_adapter::{COMPLETION_TIMEOUT, REQUEST_BOUND, RETRY_BOUND};
+use vmd_adapter::{ANSWER_BOUND, REQUEST_BOUND};
 
 /// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
 /// that it is for is hung then, and everything that the machine does waits behind it.
@@ -30,19 +30,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A turn, which a hold may last longer than it should.
 const TURN: Duration = Duration::from_millis(1);
 
+/// What the machine has waited when no TLP is held any more: its last request is answered by then,
+/// and every device has had the floor once more.
+const LAST_HOLD: Duration = REQUEST_BOUND
+    .saturating_add(SYNTHESISED_COMPLETION)
+    .saturating_add(FLOOR.saturating_mul(MAX_PORTS as u32));
+
 const _: () = {
     assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
     assert!(LONGEST_HOLD.as_nanos() < ALL_HOLDS.as_nanos());
-    // The last hold may begin when all the others are over.
+    // The last hold may begin when all the others are over. There is time for a request behind them.
     let holds = ALL_FLOORS.as_nanos() + FLOOR.as_nanos() + TURN.as_nanos();
-    // Behind them there is time for a device that asks for retries.
-    assert!(holds + RETRY_BOUND.as_nanos() < REQUEST_BOUND.as_nanos());
-    // After the last request, or the last hold, the machine waits for nothing else. Where a device
-    // does not answer, the role below does.
-    let last = REQUEST_BOUND.as_nanos() + 2 * TURN.as_nanos();
-    assert!(last + SYNTHESISED_COMPLETION.as_nanos() < PATIENCE.as_nanos());
-    assert!(last + LONGEST_HOLD.as_nanos() < PATIENCE.as_nanos());
-    assert!(COMPLETION_TIMEOUT.as_nanos() < PATIENCE.as_nanos());
+    assert!(holds < REQUEST_BOUND.as_nanos());
+    assert!(REQUEST_BOUND.as_nanos() + LONGEST_HOLD.as_nanos() < LAST_HOLD.as_nanos());
+    assert!(LAST_HOLD.as_nanos() + FLOOR.as_nanos() + 2 * TURN.as_nanos() < PATIENCE.as_nanos());
+    assert!(ANSWER_BOUND.as_nanos() + TURN.as_nanos() < PATIENCE.as_nanos());
 };
 
 /// The time that a machine's read may wait behind TLPs which the switch had no room for, whatever
@@ -58,10 +60,10 @@ const _: () = {
 ///   none of these holds before it, and when the last one is so long ago that whoever read then is
 ///   not waiting any more. So a device that is slow now and then loses nothing, however long it is
 ///   used.
-/// - Waits for answers are counted beside the holds, and what is over for both is over: then a
+/// - Waits for answers are counted beside the holds, all of them: writes of configuration space have
+///   an answer, too, and a machine may have many on their way. When both together are too much, a
 ///   request that has an answer is not made (the adapter's [`REQUEST_BOUND`]), and a TLP without
-///   room not held. Writes of configuration space have an answer, too, and a machine may have many
-///   of them on their way.
+///   room held for the floor alone, until there is no time for that either.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
     /// By holds.
@@ -85,18 +87,22 @@ impl Budget {
         spent + waited
     }
 
-    /// How long a TLP may be held that waits since then.
-    fn bound(&self, since: Instant, tlp: &[u8]) -> Duration {
+    /// How long a TLP may be held that waits since then, of an access that has waited so long.
+    fn bound(&self, since: Instant, own: Duration, tlp: &[u8]) -> Duration {
         let spent = self.at(since).spent;
         let total = self.total(since);
-        if spent >= ALL_FLOORS || total >= REQUEST_BOUND {
+        if spent >= ALL_FLOORS || total >= LAST_HOLD {
             return Duration::ZERO;
         }
         let left = ALL_HOLDS.saturating_sub(spent);
         let bound = left.saturating_sub(ALL_HOLDS.saturating_sub(LONGEST_HOLD));
         let bound = bound.max(left / 4).max(FLOOR);
-        // The answer is still to come.
-        if is_posted(tlp) { bound } else { bound.min(REQUEST_BOUND.saturating_sub(total)) }
+        match is_posted(tlp) {
+            true if total >= REQUEST_BOUND => FLOOR,
+            true => bound,
+            // The answer is still to come.
+            false => bound.min(REQUEST_BOUND.saturating_sub(total + own)),
+        }
     }
 
     /// A TLP was held. One that has an answer is waited for until that comes ([`wait`](Self::wait)).
@@ -109,11 +115,9 @@ impl Budget {
     }
 
     fn wait(&mut self, since: Instant, now: Instant) {
-        let waited = now.saturating_since(since);
-        if waited >= FLOOR {
-            let before = self.at(since);
-            *self = Self { waited: before.waited + waited, last: now, ..before };
-        }
+        let before = self.at(since);
+        let waited = before.waited + now.saturating_since(since);
+        *self = Self { waited, last: now, ..before };
     }
 }
 
@@ -123,6 +127,8 @@ pub(super) struct Lane {
     held: Option<(usize, Instant)>,
     /// Where the machine may wait behind the lane.
     budget: Option<Budget>,
+    /// When the access of the TLP made its first request that has an answer.
+    asks_since: Option<Instant>,
     /// Ports, by bit, whose device took nothing for too long, and has taken nothing since.
     stuck: u32,
 }
@@ -141,7 +147,13 @@ pub(super) enum Passed {
 impl Lane {
     /// One that the machine does not wait behind.
     pub(super) fn new() -> Self {
-        Self { tlp: Box::new([0; TLP_BUFFER]), held: None, budget: None, stuck: 0 }
+        Self {
+            tlp: Box::new([0; TLP_BUFFER]),
+            held: None,
+            budget: None,
+            asks_since: None,
+            stuck: 0,
+        }
     }
 
     /// That of the machine's own requests.
@@ -154,9 +166,9 @@ impl Lane {
         self.held.map(|(length, _)| &self.tlp[..length])
     }
 
+    /// Forgets the TLP, and what devices took.
     pub(super) fn clear(&mut self) {
         (self.held, self.stuck) = (None, 0);
-        self.begin_anew();
     }
 
     /// How long the machine has waited behind the lane and for answers.
@@ -171,6 +183,16 @@ impl Lane {
         }
     }
 
+    /// The TLP is of an access whose first request that has an answer was made then.
+    pub(super) fn note_request(&mut self, asks_since: Option<Instant>) {
+        self.asks_since = asks_since;
+    }
+
+    /// Whether it is worth a look whether anything of the machine waits.
+    pub(super) fn has_waited(&self, now: Instant) -> bool {
+        self.waited(now) >= FLOOR
+    }
+
     /// Nothing of the machine waits behind the lane.
     pub(super) fn note_idle(&mut self) {
         if self.held.is_none() {
@@ -178,7 +200,7 @@ impl Lane {
         }
     }
 
-    fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self) {
         self.budget = self.budget.map(|_| Budget::default());
     }
 
@@ -209,7 +231,8 @@ impl Lane {
         }
         let port = below.switch().and_then(|switch| port_of(switch, tlp));
         let port = port.map_or(0, |port| 1 << port.get());
-        let bound = self.budget.map_or(LONGEST_HOLD, |budget| budget.bound(since, tlp));
+        let own = self.asks_since.map_or(Duration::ZERO, |asked| since.saturating_since(asked));
+        let bound = self.budget.map_or(LONGEST_HOLD, |budget| budget.bound(since, own, tlp));
         if !taken && self.stuck & port == 0 && now.saturating_since(since) < bound {
             self.held = Some((length, since));
             return Passed::Held;
@@ -219,7 +242,10 @@ impl Lane {
             self.stuck &= !port;
             return Passed::Taken;
         }
-        self.stuck |= port;
+        // One that had no time at all may be the next moment's.
+        if bound >= FLOOR {
+            self.stuck |= port;
+        }
         Passed::GivenUp
     }
 

@@ -240,7 +240,9 @@ impl<B: Below> Turner<B> {
         self.turned.clear();
         self.completions.clear();
         self.below.handle_reset(kind);
-        if kind == ResetKind::Hot {
+        if kind != ResetKind::Hot {
+            self.requests.begin_anew();
+        } else {
             let now = self.below.latest();
             self.told.link_resets.info(now, "the machine's root port resets its link");
         }
@@ -254,13 +256,16 @@ impl<B: Below> Turner<B> {
 
     fn answer(&mut self) {
         // An access that the client does not wait for any more went with the adapter's reset.
-        let since = self.adapter.asks_since();
-        if let Some(data) = self.adapter.poll_answer() {
-            self.server.answer(Ok(data));
-            if let Some(since) = since {
-                self.requests.note_answer(since, self.below.latest());
-            }
+        let (now, since) = (self.below.latest(), self.adapter.asks_since());
+        let Some(data) = self.adapter.poll_answer() else { return };
+        if let Some(since) = since {
+            self.requests.note_answer(since, now);
         }
+        // Before the machine hears: what it sends then has waited for nothing.
+        if self.requests.has_waited(now) && !self.server.has_more() {
+            self.requests.note_idle();
+        }
+        self.server.answer(Ok(data));
     }
 
     /// From the adapter to the switch. Whether there was anything.
@@ -270,6 +275,7 @@ impl<B: Below> Turner<B> {
         let mut moved = false;
         let waited = requests.waited(now);
         if requests.fill(now, |buf| adapter.poll_request(now, waited, buf)) {
+            requests.note_request(adapter.asks_since());
             let end = requests.pass(now, below);
             if end == Passed::GivenUp {
                 adapter.request_lost();

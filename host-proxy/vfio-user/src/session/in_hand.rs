@@ -45,6 +45,11 @@ impl InHand {
         }
     }
 
+    /// Whether there are more accesses in the same message.
+    pub(super) fn has_more(&self) -> bool {
+        matches!(self, Self::Multi(multi) if multi.next < multi.entries)
+    }
+
     pub(super) fn payload(&self) -> &[u8] {
         match self {
             Self::Nothing => &[],

@@ -196,6 +196,11 @@ impl Session {
         }
     }
 
+    /// As [`Server::has_more`](crate::Server::has_more).
+    pub(crate) fn has_more(&self) -> bool {
+        self.in_hand.has_more() || !self.queue.messages.is_empty() || self.main.has_more()
+    }
+
     /// The client's end, which is told once everything before it is done.
     fn ending(&mut self) -> Option<Step> {
         if self.gone.is_none() && self.in_hand.is_nothing() && self.queue.messages.is_empty() {

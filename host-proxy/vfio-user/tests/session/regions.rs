@@ -50,6 +50,28 @@ fn accesses_that_no_region_has_never_reach_the_device() {
 }
 
 #[test]
+fn what_is_behind_the_access_in_hand_is_told() {
+    let mut bench = Bench::new();
+    assert!(!bench.server.has_more());
+    let read = access(0x10, 0, 4, &[]);
+    bench.client.send(REGION_READ, 0, &read, &[]);
+    assert!(bench.server.has_more(), "in the socket");
+    assert_eq!(bench.poll(), Some(Said::Read(0, 0x10, 4)));
+    assert!(!bench.server.has_more(), "this one is in hand");
+    bench.client.send(REGION_READ, 0, &read, &[]);
+    assert!(bench.server.has_more(), "in the socket behind it");
+    assert_eq!(bench.poll(), None);
+    assert!(bench.server.has_more(), "taken in behind it");
+    bench.server.answer(Ok(&[0; 4]));
+    assert_eq!(bench.poll(), Some(Said::Read(0, 0x10, 4)));
+    assert!(!bench.server.has_more());
+    // The start of a message.
+    bench.client.send_raw(&message(9, REGION_READ, 0, &read)[..20], &[]);
+    assert_eq!(bench.poll(), None);
+    assert!(bench.server.has_more());
+}
+
+#[test]
 fn an_access_of_no_bytes_does_nothing() {
     let mut bench = Bench::new();
     for (command, region) in [(REGION_READ, 0), (REGION_WRITE, 0), (REGION_WRITE, 6)] {

@@ -17,7 +17,9 @@ const PORTS: u8 = 4;
 /// A device, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Device {
-    /// It takes TLPs from then on.
+    /// It takes no TLPs from then on.
+    full_from: u64,
+    /// It takes TLPs from then on again.
     takes_from: u64,
     /// For so long after it was first asked it asks for retries.
     not_ready: u64,
@@ -82,6 +84,8 @@ struct Machine {
     asked_first: Vec<Option<u64>>,
     /// The request that waits for its answer, and since when.
     out: Option<(Vec<u8>, u64)>,
+    /// Whether the machine has more on its way.
+    more: bool,
     now: u64,
 }
 
@@ -98,6 +102,7 @@ impl Machine {
             asked_first: vec![None; devices.len()],
             devices,
             out: None,
+            more: false,
             now: 0,
         };
         // The adapter's windows and decoding; the root port's buses, window and decoding.
@@ -136,6 +141,7 @@ impl Machine {
         let Self { adapter, lane, below, now, .. } = self;
         let waited = lane.waited(at(*now));
         if lane.fill(at(*now), |buf| adapter.poll_request(at(*now), waited, buf)) {
+            lane.note_request(adapter.asks_since());
             let tlp = lane.held().expect("it was filled").to_vec();
             match lane.pass(at(*now), below) {
                 Passed::GivenUp => adapter.request_lost(),
@@ -147,6 +153,9 @@ impl Machine {
         let answer = self.adapter.poll_answer()?.to_vec();
         if let Some(since) = since {
             self.lane.note_answer(since, at(self.now));
+        }
+        if self.lane.has_waited(at(self.now)) && !self.more {
+            self.lane.note_idle();
         }
         Some(answer)
     }
@@ -194,7 +203,8 @@ impl Machine {
     fn takes(&mut self, acts: &[Act]) -> u64 {
         let mut left = acts.iter();
         loop {
-            let full = self.devices.iter().enumerate().filter(|(_, d)| d.takes_from > self.now);
+            let full = |d: &Device| (d.full_from..d.takes_from).contains(&self.now);
+            let full = self.devices.iter().enumerate().filter(|(_, device)| full(device));
             self.below.full = full.map(|(port, _)| 1 << port).sum();
             self.answer();
             self.adapter.handle_timeout(at(self.now));
@@ -203,6 +213,7 @@ impl Machine {
                 if self.adapter.is_busy() {
                     self.answered();
                 } else if let Some(act) = left.next() {
+                    self.more = !left.as_slice().is_empty();
                     self.begin(*act);
                 } else {
                     return self.now;
@@ -214,10 +225,12 @@ impl Machine {
 }
 
 fn devices() -> impl Strategy<Value = Vec<Device>> {
-    let often = |most: u64| prop_oneof![3 => Just(0), 1 => Just(10_000), 2 => 5..most];
+    let often = |most: u64| prop_oneof![3 => Just(0), 1 => Just(10_000), 2 => 1..most];
+    let full = (prop_oneof![1 => Just(0), 1 => 0..4000_u64], often(2000));
     let device =
-        (often(2000), often(2000), often(2500)).prop_map(|(takes_from, not_ready, answer)| {
-            Device { takes_from, not_ready, answers_after: answer }
+        (full, often(2000), often(2500)).prop_map(|((full_from, full), not_ready, answer)| {
+            let takes_from = full_from + full;
+            Device { full_from, takes_from, not_ready, answers_after: answer }
         });
     prop::collection::vec(device, usize::from(PORTS))
 }
@@ -229,10 +242,12 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => Act::ConfigRead { port },
         _ => Act::MemoryRead { port },
     });
-    prop::collection::vec(act, 1..40)
+    prop::collection::vec(act, 1..80)
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
     #[test]
     fn no_answer_comes_later_than_it_is_waited_for(devices in devices(), acts in acts()) {
         let took = Machine::new(devices).takes(&acts);
@@ -240,41 +255,80 @@ proptest! {
     }
 }
 
-const WELL: Device = Device { takes_from: 0, not_ready: 0, answers_after: 0 };
+const WELL: Device = Device { full_from: 0, takes_from: 0, not_ready: 0, answers_after: 0 };
 const SILENT: Device = Device { answers_after: 10_000, ..WELL };
+
+fn machine(devices: [Device; 4]) -> Machine {
+    Machine::new(devices.to_vec())
+}
+
+fn after(answers_after: u64) -> Device {
+    Device { answers_after, ..WELL }
+}
+
+const WRITE: Act = Act::ConfigWrite { port: 0 };
 
 #[test]
 fn writes_to_a_silent_device_end_before_the_read_behind_them() {
-    let write = Act::ConfigWrite { port: 0 };
-    let mut machine = Machine::new(vec![SILENT, WELL, WELL, WELL]);
-    let took = machine.takes(&[write, Act::ConfigRead { port: 1 }]);
+    let took = machine([SILENT, WELL, WELL, WELL]).takes(&[WRITE, Act::ConfigRead { port: 1 }]);
     assert!((2000..2010).contains(&took), "{took} ms");
-    let mut machine = Machine::new(vec![SILENT, WELL, WELL, WELL]);
-    let took = machine.takes(&[write; 20]);
+    let took = machine([SILENT, WELL, WELL, WELL]).takes(&[WRITE; 20]);
     assert!((4000..4010).contains(&took), "two of them are made: {took} ms");
+    // Short waits are waits, too.
+    let took = machine([after(4), SILENT, WELL, WELL]).takes(&[WRITE; 1300]);
+    assert!((2700..2900).contains(&took), "the rest is given up: {took} ms");
 }
 
 #[test]
-fn a_machine_that_has_waited_is_patient_again_when_it_is_idle() {
-    let mut machine = Machine::new(vec![SILENT, WELL, WELL, WELL]);
+fn a_machine_that_has_waited_is_patient_again_when_nothing_is_on_its_way() {
+    let mut slow = machine([SILENT, after(10), WELL, WELL]);
     for round in 1..4 {
-        let began = machine.now;
-        let took = machine.takes(&[Act::ConfigWrite { port: 0 }; 9]) - began;
+        let began = slow.now;
+        slow.takes(&[WRITE; 9]);
+        let took = slow.now - began;
         assert!((4000..4010).contains(&took), "{round}: {took} ms");
-        machine.lane.note_idle();
     }
-    let began = machine.now;
-    machine.takes(&[Act::ConfigRead { port: 1 }; 50]);
-    assert!(machine.now - began < 200, "{}", machine.now - began);
+    // One after the other, for as long as it likes.
+    for _ in 0..400 {
+        let began = slow.now;
+        slow.takes(&[Act::ConfigRead { port: 1 }]);
+        assert!(slow.now - began >= 20, "both its parts are asked for");
+    }
 }
 
 /// What has an answer is not held for as long as a write: the answer is to come after that.
 #[test]
-fn a_read_is_held_only_as_long_as_there_is_time_for_its_answer() {
-    let late = Device { takes_from: 2850, ..WELL };
-    let later = Device { takes_from: 3450, ..SILENT };
-    let mut machine = Machine::new(vec![SILENT, late, later, WELL]);
-    let acts = [Act::ConfigWrite { port: 0 }, Act::Memory { port: 1 }, Act::ConfigRead { port: 2 }];
-    let took = machine.takes(&acts);
-    assert!((2850..2910).contains(&took), "{took} ms");
+fn a_request_is_held_only_as_long_as_there_is_time_for_its_answer() {
+    let late = Device { takes_from: 2650, ..WELL };
+    let later = Device { takes_from: 3250, ..SILENT };
+    let acts = [WRITE, Act::Memory { port: 1 }, Act::ConfigRead { port: 2 }];
+    let took = machine([SILENT, late, later, WELL]).takes(&acts);
+    assert!((2650..2710).contains(&took), "{took} ms");
+    // Its own access has waited, too: for retries, or for the first of two parts.
+    let acts = [WRITE, Act::ConfigWrite { port: 1 }];
+    let unready =
+        Device { not_ready: 890, full_from: 2291, takes_from: 3780, answers_after: 10_000 };
+    let took = machine([after(1400), unready, WELL, WELL]).takes(&acts);
+    assert!(took < 4710, "{took} ms");
+    let acts = [WRITE, Act::ConfigRead { port: 1 }];
+    let halves = Device { full_from: 2480, takes_from: 3980, answers_after: 1990, ..WELL };
+    let took = machine([after(500), halves, WELL, WELL]).takes(&acts);
+    assert!(took < 4710, "{took} ms");
+}
+
+#[test]
+fn a_healthy_devices_write_is_not_lost_for_a_moment_without_room() {
+    let mut both = machine([SILENT, WELL, WELL, WELL]);
+    both.takes(&[WRITE; 2]);
+    let full = both.now + 3;
+    both.devices[1] = Device { full_from: 0, takes_from: full, ..WELL };
+    both.lane.note_answer(Instant::ZERO, at(4000));
+    both.takes(&[Act::Memory { port: 1 }]);
+    while both.lane.held().is_some() {
+        both.takes(&[]);
+        both.now += 1;
+        both.below.full = if both.now < full { 2 } else { 0 };
+        both.answered();
+    }
+    assert!((full..full + 3).contains(&both.now), "it was held until there was room");
 }

@@ -142,7 +142,7 @@ fn completion(port: u16) -> Vec<u8> {
 
 /// When a read has to be on its way that the machine made at first.
 fn latest() -> Instant {
-    Instant::ZERO + (PATIENCE - COMPLETION_TIMEOUT)
+    Instant::ZERO + (PATIENCE - vmd_adapter::COMPLETION_TIMEOUT)
 }
 
 fn at(millis: u64) -> Instant {
