@@ -4,10 +4,10 @@
 //! ends lie differently in their words. This one takes half of that, or three quarters where they lie
 //! differently; a test in `tests/card` has the simulated card's core try it.
 
-/// Copies as the C library's: `a0` to, `a1` from, `a2` bytes; gives `a0`.
-///
-/// Where the ends lie differently, whole words are read of which some bytes are copied: bytes of
-/// the word in which others are that are copied, so nothing is read where nothing is.
+// Copies as the C library's: `a0` to, `a1` from, `a2` bytes; gives `a0`.
+//
+// Where the ends lie differently, whole words are read of which some bytes are copied: bytes of
+// the word in which others are that are copied, so nothing is read where nothing is.
 core::arch::global_asm!(
     ".pushsection .text.memcpy, \"ax\", @progbits",
     ".globl memcpy",
