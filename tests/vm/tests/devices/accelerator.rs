@@ -95,6 +95,13 @@ fn a_gigabyte_is_reached_where_the_kernel_reserved_windows() {
 }
 
 #[test]
+#[ignore = "long: another kernel"]
+fn a_gigabyte_is_reached_where_6_1_reserved_windows() {
+    let host = ["--ports", "2"];
+    reaches_a_gigabyte(Kernel::V6_1, &host, "pci=hpmmiosize=8M,hpmmioprefsize=2G").unwrap();
+}
+
+#[test]
 #[ignore = "long: another way to make room"]
 fn a_gigabyte_is_reached_after_a_rescan() {
     makes_room_for_a_gigabyte(Kernel::V6_12).unwrap();

@@ -108,6 +108,12 @@ fn a_drive_whose_only_path_dies_goes_with_errors_and_comes_back() {
 }
 
 #[test]
+#[ignore = "long: another kernel"]
+fn a_drive_whose_only_path_dies_under_6_1_comes_back() {
+    its_only_path_dies(Kernel::V6_1).unwrap();
+}
+
+#[test]
 fn data_stays_right_in_bad_weather() {
     data_stays_right(Kernel::V6_12, 3).unwrap();
 }

@@ -31,9 +31,21 @@ fn four_come_and_go(kernel: Kernel) {
 #[test]
 #[ignore = "long: sixteen devices"]
 fn sixteen_devices_of_two_boxes_come_and_go() {
+    sixteen_come_and_go(Kernel::V6_12);
+}
+
+#[test]
+#[ignore = "long: sixteen devices, of another kernel"]
+fn sixteen_devices_of_two_boxes_come_and_go_under_6_1() {
+    sixteen_come_and_go(Kernel::V6_1);
+}
+
+fn sixteen_come_and_go(kernel: Kernel) {
     let eight = [TWO; 4].concat();
     let boxes: [(&str, &[&str]); 2] = [("box-a", &eight), ("box-b", &eight)];
-    let plan = Plan { boxes: &boxes, append: ROOM, flags: &["--ports", "16"], ..SMALL };
+    let kernels = [kernel];
+    let flags = ["--ports", "16"];
+    let plan = Plan { kernels: &kernels, boxes: &boxes, append: ROOM, flags: &flags, ..SMALL };
     play(&plan, |scene| fills_and_empties(scene, &plan));
 }
 
