@@ -192,6 +192,20 @@ impl Fabric {
         serde_json::from_str(&text).with_context(|| format!("dxpu-manager {arguments:?}: {text}"))
     }
 
+    /// Counters of a proxy, by their names.
+    ///
+    /// # Errors
+    ///
+    /// When the manager fails, or the proxy has not such a counter.
+    pub fn counters<const N: usize>(&self, proxy: &str, names: [&str; N]) -> Result<[u64; N]> {
+        let all = self.manager(&["counters", proxy])?;
+        let mut counts = [0; N];
+        for (count, name) in counts.iter_mut().zip(names) {
+            *count = all["counters"][name].as_u64().with_context(|| format!("{name}: {all}"))?;
+        }
+        Ok(counts)
+    }
+
     /// Lends a slot, such as `box-a/1`, to a host; the allocation's name.
     ///
     /// # Errors

@@ -89,8 +89,8 @@ impl Budget {
 
     /// How long a TLP may be held that waits since then, of an access that has waited so long.
     fn bound(&self, since: Instant, own: Duration, tlp: &[u8]) -> Duration {
-        let spent = self.at(since).spent;
-        let total = self.total(since);
+        let Self { spent, waited, .. } = self.at(since);
+        let total = spent + waited;
         if spent >= ALL_FLOORS || total >= LAST_HOLD {
             return Duration::ZERO;
         }

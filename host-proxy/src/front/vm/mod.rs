@@ -240,11 +240,11 @@ impl<B: Below> Turner<B> {
         self.turned.clear();
         self.completions.clear();
         self.below.handle_reset(kind);
-        if kind != ResetKind::Hot {
-            self.requests.begin_anew();
-        } else {
+        if kind == ResetKind::Hot {
             let now = self.below.latest();
             self.told.link_resets.info(now, "the machine's root port resets its link");
+        } else {
+            self.requests.begin_anew();
         }
     }
 

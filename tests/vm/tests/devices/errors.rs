@@ -30,13 +30,8 @@ impl<'a> Drive<'a> {
 
     /// How often the device itself was reset: its function, and by its link.
     fn resets(&self) -> Result<[u64; 2]> {
-        let all = self.fabric.manager(&["counters", "box-a"])?;
         let names = ["device.function_resets", "device.conventional_resets"];
-        let mut counts = [0; 2];
-        for (count, name) in counts.iter_mut().zip(names) {
-            *count = all["counters"][name].as_u64().with_context(|| format!("{name}: {all}"))?;
-        }
-        Ok(counts)
+        self.fabric.counters("box-a", names)
     }
 
     fn register(&mut self, name: &str) -> Result<u32> {

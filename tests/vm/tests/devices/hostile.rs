@@ -12,18 +12,13 @@ const MEND: &str = "--mend-every 32";
 /// Memory and configuration requests of the second guest that went below its root port, TLPs that
 /// went to the box, and accesses to what is not there.
 fn requests(bench: &Bench) -> Result<[u64; 4]> {
-    let all = bench.fabric.manager(&["counters", "host-2"])?;
     let names = [
         "vm: memory requests",
         "vm: configuration requests",
         "link.tlps_sent",
         "vm: accesses to nobody",
     ];
-    let mut counts = [0; 4];
-    for (count, name) in counts.iter_mut().zip(names) {
-        *count = all["counters"][name].as_u64().with_context(|| format!("{name}: {all}"))?;
-    }
-    Ok(counts)
+    bench.fabric.counters("host-2", names)
 }
 
 /// A port, the switch and the root port above a device.

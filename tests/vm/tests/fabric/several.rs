@@ -13,39 +13,32 @@ const ROOM: &str = "pci=hpmmiosize=2M,hpmmioprefsize=32M";
 
 #[test]
 fn four_devices_of_two_boxes_come_and_go() {
-    four_come_and_go(Kernel::V6_12);
+    come_and_go(Kernel::V6_12, 1, &[]);
 }
 
 #[test]
 #[ignore = "long: another kernel"]
 fn four_devices_of_two_boxes_come_and_go_under_6_1() {
-    four_come_and_go(Kernel::V6_1);
-}
-
-fn four_come_and_go(kernel: Kernel) {
-    let boxes: [(&str, &[&str]); 2] = [("box-a", &TWO), ("box-b", &TWO)];
-    let plan = Plan { kernels: &[kernel], boxes: &boxes, append: ROOM, ..SMALL };
-    play(&plan, |scene| fills_and_empties(scene, &plan));
+    come_and_go(Kernel::V6_1, 1, &[]);
 }
 
 #[test]
 #[ignore = "long: sixteen devices"]
 fn sixteen_devices_of_two_boxes_come_and_go() {
-    sixteen_come_and_go(Kernel::V6_12);
+    come_and_go(Kernel::V6_12, 4, &["--ports", "16"]);
 }
 
 #[test]
 #[ignore = "long: sixteen devices, of another kernel"]
 fn sixteen_devices_of_two_boxes_come_and_go_under_6_1() {
-    sixteen_come_and_go(Kernel::V6_1);
+    come_and_go(Kernel::V6_1, 4, &["--ports", "16"]);
 }
 
-fn sixteen_come_and_go(kernel: Kernel) {
-    let eight = [TWO; 4].concat();
-    let boxes: [(&str, &[&str]); 2] = [("box-a", &eight), ("box-b", &eight)];
-    let kernels = [kernel];
-    let flags = ["--ports", "16"];
-    let plan = Plan { kernels: &kernels, boxes: &boxes, append: ROOM, flags: &flags, ..SMALL };
+/// Of two boxes that have [`TWO`] so many times each.
+fn come_and_go(kernel: Kernel, times: usize, flags: &[&str]) {
+    let slots = TWO.repeat(times);
+    let boxes: [(&str, &[&str]); 2] = [("box-a", &slots), ("box-b", &slots)];
+    let plan = Plan { kernels: &[kernel], boxes: &boxes, append: ROOM, flags, ..SMALL };
     play(&plan, |scene| fills_and_empties(scene, &plan));
 }
 
