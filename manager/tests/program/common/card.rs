@@ -3,14 +3,16 @@
 //! that never joins.
 
 use super::eventually;
-use super::fake::{Fake, Script, Spec, fresh};
+use super::fake::{Fake, Script, Spec, State, fresh};
 use card_image::{
     AntiDowngrade, BoardName, Demands, Header, ImageParts, KeyId, KeysOfBootLoader, Layout,
     LayoutParts, Region, Requirements, Role, SecurityVersion, SlotId, TrustedKey, Version,
     public_key, seal,
 };
 use nor_model::{Direct, Nor, Part};
-use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, Request, RoleKind};
+use proxy_core::control::{
+    ControlError, FirmwareError, FirmwareRequest, Request, RoleKind, SlotState,
+};
 use soc::boot::choose;
 use soc::reset::{self, RETAINED};
 use soc::update::{FirmwareAnswer, Update};
@@ -223,9 +225,10 @@ impl Card {
         self.inside.lock().unwrap().instead = None;
     }
 
-    /// Loses its power and gets it back.
+    /// Loses its power and gets it back; whatever connects from here on has started anew.
     pub fn power_cycle(&self) {
         self.inside.lock().unwrap().restart = true;
+        eventually("the start of a card", || (!self.inside.lock().unwrap().restart).then_some(()));
     }
 }
 
@@ -239,12 +242,12 @@ impl Drop for Card {
 fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &AtomicBool) {
     let state = fresh(&spec, "nvme");
     let is_off = || off.load(Ordering::Relaxed);
-    let mut booted = false;
+    let restarts = || inside.lock().unwrap().restart;
+    while !inside.lock().unwrap().boot() {}
     while !is_off() {
-        if !booted {
-            let mut inside = inside.lock().unwrap();
-            inside.restart = false;
-            booted = inside.boot();
+        if restarts() {
+            spec.incarnation += 1;
+            restart(&state, inside, off);
             continue;
         }
         // The manager may be away just now.
@@ -260,31 +263,33 @@ fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &
             let Request::Firmware(request) = request else { return None };
             Some(asked.lock().unwrap().answer(request))
         });
-        let ends = || is_off() || fake.is_over() || inside.lock().unwrap().restart;
-        while !ends() {
+        while !is_off() && !fake.is_over() && !restarts() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        if inside.lock().unwrap().restart {
+        if restarts() {
             // It has said so.
             std::thread::sleep(Duration::from_millis(50));
-            let (before, tables) = fake.leave();
-            spec = Spec { incarnation: before.incarnation + 1, ..before };
-            let mut tables = tables.lock().unwrap();
-            tables.ports.clear();
-            tables.peers.clear();
-            for slot in &mut tables.slots {
-                slot.bound = None;
-                slot.state = proxy_core::control::SlotState::Free;
-            }
-            drop(tables);
-            booted = false;
-            while inside.lock().unwrap().stays_away && !is_off() {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            // As long as a start takes.
-            std::thread::sleep(Duration::from_millis(100));
         }
+        fake.leave();
     }
+}
+
+/// Is away for as long as a start takes, and has forgotten what it held in memory.
+fn restart(state: &Mutex<State>, inside: &Mutex<Inside>, off: &AtomicBool) {
+    let mut tables = state.lock().unwrap();
+    tables.ports.clear();
+    tables.peers.clear();
+    for slot in &mut tables.slots {
+        slot.bound = None;
+        slot.state = SlotState::Free;
+    }
+    drop(tables);
+    while inside.lock().unwrap().stays_away && !off.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    while !inside.lock().unwrap().boot() {}
+    inside.lock().unwrap().restart = false;
 }
 
 /// Waits until a card has had so many pieces.
