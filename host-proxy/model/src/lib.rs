@@ -33,6 +33,6 @@ pub use error::{Access, AccessError};
 pub use host::{EVENTS, HostEvent, HostFunction, ModelHost};
 pub use hotplug::SlotState;
 pub use latency::LatencyReport;
-pub use operations::{NvmeReport, OperationError, StreamOptions, StreamReport};
+pub use operations::{MAX_OUTSTANDING, NvmeReport, OperationError, StreamOptions, StreamReport};
 pub use port::{PortError, TlpPort};
 pub use report::{Tree, TreeBar, TreeBridge, TreeNode};

@@ -12,6 +12,9 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use tlp_codec::ids::Bdf;
 
+/// Most reads of one measurement that are outstanding at a time.
+pub const MAX_OUTSTANDING: usize = 64;
+
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
@@ -345,28 +348,30 @@ impl<P: TlpPort> ModelHost<P> {
         Ok(reports)
     }
 
-    /// The round trip of 4-byte reads of a device's registers: `reads` of them, one after the
-    /// other, at an offset of a base address register.
+    /// The round trip of 4-byte reads of a device's registers: `reads` of them at an offset of a
+    /// base address register, `outstanding` at a time.
     ///
     /// # Errors
     ///
-    /// When there is no such register, or a read is not answered with data.
+    /// When there is no such register, more than [`MAX_OUTSTANDING`] are to be
+    /// outstanding, or a read is not answered with data.
     pub fn mmio_latency(
         &mut self,
         bdf: Bdf,
         bar: u8,
         offset: u64,
         reads: usize,
+        outstanding: usize,
     ) -> Result<LatencyReport, OperationError> {
         let function = self.function(bdf).ok_or(OperationError::NoFunction(bdf))?;
         let address = function.bar_address(bar, offset, 4)?;
-        let mut times = Vec::with_capacity(reads);
-        for _ in 0..reads {
-            let start = Instant::now();
-            self.mmio_read(address, &mut [0; 4])?;
-            times.push(start.elapsed());
+        if !(1..=MAX_OUTSTANDING).contains(&outstanding) {
+            let reason = format!("1 to {MAX_OUTSTANDING} reads are outstanding, not {outstanding}");
+            return Err(OperationError::Invalid(reason));
         }
-        LatencyReport::new(times)
+        let begun = Instant::now();
+        let times = self.root_mut().read_again(address, reads, outstanding)?;
+        LatencyReport::new(times, begun.elapsed())
             .ok_or_else(|| OperationError::Invalid("a measurement needs one read at least".into()))
     }
 }

@@ -78,7 +78,9 @@ fn carry_out(
             let wish = Wish { bytes: *bytes, only: *only, tags: *tags, request: *request };
             bandwidth(host, &all_different(devices)?, &wish, reply)
         }
-        Command::Latency { device, reads } => latency(host, bdf(device)?, *reads),
+        Command::Latency { device, reads, outstanding } => {
+            latency(host, bdf(device)?, *reads, *outstanding)
+        }
         Command::Counters => counters(host),
     }
 }
@@ -240,7 +242,12 @@ fn nvme_read(
     Ok((said("read", &report), to_json(&report)?))
 }
 
-fn latency(host: &mut ModelHost<impl CountingPort>, bdf: Bdf, reads: u32) -> Outcome {
+fn latency(
+    host: &mut ModelHost<impl CountingPort>,
+    bdf: Bdf,
+    reads: u32,
+    outstanding: u16,
+) -> Outcome {
     if !(1..=MAX_READS).contains(&reads) {
         return Err(format!("{reads} reads: 1 to {MAX_READS}"));
     }
@@ -249,14 +256,17 @@ fn latency(host: &mut ModelHost<impl CountingPort>, bdf: Bdf, reads: u32) -> Out
         |bar: &Option<host_model::topology::Bar>| bar.is_some_and(|bar| bar.kind != BarKind::Io);
     let bar = node.bars.iter().position(is_memory);
     let bar = bar.ok_or_else(|| format!("{bdf} has no memory BAR"))? as u8;
-    let report = host.mmio_latency(bdf, bar, 0, reads as usize).map_err(text)?;
+    let report = host.mmio_latency(bdf, bar, 0, reads as usize, outstanding.into());
+    let report = report.map_err(text)?;
     let us = |nanos: u64| nanos as f64 / 1e3;
     let text = format!(
-        "round trip of a 4-byte read: median {:.2} us, minimum {:.2} us, 99 % {:.2} us, {} reads",
+        "round trip of a 4-byte read: median {:.2} us, minimum {:.2} us, 99 % {:.2} us, {} reads, \
+         {:.0} a second",
         us(report.median_ns),
         us(report.min_ns),
         us(report.p99_ns),
         report.count,
+        report.per_second,
     );
     Ok((text, to_json(&report)?))
 }

@@ -1,11 +1,16 @@
 //! The commands and their answers.
 
 use clap::{Subcommand, ValueEnum, ValueHint};
+use host_model::MAX_OUTSTANDING;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Most reads of one round-trip measurement.
 pub const MAX_READS: u32 = 1_000_000;
+
+const fn one_at_a_time() -> u16 {
+    1
+}
 
 /// What the model host can be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Subcommand)]
@@ -114,6 +119,10 @@ pub enum Command {
         /// How many reads
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=MAX_READS as i64))]
         reads: u32,
+        /// How many of them at a time
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_OUTSTANDING as i64))]
+        #[serde(default = "one_at_a_time")]
+        outstanding: u16,
     },
     /// Print the model host's counters
     Counters,

@@ -3,6 +3,8 @@
 mod world;
 
 use proxy_core::boxes::SlotSignal;
+use proxy_core::control::{OperationId, Removal, Term};
+use proxy_core::role::Role as _;
 use proxy_core::switch::ResetKind;
 use std::time::Duration;
 use tlp_codec::ids::*;
@@ -87,6 +89,77 @@ fn turn_offs(device: &Registers) -> usize {
 fn fill(world: &mut World) -> usize {
     let write = emit(&Repr::new(mem_write(Bdf::default(), FIRST_WINDOW, &[7; 4])));
     (0..10_000).find(|_| !hand_in(world, &write)).expect("room ends")
+}
+
+fn read(tag: u16) -> Vec<u8> {
+    emit(&Repr::new(mem_read(Bdf::default(), tag, FIRST_WINDOW, 1)))
+}
+
+/// A bound device that has been sent reads until there was no room for one more, which this is.
+fn full_of_reads() -> (World, Vec<u8>) {
+    let mut world = World::bound();
+    let refused = (0..256).map(read).find(|read| !hand_in(&mut world, read)).expect("room ends");
+    for _ in 0..3 {
+        assert!(!hand_in(&mut world, &refused), "nothing has changed");
+    }
+    (world, refused)
+}
+
+#[test]
+fn what_was_refused_is_taken_when_there_is_room() {
+    let (mut world, refused) = full_of_reads();
+    let waited = world.counter("host: TLPs that had to wait for room");
+    assert_eq!(waited, 4);
+    world.turn();
+    world.to_root.clear();
+    assert!(hand_in(&mut world, &refused));
+    world.turn();
+    let answers = world.to_root.iter().filter(|answer| {
+        let packet = Packet::new_checked(&answer[..]).unwrap();
+        packet.tag() == Packet::new_checked(&refused[..]).unwrap().tag()
+    });
+    assert_eq!(answers.count(), 1);
+}
+
+#[test]
+fn what_was_refused_is_no_obstacle_to_another() {
+    let (mut world, refused) = full_of_reads();
+    let write = emit(&Repr::new(mem_write(Bdf::default(), FIRST_WINDOW, &[7; 4])));
+    assert!(hand_in(&mut world, &write));
+    let nowhere = emit(&Repr::new(mem_read(Bdf::default(), 0, FIRST_WINDOW - 0x1000, 1)));
+    assert!(hand_in(&mut world, &nowhere), "it is answered at once");
+    assert!(!hand_in(&mut world, &refused));
+}
+
+/// Whoever could not be given a TLP need not wait for room that nobody has any use for.
+#[test]
+fn what_was_refused_does_not_wait_when_its_way_has_changed() {
+    type Change = fn(&mut World);
+    let changes: [Change; 5] = [
+        |world| {
+            // Its window is closed.
+            assert!(hand_in(world, &config_write(9, bdf(2, 0), 0x04, 0)));
+        },
+        |world| {
+            // Its device is being reset.
+            assert!(hand_in(world, &config_write(9, bdf(2, 0), 0x3c, 0x0040_0000)));
+        },
+        |world| world.host.handle_reset(world.now, ResetKind::Hot),
+        |world| {
+            let unbind = unbind_port(port(0), key(1).epoch, Removal::Force);
+            world.host.handle_control(world.now, OperationId(1 << 40), Term(1), &unbind);
+        },
+        |world| {
+            // The link to its box ends.
+            world.host.close_links(world.now);
+            world.host.handle_timeout(world.now);
+        },
+    ];
+    for (index, change) in changes.into_iter().enumerate() {
+        let (mut world, refused) = full_of_reads();
+        change(&mut world);
+        assert!(hand_in(&mut world, &refused), "change {index}");
+    }
 }
 
 #[test]

@@ -192,6 +192,45 @@ impl<P: TlpPort> RootComplex<P> {
         Ok(tag)
     }
 
+    /// Reads the same four bytes of memory space `reads` times, `outstanding` of them at a time, and
+    /// gives how long each took.
+    ///
+    /// # Errors
+    ///
+    /// How the first that failed ended. No further ones are made then, and what is outstanding is
+    /// waited for.
+    pub fn read_again(
+        &mut self,
+        address: u64,
+        reads: usize,
+        outstanding: usize,
+    ) -> Result<Vec<Duration>, AccessError> {
+        let access = Access::Memory { address, len: 4 };
+        let mut in_flight = VecDeque::with_capacity(outstanding);
+        let mut times = Vec::with_capacity(reads);
+        let (mut left, mut first_error) = (reads, None);
+        loop {
+            let done = if left > 0 && in_flight.len() < outstanding.max(1) {
+                left -= 1;
+                let begun = Instant::now();
+                let issued = self.issue_read(access, address, 4);
+                issued.map(|tag| in_flight.push_back((tag, begun)))
+            } else {
+                let Some((tag, begun)) = in_flight.pop_front() else { break };
+                self.finish(access, tag).map(|_| times.push(begun.elapsed()))
+            };
+            match done {
+                Ok(()) => {}
+                Err(AccessError::Port(error)) => return Err(error.into()),
+                Err(error) => {
+                    left = 0;
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        first_error.map_or(Ok(times), Err)
+    }
+
     /// Writes memory space, split into TLPs of at most `max_payload` bytes. The writes are posted:
     /// success means that they are on their way.
     ///

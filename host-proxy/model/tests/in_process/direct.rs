@@ -5,7 +5,7 @@ use device_models::accelerator::{Accelerator, Config, regs as device_regs};
 use device_models::endpoint::Endpoint;
 use device_models::{Device as _, ResetKind};
 use host_model::accelerator::{BandwidthTest, Direction, regs};
-use host_model::{AccessError, HostConfig, HostEvent, ModelHost, OperationError};
+use host_model::{AccessError, HostConfig, HostEvent, MAX_OUTSTANDING, ModelHost, OperationError};
 use std::time::Duration;
 use tlp_codec::ids::Bdf;
 
@@ -169,12 +169,18 @@ fn scratch_and_latency() {
     let mut host = host();
     host.with_accelerator(DEVICE, |function, accelerator| accelerator.check_scratch(function))
         .unwrap();
-    let report = host.mmio_latency(DEVICE, 0, regs::ID, 100).unwrap();
+    let report = host.mmio_latency(DEVICE, 0, regs::ID, 100, 1).unwrap();
     assert_eq!(report.count, 100);
     assert!(report.min_ns > 0 && report.min_ns <= report.median_ns);
     assert!(report.median_ns <= report.p99_ns && report.p99_ns <= report.max_ns);
-    assert!(host.mmio_latency(DEVICE, 0, 1 << 20, 1).is_err());
-    assert!(host.mmio_latency(DEVICE, 0, 0, 0).is_err());
+    assert!(host.mmio_latency(DEVICE, 0, 1 << 20, 1, 1).is_err());
+    assert!(host.mmio_latency(DEVICE, 0, 0, 0, 1).is_err());
+    let several = host.mmio_latency(DEVICE, 0, regs::ID, 100, 16).unwrap();
+    assert!(several.count == 100 && several.per_second > 0.0, "{several:?}");
+    for too_many in [0, MAX_OUTSTANDING + 1] {
+        let refused = host.mmio_latency(DEVICE, 0, regs::ID, 100, too_many);
+        assert!(matches!(refused, Err(OperationError::Invalid(_))), "{refused:?}");
+    }
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn plug_use_and_orderly_removal() {
     assert!(host.mmio_read(address, &mut buf).unwrap_err().is_unsupported());
     assert_eq!(buf, [0xff; 4]);
     assert!(matches!(host.config_read(bdf, 0, 4), Err(AccessError::UnsupportedRequest(_))));
-    assert!(matches!(host.mmio_latency(bdf, 0, 0, 1), Err(OperationError::NoFunction(_))));
+    assert!(matches!(host.mmio_latency(bdf, 0, 0, 1, 1), Err(OperationError::NoFunction(_))));
     // And again, in the same place.
     assert_eq!(plug(&mut host, &fabric, 2), bdf);
     moves(&mut host, bdf, Direction::HostToDevice, 100_000);
@@ -234,7 +234,7 @@ fn a_device_that_does_not_fit_is_told_and_stays_without_driver() {
 fn reads_of_registers_take_as_long_as_they_take() {
     let (mut host, fabric) = host_and_switch(1);
     let bdf = plug(&mut host, &fabric, 0);
-    let report = host.mmio_latency(bdf, 0, regs::ID, 200).unwrap();
+    let report = host.mmio_latency(bdf, 0, regs::ID, 200, 1).unwrap();
     assert_eq!(report.count, 200);
     println!("{report:?}");
 }

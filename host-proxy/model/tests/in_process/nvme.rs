@@ -155,7 +155,7 @@ fn a_drive_that_goes_while_its_driver_is_bound_does_not_hold_up_the_host() {
             host.service(Instant::now() + Duration::from_millis(20)).unwrap();
             if let Some(HostEvent::DeviceAdded { bdf, .. }) = host.poll_event() {
                 // It was bound before its time came: it goes now.
-                let _ = host.mmio_latency(bdf, 0, 0, 200);
+                let _ = host.mmio_latency(bdf, 0, 0, 200, 1);
             }
         }
         let above = fabric.borrow().switch.port_id(port(0));

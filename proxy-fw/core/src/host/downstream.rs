@@ -14,6 +14,37 @@ use crate::time::Instant;
 use tlp_codec::ids::PortId;
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
+/// A request of the root complex to the memory of a device for which there was no room. It is handed
+/// in again and again until there is some, which is looked for before its way is.
+#[derive(Clone, Copy)]
+pub(super) struct Refused {
+    /// Its first bytes, which are all that decides its way.
+    head: [u8; 16],
+    length: usize,
+    class: Class,
+    port: PortId,
+}
+
+impl Refused {
+    fn head_of(tlp: &[u8]) -> [u8; 16] {
+        let mut head = [0; 16];
+        let length = tlp.len().min(16);
+        head[..length].copy_from_slice(&tlp[..length]);
+        head
+    }
+
+    fn of(tlp: &[u8], port: PortId) -> Option<Self> {
+        let packet = Packet::new_checked(tlp).ok()?;
+        let class =
+            packet.class().filter(|_| matches!(packet.tlp_type(), TlpType::MRd | TlpType::MWr))?;
+        Some(Self { head: Self::head_of(tlp), length: tlp.len(), class, port })
+    }
+
+    fn is(&self, tlp: &[u8]) -> bool {
+        self.length == tlp.len() && self.head == Self::head_of(tlp)
+    }
+}
+
 impl HostRole {
     /// Takes a TLP from the root complex. What is malformed is counted and gone.
     ///
@@ -22,29 +53,45 @@ impl HostRole {
     /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
     /// and TLPs of its class behind it wait.
     pub fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
+        if self.to_root.room() < ROOT_RESERVE || self.still_has_no_room(tlp) {
+            self.counters.backpressure += 1;
+            return Err(Backpressure);
+        }
         if self.node.malformed.sound(tlp).is_none() {
             self.counters.malformed_from_root += 1;
             self.switch.report_malformed(None, tlp, &mut self.to_root);
             return Ok(());
         }
-        if self.to_root.room() < ROOT_RESERVE {
-            self.counters.backpressure += 1;
-            return Err(Backpressure);
-        }
         let mut scratch = self.scratch.take().expect("put back after each use");
         scratch[..tlp.len()].copy_from_slice(tlp);
         let result = self.route_downstream(now, &mut scratch[..tlp.len()]);
         self.scratch = Some(scratch);
-        if result.is_err() {
+        result.map_err(|port| {
             self.counters.backpressure += 1;
-        }
-        result
+            self.refused = Refused::of(tlp, port);
+            Backpressure
+        })
     }
 
-    fn route_downstream(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), Backpressure> {
+    /// Whether this is the TLP that was refused last, and nothing has changed for it.
+    fn still_has_no_room(&mut self, tlp: &[u8]) -> bool {
+        let Some(Refused { class, port, .. }) = self.refused.filter(|refused| refused.is(tlp))
+        else {
+            return false;
+        };
+        let entry = &self.ports[port.get() as usize];
+        let full = class == Class::NonPosted && !entry.requests.has_room();
+        let Some(target) = entry.target(None) else { return false };
+        self.switch.is_open(port) && (full || !self.has_room(port, target, class))
+    }
+
+    /// The port of the device for which there is no room, if there is none.
+    fn route_downstream(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), PortId> {
         let verdict = self.switch.handle_downstream(now, tlp, &mut self.to_root);
         let result = match verdict {
-            Verdict::Forward(port) => self.send_to_device(now, port, tlp, None),
+            Verdict::Forward(port) => {
+                self.send_to_device(now, port, tlp, None).map_err(|Backpressure| port)
+            }
             Verdict::Broadcast => {
                 self.broadcast(now, tlp);
                 Ok(())
@@ -115,18 +162,21 @@ impl HostRole {
     ) -> Result<(), Backpressure> {
         let function = config_function(&packet);
         let watched = Watched::of(&packet);
-        let entry = &mut self.ports[port.get() as usize];
+        let entry = &self.ports[port.get() as usize];
+        let target = entry.target(function);
+        if let Some(target) = target
+            && !(entry.requests.has_room() && self.has_room(port, target, Class::NonPosted))
+        {
+            return Err(Backpressure);
+        }
         let info = RequestInfo::of(&packet).expect("the class is non-posted");
-        let completer = self.switch.mapping(port).device;
+        let completer = self.switch.device_id(port);
         let request = HostRequest { info, completer, asker, watched };
-        let Some(target) = entry.target(function) else {
+        let Some(target) = target else {
             self.counters.function_not_lent += 1;
             self.refuse(now, &request);
             return Ok(());
         };
-        if !entry.requests.has_room() || !self.has_room(port, target, Class::NonPosted) {
-            return Err(Backpressure);
-        }
         let entry = &mut self.ports[port.get() as usize];
         let deadline = now + self.completion_bound;
         let outstanding = entry.requests.insert(deadline, request).expect("has room");

@@ -33,6 +33,7 @@ use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
 use bars::Bar;
 use core::time::Duration;
+use downstream::Refused;
 use peers::Held;
 use pending::{Pending, Wanted};
 use ports::Port;
@@ -173,6 +174,8 @@ pub struct HostRole {
     to_root: TlpQueue,
     bounce: TlpQueue,
     scratch: Option<Box<[u8; TLP_BUFFER]>>,
+    /// The request of the root complex that was refused last, while its way is the same.
+    refused: Option<Refused>,
     turn: usize,
     /// When every request that had waited too long was last completed; nothing if some may have
     /// come since.
@@ -214,6 +217,7 @@ impl HostRole {
             to_root: TlpQueue::new(TO_ROOT),
             bounce: TlpQueue::new(ROOT_RESERVE),
             scratch: Some(Box::new([0; TLP_BUFFER])),
+            refused: None,
             turn: 0,
             synthesised_at: None,
             with_pending: 0,

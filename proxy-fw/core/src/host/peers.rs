@@ -186,14 +186,12 @@ impl HostRole {
         to: PortId,
         tlp: &mut [u8],
     ) -> Fate {
-        if !self.is_owed(origin, tlp) {
-            return Fate::Gone;
-        }
         let packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
+        let Some(owed) = self.owed(origin, &packet) else { return Fate::Gone };
         if self.send_completion(now, to, packet).is_err() {
             return Fate::Waits;
         }
-        self.book(origin, tlp);
+        self.book(origin, &owed, tlp);
         Fate::Gone
     }
 

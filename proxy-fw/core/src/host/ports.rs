@@ -421,6 +421,7 @@ impl HostRole {
 
     pub(super) fn process_switch_events(&mut self, now: Instant) {
         while let Some(event) = self.switch.poll_event() {
+            self.refused = None;
             match event {
                 SwitchEvent::LetGo { port, .. } => self.let_go(now, port),
                 SwitchEvent::SecondaryBusReset { port, asserted: true } => {

@@ -23,6 +23,13 @@ pub(super) struct Origin {
     pub(super) sampled: bool,
 }
 
+/// A request that a completion fits.
+pub(super) struct Owed {
+    /// As the completion leaves it.
+    request: HostRequest,
+    progress: Progress,
+}
+
 /// What becomes of a TLP of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -137,11 +144,9 @@ impl HostRole {
     /// identity back; the switch decides. One that it refuses was never there: the request runs
     /// into its bound.
     fn complete(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) -> Fate {
-        if !self.is_owed(origin, tlp) {
-            return Fate::Gone;
-        }
-        let Some(request) = self.request_of(origin).copied() else { return Fate::Gone };
         let mut packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
+        let Some(owed) = self.owed(origin, &packet) else { return Fate::Gone };
+        let Owed { request, .. } = owed;
         rewrite(&mut packet, |packet| {
             packet.set_requester(request.info.requester);
             if !planted(Canary::ForgetTag) {
@@ -150,7 +155,7 @@ impl HostRole {
         });
         match self.ask_switch(now, origin, tlp) {
             Verdict::ToRoot => {
-                self.book(origin, tlp);
+                self.book(origin, &owed, tlp);
                 Fate::ToRoot
             }
             // Without an asker it is the root complex's request on behalf of a device.
@@ -171,39 +176,51 @@ impl HostRole {
         self.ports[origin.port.get() as usize].requests.get_mut(origin.outstanding?)
     }
 
-    /// Whether a completion fits its request; if not, it is counted.
-    pub(super) fn is_owed(&mut self, origin: Origin, tlp: &[u8]) -> bool {
-        let packet = Packet::new_checked(tlp).expect("checked by the caller");
-        let Some(mut info) = self.request_of(origin).map(|request| request.info) else {
+    /// The request that a completion fits, and what it does to it; if there is none, that is
+    /// counted.
+    pub(super) fn owed<T: AsRef<[u8]>>(
+        &mut self,
+        origin: Origin,
+        completion: &Packet<T>,
+    ) -> Option<Owed> {
+        let Some(mut request) = self.request_of(origin).copied() else {
             self.counters.unexpected_from_device += 1;
-            return false;
+            return None;
         };
-        let fits = info.accept(&packet).is_ok();
-        self.counters.mismatched_from_device += u64::from(!fits);
-        fits
+        let progress = request.info.accept(completion);
+        self.counters.mismatched_from_device += u64::from(progress.is_err());
+        progress.ok().map(|progress| Owed { request, progress })
     }
 
     /// Books a completion that was handed on; with the last one the request is over.
-    pub(super) fn book(&mut self, origin: Origin, tlp: &[u8]) {
-        let packet = Packet::new_checked(tlp).expect("checked by the caller");
-        let Some(request) = self.request_of(origin) else { return };
-        let over = request.info.accept(&packet) == Ok(Progress::Final);
-        match request.watched.filter(|_| packet.status() == CplStatus::Success) {
-            Some(Watched::Command(CommandWrite { function, value, enables })) => {
-                let command = (value, enables);
-                self.switch.command_written(origin.port, function, command, &mut self.to_root);
-            }
-            Some(Watched::Bar(bar)) => {
-                if let Ok(value) = packet.payload().try_into() {
-                    let port = &mut self.ports[origin.port.get() as usize];
-                    port.bar_read(bar, u32::from_le_bytes(value));
-                }
-            }
-            None => {}
+    pub(super) fn book(&mut self, origin: Origin, owed: &Owed, tlp: &[u8]) {
+        if let Some(watched) = owed.request.watched {
+            self.look_at_answer(origin.port, watched, tlp);
         }
-        let over = over && !planted(Canary::CompleteTwice);
+        let over = owed.progress == Progress::Final && !planted(Canary::CompleteTwice);
         if let Some(reference) = origin.outstanding.filter(|_| over) {
             self.ports[origin.port.get() as usize].requests.remove(reference);
+        } else if let Some(request) = self.request_of(origin) {
+            request.info = owed.request.info;
+        }
+    }
+
+    /// What a device answers to some configuration requests is of interest to others, too.
+    fn look_at_answer(&mut self, port: PortId, watched: Watched, tlp: &[u8]) {
+        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        if packet.status() != CplStatus::Success {
+            return;
+        }
+        match watched {
+            Watched::Command(CommandWrite { function, value, enables }) => {
+                let command = (value, enables);
+                self.switch.command_written(port, function, command, &mut self.to_root);
+            }
+            Watched::Bar(bar) => {
+                if let Ok(value) = packet.payload().try_into() {
+                    self.ports[port.get() as usize].bar_read(bar, u32::from_le_bytes(value));
+                }
+            }
         }
     }
 

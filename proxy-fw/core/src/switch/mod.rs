@@ -59,7 +59,7 @@ use completion::Completion;
 use config::{header, identity, layouts};
 use events::Notice;
 use messages::TurnOff;
-use port::DownstreamPort;
+use port::{DownstreamPort, Ports};
 use tlp_codec::ids::{Bdf, Bus, Device, Function, PortId};
 use tlp_codec::tlp::{Class, CplStatus, Packet};
 use verdict::{Counted, Counters};
@@ -69,8 +69,8 @@ use verdict::{Counted, Counters};
 pub struct PortMapping {
     /// Secondary and subordinate bus number; both 0 before enumeration.
     pub buses: (u8, u8),
-    /// The routing ID that the device behind the port has: device 0, function 0 of the secondary
-    /// bus.
+    /// The routing ID that the device behind the port has
+    /// ([`device_id`](VirtualSwitch::device_id)).
     pub device: Bdf,
     /// 32-bit non-prefetchable window, first and last address.
     pub memory: WindowRange,
@@ -111,7 +111,7 @@ pub struct VirtualSwitch {
     upstream: Bridge,
     /// The upstream port's ID, as the last configuration write told it.
     id: Bdf,
-    ports: Box<[DownstreamPort]>,
+    ports: Ports,
     /// The ports' open memory windows, for look-up.
     claims: Box<[MemoryClaim]>,
     /// From the first to the last address that any port claims. Most of a device's requests are
@@ -125,8 +125,6 @@ pub struct VirtualSwitch {
     wires: u8,
     turn_off: TurnOff,
     counters: Counters,
-    /// The port whose events are told next.
-    next_event: usize,
 }
 
 const UPSTREAM_DIRTY: u64 = 1 << 32;
@@ -149,7 +147,7 @@ impl VirtualSwitch {
         Ok(Self {
             upstream,
             id: Bdf::default(),
-            ports,
+            ports: Ports::new(ports),
             claims,
             reach: MemoryClaim::NOTHING,
             dirty: 0,
@@ -157,7 +155,6 @@ impl VirtualSwitch {
             wires: 0,
             turn_off: TurnOff::Idle,
             counters: Counters::new(),
-            next_event: 0,
         })
     }
 
@@ -191,6 +188,12 @@ impl VirtualSwitch {
         Bdf::from_bits(Bdf::new(bus, device, Function::MAX).bits() & !7)
     }
 
+    /// The routing ID that the device behind a port has: device 0, function 0 of the port's
+    /// secondary bus.
+    pub fn device_id(&self, port: PortId) -> Bdf {
+        Bdf::from_bits(u16::from(self.port(port).bridge.decoded.secondary) << 8)
+    }
+
     /// The routing ID of the upstream port, from the last configuration write to it.
     pub fn upstream_id(&self) -> Bdf {
         self.id
@@ -201,7 +204,7 @@ impl VirtualSwitch {
         let decoded = &self.port(port).bridge.decoded;
         PortMapping {
             buses: (decoded.secondary, decoded.subordinate),
-            device: Bdf::from_bits(u16::from(decoded.secondary) << 8),
+            device: self.device_id(port),
             memory: decoded.memory,
             prefetchable: decoded.prefetchable,
             io: decoded.io,
@@ -227,6 +230,11 @@ impl VirtualSwitch {
         self.port(port).link_is_up()
     }
 
+    /// Whether TLPs pass between the switch and the device behind a port.
+    pub fn is_open(&self, port: PortId) -> bool {
+        self.port(port).is_open()
+    }
+
     /// Whether the device behind a port takes requests. While it does not, configuration requests
     /// get retry status, and everything else is refused both ways as if the link were down.
     /// [`VirtualSwitch::plug`] makes it ready; every reset of the port makes it not ready.
@@ -250,7 +258,7 @@ impl VirtualSwitch {
         self.turn_off = TurnOff::Idle;
         self.wires = 0;
         self.blocked = false;
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut() {
             port.reset(kind);
         }
         self.programmed();
@@ -298,16 +306,9 @@ impl VirtualSwitch {
 
     /// What happened. To be polled until there is nothing more, after every call.
     pub fn poll_event(&mut self) -> Option<SwitchEvent> {
-        for _ in 0..self.ports.len() {
-            let index = self.next_event;
-            let port = PortId::new(index as u8).unwrap_or(PortId::MAX);
-            let slot = &mut self.ports[index];
-            if let Some(notice) = slot.notices.take() {
-                return Some(self.event(port, notice));
-            }
-            self.next_event = (index + 1) % self.ports.len();
-        }
-        None
+        let (index, notice) = self.ports.take_notice()?;
+        let port = PortId::new(index as u8).unwrap_or(PortId::MAX);
+        Some(self.event(port, notice))
     }
 
     fn event(&self, port: PortId, notice: Notice) -> SwitchEvent {

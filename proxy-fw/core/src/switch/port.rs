@@ -7,6 +7,8 @@ use super::hotplug::Motion;
 use super::placeholder::PlaceholderFunction;
 use super::settings::SwitchConfig;
 use crate::config_space::lanes;
+use alloc::boxed::Box;
+use core::ops::{Deref, DerefMut};
 use tlp_codec::ids::PortId;
 
 /// What is behind a port.
@@ -75,6 +77,52 @@ pub(crate) struct DownstreamPort {
     pub(crate) translation_granted: bool,
     /// Bus mastering as it was last told.
     pub(crate) mastering: bool,
+}
+
+/// All downstream ports of a switch, and whether one may have something to tell: whoever was given
+/// one to change may have left a notice there.
+pub(crate) struct Ports {
+    all: Box<[DownstreamPort]>,
+    changed: bool,
+    /// The port whose notices are told next.
+    next: usize,
+}
+
+impl Ports {
+    pub(crate) fn new(all: Box<[DownstreamPort]>) -> Self {
+        Self { all, changed: true, next: 0 }
+    }
+
+    /// The next notice, and the index of its port. Costs nothing while no port was changed.
+    pub(crate) fn take_notice(&mut self) -> Option<(usize, Notice)> {
+        if !self.changed {
+            return None;
+        }
+        for _ in 0..self.all.len() {
+            let index = self.next;
+            if let Some(notice) = self.all[index].notices.take() {
+                return Some((index, notice));
+            }
+            self.next = (index + 1) % self.all.len();
+        }
+        self.changed = false;
+        None
+    }
+}
+
+impl Deref for Ports {
+    type Target = [DownstreamPort];
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl DerefMut for Ports {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.changed = true;
+        &mut self.all
+    }
 }
 
 impl DownstreamPort {

@@ -1,11 +1,12 @@
 //! What each role does with the PCIe side.
 
 use crate::board::{Happening, PcieSide, SlotWire};
+use crate::waiting::class_of;
 use proxy_core::boxes::BoxRole;
 use proxy_core::config_space::ResetKind;
 use proxy_core::host::HostRole;
 use proxy_core::link::ClassSet;
-use proxy_core::role::Role;
+use proxy_core::role::{Backpressure, Role};
 use proxy_core::time::Instant;
 use tlp_codec::ids::SlotId;
 
@@ -135,17 +136,36 @@ impl CardRole for HostRole {
 
 /// Moves TLPs of the root complex; how many.
 fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
-    for moved in 0..TLPS_A_TURN {
-        let Some(tlp) = pcie.next(SlotWire::HOST, ClassSet::ALL) else { return moved };
-        if role.handle_tlp(now, tlp).is_err() {
-            return moved;
-        }
-        pcie.take(SlotWire::HOST);
-        if role.wants_mark() {
+    offer(pcie, SlotWire::HOST, |tlp| {
+        let taken = role.handle_tlp(now, tlp);
+        if taken.is_ok() && role.wants_mark() {
             role.mark(now);
         }
+        taken
+    })
+}
+
+/// Offers what came in at a place, as much as one turn moves; how much was taken. A TLP for which
+/// there is no room is passed by those that may.
+fn offer(
+    pcie: &mut impl PcieSide,
+    at: SlotWire,
+    mut take: impl FnMut(&[u8]) -> Result<(), Backpressure>,
+) -> usize {
+    let mut classes = ClassSet::ALL;
+    let mut taken = 0;
+    while taken < TLPS_A_TURN
+        && let Some(tlp) = pcie.next(at, classes)
+    {
+        match take(tlp) {
+            Ok(()) => {
+                pcie.take(at);
+                taken += 1;
+            }
+            Err(Backpressure) => classes = classes.without(class_of(tlp)),
+        }
     }
-    TLPS_A_TURN
+    taken
 }
 
 /// Moves TLPs to the root complex; how many. The role says what it has only by giving it, so it is
@@ -163,4 +183,65 @@ fn to_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize
         }
     }
     TLPS_A_TURN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{RecordPort, Windows};
+    use crate::testing::WireMac;
+    use std::vec::Vec;
+    use tlp_codec::tlp::{Class, Packet};
+
+    /// TLPs of a class without anything special, told apart by their tags.
+    fn tlp(class: Class, tag: u8) -> [u8; 16] {
+        let mut tlp = [0; 16];
+        match class {
+            Class::Posted => tlp[..8].copy_from_slice(&[0x40, 0, 0, 1, 0, 0, tag, 0x0f]),
+            Class::NonPosted => tlp[..8].copy_from_slice(&[0x20, 0, 0, 1, 0, 0, tag, 0x0f]),
+            Class::Completion => {
+                tlp.copy_from_slice(&[0x4a, 0, 0, 1, 0, 0, 0, 4, 0, 0, tag, 0, 0, 0, 0, 0]);
+            }
+        }
+        tlp
+    }
+
+    #[test]
+    fn one_without_room_is_passed_by_those_that_may() {
+        use Class::{Completion, NonPosted, Posted};
+        let order = [NonPosted, Posted, NonPosted, Completion, Posted];
+        let cases: [(&[Class], &[u8]); 5] = [
+            (&[], &[0, 1, 2, 3, 4]),
+            (&[NonPosted], &[1, 3, 4]),
+            // Posted ones pass whatever is no posted one.
+            (&[NonPosted, Completion], &[1, 4]),
+            (&[Completion], &[0, 1, 2, 4]),
+            // Nothing passes a posted one.
+            (&[Posted], &[0]),
+        ];
+        for (full, wanted) in cases {
+            let (near, far) = WireMac::pair(1, 2, 64);
+            let windows = Windows([4; 3]);
+            let mut root = RecordPort::new(near, 0..=0, windows);
+            let mut card = RecordPort::new(far, 0..=0, windows);
+            for _ in 0..4 {
+                root.look();
+                card.look();
+            }
+            for (tag, class) in (0..).zip(order) {
+                root.send(SlotWire::HOST, &tlp(class, tag));
+            }
+            card.look();
+            let mut seen = Vec::new();
+            let taken = offer(&mut card, SlotWire::HOST, |tlp| {
+                let packet = Packet::new_checked(tlp).unwrap();
+                if full.contains(&packet.class().unwrap()) {
+                    return Err(Backpressure);
+                }
+                seen.push(packet.tag().get() as u8);
+                Ok(())
+            });
+            assert_eq!((taken, &seen[..]), (wanted.len(), wanted), "without room for {full:?}");
+        }
+    }
 }

@@ -73,6 +73,7 @@ fn set_payload(scene: &Scene) {
 /// there are for a TLP depends on how busy this computer is. The card's budget is 1,500 for one that is
 /// only a header, which is not met, and 9,000 for a write of 256 bytes, which is.
 const READ_ALONE: u64 = 18_000;
+const READS: u64 = 9_000;
 const WRITE_256: u64 = 13_000;
 
 /// So many to the first action, and no more: half as many again as the card's budget, 300. 130 and 140
@@ -96,10 +97,15 @@ fn what_a_tlp_costs() {
     scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
 
     let read = cost(&scene, "4-byte reads, one at a time", &["latency", DEVICE, "--reads", "1000"]);
+    let stream = ["latency", DEVICE, "--reads", "4000", "--outstanding", "32"];
+    let stream = cost(&scene, "4-byte reads, 32 at a time", &stream);
+    println!("{stream:?}");
+    let stream = ["latency", DEVICE, "--reads", "4000", "--outstanding", "32"];
+    let stream = cost(&scene, "4-byte reads, 32 at a time", &stream);
     set_payload(&scene);
     let write = ["bandwidth", DEVICE, "--only", "write", "--bytes", "1048576"];
     let write = cost(&scene, "writes of 256 bytes", &write);
-    for (costs, most) in [(read, READ_ALONE), (write, WRITE_256)] {
+    for (costs, most) in [(read, READ_ALONE), (stream, READS), (write, WRITE_256)] {
         for (card, cost) in costs {
             assert!(cost <= most, "{card}: {cost} of {most}");
         }
