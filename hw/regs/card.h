@@ -871,7 +871,7 @@
  * What tlp_descriptor.status.class says.
  */
 #define CARD_TLP_CLASS_POSTED 0u /* Memory writes and messages. */
-#define CARD_TLP_CLASS_NON_POSTED 1u /* Reads, configuration, I/O and atomic requests. */
+#define CARD_TLP_CLASS_NON_POSTED 1u /* Reads, configuration, I/O and atomic requests, and deferrable memory writes. */
 #define CARD_TLP_CLASS_COMPLETION 2u /* Completions. */
 
 #endif

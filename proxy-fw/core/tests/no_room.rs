@@ -126,6 +126,10 @@ fn what_was_refused_is_no_obstacle_to_another() {
     let (mut world, refused) = full_of_reads();
     let write = emit(&Repr::new(mem_write(Bdf::default(), FIRST_WINDOW, &[7; 4])));
     assert!(hand_in(&mut world, &write));
+    // Of another one's way its prefix says nothing.
+    let prefixed = [&[0x91, 0, 0, 0], &refused[..]].concat();
+    assert!(!hand_in(&mut world, &prefixed));
+    assert!(hand_in(&mut world, &write));
     let nowhere = emit(&Repr::new(mem_read(Bdf::default(), 0, FIRST_WINDOW - 0x1000, 1)));
     assert!(hand_in(&mut world, &nowhere), "it is answered at once");
     assert!(!hand_in(&mut world, &refused));

@@ -192,13 +192,13 @@ impl<P: TlpPort> RootComplex<P> {
         Ok(tag)
     }
 
-    /// Reads the same four bytes of memory space `reads` times, `outstanding` of them at a time, and
-    /// gives how long each took.
+    /// Reads the same doubleword of memory space `reads` times, `outstanding` of them at a time, and
+    /// gives how long each took, from its request to when it and all before it were answered.
     ///
     /// # Errors
     ///
-    /// How the first that failed ended. No further ones are made then, and what is outstanding is
-    /// waited for.
+    /// [`AccessError::Invalid`] when `address` is no multiple of 4; else how the first that failed
+    /// ended. No further ones are made then, and what is outstanding is waited for.
     pub fn read_again(
         &mut self,
         address: u64,
@@ -206,6 +206,9 @@ impl<P: TlpPort> RootComplex<P> {
         outstanding: usize,
     ) -> Result<Vec<Duration>, AccessError> {
         let access = Access::Memory { address, len: 4 };
+        if !address.is_multiple_of(4) {
+            return Err(AccessError::Invalid(access));
+        }
         let mut in_flight = VecDeque::with_capacity(outstanding);
         let mut times = Vec::with_capacity(reads);
         let (mut left, mut first_error) = (reads, None);

@@ -175,6 +175,7 @@ fn scratch_and_latency() {
     assert!(report.median_ns <= report.p99_ns && report.p99_ns <= report.max_ns);
     assert!(host.mmio_latency(DEVICE, 0, 1 << 20, 1, 1).is_err());
     assert!(host.mmio_latency(DEVICE, 0, 0, 0, 1).is_err());
+    assert!(host.mmio_latency(DEVICE, 0, regs::ID + 2, 1, 1).is_err(), "over a doubleword's end");
     let several = host.mmio_latency(DEVICE, 0, regs::ID, 100, 16).unwrap();
     assert!(several.count == 100 && several.per_second > 0.0, "{several:?}");
     for too_many in [0, MAX_OUTSTANDING + 1] {

@@ -243,7 +243,7 @@ fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &
     let state = fresh(&spec, "nvme");
     let is_off = || off.load(Ordering::Relaxed);
     let restarts = || inside.lock().unwrap().restart;
-    while !inside.lock().unwrap().boot() {}
+    start(inside, off);
     while !is_off() {
         if restarts() {
             spec.incarnation += 1;
@@ -274,6 +274,11 @@ fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &
     }
 }
 
+/// Starts images, until one joins.
+fn start(inside: &Mutex<Inside>, off: &AtomicBool) {
+    while !inside.lock().unwrap().boot() && !off.load(Ordering::Relaxed) {}
+}
+
 /// Is away for as long as a start takes, and has forgotten what it held in memory.
 fn restart(state: &Mutex<State>, inside: &Mutex<Inside>, off: &AtomicBool) {
     let mut tables = state.lock().unwrap();
@@ -288,7 +293,7 @@ fn restart(state: &Mutex<State>, inside: &Mutex<Inside>, off: &AtomicBool) {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(100));
-    while !inside.lock().unwrap().boot() {}
+    start(inside, off);
     inside.lock().unwrap().restart = false;
 }
 

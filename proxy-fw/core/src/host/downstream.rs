@@ -18,7 +18,7 @@ use tlp_codec::tlp::{Class, Packet, TlpType};
 /// in again and again until there is some, which is looked for before its way is.
 #[derive(Clone, Copy)]
 pub(super) struct Refused {
-    /// Its first bytes, which are all that decides its way.
+    /// Its header, which decides its way.
     head: [u8; 16],
     length: usize,
     class: Class,
@@ -33,13 +33,15 @@ impl Refused {
         head
     }
 
+    /// Of a TLP whose way is in its first 16 bytes: a read or write without prefixes.
     fn of(tlp: &[u8], port: PortId) -> Option<Self> {
         let packet = Packet::new_checked(tlp).ok()?;
-        let class =
-            packet.class().filter(|_| matches!(packet.tlp_type(), TlpType::MRd | TlpType::MWr))?;
+        let by_address = matches!(packet.tlp_type(), TlpType::MRd | TlpType::MWr);
+        let class = packet.class().filter(|_| by_address && packet.prefix_bytes().is_empty())?;
         Some(Self { head: Self::head_of(tlp), length: tlp.len(), class, port })
     }
 
+    /// Whether a TLP that is handed in has the way that this one had.
     fn is(&self, tlp: &[u8]) -> bool {
         self.length == tlp.len() && self.head == Self::head_of(tlp)
     }
@@ -50,8 +52,8 @@ impl HostRole {
     ///
     /// # Errors
     ///
-    /// [`Backpressure`] when there is no room now; the same TLP is to be handed in again later,
-    /// and TLPs of its class behind it wait.
+    /// [`Backpressure`] when there is no room now, for it or for what the switch may have to say of
+    /// it; the same TLP is to be handed in again later, and TLPs of its class behind it wait.
     pub fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
         if self.to_root.room() < ROOT_RESERVE || self.still_has_no_room(tlp) {
             self.counters.backpressure += 1;
@@ -96,7 +98,12 @@ impl HostRole {
                 self.broadcast(now, tlp);
                 Ok(())
             }
-            _ => Ok(()),
+            Verdict::Consumed => {
+                // It may have been a register on which somebody's way depends.
+                self.refused = None;
+                Ok(())
+            }
+            Verdict::Discarded(_) => Ok(()),
         };
         self.process_switch_events(now);
         result

@@ -27,6 +27,7 @@ pub(super) struct Origin {
 pub(super) struct Owed {
     /// As the completion leaves it.
     request: HostRequest,
+    /// Whether more are owed.
     progress: Progress,
 }
 

@@ -136,7 +136,7 @@ impl CardRole for HostRole {
 
 /// Moves TLPs of the root complex; how many.
 fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
-    offer(pcie, SlotWire::HOST, |tlp| {
+    hand_over(pcie, SlotWire::HOST, |tlp| {
         let taken = role.handle_tlp(now, tlp);
         if taken.is_ok() && role.wants_mark() {
             role.mark(now);
@@ -145,9 +145,9 @@ fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usi
     })
 }
 
-/// Offers what came in at a place, as much as one turn moves; how much was taken. A TLP for which
-/// there is no room is passed by those that may.
-fn offer(
+/// Hands over what came in at a place, as much as one turn moves; how much was taken. A TLP for
+/// which there is no room is passed by those that may.
+fn hand_over(
     pcie: &mut impl PcieSide,
     at: SlotWire,
     mut take: impl FnMut(&[u8]) -> Result<(), Backpressure>,
@@ -162,7 +162,14 @@ fn offer(
                 pcie.take(at);
                 taken += 1;
             }
-            Err(Backpressure) => classes = classes.without(class_of(tlp)),
+            Err(Backpressure) => {
+                let others = classes.without(class_of(tlp));
+                if others == classes {
+                    // The PCIe side takes it for one of another class, and would give it again.
+                    break;
+                }
+                classes = others;
+            }
         }
     }
     taken
@@ -190,6 +197,7 @@ mod tests {
     use super::*;
     use crate::records::{RecordPort, Windows};
     use crate::testing::WireMac;
+    use proxy_core::boxes::SlotSignal;
     use std::vec::Vec;
     use tlp_codec::tlp::{Class, Packet};
 
@@ -233,7 +241,7 @@ mod tests {
             }
             card.look();
             let mut seen = Vec::new();
-            let taken = offer(&mut card, SlotWire::HOST, |tlp| {
+            let taken = hand_over(&mut card, SlotWire::HOST, |tlp| {
                 let packet = Packet::new_checked(tlp).unwrap();
                 if full.contains(&packet.class().unwrap()) {
                     return Err(Backpressure);
@@ -243,5 +251,48 @@ mod tests {
             });
             assert_eq!((taken, &seen[..]), (wanted.len(), wanted), "without room for {full:?}");
         }
+    }
+
+    /// A PCIe side that gives a write as a non-posted TLP.
+    struct Wrong([u8; 16]);
+
+    impl PcieSide for Wrong {
+        fn happening(&mut self) -> Option<Happening> {
+            None
+        }
+
+        fn has_more(&self) -> bool {
+            false
+        }
+
+        fn next(&mut self, _at: SlotWire, of: ClassSet) -> Option<&[u8]> {
+            of.contains(Class::NonPosted).then_some(&self.0)
+        }
+
+        fn take(&mut self, _at: SlotWire) {}
+
+        fn room(&mut self, _at: SlotWire) -> ClassSet {
+            ClassSet::NONE
+        }
+
+        fn send_with(
+            &mut self,
+            _at: SlotWire,
+            _write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        ) -> bool {
+            false
+        }
+
+        fn can_signal(&mut self, _at: SlotWire) -> bool {
+            false
+        }
+
+        fn signal(&mut self, _at: SlotWire, _signal: SlotSignal) {}
+    }
+
+    #[test]
+    fn a_side_that_has_another_class_in_mind_does_not_hold_the_turn_up() {
+        let mut wrong = Wrong(tlp(Class::Posted, 1));
+        assert_eq!(hand_over(&mut wrong, SlotWire::HOST, |_| Err(Backpressure)), 0);
     }
 }

@@ -99,9 +99,6 @@ fn what_a_tlp_costs() {
     let read = cost(&scene, "4-byte reads, one at a time", &["latency", DEVICE, "--reads", "1000"]);
     let stream = ["latency", DEVICE, "--reads", "4000", "--outstanding", "32"];
     let stream = cost(&scene, "4-byte reads, 32 at a time", &stream);
-    println!("{stream:?}");
-    let stream = ["latency", DEVICE, "--reads", "4000", "--outstanding", "32"];
-    let stream = cost(&scene, "4-byte reads, 32 at a time", &stream);
     set_payload(&scene);
     let write = ["bandwidth", DEVICE, "--only", "write", "--bytes", "1048576"];
     let write = cost(&scene, "writes of 256 bytes", &write);

@@ -470,7 +470,7 @@ impl SlotEvent {
 pub enum TlpClass {
     /// Memory writes and messages.
     Posted,
-    /// Reads, configuration, I/O and atomic requests.
+    /// Reads, configuration, I/O and atomic requests, and deferrable memory writes.
     NonPosted,
     /// Completions.
     Completion,
