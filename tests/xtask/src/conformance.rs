@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::Done;
-use crate::tools::{cargo, output, root, run as run_command, target_dir};
+use crate::tools::{build_programs, output, root, target_dir};
 
 /// Builds the daemons and runs the kit.
 pub(crate) fn run() -> Result<Done> {
@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<Done> {
             "the kit needs Python 3.11 ({reason}): install the package python3"
         )));
     }
-    run_command(&mut cargo(&["build", "-p", "host-proxy", "-p", "box-proxy", "--bins"]))?;
+    build_programs(&["host-proxy", "box-proxy"])?;
     let mut command = Command::new("python3");
     command.arg(root().join("tests/conformance/run.py"));
     command.arg(target_dir().join("debug")).arg(target_dir().join("conformance"));

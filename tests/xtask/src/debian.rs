@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::report::Done;
-use crate::tools::{cargo, output, root, run, target_dir};
+use crate::tools::{build_programs, cargo, output, root, run, target_dir};
 
 /// What has to be there once the package is installed.
 const INSTALLED: [&str; 9] = [
@@ -31,7 +31,11 @@ pub(crate) fn make(release: bool) -> Result<Done> {
         )));
     }
     let (profile, folder) = if release { ("release", "release") } else { ("dev", "debug") };
-    run(&mut cargo(&["build", "--package=manager", "--bins", "--profile", profile]))?;
+    if release {
+        run(&mut cargo(&["build", "--package=manager", "--bins", "--release"]))?;
+    } else {
+        build_programs(&["dxpu-manager"])?;
+    }
     let program = target_dir().join(folder).join("dxpu-manager");
     papers(&program, &root().join("target/deb"))?;
     let package = target_dir().join("deb/dxpu-manager.deb");

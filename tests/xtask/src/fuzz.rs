@@ -89,11 +89,12 @@ fn targets() -> Result<Vec<String>> {
 /// Nearly everything under test is safe Rust, so that an address sanitizer would only cost speed.
 fn with_settings(verb: &str, target: Option<&str>, seconds: u64) -> Command {
     let mut command = cargo_fuzz();
-    if seconds <= SMOKE_SECONDS {
-        // Optimising each program as a whole takes longer than all of them run then.
-        command.env("CARGO_PROFILE_RELEASE_LTO", "off");
-    }
     command.arg(verb).arg("--fuzz-dir").arg(folder()).args(["--sanitizer", "none"]);
+    if seconds <= SMOKE_SECONDS {
+        // Optimising takes longer than all of them run then.
+        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        command.env("CARGO_PROFILE_RELEASE_DEBUG", "none").args(["--codegen-units", "16"]);
+    }
     command.arg("--target-dir").arg(target_dir().join("fuzz")).args(target);
     command
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::report::Done;
-use crate::tools::{cargo, output, root, run as run_command, target_dir};
+use crate::tools::{AS_FOR_TESTS, cargo, output, root, run as run_command, target_dir};
 
 /// Builds the daemons, installs the root complex and has it run its tests.
 pub(crate) fn run() -> Result<Done> {
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<Done> {
             )));
         }
     };
-    run_command(&mut cargo(&["build", "--workspace", "--bins"]))?;
+    run_command(cargo(&["build", "--bins"]).args(AS_FOR_TESTS))?;
     let mut command = Command::new(python);
     command.arg(root().join("tests/judges/run.py"));
     command.arg(target_dir().join("debug")).arg(target_dir().join("judges/work"));

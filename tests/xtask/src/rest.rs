@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::report::Done;
-use crate::tools::{cargo, output, root, run as run_command, target_dir};
+use crate::tools::{build_programs, output, root, run as run_command, target_dir};
 
 /// What is not asked for: streams have no end.
 const ENDLESS: &str = "/v1/events/stream";
@@ -46,7 +46,7 @@ pub(crate) fn run() -> Result<Done> {
             return Ok(Done::skipped(format!("schemathesis could not be installed: {error:#}")));
         }
     };
-    run_command(&mut cargo(&["build", "--package=manager", "--package=pool-scale", "--bins"]))?;
+    build_programs(&["dxpu-manager", "dxpu-pool-scale"])?;
     let work = target_dir().join("rest/work");
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;

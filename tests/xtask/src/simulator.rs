@@ -22,6 +22,7 @@ pub(crate) fn seeds() -> Result<Done> {
         let count = if from == 0 { FIXED } else { NEW };
         let mut command = Command::new(target_dir().join("release").join("dxpu-sim"));
         command.args(["--seeds", &format!("{from}..{}", from + count)]);
+        command.args(["--jobs", &std::thread::available_parallelism()?.to_string()]);
         run(&mut command).context("the output names the seed and how to play it again")?;
     }
     Ok(Done::default())

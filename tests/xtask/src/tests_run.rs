@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::report::{Done, Tally};
 use crate::test_output::Reader;
-use crate::tools::{cargo, run as run_command, shown};
+use crate::tools::{AS_FOR_TESTS, cargo, run as run_command, shown};
 
 fn selection(command: &mut Command, arguments: &[String]) {
     if arguments.is_empty() {
@@ -19,9 +19,7 @@ fn selection(command: &mut Command, arguments: &[String]) {
 /// Builds the tests, and the programs that whole-system tests start, and the libraries that those
 /// load.
 pub(crate) fn build(arguments: &[String]) -> Result<Done> {
-    let mut programs = cargo(&["build", "--bins", "--lib"]);
-    selection(&mut programs, &[]);
-    run_command(&mut programs)?;
+    run_command(cargo(&["build", "--bins", "--lib"]).args(AS_FOR_TESTS))?;
     let mut tests = cargo(&["test", "--no-run", "--quiet"]);
     selection(&mut tests, arguments);
     run_command(&mut tests)?;

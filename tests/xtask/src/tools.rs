@@ -34,6 +34,25 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// What has cargo choose the features of all that is compiled as for the tests of the whole
+/// workspace, of which this names one that is small: what tests are made of is compiled once, and
+/// not again, with fewer features, for programs.
+pub(crate) const AS_FOR_TESTS: [&str; 3] = ["--workspace", "--test", "wire_doc"];
+
+/// Builds programs of the workspace, not optimised.
+///
+/// # Errors
+///
+/// When they do not build.
+pub(crate) fn build_programs(names: &[&str]) -> Result<()> {
+    let mut command = cargo(&["build"]);
+    command.args(AS_FOR_TESTS);
+    names.iter().for_each(|name| {
+        command.args(["--bin", name]);
+    });
+    run(&mut command)
+}
+
 /// Runs a program to its end, its output shown.
 ///
 /// # Errors
