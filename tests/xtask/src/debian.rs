@@ -30,12 +30,13 @@ pub(crate) fn make(release: bool) -> Result<Done> {
             "cargo-deb does not run ({reason:#}): run `cargo install cargo-deb --locked`"
         )));
     }
-    let (profile, folder) = if release { ("release", "release") } else { ("dev", "debug") };
-    if release {
+    let (profile, folder) = if release {
         run(&mut cargo(&["build", "--package=manager", "--bins", "--release"]))?;
+        ("release", "release")
     } else {
         build_programs(&["dxpu-manager"])?;
-    }
+        ("dev", "debug")
+    };
     let program = target_dir().join(folder).join("dxpu-manager");
     papers(&program, &root().join("target/deb"))?;
     let package = target_dir().join("deb/dxpu-manager.deb");
