@@ -81,10 +81,8 @@ impl HostRole {
         else {
             return false;
         };
-        let entry = &self.ports[port.get() as usize];
-        let full = class == Class::NonPosted && !entry.requests.has_room();
-        let Some(target) = entry.target(None) else { return false };
-        self.switch.is_open(port) && (full || !self.has_room(port, target, class))
+        let Some(target) = self.ports[port.get() as usize].target(None) else { return false };
+        self.switch.is_open(port) && !self.has_room(port, target, class)
     }
 
     /// The port of the device for which there is no room, if there is none.
@@ -132,8 +130,10 @@ impl HostRole {
 
     /// Whether a TLP for the device behind a port can be sent now.
     pub(super) fn has_room(&mut self, port: PortId, target: Target, class: Class) -> bool {
+        let entry = &self.ports[port.get() as usize];
         // What the box has to be told first may not be passed by it.
-        !self.ports[port.get() as usize].pending.is_some()
+        !entry.pending.is_some()
+            && (class != Class::NonPosted || entry.requests.has_room())
             && self.node.link(target.peer).can_send(target.channel, class)
     }
 
@@ -169,10 +169,9 @@ impl HostRole {
     ) -> Result<(), Backpressure> {
         let function = config_function(&packet);
         let watched = Watched::of(&packet);
-        let entry = &self.ports[port.get() as usize];
-        let target = entry.target(function);
+        let target = self.ports[port.get() as usize].target(function);
         if let Some(target) = target
-            && !(entry.requests.has_room() && self.has_room(port, target, Class::NonPosted))
+            && !self.has_room(port, target, Class::NonPosted)
         {
             return Err(Backpressure);
         }
