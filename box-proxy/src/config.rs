@@ -13,7 +13,7 @@ A slot is given as NUMBER=DEVICE[,KEY=VALUE]..., or in the file as a [slot.NUMBE
   nvme         an NVMe 1.4 controller over an image file
                image=FILE (needed)  size=SIZE (made so large if FILE is not there)  lba=512|4096
   accelerator  a DMA engine for measurements
-               tags=1..256 [140]  read=64..4096 [128]  memory=SIZE [2M]
+               tags=1..768 [140]  read=64..4096 [128]  memory=SIZE [2M]
   both         model=NAME (what `allocate --model` finds it by)  serial=NUMBER
 
 Example:
@@ -36,7 +36,7 @@ serial = 1
 
 [slot.2]
 device = "accelerator"
-# Tags of its DMA engine, 1 to 256.
+# Tags of its DMA engine, 1 to 768.
 tags = 140
 # Its largest read request in bytes: a power of two, 64 to 4096.
 read = 128
@@ -270,8 +270,8 @@ impl SlotSpec {
                 given(self.image.is_some(), "image", "nvme drives")?;
                 given(self.size.is_some(), "size", "nvme drives")?;
                 given(self.lba.is_some(), "lba", "nvme drives")?;
-                if !(1..=256).contains(&self.tags.unwrap_or(140)) {
-                    return Err("tags: 1 to 256".into());
+                if !(1..=768).contains(&self.tags.unwrap_or(140)) {
+                    return Err("tags: 1 to 768".into());
                 }
                 let read = self.read.unwrap_or(128);
                 if !(64..=4096).contains(&read) || !read.is_power_of_two() {
@@ -381,7 +381,7 @@ mod tests {
             ("1=nvme,image=a,tags=3", "accelerators"),
             ("1=nvme,image=a,size=4X", "K, M, G or T"),
             ("1=accelerator,read=100", "power of two"),
-            ("1=accelerator,tags=0", "1 to 256"),
+            ("1=accelerator,tags=0", "1 to 768"),
             ("1=accelerator,color=red", "color"),
         ] {
             let error = parse(&["--slot", slot]).unwrap_err();

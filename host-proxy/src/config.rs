@@ -33,6 +33,10 @@ model-host = "/run/dxpu/host-1.sock"
 model-memory-mib = 64
 # How long it waits after the attention button, in milliseconds.
 model-button-ms = 5000
+# Max_Payload_Size and Max_Read_Request_Size that it gives to devices at most: powers of two, 128 to
+# 4096 bytes.
+model-payload = 512
+model-read-request = 512
 # Or, in place of model-host, another root complex connects to this socket.
 # tlp-socket = "/run/dxpu/tlp.sock"
 # Or a virtual machine gets its adapter at this vfio-user socket.
@@ -44,7 +48,8 @@ vm-buses = 256
 # What the adapter can hold of devices' memory: 32-bit, and prefetchable. Powers of two.
 vm-memory = "256M"
 vm-prefetchable = "16G"
-# Max_Payload_Size that the machine's firmware seems to have chosen: 128, 256 or 512 bytes.
+# Max_Payload_Size that the machine's firmware seems to have chosen: a power of two,
+# 128 to 4096 bytes.
 vm-payload = 128
 "#;
 
@@ -91,6 +96,14 @@ struct SaidHost {
     /// PCIe says]
     #[arg(long, value_name = "MS", env = "DXPU_MODEL_BUTTON_MS")]
     model_button_ms: Option<u64>,
+    /// Max_Payload_Size that the model host gives to devices at most: a power of two, 128 to 4096
+    /// bytes [default: 512]
+    #[arg(long, value_name = "BYTES", env = "DXPU_MODEL_PAYLOAD")]
+    model_payload: Option<u16>,
+    /// Max_Read_Request_Size that the model host gives to devices: a power of two, 128 to 4096
+    /// bytes [default: 512]
+    #[arg(long, value_name = "BYTES", env = "DXPU_MODEL_READ_REQUEST")]
+    model_read_request: Option<u16>,
     /// Hold room at boot behind a port for a device to come: PORT=MEMORY[,PREFETCHABLE], sizes
     /// in bytes or with K, M, G; a placeholder shows BARs of these sizes until the first plug
     #[arg(long = "placeholder", value_name = "SPEC")]
@@ -116,8 +129,8 @@ struct SaidHost {
     /// Prefetchable window of the adapter: a power of two, 1M to 16T [default: 16G]
     #[arg(long, env = "DXPU_VM_PREFETCHABLE", value_name = "SIZE")]
     vm_prefetchable: Option<Size>,
-    /// Max_Payload_Size that the machine's firmware seems to have chosen: 128, 256 or 512 bytes
-    /// [default: 128]
+    /// Max_Payload_Size that the machine's firmware seems to have chosen: a power of two, 128 to
+    /// 4096 bytes [default: 128]
     #[arg(long, env = "DXPU_VM_PAYLOAD", value_name = "BYTES")]
     vm_payload: Option<usize>,
 }
@@ -220,6 +233,30 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// What can be chosen about the model host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// Its memory, in bytes.
+    pub memory: u64,
+    /// How long it waits after the attention button.
+    pub button_delay: Duration,
+    /// Max_Payload_Size that it gives to devices at most, in bytes.
+    pub payload: u16,
+    /// Max_Read_Request_Size that it gives to devices, in bytes.
+    pub read_request: u16,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            button_delay: Duration::from_secs(5),
+            payload: 512,
+            read_request: 512,
+        }
+    }
+}
+
 /// Where the root complex is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Front {
@@ -227,10 +264,8 @@ pub enum Front {
     Model {
         /// Its command socket.
         socket: PathBuf,
-        /// Its memory, in bytes.
-        memory: u64,
-        /// How long it waits after the attention button.
-        button_delay: Duration,
+        /// What it is like.
+        model: Model,
     },
     /// A root complex that connects to this socket.
     Socket(PathBuf),
@@ -287,17 +322,12 @@ impl Cli {
 
 /// Where the root complex is: as said by flags and environment, else by the file.
 fn front(said: SaidHost, file: SaidHost) -> Result<Front, String> {
-    let mib = said.model_memory_mib.or(file.model_memory_mib).unwrap_or(64);
-    if !(16..=65536).contains(&mib) {
-        return Err(format!("model-memory-mib {mib}: 16 to 65536"));
-    }
-    let button = said.model_button_ms.or(file.model_button_ms).unwrap_or(5000);
-    let button_delay = Duration::from_millis(button);
+    let model = model(&said, &file)?;
     let adapter = adapter(&said, &file)?;
     let said_here = said.model_host.is_some() || said.tlp_socket.is_some() || said.vm.is_some();
     let said = if said_here { said } else { file };
     match (said.model_host, said.tlp_socket, said.vm) {
-        (Some(socket), None, None) => Ok(Front::Model { socket, memory: mib << 20, button_delay }),
+        (Some(socket), None, None) => Ok(Front::Model { socket, model }),
         (None, Some(socket), None) => Ok(Front::Socket(socket)),
         (None, None, Some(socket)) => Ok(Front::Vm { socket, adapter }),
         (None, None, None) => Err("no root complex: give --model-host SOCKET, --vm SOCKET or \
@@ -305,6 +335,28 @@ fn front(said: SaidHost, file: SaidHost) -> Result<Front, String> {
             .into()),
         _ => Err("model-host, vm and tlp-socket: there can be one root complex".into()),
     }
+}
+
+fn model(said: &SaidHost, file: &SaidHost) -> Result<Model, String> {
+    let default = Model::default();
+    let mib = said.model_memory_mib.or(file.model_memory_mib).unwrap_or(default.memory >> 20);
+    if !(16..=65536).contains(&mib) {
+        return Err(format!("model-memory-mib {mib}: 16 to 65536"));
+    }
+    let size = |name, bytes: u16| match bytes {
+        bytes if bytes.is_power_of_two() && (128..=4096).contains(&bytes) => Ok(bytes),
+        bytes => Err(format!("{name} {bytes}: a power of two, 128 to 4096")),
+    };
+    let payload = said.model_payload.or(file.model_payload).unwrap_or(default.payload);
+    let read_request =
+        said.model_read_request.or(file.model_read_request).unwrap_or(default.read_request);
+    let button = said.model_button_ms.or(file.model_button_ms).map(Duration::from_millis);
+    Ok(Model {
+        memory: mib << 20,
+        button_delay: button.unwrap_or(default.button_delay),
+        payload: size("model-payload", payload)?,
+        read_request: size("model-read-request", read_request)?,
+    })
 }
 
 fn adapter(said: &SaidHost, file: &SaidHost) -> Result<VmdConfig, String> {
@@ -354,7 +406,7 @@ mod tests {
             (["--vm-memory", "3G"], "power of two"),
             (["--vm-memory", "x"], "256M"),
             (["--vm-buses", "7"], "32 to 256"),
-            (["--vm-payload", "1024"], "128, 256 or 512"),
+            (["--vm-payload", "1000"], "128 to 4096"),
             (["--vm-interrupts", "x"], "memory-writes"),
             (["--tlp-socket", "b"], "cannot be used"),
         ] {
@@ -384,6 +436,14 @@ mod tests {
         assert!(parse(&["--model-host", "a", "--fabric", "x"]).unwrap_err().contains("udp:"));
         let error = parse(&["--model-host", "a", "--model-memory-mib", "1"]).unwrap_err();
         assert!(error.contains("16 to 65536"));
+        for (option, wrong) in [
+            ("--model-payload", "64"),
+            ("--model-payload", "8192"),
+            ("--model-read-request", "1000"),
+        ] {
+            let error = parse(&["--model-host", "a", option, wrong]).unwrap_err();
+            assert!(error.contains(wrong) && error.contains("128 to 4096"), "{error}");
+        }
     }
 
     #[test]
@@ -405,6 +465,7 @@ mod tests {
         assert!(file.proxy.is_complete(), "{:?}", file.proxy);
         assert!(file.host.ports.is_some() && file.host.placeholders.len() == 2);
         assert!(file.host.model_memory_mib.is_some() && file.host.model_button_ms.is_some());
+        assert!(file.host.model_payload.is_some() && file.host.model_read_request.is_some());
         assert!(file.host.vm_interrupts.is_some() && file.host.vm_buses.is_some());
         assert!(file.host.vm_memory.is_some() && file.host.vm_prefetchable.is_some());
         assert!(file.host.vm_payload.is_some());

@@ -29,8 +29,8 @@ pub enum Opened {
 /// A text for a person.
 pub fn open(front: &Front) -> Result<Opened, String> {
     Ok(match front {
-        Front::Model { socket, memory, button_delay } => {
-            Opened::Model(Box::new(model::ModelFront::open(socket, *memory, *button_delay)?))
+        Front::Model { socket, model } => {
+            Opened::Model(Box::new(model::ModelFront::open(socket, model)?))
         }
         Front::Socket(path) => Opened::Socket(socket::SocketFront::open(path)?),
         Front::Vm { socket, adapter } => Opened::Vm(Box::new(vm::VmFront::open(socket, adapter)?)),

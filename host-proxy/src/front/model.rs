@@ -1,5 +1,6 @@
 //! The model host as the root complex, on the data plane's own thread.
 
+use crate::config::Model;
 use crate::shell::server::{Job, Server};
 use crate::shell::{CountingPort, exec};
 use host_model::{AccessError, HostConfig, ModelHost, PortError, TlpPort};
@@ -53,11 +54,13 @@ impl ModelFront {
     /// # Errors
     ///
     /// A text that names the socket or the setting.
-    pub fn open(socket: &Path, memory: u64, button_delay: Duration) -> Result<Self, String> {
-        let memory_size =
-            usize::try_from(memory).map_err(|_| "model-memory-mib is too much".to_string())?;
+    pub fn open(socket: &Path, model: &Model) -> Result<Self, String> {
+        let memory_size = usize::try_from(model.memory)
+            .map_err(|_| "model-memory-mib is too much".to_string())?;
         let mut config = HostConfig { memory_size, ..HostConfig::default() };
-        config.hot_plug.button_delay = button_delay;
+        config.hot_plug.button_delay = model.button_delay;
+        (config.max_payload, config.root.max_payload) = (model.payload, model.payload);
+        config.max_read_request = model.read_request;
         config.check().map_err(|e| e.to_string())?;
         Ok(Self { server: Server::open(socket)?, config })
     }

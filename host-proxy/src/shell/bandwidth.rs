@@ -54,7 +54,7 @@ pub(super) fn bandwidth(
     reply: &Sender<Line>,
 ) -> Outcome {
     let mut test = |devices: &[Bdf], direction, bytes, tags| {
-        let test = BandwidthTest { direction, bytes, tags, read_request: wish.request };
+        let test = BandwidthTest { direction, bytes, tags, request: wish.request };
         host.accelerators_bandwidth(devices, &test).map_err(|(bdf, e)| about(bdf, &e))
     };
     let said = |done| {

@@ -108,7 +108,9 @@ pub enum Command {
         /// Tags of its reads [default: all that it has]
         #[arg(long)]
         tags: Option<u16>,
-        /// Largest read request in bytes [default: as it is configured]
+        /// Bytes of a TLP at most, a power of two: what a read request asks for, or a write brings;
+        /// Max_Read_Request_Size and Max_Payload_Size limit it further [default: as the device is
+        /// configured]
         #[arg(long)]
         request: Option<u16>,
     },

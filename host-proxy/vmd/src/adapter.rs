@@ -8,7 +8,7 @@ use crate::inbound::Reads;
 use crate::posted::Posted;
 use crate::settings::{Region, VmdConfig, VmdConfigError};
 use proxy_core::config_space::ResetKind;
-use proxy_core::limits::{DEVICE_OUTSTANDING, MAX_PAYLOAD_OFFERED, MAX_PORTS};
+use proxy_core::limits::{MAX_PAYLOAD_OFFERED, MAX_PORTS, ROOT_OUTSTANDING};
 use proxy_core::outstanding::RequestInfo;
 use proxy_core::queue::TlpQueue;
 use proxy_core::root_port::{Effect, RootPort, RootPortConfig};
@@ -22,9 +22,9 @@ use tlp_codec::tlp::{Kind, Packet, Repr};
 /// no TLP, unless the machine waits for one.
 pub const READS: usize = 256;
 
-/// The same while the machine waits for an answer, which may be behind them: as many as all devices
-/// can ask for.
-const READS_BEHIND: usize = MAX_PORTS * DEVICE_OUTSTANDING;
+/// The same while the machine waits for an answer, which may be behind them: as many as all ports
+/// let through.
+const READS_BEHIND: usize = MAX_PORTS * ROOT_OUTSTANDING;
 
 /// TLPs from one device for another that may wait. An adapter with none left takes no TLP.
 const TURNED: usize = 64;

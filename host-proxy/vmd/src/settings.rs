@@ -83,7 +83,7 @@ pub enum VmdConfigError {
     )]
     Prefetchable(u64),
     /// The payload size.
-    #[error("a payload of {0} bytes is not possible: choose 128, 256 or 512")]
+    #[error("a payload of {0} bytes is not possible: choose a power of two from 128 to 4096")]
     Payload(usize),
 }
 
@@ -148,7 +148,7 @@ mod tests {
             let config = VmdConfig { prefetchable, ..good.clone() };
             assert_eq!(config.check(), Err(VmdConfigError::Prefetchable(prefetchable)));
         }
-        for payload in [0, 64, 300, 1024] {
+        for payload in [0, 64, 300, 8192] {
             let config = VmdConfig { payload, ..good.clone() };
             assert_eq!(config.check(), Err(VmdConfigError::Payload(payload)));
         }

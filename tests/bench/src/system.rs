@@ -21,6 +21,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) hanging: bool,
     /// What carries the frames.
     pub(crate) transport: Transport,
+    /// Largest payload and read request that the host gives to devices, in bytes.
+    pub(crate) payload: usize,
 }
 
 /// What carries the frames between host and box.
@@ -51,9 +53,9 @@ impl Transport {
 }
 
 impl<'a> Layout<'a> {
-    /// One path, and a box with these slots.
+    /// One path, and a box with these slots; payloads as usual servers have them.
     pub(crate) fn of(slots: &'a [&'a str]) -> Self {
-        Self { slots, paths: 1, hanging: false, transport: Transport::Rings }
+        Self { slots, paths: 1, hanging: false, transport: Transport::Rings, payload: 512 }
     }
 }
 
@@ -100,6 +102,8 @@ impl System {
         let mut host = command(&network.host, &programs.join("host-proxy"));
         common(&mut host, "host", &HOST, HOST_ADDRESS);
         host.args(["--model-host", "host.sock", "--ports", &ports, "--model-button-ms", "10"]);
+        let payload = layout.payload.to_string();
+        host.args(["--model-payload", &payload, "--model-read-request", &payload]);
         let mut boxes = if layout.hanging {
             let mut own = command(&network.boxes, &std::env::current_exe()?);
             own.arg("hanging-box");

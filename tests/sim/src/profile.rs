@@ -162,6 +162,10 @@ pub(crate) struct Work {
     /// How long, microseconds at most.
     #[serde(default = "stall_us")]
     pub(crate) stall_us: u64,
+    /// Largest payload of every device in bytes, a power of two; 0: of some as large as there are,
+    /// of others smaller.
+    #[serde(default)]
+    pub(crate) payload: usize,
     /// Bytes of one DMA, from and to; at most 4096.
     #[serde(default = "dma_bytes")]
     pub(crate) bytes: [u64; 2],

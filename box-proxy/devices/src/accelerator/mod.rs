@@ -11,7 +11,7 @@ pub mod regs;
 mod tests;
 
 use crate::endpoint::{
-    BarLayout, Endpoint, Function, FunctionReset, Layout, MsixLayout, Port, ReadDone,
+    BarLayout, Endpoint, Function, FunctionReset, Layout, MAX_TAGS, MsixLayout, Port, ReadDone,
     read_registers, written_registers,
 };
 use job::{Failure, Slot};
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub struct Config {
     /// Bytes of device memory: a power of two, 4 KB to 64 GB.
     pub memory_size: u64,
-    /// Tags of the DMA engine, 1 to 256.
+    /// Tags of the DMA engine, 1 to 768; with more than 256 it can use tags of 10 bits.
     pub tags: u16,
     /// Largest read request in bytes: a power of two, 64 to 4096.
     pub read_request: u16,
@@ -42,7 +42,7 @@ impl Default for Config {
             memory_size: regs::DEFAULT_MEMORY_SIZE,
             tags: regs::DEFAULT_TAGS,
             read_request: regs::DEFAULT_READ_REQUEST,
-            max_payload: 512,
+            max_payload: 4096,
             serial: 0,
             ready_after: Duration::ZERO,
         }
@@ -81,6 +81,7 @@ pub struct Accelerator {
     counter: u32,
     tags: u16,
     read_request: u16,
+    write_payload: u16,
     config: Config,
     bad_doorbells: u32,
     stats: Stats,
@@ -112,6 +113,7 @@ impl Accelerator {
             counter: 0,
             tags: config.tags,
             read_request: config.read_request,
+            write_payload: 4096,
             bad_doorbells: 0,
             stats: Stats::default(),
             config,
@@ -160,7 +162,7 @@ impl Accelerator {
                 let fixed = regs::SLOTS as u32 | u32::from(regs::VECTORS) << 8;
                 fixed | u32::from(self.config.tags) << 16
             }
-            regs::PAYLOAD => port.max_payload() as u32 | (port.max_read_request() as u32) << 16,
+            regs::PAYLOAD => port.max_write() as u32 | (port.max_read_request() as u32) << 16,
             regs::MEMORY_SIZE => self.memory.len() as u32,
             0x014 => (self.memory.len() >> 32) as u32,
             regs::SCRATCH => self.scratch,
@@ -173,6 +175,7 @@ impl Accelerator {
             regs::READ_REQUEST => self.read_request.into(),
             regs::BAD_DOORBELLS => self.bad_doorbells,
             regs::IN_FLIGHT => port.reads_in_flight().into(),
+            regs::WRITE_PAYLOAD => self.write_payload.into(),
             _ => match slot_register(at) {
                 Some((slot, register)) => self.slots[slot].read(now, register),
                 None => 0,
@@ -201,6 +204,10 @@ impl Accelerator {
                 let value = value.clamp(64, 4096);
                 self.read_request = 1 << value.ilog2();
                 port.set_max_read_request(self.read_request.into());
+            }
+            regs::WRITE_PAYLOAD => {
+                self.write_payload = 1 << value.clamp(64, 4096).ilog2();
+                port.set_max_write(self.write_payload.into());
             }
             _ => {
                 if let Some((slot, register)) = slot_register(at) {
@@ -258,6 +265,8 @@ impl Accelerator {
         (self.tags, self.read_request) = (self.config.tags, self.config.read_request);
         port.set_tags(self.tags);
         port.set_max_read_request(self.read_request.into());
+        self.write_payload = 4096;
+        port.set_max_write(self.write_payload.into());
     }
 }
 
@@ -269,8 +278,8 @@ impl Config {
         if !power(self.memory_size, 4096, 64 << 30) {
             return error("memory_size", self.memory_size, "a power of two from 4096 to 64 GB");
         }
-        if !(1..=256).contains(&self.tags) {
-            return error("tags", self.tags.into(), "1 to 256");
+        if !(1..=MAX_TAGS).contains(&self.tags) {
+            return error("tags", self.tags.into(), "1 to 768");
         }
         if !power(self.read_request.into(), 64, 4096) {
             let value = self.read_request.into();

@@ -29,8 +29,8 @@ pub const MAX_LENGTH: u64 = 1 << 40;
 
 /// [`ID`]'s value: `DXAC` in memory order.
 pub const ID_VALUE: u32 = u32::from_le_bytes(*b"DXAC");
-/// [`VERSION`]'s value: 1.0.
-pub const VERSION_VALUE: u32 = 1 << 16;
+/// [`VERSION`]'s value: 1.1.
+pub const VERSION_VALUE: u32 = 1 << 16 | 1;
 
 /// RO, 32 bits: [`ID_VALUE`].
 pub const ID: u64 = 0x000;
@@ -62,6 +62,8 @@ pub const READ_REQUEST: u64 = 0x034;
 pub const BAD_DOORBELLS: u64 = 0x038;
 /// RO, 32 bits: read requests outstanding now.
 pub const IN_FLIGHT: u64 = 0x03c;
+/// RW, 32 bits: largest write. From version 1.1 on.
+pub const WRITE_PAYLOAD: u64 = 0x040;
 
 /// [`CONTROL`]: reset.
 pub const CONTROL_RESET: u32 = 1;

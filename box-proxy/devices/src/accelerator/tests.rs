@@ -78,7 +78,7 @@ fn the_registers_say_what_it_is() {
     assert_eq!(b.root.config_read(VENDOR_ID), 0xd0ac_1b36);
     assert_eq!(b.root.config_read(REVISION_CLASS) >> 8, 0x12_0000);
     assert_eq!(b.root.read(b.regs, 4).unwrap(), b"DXAC");
-    assert_eq!(b.root.read32(b.regs + regs::VERSION), 0x1_0000);
+    assert_eq!(b.root.read32(b.regs + regs::VERSION), 0x1_0001);
     assert_eq!(b.root.read32(b.regs + regs::CAPABILITIES), 140 << 16 | 8 << 8 | 4);
     assert_eq!(b.root.read32(b.regs + regs::PAYLOAD), 128 << 16 | 256);
     assert_eq!(b.root.read64(b.regs + regs::MEMORY_SIZE), 2 << 20);
@@ -174,6 +174,34 @@ fn no_more_requests_are_outstanding_than_there_are_tags() {
 }
 
 #[test]
+fn more_than_256_requests_are_outstanding_with_ten_bit_tags_only() {
+    const ALL: u16 = 768;
+    for (tags, ten_bit, held) in
+        [(ALL, false, 256), (ALL, true, 768), (300, true, 300), (256, true, 256)]
+    {
+        let mut b = bench(Config { tags, read_request: 64, ..small() });
+        let capable = b.root.config_read(DEVICE_CAPABILITIES_2) >> 17 & 1 != 0;
+        assert_eq!(capable, tags > 256);
+        let control = if ten_bit { DEVICE_CONTROL_2_TEN_BIT_TAGS } else { 0 };
+        b.root.config_write16(DEVICE_CONTROL_2, control);
+        b.root.fill(0, 100_000, 3);
+        b.root.max_read = 64;
+        b.root.answers = Answers::Held;
+        let (operation, length) = (regs::COMMAND_READ, 100_000);
+        b.start(0, &Job { operation, host: MEMORY, window: 0, device: 0, length });
+        assert_eq!(b.root.held.len(), held, "{tags} tags");
+        let least = if ten_bit && capable { 256 } else { 0 };
+        assert!(b.root.held.iter().all(|read| read.tag.get() >= least));
+        while !b.root.held.is_empty() {
+            b.root.answer(b.root.held.len() * 2 / 3);
+            b.root.pump();
+        }
+        assert_eq!(b.status(0), DONE);
+        assert_eq!(b.slot32(0, regs::SLOT_CRC), crc32fast::hash(&b.root.memory[..100_000]));
+    }
+}
+
+#[test]
 fn tags_and_request_size_can_be_set_and_device_control_limits_the_size() {
     let mut b = bench(small());
     b.root.write32(b.regs + regs::TAGS, 9);
@@ -192,6 +220,22 @@ fn tags_and_request_size_can_be_set_and_device_control_limits_the_size() {
     assert_eq!(b.root.read32(b.regs + regs::TAGS), 140);
     b.root.write32(b.regs + regs::READ_REQUEST, 0);
     assert_eq!(b.root.read32(b.regs + regs::READ_REQUEST), 64);
+}
+
+#[test]
+fn writes_are_no_longer_than_what_was_set() {
+    let mut b = bench(small());
+    for (set, payload) in [(64, 64), (1000, 256), (0, 64), (4096, 256)] {
+        b.root.write32(b.regs + regs::WRITE_PAYLOAD, set);
+        assert_eq!(b.root.read32(b.regs + regs::PAYLOAD) & 0xffff, payload);
+        b.root.writes.clear();
+        let (operation, length) = (regs::COMMAND_WRITE, 10_000);
+        b.start(0, &Job { operation, host: MEMORY, window: 0, device: 0, length });
+        assert_eq!(b.status(0), DONE);
+        assert!(b.root.writes.iter().all(|&bytes| bytes <= payload as usize));
+        assert_eq!(b.slot64(0, regs::SLOT_REQUESTS), length.div_ceil(payload.into()));
+    }
+    assert_eq!(b.root.read32(b.regs + regs::WRITE_PAYLOAD), 4096);
 }
 
 #[test]
@@ -346,7 +390,7 @@ fn resets_end_jobs_and_only_power_clears_memory() {
 #[test]
 fn a_configuration_out_of_range_is_named() {
     let error = Accelerator::device(Config { tags: 0, ..small() }).err().unwrap();
-    assert_eq!(error.to_string(), "accelerator: tags is 0; it has to be 1 to 256");
+    assert_eq!(error.to_string(), "accelerator: tags is 0; it has to be 1 to 768");
     assert!(Accelerator::device(Config { memory_size: 5000, ..small() }).is_err());
     assert!(Accelerator::device(Config { read_request: 32, ..small() }).is_err());
     assert!(Accelerator::device(Config { max_payload: 64, ..small() }).is_err());
@@ -376,6 +420,7 @@ fn the_page_has_the_constants() {
         ("READ_REQUEST", regs::READ_REQUEST),
         ("BAD_DOORBELLS", regs::BAD_DOORBELLS),
         ("IN_FLIGHT", regs::IN_FLIGHT),
+        ("WRITE_PAYLOAD", regs::WRITE_PAYLOAD),
     ] {
         has(format!("{at:03X}h"), name);
     }

@@ -2,6 +2,7 @@
 
 use super::config::ConfigSpace;
 use super::registers::*;
+use super::requester::MAX_TAGS;
 use std::time::Duration;
 
 /// A base address register.
@@ -53,7 +54,7 @@ pub struct Layout {
     pub msi: u8,
     /// Largest payload in bytes: 128 to 4096, a power of two.
     pub max_payload: u16,
-    /// Tags for reads, 1 to 256.
+    /// Tags for reads, 1 to 768. A function with more than 256 can use tags of 10 bits.
     pub tags: u16,
     /// Largest read request in bytes: 64 to 4096, a power of two. Device Control limits it too.
     pub max_read_request: u16,
@@ -90,7 +91,7 @@ impl Layout {
         let power = |n: u16, low| n.is_power_of_two() && (low..=4096).contains(&n);
         assert!(power(self.max_payload, 128), "max_payload {}", self.max_payload);
         assert!(power(self.max_read_request, 64), "max_read_request {}", self.max_read_request);
-        assert!((1..=256).contains(&self.tags), "tags {}", self.tags);
+        assert!((1..=MAX_TAGS).contains(&self.tags), "tags {}", self.tags);
         assert!(self.msi == 0 || self.msi.is_power_of_two() && self.msi <= 32, "msi {}", self.msi);
         assert!((1..=5).contains(&self.link_speed), "link_speed {}", self.link_speed);
         for (i, bar) in self.bars.iter().enumerate() {
@@ -183,9 +184,13 @@ impl Layout {
         c.keep_in_flr(LINK_CONTROL, 0x00cb);
         // Slot Clock Configuration.
         c.define16(LINK_STATUS, speed | width | 1 << 12, 0);
-        // Completion timeout ranges A to D and its disabling; 10-bit tags as a completer.
-        c.define32(DEVICE_CAPABILITIES_2, 0xf | 1 << 4 | 1 << 16, 0);
-        c.define16(DEVICE_CONTROL_2, 0, 0x001f);
+        // Completion timeout ranges A to D and its disabling; 10-bit tags as a completer, and as a
+        // requester of as many.
+        let ten_bit = self.tags > 256;
+        let capabilities = 0xf | 1 << 4 | 1 << 16 | u32::from(ten_bit) << 17;
+        c.define32(DEVICE_CAPABILITIES_2, capabilities, 0);
+        let control = 0x001f | if ten_bit { DEVICE_CONTROL_2_TEN_BIT_TAGS } else { 0 };
+        c.define16(DEVICE_CONTROL_2, 0, control);
         c.define32(LINK_CAPABILITIES_2, ((1 << self.link_speed) - 1) << 1, 0);
         c.define16(LINK_CONTROL_2, speed, 0x000f);
         c.sticky(LINK_CONTROL_2, 0x000f);

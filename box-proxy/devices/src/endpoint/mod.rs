@@ -30,7 +30,7 @@ pub(crate) use access::{read_registers, written_registers};
 pub use layout::{BarLayout, Layout, MsixLayout};
 pub use outbound::{COMPLETION_QUEUE, POSTED_QUEUE, WRITE_QUEUE_BYTES};
 pub use port::{Port, Refused, Traffic};
-pub use requester::{DmaError, READ_JOBS, ReadDone, ReadTiming};
+pub use requester::{DmaError, MAX_TAGS, READ_JOBS, ReadDone, ReadTiming};
 
 use crate::device::{Classes, Device, ResetKind};
 use config::Depth;

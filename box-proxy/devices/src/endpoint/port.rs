@@ -7,7 +7,7 @@ use super::interrupts::Interrupts;
 use super::layout::Layout;
 use super::outbound::{CompletionQueue, PostedQueue, VALID};
 use super::registers::*;
-use super::requester::{DmaError, ReadDone, Requester};
+use super::requester::{DmaError, MAX_TAGS, ReadDone, Requester};
 use super::settings::Settings;
 use crate::device::Classes;
 use std::time::Duration;
@@ -46,7 +46,12 @@ pub struct Port {
     /// Bus and device number as the last configuration write had them.
     pub(super) id: Bdf,
     order: u64,
+    /// The device's own limit of a write, in bytes.
+    max_write: usize,
 }
+
+/// Largest payload that there is (PCIe 5.0 section 7.5.3.3), in bytes.
+const MAX_PAYLOAD: usize = 4096;
 
 impl Port {
     pub(super) fn new(layout: Layout) -> Self {
@@ -61,6 +66,7 @@ impl Port {
             counters: Counters::default(),
             id: function_0(0, 0),
             order: 0,
+            max_write: MAX_PAYLOAD,
             layout,
         }
     }
@@ -141,7 +147,7 @@ impl Port {
 
     /// TLPs that a write of `len` bytes to `address` is sent as.
     pub fn write_tlps(&self, address: u64, len: usize) -> u64 {
-        let most = self.settings.max_payload;
+        let most = self.max_write();
         ((address % most as u64) as usize + len).div_ceil(most) as u64
     }
 
@@ -182,9 +188,19 @@ impl Port {
         self.layout.msix.is_some() && self.config.get16(MSIX_CONTROL) & MSIX_ENABLE != 0
     }
 
-    /// Largest payload of a write in bytes, as Device Control has it.
-    pub fn max_payload(&self) -> usize {
-        self.settings.max_payload
+    /// Largest payload of a write in bytes: the smaller of Device Control's and the device's own.
+    pub fn max_write(&self) -> usize {
+        self.settings.max_payload.min(self.max_write)
+    }
+
+    /// Sets the device's own limit of a write, in bytes.
+    ///
+    /// # Panics
+    ///
+    /// When it is not a power of two from 64 to 4096.
+    pub fn set_max_write(&mut self, bytes: usize) {
+        assert!(bytes.is_power_of_two() && (64..=MAX_PAYLOAD).contains(&bytes), "{bytes} bytes");
+        self.max_write = bytes;
     }
 
     /// Largest read request in bytes: the smaller of Device Control's and the device's own.
@@ -206,9 +222,9 @@ impl Port {
     ///
     /// # Panics
     ///
-    /// When it is 0 or above 256.
+    /// When it is 0 or above 768.
     pub fn set_tags(&mut self, tags: u16) {
-        assert!((1..=256).contains(&tags), "{tags} tags");
+        assert!((1..=MAX_TAGS).contains(&tags), "{tags} tags");
         self.requester.tag_limit = tags;
     }
 
@@ -294,6 +310,7 @@ impl Port {
         let rest = self.settings.completion_timeout.unwrap_or(Duration::from_millis(50));
         let after_flr = depth == Depth::Function;
         self.requester.reset(now, after_flr.then_some(rest));
+        self.max_write = MAX_PAYLOAD;
         self.requester.tag_limit = self.layout.tags;
         self.requester.max_read = self.layout.max_read_request.into();
         self.posted.clear();
@@ -331,7 +348,7 @@ impl Port {
         buf: &mut [u8],
     ) -> Option<usize> {
         let posted = self.posted.next_order();
-        let payload = self.settings.max_payload;
+        let (payload, write) = (self.settings.max_payload, self.max_write());
         if posted.is_some()
             && classes.has(Class::Posted)
             && self.completions.is_empty()
@@ -339,7 +356,7 @@ impl Port {
         {
             // Most often nothing else is there.
             self.counters.tlps_sent += 1;
-            return self.posted.emit(self.id, payload, buf);
+            return self.posted.emit(self.id, write, buf);
         }
         let behind = |order: &u64| posted.is_none_or(|p| *order < p);
         let completion = self
@@ -356,7 +373,7 @@ impl Port {
         let length = if Some(oldest) == completion {
             self.completions.emit(self.id, payload, buf)?
         } else if Some(oldest) == posted {
-            self.posted.emit(self.id, payload, buf)?
+            self.posted.emit(self.id, write, buf)?
         } else {
             self.emit_read(now, buf)?
         };

@@ -132,6 +132,8 @@ pub const DEVICE_CAPABILITIES_2: u16 = EXPRESS + 0x24;
 pub const DEVICE_CONTROL_2: u16 = EXPRESS + 0x28;
 /// Device Control 2: Completion Timeout Disable.
 pub const DEVICE_CONTROL_2_TIMEOUT_DISABLE: u16 = 1 << 4;
+/// 10-Bit Tag Requester Enable.
+pub const DEVICE_CONTROL_2_TEN_BIT_TAGS: u16 = 1 << 12;
 /// Link Capabilities 2.
 pub const LINK_CAPABILITIES_2: u16 = EXPRESS + 0x2c;
 /// Link Control 2.

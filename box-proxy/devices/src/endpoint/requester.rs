@@ -3,6 +3,7 @@
 use super::port::Traffic;
 use super::settings::Settings;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{ByteEnables, CplStatus, Packet};
@@ -10,8 +11,12 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Packet};
 /// DMA reads that a function may have handed over at a time. A further one is refused.
 pub const READ_JOBS: usize = 256;
 
-/// Tags of 8 bits.
-const TAGS: usize = 256;
+/// Tags of 10 bits.
+const TAGS: usize = 1024;
+
+/// Tags that a function may use at most: of 10 bits those whose upper two are not both 0 (PCIe 5.0
+/// section 2.2.6.2).
+pub const MAX_TAGS: u16 = 768;
 
 /// Why a DMA read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +126,7 @@ pub(super) struct Requester {
     queue: VecDeque<u16>,
     done: VecDeque<ReadDone>,
     tags: Box<[TagState; TAGS]>,
+    /// The tag to be looked at next, of those that may be used now.
     next_tag: usize,
     outstanding: u16,
     jobs_used: usize,
@@ -187,7 +193,7 @@ impl Requester {
     pub(super) fn next_order(&self, settings: &Settings) -> Option<u64> {
         let &index = self.queue.front()?;
         let usable = self.usable_tags(settings);
-        if self.outstanding >= usable || self.find_tag(usable).is_none() {
+        if usize::from(self.outstanding) >= usable.len() || self.find_tag(usable).is_none() {
             return None;
         }
         self.jobs[usize::from(index)].as_ref().map(|job| job.order)
@@ -221,7 +227,7 @@ impl Requester {
             self.queue.pop_front();
         }
         let (enables, length_dw) = ByteEnables::for_range(address, len);
-        let tag = Tag::new(tag as u16).expect("eight bits");
+        let tag = Tag::new(tag as u16).expect("ten bits");
         Some(ReadRequest { tag, address: address & !3, enables, length_dw, traffic })
     }
 
@@ -434,8 +440,9 @@ impl Requester {
 
     /// Whether no tag will ever become free by itself.
     pub(super) fn is_out_of_tags(&self, settings: &Settings) -> bool {
-        let usable = usize::from(self.usable_tags(settings));
-        self.tags[..usable].iter().all(|t| matches!(t, TagState::Stale { deadline: None, .. }))
+        self.tags[self.usable_tags(settings)]
+            .iter()
+            .all(|t| matches!(t, TagState::Stale { deadline: None, .. }))
     }
 
     /// Requests outstanding.
@@ -443,15 +450,16 @@ impl Requester {
         self.outstanding
     }
 
-    fn usable_tags(&self, settings: &Settings) -> u16 {
-        self.tag_limit.min(settings.tags).max(1)
+    fn usable_tags(&self, settings: &Settings) -> Range<usize> {
+        let Range { start, end } = settings.tags;
+        usize::from(start)..usize::from(end.min(start + self.tag_limit.max(1)))
     }
 
     /// A free tag, in turn, so that one is used again as late as possible.
-    fn find_tag(&self, usable: u16) -> Option<usize> {
-        let usable = usize::from(usable);
-        (0..usable)
-            .map(|i| (self.next_tag + i) % usable)
+    fn find_tag(&self, usable: Range<usize>) -> Option<usize> {
+        let next = if usable.contains(&self.next_tag) { self.next_tag } else { usable.start };
+        (next..usable.end)
+            .chain(usable.start..next)
             .find(|&tag| matches!(self.tags[tag], TagState::Free))
     }
 }

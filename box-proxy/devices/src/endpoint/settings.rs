@@ -3,6 +3,7 @@
 use super::config::ConfigSpace;
 use super::layout::Layout;
 use super::registers::*;
+use std::ops::Range;
 use std::time::Duration;
 use tlp_codec::tlp::Attributes;
 
@@ -13,8 +14,8 @@ pub(super) struct Settings {
     pub(super) bus_master: bool,
     pub(super) max_payload: usize,
     pub(super) max_read_request: usize,
-    /// Tags that Device Control allows.
-    pub(super) tags: u16,
+    /// Tags that Device Control and Device Control 2 allow.
+    pub(super) tags: Range<u16>,
     pub(super) attributes: Attributes,
     /// `None` when it is disabled.
     pub(super) completion_timeout: Option<Duration>,
@@ -34,7 +35,7 @@ impl Settings {
             bus_master: awake && command & COMMAND_BUS_MASTER != 0,
             max_payload: size(DEVICE_CONTROL_MPS_SHIFT).min(layout.max_payload.into()),
             max_read_request: size(DEVICE_CONTROL_MRRS_SHIFT),
-            tags: if control & DEVICE_CONTROL_EXTENDED_TAG != 0 { 256 } else { 32 },
+            tags: tags(control, control2),
             attributes: Attributes {
                 relaxed_ordering: control & DEVICE_CONTROL_RELAXED != 0,
                 no_snoop: control & DEVICE_CONTROL_NO_SNOOP != 0,
@@ -61,6 +62,15 @@ impl Settings {
             (offset < size && len <= size - offset).then_some((i, offset))
         })
     }
+}
+
+/// Tags of 10, 8 or 5 bits. Those of 10 bits have at least one of the upper two (PCIe 5.0 section
+/// 2.2.6.2).
+fn tags(control: u16, control2: u16) -> Range<u16> {
+    if control2 & DEVICE_CONTROL_2_TEN_BIT_TAGS != 0 {
+        return 256..1024;
+    }
+    0..if control & DEVICE_CONTROL_EXTENDED_TAG != 0 { 256 } else { 32 }
 }
 
 /// The upper end of the range that Device Control 2 names (PCIe 5.0 section 7.5.3.16). Reserved

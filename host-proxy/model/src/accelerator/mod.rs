@@ -37,8 +37,9 @@ pub struct BandwidthTest {
     pub bytes: u64,
     /// Tags to use; `None` is all that the device has.
     pub tags: Option<u16>,
-    /// Largest read request in bytes; `None` is the device's configured one.
-    pub read_request: Option<u16>,
+    /// Bytes of a TLP at most: what a read request asks for, or a write brings. `None` is what the
+    /// device is configured to ask for, or Max_Payload_Size.
+    pub request: Option<u16>,
 }
 
 impl BandwidthTest {
@@ -199,8 +200,7 @@ impl Accelerator {
         }
         let tags = test.tags.unwrap_or(self.tags);
         f.bar_write32(regs::REGISTER_BAR, regs::TAGS, tags.into())?;
-        let request = test.read_request.map_or(self.read_request, u32::from);
-        f.bar_write32(regs::REGISTER_BAR, regs::READ_REQUEST, request)?;
+        self.set_request(f, test)?;
         let window = test.bytes.min(WINDOW);
         let buffer = f.dma_alloc(window as usize)?;
         match self.fill(f, test, &buffer, window) {
@@ -210,6 +210,24 @@ impl Accelerator {
                 Err(error)
             }
         }
+    }
+
+    fn set_request<P: TlpPort>(
+        &self,
+        f: &mut HostFunction<'_, P>,
+        test: &BandwidthTest,
+    ) -> Result<(), OperationError> {
+        let (register, usual) = match test.direction {
+            Direction::HostToDevice => (regs::READ_REQUEST, self.read_request),
+            Direction::DeviceToHost => (regs::WRITE_PAYLOAD, 4096),
+        };
+        f.bar_write32(regs::REGISTER_BAR, register, test.request.map_or(usual, u32::from))?;
+        let set = f.bar_read32(regs::REGISTER_BAR, register)?;
+        if set == 0 && test.request.is_some() {
+            let what = "this device does not let the size of its writes be chosen";
+            return Err(OperationError::Invalid(what.into()));
+        }
+        Ok(())
     }
 
     /// Starts what was prepared.

@@ -35,6 +35,8 @@ pub const ABORT: u64 = 0x02c;
 pub const TAGS: u64 = 0x030;
 /// Largest read request to make.
 pub const READ_REQUEST: u64 = 0x034;
+/// Largest write to make; reads as 0 where it cannot be chosen.
+pub const WRITE_PAYLOAD: u64 = 0x040;
 
 /// Job slot 0, the one that this driver uses.
 pub const SLOT: u64 = 0x100;

@@ -33,7 +33,7 @@ fn after_reset(config: Config) -> Direct<Device> {
 }
 
 fn test(direction: Direction, bytes: u64) -> BandwidthTest {
-    BandwidthTest { direction, bytes, tags: None, read_request: None }
+    BandwidthTest { direction, bytes, tags: None, request: None }
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn works(host: &mut Host) {
     result.unwrap();
     assert_eq!(value, regs::ID_VALUE);
     for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
-        let test = BandwidthTest { direction, bytes: 50_000, tags: None, read_request: None };
+        let test = BandwidthTest { direction, bytes: 50_000, tags: None, request: None };
         host.accelerator_bandwidth(DEVICE, &test).unwrap();
     }
 }

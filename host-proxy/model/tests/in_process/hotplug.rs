@@ -46,7 +46,7 @@ fn plug(host: &mut Host, fabric: &Rc<RefCell<Fabric>>, number: u8) -> Bdf {
 }
 
 fn moves(host: &mut Host, bdf: Bdf, direction: Direction, bytes: u64) -> BandwidthReport {
-    let test = BandwidthTest { direction, bytes, tags: None, read_request: None };
+    let test = BandwidthTest { direction, bytes, tags: None, request: None };
     host.accelerator_bandwidth(bdf, &test).unwrap()
 }
 
@@ -70,7 +70,7 @@ fn several_devices_are_measured_at_the_same_time_and_each_is_checked() {
     let (mut host, fabric) = host_and_switch(4);
     let devices = [2, 0, 3].map(|number| plug(&mut host, &fabric, number));
     for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
-        let test = BandwidthTest { direction, bytes: 300_000, tags: None, read_request: None };
+        let test = BandwidthTest { direction, bytes: 300_000, tags: None, request: None };
         let free = host.root().memory().free_bytes();
         fabric.borrow_mut().dma.clear();
         let reports = host.accelerators_bandwidth(&devices, &test).unwrap();
@@ -154,7 +154,7 @@ fn surprise_removal_in_the_middle_of_a_transfer_ends_it_and_nothing_else() {
             direction: Direction::HostToDevice,
             bytes: 64 << 20,
             tags: None,
-            read_request: None,
+            request: None,
         };
         let start = Instant::now();
         let error = host.accelerator_bandwidth(bdf, &test).unwrap_err();

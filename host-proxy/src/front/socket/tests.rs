@@ -90,7 +90,7 @@ impl Front {
     fn greeted(&self) -> Client {
         let mut client = self.connect();
         client.send(HELLO);
-        assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 2, 8], "hello");
+        assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 16, 8], "hello");
         assert_eq!(client.receive(), [2, 0, 0, 0, 1, 3, 16], "link up");
         client
     }
@@ -166,7 +166,7 @@ fn a_second_hello_is_answered_and_changes_nothing() {
     client.send(WRITE_BUSES);
     client.receive();
     client.send(HELLO);
-    assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 2, 8]);
+    assert_eq!(client.receive(), [16, 0, 0, 0, 1, 0, 0, 16, 8]);
     assert_eq!(client.receive(), [2, 0, 0, 0, 1, 3, 16]);
     assert_eq!(client.buses(), [1, 2, 9, 0]);
 }

@@ -223,9 +223,8 @@ impl BoxRole {
         register: u16,
         packet: &Packet<&[u8]>,
     ) -> Option<u32> {
-        let hidden = self.slots[slot].functions[function].facts.hidden?;
         let value = u32::from_le_bytes(*packet.payload().first_chunk()?);
-        let shown = hidden.shown(register, value);
+        let shown = self.slots[slot].functions[function].facts.shown(register, value);
         (shown != value).then_some(shown)
     }
 
@@ -291,9 +290,9 @@ impl BoxRole {
         let info = RequestInfo::of(packet).expect("the class is non-posted");
         let tag = info.tag.get();
         let entry = &mut self.slots[slot].functions[function];
-        if tag >= 256 || entry.tag_in_use(tag) {
-            // The tag may not be used (10-bit tags are off) or its first request is still
-            // outstanding: the device broke a rule, and an answer could reach the wrong request.
+        if !entry.may_use_tag(tag) {
+            // It has ten bits where they are off, or its first request is still outstanding: the
+            // device broke a rule, and an answer could reach the wrong request.
             self.counters.tag_reused += 1;
             return Ok(());
         }

@@ -192,6 +192,7 @@ impl Probe {
             }
             State::DeviceCapabilities2 => {
                 self.facts.timeout_support = value as u8 & 0x1f;
+                self.facts.ten_bit_tags = value >> 17 & 1 != 0;
                 let next = self.capability;
                 self.follow(next)
             }
@@ -239,7 +240,7 @@ impl Probe {
     }
 
     fn set_timeout(&mut self) -> Step {
-        match timeout_write(&self.facts, self.timeout, self.function) {
+        match owned_write(&self.facts, self.timeout, self.function) {
             Some(want) => {
                 self.state = State::SetTimeout;
                 Step::Found(self.function, self.facts.clone(), Some(want))
@@ -267,14 +268,22 @@ fn bar_register(bar: u8) -> u16 {
     0x10 + 4 * u16::from(bar)
 }
 
-/// The write of that setting to a function, if it has one.
-pub(super) fn timeout_write(facts: &Facts, least: Duration, function: u8) -> Option<Want> {
-    timeout_setting(facts, least).map(|setting| Want::Write {
+/// The write of what the proxy owns of Device Control 2 to a function, if it has something to set.
+pub(super) fn owned_write(facts: &Facts, least: Duration, function: u8) -> Option<Want> {
+    owned_setting(facts, least).map(|setting| Want::Write {
         function,
         register: facts.pcie_capability + 0x28,
         value: setting.into(),
-        enables: 0b0001,
+        enables: if setting >> 8 == 0 { 0b0001 } else { 0b0011 },
     })
+}
+
+/// What the proxy owns of Device Control 2: the completion timeout, and 10-bit tags, which are on
+/// where the function has them. The answers to its requests come from its box, which knows them.
+/// `None` where the function cannot wait for a completion for as long as `least`.
+pub(super) fn owned_setting(facts: &Facts, least: Duration) -> Option<u16> {
+    let tags = u16::from(facts.uses_ten_bit_tags()) << 12;
+    timeout_setting(facts, least).map(|timeout| u16::from(timeout) | tags)
 }
 
 /// Device Control 2 bits 4:0 for a completion timeout of at least `least` (PCIe 5.0 table 7-31),

@@ -1,7 +1,7 @@
 //! Taking a function back: Bus Master off, drain, reset, readiness test; quarantine if any fails.
 
 use super::config::{Access, Got, Want, id_of};
-use super::probe::timeout_write;
+use super::probe::owned_write;
 use super::slot::{Pending, Restore, RestoreStage, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
@@ -162,7 +162,7 @@ impl BoxRole {
         entry.work = Work::Idle;
         let function = &entry.functions[restore.function];
         let number = function.number.get() as u8;
-        match timeout_write(&function.facts, self.config.completion_timeout, number) {
+        match owned_write(&function.facts, self.config.completion_timeout, number) {
             Some(want) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
                 entry.access.begin(now, want, now + self.config.readiness_bound);
                 entry.work = Work::Restore(restore);
@@ -233,7 +233,7 @@ impl BoxRole {
             }
             (State::CommandClear, Got::Value(command)) if command & 0b111 == 0 => {
                 release.state = State::TimeoutSet;
-                match timeout_write(&facts, self.config.completion_timeout, number) {
+                match owned_write(&facts, self.config.completion_timeout, number) {
                     Some(want) => Some(want),
                     None => return self.end_release(now, slot, function, SlotState::Free),
                 }
@@ -349,7 +349,7 @@ impl BoxRole {
                 self.slots[slot].tags.release_quarantine();
             }
             let entry = &mut self.slots[slot].functions[function];
-            entry.tags_in_use = [0; 4];
+            entry.forget_tags();
             entry.requests.release_quarantine();
         }
         self.set_state(slot, function, state);

@@ -6,7 +6,9 @@ use super::hidden::Hidden;
 use super::release::Release;
 use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
-use crate::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, SLOT_FUNCTIONS};
+use crate::limits::{
+    DEVICE_OUTSTANDING, DEVICE_TAGS, MAX_PAYLOAD_OFFERED, SLOT_FUNCTIONS, TEN_BIT_TAGS,
+};
 use crate::link::ChannelId;
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
@@ -19,6 +21,9 @@ use tlp_codec::tlp::{Class, Packet};
 /// TLPs of the proxy's own that wait for a slot's device. A TLP that makes the proxy answer waits
 /// in front of it when there is no room.
 pub(super) const EGRESS: usize = DEVICE_OUTSTANDING + 8;
+
+/// Words of a bit for each tag that a function may use.
+const TAG_WORDS: usize = if TEN_BIT_TAGS { 1024 / 64 } else { 256 / 64 };
 
 /// Signals that wait to be done to a device. Each operation adds two at most.
 const SIGNALS: usize = 8;
@@ -92,7 +97,7 @@ pub(super) struct Function {
     /// Requests of the device; the index goes on the wire.
     pub(super) requests: Table<FromDevice>,
     /// Device tags in use, by number.
-    pub(super) tags_in_use: [u64; 4],
+    tags_in_use: [u64; TAG_WORDS],
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
@@ -128,8 +133,29 @@ pub(super) struct Facts {
     pub(super) function_level_reset: bool,
     /// Device Capabilities 2, bits 4:0: completion timeout ranges and disable.
     pub(super) timeout_support: u8,
+    /// Device Capabilities 2, bit 17: it can use 10-bit tags.
+    pub(super) ten_bit_tags: bool,
     /// A capability that hosts do not see.
     pub(super) hidden: Option<Hidden>,
+}
+
+impl Facts {
+    /// Whether it uses 10-bit tags.
+    pub(super) fn uses_ten_bit_tags(&self) -> bool {
+        TEN_BIT_TAGS && self.ten_bit_tags
+    }
+
+    /// What a host sees where the function says `value`: no capability that is hidden, and no
+    /// larger payload than its box stores.
+    pub(super) fn shown(&self, register: u16, value: u32) -> u32 {
+        /// Max_Payload_Size Supported, of Device Capabilities (PCIe 5.0 section 7.5.3.3).
+        const PAYLOAD: u32 = 0b111;
+        const MOST: u32 = MAX_PAYLOAD_OFFERED.trailing_zeros() - 7;
+        if self.pcie_capability != 0 && register == self.pcie_capability + 0x04 {
+            return value & !PAYLOAD | (value & PAYLOAD).min(MOST);
+        }
+        self.hidden.map_or(value, |hidden| hidden.shown(register, value))
+    }
 }
 
 /// A binding of a function.
@@ -221,7 +247,7 @@ impl Slot {
             id: None,
             binding: None,
             requests,
-            tags_in_use: [0; 4],
+            tags_in_use: [0; TAG_WORDS],
             release: Pending::Nothing,
             release_operation: None,
             restore_wanted: false,
@@ -325,14 +351,25 @@ impl Slot {
 }
 
 impl Function {
-    pub(super) fn tag_in_use(&self, tag: u16) -> bool {
+    /// Whether the function may give a request this tag.
+    pub(super) fn may_use_tag(&self, tag: u16) -> bool {
+        let tags = if self.facts.uses_ten_bit_tags() { 1024 } else { 256 };
+        tag < tags && !self.tag_in_use(tag)
+    }
+
+    fn tag_in_use(&self, tag: u16) -> bool {
         self.tags_in_use[tag as usize / 64] >> (tag % 64) & 1 != 0
     }
 
     /// The function was reset: nothing waits for what it asked for.
     pub(super) fn forget_requests(&mut self) {
         while self.requests.pop_where(AfterExpiry::Free, |_| true).is_some() {}
-        self.tags_in_use = [0; 4];
+        self.forget_tags();
+    }
+
+    /// Whatever tag it gives its next request is a new one.
+    pub(super) fn forget_tags(&mut self) {
+        self.tags_in_use = [0; TAG_WORDS];
     }
 
     pub(super) fn set_tag(&mut self, tag: u16, in_use: bool) {

@@ -197,11 +197,11 @@ impl BoxRole {
         if facts.pcie_capability == 0 || packet.register() != facts.pcie_capability + 0x28 {
             return;
         }
-        let setting = super::probe::timeout_setting(facts, self.config.completion_timeout);
+        let setting = super::probe::owned_setting(facts, self.config.completion_timeout);
+        let [timeout, tags] = setting.unwrap_or(0).to_le_bytes();
         if let Some(bytes) = packet.payload_mut().first_chunk_mut::<2>() {
             let before = *bytes;
-            bytes[0] = bytes[0] & !0x1f | setting.unwrap_or(0);
-            bytes[1] &= !0x10;
+            *bytes = [bytes[0] & !0x1f | timeout, bytes[1] & !0x10 | tags];
             self.counters.config_writes_owned += u64::from(before != *bytes);
         }
     }

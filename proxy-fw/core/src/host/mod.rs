@@ -20,7 +20,7 @@ use crate::control::{
 };
 use crate::counters::{CounterList, counters};
 use crate::limits::{
-    DEVICE_OUTSTANDING, HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, SYNTHESISED_COMPLETION,
+    HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, ROOT_OUTSTANDING, SYNTHESISED_COMPLETION,
     TLP_BUFFER,
 };
 use crate::link::LinkConfig;
@@ -205,7 +205,7 @@ impl HostRole {
             removal: None,
             failed: false,
             requests: Table::new(HOST_OUTSTANDING),
-            upstream: Table::new(DEVICE_OUTSTANDING),
+            upstream: Table::new(ROOT_OUTSTANDING),
             held: Held::new(),
             pending: Pending::new(),
         };

@@ -14,7 +14,6 @@ mod sizes;
 mod sizes;
 
 use core::time::Duration;
-use tlp_codec::fabric::{MAX_OVERHEAD, TLP_OVERHEAD};
 
 /// Downstream ports of a host proxy's virtual switch. Binding to a further one is refused.
 pub const MAX_PORTS: usize = 32;
@@ -50,8 +49,8 @@ pub const MAX_PATHS: usize = 8;
 pub const MAX_WINDOWS: usize = 8;
 
 /// Data payload of one TLP that is offered to devices and hosts, in bytes (Device Capabilities'
-/// Max_Payload_Size Supported). A larger TLP is malformed and dropped.
-pub const MAX_PAYLOAD_OFFERED: usize = 512;
+/// Max_Payload_Size Supported): a power of two, 128 to 4096. A larger TLP is malformed and dropped.
+pub const MAX_PAYLOAD_OFFERED: usize = sizes::MAX_PAYLOAD_OFFERED;
 
 /// Bytes of storage for one TLP: prefixes, header, payload, digest, rounded up. TLPs that do not
 /// fit are malformed and dropped.
@@ -113,8 +112,17 @@ pub const HOST_OUTSTANDING: usize = sizes::HOST_OUTSTANDING;
 /// devices that finds no more than this waits, and so does what comes behind it.
 pub const HOST_RESERVED: usize = sizes::HOST_RESERVED;
 
-/// Non-posted requests of one slot's devices outstanding (8-bit tags). A further one waits.
+/// Non-posted requests of one function of a box outstanding. A further one waits. More than the 256
+/// that 8-bit tags tell apart are for functions that can use 10-bit tags, of which there are 768
+/// (PCIe 5.0 section 2.2.6.2).
 pub const DEVICE_OUTSTANDING: usize = sizes::DEVICE_OUTSTANDING;
+
+/// Whether a function that can use 10-bit tags is allowed to.
+pub const TEN_BIT_TAGS: bool = DEVICE_OUTSTANDING > 256;
+
+/// Non-posted requests of the devices of one port outstanding at the root complex, which may know
+/// 8-bit tags only. A further one waits in the link's receive storage, close to the root complex.
+pub const ROOT_OUTSTANDING: usize = if TEN_BIT_TAGS { 256 } else { DEVICE_OUTSTANDING };
 
 /// Requests of hosts outstanding at one slot's device: device-side tags (8 bits). A further one
 /// waits in the link's receive storage.
@@ -126,7 +134,7 @@ pub const MAX_FRAME: usize = 9000;
 pub const MIN_FRAME: usize = 512;
 
 /// Frames of at most so many bytes are sent on a path that larger ones seem not to get through
-/// (BASE_PLPMTU of RFC 8899). Every record that is not split fits into one.
+/// (BASE_PLPMTU of RFC 8899). Every record fits into one: a TLP that does not is split.
 pub const SAFE_FRAME: usize = 1200;
 
 /// Sampled TLPs whose stage stamps are kept. The oldest is overwritten.
@@ -198,8 +206,10 @@ const _: () = {
     assert!(SLOT_FUNCTIONS <= MAX_FUNCTIONS);
     assert!(MAX_PORTS <= OPERATIONS, "an operation at each port");
     assert!(MIN_FRAME < MAX_FRAME);
-    assert!(TLP_BUFFER + MAX_OVERHEAD + TLP_OVERHEAD <= SAFE_FRAME, "no record is too large");
-    assert!(DEVICE_OUTSTANDING <= 256, "8-bit tags");
+    assert!(MAX_PAYLOAD_OFFERED.is_power_of_two());
+    assert!(MAX_PAYLOAD_OFFERED >= 128 && MAX_PAYLOAD_OFFERED <= 4096);
+    assert!(DEVICE_OUTSTANDING <= 768, "10-bit tags");
+    assert!(ROOT_OUTSTANDING <= 256 && DEVICE_TAGS <= 256, "8-bit tags");
     assert!(HOST_RESERVED < HOST_OUTSTANDING, "devices can ask each other");
     assert!(
         HOST_OUTSTANDING <= GUARANTEED_CREDITS[1] as usize,

@@ -1,5 +1,6 @@
 //! How much a program on a computer stores.
 
+pub(super) const MAX_PAYLOAD_OFFERED: usize = 4096;
 pub(super) const SLOT_FUNCTIONS: usize = super::MAX_FUNCTIONS;
 pub(super) const CREDITS_POSTED: usize = 1024;
 pub(super) const CREDITS_COMPLETION: usize = 256;
@@ -10,7 +11,7 @@ pub(super) const SHARED_SEND: usize = 2048;
 pub(super) const LINK_WINDOW: usize = 1024;
 pub(super) const HOST_OUTSTANDING: usize = 64;
 pub(super) const HOST_RESERVED: usize = 32;
-pub(super) const DEVICE_OUTSTANDING: usize = 256;
+pub(super) const DEVICE_OUTSTANDING: usize = 768;
 pub(super) const DEVICE_TAGS: usize = 256;
 pub(super) const STAMP_RING: usize = 4096;
 pub(super) const EVENT_QUEUE: usize = 64;

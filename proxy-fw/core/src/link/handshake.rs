@@ -7,7 +7,7 @@
 use super::types::{FrameDropped, LinkConfig, LinkState, Transmit, Violation};
 use super::{Link, path_id};
 use crate::control::{LinkDownReason, PathSet};
-use crate::limits::{LINK_WINDOW, MIN_FRAME, TLP_BUFFER};
+use crate::limits::{LINK_WINDOW, MIN_FRAME, SAFE_FRAME, TLP_BUFFER};
 use crate::time::Instant;
 use core::time::Duration;
 use tlp_codec::fabric::{
@@ -34,6 +34,13 @@ pub(super) struct PeerLimits {
     pub(super) window: usize,
     /// Largest TLP.
     pub(super) tlp: usize,
+}
+
+impl PeerLimits {
+    /// Bytes of a frame that every record fits: of one that gets through where larger ones do not.
+    pub(super) fn record_frame(&self) -> usize {
+        self.frame.min(SAFE_FRAME)
+    }
 }
 
 /// An open frame that is to be sent.

@@ -221,7 +221,7 @@ impl Link {
 
     /// Data records of a TLP that is split.
     pub(super) fn parts(&self, buffer: BufferId) -> u16 {
-        let (first, rest) = split_sizes(self.peer_limits.frame);
+        let (first, rest) = split_sizes(self.peer_limits.record_frame());
         (self.out.slab.bytes(buffer).len() - first).div_ceil(rest) as u16
     }
 
@@ -238,7 +238,7 @@ impl Link {
 
     /// Where a data record's bytes begin in the TLP, and the bytes.
     fn part_bytes(&self, buffer: BufferId, part: u16) -> (usize, &[u8]) {
-        let (first, rest) = split_sizes(self.peer_limits.frame);
+        let (first, rest) = split_sizes(self.peer_limits.record_frame());
         let tlp = self.out.slab.bytes(buffer);
         let at = first + (part as usize - 1) * rest;
         (at, &tlp[at..tlp.len().min(at + rest)])
@@ -273,7 +273,7 @@ impl Link {
                     total: tlp.len() as u16,
                     parts: self.parts(buffer),
                     crc: meta.crc,
-                    bytes: &tlp[..split_sizes(self.peer_limits.frame).0],
+                    bytes: &tlp[..split_sizes(self.peer_limits.record_frame()).0],
                 }))
             }
             Sent::SplitData { buffer, part } => {

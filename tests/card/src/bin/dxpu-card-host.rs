@@ -7,6 +7,7 @@ use card::root::CardPort;
 use card::stream;
 use clap::Parser;
 use host_model::PortError;
+use host_proxy::config::Model;
 use host_proxy::front::model::ModelFront;
 use host_proxy::front::vm::VmFront;
 use proxy_daemon::stop::Stop;
@@ -60,9 +61,12 @@ impl Cli {
             return VmFront::open(socket, &VmdConfig::default()).map(Box::new).map(Opened::Vm);
         }
         let socket = self.front.model_host.as_ref().expect("one of the two is required");
-        let memory = self.model_memory_mib.saturating_mul(1 << 20);
-        let delay = Duration::from_millis(self.model_button_ms);
-        ModelFront::open(socket, memory, delay).map(Box::new).map(Opened::Model)
+        let model = Model {
+            memory: self.model_memory_mib.saturating_mul(1 << 20),
+            button_delay: Duration::from_millis(self.model_button_ms),
+            ..Model::default()
+        };
+        ModelFront::open(socket, &model).map(Box::new).map(Opened::Model)
     }
 }
 

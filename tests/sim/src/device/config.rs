@@ -39,11 +39,11 @@ impl Config {
         self.bytes[0x06] = 0x10;
         self.bytes[0x34] = EXPRESS as u8;
         self.put(EXPRESS, 0x0002_0010);
-        // Payloads of 512 bytes, role-based errors, function-level reset.
-        self.put(EXPRESS + 0x04, 2 | 1 << 15 | 1 << 28);
+        // Payloads of 4096 bytes, role-based errors, function-level reset.
+        self.put(EXPRESS + 0x04, 5 | 1 << 15 | 1 << 28);
         self.put(DEVICE_CONTROL, 2 << 12);
-        // Completion timeout ranges A to D, and off.
-        self.put(EXPRESS + 0x24, 0x1f);
+        // Completion timeout ranges A to D, and off; 10-bit tags as a requester.
+        self.put(EXPRESS + 0x24, 0x1f | 1 << 17);
         self.put(0x100, 0x0001_0003);
         self.put(0x104, serial as u32);
         self.put(0x108, (serial >> 32) as u32);
@@ -100,7 +100,12 @@ impl Config {
     }
 
     pub(super) fn max_payload(&self) -> usize {
-        128 << (self.read(DEVICE_CONTROL) >> 5 & 7).min(2)
+        128 << (self.read(DEVICE_CONTROL) >> 5 & 7).min(5)
+    }
+
+    /// Whether its requests have tags of 10 bits.
+    pub(super) fn ten_bit_tags(&self) -> bool {
+        self.read(DEVICE_CONTROL_2) >> 12 & 1 != 0
     }
 
     pub(super) fn max_read(&self) -> usize {

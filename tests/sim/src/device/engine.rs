@@ -173,7 +173,7 @@ impl Model {
     }
 
     fn write_all(&mut self, transfer: &mut Transfer) {
-        let mut data = [0; 512];
+        let mut data = [0; 4096];
         while transfer.asked < transfer.command.length {
             let (address, length) = Self::piece(transfer, self.config.max_payload());
             let (enables, dwords) = ByteEnables::for_range(address, length);

@@ -158,6 +158,7 @@ impl Model {
                     self.function_reset();
                     return true;
                 }
+                self.end.requests.use_ten_bits(self.config.ten_bit_tags());
             }
             TlpType::MRd if self.config.decodes_memory() => {
                 let length = usize::from(packet.length_dw()) * 4;

@@ -13,6 +13,7 @@ use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
 use crate::profile::Profile;
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
+use proxy_core::limits::MAX_PAYLOAD_OFFERED;
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -130,6 +131,8 @@ pub(crate) struct Os {
     /// Ports whose binding is not what it was: their devices may lose something.
     pub(crate) unsettled: Vec<usize>,
     blink: Duration,
+    /// What the profile says of payloads.
+    payload: usize,
     drives: Drives,
     /// Drivers of drives that there were.
     lives: u32,
@@ -144,6 +147,12 @@ pub(crate) struct Os {
 }
 
 impl Os {
+    /// Largest payload of the device behind a port, in bytes.
+    pub(crate) fn payload(&self, port: usize) -> usize {
+        let wanted = if self.payload == 0 { 4096 >> (port % 4) } else { self.payload };
+        wanted.min(MAX_PAYLOAD_OFFERED)
+    }
+
     pub(crate) fn new(ports: usize, profile: &Profile, drives: Drives) -> Self {
         let port = || OsPort {
             stage: Stage::Empty,
@@ -163,6 +172,7 @@ impl Os {
             alarms: Vec::new(),
             unsettled: Vec::new(),
             blink: Duration::from_millis(profile.time.blink_ms),
+            payload: profile.work.payload,
             drives,
             lives: 0,
             done: 0,
@@ -187,10 +197,12 @@ impl Os {
         let windows = |first: usize, last: usize| {
             (window(first) >> 16 & 0xfff0) as u32 | (window(last) & 0xfff0_0000) as u32
         };
+        // Payloads and reads of 4096 bytes, or smaller ones; relaxed ordering.
+        let control = |payload: usize| (payload.trailing_zeros() - 7) << 5 | 5 << 12 | 1 << 4;
         let mut writes = vec![
             (UPSTREAM, BUSES, (3 + last) << 16 | 2 << 8 | 1, 0xf),
             (UPSTREAM, MEMORY_WINDOW, windows(0, last as usize), 0xf),
-            (UPSTREAM, DEVICE_CONTROL, 2 << 5 | 2 << 12 | 1 << 4, 0b0011),
+            (UPSTREAM, DEVICE_CONTROL, control(MAX_PAYLOAD_OFFERED), 0b0011),
             (UPSTREAM, COMMAND, 6, 0b0011),
         ];
         for port in 0..self.ports.len() {
@@ -198,7 +210,7 @@ impl Os {
             writes.extend([
                 (at, BUSES, bus << 16 | bus << 8 | 2, 0xf),
                 (at, MEMORY_WINDOW, windows(port, port), 0xf),
-                (at, DEVICE_CONTROL, 2 << 5 | 2 << 12 | 1 << 4, 0b0011),
+                (at, DEVICE_CONTROL, control(self.payload(port)), 0b0011),
                 (at, COMMAND, 6, 0b0011),
                 (at, MSI + 4, memory::INTERRUPTS as u32, 0xf),
                 (at, MSI + 8, 0, 0xf),

@@ -10,15 +10,13 @@ use tlp_codec::tlp::{AtomicOp, CplStatus, Packet, TlpType};
 
 /// Read Completion Boundary.
 const BOUNDARY: usize = 64;
-/// Largest payload of a completion.
-const PAYLOAD: usize = 512;
 
-/// Answers a non-posted request of the device behind a port. Whether there was something at its
-/// address.
+/// Answers a non-posted request of the device behind a port, in completions of such a payload at
+/// most. Whether there was something at its address.
 pub(crate) fn answer(
     packet: &Packet<&[u8]>,
     port: usize,
-    memory: &mut Memory,
+    (memory, payload): (&mut Memory, usize),
     out: &mut Egress<Purpose>,
     random: &mut Random,
 ) -> Verdict<bool> {
@@ -34,7 +32,7 @@ pub(crate) fn answer(
                 refuse(out);
                 return Ok(false);
             };
-            read(packet, port, bytes, out, random);
+            read(packet, (port, payload), bytes, out, random);
         }
         TlpType::FetchAdd => {
             let operand = packet.payload();
@@ -56,7 +54,7 @@ pub(crate) fn answer(
 /// 2.3.1.1).
 fn read(
     packet: &Packet<&[u8]>,
-    port: usize,
+    (port, payload): (usize, usize),
     bytes: &[u8],
     out: &mut Egress<Purpose>,
     random: &mut Random,
@@ -69,7 +67,7 @@ fn read(
         let address = packet.address() as usize + at;
         let skip = usize::from(lower & 3);
         let whole = (usize::from(left) + skip).div_ceil(4) * 4;
-        let most = PAYLOAD - address % BOUNDARY;
+        let most = payload - address % BOUNDARY;
         let length = if whole <= most && !random.chance(200_000) {
             whole
         } else {

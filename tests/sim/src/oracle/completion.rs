@@ -2,6 +2,7 @@
 
 use super::{Verdict, Violation};
 use proxy_core::time::Instant;
+use std::ops::Range;
 use std::time::Duration;
 use tlp_codec::tlp::{CplStatus, Packet, TlpType};
 
@@ -48,6 +49,8 @@ pub(crate) struct Completed<T> {
 /// The requests of one requester.
 pub(crate) struct Requests<T> {
     by_tag: Vec<Option<Asked<T>>>,
+    /// Those that may be used.
+    tags: Range<usize>,
     next: usize,
     live: usize,
     /// When the oldest one may have begun; never late.
@@ -56,19 +59,24 @@ pub(crate) struct Requests<T> {
 
 impl<T: Copy> Requests<T> {
     pub(crate) fn new() -> Self {
-        Self { by_tag: vec![None; 256], next: 0, live: 0, oldest: Instant::FAR_FUTURE }
+        let tags = 0..256;
+        Self { by_tag: vec![None; 1024], tags, next: 0, live: 0, oldest: Instant::FAR_FUTURE }
+    }
+
+    /// Whether tags have 10 bits from now on, or 8 (PCIe 5.0 section 2.2.6.2).
+    pub(crate) fn use_ten_bits(&mut self, ten: bool) {
+        self.tags = if ten { 256..1024 } else { 0..256 };
+        if !self.tags.contains(&self.next) {
+            self.next = self.tags.start;
+        }
     }
 
     /// A tag that is free. Tags come round as late as can be, so that a completion that comes
     /// twice finds nobody.
     pub(crate) fn free_tag(&mut self) -> Option<u16> {
-        if self.live >= self.by_tag.len() {
-            return None;
-        }
-        let count = self.by_tag.len();
-        let tag =
-            (0..count).map(|n| (self.next + n) % count).find(|t| self.by_tag[*t].is_none())?;
-        self.next = (tag + 1) % count;
+        let Range { start, end } = self.tags;
+        let tag = (self.next..end).chain(start..self.next).find(|&t| self.by_tag[t].is_none())?;
+        self.next = if tag + 1 == end { start } else { tag + 1 };
         Some(tag as u16)
     }
 
@@ -190,6 +198,7 @@ impl<T: Copy> Requests<T> {
     /// Nobody waits for anything any more.
     pub(crate) fn forget(&mut self) {
         self.by_tag.fill(None);
+        self.use_ten_bits(false);
         self.live = 0;
         self.oldest = Instant::FAR_FUTURE;
     }

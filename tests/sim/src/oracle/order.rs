@@ -67,6 +67,8 @@ fn digest(tlp: &[u8], completion: bool) -> u64 {
         |at: usize| u64::from(u32::from_le_bytes([tlp[at], tlp[at + 1], tlp[at + 2], tlp[at + 3]]));
     // Types 4 and 5 are configuration requests of type 0 and 1: a bridge makes one of the other.
     let kind = word(0) & !u64::from(u8::from(!completion && tlp[0] & 0x1e == 0x04));
+    // Of 10-bit tags the upper two bits are there.
+    let kind = kind & !0x8800;
     let mut hash = mix(kind | (tlp.len() as u64) << 32);
     let mut fold =
         |value: u64| hash = (hash ^ value).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(31);

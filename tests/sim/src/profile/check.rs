@@ -82,6 +82,10 @@ fn work(work: &Work) -> Result<()> {
     pair("operations", work.operations, MANY)?;
     pair("blocks", work.blocks, 1..=1 << 16)?;
     pair("bytes", work.bytes, 1..=4096)?;
+    if work.payload != 0 {
+        within("payload", work.payload as u64, 128..=4096)?;
+        ensure!(work.payload.is_power_of_two(), "payload: a power of two");
+    }
     within("stalls_ppm", u64::from(work.stalls_ppm), PPM)?;
     within("stall_us", work.stall_us, US)
 }

@@ -44,7 +44,7 @@ fn a_schedule_that_breaks_something_is_made_short_and_plays_again() {
 fn a_calm_fabric_works() {
     let outcome = Run::new(1, &Profile::calm()).go();
     assert_eq!(outcome.violation, None, "{:#?}", outcome.story);
-    assert!(outcome.operations > 100 && outcome.tlps > 1000, "{outcome:?}");
+    assert!(outcome.operations > 100 && outcome.tlps > 900, "{outcome:?}");
 }
 
 /// Eight boxes write into one host as fast as its cable and a good part more than its queue takes.

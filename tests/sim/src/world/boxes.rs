@@ -253,7 +253,7 @@ impl World {
             if let Mark::Asks(_) = waiting.mark {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
                 let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
-                packet.set_tag(Tag::new(tag).expect("8 bits"));
+                packet.set_tag(Tag::new(tag).expect("10 bits"));
             }
             if role.handle_tlp(now, slot_id(slot), &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);

@@ -236,7 +236,8 @@ impl World {
             os.written(&packet, Some(port))?;
         } else {
             binding.asked_root[packet.tag().get() as usize & 0xff] = sent.request;
-            let there = root::answer(&packet, port, &mut os.memory, out, random)?;
+            let payload = os.payload(port);
+            let there = root::answer(&packet, port, (&mut os.memory, payload), out, random)?;
             os.strays += u64::from(!there);
         }
         if os.strays > strays && !binding.rogue {

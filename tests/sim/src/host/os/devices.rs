@@ -27,22 +27,25 @@ impl Os {
         self.ports[port].kind = Kind::Model;
         let at = device_id(port);
         self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Set);
-        let control = 2 << 5 | 2 << 12 | 1 << 4;
+        let payload = self.payload(port).trailing_zeros() - 7;
+        // Reads of 4096 bytes.
+        let control = payload << 5 | 5 << 12 | 1 << 4;
         self.write(port, at, DEVICE_DEVICE_CONTROL, control, 0b0011, Then::Set);
         self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
     }
 
-    /// Its BAR, payloads and reads of 512 bytes, relaxed ordering, all its tags, MSI-X.
+    /// Its BAR, payloads as large as its port's, reads of 4096 bytes, relaxed ordering, all its tags, MSI-X.
     pub(super) fn configure_drive(&mut self, port: usize) {
         if self.stage(port) != Stage::Enumerating {
             return;
         }
         self.ports[port].kind = Kind::Drive;
         let at = device_id(port);
+        let payload = self.payload(port).trailing_zeros() - 7;
         let control = registers::DEVICE_CONTROL_RELAXED
             | registers::DEVICE_CONTROL_EXTENDED_TAG
-            | 2 << registers::DEVICE_CONTROL_MPS_SHIFT
-            | 2 << registers::DEVICE_CONTROL_MRRS_SHIFT;
+            | (payload as u16) << registers::DEVICE_CONTROL_MPS_SHIFT
+            | 5 << registers::DEVICE_CONTROL_MRRS_SHIFT;
         let vectors = u32::from(registers::MSIX_ENABLE) << 16;
         let writes = [
             (registers::BAR0, window(port) as u32, 0b1111),
