@@ -7,7 +7,10 @@ use proxy_core::control::{
     ControlError, Event, FirmwareRequest, FromProxy, LinkDownReason, LogLevel, OperationId,
     PortState, Removal, Reply, Request, SlotState, StampEntry, Term,
 };
-use proxy_core::limits::{DEVICE_TAGS, TLP_BUFFER};
+use proxy_core::limits::{
+    DEVICE_OUTSTANDING, DEVICE_TAGS, MAX_PAYLOAD_OFFERED, ROOT_OUTSTANDING, TEN_BIT_TAGS,
+    TLP_BUFFER,
+};
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::stamps::{Sampling, StampedTlp};
@@ -126,6 +129,84 @@ fn the_host_cannot_change_what_the_proxies_own() {
     world.config_write(bdf(3, 0), 0x68, 0x1012);
     assert_eq!(world.device.get(0x68), 0x000d);
     assert_eq!(world.counter("box: configuration writes to fields that the proxy owns"), 1);
+}
+
+/// Its box answers its requests, whatever its host's root complex knows of tags.
+#[test]
+fn a_device_uses_ten_bit_tags_where_its_box_lets_it() {
+    const ENABLED: u32 = if TEN_BIT_TAGS { 1 << 12 } else { 0 };
+    let mut world = World::bound_to(|device| device.capabilities_2 |= 1 << 17);
+    assert_eq!(world.device.get(0x68), 0xd | ENABLED);
+    // Its host can neither switch them on nor off.
+    for value in [0, 0x1012] {
+        world.config_write(bdf(3, 0), 0x68, value);
+        assert_eq!(world.device.get(0x68), 0xd | ENABLED);
+    }
+    // They are there again after its reset.
+    world.config_write(bdf(3, 0), 0x48, 0x8000);
+    world.run(Duration::from_millis(200));
+    assert_eq!(world.device.get(0x68), 0xd | ENABLED);
+    world.device.received.clear();
+    let tags = [9_u16, 0x109, 0x209, 0x309, 0x3ff];
+    for tag in tags.into_iter().chain([0x209]) {
+        world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), tag, 0x2000, 1))));
+    }
+    world.run(Duration::from_secs(3));
+    let answered = world.device.received.iter().map(|tlp| {
+        let packet = Packet::new_checked(&tlp[..]).unwrap();
+        assert_eq!(packet.status(), CplStatus::UnsupportedRequest);
+        packet.tag().get()
+    });
+    let answered: Vec<_> = answered.collect();
+    let those_taken = if TEN_BIT_TAGS { &tags[..] } else { &tags[..1] };
+    assert_eq!(answered, those_taken);
+    let refused = 1 + (tags.len() - those_taken.len()) as u64;
+    assert_eq!(world.counter("box: requests with a tag that is in use"), refused);
+}
+
+#[test]
+fn a_device_has_more_requests_outstanding_than_the_root_complex_sees() {
+    let mut world = World::bound_to(|device| device.capabilities_2 |= 1 << 17);
+    let first = if TEN_BIT_TAGS { 0x100 } else { 0 };
+    for tag in 0..DEVICE_OUTSTANDING as u16 + 1 {
+        let read = mem_read(bdf(3, 0), (first + tag) % 0x400, 0x2000, 1);
+        world.device.out.push_back(emit(&Repr::new(read)));
+    }
+    world.run(Duration::from_millis(100));
+    assert_eq!(world.to_root.len(), ROOT_OUTSTANDING);
+    assert_eq!(world.device.out.len(), 1, "what is more than the box keeps waits in the device");
+    // All come to the root complex as it answers.
+    let mut answers = 0;
+    while let Some(read) = world.to_root.pop_front() {
+        let read = Packet::new_checked(&read[..]).unwrap();
+        assert!(usize::from(read.tag().get()) < ROOT_OUTSTANDING);
+        let answer = Repr::new(Kind::Completion {
+            completer: Bdf::default(),
+            requester: read.requester(),
+            tag: read.tag(),
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: 4,
+            lower_address: 0,
+            locked: false,
+            data: &[1; 4],
+        });
+        world.host.handle_tlp(world.now, &emit(&answer)).unwrap();
+        world.run(Duration::from_millis(5));
+        answers += 1;
+    }
+    assert_eq!(answers, DEVICE_OUTSTANDING + 1);
+}
+
+#[test]
+fn a_host_sees_no_larger_payload_than_the_box_stores() {
+    let stored = MAX_PAYLOAD_OFFERED.trailing_zeros() - 7;
+    for payload in 0..=5 {
+        let mut world = World::bound_to(|device| device.payload = payload);
+        let (status, value) = world.config_read(bdf(3, 0), 0x44);
+        assert_eq!((status, value & 0b111), (CplStatus::Success, payload.min(stored)));
+        assert_eq!(value & !0b111, world.device.get(0x44) & !0b111);
+    }
 }
 
 #[test]

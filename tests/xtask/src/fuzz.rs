@@ -102,28 +102,42 @@ fn with_settings(verb: &str, target: Option<&str>, seconds: u64) -> Command {
 fn fuzz(targets: &[String], seconds: u64, keep: bool) -> Result<()> {
     run_command(&mut with_settings("build", None, seconds))
         .context("the fuzzer's programs do not build")?;
-    for target in targets {
-        println!("-- {target}: {seconds} s");
-        let found = target_dir().join("fuzz/found").join(target);
-        std::fs::create_dir_all(&found).with_context(|| found.display().to_string())?;
-        let corpus = root().join("tests/fuzz/corpus").join(target);
-        let mut command = with_settings("run", Some(target), seconds);
-        command.arg(&found).arg(&corpus).arg("--");
-        command.args([MAX_LEN, "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
-        command.arg(format!("-max_total_time={seconds}"));
-        run_command(&mut command).with_context(|| {
-            format!(
-                "{target}: the input that it stopped at is in {}; once mended, add it to {}",
-                folder().join("artifacts").join(target).display(),
-                corpus.display(),
-            )
-        })?;
-        if keep {
-            // What brings something new, and no more of it.
-            let mut merge = with_settings("run", Some(target), seconds);
-            merge.arg(&corpus).arg(&found).args(["--", "-merge=1", MAX_LEN]);
-            run_command(&mut merge).with_context(|| format!("{target}: merging what was found"))?;
-        }
+    // Short runs side by side; of a long one a person sees a target after the other.
+    let lanes = match seconds <= SMOKE_SECONDS {
+        true => std::thread::available_parallelism()?.get(),
+        false => 1,
+    };
+    let lane = |first: usize| {
+        targets.iter().skip(first).step_by(lanes).try_for_each(|name| one(name, seconds, keep))
+    };
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes).map(|first| scope.spawn(move || lane(first))).collect();
+        lanes.into_iter().try_for_each(|lane| lane.join().expect("running a target does not panic"))
+    })
+}
+
+/// One target, which is built.
+fn one(target: &str, seconds: u64, keep: bool) -> Result<()> {
+    println!("-- {target}: {seconds} s");
+    let found = target_dir().join("fuzz/found").join(target);
+    std::fs::create_dir_all(&found).with_context(|| found.display().to_string())?;
+    let corpus = root().join("tests/fuzz/corpus").join(target);
+    let mut command = with_settings("run", Some(target), seconds);
+    command.arg(&found).arg(&corpus).arg("--");
+    command.args([MAX_LEN, "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
+    command.arg(format!("-max_total_time={seconds}"));
+    run_command(&mut command).with_context(|| {
+        format!(
+            "{target}: the input that it stopped at is in {}; once mended, add it to {}",
+            folder().join("artifacts").join(target).display(),
+            corpus.display(),
+        )
+    })?;
+    if keep {
+        // What brings something new, and no more of it.
+        let mut merge = with_settings("run", Some(target), seconds);
+        merge.arg(&corpus).arg(&found).args(["--", "-merge=1", MAX_LEN]);
+        run_command(&mut merge).with_context(|| format!("{target}: merging what was found"))?;
     }
     Ok(())
 }

@@ -1,26 +1,30 @@
 //! The simulator as a check: seeds that every change runs, some that nobody ran before, and the
 //! planted mistakes.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
 use crate::report::Done;
-use crate::tools::{cargo, run, target_dir};
+use crate::tools::{build_programs, cargo, run, target_dir};
 
 /// Seeds of each profile that every change runs.
-const FIXED: u64 = 400;
+const FIXED: u64 = 200;
 /// Seeds of each profile that nobody ran before.
 const NEW: u64 = 100;
 
-/// A fixed set of seeds, and some new ones: their numbers are in the output of what fails.
+/// A fixed set of seeds, and some new ones: their numbers are in the output of what fails. The
+/// program is the one that the tests have, which checks more of itself: to make a fast one takes
+/// longer than it saves here.
 pub(crate) fn seeds() -> Result<Done> {
-    run(&mut cargo(&["build", "--quiet", "--release", "--package", "sim"]))?;
+    build_programs(&["dxpu-sim"])?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for from in [0, now * 1000] {
         let count = if from == 0 { FIXED } else { NEW };
-        let mut command = Command::new(target_dir().join("release").join("dxpu-sim"));
+        let mut command = Command::new(target_dir().join("debug").join("dxpu-sim"));
         command.args(["--seeds", &format!("{from}..{}", from + count)]);
         command.args(["--jobs", &std::thread::available_parallelism()?.to_string()]);
         run(&mut command).context("the output names the seed and how to play it again")?;
@@ -34,17 +38,17 @@ const CARD: u64 = 1000;
 /// The core with the limits of a card: its tests and the simulator's; when there is time, more
 /// seeds of each profile, and one of a whole day.
 pub(crate) fn card_limits(long: bool) -> Result<Done> {
-    // Everything is compiled anew for another setting: not where the rest is.
-    let folder = target_dir().join("card-limits");
+    let compiler = card_compiler()?;
     let with_limits = |arguments: &[&str]| {
         let mut command = cargo(arguments);
-        command.args(["--config", r#"build.rustflags=["--cfg", "dxpu_limits=\"card\""]"#]);
-        command.arg("--target-dir").arg(&folder);
+        command.env("RUSTC_WORKSPACE_WRAPPER", &compiler).args(["--package", "sim"]);
         command
     };
-    run(&mut with_limits(&["test", "--quiet", "--package", "proxy-core", "--package", "sim"]))?;
+    run(with_limits(&["test", "--quiet"]).args(["--package", "proxy-core"]))?;
     if long {
-        run(&mut with_limits(&["build", "--quiet", "--release", "--package", "sim"]))?;
+        // In a folder of its own: programs lie under the same name whatever their limits.
+        let folder = target_dir().join("card-limits");
+        run(with_limits(&["build", "--quiet", "--release"]).arg("--target-dir").arg(&folder))?;
         let seeds = format!("0..{CARD}");
         for what in [&["--seeds", &seeds][..], &["--seeds", "0", "--profile", "day"][..]] {
             run(Command::new(folder.join("release").join("dxpu-sim")).args(what)).context(
@@ -55,11 +59,22 @@ pub(crate) fn card_limits(long: bool) -> Result<Done> {
     Ok(Done::default())
 }
 
+/// The compiler as cargo calls it for the workspace's own packages when they are to have a card's
+/// limits. What they depend on stays as it is everywhere else, and is not compiled again.
+fn card_compiler() -> Result<PathBuf> {
+    let folder = target_dir().join("card-limits");
+    let path = folder.join("rustc");
+    let text = "#!/bin/sh\nexec \"$@\" --cfg 'dxpu_limits=\"card\"'\n";
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
 /// Each mistake that can be planted in the proxies is found.
 pub(crate) fn canaries() -> Result<Done> {
-    let arguments = ["test", "--quiet", "--release", "--package", "sim"];
-    let mut command = cargo(&arguments);
-    command.args(["--features", "canaries", "--test", "canaries"]);
+    let mut command = cargo(&["test", "--quiet", "--workspace"]);
+    command.args(["--features", "sim/canaries", "--test", "canaries"]);
     run(&mut command)?;
     Ok(Done::default())
 }

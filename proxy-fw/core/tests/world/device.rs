@@ -31,6 +31,10 @@ pub struct Registers {
     pub bus: u16,
     /// Whether it has Precision Time Measurement, and where: first in the list or in its middle.
     pub ptm: Option<u16>,
+    /// Max_Payload_Size Supported, as Device Capabilities has it.
+    pub payload: u32,
+    /// Device Capabilities 2: by default completion timeout ranges ABCD and disable.
+    pub capabilities_2: u32,
     /// Whether its functions have function-level reset.
     pub flr: bool,
     /// Configuration space of the functions after the first one.
@@ -57,6 +61,8 @@ impl Registers {
             resets: 0,
             bus: 0,
             ptm: None,
+            payload: 0,
+            capabilities_2: 0x1f,
             held: VecDeque::new(),
         };
         device.reset();
@@ -105,8 +111,8 @@ impl Registers {
         self.config[0x06] = 0x10;
         self.config[0x34] = 0x40;
         self.put(0x40, 0x0002_0010);
-        self.put(0x44, u32::from(self.flr) << 28 | 1 << 15); // FLR, role-based errors
-        self.put(0x64, 0x1f); // completion timeout ranges ABCD and disable
+        self.put(0x44, u32::from(self.flr) << 28 | 1 << 15 | self.payload); // role-based errors
+        self.put(0x64, self.capabilities_2);
         self.put(0x100, 0x0001_0003);
         self.put(0x104, 0x5566_7788);
         self.put(0x108, 0x1122_3344);

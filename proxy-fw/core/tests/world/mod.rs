@@ -110,8 +110,13 @@ impl World {
 
     /// As [`World::bound`], of a device that has Precision Time Measurement there.
     pub fn bound_with(ptm: Option<u16>) -> Self {
+        Self::bound_to(|device| device.ptm = ptm)
+    }
+
+    /// As [`World::bound`], of a device that is made different.
+    pub fn bound_to(make: impl FnOnce(&mut Registers)) -> Self {
         let mut world = Self::new();
-        world.device.ptm = ptm;
+        make(&mut world.device);
         world.device.reset();
         world.device.resets = 0;
         world.insert();

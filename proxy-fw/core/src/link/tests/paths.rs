@@ -29,15 +29,20 @@ fn two() -> (Pair, BindingKey) {
 /// Sends some TLPs every so often, as there is room, and drains them; the longest time for which
 /// nothing came.
 fn traffic(pair: &mut Pair, key: BindingKey, rounds: usize) -> Duration {
-    bursts(pair, key, rounds, 4)
+    bursts(pair, key, rounds, (4, 540))
 }
 
-/// As [`traffic`], of so many TLPs of two classes at a time.
-fn bursts(pair: &mut Pair, key: BindingKey, rounds: usize, most: usize) -> Duration {
+/// As [`traffic`], of so many TLPs of two classes, and of such a length, at a time.
+fn bursts(
+    pair: &mut Pair,
+    key: BindingKey,
+    rounds: usize,
+    (most, length): (usize, usize),
+) -> Duration {
     let (mut longest, mut last) = (Duration::ZERO, pair.now);
     for _ in 0..rounds {
         for class in [Posted, Completion] {
-            let _ = (0..most).take_while(|_| pair.send(0, key, class, false, 540)).count();
+            let _ = (0..most).take_while(|_| pair.send(0, key, class, false, length)).count();
         }
         pair.run_for(Duration::from_micros(100));
         if pair.drain(1, ClassSet::ALL, usize::MAX).unwrap() > 0 {
@@ -67,7 +72,7 @@ fn events(pair: &Pair, end: usize) -> Vec<LinkEvent> {
 #[test]
 fn load_is_spread_over_paths_that_are_alike() {
     let (mut pair, key) = two();
-    bursts(&mut pair, key, 20, 400);
+    bursts(&mut pair, key, 20, (400, 540));
     settle(&mut pair);
     let [first, second, ..] = pair.network.carried;
     assert!(first.min(second) * 3 > first.max(second), "{first} and {second} frames");
@@ -98,7 +103,7 @@ fn a_lone_tlp_takes_the_quicker_path() {
 fn paths_of_different_length_lose_nothing() {
     let (mut pair, key) = two();
     pair.network.routes[1].delay = pair.network.routes[0].delay * 3;
-    bursts(&mut pair, key, 20, 400);
+    bursts(&mut pair, key, 20, (400, 540));
     assert!(pair.network.carried[1] > 40, "{:?}", pair.network.carried);
     settle(&mut pair);
     assert_eq!(pair.counter(0, "records_retransmitted"), 0);
@@ -126,7 +131,7 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
 fn losses_are_counted_where_they_happen() {
     let (mut pair, key) = two();
     pair.network.routes[1].loss = 100;
-    bursts(&mut pair, key, 100, 400);
+    bursts(&mut pair, key, 100, (400, 540));
     settle(&mut pair);
     let traffic: Vec<_> = pair.ends[0].path_traffic().collect();
     let [(_, sent, none), (_, lossy, lost)] = traffic[..] else { panic!("{traffic:?}") };
@@ -182,7 +187,7 @@ fn a_path_that_returns_is_used_again() {
     assert!(pair.ends.iter().all(|end| end.is_path_good(one)));
     assert_eq!(events(&pair, 0)[events(&pair, 0).len() - 2..], [LinkEvent::PathLost(one), found]);
     let before = pair.network.carried[1];
-    bursts(&mut pair, key, 20, 400);
+    bursts(&mut pair, key, 20, (400, 540));
     assert!(pair.network.carried[1] > before + 50);
     settle(&mut pair);
 }
@@ -262,13 +267,13 @@ fn a_binding_keeps_to_its_paths_as_long_as_one_of_them_works() {
 /// A frame of jumbo size gets through no more, a small one does (RFC 8899 calls it a black hole).
 #[test]
 fn frames_shrink_to_what_a_path_carries_and_grow_again() {
-    for count in 1..3 {
+    for (count, length) in [(1, 540), (2, 540), (1, TLP_BUFFER), (2, TLP_BUFFER)] {
         let (mut pair, key) = Pair::bound_with(paths(count));
         traffic(&mut pair, key, 20);
         for path in 0..count {
             pair.network.routes[path].mtu = 1500;
         }
-        bursts(&mut pair, key, 20, 400);
+        bursts(&mut pair, key, 20, (400, length));
         settle(&mut pair);
         assert!(pair.counter(0, "frames_shrunk") >= 1);
         assert!(pair.ends[0].paths().iter().all(|path| path.frame <= 1500));
@@ -291,7 +296,7 @@ fn a_peer_may_get_and_lose_a_path() {
     assert_eq!(pair.network.carried[1], before);
     let now = pair.now;
     pair.ends.iter_mut().for_each(|end| end.set_peer_paths(now, 2));
-    bursts(&mut pair, key, 20, 400);
+    bursts(&mut pair, key, 20, (400, 540));
     assert!(pair.network.carried[1] > before + 20);
     settle(&mut pair);
 }
