@@ -14,7 +14,8 @@ from cocotbext.pcie.core.tlp import Tlp
 TLP, RESET, LINK, POWER, HELLO, ERROR = 0, 1, 2, 3, 16, 17
 VERSION = 1
 HEADER = struct.Struct("<BBH")
-LONGEST_RECORD = 4 + 552
+# Prefixes, header, 4096 bytes of data, digest.
+LONGEST_RECORD = 4 + 4136
 
 # How long a completion may take before the host proxy counts as hung. It synthesises one itself
 # after 2 s.
@@ -35,7 +36,7 @@ class TlpSocket:
 
     def greet(self):
         """Exchanges hellos and waits for the link."""
-        self.send(HELLO, struct.pack("<HHB", VERSION, 512, 0))
+        self.send(HELLO, struct.pack("<HHB", VERSION, 4096, 0))
         kind, body = self.receive(PATIENCE_S)
         if kind != HELLO:
             raise ConnectionError(f"the first record is not a hello but {kind}: {body!r}")
@@ -57,6 +58,8 @@ class TlpSocket:
         record = self.socket.recv(LONGEST_RECORD + 1)
         if not record:
             raise ConnectionError("the host proxy closed the connection")
+        if len(record) > LONGEST_RECORD:
+            raise ConnectionError("the host proxy sent a record that is longer than any TLP's")
         kind, _flags, _reserved = HEADER.unpack_from(record)
         body = record[HEADER.size:]
         if kind == ERROR:

@@ -8,7 +8,7 @@ use crate::inbound::Reads;
 use crate::posted::Posted;
 use crate::settings::{Region, VmdConfig, VmdConfigError};
 use proxy_core::config_space::ResetKind;
-use proxy_core::limits::{MAX_PAYLOAD_OFFERED, MAX_PORTS, ROOT_OUTSTANDING};
+use proxy_core::limits::{MAX_PAYLOAD_OFFERED, MAX_PORTS, ROOT_OUTSTANDING, TLP_BUFFER};
 use proxy_core::outstanding::RequestInfo;
 use proxy_core::queue::TlpQueue;
 use proxy_core::root_port::{Effect, RootPort, RootPortConfig};
@@ -54,7 +54,7 @@ pub struct Adapter {
     reset: Option<ResetKind>,
     pub(crate) reads: Reads,
     pub(crate) posted: Posted,
-    pub(crate) turned: TlpQueue,
+    pub(crate) turned: TlpQueue<TLP_BUFFER>,
     /// The last message that was forgotten with its answer on the way.
     forgotten: Option<Token>,
     pub(crate) counters: Counters,

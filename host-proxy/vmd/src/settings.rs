@@ -51,7 +51,7 @@ pub struct VmdConfig {
     /// Bytes of BAR 4, the prefetchable window: a power of two, 1 MB to 2^44.
     pub prefetchable: u64,
     /// Max_Payload_Size of the root port as firmware would have left it, in bytes: a power of two,
-    /// 128 to 512. Linux gives it to what is below.
+    /// 128 to 4096. Linux gives it to what is below.
     pub payload: usize,
 }
 

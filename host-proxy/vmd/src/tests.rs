@@ -735,9 +735,10 @@ fn without_room_nothing_more_is_taken() {
 #[test]
 fn what_is_for_another_device_turns_round() {
     let mut bench = Bench::new(&VmdConfig::default());
-    bench.below_sends(mem_write(WINDOW + 0x100, &[3; 8]));
+    let long = [3; 128];
+    bench.below_sends(mem_write(WINDOW + 0x100, &long));
     let turned = bench.completions();
-    assert_eq!(Repr::from_bytes(&turned[0]).unwrap().kind, mem_write(WINDOW + 0x100, &[3; 8]));
+    assert_eq!(Repr::from_bytes(&turned[0]).unwrap().kind, mem_write(WINDOW + 0x100, &long));
     bench.below_sends(Kind::Completion {
         completer: Bdf::from_bits(0x0400),
         requester: device(),

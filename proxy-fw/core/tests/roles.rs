@@ -164,6 +164,23 @@ fn a_device_uses_ten_bit_tags_where_its_box_lets_it() {
     assert_eq!(world.counter("box: requests with a tag that is in use"), refused);
 }
 
+/// Linux writes it back before it turns bus mastering on.
+#[test]
+fn what_a_host_writes_beside_what_the_proxies_own_stays_after_a_reset() {
+    for ten_bit in [false, true] {
+        let mut world = World::bound_to(|device| device.capabilities_2 |= u32::from(ten_bit) << 17);
+        let owned = 0xd | if ten_bit && TEN_BIT_TAGS { 1 << 12 } else { 0 };
+        world.config_write(bdf(3, 0), 0x48, 0x8000);
+        world.config_write(bdf(3, 0), 0x68, 0x0700);
+        assert_eq!(world.device.get(0x68), 0x0700 | owned);
+        let writes = world.device.received.len();
+        world.config_write(bdf(3, 0), 0x04, 0b110);
+        assert_eq!(world.device.received.len(), writes + 1, "there is nothing to hurry with");
+        world.run(Duration::from_millis(200));
+        assert_eq!(world.device.get(0x68), 0x0700 | owned);
+    }
+}
+
 #[test]
 fn a_device_has_more_requests_outstanding_than_the_root_complex_sees() {
     let mut world = World::bound_to(|device| device.capabilities_2 |= 1 << 17);

@@ -1,10 +1,10 @@
 //! Models of devices at the PCIe side of a box card.
 
+use crate::LONGEST;
 use crate::stream::StreamMac;
 use box_proxy::daemon::Seated;
 use device_models::{Classes, Device, ResetKind};
 use proxy_core::boxes::SlotSignal;
-use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::ClassSet;
 use proxy_daemon::stop::Stop;
 use soc::board::{PcieSide, SlotWire};
@@ -132,7 +132,7 @@ fn drain(
         }
         let Some(length) = device.poll_tlp_of(now, classes, &mut buf) else { return moved > 0 };
         // A card takes no longer ones, and a model that is set up as the card says sends none.
-        if length <= TLP_BUFFER {
+        if length <= LONGEST {
             port.send(at, &buf[..length]);
         }
     }

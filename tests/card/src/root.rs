@@ -1,9 +1,9 @@
 //! The model host at the PCIe side of a host card.
 
+use crate::LONGEST;
 use crate::stream::StreamMac;
 use host_model::{PortError, TlpPort};
 use host_proxy::shell::CountingPort;
-use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::ClassSet;
 use proxy_daemon::stop::Stop;
 use soc::board::{PcieSide, SlotWire, class_of};
@@ -49,8 +49,8 @@ impl CardPort {
 
 impl TlpPort for CardPort {
     fn send(&mut self, tlp: &[u8]) -> Result<(), PortError> {
-        if tlp.len() > TLP_BUFFER {
-            return Err(PortError::TooLong { len: tlp.len(), max: TLP_BUFFER });
+        if tlp.len() > LONGEST {
+            return Err(PortError::TooLong { len: tlp.len(), max: LONGEST });
         }
         let class = class_of(tlp);
         while !self.port.room(SlotWire::HOST).contains(class) {

@@ -26,7 +26,7 @@ def frame(*records, sequence=0, kind=wire.DATA, **fields):
 
 def write(number=0, address=BOUND, words=1, **fields):
     """A posted write of so many doublewords."""
-    tlp = struct.pack(">III", 0x40000000 | words, 0x0000000F, 0xFE000000 + 4 * number)
+    tlp = struct.pack(">III", 0x40000000 | words % 1024, 0x0000000F, 0xFE000000 + 4 * number)
     data = b"".join(struct.pack("<I", number + n) for n in range(words))
     return Tlp(address, wire.POSTED, tlp + data, **fields)
 
@@ -164,7 +164,8 @@ def _violations():
                next=len(sidebands), sideband=[s.code for s in sidebands])
     over = frame(*sidebands, Sideband(BOUND, 208))
     yield violation("one sideband record too many", [over], "credit")
-    yield violation("a TLP that is larger than what is taken", [frame(write(words=136))], "tlp-too-long")
+    # Larger than any TLP that there can be: prefixes, header, 4096 bytes of data, digest.
+    yield violation("a TLP that is larger than what is taken", [frame(write(words=1035))], "tlp-too-long")
 
 
 def _records():

@@ -162,9 +162,13 @@ impl Pair {
         let epoch = self.epochs[usize::from(slot)];
         let flow = self.flows.entry((slot, epoch, end)).or_default();
         let number = flow.len() as u32;
-        // Long ones do not fit a frame. The number tells which one it is.
-        let len = 12 + usize::from(len & 0x7f) * if len & 0x80 == 0 { 0 } else { 4 };
-        let mut bytes = vec![how; len.min(540)];
+        // Long ones are split. The number tells which one it is.
+        let len = match len {
+            0..0x80 => 12,
+            0x80..0xc0 => 12 + usize::from(len & 0x3f) * 8,
+            0xc0.. => 12 + usize::from(len & 0x3f) * 64,
+        };
+        let mut bytes = vec![how; len];
         bytes[8..12].copy_from_slice(&number.to_le_bytes());
         let outstanding = (class != Class::Posted).then(|| {
             self.next_entry = self.next_entry.wrapping_add(1);

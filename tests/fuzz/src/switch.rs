@@ -322,7 +322,8 @@ impl Host {
         let limit = u64::from(memory & 0xfff0_0000) | 0xf_ffff;
         let window = (base <= limit).then_some((base, limit));
         assert_eq!(mapping.memory, window, "{memory:#x}");
-        assert!((128..=4096).contains(&self.switch.max_payload(id)));
+        let payload = self.switch.max_payload(id);
+        assert!((128..=4096).contains(&payload) && payload.is_power_of_two());
     }
 }
 

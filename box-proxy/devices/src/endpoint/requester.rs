@@ -9,7 +9,7 @@ use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{ByteEnables, CplStatus, Packet};
 
 /// DMA reads that a function may have handed over at a time. A further one is refused.
-pub const READ_JOBS: usize = 256;
+pub const READ_JOBS: usize = 1024;
 
 /// Tags of 10 bits.
 const TAGS: usize = 1024;

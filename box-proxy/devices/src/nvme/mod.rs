@@ -79,7 +79,7 @@ impl Default for Config {
             model: "DxPU NVMe model".into(),
             io_queues: 16,
             serial: 0x1b36_00ff_fe00_0001,
-            max_payload: 512,
+            max_payload: 4096,
             tags: 64,
             ready_after: Duration::ZERO,
         }

@@ -14,11 +14,16 @@ pub(super) struct Completions {
     lanes: Vec<Lane>,
     /// The lanes that hold one, by bit.
     held: u32,
+    scratch: Box<[u8; TLP_BUFFER]>,
 }
 
 impl Completions {
     pub(super) fn new() -> Self {
-        Self { lanes: (0..MAX_PORTS).map(|_| Lane::new()).collect(), held: 0 }
+        Self {
+            lanes: (0..MAX_PORTS).map(|_| Lane::new()).collect(),
+            held: 0,
+            scratch: Box::new([0; TLP_BUFFER]),
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -42,13 +47,14 @@ impl Completions {
                 moved |= self.pass_one(now, index, below, before, counts);
             }
         }
-        let mut scratch = [0; TLP_BUFFER];
         loop {
             let held = self.held;
             // Mostly none is held, and there is nothing to look for.
             let free = |of: Bdf| held == 0 || held & 1 << lane_of(below.switch(), of) == 0;
-            let Some(length) = adapter.poll_completion(free, &mut scratch) else { return moved };
-            let tlp = &scratch[..length];
+            let Some(length) = adapter.poll_completion(free, &mut self.scratch[..]) else {
+                return moved;
+            };
+            let tlp = &self.scratch[..length];
             let requester = Packet::new_checked(tlp).expect("the adapter built it").requester();
             let index = lane_of(below.switch(), requester);
             self.lanes[index].fill(now, |room| {

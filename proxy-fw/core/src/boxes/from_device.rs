@@ -3,7 +3,6 @@
 use super::BoxRole;
 use super::slot::{Binding, FromDevice, Slot, ToDevice, Work};
 use super::windows::{self, Mapped};
-use crate::limits::TLP_BUFFER;
 use crate::link::{ClassSet, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, Progress, RequestInfo};
@@ -237,13 +236,13 @@ impl BoxRole {
         change: Option<Change>,
     ) {
         let link = self.node.link(target.peer);
-        // Room was checked; a link that is going down ends everything by its event.
+        // Room was checked; a link that is going down ends everything by its event. A payload that
+        // the host does not store is larger than the device was given, and counted by the link.
         let Some(change) = change else {
             let _ = link.send_tlp(now, target.channel, meta, packet.as_bytes());
             return;
         };
-        let mut copy = [0; TLP_BUFFER];
-        let copy = &mut copy[..packet.as_bytes().len()];
+        let copy = &mut self.scratch[..packet.as_bytes().len()];
         copy.copy_from_slice(packet.as_bytes());
         let mut changed = Packet::new_checked(copy).expect("checked when it came in");
         rewrite(&mut changed, |packet| match change {

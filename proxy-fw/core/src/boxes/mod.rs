@@ -26,7 +26,7 @@ use crate::control::{
 };
 use crate::counters::{CounterList, counters};
 use crate::limits::{
-    COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, RECORDER_RING, SYNTHESISED_COMPLETION,
+    COMPLETION_TIMEOUT, MAX_PEERS, MAX_SLOTS, RECORDER_RING, SYNTHESISED_COMPLETION, TLP_BUFFER,
 };
 use crate::link::{LinkConfig, LinkEvent};
 use crate::node::{Node, Target};
@@ -124,6 +124,8 @@ pub struct BoxRole {
     slots: Box<[Slot]>,
     config: BoxConfig,
     counters: BoxCounters,
+    /// Where a TLP is changed that its owner keeps.
+    scratch: Box<[u8; TLP_BUFFER]>,
 }
 
 impl BoxRole {
@@ -141,6 +143,7 @@ impl BoxRole {
             slots: (1..=config.slots as u8).map(slot).collect(),
             config: config.clone(),
             counters: BoxCounters::default(),
+            scratch: Box::new([0; TLP_BUFFER]),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::config::{Got, Want};
 use super::hidden::Hidden;
-use super::slot::{Facts, Work};
+use super::slot::{Facts, HostControl2, Work};
 use super::{BoxRole, SlotSignal};
 use crate::limits::MAX_FUNCTIONS;
 use crate::time::Instant;
@@ -240,7 +240,7 @@ impl Probe {
     }
 
     fn set_timeout(&mut self) -> Step {
-        match owned_write(&self.facts, self.timeout, self.function) {
+        match owned_write(&self.facts, self.timeout, self.function, HostControl2::default()) {
             Some(want) => {
                 self.state = State::SetTimeout;
                 Step::Found(self.function, self.facts.clone(), Some(want))
@@ -268,12 +268,19 @@ fn bar_register(bar: u8) -> u16 {
     0x10 + 4 * u16::from(bar)
 }
 
-/// The write of what the proxy owns of Device Control 2 to a function, if it has something to set.
-pub(super) fn owned_write(facts: &Facts, least: Duration, function: u8) -> Option<Want> {
+/// The write of what the proxy owns of Device Control 2 to a function, if it has something to set,
+/// with what its host wrote to the rest of the upper byte.
+pub(super) fn owned_write(
+    facts: &Facts,
+    least: Duration,
+    function: u8,
+    host: HostControl2,
+) -> Option<Want> {
+    let high = u16::from(host.high) << 8;
     owned_setting(facts, least).map(|setting| Want::Write {
         function,
         register: facts.pcie_capability + 0x28,
-        value: setting.into(),
+        value: (setting | high).into(),
         enables: if setting >> 8 == 0 { 0b0001 } else { 0b0011 },
     })
 }

@@ -2,7 +2,7 @@
 
 use super::config::{Access, Got, Want, id_of};
 use super::probe::owned_write;
-use super::slot::{Pending, Restore, RestoreStage, ToDevice, Work};
+use super::slot::{HostControl2, Pending, Restore, RestoreStage, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
 use crate::canaries::{Canary, planted};
@@ -110,11 +110,12 @@ impl BoxRole {
         }
     }
 
-    /// A lent function is being reset by its host: its completion timeout, which is the proxy's,
-    /// is set again when the reset is over.
+    /// A lent function is being reset by its host: what is the proxy's in it, its completion timeout
+    /// and whether it uses 10-bit tags, is set again when the reset is over.
     pub(super) fn want_restore(&mut self, now: Instant, slot: usize, function: usize) {
         self.slots[slot].reset_over = now + self.config.reset_time;
         self.slots[slot].functions[function].restore_wanted = true;
+        self.slots[slot].functions[function].control_2 = HostControl2::default();
         self.next_release(now, slot);
     }
 
@@ -127,15 +128,17 @@ impl BoxRole {
         entry.access.begin(now, Want::Pause(pause), now + pause + self.config.readiness_bound);
     }
 
-    /// A host turns a function's bus mastering on: to the host its reset is over. The timeout is
-    /// set before the function asks for anything, and not when the longest reset would be over.
+    /// A host turns a function's bus mastering on: to the host its reset is over. What is the proxy's
+    /// is set at once, and not when the longest reset would be over; unless the host has written the
+    /// register, as most do, and what is the proxy's with it.
     pub(super) fn hurry_restore(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
         let Work::Restore(Restore { function: next, stage: RestoreStage::Paused }) = entry.work
         else {
             return;
         };
-        if next != function && !entry.functions[function].restore_wanted {
+        let reset = next == function || entry.functions[function].restore_wanted;
+        if !reset || entry.functions[function].control_2.is_whole() {
             return;
         }
         entry.functions[next].restore_wanted = true;
@@ -162,7 +165,8 @@ impl BoxRole {
         entry.work = Work::Idle;
         let function = &entry.functions[restore.function];
         let number = function.number.get() as u8;
-        match owned_write(&function.facts, self.config.completion_timeout, number) {
+        let timeout = self.config.completion_timeout;
+        match owned_write(&function.facts, timeout, number, function.control_2) {
             Some(want) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
                 entry.access.begin(now, want, now + self.config.readiness_bound);
                 entry.work = Work::Restore(restore);
@@ -233,7 +237,9 @@ impl BoxRole {
             }
             (State::CommandClear, Got::Value(command)) if command & 0b111 == 0 => {
                 release.state = State::TimeoutSet;
-                match owned_write(&facts, self.config.completion_timeout, number) {
+                let none = HostControl2::default();
+                self.slots[slot].functions[function].control_2 = none;
+                match owned_write(&facts, self.config.completion_timeout, number, none) {
                     Some(want) => Some(want),
                     None => return self.end_release(now, slot, function, SlotState::Free),
                 }
@@ -306,6 +312,7 @@ impl BoxRole {
         // The reset comes before the next TLP: no late answer can come with an old tag.
         entry.tags.release_quarantine();
         for function in &mut entry.functions {
+            function.control_2 = HostControl2::default();
             match function.state {
                 SlotState::Free | SlotState::Bound => function.restore_wanted = true,
                 _ if function.release != Pending::Nothing => function.release = Pending::Readiness,

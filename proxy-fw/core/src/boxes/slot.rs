@@ -103,8 +103,37 @@ pub(super) struct Function {
     pub(super) release_operation: Option<OperationId>,
     /// Its host reset it, and what the proxy owns is to be set again.
     pub(super) restore_wanted: bool,
+    /// What its host has written to its Device Control 2 since the last reset.
+    pub(super) control_2: HostControl2,
     /// Its last erasure, until it is lent again.
     pub(super) erased: Option<Erased>,
+}
+
+/// What a host has written to a function's Device Control 2 since the function was reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HostControl2 {
+    /// Bytes of the register that it wrote, and the proxy's fields with them, by bit.
+    written: u8,
+    /// The upper byte, without the proxy's field.
+    pub(super) high: u8,
+}
+
+impl HostControl2 {
+    /// 10-Bit Tag Requester Enable, in the upper byte.
+    const TEN_BIT: u8 = 0x10;
+
+    /// The host wrote the register.
+    pub(super) fn note(&mut self, enables: u8, high: u8) {
+        self.written |= enables & 0b11;
+        if enables & 0b10 != 0 {
+            self.high = high & !Self::TEN_BIT;
+        }
+    }
+
+    /// Whether what the proxy owns is there with what the host wrote.
+    pub(super) fn is_whole(&self) -> bool {
+        self.written == 0b11
+    }
 }
 
 /// What a function's release waits for.
@@ -251,6 +280,7 @@ impl Slot {
             release: Pending::Nothing,
             release_operation: None,
             restore_wanted: false,
+            control_2: HostControl2::default(),
             erased: None,
         };
         self.functions.push(function).is_ok()

@@ -199,9 +199,11 @@ impl BoxRole {
         }
         let setting = super::probe::owned_setting(facts, self.config.completion_timeout);
         let [timeout, tags] = setting.unwrap_or(0).to_le_bytes();
+        let enables = packet.byte_enables().first;
         if let Some(bytes) = packet.payload_mut().first_chunk_mut::<2>() {
             let before = *bytes;
             *bytes = [bytes[0] & !0x1f | timeout, bytes[1] & !0x10 | tags];
+            self.slots[slot].functions[function].control_2.note(enables, bytes[1]);
             self.counters.config_writes_owned += u64::from(before != *bytes);
         }
     }

@@ -3,7 +3,7 @@
 use super::{HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
-use crate::link::TlpMeta;
+use crate::link::{SendError, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
@@ -157,7 +157,15 @@ impl HostRole {
             stamp: self.node.sample(now, target.stamp_key(true, StampedTlp::Posted(None))),
         };
         let link = self.node.link(target.peer);
-        link.send_tlp(now, target.channel, meta, packet.as_bytes()).map_err(|_| Backpressure)
+        match link.send_tlp(now, target.channel, meta, packet.as_bytes()) {
+            Ok(()) => Ok(()),
+            Err(SendError::TooLong { .. }) => {
+                // Its box stores no payload so large, and said so in the device's capabilities.
+                self.counters.too_long_for_box += 1;
+                Ok(())
+            }
+            Err(_) => Err(Backpressure),
+        }
     }
 
     fn send_request(
@@ -264,7 +272,8 @@ impl HostRole {
             relaxed: packet.attributes().relaxed_ordering,
             stamp,
         };
-        // A link that is going down ends the request at the device's side, too.
+        // A link that is going down ends the request at the device's side, too, and the box's bound
+        // one whose completions are larger than it stores.
         let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, packet.as_bytes());
         match progress {
             Progress::Final => {

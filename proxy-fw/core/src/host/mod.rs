@@ -159,6 +159,7 @@ counters! {
         peer_requests = "host: non-posted requests between devices",
         peer_requester = "host: requests between devices whose requester is not behind its port",
         peer_gone = "host: TLPs between devices whose target went away",
+        too_long_for_box = "host: writes of a payload that the device's box does not store",
         broadcasts_lost = "host: broadcast messages lost to a device without room",
         sideband_ignored = "host: sideband records that mean nothing here",
     }
@@ -207,6 +208,7 @@ impl HostRole {
             requests: Table::new(HOST_OUTSTANDING),
             upstream: Table::new(ROOT_OUTSTANDING),
             held: Held::new(),
+            turn: 0,
             pending: Pending::new(),
         };
         Ok(Self {

@@ -104,10 +104,13 @@ impl HostRole {
         for class in Class::ALL {
             let held = &mut self.ports[index].held;
             let Some(waiting) = held.waiting[class as usize] else { continue };
-            let mut buf = held.bytes[class as usize];
-            let tlp = &mut buf[..waiting.length];
-            if self.retry(now, waiting, class, tlp) != Fate::Waits {
-                let held = &mut self.ports[index].held;
+            // Trying it again puts nothing here.
+            let mut bytes = core::mem::take(&mut held.bytes);
+            let tlp = &mut bytes[class as usize][..waiting.length];
+            let fate = self.retry(now, waiting, class, tlp);
+            let held = &mut self.ports[index].held;
+            held.bytes = bytes;
+            if fate != Fate::Waits {
                 held.waiting[class as usize] = None;
                 held.count -= 1;
             }

@@ -37,6 +37,8 @@ pub(super) struct Port {
     pub(super) upstream: Table<DeviceRequest>,
     /// TLPs for another port's device that had no room there.
     pub(super) held: Held,
+    /// The function that is served next.
+    pub(super) turn: usize,
     /// What its box has still to be told.
     pub(super) pending: Pending,
 }
@@ -73,6 +75,11 @@ impl Port {
             channel: *channel,
             key: *key,
         })
+    }
+
+    /// How many functions are lent.
+    pub(super) fn functions(&self) -> usize {
+        self.binding.as_ref().map_or(0, |bound| bound.channels.len())
     }
 
     /// The channel of the n-th function that is lent.

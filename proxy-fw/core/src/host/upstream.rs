@@ -2,7 +2,7 @@
 
 use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
-use crate::limits::TLP_BUFFER;
+use crate::limits::OWN_TLP;
 use crate::link::{Taken, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -44,7 +44,7 @@ pub(super) enum Fate {
 
 impl HostRole {
     /// The next TLP for the root complex, written into `buf`, which holds
-    /// [`TLP_BUFFER`] bytes; its length. Ports are served in turn.
+    /// [`TLP_BUFFER`](crate::limits::TLP_BUFFER) bytes; its length. Ports are served in turn.
     pub fn poll_tlp(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
         self.synthesise(now);
         if let Some(length) = self.to_root.pop(buf) {
@@ -76,18 +76,21 @@ impl HostRole {
 
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {
         self.retry_held(now, index);
-        let mut function = 0;
-        while let Some(target) = self.ports[index].target_of(function) {
+        let count = self.ports[index].functions();
+        let first = if self.ports[index].turn < count { self.ports[index].turn } else { 0 };
+        for function in (first..count).chain(0..first) {
+            let Some(target) = self.ports[index].target_of(function) else { continue };
             while let Some(taken) = self.take_from(index, &target, buf) {
                 let Taken { outstanding, length, .. } = taken;
                 let port = PortId::new(index as u8).expect("at most 32 ports");
                 let (key, sampled) = (target.key, taken.stamp.is_some());
                 let origin = Origin { port, key, function, outstanding, sampled };
                 if self.comes_through(now, origin, &taken, &mut buf[..length]) {
+                    // What the others wait for is theirs next.
+                    self.ports[index].turn = function + 1;
                     return Some(length);
                 }
             }
-            function += 1;
         }
         None
     }
@@ -280,7 +283,7 @@ impl HostRole {
         if self.bounce.is_empty() {
             return;
         }
-        let mut buf = [0; TLP_BUFFER];
+        let mut buf = [0; OWN_TLP];
         while let Some(length) = self.bounce.pop(&mut buf) {
             let Some(target) = self.ports[origin.port.get() as usize].target_of(origin.function)
             else {

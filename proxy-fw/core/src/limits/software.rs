@@ -1,11 +1,12 @@
-//! How much a program on a computer stores.
+//! How much a program on a computer stores. Buffers are of the longest TLP, so that a link has some
+//! 40 MB of address space; memory is what was in use at a time, a page at least for each TLP.
 
 pub(super) const MAX_PAYLOAD_OFFERED: usize = 4096;
 pub(super) const SLOT_FUNCTIONS: usize = super::MAX_FUNCTIONS;
 pub(super) const CREDITS_POSTED: usize = 1024;
 pub(super) const CREDITS_COMPLETION: usize = 256;
 pub(super) const GUARANTEED_CREDITS: [u32; 3] = [16, HOST_OUTSTANDING as u32, 32];
-pub(super) const SHARED_RECEIVE: usize = 2048;
+pub(super) const SHARED_RECEIVE: usize = 3072;
 pub(super) const GUARANTEED_SEND: usize = 8;
 pub(super) const SHARED_SEND: usize = 2048;
 pub(super) const LINK_WINDOW: usize = 1024;

@@ -177,7 +177,7 @@ pub(super) const CASES: &[Case] = &[
         counters: &["switch.ignored_message"],
     },
     Case {
-        cause: "tag that is in use, or above 255",
+        cause: "tag that is in use, or above 255 where 10-bit tags are off",
         run: |world| {
             send(world, &Repr::new(mem_read(DEVICE, 9, 0x1000, 1)));
             send(world, &Repr::new(mem_read(DEVICE, 0x109, 0x1000, 1)));

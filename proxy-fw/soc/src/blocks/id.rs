@@ -151,7 +151,7 @@ mod tests {
     fn set(hardware: &Hardware, change: fn(Capabilities) -> Capabilities) {
         let has = Capabilities::from_bits(0).with_host_role(true).with_box_role(true);
         let has = has.with_slots(Bits::new(4).unwrap()).with_queue_order(Bits::new(8).unwrap());
-        let has = has.with_max_payload(PayloadSize::Bytes512);
+        let has = has.with_max_payload(PayloadSize::Bytes4096);
         hardware.set("id.capabilities", change(has).bits());
     }
 
@@ -179,7 +179,7 @@ mod tests {
             (|h| set(h, |has| has.with_host_role(false)), "cannot be a host's"),
             (|h| set(h, |has| has.with_box_role(false)), "a box's with 4 slots"),
             (|h| set(h, |has| has.with_slots(Bits::new(3).unwrap())), "a box's with 4 slots"),
-            (|h| set(h, |has| has.with_max_payload(PayloadSize::Bytes256)), "too small payloads"),
+            (|h| set(h, |has| has.with_max_payload(PayloadSize::Bytes128)), "too small payloads"),
             (|h| set(h, |has| has.with_queue_order(Bits::new(7).unwrap())), "too few descriptors"),
         ];
         for (change, reason) in cases {

@@ -113,7 +113,6 @@ impl Drive {
         let config = Config {
             serial_number: name.into(),
             io_queues: 4,
-            max_payload: 4096,
             serial,
             ready_after: READY_AFTER,
             ..Config::default()
