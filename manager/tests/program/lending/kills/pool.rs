@@ -157,11 +157,16 @@ impl Pool {
         let killed = loop {
             // In this order: what is over has had all its points.
             let mut asked = commands.iter_mut().all(|c| c.try_wait().unwrap().is_some());
+            let mut ended = None;
             if let Some(later) = kind.then.as_ref().filter(|_| asked) {
                 if then.is_none() && (later.when)(self) {
                     then = Some(self.manager.begin(&words(&self.then.borrow())));
                 }
-                asked = self.has_ended_well(then.as_mut());
+                ended = then.as_mut().and_then(|then| then.try_wait().unwrap());
+                asked = ended.is_some();
+                if ended.is_some_and(|status| status.success()) {
+                    self.be_willing();
+                }
             }
             let is_over = asked && self.is_over_as(kind);
             let came = match point {
@@ -175,6 +180,9 @@ impl Pool {
                 self.manager.kill();
                 break true;
             }
+            // A proxy that vanishes at the point makes it fail.
+            let went_well = ended.is_none_or(|status| status.success());
+            assert!(went_well, "{}: {ended:?}", self.then.borrow());
             if is_over {
                 break false;
             }
@@ -248,16 +256,6 @@ impl Pool {
     /// From now on, proxies do what they are asked.
     pub(super) fn obey(&self) {
         self.proxies.iter().for_each(|proxy| proxy.with(|state| state.rules.clear()));
-    }
-
-    /// Whether what is asked later is done.
-    fn has_ended_well(&self, then: Option<&mut Child>) -> bool {
-        let ended = then.and_then(|then| then.try_wait().unwrap());
-        if let Some(status) = ended {
-            assert!(status.success(), "{}: {status}", self.then.borrow());
-            self.be_willing();
-        }
-        ended.is_some()
     }
 
     /// The proxies find the manager that was started again, and whoever asked it asks again.
