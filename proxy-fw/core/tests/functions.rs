@@ -3,6 +3,8 @@
 mod world;
 
 use proxy_core::control::{ControlError, PathSet, Reply, Request, SlotState, Window};
+use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, TEN_BIT_TAGS};
+use proxy_core::outstanding::RequestInfo;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -19,7 +21,17 @@ fn function(number: u8) -> Bdf {
 /// A device of two functions, both bound to port 0 and visible on bus 3.
 fn two_functions(flr: bool) -> World {
     let mut world = World::new();
+    make_two_functions(&mut world, flr);
+    world
+}
+
+/// The same, of a device that was made different.
+fn make_two_functions(world: &mut World, flr: bool) {
+    let capabilities_2 = world.device.capabilities_2;
     world.device = Registers::with_functions(2, flr);
+    world.device.capabilities_2 = capabilities_2;
+    world.device.reset();
+    world.device.resets = 0;
     world.insert();
     world.introduce();
     for function in 0..2 {
@@ -33,7 +45,6 @@ fn two_functions(flr: bool) -> World {
     world.run(Duration::from_millis(50));
     world.assign_buses();
     assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
-    world
 }
 
 fn states(world: &World) -> Vec<SlotState> {
@@ -66,6 +77,41 @@ fn functions_that_one_host_has_are_reset_together() {
     assert_eq!(world.counter("box: requests with a tag that is in use"), 0);
     assert_eq!(world.counter(sideband), 0);
     assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
+}
+
+/// With 10-bit tags the first one alone has more waiting than the root complex sees.
+#[test]
+fn a_function_that_asks_for_much_leaves_the_other_its_turn() {
+    let mut world = World::new();
+    world.device.capabilities_2 |= 1 << 17;
+    make_two_functions(&mut world, true);
+    let mut asks = |function_number, many: usize| {
+        for n in 0..many as u16 {
+            let tag = if TEN_BIT_TAGS { 0x100 + n } else { n };
+            let read = mem_read(function(function_number), tag, 0x2000, 1);
+            world.device.out.push_back(emit(&Repr::new(read)));
+        }
+        world.run(Duration::from_millis(20));
+    };
+    asks(0, DEVICE_OUTSTANDING);
+    asks(1, 10);
+    assert_eq!(world.to_root.len(), ROOT_OUTSTANDING);
+    let mut answered = 0;
+    while !world.to_root.iter().any(|tlp| requester_of(tlp) == function(1)) {
+        let read = world.to_root.pop_front().expect("the other one's come before all are answered");
+        let read = Packet::new_checked(&read[..]).unwrap();
+        let answer = RequestInfo::of(&read).unwrap();
+        let mut buf = [0; 16];
+        let length = answer.completion_with(Bdf::default(), &[1; 4], &mut buf).unwrap();
+        world.host.handle_tlp(world.now, &buf[..length]).unwrap();
+        world.run(Duration::from_millis(1));
+        answered += 1;
+    }
+    assert!(answered <= 2, "{answered} of the first one's came before");
+}
+
+fn requester_of(tlp: &[u8]) -> Bdf {
+    Packet::new_checked(tlp).unwrap().requester()
 }
 
 #[test]

@@ -77,9 +77,12 @@ impl HostRole {
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {
         self.retry_held(now, index);
         let count = self.ports[index].functions();
-        let first = if self.ports[index].turn < count { self.ports[index].turn } else { 0 };
-        for function in (first..count).chain(0..first) {
-            let Some(target) = self.ports[index].target_of(function) else { continue };
+        let mut function = self.ports[index].turn;
+        for _ in 0..count {
+            if function >= count {
+                function = 0;
+            }
+            let target = self.ports[index].target_of(function)?;
             while let Some(taken) = self.take_from(index, &target, buf) {
                 let Taken { outstanding, length, .. } = taken;
                 let port = PortId::new(index as u8).expect("at most 32 ports");
@@ -91,6 +94,7 @@ impl HostRole {
                     return Some(length);
                 }
             }
+            function += 1;
         }
         None
     }
