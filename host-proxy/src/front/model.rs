@@ -45,6 +45,8 @@ pub struct PlanePort {
     held: usize,
     /// TLPs taken and answers given since the clock was read.
     taken: usize,
+    /// A TLP that is taken. It is not made for each look: that would clear it each time.
+    tlp: Box<[u8; TLP_BUFFER]>,
     stop: Stop,
 }
 
@@ -72,8 +74,14 @@ impl ModelFront {
     /// When the fabric is broken for good.
     pub fn run(self, mut plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
         plane.role.set_root_complex(true);
-        let port =
-            PlanePort { plane, meanwhile: VecDeque::new(), held: 0, taken: 0, stop: stop.clone() };
+        let port = PlanePort {
+            plane,
+            meanwhile: VecDeque::new(),
+            held: 0,
+            taken: 0,
+            tlp: Box::new([0; TLP_BUFFER]),
+            stop: stop.clone(),
+        };
         self.serve(port, stop)
     }
 
@@ -146,11 +154,12 @@ impl PlanePort {
         if self.meanwhile.len() >= most {
             return false;
         }
-        let mut buf = [0; TLP_BUFFER];
         let before = self.meanwhile.len();
         while self.meanwhile.len() < most {
-            let Some(length) = self.take(&mut buf) else { break };
-            self.meanwhile.push_back(buf[..length].to_vec());
+            let now = self.plane.latest();
+            let Some(length) = self.plane.role.poll_tlp(now, &mut self.tlp[..]) else { break };
+            self.mark();
+            self.meanwhile.push_back(self.tlp[..length].to_vec());
         }
         self.meanwhile.len() > before
     }

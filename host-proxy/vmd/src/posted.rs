@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 pub const POSTED: usize = 256;
 
 /// How many may wait while the machine waits for an answer, which may be behind them: what all
-/// devices have credit for, at both ends of their links. Beyond that, too, no TLP is taken.
+/// devices have credit for, at both ends of their links. Beyond that, too, no TLP is taken. Were all
+/// of them of the largest payload it would be 256 MB, of which is there what waits.
 const POSTED_BEHIND: usize = MAX_PORTS * 2 * CREDITS_POSTED;
 
 /// Room that one TLP may need: a write whose byte enables leave holes is several.

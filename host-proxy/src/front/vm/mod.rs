@@ -85,6 +85,7 @@ impl VmFront {
             requests: Lane::of_requests(),
             turned: Lane::new(),
             completions: Completions::new(),
+            up: Box::new([0; TLP_BUFFER]),
             connected: None,
             absence: Absence::default(),
             unlooked: 0,
@@ -133,6 +134,8 @@ struct Turner<B> {
     turned: Lane,
     /// Completions for devices.
     completions: Completions,
+    /// A TLP on its way up. It is not made for each turn: that would clear it each time.
+    up: Box<[u8; TLP_BUFFER]>,
     /// Since when a client is there.
     connected: Option<Instant>,
     absence: Absence,
@@ -295,20 +298,19 @@ impl<B: Below> Turner<B> {
     /// From the switch to the adapter. Whether there was anything.
     fn move_up(&mut self) -> bool {
         let now = self.below.latest();
-        let mut buf = [0; TLP_BUFFER];
         let mut moved = false;
         for _ in 0..BATCH {
             if !self.adapter.has_room() {
                 self.adapter.handle_guest(&mut Machine(&mut self.server));
                 break;
             }
-            let Some(length) = self.below.poll_tlp(now, &mut buf) else { break };
+            let Some(length) = self.below.poll_tlp(now, &mut self.up[..]) else { break };
             moved = true;
             if self.connected.is_none() {
                 self.counts.discarded += 1;
                 continue;
             }
-            self.adapter.handle_tlp(now, &buf[..length], &mut Machine(&mut self.server));
+            self.adapter.handle_tlp(now, &self.up[..length], &mut Machine(&mut self.server));
         }
         self.answer();
         moved
