@@ -18,7 +18,7 @@ impl RootComplex {
         socket.write_all(&[16, 0, 0, 0, 1, 0, 0, 2, 0]).expect("a hello");
         let mut answer = [0; 64];
         let length = socket.read(&mut answer).expect("an answer");
-        assert_eq!(&answer[..length], [16, 0, 0, 0, 1, 0, 0, 2, 4], "hello");
+        assert_eq!(&answer[..length], [16, 0, 0, 0, 1, 0, 0, 16, 4], "hello");
         Self(socket)
     }
 
