@@ -46,7 +46,7 @@ pub struct PlanePort {
     /// TLPs taken and answers given since the clock was read.
     taken: usize,
     /// A TLP that is taken. It is not made for each look: that would clear it each time.
-    tlp: Box<[u8; TLP_BUFFER]>,
+    tlp: Vec<u8>,
     stop: Stop,
 }
 
@@ -79,7 +79,7 @@ impl ModelFront {
             meanwhile: VecDeque::new(),
             held: 0,
             taken: 0,
-            tlp: Box::new([0; TLP_BUFFER]),
+            tlp: vec![0; TLP_BUFFER],
             stop: stop.clone(),
         };
         self.serve(port, stop)
@@ -155,12 +155,12 @@ impl PlanePort {
             return false;
         }
         let before = self.meanwhile.len();
+        let mut tlp = std::mem::take(&mut self.tlp);
         while self.meanwhile.len() < most {
-            let now = self.plane.latest();
-            let Some(length) = self.plane.role.poll_tlp(now, &mut self.tlp[..]) else { break };
-            self.mark();
-            self.meanwhile.push_back(self.tlp[..length].to_vec());
+            let Some(length) = self.take(&mut tlp) else { break };
+            self.meanwhile.push_back(tlp[..length].to_vec());
         }
+        self.tlp = tlp;
         self.meanwhile.len() > before
     }
 

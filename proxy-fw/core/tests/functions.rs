@@ -4,7 +4,6 @@ mod world;
 
 use proxy_core::control::{ControlError, PathSet, Reply, Request, SlotState, Window};
 use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, TEN_BIT_TAGS};
-use proxy_core::outstanding::RequestInfo;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -99,11 +98,7 @@ fn a_function_that_asks_for_much_leaves_the_other_its_turn() {
     let mut answered = 0;
     while !world.to_root.iter().any(|tlp| requester_of(tlp) == function(1)) {
         let read = world.to_root.pop_front().expect("the other one's come before all are answered");
-        let read = Packet::new_checked(&read[..]).unwrap();
-        let answer = RequestInfo::of(&read).unwrap();
-        let mut buf = [0; 16];
-        let length = answer.completion_with(Bdf::default(), &[1; 4], &mut buf).unwrap();
-        world.host.handle_tlp(world.now, &buf[..length]).unwrap();
+        world.host.handle_tlp(world.now, &answer_to(&read, &[1; 4])).unwrap();
         world.run(Duration::from_millis(1));
         answered += 1;
     }

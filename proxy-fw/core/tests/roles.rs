@@ -195,20 +195,9 @@ fn a_device_has_more_requests_outstanding_than_the_root_complex_sees() {
     // All come to the root complex as it answers.
     let mut answers = 0;
     while let Some(read) = world.to_root.pop_front() {
-        let read = Packet::new_checked(&read[..]).unwrap();
-        assert!(usize::from(read.tag().get()) < ROOT_OUTSTANDING);
-        let answer = Repr::new(Kind::Completion {
-            completer: Bdf::default(),
-            requester: read.requester(),
-            tag: read.tag(),
-            status: CplStatus::Success,
-            bcm: false,
-            byte_count: 4,
-            lower_address: 0,
-            locked: false,
-            data: &[1; 4],
-        });
-        world.host.handle_tlp(world.now, &emit(&answer)).unwrap();
+        let tag = Packet::new_checked(&read[..]).unwrap().tag().get();
+        assert!(usize::from(tag) < ROOT_OUTSTANDING);
+        world.host.handle_tlp(world.now, &answer_to(&read, &[1; 4])).unwrap();
         world.run(Duration::from_millis(5));
         answers += 1;
     }
@@ -336,20 +325,7 @@ fn a_device_that_asks_in_vain_is_answered_in_bounded_time() {
     assert_eq!((answer.status(), answer.tag().get()), (CplStatus::UnsupportedRequest, 7));
     // What the root complex says too late goes nowhere.
     let read = world.to_root.pop_back().unwrap();
-    let read = Packet::new_checked(&read[..]).unwrap();
-    let mut late = Repr::new(Kind::Completion {
-        completer: Bdf::default(),
-        requester: read.requester(),
-        tag: read.tag(),
-        status: CplStatus::Success,
-        bcm: false,
-        byte_count: 4,
-        lower_address: 0,
-        locked: false,
-        data: &[1; 4],
-    });
-    late.traffic_class = 0;
-    world.host.handle_tlp(world.now, &emit(&late)).unwrap();
+    world.host.handle_tlp(world.now, &answer_to(&read, &[1; 4])).unwrap();
     world.turn();
     assert_eq!(world.device.received.len(), 1);
     assert_eq!(world.counter("host: late completions from the root complex"), 1);

@@ -26,6 +26,22 @@ pub fn emit(repr: &Repr<'_>) -> Vec<u8> {
     buf
 }
 
+/// The one completion of a root complex for an aligned read, with all of its data.
+pub fn answer_to(read: &[u8], data: &[u8]) -> Vec<u8> {
+    let read = Packet::new_checked(read).unwrap();
+    emit(&Repr::new(Kind::Completion {
+        completer: Bdf::default(),
+        requester: read.requester(),
+        tag: read.tag(),
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: data.len() as u16,
+        lower_address: read.address() as u8 & 0x7f,
+        locked: false,
+        data,
+    }))
+}
+
 pub fn peer(n: u16, incarnation: u32) -> Peer {
     let paths = Default::default();
     Peer { node: node(n), incarnation, paths, mtu: MAX_FRAME as u16 }

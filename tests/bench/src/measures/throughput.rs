@@ -23,7 +23,7 @@ const WRITE: usize = 256;
 const READ: usize = 4096;
 
 /// Tags of the reads: as many as 8 bits tell apart.
-const TAGS: usize = 256;
+pub(super) const TAGS: usize = 256;
 
 /// A system with one accelerator that has all tags, and sizes as large as there are.
 pub(super) struct Subject<'a> {

@@ -3,7 +3,7 @@
 //! compute both CRCs.
 
 use super::Bench;
-use super::throughput::{Subject, rate};
+use super::throughput::{Subject, TAGS, rate};
 use crate::figures::Results;
 use crate::floor::{Ends, Floor};
 use crate::system::Transport;
@@ -18,8 +18,6 @@ const TRANSPORTS: [(&str, Transport); 3] = [
 
 /// Bytes of a TLP: what usual systems allow, and the most that there is.
 const SIZES: [usize; 3] = [256, 512, 4096];
-/// Tags of the reads.
-const TAGS: usize = 256;
 
 pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     for (name, transport) in TRANSPORTS {
