@@ -493,7 +493,7 @@ impl Node {
 }
 
 /// The numbers of the bits that are set, the lowest first.
-fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(mut word: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
         word &= word - 1;

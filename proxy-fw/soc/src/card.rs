@@ -3,7 +3,7 @@
 mod cycles;
 mod roles;
 
-pub use roles::CardRole;
+pub use roles::{CardRole, Exchanged};
 
 use crate::board::{Board, EthernetMac};
 use crate::ethernet::{self, HEADER, Purpose, TAG};
@@ -22,6 +22,13 @@ use proxy_core::time::Instant;
 
 /// Frames that one turn takes in, or sends, before it looks at the other side.
 const FRAMES_A_TURN: usize = 16;
+
+/// Exchanges with the PCIe side of one turn at most.
+const EXCHANGES_A_TURN: usize = 4;
+
+/// With so many TLPs moved in an exchange, others are expected to follow at once. One alone is not
+/// held up for them.
+const STREAM: usize = 2;
 
 /// Messages for the manager, or of it, that one turn moves.
 const MESSAGES_A_TURN: usize = 4;
@@ -116,7 +123,7 @@ impl<R: CardRole> Card<R> {
         self.cycles.act::<B>();
         // What is stamped from here on did not happen when the turn began.
         let now = self.later(board);
-        more |= self.role.exchange(now, board.pcie());
+        more |= self.exchange(now, board);
         self.cycles.end::<B>(Stage::Pcie);
         if self.due <= now {
             self.role.handle_timeout(now);
@@ -215,6 +222,20 @@ impl<R: CardRole> Card<R> {
             self.manage.turn(now, board.mac());
         }
         true
+    }
+
+    /// Moves TLPs, as often as they come one after the other: what was moved by the time that a
+    /// frame is made travels in it. Whether there may be more to do at once.
+    fn exchange<B: Board>(&mut self, now: Instant, board: &mut B) -> bool {
+        let mut more = false;
+        for _ in 0..EXCHANGES_A_TURN {
+            let exchanged = self.role.exchange(now, board.pcie());
+            more = exchanged.more;
+            if exchanged.moved < STREAM {
+                break;
+            }
+        }
+        more
     }
 
     /// Whether it came to its limit.

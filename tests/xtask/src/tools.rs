@@ -61,9 +61,28 @@ pub(crate) fn build_programs(names: &[&str]) -> Result<()> {
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = status(command)?;
     if !status.success() {
-        bail!("`{}` failed ({status})", shown(command));
+        bail!("`{}` failed ({status}){}", shown(command), short_of_room());
     }
     Ok(())
+}
+
+/// With less than so many MB, what is built may have found no room.
+const LITTLE_ROOM: u64 = 512;
+
+/// That the disk is nearly full, if it is: what fails then says so somewhere else, or nowhere.
+fn short_of_room() -> String {
+    let mut command = Command::new("df");
+    command.arg("-Pm").arg(target_dir());
+    let free = output(&mut command).ok().and_then(|table| free_megabytes(&table));
+    match free.filter(|&free| free < LITTLE_ROOM) {
+        Some(free) => format!("; {free} MB of disk are free below {}", target_dir().display()),
+        None => String::new(),
+    }
+}
+
+/// The fourth column of the last line of `df -P`.
+fn free_megabytes(table: &str) -> Option<u64> {
+    table.lines().last()?.split_whitespace().nth(3)?.parse().ok()
 }
 
 /// Runs a program to its end, its output shown, and says how it ended.
@@ -130,4 +149,17 @@ pub(crate) fn rustfmt(text: &str) -> Result<String> {
         bail!("`{}` failed ({})", shown(&command), done.status);
     }
     Ok(String::from_utf8(done.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_megabytes;
+
+    #[test]
+    fn free_room_is_read_from_a_table() {
+        let table = "Filesystem 1048576-blocks Used Available Capacity Mounted on\n\
+                     /dev/vda 257897 15000 480 97% /\n";
+        assert_eq!(free_megabytes(table), Some(480));
+        assert_eq!(free_megabytes(""), None);
+    }
 }

@@ -24,7 +24,7 @@ use crate::limits::{
     TLP_BUFFER,
 };
 use crate::link::LinkConfig;
-use crate::node::Node;
+use crate::node::{Node, bits};
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::role::{Outgoing, Role};
@@ -172,6 +172,8 @@ pub struct HostRole {
     /// Whether a root complex is there.
     root_complex: bool,
     ports: Box<[Port]>,
+    /// The ports, by bit, that are bound, or that were and have something left.
+    awake: u32,
     to_root: TlpQueue,
     bounce: TlpQueue,
     scratch: Option<Box<[u8; TLP_BUFFER]>>,
@@ -216,6 +218,7 @@ impl HostRole {
             switch,
             root_complex: false,
             ports: core::iter::repeat_with(port).take(ports).collect(),
+            awake: 0,
             to_root: TlpQueue::new(TO_ROOT),
             bounce: TlpQueue::new(ROOT_RESERVE),
             scratch: Some(Box::new([0; TLP_BUFFER])),
@@ -296,7 +299,7 @@ impl HostRole {
         if self.synthesised_at == Some(now) {
             return;
         }
-        for index in 0..self.ports.len() {
+        for index in bits(self.awake) {
             while self.to_root.room() > 0 {
                 let requests = &mut self.ports[index].requests;
                 let Some((_, request)) = requests.pop_expired(now, AfterExpiry::Free) else {
@@ -308,6 +311,9 @@ impl HostRole {
             let upstream = &mut self.ports[index].upstream;
             while upstream.pop_expired(now, AfterExpiry::Quarantine).is_some() {
                 self.counters.device_requests_timed_out += 1;
+            }
+            if self.ports[index].is_asleep() {
+                self.awake &= !(1 << index);
             }
         }
         self.synthesised_at = (self.to_root.room() > 0).then_some(now);
@@ -401,7 +407,7 @@ impl Role for HostRole {
         let mut first = Earliest::NONE;
         // What cannot be completed for lack of room waits for room, not for the clock.
         let room = self.to_root.room() > 0;
-        for port in &self.ports {
+        for port in bits(self.awake).map(|index| &self.ports[index]) {
             if room {
                 first.or(port.requests.earliest_deadline());
             }

@@ -77,6 +77,15 @@ impl Port {
         })
     }
 
+    /// Whether nothing can happen here before it is bound.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.binding.is_none()
+            && self.removal.is_none()
+            && self.held.is_empty()
+            && self.requests.live() == 0
+            && self.upstream.live() == 0
+    }
+
     /// How many functions are lent.
     pub(super) fn functions(&self) -> usize {
         self.binding.as_ref().map_or(0, |bound| bound.channels.len())
@@ -191,6 +200,7 @@ impl HostRole {
                 }
             }
         }
+        self.awake |= 1 << index;
         self.ports[index].binding = Some(Bound {
             peer,
             request: request.clone(),

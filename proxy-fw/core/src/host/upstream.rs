@@ -4,7 +4,7 @@ use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Wa
 use crate::canaries::{Canary, planted};
 use crate::limits::OWN_TLP;
 use crate::link::{Taken, TlpMeta};
-use crate::node::Target;
+use crate::node::{Target, bits};
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampedTlp};
@@ -50,9 +50,8 @@ impl HostRole {
         if let Some(length) = self.to_root.pop(buf) {
             return Some(length);
         }
-        let count = self.ports.len();
-        for step in 0..count {
-            let index = (self.turn + step) % count;
+        let later = self.awake & u32::MAX.checked_shl(self.turn as u32).unwrap_or(0);
+        for index in bits(later).chain(bits(self.awake & !later)) {
             if let Some(length) = self.poll_port(now, index, buf) {
                 self.turn = index + 1;
                 return Some(length);
@@ -71,7 +70,7 @@ impl HostRole {
     /// Whether a TLP between devices is held for lack of room, which
     /// [`poll_tlp`](Self::poll_tlp) tries again.
     pub fn holds_any(&self) -> bool {
-        self.ports.iter().any(|port| !port.held.is_empty())
+        bits(self.awake).any(|index| !self.ports[index].held.is_empty())
     }
 
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {

@@ -1,6 +1,7 @@
 //! How much a card stores: its memory is counted in kilobytes.
 
 pub(super) const MAX_PAYLOAD_OFFERED: usize = 512;
+pub(super) const SHORT_TLP: usize = 0;
 pub(super) const SLOT_FUNCTIONS: usize = 4;
 pub(super) const CREDITS_POSTED: usize = 32;
 pub(super) const CREDITS_COMPLETION: usize = 32;

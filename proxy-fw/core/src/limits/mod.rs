@@ -56,6 +56,10 @@ pub const MAX_PAYLOAD_OFFERED: usize = sizes::MAX_PAYLOAD_OFFERED;
 /// fit are malformed and dropped.
 pub const TLP_BUFFER: usize = 20 + 16 + MAX_PAYLOAD_OFFERED + 4;
 
+/// Bytes of the longest TLP that is stored closer to others than [`TLP_BUFFER`] would have it. None
+/// on a card: it has no pages, and no memory to spare.
+pub const SHORT_TLP: usize = sizes::SHORT_TLP;
+
 /// Bytes of the longest TLP that a proxy makes on its own account: four doublewords of header, and
 /// one of data.
 pub const OWN_TLP: usize = 20;

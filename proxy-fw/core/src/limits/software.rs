@@ -1,7 +1,10 @@
 //! How much a program on a computer stores. Buffers are of the longest TLP, so that a link has some
-//! 40 MB of address space; memory is what was in use at a time, a page at least for each TLP.
+//! 45 MB of address space; memory is what was in use at a time: a page at least for each TLP but
+//! the short ones, of which twelve share a page. Those have up to 256 bytes of payload, which is
+//! what most systems allow.
 
 pub(super) const MAX_PAYLOAD_OFFERED: usize = 4096;
+pub(super) const SHORT_TLP: usize = 320;
 pub(super) const SLOT_FUNCTIONS: usize = super::MAX_FUNCTIONS;
 pub(super) const CREDITS_POSTED: usize = 1024;
 pub(super) const CREDITS_COMPLETION: usize = 256;

@@ -3,7 +3,7 @@
 //! One allocation of equal buffers, made once. The free list is last in, first out, so that the
 //! memory that is ever touched is the most that was ever used at a time.
 
-use crate::limits::TLP_BUFFER;
+use crate::limits::{SHORT_TLP, TLP_BUFFER};
 use alloc::boxed::Box;
 use alloc::vec;
 use tlp_codec::tlp::Class;
@@ -19,14 +19,20 @@ struct Entry<M> {
     next: BufferId,
     /// Bytes of the buffer that mean something.
     length: u16,
+    /// Whether they lie where short ones do.
+    short: bool,
     /// What the buffer holds; `None` when it is free.
     meta: Option<M>,
 }
 
 /// So many buffers of [`TLP_BUFFER`] bytes, each with an `M` while it is in use.
+///
+/// What is at most [`SHORT_TLP`] bytes long lies closer together: a page for every TLP would be
+/// more pages than a processor remembers the addresses of.
 #[derive(Debug)]
 pub(super) struct Slab<M> {
     bytes: Box<[u8]>,
+    short: Box<[u8]>,
     entries: Box<[Entry<M>]>,
     free: BufferId,
 }
@@ -35,9 +41,10 @@ impl<M> Slab<M> {
     /// Allocates. Panics when buffers cannot be numbered.
     pub(super) fn new(count: usize) -> Self {
         assert!(count < NONE as usize, "buffers are numbered with 16 bits");
-        let entry = |_| Entry { next: NONE, length: 0, meta: None };
+        let entry = |_| Entry { next: NONE, length: 0, short: false, meta: None };
         let mut slab = Self {
             bytes: vec![0; count * TLP_BUFFER].into_boxed_slice(),
+            short: vec![0; count * SHORT_TLP].into_boxed_slice(),
             entries: (0..count).map(entry).collect(),
             free: NONE,
         };
@@ -47,7 +54,7 @@ impl<M> Slab<M> {
 
     /// Bytes that it allocated.
     pub(super) fn allocated(&self) -> usize {
-        size_of_val(&*self.bytes) + size_of_val(&*self.entries)
+        size_of_val(&*self.bytes) + size_of_val(&*self.short) + size_of_val(&*self.entries)
     }
 
     /// How many are in use.
@@ -59,7 +66,7 @@ impl<M> Slab<M> {
     pub(super) fn clear(&mut self) {
         self.free = NONE;
         for (id, entry) in self.entries.iter_mut().enumerate().rev() {
-            *entry = Entry { next: self.free, length: 0, meta: None };
+            *entry = Entry { next: self.free, length: 0, short: false, meta: None };
             self.free = id as BufferId;
         }
     }
@@ -70,7 +77,8 @@ impl<M> Slab<M> {
         let id = self.free;
         let entry = self.entries.get_mut(id as usize)?;
         self.free = entry.next;
-        *entry = Entry { next: NONE, length: length as u16, meta: Some(meta) };
+        let short = SHORT_TLP > 0 && length <= SHORT_TLP;
+        *entry = Entry { next: NONE, length: length as u16, short, meta: Some(meta) };
         Some(id)
     }
 
@@ -111,14 +119,20 @@ impl<M> Slab<M> {
 
     /// The bytes that mean something.
     pub(super) fn bytes(&self, id: BufferId) -> &[u8] {
-        let at = id as usize * TLP_BUFFER;
-        &self.bytes[at..at + self.entries[id as usize].length as usize]
+        let &Entry { length, short, .. } = &self.entries[id as usize];
+        let (bytes, size) =
+            if short { (&self.short, SHORT_TLP) } else { (&self.bytes, TLP_BUFFER) };
+        let at = id as usize * size;
+        &bytes[at..at + length as usize]
     }
 
     /// The bytes that mean something, to be changed.
     pub(super) fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
-        let at = id as usize * TLP_BUFFER;
-        &mut self.bytes[at..at + self.entries[id as usize].length as usize]
+        let &Entry { length, short, .. } = &self.entries[id as usize];
+        let (bytes, size) =
+            if short { (&mut self.short, SHORT_TLP) } else { (&mut self.bytes, TLP_BUFFER) };
+        let at = id as usize * size;
+        &mut bytes[at..at + length as usize]
     }
 
     /// The numbers of all buffers, in use or not.
@@ -196,6 +210,31 @@ mod tests {
         assert_eq!(slab.give_back(a), 'a');
         assert_eq!(slab.get(a), None);
         assert_eq!(slab.take(4, 'c'), Some(a));
+    }
+
+    #[test]
+    fn short_ones_lie_close_together_and_keep_their_place() {
+        let mut slab = Slab::new(2);
+        let lengths = [SHORT_TLP.max(8), TLP_BUFFER];
+        for lengths in [lengths, [lengths[1], lengths[0]], [lengths[0]; 2], [lengths[1]; 2]] {
+            let ids = lengths.map(|length| slab.take(length, ()).unwrap());
+            for (fill, id) in (1..).zip(ids) {
+                slab.bytes_mut(id).fill(fill);
+            }
+            for (fill, (id, length)) in (1..).zip(ids.into_iter().zip(lengths)) {
+                assert_eq!(slab.bytes(id).len(), length);
+                assert!(slab.bytes(id).iter().all(|byte| *byte == fill), "nobody else's");
+            }
+            if SHORT_TLP > 0 && lengths == [SHORT_TLP; 2] {
+                let at = ids.map(|id| slab.bytes(id).as_ptr().addr());
+                assert_eq!(at[0].abs_diff(at[1]), SHORT_TLP);
+            }
+            // What becomes shorter stays where it is.
+            let before = slab.bytes(ids[0]).as_ptr();
+            slab.set_length(ids[0], 4);
+            assert_eq!((slab.bytes(ids[0]).as_ptr(), slab.length(ids[0])), (before, 4));
+            ids.map(|id| slab.give_back(id));
+        }
     }
 
     #[test]

@@ -10,19 +10,28 @@ use proxy_core::role::{Backpressure, Role};
 use proxy_core::time::Instant;
 use tlp_codec::ids::SlotId;
 
-/// TLPs that one turn moves at a place in each direction.
-const TLPS_A_TURN: usize = 16;
+/// TLPs that one exchange moves at a place in each direction.
+const TLPS_AT_ONCE: usize = 16;
 
 /// A role as a card plays it.
 pub trait CardRole: Role {
-    /// Moves TLPs, and what happened beside them, between the role and the PCIe side. Whether there
-    /// may be more to do at once; otherwise what is left waits for something to happen.
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool;
+    /// Moves TLPs, and what happened beside them, between the role and the PCIe side.
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> Exchanged;
+}
+
+/// What came of an exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchanged {
+    /// TLPs that were moved, in both directions.
+    pub moved: usize,
+    /// Whether there may be more to do at once; otherwise what is left waits for something to
+    /// happen.
+    pub more: bool,
 }
 
 impl CardRole for BoxRole {
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool {
-        let mut more = false;
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> Exchanged {
+        let (mut moved, mut more) = (0, false);
         while let Some(happening) = pcie.happening() {
             more = true;
             match happening {
@@ -42,23 +51,25 @@ impl CardRole for BoxRole {
         }
         for slot in self.slots() {
             let from = from_device(self, now, slot, pcie);
+            moved += from;
             // Behind that, since some of it the proxy answers itself.
             if self.may_poll(slot) {
                 drive_wires(self, slot, pcie);
                 let to = to_device(self, now, slot, pcie);
+                moved += to;
                 more |= goes_on(from, to, SlotWire(slot.get()), pcie);
             } else {
-                more |= from == TLPS_A_TURN;
+                more |= from == TLPS_AT_ONCE;
             }
         }
-        more || pcie.has_more()
+        Exchanged { moved, more: more || pcie.has_more() }
     }
 }
 
 /// Whether there may be more at once at a place, where so many TLPs went in and out: those behind
 /// the last, or one for which the others made room.
 fn goes_on(from: usize, to: usize, at: SlotWire, pcie: &mut impl PcieSide) -> bool {
-    from == TLPS_A_TURN || to == TLPS_A_TURN || to > 0 && pcie.next(at, ClassSet::ALL).is_some()
+    from == TLPS_AT_ONCE || to == TLPS_AT_ONCE || to > 0 && pcie.next(at, ClassSet::ALL).is_some()
 }
 
 fn slot_of(role: &BoxRole, at: SlotWire) -> Option<SlotId> {
@@ -76,7 +87,7 @@ fn drive_wires(role: &mut BoxRole, slot: SlotId, pcie: &mut impl PcieSide) {
 /// Moves TLPs to a device; how many.
 fn to_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> usize {
     let at = SlotWire(slot.get());
-    for moved in 0..TLPS_A_TURN {
+    for moved in 0..TLPS_AT_ONCE {
         let room = pcie.room(at);
         if room == ClassSet::NONE {
             return moved;
@@ -88,31 +99,39 @@ fn to_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl Pci
             role.mark(now);
         }
     }
-    TLPS_A_TURN
+    TLPS_AT_ONCE
 }
 
 /// Moves TLPs of a device; how many.
 fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> usize {
     let at = SlotWire(slot.get());
-    for moved in 0..TLPS_A_TURN {
-        // At most places there is none, and then nobody need ask the role.
-        if pcie.next(at, ClassSet::ALL).is_none() {
-            return moved;
+    // At most places there is none, and then nobody need ask the role.
+    if pcie.next(at, ClassSet::ALL).is_none() {
+        return 0;
+    }
+    let mut moved = 0;
+    while moved < TLPS_AT_ONCE {
+        let (classes, sure) = role.takes(slot);
+        if sure == 0 {
+            break;
         }
-        let Some(tlp) = pcie.next(at, role.can_take(slot)) else { return moved };
-        if role.handle_tlp(now, slot, tlp).is_err() {
-            return moved;
-        }
-        pcie.take(at);
-        if role.wants_mark() {
-            role.mark(now);
+        for _ in 0..sure.min(TLPS_AT_ONCE - moved) {
+            let Some(tlp) = pcie.next(at, classes) else { return moved };
+            if role.handle_tlp(now, slot, tlp).is_err() {
+                return moved;
+            }
+            pcie.take(at);
+            moved += 1;
+            if role.wants_mark() {
+                role.mark(now);
+            }
         }
     }
-    TLPS_A_TURN
+    moved
 }
 
 impl CardRole for HostRole {
-    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> bool {
+    fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> Exchanged {
         let mut more = false;
         while let Some(happening) = pcie.happening() {
             more = true;
@@ -130,7 +149,8 @@ impl CardRole for HostRole {
         }
         let from = from_root(self, now, pcie);
         let to = if self.may_poll() || self.holds_any() { to_root(self, now, pcie) } else { 0 };
-        more | goes_on(from, to, SlotWire::HOST, pcie) || pcie.has_more()
+        more |= goes_on(from, to, SlotWire::HOST, pcie) || pcie.has_more();
+        Exchanged { moved: from + to, more }
     }
 }
 
@@ -145,7 +165,7 @@ fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usi
     })
 }
 
-/// Hands over what came in at a place, as much as one turn moves; how much was taken. A TLP for
+/// Hands over what came in at a place, as much as one exchange moves; how much was taken. A TLP for
 /// which there is no room is passed by those that may.
 fn hand_over(
     pcie: &mut impl PcieSide,
@@ -154,7 +174,7 @@ fn hand_over(
 ) -> usize {
     let mut classes = ClassSet::ALL;
     let mut taken = 0;
-    while taken < TLPS_A_TURN
+    while taken < TLPS_AT_ONCE
         && let Some(tlp) = pcie.next(at, classes)
     {
         match take(tlp) {
@@ -178,7 +198,7 @@ fn hand_over(
 /// Moves TLPs to the root complex; how many. The role says what it has only by giving it, so it is
 /// asked when everything finds room.
 fn to_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
-    for moved in 0..TLPS_A_TURN {
+    for moved in 0..TLPS_AT_ONCE {
         if pcie.room(SlotWire::HOST) != ClassSet::ALL {
             return moved;
         }
@@ -189,7 +209,7 @@ fn to_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize
             role.mark(now);
         }
     }
-    TLPS_A_TURN
+    TLPS_AT_ONCE
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ const STAGES: [(&str, &str); 4] = [
 
 const TLPS: [&str; 2] = ["link.tlps_sent", "link.tlps_received"];
 
+/// Frames that carried them, and acknowledgements alone.
+const FRAMES: [&str; 2] = ["link.frames_sent", "link.frames_received"];
+
 /// From the interrupt that ends a card's sleep to the first thing that it does for it.
 const FIRST_ACTION: &str = "card: cycles from an interrupt to the first action, at most";
 
@@ -46,7 +49,10 @@ fn cost(scene: &Scene, what: &str, work: &[&str]) -> BTreeMap<&'static str, u64>
         let all = each.iter().sum::<u64>();
         let shares = STAGES.iter().zip(&each).map(|((stage, _), each)| format!("{stage} {each}"));
         let shares = shares.collect::<Vec<_>>().join(", ");
-        println!("{what}: {card}: {all} instructions each of {tlps} TLPs: {shares}");
+        let frames = FRAMES.map(|name| after[n][name] - before[n][name]).iter().sum::<u64>();
+        println!(
+            "{what}: {card}: {all} instructions each of {tlps} TLPs in {frames} frames: {shares}"
+        );
         costs.insert(card, all);
     }
     costs
