@@ -233,7 +233,7 @@ mod tests {
             let before = slab.bytes(ids[0]).as_ptr();
             slab.set_length(ids[0], 4);
             assert_eq!((slab.bytes(ids[0]).as_ptr(), slab.length(ids[0])), (before, 4));
-            ids.map(|id| slab.give_back(id));
+            ids.into_iter().for_each(|id| slab.give_back(id));
         }
     }
 
