@@ -1,7 +1,7 @@
 //! TLP buffers, and queues through them.
 //!
-//! One allocation of equal buffers, made once. The free list is last in, first out, so that the
-//! memory that is ever touched is the most that was ever used at a time.
+//! Allocated once. The free list is last in, first out, so that the memory that is ever touched is
+//! the most that was ever used at a time.
 
 use crate::limits::{SHORT_TLP, TLP_BUFFER};
 use alloc::boxed::Box;
@@ -27,8 +27,8 @@ struct Entry<M> {
 
 /// So many buffers of [`TLP_BUFFER`] bytes, each with an `M` while it is in use.
 ///
-/// What is at most [`SHORT_TLP`] bytes long lies closer together: a page for every TLP would be
-/// more pages than a processor remembers the addresses of.
+/// What is at most [`SHORT_TLP`] bytes long lies closer together: each would keep a page of memory
+/// for itself otherwise.
 #[derive(Debug)]
 pub(super) struct Slab<M> {
     bytes: Box<[u8]>,
