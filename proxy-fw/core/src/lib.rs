@@ -27,6 +27,7 @@ extern crate alloc;
 extern crate std;
 
 mod answers;
+mod bits;
 pub mod boxes;
 #[cfg(feature = "canaries")]
 pub mod canaries;

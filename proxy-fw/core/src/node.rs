@@ -1,6 +1,7 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
 use crate::answers::{Answer, Outbound, Page, page};
+use crate::bits::ones;
 use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, LogLevel, OperationId, PathAddress,
     PathSet, Peer, Reply, Request, Share, Term,
@@ -124,12 +125,12 @@ impl Node {
 
     /// The indices of all peers.
     pub(crate) fn known(&self) -> impl Iterator<Item = usize> + use<> {
-        bits(self.known)
+        ones(self.known)
     }
 
     /// All peers, and their indices.
     fn known_peers(&self) -> impl Iterator<Item = (usize, &PeerLink)> {
-        bits(self.known).filter_map(|index| Some((index, self.peers[index].as_ref()?)))
+        ones(self.known).filter_map(|index| Some((index, self.peers[index].as_ref()?)))
     }
 
     pub(crate) fn link(&mut self, index: usize) -> &mut Link {
@@ -171,7 +172,7 @@ impl Node {
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
         // From the place whose turn it is on, and then those before it.
         let turn = self.turn;
-        for step in bits(self.known.rotate_right(turn as u32)) {
+        for step in ones(self.known.rotate_right(turn as u32)) {
             let index = (turn + step) % u32::BITS as usize;
             let Some(PeerLink { peer, link }) = &mut self.peers[index] else { continue };
             if let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) {
@@ -193,7 +194,7 @@ impl Node {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        for index in bits(self.known) {
+        for index in ones(self.known) {
             let link = self.link(index);
             if link.poll_timeout().is_some_and(|at| at <= now) {
                 link.handle_timeout(now);
@@ -207,7 +208,7 @@ impl Node {
     }
 
     pub(crate) fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
-        bits(self.known).find_map(|index| Some((index, self.link(index).poll_event()?)))
+        ones(self.known).find_map(|index| Some((index, self.link(index).poll_event()?)))
     }
 
     /// Whether a request may be begun: its term is not stale and its answer has room.
@@ -420,7 +421,7 @@ impl Node {
     }
 
     fn poll_told_path(&mut self) -> Option<Event> {
-        bits(self.known).find_map(|index| {
+        ones(self.known).find_map(|index| {
             let PeerLink { peer, link } = self.peers[index].as_mut()?;
             let peer = peer.node;
             let (path, is_good) = link.poll_told_path()?;
@@ -490,15 +491,6 @@ impl Node {
         self.storages.iter().for_each(|storage| storage.count_into(&mut links));
         links.list(list);
     }
-}
-
-/// The numbers of the bits that are set, the lowest first.
-pub(crate) fn bits(mut word: u32) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
-        word &= word - 1;
-        Some(bit)
-    })
 }
 
 const _: () = assert!(MAX_PEERS <= u32::BITS as usize, "peers are bits of a word");

@@ -5,16 +5,29 @@ use crate::process::pin;
 use crate::system::{BOX_PROCESSOR, HOST_PROCESSOR};
 use anyhow::{Context, Result};
 use proxy_net::floor::RoundTrips;
-use proxy_net::{MAX_FRAME, Port, RawPort, Sent, floor};
+use proxy_net::{Address, MAX_FRAME, Port, Sent, floor};
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tlp_codec::crc;
+use tlp_codec::fabric::{FRAME_CRC, HEADER, RECORD_HEADER, TLP_OVERHEAD};
+
+/// What carries bare frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Packet rings.
+    Rings,
+    /// System calls for batches of raw frames.
+    Calls,
+    /// UDP, with the kernel taking many frames at once.
+    Udp,
+}
 
 /// Two bare ports, one at each end of the first path.
 pub(crate) struct Floor {
-    near: RawPort,
-    far: RawPort,
+    near: Box<dyn Port>,
+    far: Box<dyn Port>,
 }
 
 /// What the ends of a stream do with each frame.
@@ -24,11 +37,80 @@ pub(crate) enum Ends {
     Bare,
     /// One copy and the two CRCs over the same bytes, as a proxy that moves TLPs cannot do without.
     CopyAndCrcs,
+    /// The same for frames of whole records, each with a write of so many bytes: one copy and a CRC
+    /// for each TLP, and the frame's. The bytes of the writes are what counts. So much is left of a
+    /// stream for a proxy that needs no time of its own.
+    Writes(usize),
+}
+
+/// Bytes of a memory write's header below 4 GB (PCIe 5.0, section 2.2.7).
+const WRITE_HEADER: usize = 12;
+
+impl Ends {
+    /// Bytes of a record with one write.
+    fn record(payload: usize) -> usize {
+        TLP_OVERHEAD + WRITE_HEADER + payload
+    }
+
+    /// Bytes of the longest frame that a port carries, and how many of them count.
+    fn frame(self, mtu: usize) -> (usize, usize) {
+        match self {
+            Self::Bare | Self::CopyAndCrcs => (mtu, mtu),
+            Self::Writes(payload) => {
+                let records = (mtu - HEADER - FRAME_CRC) / Self::record(payload);
+                (HEADER + records * Self::record(payload) + FRAME_CRC, records * payload)
+            }
+        }
+    }
+
+    /// Where the TLPs are in a frame.
+    fn tlps(payload: usize, frame: usize) -> impl Iterator<Item = Range<usize>> {
+        let records = (HEADER..frame - FRAME_CRC).step_by(Self::record(payload));
+        records.map(move |at| at + RECORD_HEADER..at + RECORD_HEADER + WRITE_HEADER + payload)
+    }
+
+    /// What the sender does for a frame of which it has the bytes somewhere else.
+    fn write(self, data: &[u8], frame: &mut [u8]) {
+        match self {
+            Self::Bare => {}
+            Self::CopyAndCrcs => {
+                frame.copy_from_slice(black_box(data));
+                black_box((crc::tlp(frame), crc::frame(frame)));
+            }
+            Self::Writes(payload) => {
+                for tlp in Self::tlps(payload, frame.len()) {
+                    let copy = &mut frame[tlp.clone()];
+                    copy.copy_from_slice(black_box(&data[tlp]));
+                    black_box(crc::tlp(copy));
+                }
+                black_box(crc::frame(frame));
+            }
+        }
+    }
+
+    /// What the receiver does with one, which it keeps somewhere else.
+    fn read(self, frame: &[u8], store: &mut [u8]) {
+        match self {
+            Self::Bare => {}
+            Self::CopyAndCrcs => {
+                store.copy_from_slice(frame);
+                black_box((crc::frame(store), crc::tlp(store)));
+            }
+            Self::Writes(payload) => {
+                black_box(crc::frame(frame));
+                for tlp in Self::tlps(payload, frame.len()) {
+                    let copy = &mut store[tlp.clone()];
+                    copy.copy_from_slice(&frame[tlp]);
+                    black_box(crc::tlp(copy));
+                }
+            }
+        }
+    }
 }
 
 impl Floor {
-    pub(crate) fn open(network: &Network, ring: bool) -> Result<Self> {
-        let (near, far) = network.bare_ports(ring)?;
+    pub(crate) fn open(network: &Network, by: By) -> Result<Self> {
+        let (near, far) = network.bare_ports(by)?;
         Ok(Self { near, far })
     }
 
@@ -39,11 +121,11 @@ impl Floor {
         let trips = std::thread::scope(|scope| {
             let reflector = scope.spawn(|| {
                 pin(BOX_PROCESSOR);
-                floor::reflect(far, &stop)
+                floor::reflect(&mut **far, &stop)
             });
             let measured = scope.spawn(|| {
                 pin(HOST_PROCESSOR);
-                floor::round_trips(near, &to, frame, count)
+                floor::round_trips(&mut **near, &to, frame, count)
             });
             let trips = measured.join().expect("measuring does not panic");
             stop.store(true, Ordering::Relaxed);
@@ -62,11 +144,11 @@ impl Floor {
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| {
                 pin(HOST_PROCESSOR);
-                take(near, ends, &stop, &taken)
+                take(&mut **near, ends, &stop, &taken)
             });
             let sender = scope.spawn(|| {
                 pin(BOX_PROCESSOR);
-                let rate = give(far, &to, ends, run, &taken);
+                let rate = give(&mut **far, &to, ends, run, &taken);
                 stop.store(true, Ordering::Relaxed);
                 rate
             });
@@ -83,14 +165,15 @@ const UNDERWAY: u64 = 64;
 const TOGETHER: u64 = 8;
 
 fn give(
-    port: &mut RawPort,
-    to: &proxy_net::Address,
+    port: &mut dyn Port,
+    to: &Address,
     ends: Ends,
     run: Duration,
     taken: &AtomicU64,
 ) -> Result<f64> {
-    let data = vec![0x5a; MAX_FRAME];
-    let mut frame = vec![0; MAX_FRAME];
+    let (length, counts) = ends.frame(port.mtu());
+    let data = vec![0x5a; length];
+    let mut frame = vec![0; length];
     let (mut sent, mut lost, mut progress) = (0, 0, (0, Instant::now()));
     let (start, before) = (Instant::now(), taken.load(Ordering::Relaxed));
     while start.elapsed() < run {
@@ -107,10 +190,7 @@ fn give(
             continue;
         }
         for _ in 0..TOGETHER {
-            if ends == Ends::CopyAndCrcs {
-                frame.copy_from_slice(black_box(&data));
-                black_box((crc::tlp(&frame), crc::frame(&frame)));
-            }
+            ends.write(&data, &mut frame);
             if port.send(to, &frame)? == Sent::Queued {
                 sent += 1;
             }
@@ -118,18 +198,14 @@ fn give(
         port.flush()?;
     }
     let arrived = taken.load(Ordering::Acquire) - before;
-    Ok(arrived as f64 * MAX_FRAME as f64 / start.elapsed().as_secs_f64())
+    Ok(arrived as f64 * counts as f64 / start.elapsed().as_secs_f64())
 }
 
-fn take(port: &mut RawPort, ends: Ends, stop: &AtomicBool, taken: &AtomicU64) -> Result<()> {
+fn take(port: &mut dyn Port, ends: Ends, stop: &AtomicBool, taken: &AtomicU64) -> Result<()> {
     let mut store = vec![0; MAX_FRAME];
     while !stop.load(Ordering::Relaxed) {
         port.receive(&mut |_, frame| {
-            if ends == Ends::CopyAndCrcs {
-                let store = &mut store[..frame.len()];
-                store.copy_from_slice(frame);
-                black_box((crc::frame(store), crc::tlp(store)));
-            }
+            ends.read(frame, &mut store[..frame.len()]);
             taken.fetch_add(1, Ordering::Release);
         })?;
     }

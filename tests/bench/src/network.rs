@@ -1,12 +1,14 @@
 //! Two network namespaces and the cables between them: one for each path, and one for control.
 
+use crate::floor::By;
 use crate::process::number;
 use anyhow::{Context, Result, ensure};
 use processes::namespaces::{Namespaces, ip};
 use processes::output;
-use proxy_net::{RawOptions, RawPort};
+use proxy_net::{Port, RawOptions, RawPort, UdpOptions, UdpPort};
 use serde_json::Value;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
@@ -71,15 +73,19 @@ impl Network {
         })
     }
 
-    /// Opens the ports for bare frames at both ends of the first path, with rings or without.
-    pub(crate) fn bare_ports(&self, ring: bool) -> Result<(RawPort, RawPort)> {
-        let open = |interface: &str| {
-            let options =
-                RawOptions { ethertype: BARE_ETHERTYPE, ring, ..RawOptions::new(interface) };
-            Ok(RawPort::open(&options)?)
+    /// Opens the ports for bare frames at both ends of the first path.
+    pub(crate) fn bare_ports(&self, by: By) -> Result<(Box<dyn Port>, Box<dyn Port>)> {
+        let open = |interface: &str, address: &str| -> Result<Box<dyn Port>> {
+            if by == By::Udp {
+                let bind = SocketAddr::new(address.parse()?, 0);
+                return Ok(Box::new(UdpPort::open(&UdpOptions::new(bind))?));
+            }
+            let (ethertype, ring) = (BARE_ETHERTYPE, by == By::Rings);
+            let options = RawOptions { ethertype, ring, ..RawOptions::new(interface) };
+            Ok(Box::new(RawPort::open(&options)?))
         };
-        let near = Self::within(&self.host, || open(HOST[0]))?;
-        Ok((near, Self::within(&self.boxes, || open(BOX[0]))?))
+        let near = Self::within(&self.host, || open(HOST[0], HOST_ADDRESS))?;
+        Ok((near, Self::within(&self.boxes, || open(BOX[0], BOX_ADDRESS))?))
     }
 }
 

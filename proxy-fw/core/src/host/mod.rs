@@ -15,6 +15,7 @@ mod pending;
 mod ports;
 mod upstream;
 
+use crate::bits::ones;
 use crate::control::{
     ControlError, Event, FromProxy, LogLevel, OperationId, PathAddress, Request, Term,
 };
@@ -24,7 +25,7 @@ use crate::limits::{
     TLP_BUFFER,
 };
 use crate::link::LinkConfig;
-use crate::node::{Node, bits};
+use crate::node::Node;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
 use crate::role::{Outgoing, Role};
@@ -299,7 +300,7 @@ impl HostRole {
         if self.synthesised_at == Some(now) {
             return;
         }
-        for index in bits(self.awake) {
+        for index in ones(self.awake) {
             while self.to_root.room() > 0 {
                 let requests = &mut self.ports[index].requests;
                 let Some((_, request)) = requests.pop_expired(now, AfterExpiry::Free) else {
@@ -407,7 +408,7 @@ impl Role for HostRole {
         let mut first = Earliest::NONE;
         // What cannot be completed for lack of room waits for room, not for the clock.
         let room = self.to_root.room() > 0;
-        for port in bits(self.awake).map(|index| &self.ports[index]) {
+        for port in ones(self.awake).map(|index| &self.ports[index]) {
             if room {
                 first.or(port.requests.earliest_deadline());
             }

@@ -1,10 +1,11 @@
 //! TLPs from devices towards the root complex.
 
 use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
+use crate::bits::ones;
 use crate::canaries::{Canary, planted};
 use crate::limits::OWN_TLP;
 use crate::link::{Taken, TlpMeta};
-use crate::node::{Target, bits};
+use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampedTlp};
@@ -51,7 +52,7 @@ impl HostRole {
             return Some(length);
         }
         let later = self.awake & u32::MAX.checked_shl(self.turn as u32).unwrap_or(0);
-        for index in bits(later).chain(bits(self.awake & !later)) {
+        for index in ones(later).chain(ones(self.awake & !later)) {
             if let Some(length) = self.poll_port(now, index, buf) {
                 self.turn = index + 1;
                 return Some(length);
@@ -70,7 +71,7 @@ impl HostRole {
     /// Whether a TLP between devices is held for lack of room, which
     /// [`poll_tlp`](Self::poll_tlp) tries again.
     pub fn holds_any(&self) -> bool {
-        bits(self.awake).any(|index| !self.ports[index].held.is_empty())
+        ones(self.awake).any(|index| !self.ports[index].held.is_empty())
     }
 
     fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {

@@ -6,6 +6,7 @@
 use crate::limits::{SHORT_TLP, TLP_BUFFER};
 use alloc::boxed::Box;
 use alloc::vec;
+use core::ops::Range;
 use tlp_codec::tlp::Class;
 
 /// The number of a buffer.
@@ -117,22 +118,25 @@ impl<M> Slab<M> {
         self.entries[id as usize].length = length as u16;
     }
 
+    /// Whether a buffer lies with the short ones, and which bytes of those mean something.
+    fn place(&self, id: BufferId) -> (bool, Range<usize>) {
+        let &Entry { length, short, .. } = &self.entries[id as usize];
+        let at = id as usize * if short { SHORT_TLP } else { TLP_BUFFER };
+        (short, at..at + usize::from(length))
+    }
+
     /// The bytes that mean something.
     pub(super) fn bytes(&self, id: BufferId) -> &[u8] {
-        let &Entry { length, short, .. } = &self.entries[id as usize];
-        let (bytes, size) =
-            if short { (&self.short, SHORT_TLP) } else { (&self.bytes, TLP_BUFFER) };
-        let at = id as usize * size;
-        &bytes[at..at + length as usize]
+        let (short, place) = self.place(id);
+        let bytes = if short { &self.short } else { &self.bytes };
+        &bytes[place]
     }
 
     /// The bytes that mean something, to be changed.
     pub(super) fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
-        let &Entry { length, short, .. } = &self.entries[id as usize];
-        let (bytes, size) =
-            if short { (&mut self.short, SHORT_TLP) } else { (&mut self.bytes, TLP_BUFFER) };
-        let at = id as usize * size;
-        &mut bytes[at..at + length as usize]
+        let (short, place) = self.place(id);
+        let bytes = if short { &mut self.short } else { &mut self.bytes };
+        &mut bytes[place]
     }
 
     /// The numbers of all buffers, in use or not.

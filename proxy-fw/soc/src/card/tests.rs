@@ -1,7 +1,7 @@
 //! A card among parts that fail and lie.
 
 use super::*;
-use crate::board::{Arrived, MacCounters, PcieSide, SlotWire};
+use crate::board::{Arrived, Happening, MacCounters, PcieSide, SlotWire};
 use crate::manage::{Addressing, ManagementConfig};
 use crate::records::{Beside, Body, RecordPort, Windows};
 use crate::testing::WireMac;
@@ -10,9 +10,11 @@ use proxy_core::boxes::SlotSignal;
 use proxy_core::control::{CONTROL_VERSION, Hello, Name, RoleKind, Term};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::link::ClassSet;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::vec::Vec;
 
-const WINDOWS: Windows = Windows([4, 2, 4]);
+const WINDOWS: Windows = Windows([8, 2, 4]);
 
 /// A MAC whose link can be pulled.
 struct TestMac {
@@ -58,6 +60,56 @@ impl EthernetMac for TestMac {
     }
 }
 
+/// The card's side of its root complex, which may have more to say whenever it is looked at.
+struct TestPcie {
+    port: RecordPort<WireMac>,
+    root: Rc<RefCell<RecordPort<WireMac>>>,
+    /// Writes that come at each look, and how many came.
+    each: usize,
+    came: usize,
+}
+
+impl PcieSide for TestPcie {
+    fn happening(&mut self) -> Option<Happening> {
+        let mut root = self.root.borrow_mut();
+        for _ in 0..self.each {
+            root.look();
+            assert_eq!(root.room(SlotWire::HOST), ClassSet::ALL, "the card keeps up");
+            root.send(SlotWire::HOST, &[0x40, 0, 0, 1, 0, 0, 0, 0x0f, 0, 0, 0, 0, 1, 2, 3, 4]);
+            self.came += 1;
+        }
+        self.port.happening()
+    }
+
+    fn has_more(&self) -> bool {
+        self.port.has_more()
+    }
+
+    fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]> {
+        self.port.next(at, of)
+    }
+
+    fn take(&mut self, at: SlotWire) {
+        self.port.take(at);
+    }
+
+    fn room(&mut self, at: SlotWire) -> ClassSet {
+        self.port.room(at)
+    }
+
+    fn send_with(&mut self, at: SlotWire, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        self.port.send_with(at, write)
+    }
+
+    fn can_signal(&mut self, at: SlotWire) -> bool {
+        self.port.can_signal(at)
+    }
+
+    fn signal(&mut self, at: SlotWire, signal: SlotSignal) {
+        self.port.signal(at, signal);
+    }
+}
+
 std::thread_local! {
     /// Soon the count begins anew.
     static CYCLES: std::cell::Cell<u32> = const { std::cell::Cell::new(u32::MAX - 100) };
@@ -66,7 +118,7 @@ std::thread_local! {
 struct TestBoard {
     now: Instant,
     mac: TestMac,
-    pcie: RecordPort<WireMac>,
+    pcie: TestPcie,
     fed: u32,
     clock_failed: u32,
     /// What it was asked of its firmware, and how often it was told to start anew.
@@ -76,7 +128,7 @@ struct TestBoard {
 
 impl Board for TestBoard {
     type Mac = TestMac;
-    type Pcie = RecordPort<WireMac>;
+    type Pcie = TestPcie;
 
     fn now(&mut self) -> Instant {
         self.now
@@ -86,7 +138,7 @@ impl Board for TestBoard {
         &mut self.mac
     }
 
-    fn pcie(&mut self) -> &mut RecordPort<WireMac> {
+    fn pcie(&mut self) -> &mut TestPcie {
         &mut self.pcie
     }
 
@@ -138,7 +190,7 @@ impl Board for TestBoard {
 struct Bench {
     card: Card<HostRole>,
     board: TestBoard,
-    root: RecordPort<WireMac>,
+    root: Rc<RefCell<RecordPort<WireMac>>>,
     net: WireMac,
 }
 
@@ -166,31 +218,40 @@ impl Bench {
         let role = HostRole::new(&HostConfig::default()).unwrap();
         let resets = ResetCounts::default();
         let config = CardConfig { vlan: None, max_frame: 1500, reset: None, resets };
-        let pcie = RecordPort::new(side, 0..=0, WINDOWS);
+        let root = Rc::new(RefCell::new(RecordPort::new(root, 0..=0, WINDOWS)));
+        let port = RecordPort::new(side, 0..=0, WINDOWS);
+        let pcie = TestPcie { port, root: root.clone(), each: 0, came: 0 };
         let (fed, clock_failed, asked, restarted) = (0, 0, Vec::new(), 0);
         let board = TestBoard { now, mac, pcie, fed, clock_failed, asked, restarted };
         let card = Card::new(role, manage, config);
-        Self { card, board, root: RecordPort::new(root, 0..=0, WINDOWS), net }
+        Self { card, board, root, net }
     }
 
     /// One turn, a little later than the last.
     fn turn(&mut self) {
         self.board.now = self.board.now + Duration::from_micros(10);
         self.card.turn(&mut self.board);
-        self.root.look();
+        self.root.borrow_mut().look();
+    }
+
+    /// The root complex says something.
+    fn say(&mut self, body: Body<'_>) {
+        assert!(self.root.borrow_mut().say(SlotWire::HOST, body));
     }
 
     /// The answers to one configuration read of the card's own function, and how they end.
     fn configuration_read(&mut self, tag: u8) -> Vec<Vec<u8>> {
         let read = [0x04, 0, 0, 1, 0, 0, tag, 0x0f, 0, 0, 0, 0];
-        assert!(self.root.room(SlotWire::HOST) == ClassSet::ALL, "the card takes it");
-        self.root.send(SlotWire::HOST, &read);
+        let room = self.root.borrow_mut().room(SlotWire::HOST);
+        assert_eq!(room, ClassSet::ALL, "the card takes it");
+        self.root.borrow_mut().send(SlotWire::HOST, &read);
         let mut answers = Vec::new();
         for _ in 0..10 {
             self.turn();
-            while let Some(answer) = self.root.next(SlotWire::HOST, ClassSet::ALL) {
+            let mut root = self.root.borrow_mut();
+            while let Some(answer) = root.next(SlotWire::HOST, ClassSet::ALL) {
                 answers.push(answer.to_vec());
-                self.root.take(SlotWire::HOST);
+                root.take(SlotWire::HOST);
             }
         }
         answers
@@ -318,29 +379,40 @@ fn a_root_complex_that_resets_in_the_middle_of_a_tlp_is_served_again() {
     for _ in 0..8 {
         bench.turn();
     }
-    assert!(bench.root.is_met());
-    let present = |bench: &mut Bench| {
-        let said = bench.root.say(SlotWire::HOST, Body::Beside(Beside::RootComplex(true)));
-        assert!(said);
-        bench.turn();
-    };
-    present(&mut bench);
+    assert!(bench.root.borrow().is_met());
+    bench.say(Body::Beside(Beside::RootComplex(true)));
+    bench.turn();
     let whole = bench.configuration_read(1);
     assert_eq!(whole.len(), 1, "{whole:02x?}");
     for cut in 1..12 {
         let read = [0x04, 0, 0, 1, 0, 0, 2, 0x0f, 0, 0, 0, 0];
         // What was there of it when PERST# came.
-        assert!(bench.root.say(SlotWire::HOST, Body::Tlp(&read[..cut])));
-        let reset = SlotSignal::Perst { asserted: true };
-        assert!(bench.root.say(SlotWire::HOST, Body::Beside(Beside::Reset(reset))));
+        bench.say(Body::Tlp(&read[..cut]));
+        bench.say(Body::Beside(Beside::Reset(SlotSignal::Perst { asserted: true })));
         for _ in 0..10 {
             bench.turn();
-            assert_eq!(bench.root.next(SlotWire::HOST, ClassSet::ALL), None, "cut at {cut}");
+            let answer = bench.root.borrow_mut().next(SlotWire::HOST, ClassSet::ALL).map(drop);
+            assert_eq!(answer, None, "cut at {cut}");
         }
         let again = bench.configuration_read(1);
         assert_eq!(again, whole, "cut at {cut}");
     }
     assert_eq!(bench.board.clock_failed, 0);
+}
+
+#[test]
+fn a_turn_goes_on_with_a_stream_but_holds_one_tlp_alone_up_for_nothing() {
+    let mut bench = Bench::new(64);
+    for _ in 0..8 {
+        bench.turn();
+    }
+    bench.say(Body::Beside(Beside::RootComplex(true)));
+    bench.turn();
+    for (each, in_a_turn) in [(0, 0), (1, 1), (2, 8)] {
+        (bench.board.pcie.each, bench.board.pcie.came) = (each, 0);
+        bench.turn();
+        assert_eq!(bench.board.pcie.came, in_a_turn, "{each} at each look");
+    }
 }
 
 proptest! {

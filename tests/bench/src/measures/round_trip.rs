@@ -1,6 +1,6 @@
 use super::Bench;
 use crate::figures::{Aim, Results};
-use crate::floor::Floor;
+use crate::floor::{By, Floor};
 use crate::network::Traffic;
 use crate::process::number;
 use crate::system::{Layout, System};
@@ -21,8 +21,8 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     latency()?;
     let traffic = Traffic::of(&bench.network)?.since(before);
     let frame = traffic.frame_length()?;
-    let mut rings = Floor::open(&bench.network, true)?;
-    let mut calls = Floor::open(&bench.network, false)?;
+    let mut rings = Floor::open(&bench.network, By::Rings)?;
+    let mut calls = Floor::open(&bench.network, By::Calls)?;
     let (mut bare, mut batches, mut paths) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.repeats {
         let micros = |trips: &proxy_net::floor::RoundTrips| {

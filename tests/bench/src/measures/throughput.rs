@@ -1,6 +1,6 @@
 use super::Bench;
 use crate::figures::{Aim, Plot, Results, Series};
-use crate::floor::{Ends, Floor};
+use crate::floor::{By, Ends, Floor};
 use crate::network::Traffic;
 use crate::process::{number, processor_time};
 use crate::system::{Layout, System, Transport};
@@ -14,8 +14,10 @@ const WRITE_TARGET: f64 = 0.85;
 const READ_TARGET: f64 = 0.75;
 
 /// What carries the frames, and its name.
-const TRANSPORTS: [(&str, Transport); 2] =
-    [("rings", Transport::Rings), ("UDP", Transport::Udp { segmentation: true })];
+const TRANSPORTS: [(&str, Transport, By); 2] = [
+    ("rings", Transport::Rings, By::Rings),
+    ("UDP", Transport::Udp { segmentation: true }, By::Udp),
+];
 
 /// Bytes of a write, and of a read request, that the targets are about. No size of a request is in
 /// the target of reads, so they are as large as they can be.
@@ -33,8 +35,8 @@ pub(super) struct Subject<'a> {
 }
 
 pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
-    for (name, transport) in TRANSPORTS {
-        targets(&Subject::start(bench, transport)?, name, results)?;
+    for (name, transport, by) in TRANSPORTS {
+        targets(&Subject::start(bench, transport)?, name, by, results)?;
     }
     let subject = Subject::start(bench, Transport::Rings)?;
     writes(&subject, results)?;
@@ -83,10 +85,15 @@ pub(super) fn rate(job: &Value) -> Result<f64> {
 }
 
 /// The two directions at the sizes that the targets are about, by turns with bare frames.
-fn targets(subject: &Subject<'_>, by: &str, results: &mut Results) -> Result<()> {
+fn targets(subject: &Subject<'_>, transport: &str, by: By, results: &mut Results) -> Result<()> {
     let (bench, system) = (subject.bench, &subject.system);
     let run = Duration::from_millis(bench.pick(500, 150));
-    let mut floor = Floor::open(&bench.network, true)?;
+    let mut floor = Floor::open(&bench.network, By::Rings)?;
+    // Of two ports with rings each would get what is sent to the other.
+    let mut carrier = match by {
+        By::Rings => None,
+        _ => Some(Floor::open(&bench.network, by)?),
+    };
     let mut rows = Vec::new();
     for _ in 0..bench.repeats {
         let bare = floor.stream(Ends::Bare, run)?;
@@ -99,13 +106,14 @@ fn targets(subject: &Subject<'_>, by: &str, results: &mut Results) -> Result<()>
             processor_time(&system.boxes)? - times[1],
         ];
         let frames = Traffic::of(&bench.network)?.since(before.0).received;
+        let most = carrier.as_mut().unwrap_or(&mut floor).stream(Ends::Writes(WRITE), run)?;
         let again = floor.stream(Ends::CopyAndCrcs, run)?;
         let read = subject.job("read", subject.bytes(), READ, TAGS)?;
-        rows.push(Row { bare, work, again, write, read, frames, since });
+        rows.push(Row { bare, work, most, again, write, read, frames, since });
     }
     let of =
         |figure: &dyn Fn(&Row) -> Result<f64>| rows.iter().map(figure).collect::<Result<Vec<_>>>();
-    let name = |what: &str| format!("{by}: {what}");
+    let name = |what: &str| format!("{transport}: {what}");
     results.figure(name("bare stream of 9000-byte frames"), "MB/s", of(&|row| Ok(row.bare / 1e6))?);
     let what = "the same with one copy and both CRCs at each end";
     results.figure(name(what), "MB/s", of(&|row| Ok((row.work + row.again) / 2e6))?);
@@ -117,15 +125,17 @@ fn targets(subject: &Subject<'_>, by: &str, results: &mut Results) -> Result<()>
         (write, of(&|row| Ok(rate(&row.write)? / row.work))?, WRITE_TARGET),
         (read, of(&|row| Ok(rate(&row.read)? / row.again))?, READ_TARGET),
     ] {
-        let name = format!("{by}: {what}, of the stream with copy and CRCs");
-        results.aimed(name, "", ratio, Aim::AtLeast, target);
+        let what = format!("{what}, of the stream with copy and CRCs");
+        results.aimed(name(&what), "", ratio, Aim::AtLeast, target);
     }
+    let what = format!("what copies and CRCs alone leave to TLPs of {WRITE} bytes, of that stream");
+    results.figure(name(&what), "", of(&|row| Ok(row.most / row.work))?);
     let tlps = |row: &Row| number(&row.write, "/requests");
     let seconds = |row: &Row| Ok::<_, anyhow::Error>(number(&row.write, "/elapsed_ns")? / 1e9);
     let figure = of(&|row| Ok(tlps(row)? / seconds(row)? / 1e6))?;
     results.figure(name("TLPs, DMA write"), "M/s", figure);
     // A frame that the kernel cuts into datagrams late is counted once with the others.
-    if by == "rings" {
+    if by == By::Rings {
         let figure = of(&|row| Ok(row.frames / seconds(row)? / 1e6))?;
         results.figure(name("frames, DMA write"), "M/s", figure);
         results.figure(name("TLPs in a frame"), "", of(&|row| Ok(tlps(row)? / row.frames))?);
@@ -142,6 +152,7 @@ fn targets(subject: &Subject<'_>, by: &str, results: &mut Results) -> Result<()>
 struct Row {
     bare: f64,
     work: f64,
+    most: f64,
     again: f64,
     write: Value,
     read: Value,

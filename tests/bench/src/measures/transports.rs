@@ -5,7 +5,7 @@
 use super::Bench;
 use super::throughput::{Subject, TAGS, rate};
 use crate::figures::Results;
-use crate::floor::{Ends, Floor};
+use crate::floor::{By, Ends, Floor};
 use crate::system::Transport;
 use anyhow::Result;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
 fn one(subject: &Subject<'_>, name: &str, results: &mut Results) -> Result<()> {
     let bench = subject.bench;
     let run = Duration::from_millis(bench.pick(500, 150));
-    let mut floor = Floor::open(&bench.network, true)?;
+    let mut floor = Floor::open(&bench.network, By::Rings)?;
     let whats = ["write", "read"].into_iter().flat_map(|way| SIZES.map(|size| (way, size)));
     let mut rows = Vec::new();
     for _ in 0..bench.repeats {

@@ -1,0 +1,23 @@
+//! Words whose bits are numbers of places.
+
+/// The numbers of the bits that are set, the lowest first.
+pub(crate) fn ones(mut word: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ones;
+    use std::vec::Vec;
+
+    #[test]
+    fn the_lowest_comes_first_and_the_highest_is_not_forgotten() {
+        assert_eq!(ones(1 << 31 | 0b1010).collect::<Vec<_>>(), [1, 3, 31]);
+        assert_eq!(ones(0).next(), None);
+        assert_eq!(ones(u32::MAX).count(), 32);
+    }
+}
