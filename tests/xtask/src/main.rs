@@ -111,6 +111,9 @@ enum Command {
     Conformance,
     /// The fuzzer (nightly Rust and cargo-fuzz) over the targets of tests/fuzz.
     Fuzz {
+        /// Some seconds of each target, as `ci` does: with any Rust and a C++ compiler.
+        #[arg(long, conflicts_with_all = ["targets", "minutes", "keep"])]
+        smoke: bool,
         /// Which targets; all of them, one after the other, when none is named.
         targets: Vec<String>,
         /// How long each of them runs.
@@ -219,7 +222,8 @@ fn main() -> ExitCode {
         Command::Judges => report.step("independent judge", judges::run),
         Command::Conformance => report.step("conformance kit", conformance::run),
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
-        Command::Fuzz { targets, minutes, keep } => {
+        Command::Fuzz { smoke: true, .. } => report.step("fuzzer, a short run", fuzz::smoke),
+        Command::Fuzz { targets, minutes, keep, .. } => {
             let wanted = fuzz::Wanted { targets: &targets, minutes, keep };
             report.step("fuzzer", || fuzz::run(&wanted))
         }

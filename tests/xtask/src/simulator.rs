@@ -1,15 +1,13 @@
 //! The simulator as a check: seeds that every change runs, some that nobody ran before, and the
 //! planted mistakes.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
 use crate::report::Done;
-use crate::tools::{build_programs, cargo, run, target_dir};
+use crate::tools::{build_programs, cargo, compiler_with, run, target_dir};
 
 /// Seeds of each profile that every change runs.
 const FIXED: u64 = 200;
@@ -38,7 +36,7 @@ const CARD: u64 = 1000;
 /// The core with the limits of a card: its tests and the simulator's; when there is time, more
 /// seeds of each profile, and one of a whole day.
 pub(crate) fn card_limits(long: bool) -> Result<Done> {
-    let compiler = card_compiler()?;
+    let compiler = compiler_with("card-limits", &["--cfg", r#"dxpu_limits="card""#])?;
     let with_limits = |arguments: &[&str]| {
         let mut command = cargo(arguments);
         command.env("RUSTC_WORKSPACE_WRAPPER", &compiler).args(["--package", "sim"]);
@@ -57,18 +55,6 @@ pub(crate) fn card_limits(long: bool) -> Result<Done> {
         }
     }
     Ok(Done::default())
-}
-
-/// The compiler as cargo calls it for the workspace's own packages when they are to have a card's
-/// limits. What they depend on stays as it is everywhere else, and is not compiled again.
-fn card_compiler() -> Result<PathBuf> {
-    let folder = target_dir().join("card-limits");
-    let path = folder.join("rustc");
-    let text = "#!/bin/sh\nexec \"$@\" --cfg 'dxpu_limits=\"card\"'\n";
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
-    Ok(path)
 }
 
 /// Each mistake that can be planted in the proxies is found.

@@ -1,6 +1,7 @@
 //! Running other programs.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -51,6 +52,28 @@ pub(crate) fn build_programs(names: &[&str]) -> Result<()> {
         command.args(["--bin", name]);
     });
     run(&mut command)
+}
+
+/// A compiler for cargo's `RUSTC_WORKSPACE_WRAPPER`, in a folder of that name below the target folder:
+/// with these flags for the workspace's own packages, but what runs while they are compiled. What
+/// they depend on stays as it is everywhere else, and is not compiled again.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub(crate) fn compiler_with(folder: &str, flags: &[&str]) -> Result<PathBuf> {
+    let folder = target_dir().join(folder);
+    let path = folder.join("rustc");
+    let flags: String = flags.iter().map(|flag| format!(" '{flag}'")).collect();
+    let text = format!(
+        "#!/bin/sh\ncase \" $* \" in\n\
+         *' --crate-name build_script_'* | *' --crate-type proc-macro '*) exec \"$@\" ;;\n\
+         esac\nexec \"$@\"{flags}\n"
+    );
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
 }
 
 /// Runs a program to its end, its output shown.
