@@ -577,7 +577,7 @@ fn a_read_only_store_is_named() {
     command.args(["serve", "--store", "store.redb", "--listen", "127.0.0.1:0"]);
     let output = match command.args(["--control", "127.0.0.1:0"]).output() {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return eprintln!("skipped: an ordinary user cannot start the program: {error}");
+            return eprintln!("SKIPPED: an ordinary user cannot start the program: {error}");
         }
         output => output.unwrap(),
     };

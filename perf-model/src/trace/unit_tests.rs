@@ -351,7 +351,7 @@ fn real_traces_are_read_where_there_are_some() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces");
     let (kineto, nsys) = (folder.join("kineto-alexnet.json.gz"), "nsys-h100-2gpu-1s.sqlite");
     if !kineto.exists() {
-        eprintln!("skipped: there is no folder {}", folder.display());
+        eprintln!("SKIPPED: there is no folder {}", folder.display());
         return;
     }
     let trace = read_file(&kineto, &PLAIN).unwrap();

@@ -166,7 +166,7 @@ fn a_congestion_mark_is_told() {
     ] {
         let bind: SocketAddr = bind.parse().unwrap();
         let Ok(sender) = UdpSocket::bind(bind) else {
-            eprintln!("skipped: {bind} is not to be had");
+            eprintln!("SKIPPED: {bind} is not to be had");
             continue;
         };
         let mut port = UdpPort::open(&UdpOptions::new(bind)).unwrap();

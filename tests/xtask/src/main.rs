@@ -90,7 +90,8 @@ enum Command {
     },
     /// The tests, with a count of those that passed, failed and were skipped.
     Test {
-        /// Also the long set: the tests that are marked `ignore`.
+        /// Also the long set: the tests that are marked `ignore`, an hour of load through cards, and a
+        /// card's limits for a simulated day.
         #[arg(long)]
         long: bool,
         /// What `cargo test` gets instead of --workspace, such as: -p proxy-net
@@ -221,6 +222,11 @@ fn main() -> ExitCode {
         Command::Rest => report.step("REST API", rest::run),
         Command::Judges => report.step("independent judge", judges::run),
         Command::Conformance => report.step("conformance kit", conformance::run),
+        Command::Test { long: true, arguments } if arguments.is_empty() => {
+            report.step("card firmware", firmware::build)
+                && tests(&mut report, &arguments, true)
+                && report.step("limits of a card", || simulator::card_limits(true))
+        }
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),
         Command::Fuzz { smoke: true, .. } => report.step("fuzzer, a short run", fuzz::smoke),
         Command::Fuzz { targets, minutes, keep, .. } => {

@@ -1,12 +1,16 @@
 //! What `cargo test` prints, read line by line while it runs.
 //!
 //! Cargo's lines ("Running …") and the test programs' lines come in one stream. A test that cannot
-//! run here prints `SKIPPED: reason` and returns; it counts as skipped, not as passed.
+//! run here prints `SKIPPED: reason` and returns; it counts as skipped, not as passed. What a test
+//! measures and people should see prints as `FIGURE: what`.
 
 use crate::report::Tally;
 
 /// What a test prints when it cannot run here, before the reason.
 pub(crate) const SKIP_MARK: &str = "SKIPPED: ";
+
+/// What a test prints before something that it measured, and holds to a budget.
+const FIGURE_MARK: &str = "FIGURE: ";
 
 /// One test program, from its "Running" line on.
 #[derive(Debug, Default)]
@@ -19,6 +23,7 @@ struct Program {
     section: Option<String>,
     skipped: Vec<String>,
     ignored: Vec<String>,
+    figures: Vec<String>,
     /// (passed, failed), once it said so.
     result: Option<(usize, usize)>,
     /// Cargo says that it did not end well.
@@ -77,7 +82,9 @@ impl Reader {
             return Some(format!("{name}\n{}\n", program.failures().join("\n")));
         }
         let skipped = skipped_itself + program.ignored.len();
-        (passed + skipped > 0).then(|| format!("{name:50} {passed:4} passed, {skipped} skipped"))
+        let figures = program.figures.iter().map(|figure| format!("\n    {figure}"));
+        let shown = format!("{name:50} {passed:4} passed, {skipped} skipped");
+        (passed + skipped > 0).then(|| figures.fold(shown, |shown, figure| shown + &figure))
     }
 }
 
@@ -96,6 +103,8 @@ impl Program {
         } else if let Some((_, reason)) = line.split_once(SKIP_MARK) {
             let test = self.section.as_ref().map(|test| format!("{test}: ")).unwrap_or_default();
             self.skipped.push(format!("{test}{reason}"));
+        } else if let Some((_, figure)) = line.split_once(FIGURE_MARK) {
+            self.figures.push(figure.to_owned());
         } else if let Some(test) = line.strip_prefix("test ").filter(|_| self.section.is_none()) {
             if let Some((test, reason)) = test.split_once(" ... ignored") {
                 let reason = reason.trim_start_matches(", ");
@@ -162,6 +171,10 @@ test c ... ignored, takes an hour
 
 successes:
 
+---- a stdout ----
+FIGURE: 7 of 8 B
+a line that nobody need see
+
 ---- b stdout ----
 SKIPPED: no IPv6 here
 test result: a line that a test printed
@@ -191,6 +204,8 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         );
         assert!(shown.starts_with("Compiling proxy-net"), "{shown}");
         assert!(!shown.contains("running 3 tests"), "{shown}");
+        assert!(shown.contains("1 passed, 2 skipped\n    7 of 8 B\n"), "{shown}");
+        assert!(!shown.contains("a line that nobody need see"), "{shown}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(crate) fn build(arguments: &[String]) -> Result<Done> {
     Ok(Done::default())
 }
 
+/// How long the cards' load is in the long set: what test programs take from there.
+const LOAD: (&str, &str) = ("DXPU_CARD_LOAD_MINUTES", "60");
+
 /// Runs the tests.
 pub(crate) fn run(arguments: &[String], long: bool) -> Result<Done> {
     let mut command = cargo(&["test", "--no-fail-fast"]);
@@ -34,6 +37,9 @@ pub(crate) fn run(arguments: &[String], long: bool) -> Result<Done> {
     command.args(["--", "--show-output"]);
     if long {
         command.arg("--include-ignored");
+        if std::env::var_os(LOAD.0).is_none() {
+            command.env(LOAD.0, LOAD.1);
+        }
     }
     let (tests, succeeded) = read(&command)?;
     if !succeeded && tests.failed == 0 {
@@ -50,6 +56,7 @@ pub(crate) fn read(command: &Command) -> Result<(Tally, bool)> {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec "$@" 2>&1"#, "sh"]).arg(command.get_program());
     shell.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::piped());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(dir) = command.get_current_dir() {
         shell.current_dir(dir);
     }

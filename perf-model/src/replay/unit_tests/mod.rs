@@ -242,7 +242,7 @@ fn real_traces_are_played_where_there_are_some() {
     for name in ["kineto-alexnet.json.gz", "nsys-h100-2gpu-1s.sqlite"] {
         let path = folder.join(name);
         if !path.exists() {
-            eprintln!("skipped: there is no {}", path.display());
+            eprintln!("SKIPPED: there is no {}", path.display());
             continue;
         }
         let trace = read_file(&path, &Options::default()).unwrap();

@@ -408,9 +408,11 @@ fn a_box_with_sixteen_slots_has_memory_enough() {
     drop(card);
     let log = scene.bench.log().unwrap();
     let line = log.iter().find(|line| line.contains("up, with")).unwrap();
-    println!("{line}");
     let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
     let (memory, pool) = (numbers.next().unwrap(), numbers.next().unwrap());
+    println!(
+        "FIGURE: a box with 16 slots: {memory} of {MEMORY} B, packet pool {pool} of {PACKET_POOL} B"
+    );
     assert!(memory <= MEMORY, "{memory} of {MEMORY} B: {line}");
     assert!(pool <= PACKET_POOL, "{pool} of {PACKET_POOL} B: {line}");
 }

@@ -14,6 +14,12 @@ use std::process::{Command, Output};
 /// Bytes that are written before it is recorded that they are there: an erase block.
 const BLOCK: u64 = 256 << 10;
 
+fn program(name: &str) -> Result<PathBuf> {
+    // Beside the folder of tests.
+    let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
+    Ok(programs.join(name))
+}
+
 /// A box card, a manager, and the network between them.
 struct Scene {
     bench: Bench,
@@ -27,8 +33,19 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None` where there is no firmware or no emulator.
+    /// With a card whose flash was made at once. `None` where there is no firmware or no emulator.
     fn new() -> Option<Self> {
+        Self::with_card(|bench, settings| {
+            let mut flash = bench.new_flash()?;
+            flash.set_settings(&(settings.join("\n") + "\n"))?;
+            flash.put_image(SlotId::A, &bench.box_image()?);
+            flash.write(&bench.path("flash"))
+        })
+    }
+
+    /// With a card whose flash is made from settings. `None` where there is no firmware or no
+    /// emulator.
+    fn with_card(flash: impl FnOnce(&Bench, &[String]) -> Result<()>) -> Option<Self> {
         let bench = Bench::new()?;
         let (network, hub) = Network::start(bench.folder.path(), 1, false).unwrap();
         let side = UnixListener::bind(bench.path("side")).unwrap();
@@ -46,28 +63,19 @@ impl Scene {
         scene.start_manager().unwrap();
         let [a, b, c, d] = Network::HERE;
         let port = scene.control.rsplit(':').next().unwrap();
-        let settings =
-            format!("name = card-1\nmanager = {a}.{b}.{c}.{d}:{port}\nplaces = 2\ntrial = 20\n");
-        let mut flash = scene.bench.new_flash().unwrap();
-        flash.set_settings(&settings).unwrap();
-        flash.put_image(SlotId::A, &scene.bench.box_image().unwrap());
-        flash.write(&scene.bench.path("flash")).unwrap();
+        let manager = format!("manager={a}.{b}.{c}.{d}:{port}");
+        let settings = ["name=card-1", &manager, "places=2", "trial=20"].map(str::to_owned);
+        flash(&scene.bench, &settings).unwrap();
         scene.start_card().unwrap();
         scene.until_runs("0.1.0+0").unwrap();
         Some(scene)
-    }
-
-    fn program() -> Result<PathBuf> {
-        // Beside the folder of tests.
-        let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
-        Ok(programs.join("dxpu-manager"))
     }
 
     /// The second time on the same addresses.
     fn start_manager(&mut self) -> Result<()> {
         let ready = self.bench.path("ready.json");
         let _ = std::fs::remove_file(&ready);
-        let mut command = Command::new(Self::program()?);
+        let mut command = Command::new(program("dxpu-manager")?);
         command.args(["serve", "--listen", &self.listen, "--control", &self.control]);
         command.arg("--store").arg(self.bench.path("store")).arg("--ready-file").arg(&ready);
         let mut manager = Daemon::start("manager", self.bench.folder.path(), command, false)?;
@@ -99,7 +107,7 @@ impl Scene {
     }
 
     fn firmware(&self, arguments: &[&str]) -> Result<Output> {
-        let mut command = Command::new(Self::program()?);
+        let mut command = Command::new(program("dxpu-manager")?);
         command.arg("--server").arg(format!("http://{}", self.listen));
         Ok(command.args(["--json", "firmware"]).args(arguments).output()?)
     }
@@ -220,4 +228,47 @@ fn a_card_goes_back_from_an_image_that_is_broken_and_takes_none_that_is_not_for_
     assert_eq!(code, Some(4), "{error}");
     assert!(error.contains("the image is for a host"), "{error}");
     scene.until_runs("0.1.0+0").unwrap();
+}
+
+/// Does what a person at a bench does with a card that has nothing in its flash: by a probe, which is
+/// at a simulated card.
+fn flash_by_probe(bench: &Bench, settings: &[String]) -> Result<()> {
+    let (flash, ready) = (bench.path("flash"), bench.path("probe"));
+    let mut command = Command::new(program("dxpu-sim-card")?);
+    command.arg("--flash").arg(&flash).arg("--uart").arg(bench.path("bench.uart"));
+    command.arg("--ready-file").arg(&ready);
+    let mut card = Daemon::start("bench", bench.folder.path(), command, false)?;
+    wait_for("the simulated card", BOUND, || {
+        card.check()?;
+        Ok(ready.exists().then_some(()))
+    })?;
+    let probe = format!("remote-bitbang:{}", std::fs::read_to_string(&ready)?.trim());
+    let run = |arguments: &[&str]| -> Result<()> {
+        let mut command = Command::new(program("dxpu-flash")?);
+        let output = command.args(["--probe", &probe]).args(arguments).output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {error}");
+        Ok(())
+    };
+    let (boot, image) = (bench.firmware.join("boot.bin"), bench.firmware.join("fw-box.img"));
+    let path = |path: &'_ std::path::Path| path.to_str().context("text").map(str::to_owned);
+    let (boot, image) = (path(&boot)?, path(&image)?);
+    run(&["write", "--erase-all", "--boot-loader", &boot, &image, "--no-start"])?;
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    run(&[&["config", "set", "--no-start"][..], &settings].concat())?;
+    // It writes what is in its flash when it is told to stop.
+    card.signal(libc::SIGTERM);
+    wait_for("the simulated card's end", BOUND, || Ok(card.check().is_err().then_some(())))
+}
+
+#[test]
+fn a_card_that_a_person_flashed_joins_by_itself_and_is_updated_over_the_network() {
+    let Some(scene) = Scene::with_card(flash_by_probe) else { return };
+    let console = scene.bench.console();
+    assert!(console.contains("slot a is new"), "{console}");
+    let firmware = scene.bench.box_image().unwrap();
+    let new = scene.file("2.img", &relabelled(&firmware, Label::version(2)).unwrap());
+    let ended = scene.json(&["push", &new, "--node", "card-1"]).unwrap();
+    assert_eq!(ended["cards"][0]["runs"], "2.0.0+0", "{ended}");
+    scene.until_runs("2.0.0+0").unwrap();
 }

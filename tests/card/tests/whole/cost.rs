@@ -3,7 +3,6 @@
 
 use crate::scene::{Cards, Counters, Scene};
 use emulated_card::firmware::Firmware;
-use std::collections::BTreeMap;
 
 /// What a turn of a card does, by the names of its counters.
 const STAGES: [(&str, &str); 4] = [
@@ -21,6 +20,8 @@ const FRAMES: [&str; 2] = ["link.frames_sent", "link.frames_received"];
 /// From the interrupt that ends a card's sleep to the first thing that it does for it.
 const FIRST_ACTION: &str = "card: cycles from an interrupt to the first action, at most";
 
+const CARDS: [&str; 2] = ["card-box", "card-host"];
+
 /// The accelerator.
 const DEVICE: &str = "03:00.0";
 
@@ -30,32 +31,48 @@ fn between(before: &Counters, after: &Counters) -> ([u64; 4], u64) {
     (STAGES.map(|(_, counter)| more(counter)), TLPS.map(more).iter().sum())
 }
 
+/// What a TLP of some work takes of a card.
+#[derive(Clone, Copy)]
+struct Cost {
+    card: &'static str,
+    stages: [u64; 4],
+    tlps: u64,
+    frames: u64,
+}
+
+impl Cost {
+    fn all(&self) -> u64 {
+        self.stages.iter().sum()
+    }
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { card, tlps, frames, .. } = self;
+        write!(f, "{card}: {} instructions each of {tlps} TLPs in {frames} frames", self.all())?;
+        STAGES.iter().zip(self.stages).try_for_each(|((stage, _), each)| {
+            let between = if *stage == STAGES[0].0 { ": " } else { ", " };
+            write!(f, "{between}{stage} {each}")
+        })
+    }
+}
+
 /// What each TLP of some work takes of each card: what is done meanwhile without it, which is
-/// mostly to tell the counters, is taken off. Prints it.
-fn cost(scene: &Scene, what: &str, work: &[&str]) -> BTreeMap<&'static str, u64> {
-    let mut costs = BTreeMap::new();
-    let cards = ["card-box", "card-host"];
-    let looks = |scene: &Scene| cards.map(|card| scene.counters(card));
+/// mostly to tell the counters, is taken off.
+fn cost(scene: &Scene, what: &str, work: &[&str]) -> [Cost; 2] {
+    let looks = |scene: &Scene| CARDS.map(|card| scene.counters(card));
     let at_rest = [looks(scene), looks(scene)];
     let before = looks(scene);
     scene.host(work).unwrap();
     let after = looks(scene);
-    for (n, card) in cards.into_iter().enumerate() {
+    [0, 1].map(|n| {
         let (rest, _) = between(&at_rest[0][n], &at_rest[1][n]);
         let (stages, tlps) = between(&before[n], &after[n]);
         assert!(tlps > 500, "{what}: {tlps} TLPs");
-        let each: Vec<_> =
-            stages.iter().zip(rest).map(|(all, rest)| all.saturating_sub(rest) / tlps).collect();
-        let all = each.iter().sum::<u64>();
-        let shares = STAGES.iter().zip(&each).map(|((stage, _), each)| format!("{stage} {each}"));
-        let shares = shares.collect::<Vec<_>>().join(", ");
-        let frames = FRAMES.map(|name| after[n][name] - before[n][name]).iter().sum::<u64>();
-        println!(
-            "{what}: {card}: {all} instructions each of {tlps} TLPs in {frames} frames: {shares}"
-        );
-        costs.insert(card, all);
-    }
-    costs
+        let each = |stage: usize| stages[stage].saturating_sub(rest[stage]) / tlps;
+        let frames = FRAMES.map(|name| after[n][name] - before[n][name]).iter().sum();
+        Cost { card: CARDS[n], stages: [0, 1, 2, 3].map(each), tlps, frames }
+    })
 }
 
 /// Makes the accelerator's writes 256 bytes long: Max_Payload_Size of Device Control (PCIe 5.0,
@@ -75,17 +92,78 @@ fn set_payload(scene: &Scene) {
     scene.host(&["config-write", DEVICE, &register, &format!("{control:#x}")]).unwrap();
 }
 
-/// So many instructions a TLP and no more: half as many again as were seen, since how many turns
-/// there are for a TLP depends on how busy this computer is. The card's budget is 1,500 for one that is
-/// only a header, which is not met, and 9,000 for a write of 256 bytes, which is.
-const READ_ALONE: u64 = 18_000;
-const READS: u64 = 9_000;
-const WRITE_256: u64 = 13_000;
+/// Kinds of work, by what they are called.
+const READ_ALONE: &str = "a TLP that is only a header, one at a time";
+const READS: &str = "a TLP that is only a header, 32 reads at a time";
+const WRITES: &str = "a write of 256 bytes in a stream";
 
-/// So many to the first action, and no more: half as many again as the card's budget, 300. 130 and 140
-/// are usual; what it has to look at before it finds something depends on how busy this computer is,
-/// and 308 were seen.
-const TO_FIRST_ACTION: u64 = 450;
+/// The budget of each card: instructions of the whole firmware. There is none for what comes alone,
+/// with the turns between: it is bounded half as much again above what it takes.
+const BUDGETS: [(&str, u64); 2] = [(READ_ALONE, 18_000), (WRITES, 9_000)];
+
+/// That of a TLP that is only a header is not met: the budget, and what it takes and a quarter.
+const HEADER_ONLY: (u64, u64) = (1_500, 6_600);
+
+/// The budget from the interrupt that ends a card's sleep to the first thing that it does for it.
+const TO_FIRST_ACTION: u64 = 300;
+
+/// How many turns there are for a TLP, and what is looked at before something is found, depends on
+/// how busy this computer is. So the least counts of as many runs as these, if the first is above a
+/// budget.
+const RUNS: usize = 4;
+
+/// What was counted in a run.
+struct Run {
+    costs: Vec<(&'static str, [Cost; 2])>,
+    first_action: [u64; 2],
+}
+
+impl Run {
+    fn of(firmware: &Firmware) -> Self {
+        let mut scene = Scene::start(firmware, Cards::Counting).unwrap();
+        scene.until("the accelerator", &["list"], "accelerator").unwrap();
+        scene.host(&["lspci"]).unwrap();
+        scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
+        scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
+        let mut costs = Vec::new();
+        let alone = ["latency", DEVICE, "--reads", "1000"];
+        costs.push((READ_ALONE, cost(&scene, READ_ALONE, &alone)));
+        let stream = ["latency", DEVICE, "--reads", "4000", "--outstanding", "32"];
+        costs.push((READS, cost(&scene, READS, &stream)));
+        set_payload(&scene);
+        let write = ["bandwidth", DEVICE, "--only", "write", "--bytes", "1048576"];
+        costs.push((WRITES, cost(&scene, WRITES, &write)));
+        let first_action = CARDS.map(|card| scene.counters(card)[FIRST_ACTION]);
+        Self { costs, first_action }
+    }
+
+    /// The least of both.
+    fn least(self, other: Self) -> Self {
+        let least = |a: Cost, b: Cost| if a.all() <= b.all() { a } else { b };
+        let costs = self.costs.into_iter().zip(other.costs);
+        Self {
+            costs: costs
+                .map(|((what, a), (_, b))| (what, [least(a[0], b[0]), least(a[1], b[1])]))
+                .collect(),
+            first_action: [0, 1].map(|n| self.first_action[n].min(other.first_action[n])),
+        }
+    }
+
+    /// What is above its bound.
+    fn above(&self) -> Vec<String> {
+        let bound = |what: &str| {
+            let budget = BUDGETS.iter().find(|(name, _)| *name == what);
+            budget.map_or(HEADER_ONLY.1, |(_, budget)| *budget)
+        };
+        let costs = self.costs.iter().flat_map(|(what, costs)| costs.map(|cost| (*what, cost)));
+        let costs = costs.filter(|(what, cost)| cost.all() > bound(what));
+        let late = CARDS.iter().zip(self.first_action).filter(|(_, most)| *most > TO_FIRST_ACTION);
+        costs
+            .map(|(what, cost)| format!("{what}: {cost}, of {}", bound(what)))
+            .chain(late.map(|(card, most)| format!("{card}: {most} to the first action")))
+            .collect()
+    }
+}
 
 #[test]
 fn what_a_tlp_costs() {
@@ -96,26 +174,28 @@ fn what_a_tlp_costs() {
             return;
         }
     };
-    let mut scene = Scene::start(&firmware, Cards::Counting).unwrap();
-    scene.until("the accelerator", &["list"], "accelerator").unwrap();
-    scene.host(&["lspci"]).unwrap();
-    scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
-    scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
-
-    let read = cost(&scene, "4-byte reads, one at a time", &["latency", DEVICE, "--reads", "1000"]);
-    let stream = ["latency", DEVICE, "--reads", "4000", "--outstanding", "32"];
-    let stream = cost(&scene, "4-byte reads, 32 at a time", &stream);
-    set_payload(&scene);
-    let write = ["bandwidth", DEVICE, "--only", "write", "--bytes", "1048576"];
-    let write = cost(&scene, "writes of 256 bytes", &write);
-    for (costs, most) in [(read, READ_ALONE), (stream, READS), (write, WRITE_256)] {
-        for (card, cost) in costs {
-            assert!(cost <= most, "{card}: {cost} of {most}");
+    let mut run = Run::of(&firmware);
+    for _ in 1..RUNS {
+        if run.above().is_empty() {
+            break;
         }
+        run = run.least(Run::of(&firmware));
     }
-    for card in ["card-box", "card-host"] {
-        let most = scene.counters(card)[FIRST_ACTION];
-        println!("{card}: {most} from an interrupt to the first action, at most");
-        assert!((1..=TO_FIRST_ACTION).contains(&most), "{card}: {most}");
+    for (what, costs) in &run.costs {
+        let budget = match *what {
+            READS => format!("budget {}, which is not met", HEADER_ONLY.0),
+            READ_ALONE => "without a budget".to_owned(),
+            _ => format!("budget {}", BUDGETS[1].1),
+        };
+        costs.iter().for_each(|cost| println!("FIGURE: {what} ({budget}): {cost}"));
     }
+    for (card, most) in CARDS.into_iter().zip(run.first_action) {
+        println!(
+            "FIGURE: {card}: {most} instructions from an interrupt to the first action, at most \
+             (budget {TO_FIRST_ACTION})"
+        );
+        assert!(most > 0, "{card} was never woken");
+    }
+    let above = run.above();
+    assert!(above.is_empty(), "{above:#?}");
 }
