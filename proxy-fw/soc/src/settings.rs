@@ -4,8 +4,12 @@
 //! flash, in a [`Journal`]: new ones are written while the old ones are still whole
 //! (`proxy-fw/image/docs/image.md`, "Journal").
 
+mod policy;
+
+pub use policy::{MAX_TRUSTED, Policy, TrustedKeys};
+
 use crate::manage::Addressing;
-use card_image::{Journal, JournalError, Region};
+use card_image::{AntiDowngrade, Journal, JournalError, Region};
 use core::fmt;
 use core::str::FromStr;
 use embedded_storage::nor_flash::NorFlash;
@@ -121,6 +125,8 @@ pub struct Settings {
     pub trial: u16,
     /// `log`: the least that is logged; `info` when nothing is said.
     pub log: LogLevel,
+    /// `downgrade`: as [`Policy`] has it. `trust` is the boot loader's alone.
+    pub anti_downgrade: AntiDowngrade,
 }
 
 /// Why settings cannot be used.
@@ -163,6 +169,17 @@ struct Draft {
     places: Option<u8>,
     trial: Option<u16>,
     log: Option<LogLevel>,
+    trust: Option<TrustedKeys>,
+    downgrade: Option<AntiDowngrade>,
+}
+
+/// The keys and values of settings, with their lines' numbers.
+fn lines(text: &str) -> impl Iterator<Item = (u16, Result<(&str, &str), SettingsError>)> {
+    text.lines().zip(1_u16..).filter_map(|(line, number)| {
+        let line = line.split('#').next().unwrap_or_default().trim_ascii();
+        let parts = line.split_once('=').map(|(key, value)| (key.trim_ascii(), value.trim_ascii()));
+        (!line.is_empty()).then(|| (number, parts.ok_or(SettingsError::Line(number))))
+    })
 }
 
 impl FromStr for Settings {
@@ -170,13 +187,9 @@ impl FromStr for Settings {
 
     fn from_str(text: &str) -> Result<Self, SettingsError> {
         let mut draft = Draft::default();
-        for (line, number) in text.lines().zip(1_u16..) {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let (key, value) = line.split_once('=').ok_or(SettingsError::Line(number))?;
-            draft.take(key.trim(), value.trim(), number)?;
+        for (number, line) in lines(text) {
+            let (key, value) = line?;
+            draft.take(key, value, number)?;
         }
         draft.finish()
     }
@@ -220,6 +233,8 @@ impl Draft {
                 once(&mut self.trial, trial, line)
             }
             "log" => once(&mut self.log, LogLevel::from_name(value), line),
+            "trust" => once(&mut self.trust, policy::trust(value), line),
+            "downgrade" => once(&mut self.downgrade, policy::downgrade(value), line),
             _ => Err(SettingsError::Key(line)),
         }
     }
@@ -237,6 +252,7 @@ impl Draft {
             places: self.places.unwrap_or(4),
             trial: self.trial.unwrap_or(300),
             log: self.log.unwrap_or_default(),
+            anti_downgrade: self.downgrade.unwrap_or_default(),
         })
     }
 }
@@ -266,7 +282,9 @@ mod tests {
     #[test]
     fn every_key_means_something() {
         let text = "# a card\nname = card-1\nmanager=10.0.2.2:7781 # there\n\
-                    address = 10.0.2.20/24\ngateway = 10.0.2.1\nvlan = 100\nplaces = 16\ntrial = 60\nlog = warn\n";
+                    address = 10.0.2.20/24\ngateway = 10.0.2.1\nvlan = 100\nplaces = 16\ntrial = 60\nlog = warn\n\
+                    downgrade = allow\n";
+        let text = &std::format!("{text}trust = 7:{}\n", "0a".repeat(32));
         let settings: Settings = text.parse().unwrap();
         assert_eq!(settings.name, "card-1");
         assert_eq!(settings.manager, ([10, 0, 2, 2], 7781));
@@ -274,9 +292,12 @@ mod tests {
         assert_eq!(settings.addressing, Addressing::Fixed { address, prefix: 24, gateway });
         assert_eq!((settings.vlan, settings.places, settings.trial), (Some(100), 16, 60));
         assert_eq!(settings.log, LogLevel::Warn);
+        assert_eq!(settings.anti_downgrade, AntiDowngrade::Off);
+        assert_eq!(Policy::of(text).keys[0].key, [10; 32]);
         let few: Settings = "name=a\nmanager=1.2.3.4:5".parse().unwrap();
         assert_eq!((few.addressing, few.vlan), (Addressing::Dhcp, None));
         assert_eq!((few.places, few.trial, few.log), (4, 300, LogLevel::Info));
+        assert_eq!(few.anti_downgrade, AntiDowngrade::BySecurityVersion);
     }
 
     #[test]
@@ -298,6 +319,8 @@ mod tests {
             ("places = 33", Value(1)),
             ("trial = 0", Value(1)),
             ("log = loud", Value(1)),
+            ("trust = 7", Value(1)),
+            ("downgrade = yes", Value(1)),
         ] {
             assert_eq!(text.parse::<Settings>(), Err(error), "{text:?}");
         }

@@ -8,8 +8,8 @@
 //! begins, and for two erase blocks of the boot state the first time. `docs/boot.md` says how long that is.
 
 use card_image::{
-    AntiDowngrade, Begun, BootStore, Demands, HEADER_LEN, Header, ImageId, KeysOfBootLoader,
-    Layout, Refusal, SlotId, SlotState, StoreError,
+    Begun, BootStore, Demands, HEADER_LEN, Header, ImageId, KeysOfBootLoader, Layout, Refusal,
+    SlotId, SlotState, StoreError,
 };
 use embedded_storage::nor_flash::NorFlash;
 use proxy_core::control::{
@@ -94,13 +94,12 @@ impl Update {
     pub fn report_healthy<F: NorFlash>(
         &mut self,
         flash: &mut F,
-        policy: AntiDowngrade,
     ) -> Result<(), StoreError<F::Error>> {
         let mut store = match self.store.take() {
             Some(store) => store,
             None => BootStore::open(flash, self.layout).map_err(StoreError::Flash)?,
         };
-        store.report_healthy(flash, self.running, policy)?;
+        store.report_healthy(flash, self.running, self.demands.anti_downgrade)?;
         self.store = Some(store);
         Ok(())
     }

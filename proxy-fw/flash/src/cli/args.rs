@@ -164,7 +164,7 @@ pub enum Config {
     Get,
     /// Change settings and keep the others; the card starts anew with them. Keys: name, manager
     /// (ADDRESS:PORT), address (dhcp or ADDRESS/PREFIX), gateway, vlan, places, trial (seconds),
-    /// log (level)
+    /// log (level), trust (NUMBER:KEY,... of images that are started, too), downgrade (refuse or allow)
     Set {
         /// KEY=VALUE, or KEY= to take a setting away
         #[arg(value_parser = assignment, required_unless_present = "file")]

@@ -4,8 +4,8 @@ use super::*;
 use crate::boot::choose;
 use crate::reset::{self, RETAINED};
 use card_image::{
-    BoardName, ImageParts, KeyId, LayoutParts, Region, Requirements, Role, SecurityVersion,
-    TrustedKey, Version, public_key, seal,
+    AntiDowngrade, BoardName, ImageParts, KeyId, LayoutParts, Region, Requirements, Role,
+    SecurityVersion, TrustedKey, Version, public_key, seal,
 };
 use nor_model::{Direct, Nor, Part};
 use proxy_core::control::FIRMWARE_PIECE;
@@ -98,8 +98,7 @@ impl Card {
     }
 
     fn healthy(&mut self) {
-        let policy = AntiDowngrade::BySecurityVersion;
-        self.update.report_healthy(&mut self.flash, policy).unwrap();
+        self.update.report_healthy(&mut self.flash).unwrap();
     }
 
     fn ask(&mut self, request: FirmwareRequest) -> Result<FirmwareAnswer, FirmwareError> {

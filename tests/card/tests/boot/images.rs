@@ -47,6 +47,16 @@ impl Label {
 
 /// A signed image of a payload that is entered at its first instruction.
 pub(crate) fn image(label: Label, payload: &[u8]) -> Result<Vec<u8>> {
+    image_by(KeyId(1), &development_key(), label, payload)
+}
+
+/// The same, signed with another key.
+pub(crate) fn image_by(
+    key: KeyId,
+    secret: &[u8; 32],
+    label: Label,
+    payload: &[u8],
+) -> Result<Vec<u8>> {
     let parts = ImageParts {
         board: label.board,
         role: Role::Any,
@@ -55,7 +65,7 @@ pub(crate) fn image(label: Label, payload: &[u8]) -> Result<Vec<u8>> {
         load: MEMORY.start,
         entry: MEMORY.start,
     };
-    let header = seal(parts.unsigned(payload)?, KeyId(1), &development_key())?;
+    let header = seal(parts.unsigned(payload)?, key, secret)?;
     Ok([&header.emit()[..], payload].concat())
 }
 

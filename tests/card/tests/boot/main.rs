@@ -10,14 +10,14 @@ mod update;
 use anyhow::{Context, Result};
 use board_qemu_virt::layout::LAYOUT;
 use card_image::{
-    AntiDowngrade, BoardName, BootState, BootStore, Header, Journal, Requirements, STATE_RECORD,
-    SecurityVersion, SlotId, SlotState,
+    AntiDowngrade, BoardName, BootState, BootStore, Header, Journal, KeyId, Requirements,
+    STATE_RECORD, SecurityVersion, SlotId, SlotState, public_key,
 };
 use emulated_card::emulator::{CardOptions, Network, machine};
 use emulated_card::firmware::Firmware;
 use emulated_card::flash::CardFlash;
 use firmware::Program;
-use images::{Label, crashes, hangs, image, relabelled, says};
+use images::{Label, crashes, hangs, image, image_by, relabelled, says};
 use manager::Welcomer;
 use processes::{Daemon, wait_for};
 use proxy_core::control::{FromProxy, ResetCause, ResetReport};
@@ -188,6 +188,37 @@ fn an_older_security_version_is_not_started() {
     store.adopt(&mut flash.0, SlotId::B, &careless).unwrap();
     let console = bench.says(&flash, "starting slot a").unwrap();
     assert!(console.contains("slot b: the image has security version 4"), "{console}");
+    // Where the settings allow it, it is.
+    flash.set_settings("name = a\nmanager = 10.0.0.1:1\ndowngrade = allow\n").unwrap();
+    bench.says(&flash, "starting slot b: any 9").unwrap();
+}
+
+#[test]
+fn the_settings_say_whose_images_are_started_beside_the_built_in() {
+    let Some(bench) = Bench::new() else { return };
+    let (key, secret) = (KeyId(7), [9; 32]);
+    let hex = |key: [u8; 32]| key.map(|byte| format!("{byte:02x}")).concat();
+    let mut flash = bench.new_flash().unwrap();
+    let theirs = image_by(key, &secret, Label::version(3), &says(b'T')).unwrap();
+    flash.put_image(SlotId::A, &theirs);
+    let console = bench.says(&flash, "recovery: ").unwrap();
+    assert!(console.contains("slot a: the image is signed with key 0x00000007, which"), "{console}");
+    let trust = |flash: &mut CardFlash, key: &str| {
+        let settings = format!("name = a\nmanager = 10.0.0.1:1\ntrust = {key}\n");
+        flash.set_settings(&settings).unwrap();
+    };
+    trust(&mut flash, &format!("7:{}", hex([1; 32])));
+    bench.says(&flash, "slot a: the image's signature is wrong").unwrap();
+    trust(&mut flash, &format!("5:{},7:{}", hex([1; 32]), hex(public_key(&secret))));
+    let console = bench.says(&flash, "starting slot a: any 3").unwrap();
+    assert!(console.contains("the settings trust the key 0x00000007"), "{console}");
+    // The built-in key keeps its number, and its images.
+    trust(&mut flash, &format!("1:{},7:{}", hex([1; 32]), hex(public_key(&secret))));
+    flash.put_image(SlotId::B, &image(Label::version(4), &says(b'O')).unwrap());
+    let mut store = flash.store().unwrap();
+    let keys = images::trusted();
+    store.adopt(&mut flash.0, SlotId::B, &images::requirements(&keys)).unwrap();
+    bench.says(&flash, "starting slot b: any 4").unwrap();
 }
 
 #[test]

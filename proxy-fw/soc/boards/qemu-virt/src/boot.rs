@@ -4,8 +4,7 @@ use crate::console::Console;
 use crate::layout::{BOARD, FLASH_BASE, LAYOUT, MEMORY};
 use crate::{clint, end, flash, retained};
 use card_image::{
-    AntiDowngrade, HEADER_LEN, Header, KeyId, Requirements, Role, SecurityVersion, SlotId,
-    TrustedKey,
+    HEADER_LEN, Header, KeyId, Requirements, Role, SecurityVersion, SlotId, TrustedKey,
 };
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,7 @@ use core::time::Duration;
 use proxy_core::control::ResetCause;
 use soc::boot::{Chosen, choose, recovery};
 use soc::reset::{self, Death};
+use soc::settings::{self, MAX_TRUSTED, Policy};
 
 /// Keys whose images are started: the list that the build was given.
 const KEYS: &[TrustedKey] = include!(concat!(env!("OUT_DIR"), "/keys.rs"));
@@ -29,15 +29,6 @@ const BOUND: Duration = Duration::from_secs(10);
 /// Decides, loads and enters an image; stays when there is none.
 pub fn run_boot() -> ! {
     let life = retained::with(|kept| reset::begin(kept, None));
-    let requirements = Requirements {
-        board: BOARD,
-        // A card of this board can be either.
-        role: Role::Any,
-        memory: MEMORY,
-        keys: KEYS,
-        anti_downgrade: AntiDowngrade::BySecurityVersion,
-        lowest_security: SecurityVersion(0),
-    };
     let mut flash = match flash::open() {
         Ok(flash) => flash,
         Err(error) => {
@@ -49,6 +40,22 @@ pub fn run_boot() -> ! {
     if KEYS.iter().any(|key| key.key.starts_with(&DEVELOPMENT)) {
         say(format_args!("\nthis boot loader trusts the development key: for a bench only"));
     }
+    let policy = policy(&mut flash);
+    for key in &policy.keys {
+        say(format_args!("\nthe settings trust the key {}", key.id));
+    }
+    // Those that were built in are found first: the settings make none of them another.
+    let keys = KEYS.iter().chain(&policy.keys).copied();
+    let keys: heapless::Vec<TrustedKey, { KEYS.len() + MAX_TRUSTED }> = keys.collect();
+    let requirements = Requirements {
+        board: BOARD,
+        // A card of this board can be either.
+        role: Role::Any,
+        memory: MEMORY,
+        keys: &keys,
+        anti_downgrade: policy.anti_downgrade,
+        lowest_security: SecurityVersion(0),
+    };
     let chosen = choose(&mut flash, LAYOUT, &requirements, &life, &mut Console);
     let Some(Chosen { boot, started }) = chosen else { wait() };
     retained::with(|kept| reset::set_started(kept, started));
@@ -62,6 +69,13 @@ pub fn run_boot() -> ! {
         riscv::register::mstatus::set_mie();
         enter(boot.header.entry)
     }
+}
+
+/// What the settings say, if they can be read.
+#[inline(never)] // its stack is needed once
+fn policy(flash: &mut flash::Flash) -> Policy {
+    let text = settings::load(flash, LAYOUT.config()).ok().flatten();
+    text.map_or_else(Policy::default, |text| Policy::of(&text))
 }
 
 /// Copies an image's payload to where it runs.

@@ -3,7 +3,7 @@
 use crate::virtio::VirtioMac;
 use crate::{clint, end, flash, plic, watchdog};
 use board_common::stack;
-use card_image::{AntiDowngrade, SlotId};
+use card_image::SlotId;
 use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, ResetCause};
 use proxy_core::time::Instant;
 use soc::board::Board;
@@ -156,5 +156,5 @@ impl Board for Virt {
 #[inline(never)] // its stack is needed once
 fn report_healthy(update: &mut Update) -> bool {
     let Ok(mut flash) = flash::open() else { return false };
-    update.report_healthy(&mut flash, AntiDowngrade::BySecurityVersion).is_ok()
+    update.report_healthy(&mut flash).is_ok()
 }

@@ -86,7 +86,7 @@ fn begin() -> Begun {
 }
 
 /// What may be written to the slots of a card that runs from this one.
-fn update(running: SlotId, kind: RoleKind) -> Update {
+fn update(running: SlotId, kind: RoleKind, anti_downgrade: AntiDowngrade) -> Update {
     let role = match kind {
         RoleKind::Host { .. } => Role::Host,
         RoleKind::Box { .. } => Role::Box,
@@ -96,7 +96,7 @@ fn update(running: SlotId, kind: RoleKind) -> Update {
         role,
         memory: MEMORY,
         keys: KeysOfBootLoader,
-        anti_downgrade: AntiDowngrade::BySecurityVersion,
+        anti_downgrade,
         lowest_security: SecurityVersion(0),
     };
     Update::new(LAYOUT, running, demands)
@@ -122,9 +122,10 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     };
     let (pool, kind) = (role.0.packet_pool(), role.1);
     let trial_time = Duration::from_secs(start.settings().trial.into());
+    let downgrade = start.settings().anti_downgrade;
     let mut card = start.card(role, clint::now(), &mut mac, life.as_ref(), reset);
     let started = life.and_then(|life| life.started);
-    let update = started.map(|started| update(started.slot, kind));
+    let update = started.map(|started| update(started.slot, kind, downgrade));
     let trying = started.is_some_and(|started| started.trying);
     let trial = started.filter(|started| started.trying && started.fallback);
     let trial = trial.map(|_| clint::now() + trial_time);
