@@ -5,9 +5,9 @@
 //! - [`tlp`] is CRC-32/ISO-HDLC (the one of Ethernet, zlib and PCIe's link layer) over one TLP,
 //!   computed where the TLP enters a proxy and checked where it is taken from the frame.
 //!
-//! With `std` both use the processor's carry-less multiplication, detected at run time; without,
-//! the tables of [`tables`], which are always there and which the tests compare with the
-//! fast ones.
+//! With `std` both use the processor's carry-less multiplication, detected at run time. Without,
+//! they use the tables of [`tables`], which are always there and which the tests compare with the
+//! fast ones; and in front of them, where a board has one and gives it (`use_engine`), an [`Engine`].
 
 /// Table-driven CRCs: what a card's soft core uses for the little that its logic does not do for
 /// it. Each has 1 KB of constants, and 4 KB of memory for the tables that take a word at a time.
@@ -28,12 +28,17 @@ pub mod tables {
 
     /// CRC-32C of a frame's bytes.
     pub fn frame(bytes: &[u8]) -> u32 {
-        FRAME_WORDS.made_of(&FRAME).update(ONES, bytes) ^ ONES
+        update_frame(ONES, bytes) ^ ONES
     }
 
     /// CRC-32/ISO-HDLC of a TLP's bytes.
     pub fn tlp(bytes: &[u8]) -> u32 {
         update_tlp(ONES, bytes) ^ ONES
+    }
+
+    /// A register of a frame's CRC after further bytes.
+    pub(super) fn update_frame(register: u32, bytes: &[u8]) -> u32 {
+        FRAME_WORDS.made_of(&FRAME).update(register, bytes)
     }
 
     /// A register of a TLP's CRC after further bytes.
@@ -97,6 +102,68 @@ pub mod tables {
     }
 }
 
+/// Which of the two CRCs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// That of [`frame`].
+    Frame,
+    /// That of [`tlp`].
+    Tlp,
+}
+
+/// Hardware that computes CRCs of what lies in memory.
+pub trait Engine: Sync {
+    /// The CRC of `bytes` behind others whose CRC is `before`, which is 0 where there are none.
+    /// `None`: it did not, for whatever reason, and the tables do.
+    fn crc(&self, algorithm: Algorithm, before: u32, bytes: &[u8]) -> Option<u32>;
+}
+
+/// What computes CRCs where there is no `std`.
+#[cfg_attr(all(feature = "std", not(test)), allow(dead_code, reason = "std has faster ones"))]
+mod chosen {
+    use super::{Algorithm, tables};
+
+    /// Bytes from which on an engine is asked. It is seven accesses to registers, each of some
+    /// cycles, and what looks after them; tables take five and a half instructions a byte.
+    pub(super) const WORTH: usize = 32;
+
+    /// The board's engine, once it gave one.
+    #[cfg(any(test, feature = "engine"))]
+    pub(super) static ENGINE: once_cell::race::OnceRef<'static, &'static dyn super::Engine> =
+        once_cell::race::OnceRef::new();
+
+    /// A register of a CRC after further bytes.
+    pub(super) fn update(algorithm: Algorithm, register: u32, bytes: &[u8]) -> u32 {
+        if bytes.len() >= WORTH
+            && let Some(crc) = by_engine(algorithm, register ^ tables::ONES, bytes)
+        {
+            return crc ^ tables::ONES;
+        }
+        match algorithm {
+            Algorithm::Frame => tables::update_frame(register, bytes),
+            Algorithm::Tlp => tables::update_tlp(register, bytes),
+        }
+    }
+
+    #[cfg(any(test, feature = "engine"))]
+    fn by_engine(algorithm: Algorithm, before: u32, bytes: &[u8]) -> Option<u32> {
+        ENGINE.get()?.crc(algorithm, before, bytes)
+    }
+
+    #[cfg(not(any(test, feature = "engine")))]
+    fn by_engine(_: Algorithm, _: u32, _: &[u8]) -> Option<u32> {
+        None
+    }
+}
+
+/// Has an engine compute CRCs from now on, of all ranges that are long enough to be worth it. To
+/// be called once, at the start. Whether it will be asked: not where there is one already, nor with
+/// `std`, where the processor is faster than any.
+#[cfg(feature = "engine")]
+pub fn use_engine(engine: &'static &'static dyn Engine) -> bool {
+    !cfg!(feature = "std") && chosen::ENGINE.set(engine).is_ok()
+}
+
 /// CRC-32C of a frame's bytes, without the four of the CRC itself.
 pub fn frame(bytes: &[u8]) -> u32 {
     #[cfg(feature = "std")]
@@ -104,7 +171,9 @@ pub fn frame(bytes: &[u8]) -> u32 {
         crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
     }
     #[cfg(not(feature = "std"))]
-    tables::frame(bytes)
+    {
+        chosen::update(Algorithm::Frame, tables::ONES, bytes) ^ tables::ONES
+    }
 }
 
 /// CRC-32/ISO-HDLC of a TLP's bytes: prefixes, header, data and digest.
@@ -151,7 +220,7 @@ impl TlpCrc {
         self.state.update(bytes);
         #[cfg(not(feature = "std"))]
         {
-            self.state = tables::update_tlp(self.state, bytes);
+            self.state = chosen::update(Algorithm::Tlp, self.state, bytes);
         }
     }
 
@@ -171,7 +240,57 @@ impl TlpCrc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::cell::{Cell, RefCell};
     use proptest::prelude::*;
+    use tables::ONES;
+
+    std::thread_local! {
+        /// What the engine was asked: algorithm, CRC of what is before, and bytes.
+        static ASKED: RefCell<Vec<(Algorithm, u32, usize)>> = RefCell::default();
+        /// It fails.
+        static FAILS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// An engine whose results nobody else would have.
+    struct Strange;
+
+    impl Engine for Strange {
+        fn crc(&self, algorithm: Algorithm, before: u32, bytes: &[u8]) -> Option<u32> {
+            ASKED.with_borrow_mut(|asked| asked.push((algorithm, before, bytes.len())));
+            (!FAILS.get()).then_some(!before)
+        }
+    }
+
+    /// The CRC of a range behind others, as it is without `std`.
+    fn chosen(algorithm: Algorithm, before: u32, bytes: &[u8]) -> u32 {
+        static STRANGE: &dyn Engine = &Strange;
+        chosen::ENGINE.get_or_init(|| &STRANGE);
+        chosen::update(algorithm, before ^ ONES, bytes) ^ ONES
+    }
+
+    #[test]
+    fn an_engine_is_asked_for_what_is_long_and_tables_do_the_rest() {
+        use Algorithm::{Frame, Tlp};
+        let bytes: Vec<u8> = (0..=255).collect();
+        let long = &bytes[..chosen::WORTH];
+        let short = &bytes[1..chosen::WORTH];
+        for (algorithm, of) in [(Frame, tables::frame as fn(&[u8]) -> u32), (Tlp, tables::tlp)] {
+            ASKED.take();
+            assert_eq!(chosen(algorithm, 0, short), of(short));
+            assert_eq!(ASKED.take(), []);
+            for before in [0, 0x1234_5678] {
+                assert_eq!(chosen(algorithm, before, long), !before);
+                assert_eq!(ASKED.take(), [(algorithm, before, long.len())]);
+            }
+            // One that fails is asked again the next time, and nobody notices.
+            FAILS.set(true);
+            let (first, second) = bytes.split_at(100);
+            let both = chosen(algorithm, chosen(algorithm, 0, first), second);
+            assert_eq!(both, of(&bytes));
+            assert_eq!(ASKED.take(), [(algorithm, 0, 100), (algorithm, of(first), 156)]);
+            FAILS.set(false);
+        }
+    }
 
     #[test]
     fn both_give_the_catalogue_check_values() {

@@ -1,6 +1,7 @@
 //! The loop that turns a card.
 
 mod cycles;
+mod places;
 mod roles;
 
 pub use roles::{CardRole, Exchanged};
@@ -134,6 +135,7 @@ impl<R: CardRole> Card<R> {
         if self.is_well(now, board.mac()) {
             board.feed_watchdog();
         }
+        board.show(now, || self.role.places());
         self.cycles.end::<B>(Stage::Management);
         more |= self.send_frames(now, board);
         self.due = self.role.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
@@ -289,7 +291,7 @@ impl<R: CardRole> Card<R> {
             self.count(board);
         }
         if let Some(level) = self.role.poll_log_level() {
-            log!(info, "logging from {=str} on", level.name());
+            log!(info, "logging from {=str} on", level.max(log::COMPILED).name());
             log::set_level(level);
         }
         if self.config.reset.is_some() && self.manage.conversation().is_joined() {
@@ -424,6 +426,7 @@ impl<R: CardRole> Card<R> {
         let resets = reset::COUNTERS.into_iter().zip(resets);
         all.extend(self.manage.counters());
         all.extend(self.cycles.counters());
+        all.extend(board.counters());
         all.extend(resets);
         all.extend(temperature);
         all.extend(stack);

@@ -8,9 +8,29 @@ use proxy_core::control::LogLevel;
 
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 
-/// Logs from this level on.
-pub fn set_level(level: LogLevel) {
+/// The lowest level that a firmware was compiled with: lines below it are not there.
+pub const COMPILED: LogLevel =
+    if cfg!(target_os = "none") { compiled(option_env!("DEFMT_LOG")) } else { LogLevel::Trace };
+
+/// What defmt's macros leave, by what they are told when a firmware is built (defmt book,
+/// "Filtering"): errors when nothing is said.
+const fn compiled(said: Option<&str>) -> LogLevel {
+    let Some(said) = said else { return LogLevel::Error };
+    match said.as_bytes() {
+        b"trace" => LogLevel::Trace,
+        b"debug" => LogLevel::Debug,
+        b"info" => LogLevel::Info,
+        b"warn" => LogLevel::Warn,
+        b"error" => LogLevel::Error,
+        _ => panic!("DEFMT_LOG is one level for all of a firmware"),
+    }
+}
+
+/// Logs from this level on, or from [`COMPILED`] where that is higher: the level that it is.
+pub fn set_level(level: LogLevel) -> LogLevel {
+    let level = level.max(COMPILED);
     LEVEL.store(level as u8, Ordering::Relaxed);
+    level
 }
 
 /// Whether something of this level is logged.
@@ -71,11 +91,25 @@ mod tests {
         // The level is one for the whole program; no other test changes it.
         assert!(is_logged(LogLevel::Info) && !is_logged(LogLevel::Debug));
         for level in LogLevel::ALL {
-            set_level(level);
+            assert_eq!(set_level(level), level);
             for other in LogLevel::ALL {
                 assert_eq!(is_logged(other), other >= level, "{other} from {level} on");
             }
         }
         set_level(LogLevel::Info);
+    }
+
+    #[test]
+    fn what_is_compiled_in_is_what_the_build_was_told() {
+        for level in LogLevel::ALL {
+            assert_eq!(compiled(Some(level.name())), level);
+        }
+        assert_eq!(compiled(None), LogLevel::Error);
+    }
+
+    #[test]
+    #[should_panic(expected = "one level for all")]
+    fn what_nobody_can_offer_as_a_level_is_refused() {
+        compiled(Some("info,soc=trace"));
     }
 }

@@ -1,6 +1,7 @@
 //! Drivers of the card's own register blocks (`hw/regs/card.md`), for boards that have them:
 //! behind `embedded_hal`'s traits where those fit, behind the traits of [`crate::board`] else.
 
+pub mod crc;
 pub mod gpio;
 pub mod i2c;
 pub mod id;

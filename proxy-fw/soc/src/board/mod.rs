@@ -1,9 +1,11 @@
 //! What a board has to offer.
 
 mod pcie;
+mod place;
 
 pub use crate::waiting::class_of;
 pub use pcie::{Happening, PcieSide, SlotWire, Windows};
+pub use place::{PlaceState, Places};
 
 use crate::update::FirmwareAnswer;
 use proxy_core::control::{ControlError, FirmwareRequest};
@@ -92,6 +94,17 @@ pub trait Board {
     /// The board's temperature in thousandths of a degree Celsius, where it has a thermometer that
     /// answers.
     fn temperature(&mut self) -> Option<i32>;
+
+    /// What the board counts beside its network's [`MacCounters`], by name.
+    fn counters(&mut self) -> impl Iterator<Item = (&'static str, u64)> {
+        core::iter::empty()
+    }
+
+    /// The end of a turn: what is at the card's places now can be shown, with lights for one. A
+    /// board without any does not ask for it.
+    fn show(&mut self, now: Instant, places: impl FnOnce() -> Places) {
+        let _ = (now, places);
+    }
 
     /// The clock has stood still for many turns. A board writes that down and starts anew; its
     /// watchdog may have no other clock.

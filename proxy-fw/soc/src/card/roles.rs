@@ -1,6 +1,7 @@
 //! What each role does with the PCIe side.
 
-use crate::board::{Happening, PcieSide, SlotWire};
+use super::places;
+use crate::board::{Happening, PcieSide, Places, SlotWire};
 use crate::waiting::class_of;
 use proxy_core::boxes::BoxRole;
 use proxy_core::config_space::ResetKind;
@@ -17,6 +18,9 @@ const TLPS_AT_ONCE: usize = 16;
 pub trait CardRole: Role {
     /// Moves TLPs, and what happened beside them, between the role and the PCIe side.
     fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> Exchanged;
+
+    /// What is at the card's places.
+    fn places(&self) -> Places;
 }
 
 /// What came of an exchange.
@@ -63,6 +67,10 @@ impl CardRole for BoxRole {
             }
         }
         Exchanged { moved, more: more || pcie.has_more() }
+    }
+
+    fn places(&self) -> Places {
+        places::of_box(self)
     }
 }
 
@@ -151,6 +159,10 @@ impl CardRole for HostRole {
         let to = if self.may_poll() || self.holds_any() { to_root(self, now, pcie) } else { 0 };
         more |= goes_on(from, to, SlotWire::HOST, pcie) || pcie.has_more();
         Exchanged { moved: from + to, more }
+    }
+
+    fn places(&self) -> Places {
+        places::of_host(self)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A card among parts that fail and lie.
 
 use super::*;
-use crate::board::{Arrived, Happening, MacCounters, PcieSide, SlotWire};
+use crate::board::{Arrived, Happening, MacCounters, PcieSide, PlaceState, Places, SlotWire};
 use crate::manage::{Addressing, ManagementConfig};
 use crate::records::{Beside, Body, RecordPort, Windows};
 use crate::testing::WireMac;
@@ -124,6 +124,8 @@ struct TestBoard {
     /// What it was asked of its firmware, and how often it was told to start anew.
     asked: Vec<FirmwareRequest>,
     restarted: u32,
+    /// What was at the card's places when it was shown last.
+    shown: Vec<(SlotWire, PlaceState)>,
 }
 
 impl Board for TestBoard {
@@ -152,6 +154,14 @@ impl Board for TestBoard {
 
     fn temperature(&mut self) -> Option<i32> {
         Some(-250)
+    }
+
+    fn counters(&mut self) -> impl Iterator<Item = (&'static str, u64)> {
+        [("board: turns that fed the watchdog", self.fed.into())].into_iter()
+    }
+
+    fn show(&mut self, _now: Instant, places: impl FnOnce() -> Places) {
+        self.shown = places().to_vec();
     }
 
     fn clock_failed(&mut self) {
@@ -221,8 +231,8 @@ impl Bench {
         let root = Rc::new(RefCell::new(RecordPort::new(root, 0..=0, WINDOWS)));
         let port = RecordPort::new(side, 0..=0, WINDOWS);
         let pcie = TestPcie { port, root: root.clone(), each: 0, came: 0 };
-        let (fed, clock_failed, asked, restarted) = (0, 0, Vec::new(), 0);
-        let board = TestBoard { now, mac, pcie, fed, clock_failed, asked, restarted };
+        let (fed, clock_failed, asked, restarted, shown) = (0, 0, Vec::new(), 0, Vec::new());
+        let board = TestBoard { now, mac, pcie, fed, clock_failed, asked, restarted, shown };
         let card = Card::new(role, manage, config);
         Self { card, board, root, net }
     }
@@ -265,6 +275,27 @@ fn progress_feeds_the_watchdog() {
         bench.turn();
     }
     assert_eq!((bench.board.fed, bench.board.clock_failed), (100, 0));
+}
+
+#[test]
+fn each_turn_shows_what_is_at_the_places() {
+    let mut bench = Bench::new(64);
+    for _ in 0..8 {
+        bench.turn();
+    }
+    assert_eq!(bench.board.shown, [(SlotWire::HOST, PlaceState::Empty)]);
+    bench.say(Body::Beside(Beside::RootComplex(true)));
+    bench.turn();
+    assert_eq!(bench.board.shown, [(SlotWire::HOST, PlaceState::Free)]);
+}
+
+#[test]
+fn what_a_board_counts_is_reported_with_the_rest() {
+    let mut bench = Bench::new(64);
+    bench.turn();
+    let counters = bench.card.surroundings(&mut bench.board);
+    assert!(counters.contains(&("board: turns that fed the watchdog", 1)), "{counters:?}");
+    assert!(counters.contains(&("card: temperature in millikelvins", 272_900)), "{counters:?}");
 }
 
 #[test]

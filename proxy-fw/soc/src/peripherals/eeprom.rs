@@ -1,6 +1,8 @@
 //! Memories on I2C that are read by address: the board's own with its vital product data, and
 //! those of modules in cages.
 
+use super::Text;
+use core::fmt;
 use embedded_hal::i2c::I2c;
 
 /// Bytes of an address inside the memory.
@@ -67,6 +69,14 @@ pub struct Module {
     pub serial: [u8; 16],
 }
 
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [vendor, part, serial] =
+            [&self.vendor, &self.part, &self.serial].map(|text| Text(text));
+        write!(f, "{vendor} {part}, serial number {serial}")
+    }
+}
+
 /// Why nothing is known of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModuleError<E> {
@@ -76,6 +86,16 @@ pub enum ModuleError<E> {
     UnknownKind(u8),
     /// A check sum is wrong.
     CheckSum,
+}
+
+impl<E> fmt::Display for ModuleError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bus(_) => f.write_str("it does not answer"),
+            Self::UnknownKind(kind) => write!(f, "it is of kind {kind:#04x}"),
+            Self::CheckSum => f.write_str("a check sum of its memory is wrong"),
+        }
+    }
 }
 
 impl Module {
@@ -111,13 +131,15 @@ impl Module {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use embedded_hal_mock::eh1::i2c::{Mock, Transaction};
+    use std::string::ToString;
     use std::vec;
     use std::vec::Vec;
 
-    fn page(kind: u8) -> Vec<u8> {
+    /// What such a module has in its memory.
+    pub(in crate::peripherals) fn page(kind: u8) -> Vec<u8> {
         let mut page = vec![0; 96];
         page[0] = kind;
         page[20..36].copy_from_slice(b"Maker           ");
@@ -147,6 +169,7 @@ mod tests {
             assert_eq!(&module.vendor[..5], b"Maker");
             assert_eq!(&module.part, b"PART-10G-SR     ");
             assert_eq!(&module.serial[..6], b"SN0042");
+            assert_eq!(module.to_string(), "Maker PART-10G-SR, serial number SN0042");
         }
     }
 
@@ -162,7 +185,9 @@ mod tests {
     #[test]
     fn another_kind_is_said() {
         let mut bus = Mock::new(&[Transaction::write_read(MODULE, vec![0], vec![0xff])]);
-        assert_eq!(Module::identify(&mut bus), Err(ModuleError::UnknownKind(0xff)));
+        let error = Module::identify(&mut bus).unwrap_err();
+        assert_eq!(error, ModuleError::UnknownKind(0xff));
+        assert_eq!(error.to_string(), "it is of kind 0xff");
         bus.done();
     }
 

@@ -1,4 +1,6 @@
-//! A slot's wires that are pins: PERST#, presence, and its lights.
+//! Wires that are pins: PERST# of a slot, presence of what can be plugged, and lights.
+//!
+//! Where the PCIe block has a slot's PERST# and presence (`hw/regs/card.md`, "slot"), they are its.
 
 use core::time::Duration;
 use embedded_hal::digital::{InputPin, OutputPin};
@@ -37,7 +39,8 @@ impl<P: OutputPin> Perst<P> {
 /// How long presence has to be the same before it counts: contacts bounce.
 pub const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// PRSNT# of a slot, low while something is plugged (PCI Express CEM 5.0, section 3.2).
+/// A pin that is low while something is plugged: PRSNT# of a slot (PCI Express CEM 5.0, section
+/// 3.2), Mod_ABS of an SFP cage, ModPrsL of a QSFP one.
 #[derive(Debug)]
 pub struct Presence<P> {
     pin: P,
@@ -51,6 +54,21 @@ impl<P: InputPin> Presence<P> {
     /// Nothing counts as plugged before the pin was seen for a while.
     pub fn new(pin: P) -> Self {
         Self { pin, present: false, since: None }
+    }
+
+    /// What the pin says counts already: at the start of a board, whose contacts bounced before.
+    ///
+    /// # Errors
+    ///
+    /// What the pin says.
+    pub fn settled(mut pin: P) -> Result<Self, P::Error> {
+        let present = pin.is_low()?;
+        Ok(Self { pin, present, since: None })
+    }
+
+    /// Whether something counts as plugged.
+    pub fn is_present(&self) -> bool {
+        self.present
     }
 
     /// Looks at the pin. What counts from now on, when that has changed.
@@ -84,15 +102,32 @@ impl<P: InputPin> Presence<P> {
 pub enum Shows {
     /// Dark.
     Off,
-    /// Lit.
-    On,
+    /// Lit for a quarter of each second.
+    Flashing,
     /// Half a second each: 1 Hz, within what PCI Express asks of indicators (Base 5.0, section
     /// 6.7.1.1.1: 1 to 2 Hz, 50 % ± 5 %).
     Blinking,
+    /// A quarter of a second each: 2 Hz.
+    BlinkingFast,
+    /// Lit.
+    On,
 }
 
-/// Half a period of blinking.
-pub const HALF: Duration = Duration::from_millis(500);
+/// What a light shows changes at multiples of this.
+pub const QUARTER: Duration = Duration::from_millis(250);
+
+impl Shows {
+    /// Whether it is lit, in each quarter of a second.
+    const fn quarters(self) -> [bool; 4] {
+        match self {
+            Self::Off => [false; 4],
+            Self::Flashing => [true, false, false, false],
+            Self::Blinking => [true, true, false, false],
+            Self::BlinkingFast => [true, false, true, false],
+            Self::On => [true; 4],
+        }
+    }
+}
 
 /// A light that is lit while its pin is high.
 #[derive(Debug)]
@@ -112,18 +147,14 @@ impl<P: OutputPin> Light<P> {
         Ok(Self { pin, lit: false })
     }
 
-    /// Drives the pin; to be called again within [`HALF`] while it blinks.
+    /// Drives the pin; to be called again at the next multiple of [`QUARTER`] while it blinks.
     ///
     /// # Errors
     ///
     /// What the pin says.
     pub fn poll(&mut self, now: Instant, shows: Shows) -> Result<(), P::Error> {
-        let halves = now.as_nanos() as u128 / HALF.as_nanos();
-        let lit = match shows {
-            Shows::Off => false,
-            Shows::On => true,
-            Shows::Blinking => halves.is_multiple_of(2),
-        };
+        let quarter = now.as_nanos() / QUARTER.as_nanos() as u64 % 4;
+        let lit = shows.quarters()[quarter as usize];
         if lit != self.lit {
             if lit { self.pin.set_high() } else { self.pin.set_low() }?;
             self.lit = lit;
@@ -176,6 +207,17 @@ mod tests {
             assert_eq!(presence.poll(now).unwrap(), expected, "{at} ms");
         }
         presence.release().done();
+    }
+
+    #[test]
+    fn what_is_plugged_at_the_start_counts_at_once() {
+        for (level, present) in [(State::Low, true), (State::High, false)] {
+            let pin = Mock::new(&[Transaction::get(level), Transaction::get(level)]);
+            let mut presence = Presence::settled(pin).unwrap();
+            assert_eq!(presence.is_present(), present);
+            assert_eq!(presence.poll(Instant::ZERO).unwrap(), None);
+            presence.release().done();
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Vital product data as PCI has them (PCI Express Base 5.0, section 6.28): what a card is called,
 //! and its numbers.
 
+use super::Text;
+use core::fmt;
+
 /// Tags: identifier string, read-only data, end (PCI Express Base 5.0, table 6-29).
 const IDENTIFIER: u8 = 0x82;
 const READ_ONLY: u8 = 0x90;
@@ -15,6 +18,16 @@ pub enum VpdError {
     NoName,
     /// The check sum is wrong, or there is none.
     CheckSum,
+}
+
+impl fmt::Display for VpdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "they end in the middle",
+            Self::NoName => "they do not begin with a name",
+            Self::CheckSum => "their check sum is wrong, or there is none",
+        })
+    }
 }
 
 /// Vital product data in memory, checked.
@@ -84,10 +97,25 @@ impl<'a> Vpd<'a> {
     }
 }
 
+/// The name, and what of the usual fields is there.
+impl fmt::Display for Vpd<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Text(self.name).fmt(f)?;
+        let fields = [(*b"PN", "part"), (*b"EC", "change level"), (*b"SN", "serial number")];
+        for (keyword, name) in fields {
+            if let Some(value) = self.field(keyword) {
+                write!(f, ", {name} {}", Text(value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::string::ToString;
     use std::vec::Vec;
 
     fn card() -> Vec<u8> {
@@ -115,6 +143,12 @@ mod tests {
         assert_eq!(vpd.field(*b"PN"), Some(&b"DX-1"[..]));
         assert_eq!(vpd.field(*b"SN"), Some(&b"0007"[..]));
         assert_eq!(vpd.field(*b"EC"), None);
+        assert_eq!(vpd.to_string(), "Card, part DX-1, serial number 0007");
+    }
+
+    #[test]
+    fn what_is_no_text_is_escaped_and_blanks_at_the_end_are_none_of_it() {
+        assert_eq!(Text(b"a\x1b[0m b  ").to_string(), "a\\x1b[0m b");
     }
 
     #[test]

@@ -202,7 +202,10 @@ fn the_settings_say_whose_images_are_started_beside_the_built_in() {
     let theirs = image_by(key, &secret, Label::version(3), &says(b'T')).unwrap();
     flash.put_image(SlotId::A, &theirs);
     let console = bench.says(&flash, "recovery: ").unwrap();
-    assert!(console.contains("slot a: the image is signed with key 0x00000007, which"), "{console}");
+    assert!(
+        console.contains("slot a: the image is signed with key 0x00000007, which"),
+        "{console}"
+    );
     let trust = |flash: &mut CardFlash, key: &str| {
         let settings = format!("name = a\nmanager = 10.0.0.1:1\ntrust = {key}\n");
         flash.set_settings(&settings).unwrap();

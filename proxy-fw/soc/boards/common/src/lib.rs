@@ -7,7 +7,7 @@
 mod copy;
 #[cfg(target_os = "none")]
 pub mod log;
-#[cfg(target_os = "none")]
+#[cfg(any(target_os = "none", test))]
 pub mod memory;
 #[cfg(target_os = "none")]
 pub mod panic;

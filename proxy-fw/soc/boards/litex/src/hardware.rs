@@ -1,24 +1,30 @@
 //! The card's registers, and what is there to be had from anywhere.
 
-use crate::layout::{EUI_48, I2C_RATE, IDENTITY, LAYOUT, REGISTERS, SPI_RATIO};
+use crate::layout::{
+    EUI_48, I2C_RATE, IDENTITY, LAYOUT, MODULES, REGISTERS, SHARED, SPI_RATIO, VPD, VPD_LENGTH,
+};
 use card_regs::{Card, Mmio};
 use proxy_core::time::Instant;
+use soc::blocks::crc::{CrcEngine, Engine, Uncached, use_engine};
 use soc::blocks::i2c::{I2cBus, I2cError};
 use soc::blocks::spi::{SpiPort, SpiStuck};
 use soc::blocks::timer::Timer;
 use soc::blocks::uart::Console;
 use soc::flash::FlashError;
 use soc::flash::spi::SpiFlash;
+use soc::log;
 use soc::peripherals::eeprom::{Addressing, Eeprom};
+use soc::peripherals::vpd::Vpd;
 use soc::settings::{self, Settings, SettingsError};
 
 /// What carries out accesses to the registers.
 pub(crate) type Registers = Mmio<{ card_regs::card::SIZE }>;
 
 /// The card's registers.
-pub(crate) fn card() -> Card<Registers> {
+pub(crate) const fn card() -> Card<Registers> {
     // SAFETY: the gateware has the card's registers there (src/layout.rs), and nothing else; the
-    // drivers give its queues only memory that `shared` keeps for them.
+    // drivers give its queues only memory that `shared` keeps for them, and the CRC engine only
+    // reads.
     Card::at(unsafe { Mmio::new(REGISTERS) }, 0)
 }
 
@@ -40,9 +46,35 @@ fn dxpu_microseconds() -> u64 {
     now().as_nanos() / 1000
 }
 
+/// The engine, which reaches what all blocks do: frames and TLPs are there where their CRCs are
+/// wanted.
+static CRC: CrcEngine<Registers, Uncached> =
+    CrcEngine::new(card().crc(), Uncached::new(SHARED.start, SHARED.len));
+
+/// CRCs are computed by the engine from now on. To be called where the gateware has one.
+pub(crate) fn use_crc_engine() {
+    static ENGINE: &dyn Engine = &CRC;
+    let first = use_engine(&ENGINE);
+    assert!(first, "there is one engine");
+}
+
+/// Ranges whose CRC the engine did not say.
+pub(crate) fn crc_failures() -> u32 {
+    CRC.failures()
+}
+
 /// The bus with the board's sensors and its identity.
 pub(crate) fn sensors() -> I2cBus<Registers> {
-    let block = card().i2c(0).expect("the block has two");
+    bus(0)
+}
+
+/// The bus of the network module's cage.
+pub(crate) fn modules() -> I2cBus<Registers> {
+    bus(MODULES)
+}
+
+fn bus(number: usize) -> I2cBus<Registers> {
+    let block = card().i2c(number).expect("there are two");
     I2cBus::new(block, card().id().clock().read().hertz(), I2C_RATE)
 }
 
@@ -51,6 +83,19 @@ pub(crate) fn address() -> Result<[u8; 6], I2cError> {
     let mut address = [0; 6];
     Eeprom::new(sensors(), IDENTITY, Addressing::One).read(EUI_48, &mut address)?;
     Ok(address)
+}
+
+/// Says in the log what the card is called, where somebody has written it into its memory.
+#[inline(never)] // its stack is needed once
+pub(crate) fn tell_of_card() {
+    let mut bytes = [0; VPD_LENGTH];
+    if Eeprom::new(sensors(), IDENTITY, Addressing::One).read(VPD, &mut bytes).is_err() {
+        return log!(warn, "vital product data: their memory does not answer");
+    }
+    match Vpd::parse(&bytes) {
+        Ok(vpd) => log!(info, "this card is {}", defmt::Display2Format(&vpd)),
+        Err(why) => log!(info, "no vital product data: {}", defmt::Display2Format(&why)),
+    }
 }
 
 /// What the card was set to.

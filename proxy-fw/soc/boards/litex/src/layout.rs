@@ -52,8 +52,23 @@ pub const IDENTITY: u8 = 0x50;
 /// See [`IDENTITY`].
 pub const EUI_48: u16 = 0xfa;
 
+/// Where that memory has the card's vital product data: in its half that can be written, which is
+/// so many bytes.
+pub const VPD: u16 = 0;
+/// See [`VPD`].
+pub const VPD_LENGTH: usize = 128;
+
 /// The thermometer (LM75) on the same bus.
 pub const THERMOMETER: u8 = 0x48;
+
+/// The I2C bus of the network module's cage.
+pub const MODULES: usize = 1;
+
+/// Pins: of the first place's light, behind which those of the others are, lit when high; and of the
+/// cage's Mod_ABS, low while a module is plugged.
+pub const LIGHTS: u8 = 0;
+/// See [`LIGHTS`].
+pub const MODULE_ABSENT: u8 = 16;
 
 /// Frames without the frame check sequence, in bytes.
 pub const MAX_FRAME: u16 = 1514;

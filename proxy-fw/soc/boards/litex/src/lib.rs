@@ -17,6 +17,8 @@ pub mod layout;
 #[cfg(target_os = "none")]
 mod machine;
 #[cfg(target_os = "none")]
+mod panel;
+#[cfg(target_os = "none")]
 mod run;
 #[cfg(target_os = "none")]
 mod shared;

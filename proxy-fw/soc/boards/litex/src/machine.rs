@@ -1,8 +1,9 @@
 //! The SoC as a board.
 
 use crate::end;
-use crate::hardware::{Registers, card, now, sensors};
+use crate::hardware::{Registers, card, crc_failures, now, sensors};
 use crate::layout::{INTERRUPT, THERMOMETER};
+use crate::panel::Panel;
 use crate::shared::{Mac, Pcie};
 use board_common::stack;
 use card_regs::irq::{Enable, Pending};
@@ -12,7 +13,7 @@ use proxy_core::time::Instant;
 use riscv::register::{mcycle, mie};
 use soc::blocks::timer::Timer;
 use soc::blocks::watchdog::Watchdog;
-use soc::board::Board;
+use soc::board::{Board, Places};
 use soc::peripherals::thermometer::Thermometer;
 use soc::update::FirmwareAnswer;
 
@@ -25,12 +26,13 @@ const WARNING: Duration = Duration::from_millis(100);
 pub(crate) struct Soc {
     mac: Mac,
     pcie: Pcie,
+    panel: Panel,
     watchdog: Watchdog<Registers>,
 }
 
 impl Soc {
     /// Puts it together, and starts the watchdog.
-    pub(crate) fn new(mac: Mac, pcie: Pcie) -> Self {
+    pub(crate) fn new(mac: Mac, pcie: Pcie, panel: Panel) -> Self {
         let watchdog = Watchdog::start(card().watchdog(), PATIENCE, WARNING);
         card().irq().enable().write(awake());
         unmask();
@@ -39,7 +41,7 @@ impl Soc {
             mie::set_mext();
             riscv::interrupt::enable();
         }
-        Self { mac, pcie, watchdog }
+        Self { mac, pcie, panel, watchdog }
     }
 }
 
@@ -91,6 +93,16 @@ impl Board for Soc {
         Thermometer::new(sensors(), THERMOMETER).read().ok()
     }
 
+    fn counters(&mut self) -> impl Iterator<Item = (&'static str, u64)> {
+        let crc = ("crc: ranges that the engine did not do", u64::from(crc_failures()));
+        let blocks = self.mac.further_counters().into_iter().chain(self.pcie.counters());
+        blocks.chain([crc])
+    }
+
+    fn show(&mut self, now: Instant, places: impl FnOnce() -> Places) {
+        self.panel.show(now, places);
+    }
+
     fn clock_failed(&mut self) {
         end::end(ResetCause::Clock, 0, format_args!("the timer stood still"));
     }
@@ -108,6 +120,7 @@ impl Board for Soc {
     }
 
     fn idle(&mut self, until: Instant) -> u32 {
+        let until = until.min(self.panel.poll_timeout());
         let woken = riscv::interrupt::free(|| {
             Timer::new(card().timer()).alarm_at(until);
             card().irq().enable().write(asleep());

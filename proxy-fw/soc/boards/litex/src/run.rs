@@ -4,6 +4,7 @@ use crate::end;
 use crate::hardware::{self, card, now};
 use crate::layout::{MAX_FRAME, NAME, TLP_RECEIVE};
 use crate::machine::Soc;
+use crate::panel::Panel;
 use crate::shared::{self, Mac, Parts, Pcie};
 use board_common::memory::Arena;
 use board_common::stack;
@@ -12,7 +13,7 @@ use proxy_core::control::{Name, RoleKind};
 use soc::blocks::id::{self, Side};
 use soc::blocks::mac::MacPort;
 use soc::blocks::tlp::TlpPort;
-use soc::board::{Board, Windows};
+use soc::board::{Board, SlotWire, Windows};
 use soc::card::CardRole;
 use soc::log;
 use soc::reset;
@@ -70,13 +71,18 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
         Err(error) => refuse(&error),
     };
     log::set_level(settings.log);
-    if let Err(error) = id::check(card().id(), NAME, side(settings.places), TLP_RECEIVE) {
-        refuse(&error);
+    let has = match id::check(card().id(), NAME, side(settings.places), TLP_RECEIVE) {
+        Ok(has) => has,
+        Err(error) => refuse(&error),
+    };
+    if has.crc_engine() {
+        hardware::use_crc_engine();
     }
     let address = match hardware::address() {
         Ok(address) => address,
         Err(_) => refuse(&"the identity EEPROM on I2C bus 0 does not answer"),
     };
+    hardware::tell_of_card();
     let Parts { mac_rings, frames, tlp_rings, tlps } = shared::take();
     let block = card().mac(0).expect("there is one");
     let mac = MacPort::new(block, mac_rings, frames, address, MAX_FRAME);
@@ -88,16 +94,21 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
 
 fn run<R: CardRole>(start: Start, mut mac: Mac, pcie: Pcie, role: (R, RoleKind)) -> ! {
     let (life, reset) = shared::with_retained(|kept| (reset::life(kept), reset::report(kept)));
-    let links = role.0.packet_pool();
+    let (links, kind) = (role.0.packet_pool(), role.1);
     let pool = links + mac.packet_pool() + pcie.packet_pool();
     let mut card = start.card(role, now(), &mut mac, life.as_ref(), reset);
     // What the shared memory has is not among the variables; what links have is in the arena.
     let made = ARENA.variables() + ARENA.used() - links;
-    let mut board = Soc::new(mac, pcie);
+    let (first, places) = match kind {
+        RoleKind::Host { .. } => (SlotWire::HOST, 1),
+        RoleKind::Box { slots } => (SlotWire(1), slots),
+    };
+    let mut board = Soc::new(mac, pcie, Panel::new(now(), first, places));
     let fixed = made + size_of_val(&card) + size_of_val(&board);
     log!(info, "up, with {=usize} B of memory, and a packet pool of {=usize} B", fixed, pool);
     // From here on it counts what running takes.
     stack::fill();
+    ARENA.close();
     board.feed_watchdog();
     card.run(&mut board)
 }

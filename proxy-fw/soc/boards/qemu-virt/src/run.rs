@@ -141,6 +141,7 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     log!(info, "on the stack: {=usize} B, and {=usize} B while it was made", kept, made);
     // From here on it counts what running takes.
     stack::fill();
+    ARENA.close();
     watchdog::start();
     card.run(&mut board)
 }
