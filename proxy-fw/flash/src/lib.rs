@@ -1,8 +1,9 @@
 //! Puts firmware on a card through a debug probe: what the program `dxpu-flash` is made of.
 //!
-//! [`image`] makes firmware images from ELF files; it is all there is without the feature `probe`.
-//! `board` is what a board file says, `probe` a debug probe, `card` the card behind it, and `cli`
-//! the program.
+//! [`image`] makes firmware images from ELF files, and [`files`] reads them; these are all there is
+//! without the feature `probe`.
+//! `board` is what a board file says, `probe` a debug probe, `card` the card behind it,
+//! `settings` what settings it can use, and `cli` the program.
 
 #![forbid(unsafe_code)]
 
@@ -14,8 +15,11 @@ pub mod card;
 pub mod cli;
 #[cfg(feature = "probe")]
 pub mod failure;
+pub mod files;
 pub mod image;
 #[cfg(feature = "probe")]
 pub mod log;
 #[cfg(feature = "probe")]
 pub mod probe;
+#[cfg(feature = "probe")]
+pub mod settings;

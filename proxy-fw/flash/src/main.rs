@@ -6,11 +6,14 @@ use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dxpu_flash::cli::{self, args::Args};
+use dxpu_flash::cli::{self, args::Args, usage};
 use dxpu_flash::failure::{Failure, Kind};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return unusable(&error),
+    };
     let json = args.json;
     tell_noise(json);
     match cli::run(args) {
@@ -20,6 +23,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.kind.exit_code())
         }
     }
+}
+
+/// The command line makes no sense, or asks for help.
+fn unusable(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || !usage::wants_json(std::env::args_os().skip(1)) {
+        error.exit()
+    }
+    let failure = usage::failure(error);
+    eprintln!("{}", failure.text(true));
+    ExitCode::from(failure.kind.exit_code())
 }
 
 /// probe-rs panics where a debug module answers what no debug module may, and once more when it then

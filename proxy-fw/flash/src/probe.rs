@@ -104,11 +104,7 @@ pub fn open(name: Option<&ProbeName>) -> Outcome<(ProbeName, Probe)> {
 fn the_only_one(mut found: Vec<Found>) -> Outcome<ProbeName> {
     match found.len() {
         1 => Ok(found.remove(0).name),
-        0 => Err(Failure::new(Kind::Probe, "no probe is connected to this computer").checks(&[
-            "is the probe's USB cable plugged in at both ends, and its light on?",
-            "does `lsusb` show it? If not, try another cable or port: some cables only charge",
-            "for the simulated card say --probe remote-bitbang:HOST:PORT",
-        ])),
+        0 => Err(none_connected()),
         _ => {
             let names: Vec<String> = found.iter().map(|found| found.name.to_string()).collect();
             let what = format!("{} probes are connected: say which one with --probe", names.len());
@@ -118,6 +114,16 @@ fn the_only_one(mut found: Vec<Found>) -> Outcome<ProbeName> {
                 .fold(failure, |failure, name| failure.check(format!("--probe {name}"))))
         }
     }
+}
+
+/// That there is no probe.
+#[must_use]
+pub fn none_connected() -> Failure {
+    Failure::new(Kind::Probe, "no probe is connected to this computer").checks(&[
+        "is the probe's USB cable plugged in at both ends, and its light on?",
+        "does `lsusb` show it? If not, try another cable or port: some cables only charge",
+        "for the simulated card say --probe remote-bitbang:HOST:PORT",
+    ])
 }
 
 fn connect(address: &str) -> Outcome<RemoteBitbang> {

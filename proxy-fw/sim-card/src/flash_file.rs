@@ -23,8 +23,8 @@ pub(crate) struct FlashFile {
 }
 
 impl FlashFile {
-    /// Puts what is in the file into the bank. A file that is not there is made, one that is
-    /// shorter is filled up with empty cells.
+    /// Puts what is in the file into the bank. A file that is not there is made, and it or an empty
+    /// one is filled with empty cells. One of another length is no bank's: it is left as it is.
     pub(crate) fn open(path: &Path, bank: usize, card: &mut Card) -> Result<Self> {
         let shown = path.display();
         let mut file = OpenOptions::new()
@@ -35,10 +35,10 @@ impl FlashFile {
             .open(path)
             .with_context(|| format!("cannot open flash file {shown} for reading and writing"))?;
         let length = file.metadata().with_context(|| format!("cannot look at {shown}"))?.len();
-        if length > u64::from(FLASH_BANK) {
+        if length != 0 && length != u64::from(FLASH_BANK) {
             bail!(
-                "flash file {shown} has {length} bytes, a bank has {FLASH_BANK}; \
-                 give the file of one bank"
+                "flash file {shown} has {length} bytes, a bank of the flash has {FLASH_BANK}; give the \
+                 file of one bank, or one that is not there yet for a new flash"
             );
         }
         let mut saved = Vec::with_capacity(FLASH_BANK as usize);

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use object::{Object, ObjectSegment};
 use sim_card::bitbang::Server;
 use sim_card::card::{BANKS, TICK_NANOS};
+use sim_card::debug::{IR_LENGTHS, Place};
 use sim_card::iss::DebugCause;
 use sim_card::{Card, Finish, Ran};
 
@@ -25,8 +27,8 @@ use crate::flash_file::FlashFile;
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
-    /// File with what is in the flash; made when it is not there. Given twice, the second is the
-    /// second bank. The files are as those of QEMU's pflash drives
+    /// File with what is in the flash; a new flash when it is not there, or empty. Given twice, the
+    /// second is the second bank. The files are as those of QEMU's pflash drives
     #[arg(long, value_name = "FILE")]
     flash: Vec<PathBuf>,
     /// Where to listen for a probe's commands; port 0 takes a free one
@@ -44,6 +46,17 @@ pub(crate) struct Arguments {
     /// Halt before the first instruction, for a debugger
     #[arg(long)]
     halted: bool,
+    /// A further TAP between TDI and the card's own, with so many bits of instruction register: a
+    /// chain as boards have it. It has an IDCODE, and BYPASS
+    #[arg(long, value_name = "IR_LENGTH", value_parser = ir_length())]
+    tap_before: Option<u32>,
+    /// The same between the card's own TAP and TDO
+    #[arg(long, value_name = "IR_LENGTH", value_parser = ir_length())]
+    tap_after: Option<u32>,
+}
+
+fn ir_length() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::from(u64::from(*IR_LENGTHS.start())..=u64::from(*IR_LENGTHS.end()))
 }
 
 /// Ticks that the core is given at once: a tenth of a millisecond of its time.
@@ -61,6 +74,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         bail!("--flash was given {} times; a card has {BANKS} banks", arguments.flash.len());
     }
     let mut card = Card::new();
+    for (place, length) in
+        [(Place::Before, arguments.tap_before), (Place::After, arguments.tap_after)]
+    {
+        if let Some(length) = length {
+            card = card.with_tap(place, length);
+        }
+    }
     let mut files = Vec::new();
     for (bank, path) in arguments.flash.iter().enumerate() {
         files.push(FlashFile::open(path, bank, &mut card)?);

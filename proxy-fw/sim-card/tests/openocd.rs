@@ -8,6 +8,7 @@ use std::time::Duration;
 use sim_card::Card;
 use sim_card::bitbang::Server;
 use sim_card::card::RAM_BASE;
+use sim_card::debug::Place;
 
 /// Counts in x1 from 1 on, in a loop of three instructions.
 const PROGRAM: [u32; 4] = [0x0000_0093, 0x0010_8093, 0x0000_0013, 0xff9f_f06f];
@@ -23,8 +24,13 @@ fn card() -> Card {
 /// Runs OpenOCD with these commands after `init` and gives what it said; `None` where there is
 /// none.
 fn openocd(commands: &str) -> Option<String> {
+    openocd_at(card(), "jtag newtap card cpu -irlen 5", commands)
+}
+
+/// The same for a card that is on a chain with others, which are declared: what is at TDO first.
+fn openocd_at(mut card: Card, chain: &str, commands: &str) -> Option<String> {
     if Command::new("openocd").arg("--version").stderr(Stdio::null()).status().is_err() {
-        eprintln!("skipped: there is no openocd here (Debian: apt-get install openocd)");
+        eprintln!("SKIPPED: there is no openocd here (Debian: apt-get install openocd)");
         return None;
     }
     let mut server = Server::bind("127.0.0.1:0").expect("there is a free port");
@@ -32,7 +38,6 @@ fn openocd(commands: &str) -> Option<String> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let life = std::thread::spawn(move || {
-        let mut card = card();
         while !stopped.load(Ordering::Relaxed) {
             card.run(1000);
             server.poll(&mut card, Duration::from_millis(1));
@@ -45,7 +50,7 @@ fn openocd(commands: &str) -> Option<String> {
     let script = format!(
         "adapter driver remote_bitbang; remote_bitbang host 127.0.0.1; \
          remote_bitbang port {port}; gdb_port disabled; tcl_port disabled; \
-         telnet_port disabled; jtag newtap card cpu -irlen 5; \
+         telnet_port disabled; {chain}; \
          target create card.cpu riscv -chain-position card.cpu; init; {commands}; shutdown"
     );
     let output = Command::new("timeout")
@@ -79,6 +84,23 @@ fn it_examines_halts_steps_and_reads() {
         "0x80000100: cafe5a0d",
     ] {
         assert!(said.contains(wanted), "openocd did not say {wanted:?}");
+    }
+}
+
+#[test]
+fn the_ports_before_and_after_the_cards_own_are_on_the_chain() {
+    let chain = format!(
+        "jtag newtap after tap -irlen 4 -ircapture 0x5 -irmask 0xf -expected-id {:#x}; \
+         jtag newtap card cpu -irlen 5; \
+         jtag newtap before tap -irlen 6 -ircapture 0x15 -irmask 0x3f -expected-id {:#x}",
+        Place::After.idcode(),
+        Place::Before.idcode()
+    );
+    let card = card().with_tap(Place::Before, 6).with_tap(Place::After, 4);
+    let Some(said) = openocd_at(card, &chain, "halt; mdw 0x80000000 2") else { return };
+    assert!(said.contains("0x80000000: 00000093 00108093"));
+    for complaint in ["UNEXPECTED", "Error:", "trouble"] {
+        assert!(!said.contains(complaint), "openocd said {complaint}");
     }
 }
 

@@ -48,19 +48,31 @@ fn wait_for(path: &Path, child: &mut Child) -> String {
     panic!("it does not get ready");
 }
 
+/// What a program says that has to end by itself, and soon.
+fn ended(command: &mut Command) -> Output {
+    let mut child = command.spawn().unwrap();
+    for _ in 0..1500 {
+        if child.try_wait().unwrap().is_some() {
+            return child.wait_with_output().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    panic!("it does not end: {}", said(&child.wait_with_output().unwrap()));
+}
+
 #[test]
 fn firmware_in_the_flash_runs_and_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("flash");
     for (word, code) in [(0x5555, 0), (0x0007_3333, 3)] {
-        fs::write(&flash, firmware(word)).unwrap();
+        let mut cells = firmware(word);
+        cells.resize(BANK, 0xff);
+        fs::write(&flash, &cells).unwrap();
         let output = program().arg("--flash").arg(&flash).args(["--uart", "-"]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{}", said(&output));
         assert_eq!(output.stdout, b"h");
-        // The file became that of a whole bank.
-        let bytes = fs::read(&flash).unwrap();
-        assert_eq!(bytes.len(), BANK);
-        assert!(bytes.starts_with(&firmware(word)) && bytes.ends_with(&[0xff; 1000]));
+        assert!(fs::read(&flash).unwrap() == cells, "nobody wrote the flash");
     }
 }
 
@@ -84,6 +96,39 @@ fn a_signal_ends_it_and_it_says_where_it_listens() {
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(fs::read(uart).unwrap(), b"");
+}
+
+/// A file that is no flash's, such as one that was meant for something else, is not made into one.
+#[test]
+fn a_file_of_another_length_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    for length in [1000, BANK - 1, BANK + 1] {
+        let path = dir.path().join(length.to_string());
+        fs::write(&path, vec![0x5a; length]).unwrap();
+        let output = ended(program().arg("--flash").arg(&path));
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let told = said(&output);
+        assert!(told.contains(&format!("has {length} bytes, a bank of the flash has")), "{told}");
+        assert!(fs::read(&path).unwrap() == vec![0x5a; length], "{length}");
+    }
+}
+
+/// A new flash is one whose file is not there, or empty.
+#[test]
+fn a_new_flash_is_empty_cells() {
+    let dir = tempfile::tempdir().unwrap();
+    let (there, absent) = (dir.path().join("there"), dir.path().join("absent"));
+    fs::write(&there, b"").unwrap();
+    for flash in [there, absent] {
+        let ready = flash.with_extension("ready");
+        let mut child =
+            program().arg("--flash").arg(&flash).arg("--ready-file").arg(&ready).spawn().unwrap();
+        wait_for(&ready, &mut child);
+        let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(killed.success());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert!(fs::read(&flash).unwrap() == vec![0xff; BANK]);
+    }
 }
 
 #[test]
@@ -111,4 +156,8 @@ fn what_cannot_be_done_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("give another address"), "{}", said(&output));
     assert_eq!(program().arg("--no-such").output().unwrap().status.code(), Some(2));
+    for length in ["1", "33", "x"] {
+        let output = program().args(["--tap-before", length]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{length}");
+    }
 }

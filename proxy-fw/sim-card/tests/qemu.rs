@@ -220,7 +220,7 @@ fn the_simulator_does_what_qemu_does() {
         .status();
     match run {
         Ok(status) if status.code() == Some(127) => {
-            eprintln!("skipped: no qemu-system-riscv32 (Debian: apt-get install qemu-system-misc)");
+            eprintln!("SKIPPED: no qemu-system-riscv32 (Debian: apt-get install qemu-system-misc)");
             return;
         }
         Ok(status) => assert!(status.success(), "QEMU ended with {status}"),

@@ -15,7 +15,9 @@ use std::path::Path;
 use card_image::{
     AntiDowngrade, BoardName, Layout, Region, Requirements, Role, SecurityVersion, TrustedKey,
 };
-use probe_rs_target::{ChipFamily, RawFlashAlgorithm};
+use probe_rs_target::{ChipFamily, CoreAccessOptions, RawFlashAlgorithm};
+
+use crate::files;
 
 /// Board files that the program has in it: name of the file, and text.
 pub const BUILT_IN: [(&str, &str); 1] =
@@ -80,7 +82,7 @@ impl Board {
     /// When it cannot be read, or is no board's.
     pub fn read(path: &Path) -> Result<Self, BoardError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| BoardError {
+        let text = files::text(path).map_err(|error| BoardError {
             place: Place::new(&name, None),
             what: format!("cannot be read: {error}"),
         })?;
@@ -117,6 +119,21 @@ impl Board {
     #[must_use]
     pub fn algorithm(&self) -> &RawFlashAlgorithm {
         &self.target.flash_algorithms[0]
+    }
+
+    /// The place of the core's TAP on the chain.
+    #[must_use]
+    pub fn jtag_tap(&self) -> usize {
+        match &self.target.variants[0].cores[0].core_access_options {
+            CoreAccessOptions::Riscv(options) => options.jtag_tap.unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Whether the chain is taken from the file instead of asked for.
+    #[must_use]
+    pub fn forces_scan_chain(&self) -> bool {
+        self.target.variants[0].jtag.as_ref().is_some_and(|jtag| jtag.force_scan_chain)
     }
 
     /// The name of the chip in the target description.

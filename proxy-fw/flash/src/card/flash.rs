@@ -14,7 +14,8 @@ use flash_algorithm::Fault;
 use probe_rs::{Core, MemoryInterface, Target};
 
 use super::algorithm::Loaded;
-use super::lost;
+use super::held::Held;
+use super::{jedec, lost, still};
 use crate::board::Board;
 use crate::failure::{Failure, Kind};
 use crate::probe::{ProbeName, told};
@@ -48,6 +49,19 @@ pub enum FlashFault {
     Memory,
     /// The flash was opened for reading.
     ReadOnly,
+    /// A person has interrupted it.
+    Interrupted,
+    /// The card's program never left the flash alone.
+    InUse,
+    /// A program that stands still was stopped while it used the flash.
+    StoppedInUse,
+    /// The SPI block is not at the board file's address.
+    NoSpi {
+        /// The address.
+        at: u32,
+        /// What is there instead.
+        found: String,
+    },
     /// Address or length are not aligned.
     NotAligned,
     /// Beyond the end.
@@ -67,6 +81,17 @@ impl fmt::Display for FlashFault {
             Self::Algorithm(why) => write!(f, "the flash algorithm cannot be used: {why}"),
             Self::Memory => f.write_str("the card's memory does not keep what is written to it"),
             Self::ReadOnly => f.write_str("the flash was opened for reading"),
+            Self::Interrupted => f.write_str("it was interrupted; the card's program goes on"),
+            Self::InUse => f.write_str(
+                "the card's program uses the flash all the time, so that nobody else can read it",
+            ),
+            Self::StoppedInUse => f.write_str(
+                "the card was halted while its program used the flash, which cannot be read so",
+            ),
+            Self::NoSpi { at, found } => write!(
+                f,
+                "the card's SPI block is not at {at:#010x}, where the board file has it ({found})"
+            ),
             Self::NotAligned => f.write_str("address or length are not aligned"),
             Self::OutOfBounds => f.write_str("there is no such address in the flash"),
         }
@@ -111,6 +136,12 @@ impl FlashFault {
                     "is the flash chip on this board fitted?",
                 ])
             }
+            Self::InUse | Self::StoppedInUse => failure(Kind::Flash)
+                .check("stop the card before its program: `dxpu-flash reset --halt`, then the same command again")
+                .check("`dxpu-flash reset` starts the card when all is read"),
+            Self::NoSpi { .. } => failure(Kind::Input)
+                .check("correct `spi`, or `window`, in the board file (docs/boards.md)")
+                .check("is it the file of this board, and the FPGA configured with this board's bitstream?"),
             Self::Part(Fault::NoSuchErase) => failure(Kind::Flash)
                 .check("the board file's erase_block is not one of this flash's; another flash may be fitted"),
             Self::Part(Fault::Busy | Fault::NotBlank) | Self::Late(_) => failure(Kind::Flash)
@@ -130,6 +161,12 @@ impl FlashFault {
 /// The flash of a card that is attached to.
 pub struct CardFlash<'card> {
     core: Core<'card>,
+    /// Whether the card's program is to go on when this is done with.
+    goes_on: bool,
+    /// Signals wait until it goes on.
+    held: Option<Held>,
+    /// Manufacturer, kind and capacity; known where the flash is read.
+    id: [u8; 3],
     window: u32,
     size: u32,
     block: u32,
@@ -146,13 +183,36 @@ pub struct CardFlash<'card> {
 }
 
 impl<'card> CardFlash<'card> {
-    pub(super) fn reading(core: Core<'card>, board: &Board) -> Self {
+    /// The flash of a card whose program is stopped meanwhile.
+    pub(super) fn reading(mut core: Core<'card>, board: &Board) -> Result<Self, FlashFault> {
+        let held = Held::new();
+        let goes_on = still::stop(&mut core, board)?;
+        let mut flash = Self::new(core, board, None);
+        (flash.goes_on, flash.held) = (goes_on, goes_on.then_some(held));
+        flash.id = jedec::jedec_id(&mut flash.core, board.spi)?;
+        Ok(flash)
+    }
+
+    /// The flash of a card that is reset and stays halted.
+    pub(super) fn writing(
+        mut core: Core<'card>,
+        target: &Target,
+        board: &Board,
+    ) -> Result<Self, FlashFault> {
+        let loaded = Loaded::load(&mut core, target, board)?;
+        Ok(Self::new(core, board, Some(loaded)))
+    }
+
+    fn new(core: Core<'card>, board: &Board, loaded: Option<Loaded>) -> Self {
         Self {
             core,
+            goes_on: false,
+            held: None,
+            id: [0; 3],
             window: board.window,
             size: board.layout.parts().flash,
             block: board.layout.erase_block(),
-            loaded: None,
+            loaded,
             journals: [board.layout.boot_state(), board.layout.config()],
             kept: BTreeMap::new(),
             blank: Vec::new(),
@@ -160,13 +220,10 @@ impl<'card> CardFlash<'card> {
         }
     }
 
-    pub(super) fn writing(
-        mut core: Core<'card>,
-        target: &Target,
-        board: &Board,
-    ) -> Result<Self, FlashFault> {
-        let loaded = Loaded::load(&mut core, target, board)?;
-        Ok(Self { loaded: Some(loaded), ..Self::reading(core, board) })
+    /// The flash's manufacturer, kind and capacity (JEDEC JEP106), where it was opened for reading.
+    #[must_use]
+    pub fn jedec_id(&self) -> [u8; 3] {
+        self.id
     }
 
     /// Compares bytes with what is there: the first address that differs.
@@ -241,6 +298,9 @@ impl<'card> CardFlash<'card> {
 
     /// Reads from the window.
     fn fetch(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), FlashFault> {
+        if self.held.as_ref().is_some_and(Held::is_interrupted) {
+            return Err(FlashFault::Interrupted);
+        }
         let address = u64::from(self.window) + u64::from(offset);
         // Words are what a probe reads at once.
         if address.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
@@ -252,6 +312,15 @@ impl<'card> CardFlash<'card> {
             return Ok(());
         }
         Ok(self.core.read(address, bytes)?)
+    }
+}
+
+impl Drop for CardFlash<'_> {
+    fn drop(&mut self) {
+        if self.goes_on {
+            // A card that does not answer any more has been told of already.
+            let _ = self.core.run();
+        }
     }
 }
 

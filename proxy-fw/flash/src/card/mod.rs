@@ -3,12 +3,17 @@
 
 mod algorithm;
 pub mod flash;
+mod held;
 mod jedec;
+mod registers;
+mod reset;
 mod scan;
+mod still;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use probe_rs::config::Registry;
+use probe_rs::config::{DebugSequence, Registry};
 use probe_rs::probe::Probe;
 use probe_rs::{Core, Permissions, Session};
 
@@ -16,6 +21,7 @@ use crate::board::Board;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::probe::{self, ProbeName, told};
 pub use flash::{CardFlash, FlashFault};
+use reset::WholeReset;
 pub use scan::{Tap, scan};
 
 /// How long a core may take to halt.
@@ -58,6 +64,7 @@ impl Card {
         set_clock(&mut probe, clock_khz.or_else(|| slowest(candidates)))?;
         let taps = scan(&name, &mut probe, candidates)?;
         let board = scan::choose(&name, candidates, &taps)?;
+        scan::check_place(&board, &taps)?;
         let session = attach(&name, probe, &board)?;
         Ok(Self { session, board, probe: name, taps })
     }
@@ -72,14 +79,15 @@ impl Card {
         self.session.core(0).map_err(|error| lost(&probe, "the core does not answer", &error))
     }
 
-    /// The card's flash as it is read through its window; it cannot be written. The card runs on.
+    /// The card's flash as it is read through its window; it cannot be written. The card's program
+    /// stands still until this is dropped, and then goes on where it was.
     ///
     /// # Errors
     ///
-    /// When the card does not answer any more.
+    /// When the card or its flash does not answer, or its program never leaves the flash alone.
     pub fn flash_to_read(&mut self) -> Outcome<CardFlash<'_>> {
-        let board = self.board.clone();
-        Ok(CardFlash::reading(self.core()?, &board))
+        let (board, probe) = (self.board.clone(), self.probe.clone());
+        CardFlash::reading(self.core()?, &board).map_err(|fault| fault.told(&probe))
     }
 
     /// The card's flash, to be written. The card is reset and halted, and stays so.
@@ -92,18 +100,6 @@ impl Card {
         let target = self.session.target().clone();
         let core = self.core()?;
         CardFlash::writing(core, &target, &board).map_err(|fault| fault.told(&probe))
-    }
-
-    /// The flash's manufacturer, kind and capacity (JEDEC JEP106). The card's program stands still
-    /// for a moment; `None` when it was using the flash just then.
-    ///
-    /// # Errors
-    ///
-    /// When the card or its flash does not answer.
-    pub fn jedec_id(&mut self) -> Outcome<Option<[u8; 3]>> {
-        let (spi, probe) = (self.board.spi, self.probe.clone());
-        let mut core = self.core()?;
-        jedec::jedec_id(&mut core, spi).map_err(|fault| fault.told(&probe))
     }
 
     /// Resets the card; it starts anew.
@@ -145,12 +141,15 @@ fn slowest(candidates: &Candidates) -> Option<u32> {
 
 fn attach(name: &ProbeName, probe: Probe, board: &Board) -> Outcome<Session> {
     let mut registry = Registry::new();
-    registry.add_target_family(board.target.clone()).map_err(|error| {
+    let added = registry.add_target_family(board.target.clone()).map(drop);
+    let found = added.and_then(|()| registry.get_target_by_name(board.chip()));
+    let mut target = found.map_err(|error| {
         let what =
             format!("the target description of {} is not usable: {}", board.name, told(&error));
         Failure::new(Kind::Input, what).check("correct the part `target` of its board file")
     })?;
-    probe.attach_with_registry(board.chip(), Permissions::default(), &registry).map_err(|error| {
+    target.debug_sequence = DebugSequence::Riscv(Arc::new(WholeReset));
+    probe.attach_with_registry(target, Permissions::default(), &registry).map_err(|error| {
         let what = format!("the TAP of {} answers, its debug module does not", board.name);
         let failure = lost(name, &what, &error);
         let tunneled =

@@ -1,6 +1,7 @@
 //! Who is on the JTAG chain, and which board that is.
 
 use probe_rs::probe::{DebugProbeError, Probe};
+use probe_rs_target::ScanChainElement;
 
 use super::{Candidates, lost};
 use crate::board::Board;
@@ -22,29 +23,75 @@ pub struct Tap {
 ///
 /// When nobody answers, or not in a way that makes sense.
 pub fn scan(name: &ProbeName, probe: &mut Probe, candidates: &Candidates) -> Outcome<Vec<Tap>> {
-    let chain = match &candidates.boards[..] {
-        [only] => only.target.variants[0].jtag.clone(),
-        _ => None,
+    let elements = match &candidates.boards[..] {
+        [only] => chain_of(only),
+        _ => Vec::new(),
     };
+    let is_forced = matches!(&candidates.boards[..], [only] if only.forces_scan_chain());
     let Some(jtag) = probe.try_as_jtag_probe() else { return Ok(Vec::new()) };
-    if let Some(chain) = chain {
-        let elements = chain.scan_chain.unwrap_or_default();
-        // The chain of a board whose TAP does not answer a scan.
-        if chain.force_scan_chain {
-            jtag.set_scan_chain(&elements).map_err(|error| silent(name, &error))?;
-            return Ok(Vec::new());
-        }
-        if !elements.is_empty() {
-            jtag.set_expected_scan_chain(&elements).map_err(|error| silent(name, &error))?;
-        }
+    // The chain of a board whose TAP does not answer a scan.
+    if is_forced {
+        jtag.set_scan_chain(&elements).map_err(|error| silent(name, &error))?;
+        return Ok(Vec::new());
     }
-    probe.attach_to_unspecified().map_err(|error| unanswered(name, error))?;
+    // Not every chain says itself where a register ends: the board's file does.
+    if !elements.is_empty() {
+        jtag.set_expected_scan_chain(&elements).map_err(|error| silent(name, &error))?;
+    }
+    probe.attach_to_unspecified().map_err(|error| match is_other_chain(&error) {
+        true => other_chain(name, &elements),
+        false => unanswered(name, error),
+    })?;
     let Some(jtag) = probe.try_as_jtag_probe() else { return Ok(Vec::new()) };
     let chain = jtag.scan_chain().map_err(|error| silent(name, &error))?;
     Ok(chain
         .iter()
         .map(|tap| Tap { idcode: tap.name.as_deref().and_then(idcode), ir_length: tap.ir_len() })
         .collect())
+}
+
+/// The TAPs of a board's chain.
+fn chain_of(board: &Board) -> Vec<ScanChainElement> {
+    let jtag = board.target.variants[0].jtag.as_ref();
+    jtag.and_then(|jtag| jtag.scan_chain.clone()).unwrap_or_default()
+}
+
+/// TAPs, as a person is told.
+fn lengths(elements: &[ScanChainElement]) -> String {
+    let length =
+        |tap: &ScanChainElement| tap.ir_len.map_or("?".to_owned(), |bits| bits.to_string());
+    let lengths: Vec<String> = elements.iter().map(length).collect();
+    match &lengths[..] {
+        [only] => format!("one TAP with an instruction register of {only} bits"),
+        all => format!("{} TAPs with instruction registers of {} bits", all.len(), all.join(", ")),
+    }
+}
+
+/// Whether the core's TAP is where the board's file has it: what is said to another one is answered
+/// with nothing that makes sense.
+///
+/// # Errors
+///
+/// Who is there instead.
+pub(super) fn check_place(board: &Board, taps: &[Tap]) -> Outcome<()> {
+    if taps.is_empty() {
+        return Ok(());
+    }
+    let place = board.jtag_tap();
+    match taps.get(place) {
+        Some(tap) if tap.idcode.is_none_or(|idcode| idcode == board.idcode) => Ok(()),
+        tap => {
+            let there = tap.and_then(|tap| tap.idcode);
+            let there = there.map_or("none".to_owned(), |idcode| format!("{idcode:#010x}"));
+            let what = format!(
+                "the core's TAP is not at place {place} of the JTAG chain, where the file of the board {} \
+                 has it: the IDCODE there is {there}",
+                board.name
+            );
+            Err(Failure::new(Kind::Card, what)
+                .check("correct `jtag_tap` or `scan_chain` in the board file (docs/boards.md)"))
+        }
+    }
 }
 
 /// probe-rs names a TAP that it has found by its IDCODE, with its maker behind it.
@@ -58,6 +105,39 @@ fn unanswered(name: &ProbeName, error: probe_rs::Error) -> Failure {
         probe_rs::Error::Probe(error) => silent(name, &error),
         error => lost(name, "the probe cannot attach", &error),
     }
+}
+
+/// Whether TAPs answer, whose instruction registers are not as they should be or as nobody can tell.
+fn is_other_chain(error: &probe_rs::Error) -> bool {
+    match error {
+        probe_rs::Error::Probe(error @ DebugProbeError::JtagScanChain(_)) => {
+            told(error).contains("Invalid IR")
+        }
+        _ => false,
+    }
+}
+
+fn other_chain(name: &ProbeName, elements: &[ScanChainElement]) -> Failure {
+    let failure = match elements.is_empty() {
+        true => {
+            let what = format!(
+                "TAPs answer at the probe {name}, but where their instruction registers end cannot be told"
+            );
+            Failure::new(Kind::Card, what)
+                .check("name the board (--board or --board-file), so that its JTAG chain is known")
+        }
+        false => {
+            let what = format!(
+                "TAPs answer at the probe {name}, but not as the board's file has the JTAG chain: {}",
+                lengths(elements)
+            );
+            Failure::new(Kind::Card, what).check(
+                "if more than that is on the chain, give a board file with all of it in `scan_chain`, \
+                 what is at TDO first (docs/boards.md)",
+            )
+        }
+    };
+    failure.check("if the cable is long or noisy, try a slower clock: --clock 100")
 }
 
 /// What it means that the chain does not answer.

@@ -60,15 +60,16 @@ pub struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the probes on this computer, and the card behind each
+    /// List the probes on this computer, and the card behind each; without any it fails
     List,
-    /// Show what a card is and what is in its flash; it runs on
+    /// Show what a card is and what is in its flash; its program stands still for a moment
     Info,
     /// Write an image to a slot and have it started, or a boot loader, or erase all
     Write(Write),
-    /// Check what is in the flash: an image's signature and digest, or every byte of a file
+    /// Check what is in the flash: an image's signature and digest, or every byte of a file; the
+    /// card's program stands still meanwhile
     Verify(Verify),
-    /// Copy a region of the flash to a file
+    /// Copy a region of the flash to a file; the card's program stands still meanwhile
     Read(Read),
     /// Erase a region of the flash
     Erase(Erase),

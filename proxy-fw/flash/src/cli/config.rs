@@ -1,23 +1,43 @@
 //! `config`: the card's own settings.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use soc::settings::{self, Settings, SettingsError};
+use soc::settings::{Settings, SettingsError, StoreError, load, store};
 
-use super::Bench;
 use super::args::Config;
+use super::{Bench, cannot_read};
 use crate::board::Board;
 use crate::card::CardFlash;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::probe::ProbeName;
+use crate::{files, settings};
 
 #[derive(Serialize)]
 struct View {
-    /// The text; none when there are no settings.
-    settings: Option<String>,
+    /// Value by key; none when there are no settings.
+    settings: Option<Values>,
+    /// The text as it is in the flash, with its comments.
+    text: Option<String>,
     /// Why the card cannot use them.
     wrong: Option<String>,
+}
+
+impl View {
+    fn new(text: Option<String>, wrong: Option<String>) -> Self {
+        Self { settings: text.as_deref().map(values), text, wrong }
+    }
+}
+
+/// Settings by their keys.
+pub(super) type Values = BTreeMap<String, String>;
+
+/// The settings of a text. Lines that are none are left out.
+pub(super) fn values(text: &str) -> Values {
+    let said = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let settings = said.filter_map(|line| line.split_once('='));
+    settings.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
 pub(super) fn config(bench: &Bench, said: &Config) -> Outcome<()> {
@@ -35,7 +55,7 @@ pub(super) fn text(
     board: &Board,
     probe: &ProbeName,
 ) -> Outcome<Option<String>> {
-    let text = settings::load(flash, board.layout.config()).map_err(|fault| fault.told(probe))?;
+    let text = load(flash, board.layout.config()).map_err(|fault| fault.told(probe))?;
     Ok(text.map(|text| text.as_str().to_owned()))
 }
 
@@ -43,13 +63,22 @@ fn get(bench: &Bench) -> Outcome<()> {
     let mut card = bench.card()?;
     let (board, probe) = (card.board.clone(), card.probe.clone());
     let settings = text(&mut card.flash_to_read()?, &board, &probe)?;
-    let checked = settings.as_deref().map(str::parse::<Settings>);
-    let wrong = checked.and_then(Result::err).map(|error| error.to_string());
-    let view = View { settings, wrong };
-    bench.out.print(&view, |view| match (&view.settings, &view.wrong) {
+    let wrong = settings.as_deref().and_then(|text| usable(text).err());
+    let view = View::new(settings, wrong.map(|failure| failure.what));
+    bench.out.print(&view, |view| match (&view.text, &view.wrong) {
         (None, _) => "no settings: write some with `dxpu-flash config set`".to_owned(),
         (Some(text), None) => text.clone(),
-        (Some(text), Some(wrong)) => format!("{text}\n# the card cannot use this: {wrong}"),
+        (Some(text), Some(wrong)) => format!("{text}\n# {wrong}"),
+    })
+}
+
+/// Whether the card, and then the manager, can use settings.
+fn usable(text: &str) -> Outcome<()> {
+    let settings: Settings = text.parse().map_err(|error| cannot_be(error, text))?;
+    settings::check(&settings).map_err(|unusable| {
+        let key = unusable.key;
+        Failure::new(Kind::Input, format!("the card could not use these settings: {unusable}"))
+            .check(format!("give another: dxpu-flash config set {key}=VALUE"))
     })
 }
 
@@ -70,29 +99,25 @@ fn set(
     let base = from_file.or_else(|| old.clone()).unwrap_or_default();
     let new = changed(&base, changes);
     // What the card could not use is not written.
-    new.parse::<Settings>().map_err(|error| cannot_be(error, &new))?;
+    usable(&new)?;
     let is_new = old.as_deref() != Some(&new);
     if is_new {
         let mut flash = card.flash_to_write()?;
-        settings::store(&mut flash, region, &new).map_err(|error| match error {
-            settings::StoreError::Journal(card_image::JournalError::Flash(fault)) => {
-                fault.told(&probe)
-            }
-            settings::StoreError::TooLong => Failure::new(Kind::Input, error),
+        store(&mut flash, region, &new).map_err(|error| match error {
+            StoreError::Journal(card_image::JournalError::Flash(fault)) => fault.told(&probe),
+            StoreError::TooLong => Failure::new(Kind::Input, error),
             error => Failure::new(Kind::Flash, error),
         })?;
     }
     if is_new && !no_start {
         card.reset()?;
     }
-    let view = View { settings: Some(new), wrong: None };
-    bench.out.print(&view, |view| view.settings.clone().unwrap_or_default())
+    let view = View::new(Some(new), None);
+    bench.out.print(&view, |view| view.text.clone().unwrap_or_default())
 }
 
 fn read_text(path: &Path) -> Outcome<String> {
-    std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(Kind::Input, format!("cannot read {}: {error}", path.display()))
-    })
+    files::text(path).map_err(|error| cannot_read(path, &error))
 }
 
 fn cannot_be(error: SettingsError, text: &str) -> Failure {
@@ -148,6 +173,14 @@ mod tests {
         let list = [("name", "b"), ("vlan", "100"), ("manager", ""), ("places", "")];
         assert_eq!(changed(text, &changes(&list)), "# rack 7\nname = b\nvlan = 100\n");
         assert_eq!(changed("", &changes(&[("name", "a")])), "name = a\n");
+    }
+
+    #[test]
+    fn values_are_told_by_their_keys() {
+        let text = "# rack 7\nname = a # old\nmanager=1.2.3.4:5\nno setting\n";
+        let both = [("name", "a"), ("manager", "1.2.3.4:5")];
+        let both = both.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(values(text), both.into());
     }
 
     #[test]

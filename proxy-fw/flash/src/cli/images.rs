@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use card_image::{Header, KeyId, Refusal, SecurityVersion};
+use card_image::{Header, KeyId, Refusal, SecurityVersion, SlotId};
 use serde::Serialize;
 
 use super::args::{Build, Image, SigningKey};
 use super::views::ImageView;
-use super::{Bench, read_file};
+use super::{Bench, read_image, read_program};
 use crate::board::Board;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::{Label, Signer, from_elf, keys, sign, whole};
@@ -47,6 +47,30 @@ pub(super) fn refused(path: &Path, refusal: Refusal) -> Failure {
     }
 }
 
+/// What is wrong with what a slot of the card has.
+pub(super) fn refused_in_slot(slot: SlotId, refusal: Refusal) -> Failure {
+    let again = format!("write one to it: `dxpu-flash write IMAGE --slot {slot}`");
+    let failure = Failure::new(Kind::Image, format!("slot {slot}: {refusal}"));
+    match refusal {
+        Refusal::NotAnImage => failure.check(again),
+        Refusal::Truncated { .. } | Refusal::HeaderDamaged | Refusal::BadCrc => failure
+            .check(format!(
+                "write the image again: `dxpu-flash write IMAGE --slot {slot}`; it may have been interrupted, \
+                 which `dxpu-flash info` shows as writing"
+            ))
+            .check("if it stays so, the flash is worn out")
+            .check("until then the boot loader starts the other slot, if that has a good image"),
+        Refusal::NewerFormat(_) => failure.check("use a newer dxpu-flash"),
+        Refusal::Unsigned | Refusal::UnknownKey(_) | Refusal::BadSignature => failure
+            .check(format!(
+                "the boot loader does not start it: write one that is signed with a key that the card \
+                 trusts: `dxpu-flash write IMAGE --slot {slot}`"
+            ))
+            .check("if the boot loader was built with that key, name it with --trust NUMBER=FILE"),
+        _ => failure.check(format!("the boot loader does not start it; {again}")),
+    }
+}
+
 fn write_file(path: &Path, bytes: &[u8]) -> Outcome<()> {
     // Beside and moved, so that an interrupted build leaves no half of an image.
     let mut beside = path.as_os_str().to_owned();
@@ -68,7 +92,7 @@ fn board(bench: &Bench) -> Outcome<Board> {
 
 fn build(bench: &Bench, said: &Build) -> Outcome<()> {
     let board = board(bench)?;
-    let elf = read_file(&said.elf)?;
+    let elf = read_program(&said.elf)?;
     let program = from_elf(&elf)
         .map_err(|error| Failure::new(Kind::Input, format!("{}: {error}", said.elf.display())))?;
     let label = Label {
@@ -107,7 +131,7 @@ fn read_secret(path: &Path) -> Outcome<[u8; 32]> {
 fn resign(bench: &Bench, path: &Path, key: &SigningKey, output: &Path) -> Outcome<()> {
     let secret = read_secret(&key.key)?;
     let signer = Signer { number: key.key_number, secret: &secret };
-    let image = sign(&read_file(path)?, &signer).map_err(|refusal| refused(path, refusal))?;
+    let image = sign(&read_image(path)?, &signer).map_err(|refusal| refused(path, refusal))?;
     write_file(output, &image)?;
     let view = ImageView::from(&Header::parse(&image).expect("it was just made"));
     bench.out.print(&view, |view| format!("{}: {}", output.display(), view.text()))
@@ -122,7 +146,7 @@ struct Inspected {
 }
 
 fn inspect(bench: &Bench, path: &Path) -> Outcome<()> {
-    let header = whole(&read_file(path)?).map_err(|refusal| refused(path, refusal))?;
+    let header = whole(&read_image(path)?).map_err(|refusal| refused(path, refusal))?;
     // The board's keys, where the program knows it.
     let boards = bench.candidates()?.boards;
     let board = boards.iter().find(|board| board.name == header.board);

@@ -8,7 +8,7 @@ use card_image::{PayloadCheck, SlotId};
 use super::args::{Level, Log, Uart};
 use super::output::line;
 use super::write::open_store;
-use super::{Bench, read_file};
+use super::{Bench, read_program};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::from_elf;
@@ -19,7 +19,7 @@ use crate::log::{Line, Texts};
 const SUSPICIOUS: u64 = 10;
 
 pub(super) fn log(bench: &Bench, said: &Log) -> Outcome<()> {
-    let elf = read_file(&said.elf)?;
+    let elf = read_program(&said.elf)?;
     let texts = Texts::parse(&elf)
         .map_err(|error| Failure::new(Kind::Input, format!("{}: {error}", said.elf.display())))?;
     let mut source: Box<dyn Source> = match &said.uart {

@@ -7,6 +7,7 @@ mod logs;
 mod output;
 mod regions;
 mod show;
+pub mod usage;
 mod views;
 mod write;
 
@@ -19,6 +20,7 @@ use tracing_subscriber::EnvFilter;
 use crate::board::Board;
 use crate::card::{Candidates, Card};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::files;
 use crate::image::keys;
 use args::{Args, Command};
 use output::Output;
@@ -109,11 +111,18 @@ fn unknown_board(name: BoardName) -> Failure {
         .check("for another board give its file with --board-file (docs/boards.md)")
 }
 
-/// Reads a file that was named.
-fn read_file(path: &Path) -> Outcome<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        Failure::new(Kind::Input, format!("cannot read {}: {error}", path.display()))
-    })
+/// Reads an image that was named.
+fn read_image(path: &Path) -> Outcome<Vec<u8>> {
+    files::image(path).map_err(|error| cannot_read(path, &error))
+}
+
+/// Reads a program that was named: an ELF file, or the bytes as they are in flash.
+fn read_program(path: &Path) -> Outcome<Vec<u8>> {
+    files::program(path).map_err(|error| cannot_read(path, &error))
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Kind::Input, format!("cannot read {}: {error}", path.display()))
 }
 
 fn reset(bench: &Bench, halt: bool) -> Outcome<()> {

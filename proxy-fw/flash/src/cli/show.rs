@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
-use card_image::{Header, Refusal, Role, SecurityVersion, SlotId, StoreError};
+use card_image::{Header, Refusal, Role, SecurityVersion, SlotId};
 use serde::Serialize;
 
 use super::args::Verify;
-use super::images::refused;
+use super::config::Values;
+use super::images::{refused, refused_in_slot};
+use super::output::Output;
 use super::views::{ImageView, SlotView};
-use super::write::{in_flash, kept_badly, open_store, store_failure};
-use super::{Bench, read_file, regions};
+use super::write::{in_flash, kept_badly, open_store};
+use super::{Bench, read_image, read_program, regions};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::whole;
-use crate::probe::{ProbeName, on_usb};
+use crate::probe::{ProbeName, none_connected, on_usb};
 
 /// A probe, and what it finds.
 #[derive(Debug, Serialize)]
@@ -53,12 +55,16 @@ pub(super) fn list(bench: &Bench) -> Outcome<()> {
         };
         views.push(ProbeView { probe: name.to_string(), what, card, idcodes, trouble });
     }
-    bench.out.print(&views, |views| match views.is_empty() {
-        true => "no probe is connected to this computer; a simulated card is at \
-                 --probe remote-bitbang:HOST:PORT"
-            .to_owned(),
-        false => views.iter().map(ProbeView::text).collect::<Vec<_>>().join("\n"),
-    })
+    listed(bench.out, &views)
+}
+
+/// Prints probes. None is a failure, as it is for every other command: whoever goes on after this
+/// one has something to go on with.
+fn listed(out: Output, views: &[ProbeView]) -> Outcome<()> {
+    if views.is_empty() {
+        return Err(none_connected());
+    }
+    out.print(&views, |views| views.iter().map(ProbeView::text).collect::<Vec<_>>().join("\n"))
 }
 
 impl ProbeView {
@@ -79,22 +85,25 @@ struct CardView {
     description: String,
     probe: String,
     idcodes: Vec<u32>,
-    /// Manufacturer, kind and capacity; none while the firmware used the flash.
-    flash_id: Option<String>,
+    /// Manufacturer, kind and capacity.
+    flash_id: String,
     /// Whether a boot state was ever recorded.
     recorded: bool,
     lowest_security_version: u32,
     slots: Vec<SlotView>,
-    /// The settings' text, secrets left out; none when there are none.
-    settings: Option<String>,
+    /// The settings, secrets left out; none when there are none.
+    settings: Option<Values>,
+    /// Their text.
+    #[serde(skip)]
+    settings_text: Option<String>,
 }
 
 pub(super) fn info(bench: &Bench) -> Outcome<()> {
     let mut card = bench.card()?;
     let (board, probe) = (card.board.clone(), card.probe.clone());
-    let id = card.jedec_id()?;
     let idcodes = card.taps.iter().filter_map(|tap| tap.idcode).collect();
     let mut flash = card.flash_to_read()?;
+    let id = flash.jedec_id();
     let store = open_store(&mut flash, &board, &probe)?;
     let mut slots = Vec::new();
     for slot in SlotId::ALL {
@@ -102,16 +111,18 @@ pub(super) fn info(bench: &Bench) -> Outcome<()> {
         slots.push(SlotView::new(slot, store.state(), header.as_ref().ok()));
     }
     let settings = super::config::text(&mut flash, &board, &probe)?;
+    let settings_text = settings.as_deref().map(without_secrets);
     let view = CardView {
         board: board.name.to_string(),
         description: board.description.clone(),
         probe: probe.to_string(),
         idcodes,
-        flash_id: id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        flash_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
         recorded: store.is_recorded(),
         lowest_security_version: store.state().lowest_security.0,
         slots,
-        settings: settings.as_deref().map(without_secrets),
+        settings: settings_text.as_deref().map(super::config::values),
+        settings_text,
     };
     bench.out.print(&view, CardView::text)
 }
@@ -122,10 +133,7 @@ impl CardView {
         let mut lines = vec![
             format!("card   {}, {}", self.board, self.description),
             format!("probe  {}, IDCODE {}", self.probe, idcodes.join(" ")),
-            format!(
-                "flash  {}",
-                self.flash_id.as_deref().unwrap_or("in use by the firmware just now")
-            ),
+            format!("flash  {}", self.flash_id),
         ];
         if !self.recorded {
             lines.push(
@@ -139,7 +147,7 @@ impl CardView {
             ));
         }
         lines.extend(self.slots.iter().map(SlotView::text));
-        match &self.settings {
+        match &self.settings_text {
             Some(settings) => {
                 lines.push("settings".to_owned());
                 lines.extend(settings.lines().map(|line| format!("    {line}")));
@@ -172,8 +180,8 @@ struct Verified {
 }
 
 pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
-    let named = said.image.as_deref().map(|path| Ok((path, read_file(path)?))).transpose()?;
-    let boot_loader = said.boot_loader.as_deref().map(read_file).transpose()?;
+    let named = said.image.as_deref().map(|path| Ok((path, read_image(path)?))).transpose()?;
+    let boot_loader = said.boot_loader.as_deref().map(read_program).transpose()?;
     let mut card = bench.card()?;
     let verified = match (named, &said.boot_loader, boot_loader) {
         (Some((path, bytes)), ..) => {
@@ -247,10 +255,8 @@ fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcom
     requirements.lowest_security = SecurityVersion(0);
     let mut verified = Vec::new();
     for one in slot.map_or(SlotId::ALL.to_vec(), |slot| vec![slot]) {
-        let name = Path::new(if one == SlotId::A { "slot a" } else { "slot b" });
         let checked = store.verify(&mut flash, one, &requirements);
-        let header: Result<Header, Refusal> =
-            checked.map_err(|fault| store_failure(StoreError::Flash(fault), &probe, name))?;
+        let header: Result<Header, Refusal> = checked.map_err(|fault| fault.told(&probe))?;
         match header {
             Ok(header) => verified.push(Verified {
                 slot: Some(one.to_string()),
@@ -259,7 +265,7 @@ fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcom
             }),
             // An empty slot is nothing wrong, unless it was asked for.
             Err(Refusal::NotAnImage) if slot.is_none() => {}
-            Err(refusal) => return Err(refused(name, refusal)),
+            Err(refusal) => return Err(refused_in_slot(one, refusal)),
         }
     }
     if verified.is_empty() {
@@ -272,6 +278,13 @@ fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcom
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_probe_is_a_failure() {
+        let failure = listed(Output::new(true), &[]).unwrap_err();
+        assert_eq!(failure.kind.exit_code(), 3);
+        assert!(failure.what.contains("no probe is connected"), "{failure}");
+    }
 
     #[test]
     fn secrets_are_not_shown() {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::args::Write;
 use super::images::refused;
 use super::output::Output;
-use super::{Bench, read_file, regions};
+use super::{Bench, read_image, read_program, regions};
 use crate::board::Board;
 use crate::card::{Card, CardFlash, FlashFault};
 use crate::failure::{Failure, Kind, Outcome};
@@ -42,8 +42,8 @@ struct Wanted {
 
 pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
     // What is wrong with files is said before a probe is looked for.
-    let image = said.image.as_deref().map(read_image).transpose()?;
-    let boot_loader = said.boot_loader.as_deref().map(read_file).transpose()?;
+    let image = said.image.as_deref().map(wanted).transpose()?;
+    let boot_loader = said.boot_loader.as_deref().map(read_program).transpose()?;
     let mut card = bench.card()?;
     let keys = bench.keys(Some(&card.board))?;
     if let Some(image) = &image {
@@ -124,8 +124,8 @@ fn text(written: &Written) -> String {
     lines.join("\n")
 }
 
-fn read_image(path: &Path) -> Outcome<Wanted> {
-    let bytes = read_file(path)?;
+fn wanted(path: &Path) -> Outcome<Wanted> {
+    let bytes = read_image(path)?;
     whole(&bytes).map_err(|refusal| refused(path, refusal))?;
     Ok(Wanted { path: path.to_owned(), bytes })
 }

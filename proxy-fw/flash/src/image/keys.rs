@@ -8,6 +8,8 @@ use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
+use crate::files;
+
 /// Why a file is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
@@ -61,8 +63,7 @@ pub fn read_public(path: &Path) -> Result<[u8; 32], KeyError> {
 }
 
 fn read(path: &Path) -> Result<String, KeyError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| KeyError::Read { path: path.display().to_string(), error })
+    files::text(path).map_err(|error| KeyError::Read { path: path.display().to_string(), error })
 }
 
 fn not_a_key(path: &Path, what: String) -> KeyError {

@@ -1,8 +1,11 @@
 //! The program against simulated cards, over TCP: from the first write of a new card to what goes
 //! wrong at a bench.
 
+mod chain;
+mod reading;
 mod rtt;
 mod sim;
+mod told;
 
 use std::time::{Duration, Instant};
 
@@ -289,6 +292,42 @@ fn a_card_that_was_flashed_starts() {
     match emulated_console(&flash, "starting slot a: box") {
         Some(console) => assert!(console.contains("slot a is new, with 1 more start"), "{console}"),
         None => println!("SKIPPED in part: qemu-system-riscv32 is not there"),
+    }
+}
+
+/// The boot loader looks at the images, and records that it starts one, while they are read.
+#[test]
+fn a_card_that_starts_is_read_right() {
+    let Some(firmware) = firmware() else {
+        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
+        return;
+    };
+    let bench = Bench::new();
+    let path = |name: &str| firmware.join(name).to_str().unwrap().to_owned();
+    let (boot, image) = (path("boot.bin"), path("fw-box.img"));
+    let card = SimCard::start(Card::new());
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    run(&["write", "--boot-loader", &boot, &image]).fine();
+    let bytes = read(image.as_ref());
+    for copy in ["first", "second"] {
+        run(&["read", "slot-a", copy]).fine();
+        assert!(read(&bench.path(copy)).starts_with(&bytes), "{copy} is what was written");
+        run(&["verify"]).fine();
+        run(&["verify", &image]).fine();
+        run(&["reset"]).fine();
+    }
+    let info = run(&["info", "--json"]).fine().json();
+    assert!(info["recorded"] == true && info["slots"][0]["image"].is_object(), "{info}");
+    // Nobody has lost by it: the boot loader goes on where it was each time.
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        let console = card.console.lock().unwrap().clone();
+        let console = String::from_utf8_lossy(&console);
+        if console.contains("starting slot a: box") {
+            break;
+        }
+        assert!(Instant::now() < end, "{console}");
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 

@@ -132,6 +132,12 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    fn new(Output { status, stdout, stderr }: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = status.code().unwrap_or_else(|| panic!("it ended with {status}"));
+        Self { code, out: text(stdout), error: text(stderr) }
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
@@ -181,11 +187,26 @@ impl Bench {
         assert!(found, "{}", String::from_utf8_lossy(&said.stderr));
     }
 
+    /// Runs the program, and interrupts it with Ctrl-C's signal when this becomes true.
+    pub(crate) fn interrupt(
+        &self,
+        probe: SocketAddr,
+        arguments: &[&str],
+        when: impl Fn() -> bool,
+    ) -> Said {
+        let mut command = self.command(Some(probe), arguments);
+        let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !when() && program.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let id = program.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        Said::new(program.wait_with_output().unwrap())
+    }
+
     /// Runs the program in the test's folder.
     pub(crate) fn run(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Said {
-        let Output { status, stdout, stderr } = self.command(probe, arguments).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { code: status.code().unwrap(), out: text(stdout), error: text(stderr) }
+        Said::new(self.command(probe, arguments).output().unwrap())
     }
 
     fn command(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Command {
@@ -213,10 +234,18 @@ impl Bench {
 
     /// A board file that is the program's own with something else in it.
     pub(crate) fn board_file(&self, from: &str, to: &str) -> String {
+        self.board_file_with(&[(from, to)])
+    }
+
+    /// The same with some changes.
+    pub(crate) fn board_file_with(&self, changes: &[(&str, &str)]) -> String {
         let (_, text) = dxpu_flash::board::BUILT_IN[0];
-        assert!(text.contains(from));
+        let text = changes.iter().fold(text.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replace(from, to)
+        });
         let path = self.path("board.yaml");
-        std::fs::write(&path, text.replace(from, to)).unwrap();
+        std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
 }

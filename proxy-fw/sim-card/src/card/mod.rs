@@ -14,7 +14,7 @@ pub use board::{
 pub use flash::{BANKS, FLASH_PART};
 pub use uart::OUTPUT_LIMIT as UART_OUTPUT_LIMIT;
 
-use crate::debug::{Jtag, System};
+use crate::debug::{Jtag, OtherTap, Place, System};
 use crate::iss::{AccessFault, Bus, Hart, Step, Width};
 
 /// Nanoseconds of a tick, which is an instruction: the core runs at 100 MHz.
@@ -50,6 +50,9 @@ pub struct Card {
     /// Memory and devices.
     pub board: Board,
     jtag: Jtag,
+    /// Further ports on the chain, before and behind the card's own.
+    before: Option<OtherTap>,
+    after: Option<OtherTap>,
     tck: bool,
     resets: u64,
 }
@@ -66,7 +69,30 @@ impl Card {
     pub fn new() -> Self {
         let board = Board::new();
         let hart = Hart::new(board.reset_vector());
-        Self { hart, board, jtag: Jtag::default(), tck: false, resets: 0 }
+        Self {
+            hart,
+            board,
+            jtag: Jtag::default(),
+            before: None,
+            after: None,
+            tck: false,
+            resets: 0,
+        }
+    }
+
+    /// Puts a further port on the JTAG chain, with so many bits of instruction register.
+    ///
+    /// # Panics
+    ///
+    /// When they are not of [`IR_LENGTHS`](crate::debug::IR_LENGTHS).
+    #[must_use]
+    pub fn with_tap(mut self, place: Place, ir_length: u32) -> Self {
+        let tap = Some(OtherTap::new(place, ir_length));
+        match place {
+            Place::Before => self.before = tap,
+            Place::After => self.after = tap,
+        }
+        self
     }
 
     /// Resets all but the debug module and what is in the flash, as the reset button does.
@@ -133,18 +159,36 @@ impl Card {
     pub fn set_jtag(&mut self, tck: bool, tms: bool, tdi: bool) {
         match (std::mem::replace(&mut self.tck, tck), tck) {
             (false, true) => {
-                self.jtag.rising(tms, tdi);
+                self.shift_chain(tms, tdi);
                 self.run(TICKS_PER_TCK);
             }
-            (true, false) => self.jtag.falling(&mut self.hart, &mut self.board),
+            (true, false) => {
+                for tap in [&mut self.before, &mut self.after].into_iter().flatten() {
+                    tap.falling();
+                }
+                self.jtag.falling(&mut self.hart, &mut self.board);
+            }
             _ => {}
+        }
+    }
+
+    /// A rising edge for all ports of the chain: each takes what the one before it drives.
+    fn shift_chain(&mut self, tms: bool, tdi: bool) {
+        let own = self.before.as_ref().map_or(tdi, OtherTap::tdo);
+        let behind = self.jtag.tdo();
+        if let Some(tap) = &mut self.before {
+            tap.rising(tms, tdi);
+        }
+        self.jtag.rising(tms, own);
+        if let Some(tap) = &mut self.after {
+            tap.rising(tms, behind);
         }
     }
 
     /// What the JTAG port drives.
     #[must_use]
     pub fn tdo(&self) -> bool {
-        self.jtag.tdo()
+        self.after.as_ref().map_or(self.jtag.tdo(), OtherTap::tdo)
     }
 
     /// One clock of the JTAG port, from low to low: gives TDO as it was before the rising edge.
@@ -158,6 +202,9 @@ impl Card {
     /// TRST# of the JTAG port is asserted.
     pub fn test_reset(&mut self) {
         self.jtag.test_reset();
+        for tap in [&mut self.before, &mut self.after].into_iter().flatten() {
+            tap.test_reset();
+        }
     }
 }
 

@@ -13,8 +13,12 @@ const IR_IDCODE: u32 = 0x01;
 const IR_DTMCS: u32 = 0x10;
 const IR_DMI: u32 = 0x11;
 
-/// Version 1, part 0xdc5d, no manufacturer's: JEDEC's bank 16, number 0x7e, is nobody's.
-pub(super) const IDCODE: u32 = 1 << 28 | 0xdc5d << 12 | 15 << 8 | 0x7e << 1 | 1;
+/// IDCODE of a part: version 1, no manufacturer's, since JEDEC's bank 16, number 0x7e, is nobody's.
+pub(super) const fn idcode(part: u32) -> u32 {
+    1 << 28 | part << 12 | 15 << 8 | 0x7e << 1 | 1
+}
+
+pub(super) const IDCODE: u32 = idcode(0xdc5d);
 
 /// Bits of a debug module's address.
 const ABITS: u32 = 7;

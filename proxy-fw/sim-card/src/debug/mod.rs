@@ -7,10 +7,12 @@
 mod abstract_command;
 mod jtag;
 mod module;
+mod other_tap;
 mod system_bus;
 
 pub use jtag::{Jtag, TapState};
 pub use module::DebugModule;
+pub use other_tap::{IR_LENGTHS, OtherTap, Place};
 
 use crate::iss::Bus;
 

@@ -1,7 +1,7 @@
 //! The debug module, spoken to through the pins.
 
 use crate::card::{Card, RAM_BASE};
-use crate::debug::TapState;
+use crate::debug::{Place, TapState};
 
 use super::jtag::IDCODE;
 
@@ -132,6 +132,47 @@ fn the_port_says_what_it_is() {
     assert_eq!(probe.scan(0x10, 0, 32) & 0xfff, 0x71);
     // What is not known is one bit of bypass: what goes in comes out a clock later.
     assert_eq!(probe.scan(0x1f, 0b1011_0101, 9), 0b1_0110_1010);
+}
+
+/// Scans a register of all of a chain, from Run-Test/Idle and back.
+fn scan_chain(card: &mut Card, begin: &[bool], value: u128, bits: u32) -> u128 {
+    for tms in begin {
+        card.clock_jtag(*tms, false);
+    }
+    let taken = (0..bits).fold(0, |taken, bit| {
+        let tdo = card.clock_jtag(bit == bits - 1, value >> bit & 1 == 1);
+        taken | u128::from(tdo) << bit
+    });
+    card.clock_jtag(true, false);
+    card.clock_jtag(false, false);
+    taken
+}
+
+#[test]
+fn a_chain_has_the_ports_before_and_after_the_cards_own() {
+    const DATA: &[bool] = &[true, false, false];
+    const INSTRUCTION: &[bool] = &[true, true, false, false];
+    let mut card = Card::new().with_tap(Place::Before, 6).with_tap(Place::After, 4);
+    let reset = |card: &mut Card| {
+        for tms in [true, true, true, true, true, false] {
+            card.clock_jtag(tms, false);
+        }
+    };
+    reset(&mut card);
+    // What is at TDO comes first.
+    let idcodes = [Place::After.idcode(), IDCODE, Place::Before.idcode()];
+    let together = idcodes.iter().rev().fold(0, |all, one| all << 32 | u128::from(*one));
+    assert_eq!(scan_chain(&mut card, DATA, 0, 96), together);
+    // All to BYPASS: a bit of 0 each, and then what went in.
+    let captured = 0b01_0101 << 9 | 1 << 4 | 0b0101;
+    assert_eq!(scan_chain(&mut card, INSTRUCTION, (1 << 15) - 1, 15), captured);
+    assert_eq!(scan_chain(&mut card, DATA, 0b101_1011, 10), 0b101_1011 << 3);
+    // The card's own alone has IDCODE.
+    assert_eq!(scan_chain(&mut card, INSTRUCTION, 0x3f << 9 | 1 << 4 | 0xf, 15), captured);
+    assert_eq!(scan_chain(&mut card, DATA, 0, 34) >> 1, u128::from(IDCODE));
+    card.test_reset();
+    reset(&mut card);
+    assert_eq!(scan_chain(&mut card, DATA, 0, 96), together, "TRST# is everybody's");
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! Reading the files that a person names: never more of one than what is wanted can have, so that a
+//! device or another wrong name does not fill the memory.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Result};
+use std::path::Path;
+
+use crate::image::MAX_PAYLOAD;
+
+/// Bytes of the longest image: header and payload.
+pub const MAX_IMAGE: u64 = card_image::HEADER_LEN as u64 + MAX_PAYLOAD;
+
+/// Bytes of the longest ELF file, whose debug information is many times what is loaded.
+pub const MAX_ELF: u64 = 512 << 20;
+
+/// Bytes of the longest text: a board file, settings or a key.
+pub const MAX_TEXT: u64 = 1 << 20;
+
+/// What ELF files begin with.
+const ELF: &[u8] = b"\x7fELF";
+
+/// Reads an image, or a boot loader as it is in flash.
+///
+/// # Errors
+///
+/// When it cannot be read, or is longer than any image.
+pub fn image(path: &Path) -> Result<Vec<u8>> {
+    up_to(path, MAX_IMAGE, "an image")
+}
+
+/// Reads a program: an ELF file, or the bytes as they are in flash.
+///
+/// # Errors
+///
+/// When it cannot be read, or is longer than any such file.
+pub fn program(path: &Path) -> Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    (&mut file).take(ELF.len() as u64).read_to_end(&mut bytes)?;
+    let (most, what) =
+        if bytes == ELF { (MAX_ELF, "an ELF file") } else { (MAX_IMAGE, "a program") };
+    rest(file, bytes, most, what)
+}
+
+/// Reads a text.
+///
+/// # Errors
+///
+/// When it cannot be read, is longer than any, or is no UTF-8.
+pub fn text(path: &Path) -> Result<String> {
+    let bytes = up_to(path, MAX_TEXT, "a text")?;
+    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text"))
+}
+
+fn up_to(path: &Path, most: u64, what: &str) -> Result<Vec<u8>> {
+    rest(File::open(path)?, Vec::new(), most, what)
+}
+
+/// Reads what follows the bytes that were read.
+fn rest(file: File, mut bytes: Vec<u8>, most: u64, what: &str) -> Result<Vec<u8>> {
+    let left = most - bytes.len() as u64;
+    file.take(left + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!(
+            "it has more than {most} bytes, which is the most of {what} here; give another file"
+        );
+        return Err(Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of zeros that has no blocks on the disk.
+    fn sparse(folder: &Path, beginning: &[u8], length: u64) -> std::path::PathBuf {
+        let path = folder.join(length.to_string());
+        std::fs::write(&path, beginning).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+        path
+    }
+
+    #[test]
+    fn no_more_is_read_than_there_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let text_of = |length| text(&sparse(folder.path(), b"", length));
+        assert_eq!(text_of(MAX_TEXT).unwrap().len() as u64, MAX_TEXT);
+        let error = text_of(MAX_TEXT + 1).unwrap_err();
+        assert!(error.to_string().contains("more than 1048576 bytes"), "{error}");
+        let longest = sparse(folder.path(), b"", MAX_IMAGE);
+        assert_eq!(image(&longest).unwrap().len() as u64, MAX_IMAGE);
+        let longer = sparse(folder.path(), b"", MAX_IMAGE + 1);
+        for read in [image, program] {
+            assert_eq!(read(&longer).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        }
+        // Only an ELF file may be so long.
+        let elf = sparse(folder.path(), b"\x7fELF", MAX_IMAGE + 1);
+        let bytes = program(&elf).unwrap();
+        assert!(bytes.starts_with(ELF) && bytes.len() as u64 == MAX_IMAGE + 1);
+    }
+
+    #[test]
+    fn what_has_no_end_is_no_file() {
+        let zeros = Path::new("/dev/zero");
+        if zeros.exists() {
+            assert_eq!(program(zeros).unwrap_err().kind(), ErrorKind::FileTooLarge);
+            assert_eq!(text(zeros).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bytes");
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert_eq!(text(&path).unwrap_err().to_string(), "it is no text");
+    }
+}

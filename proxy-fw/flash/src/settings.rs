@@ -1,0 +1,156 @@
+//! What of a card's settings can be written and read, but used by nobody: the card itself takes it,
+//! and is then never seen by the manager.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use soc::manage::Addressing;
+use soc::settings::Settings;
+
+/// A setting that nobody can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Its key.
+    pub key: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.why)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// Looks for what nobody can use.
+///
+/// # Errors
+///
+/// The first such setting.
+pub fn check(settings: &Settings) -> Result<(), Unusable> {
+    let wrong = |key, why: String| Err(Unusable { key, why });
+    let name = &settings.name;
+    if !is_node_name(name) {
+        let why = format!(
+            "{name:?} is no node's name, and the manager refuses it: 1 to 64 letters, digits, `.`, `_` \
+             and `-`, a letter or digit first"
+        );
+        return wrong("name", why);
+    }
+    let (manager, port) = settings.manager;
+    if let Some(what) = no_station(manager.into()) {
+        let why = format!("{} is {what}, not a manager's address", Ipv4Addr::from(manager));
+        return wrong("manager", why);
+    }
+    if port == 0 {
+        return wrong(
+            "manager",
+            "nobody listens at port 0; the manager's is 7781 if nothing else was said".to_owned(),
+        );
+    }
+    match settings.addressing {
+        Addressing::Dhcp => Ok(()),
+        Addressing::Fixed { address, prefix, gateway } => {
+            check_fixed(address.into(), prefix, gateway.map(Ipv4Addr::from))
+        }
+    }
+}
+
+fn check_fixed(address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> Result<(), Unusable> {
+    let wrong = |key, why: String| Err(Unusable { key, why });
+    if let Some(what) = no_station(address) {
+        return wrong("address", format!("{address} is {what}, not an address for a card"));
+    }
+    let Some(gateway) = gateway else { return Ok(()) };
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+    if (gateway.to_bits() ^ address.to_bits()) & mask != 0 {
+        let why = format!(
+            "{gateway} is not in the subnet {}/{prefix} of the card's address {address}, so the card \
+             cannot reach it",
+            Ipv4Addr::from_bits(address.to_bits() & mask)
+        );
+        return wrong("gateway", why);
+    }
+    if gateway == address {
+        return wrong("gateway", format!("{gateway} is the card's own address"));
+    }
+    Ok(())
+}
+
+/// Whether it can be the name of a node: what the manager and the daemons take (`NodeName` of
+/// `manager-client`).
+fn is_node_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(plain)
+}
+
+/// What an address is that no station in a network has.
+fn no_station(address: Ipv4Addr) -> Option<&'static str> {
+    match address {
+        address if address.is_unspecified() => Some("no address at all"),
+        address if address.is_loopback() => Some("every computer's own"),
+        address if address.is_broadcast() => Some("everybody's"),
+        address if address.is_multicast() => Some("a group's"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manager_client::types::names::NodeName;
+    use proptest::prelude::*;
+
+    /// The key that is wrong, and why.
+    fn wrong(name: &str, manager: &str, more: &str) -> Option<(&'static str, String)> {
+        let text = format!("name = {name}\nmanager = {manager}\n{more}");
+        let settings: Settings = text.parse().unwrap();
+        check(&settings).err().map(|unusable| (unusable.key, unusable.why))
+    }
+
+    #[test]
+    fn what_can_be_used_is_taken() {
+        for more in [
+            "",
+            "address = dhcp",
+            "address = 10.0.0.20/24\ngateway = 10.0.0.1",
+            "address = 10.0.0.20/0\ngateway = 192.168.0.1",
+            "address = 10.0.0.20/32",
+        ] {
+            assert_eq!(wrong("box-1.a_B", "192.168.7.1:7781", more), None, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_use_is_named_with_its_reason() {
+        let good = "10.0.0.1:7781";
+        let fixed = |gateway| format!("address = 10.0.0.20/24\ngateway = {gateway}");
+        for (name, manager, more, key, why) in [
+            ("a b", good, "", "name", "\"a b\" is no node's name"),
+            ("-\u{fc}", good, "", "name", "letter or digit first"),
+            ("a", "10.0.0.1:0", "", "manager", "port 0"),
+            ("a", "0.0.0.0:7781", "", "manager", "0.0.0.0 is no address at all"),
+            ("a", "127.0.0.1:7781", "", "manager", "every computer's own"),
+            ("a", "255.255.255.255:7781", "", "manager", "everybody's"),
+            ("a", "224.0.0.1:7781", "", "manager", "a group's"),
+            ("a", good, "address = 0.0.0.0/24", "address", "no address at all"),
+            ("a", good, &fixed("10.0.1.1"), "gateway", "not in the subnet 10.0.0.0/24"),
+            ("a", good, &fixed("10.0.0.20"), "gateway", "the card's own"),
+        ] {
+            let (found, told) = wrong(name, manager, more).expect(why);
+            assert!(found == key && told.contains(why), "{found}: {told}");
+        }
+    }
+
+    proptest! {
+        /// One rule for a node's name: the manager's.
+        #[test]
+        fn a_name_is_what_the_manager_takes(name in "[A-Za-z0-9._ü -]{0,70}") {
+            prop_assert_eq!(is_node_name(&name), NodeName::new(&*name).is_ok());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the program refuses before it touches a card, and how it says so.
+
+use sim_card::Card;
+
+use crate::sim::{Bench, Said, SimCard, board, label};
+
+/// The failure that was printed as JSON.
+fn failure(said: &Said) -> serde_json::Value {
+    serde_json::from_str(&said.error).unwrap_or_else(|error| panic!("{error}: {}", said.error))
+}
+
+#[test]
+fn settings_that_nobody_can_use_are_not_written() {
+    let bench = Bench::new();
+    let card = SimCard::start(Card::new());
+    let good = ["name=box-1", "manager=10.0.0.1:7781"];
+    for (setting, words) in [
+        ("name=a b", "name: \"a b\" is no node's name, and the manager refuses it"),
+        ("name=-ü", "name: \"-ü\" is no node's name"),
+        ("manager=10.0.0.1:0", "manager: nobody listens at port 0"),
+        ("manager=0.0.0.0:7781", "manager: 0.0.0.0 is no address at all"),
+        ("gateway=10.1.0.1", "gateway: 10.1.0.1 is not in the subnet 10.0.0.0/24"),
+    ] {
+        let mut settings = vec!["address=10.0.0.20/24", setting];
+        let key = setting.split('=').next().unwrap();
+        settings.extend(good.iter().filter(|other| !other.starts_with(key)));
+        let said = bench.run(Some(card.address), &[&["config", "set"][..], &settings].concat());
+        said.failed(2, words);
+    }
+    assert_eq!(card.stop().board.nor(0).steps(), 0, "the flash was left alone");
+}
+
+/// A card has them from another program: what it cannot use is said there, too.
+#[test]
+fn settings_are_told_by_their_keys() {
+    let bench = Bench::new();
+    let mut card = Card::new();
+    let mut flash = nor_model::Direct::<1, { 256 << 10 }>(card.board.nor(0).clone());
+    let text = "# rack 7\nname = a b\nmanager = 10.0.0.1:7781 # there\n";
+    soc::settings::store(&mut flash, board().layout.config(), text).unwrap();
+    card.board.nor(0).preload(0, flash.0.cells());
+    let card = SimCard::start(card);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let got = run(&["config", "get", "--json"]).fine().json();
+    let settings = serde_json::json!({ "name": "a b", "manager": "10.0.0.1:7781" });
+    assert_eq!((&got["settings"], &got["text"]), (&settings, &text.into()));
+    assert!(got["wrong"].as_str().unwrap().contains("is no node's name"), "{got}");
+    assert_eq!(run(&["info", "--json"]).fine().json()["settings"], settings);
+    let got = run(&["config", "get"]).fine().out;
+    assert!(got.starts_with("# rack 7\nname = a b\n") && got.contains("\n# the card"), "{got}");
+}
+
+#[test]
+fn a_file_without_an_end_is_not_read_to_it() {
+    if !std::path::Path::new("/dev/zero").exists() {
+        println!("SKIPPED: there is no /dev/zero here");
+        return;
+    }
+    let bench = Bench::new();
+    for command in [
+        &["write", "/dev/zero"][..],
+        &["write", "--boot-loader", "/dev/zero"],
+        &["verify", "/dev/zero"],
+        &["image", "inspect", "/dev/zero"],
+        &["log", "--elf", "/dev/zero"],
+        &["config", "set", "--file", "/dev/zero"],
+        &["--board-file", "/dev/zero", "info"],
+    ] {
+        let said = bench.run(None, command);
+        assert!(said.error.contains("/dev/zero"), "{command:?}: {}", said.error);
+        said.failed_without_advice(2, "it has more than");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_told_as_json_where_json_is_wanted() {
+    let bench = Bench::new();
+    for (line, detail) in [
+        (&["--json", "read", "slot-c", "out"][..], "invalid value 'slot-c'"),
+        (&["read", "--json"], "required arguments were not provided"),
+        (&["--json"], "the command is missing"),
+        (&["config", "set", "name", "--json"], "KEY=VALUE is wanted"),
+        (&["--json", "--clock", "0", "list"], "invalid value '0' for '--clock <KHZ>'"),
+    ] {
+        let said = bench.run(None, line);
+        let failure = failure(&said);
+        assert!(failure["detail"].as_str().unwrap().contains(detail), "{failure}");
+        assert_eq!((said.code, &failure["exit"], &*said.out), (2, &2.into(), ""));
+        assert!(!failure["check"].as_array().unwrap().is_empty(), "{failure}");
+    }
+    // Who asks for help gets it, and text stays text.
+    assert!(bench.run(None, &["--json", "--help"]).fine().out.contains("Exit codes:"));
+    bench.run(None, &["read"]).failed_without_advice(2, "error: the following required arguments");
+}
+
+/// Where there is none, `list` is a failure as every other command; where there is one, not.
+#[test]
+fn a_list_without_a_probe_is_a_failure() {
+    let bench = Bench::new();
+    let said = bench.run(None, &["list", "--json"]);
+    if said.code == 0 {
+        assert!(!said.json().as_array().unwrap().is_empty(), "{}", said.out);
+        return;
+    }
+    let failure = failure(&said);
+    assert_eq!((said.code, &failure["exit"], &*said.out), (3, &3.into(), ""));
+    bench.run(None, &["list"]).failed(3, "no probe is connected to this computer");
+}
+
+#[test]
+fn what_helps_a_damaged_slot_is_said() {
+    let bench = Bench::new();
+    let mut image = bench.image("good.img", &label("1.0.0"), 3000);
+    image[2000] ^= 1;
+    let mut card = Card::new();
+    card.board.nor(0).preload(board().layout.slots()[1].start, &image);
+    let card = SimCard::start(card);
+    let said = bench.run(Some(card.address), &["verify"]);
+    assert!(said.error.contains("write the image again: `dxpu-flash write IMAGE --slot b`"));
+    assert!(!said.error.contains("copied"), "no file was copied: {}", said.error);
+    said.failed(5, "slot b: the image's payload is damaged");
+    let said = bench.run(Some(card.address), &["verify", "--slot", "a"]);
+    said.failed(5, "`dxpu-flash write IMAGE --slot a`");
+}
