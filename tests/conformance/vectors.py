@@ -7,6 +7,7 @@ FOLDER is tests/vectors unless told otherwise. `cargo test` compares what is the
 tlp-codec and the link of proxy-core make of the same bytes.
 """
 
+import itertools
 import json
 import pathlib
 import struct
@@ -92,7 +93,7 @@ def good_records():
     yield "sampled", "5.2", tlp(TO_HOST, 0, WRITE, sampled=True), True
     yield "largest binding and entry", "5.2", tlp(largest, 1, READ, (65535, 65535)), True
     yield "entry 0.0 is one", "5.2", tlp(TO_BOX, 1, READ, (0, 0)), True
-    yield "largest TLP", "5.2", tlp(TO_BOX, 0, bytes(n % 251 for n in range(552))), True
+    yield "largest TLP of a card", "5.2", tlp(TO_BOX, 0, bytes(n % 251 for n in range(wire.CARD_TLP))), True
     yield "wrong TLP CRC is still a record", "10", tlp(TO_BOX, 1, READ, (6, 2), crc=0x12345678), True
     yield "split header", "5.3", split(TO_BOX, 0, 20, 1, wire.tlp_crc(write), write[:16]), True
     yield "split header of a sampled read", "5.3", split(TO_BOX, 1, 552, 2, 1, READ, (9, 1), sampled=True), True
@@ -122,16 +123,31 @@ def good_records():
     yield "unbind with reserved flags and bytes", "2", patched(patched(wire.Unbind(TO_BOX), 1, b"\xff"), 12, b"\xff\xff\xff\xff"), False
 
 
+def large_records():
+    """(name, section, bytes, whether they are what a sender writes), of TLPs that do not fit a card."""
+    data = bytes(n % 251 for n in range(wire.LARGEST_TLP))
+    room = wire.SAFE_FRAME - wire.SMALLEST_FRAME
+    yield "largest TLP that fits a frame of 1200 bytes", "5.3", wire.Tlp(TO_BOX, 0, data[:room - 20]), True
+    for length in (room - 16, wire.LARGEST_TLP):
+        head, *parts = wire.records_of(wire.Tlp(TO_BOX, 0, data[:length]))
+        yield f"split header of a TLP of {length} bytes", "5.3", head, True
+        for part in parts:
+            yield f"split data {part.part} of a TLP of {length} bytes", "5.3", part, True
+
+
 def good_frames():
     """(name, section, bytes, whether they are what a sender writes)"""
     read = wire.Tlp(TO_BOX, 1, READ, (6, 2)).encode()
     ack = Ack(10, 4, 25, 0, 3, [(2, 3)])
     full = Ack(0xFFFFFFFF, 0, 65535, 7, 65535, [(1 + 2 * n, 1) for n in range(7)] + [(15, 65000)])
-    asks = Open(0x0A0A, 0xC0FFEE)
+    asks = Open(0x0A0A, 0xC0FFEE, max_tlp=wire.CARD_TLP)
     answers = Open(0x0B0B, 0xBEEF, 0xC0FFEE, 1, 3, 512, 1, 12)
     begin = {"session": 0, "packet": 0, "sequence": 0}
     yield "open", "6", header(1, destination_incarnation=None, body=asks.encode(), **begin), True
     yield "open of an end with more versions and small limits", "6", header(1, BOX, body=answers.encode(), **begin), True
+    yield "open of software", "13", header(1, destination_incarnation=None, body=Open(0x0A0A, 0xC0FFEE).encode(), **begin), True
+    card = Open(0x0A0A, 0xC0FFEE, window=128, max_tlp=wire.CARD_TLP)
+    yield "open of a card", "13", header(1, destination_incarnation=None, body=card.encode(), **begin), True
     for reason in (1, 2, 3, 4, 5, 77):
         yield f"close, reason {reason}", "6.1", header(3, body=bytes([reason, 0, 0, 0])), True
     yield "data with a read", "4.4", header(2, body=read), True
@@ -241,7 +257,7 @@ def bad_frames():
     touching = header(2, ack=Ack(10, 4, ranges=[(1, 2), (3, 1)])).encode()
     yield "ranges that touch", "ranges", touching
     yield "ranges out of order", "ranges", header(2, ack=Ack(10, 4, ranges=[(8, 1), (2, 1)])).encode()
-    asks = Open(0x0A0A, 0xC0FFEE).encode()
+    asks = Open(0x0A0A, 0xC0FFEE, max_tlp=wire.CARD_TLP).encode()
     yield "open with a body of 28 bytes", "body", header(1, body=asks[:-4]).encode()
     yield "open with a body of 36 bytes", "body", header(1, body=asks + bytes(4)).encode()
     yield "open with versions 2 to 1", "body", header(1, body=b"\x02" + asks[1:]).encode()
@@ -282,7 +298,7 @@ def files():
     record = lambda data: {"record": record_fields(wire.decode_record(data)[0])}
     yield "frames.json", right(good_frames(), frame)
     yield "frames-broken.json", wrong(bad_frames(), Frame.decode)
-    yield "records.json", right(good_records(), record)
+    yield "records.json", right(itertools.chain(good_records(), large_records()), record)
     yield "records-broken.json", wrong(bad_records(), wire.decode_record)
     yield "link.json", link_vectors()
 

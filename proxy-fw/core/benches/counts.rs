@@ -8,14 +8,16 @@ mod pair;
 mod world;
 
 use pair::Pair;
+use proxy_core::control::{Reply, Request};
 use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
 use proxy_core::link::ClassSet;
+use proxy_core::recorder::Recorded;
 use proxy_core::role::Role;
 use std::hint::black_box;
 use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
-use world::{FIRST_WINDOW, World, bdf, slot};
+use world::{BOX, FIRST_WINDOW, HOST, World, bdf, key, node, slot};
 
 /// Payload of TLPs that have one.
 const DATA: [u8; 256] = [0x5a; 256];
@@ -32,9 +34,16 @@ const PATHS: &[Path] = &[
     ("codec: CplD of 256 B parsed", |times| parse(&completion(), times)),
     ("link: MWr of 256 B in a stream, both ends", link_stream),
     ("link: MRd and its CplD alone, both ends", link_round_trip),
-    ("roles: MRd of the host and its CplD", roles_read),
+    ("roles: MRd of the host and its CplD", |times| Roles::new().reads(times)),
+    ("roles: MRd of the host and its CplD, a recording over", |times| {
+        Roles::after_a_recording().reads(times);
+    }),
+    ("roles: MRd of the host and its CplD, recorded", roles_read_recorded),
     ("roles: MWr of 128 B of the device, one of 16", roles_write),
-    ("roles: MWr of 128 B of the device, in a stream", roles_write_stream),
+    ("roles: MWr of 128 B of the device, in a stream", |times| Roles::new().writes(times)),
+    ("roles: MWr of 128 B of the device, in a stream, a recording over", |times| {
+        Roles::after_a_recording().writes(times);
+    }),
     ("roles: MRd of the device and its CplD of 128 B, in a stream", roles_read_stream),
 ];
 
@@ -136,6 +145,44 @@ impl Roles {
         Self { world: World::bound(), frame: vec![0; MAX_FRAME], tlp: [0; TLP_BUFFER] }
     }
 
+    /// As new, but the device was recorded, and is no more.
+    fn after_a_recording() -> Self {
+        let mut roles = Self::new();
+        roles.record(true);
+        roles.reads(16);
+        roles.writes(16);
+        assert!(roles.recorded() > 0, "it was recorded");
+        roles.record(false);
+        roles
+    }
+
+    /// Both roles record all there is of the device from now on, or nothing.
+    fn record(&mut self, on: bool) {
+        let list = |peer| {
+            let every = Recorded {
+                peer: node(peer),
+                binding: key(1),
+                one_in: 1,
+                tlps: u16::MAX,
+                frames: u16::MAX,
+            };
+            Request::SetRecorder(on.then_some(every).into_iter().collect())
+        };
+        self.world.ask_host(list(BOX)).expect("it has a recorder");
+        self.world.ask_box(list(HOST)).expect("it has a recorder");
+    }
+
+    /// Bytes that both roles have recorded, of which none were lost.
+    fn recorded(&mut self) -> u64 {
+        let read = Request::ReadRecorder { from: 0 };
+        let answers = [self.world.ask_host(read.clone()), self.world.ask_box(read)];
+        let kept = answers.map(|answer| match answer {
+            Ok(Reply::Recorder(page)) if page.lost == 0 => page.end - page.first,
+            other => panic!("all that was recorded: {other:?}"),
+        });
+        kept.into_iter().sum()
+    }
+
     /// Frames go both ways until there are none. TLPs for the device go to it, those for the root
     /// complex are counted.
     fn turn(&mut self) -> usize {
@@ -171,16 +218,32 @@ impl Roles {
     }
 }
 
-fn roles_read(times: usize) {
-    let mut roles = Roles::new();
-    let tlps: Vec<Vec<u8>> = (0..32)
-        .map(|tag| world::emit(&Repr::new(world::mem_read(bdf(0, 0), tag, FIRST_WINDOW, 1))))
-        .collect();
-    for number in 0..times {
-        let now = roles.world.now;
-        roles.world.host.handle_tlp(now, &tlps[number % tlps.len()]).expect("room for it");
-        assert_eq!(roles.turn(), 1, "the device answers");
+impl Roles {
+    /// The host reads so often, one after the other.
+    fn reads(&mut self, times: usize) {
+        let tlps: Vec<Vec<u8>> = (0..32)
+            .map(|tag| world::emit(&Repr::new(world::mem_read(bdf(0, 0), tag, FIRST_WINDOW, 1))))
+            .collect();
+        for number in 0..times {
+            let now = self.world.now;
+            self.world.host.handle_tlp(now, &tlps[number % tlps.len()]).expect("room for it");
+            assert_eq!(self.turn(), 1, "the device answers");
+        }
     }
+
+    /// The device writes so often, as fast as it goes.
+    fn writes(&mut self, times: usize) {
+        let mut tlp = world::emit(&Repr::new(world::mem_write(bdf(3, 0), 0x1000, &DATA[..128])));
+        self.stream(times, &mut tlp, |_, _| None);
+    }
+}
+
+/// With everything recorded that can be, and nothing lost of it.
+fn roles_read_recorded(times: usize) {
+    let mut roles = Roles::new();
+    roles.record(true);
+    roles.reads(times);
+    assert!(roles.recorded() > 0, "it was recorded");
 }
 
 fn roles_write(times: usize) {
@@ -242,11 +305,6 @@ impl Roles {
             }
         }
     }
-}
-
-fn roles_write_stream(times: usize) {
-    let mut tlp = world::emit(&Repr::new(world::mem_write(bdf(3, 0), 0x1000, &DATA[..128])));
-    Roles::new().stream(times, &mut tlp, |_, _| None);
 }
 
 fn roles_read_stream(times: usize) {

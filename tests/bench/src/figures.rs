@@ -40,13 +40,23 @@ pub(crate) enum Aim {
     AtLeast,
 }
 
+/// Which of the figures of all turns is held to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Held {
+    Median,
+    /// The one that is farthest on the wrong side: for what must never be, in no turn.
+    Worst,
+}
+
 /// A target, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) aim: Aim,
+    pub(crate) held: Held,
     pub(crate) wanted: f64,
-    /// The median.
+    /// The figure that is held to it.
     pub(crate) got: f64,
     pub(crate) met: bool,
 }
@@ -98,7 +108,7 @@ impl Results {
         spread
     }
 
-    /// Adds a figure that has a target.
+    /// Adds a figure whose median has a target.
     pub(crate) fn aimed(
         &mut self,
         name: impl Into<String>,
@@ -109,11 +119,33 @@ impl Results {
     ) {
         let name = name.into();
         let got = self.figure(name.clone(), unit, figures).median;
+        self.hold(name, aim, Held::Median, wanted, got);
+    }
+
+    /// Adds a figure that has a target in every turn: a median hides the turns that miss it.
+    pub(crate) fn aimed_in_each(
+        &mut self,
+        name: impl Into<String>,
+        unit: &'static str,
+        figures: impl IntoIterator<Item = f64>,
+        aim: Aim,
+        wanted: f64,
+    ) {
+        let name = name.into();
+        let spread = self.figure(name.clone(), unit, figures);
+        let got = match aim {
+            Aim::AtMost => spread.max,
+            Aim::AtLeast => spread.min,
+        };
+        self.hold(name, aim, Held::Worst, wanted, got);
+    }
+
+    fn hold(&mut self, name: String, aim: Aim, held: Held, wanted: f64, got: f64) {
         let met = match aim {
             Aim::AtMost => got <= wanted,
             Aim::AtLeast => got >= wanted,
         };
-        self.targets.push(Target { name, aim, wanted, got, met });
+        self.targets.push(Target { name, aim, held, wanted, got, met });
     }
 }
 
@@ -134,5 +166,16 @@ mod tests {
         results.aimed("b", "", [1.0], Aim::AtLeast, 1.1);
         assert_eq!(results.targets.iter().map(|t| t.met).collect::<Vec<_>>(), [true, false]);
         assert_eq!(results.figures.len(), 2);
+    }
+
+    #[test]
+    fn one_turn_that_misses_it_misses_a_target_of_each() {
+        let mut results = Results::new("x", "");
+        let turns = [1.0, 20.0, 2.0];
+        results.aimed("median", "", turns, Aim::AtMost, 10.0);
+        results.aimed_in_each("each", "", turns, Aim::AtMost, 10.0);
+        results.aimed_in_each("each", "", turns, Aim::AtLeast, 2.0);
+        let came = results.targets.iter().map(|target| (target.got, target.met));
+        assert_eq!(came.collect::<Vec<_>>(), [(2.0, true), (20.0, false), (1.0, false)]);
     }
 }

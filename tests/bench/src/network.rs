@@ -73,6 +73,19 @@ impl Network {
         })
     }
 
+    /// Frames that the host's end of each path has carried, there and back. Quick, so that it can
+    /// be asked just before something is done.
+    pub(crate) fn carried(&self) -> Result<[u64; PATHS]> {
+        // Of the thread's own namespace; /sys would be that of the mount.
+        let table =
+            Self::within(&self.host, || Ok(std::fs::read_to_string("/proc/thread-self/net/dev")?))?;
+        let mut carried = [0; PATHS];
+        for (name, count) in HOST.into_iter().zip(&mut carried) {
+            *count = frames_of(&table, name).with_context(|| format!("no counts of {name}"))?;
+        }
+        Ok(carried)
+    }
+
     /// Opens the ports for bare frames at both ends of the first path.
     pub(crate) fn bare_ports(&self, by: By) -> Result<(Box<dyn Port>, Box<dyn Port>)> {
         let open = |interface: &str, address: &str| -> Result<Box<dyn Port>> {
@@ -87,6 +100,16 @@ impl Network {
         let near = Self::within(&self.host, || open(HOST[0], HOST_ADDRESS))?;
         Ok((near, Self::within(&self.boxes, || open(BOX[0], BOX_ADDRESS))?))
     }
+}
+
+/// Frames received and sent by an interface, of a table as proc(5) has it (`/proc/net/dev`).
+fn frames_of(table: &str, interface: &str) -> Option<u64> {
+    let line = table.lines().find_map(|line| {
+        let (name, counts) = line.split_once(':')?;
+        (name.trim() == interface).then_some(counts)
+    })?;
+    let count = |place: usize| line.split_whitespace().nth(place)?.parse::<u64>().ok();
+    Some(count(1)? + count(9)?)
 }
 
 /// What the host's end of the first path has counted.
@@ -121,5 +144,24 @@ impl Traffic {
     pub(crate) fn frame_length(self) -> Result<usize> {
         let mean = (self.sent > 0.0).then(|| self.sent_bytes / self.sent);
         Ok((mean.context("no frames were sent")? as usize).saturating_sub(14).max(8))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_both_ways_are_read_from_the_kernels_table() {
+        let table = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs
+    lo:     100       7    0    0    0     0          0         0      100       7    0
+ host0: 9000000    3000    1    2    0     0          0         0  7000000    4000    0
+host01:       5       1    0    0    0     0          0         0        6       1    0
+";
+        assert_eq!(frames_of(table, "host0"), Some(7000));
+        assert_eq!(frames_of(table, "lo"), Some(14));
+        assert_eq!(frames_of(table, "host1"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Results for people: a table on the terminal, and a page with plots.
 
-use crate::figures::{Aim, Results, Target};
+use crate::figures::{Aim, Held, Results, Target};
 use crate::svg::{draw, escape};
 use std::fmt::Write;
 
@@ -39,8 +39,12 @@ pub(crate) fn said(target: &Target) -> String {
         Aim::AtMost => "at most",
         Aim::AtLeast => "at least",
     };
+    let held = match target.held {
+        Held::Median => "",
+        Held::Worst => " in the worst turn",
+    };
     let came = if target.met { "met" } else { "MISSED" };
-    format!("{name}: {} where {aim} {wanted} is wanted: {came}", short(*got))
+    format!("{name}: {}{held} where {aim} {wanted} is wanted: {came}", short(*got))
 }
 
 /// A number with four digits that say something.
@@ -96,9 +100,14 @@ mod tests {
     fn a_missed_target_is_said_loudly() {
         let mut results = Results::new("x", "about x");
         results.aimed("ratio", "", [1.5], Aim::AtMost, 1.35);
+        results.aimed_in_each("pause", "ms", [2.0, 12.0, 3.0], Aim::AtMost, 10.0);
         results.skipped.push("no <root>".into());
         let text = table(&results);
         assert!(text.contains("1.500 where at most 1.35 is wanted: MISSED"), "{text}");
+        assert!(
+            text.contains("12.00 in the worst turn where at most 10 is wanted: MISSED"),
+            "{text}"
+        );
         assert!(text.contains("SKIPPED: no <root>"));
         let page = page(&[results], "m");
         assert!(page.contains("class=\"missed\"") && page.contains("no &lt;root&gt;"), "{page}");

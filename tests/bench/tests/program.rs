@@ -3,6 +3,10 @@
 
 use serde_json::Value;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// One measure at a time: daemons are pinned, and come before everything else on the machine.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn is_root() -> bool {
     // SAFETY: geteuid(2) only returns a number.
@@ -12,6 +16,7 @@ fn is_root() -> bool {
 /// What the program prints with these arguments. Daemons are looked for beside it, where a build
 /// of the workspace puts them.
 fn measure(arguments: &[&str]) -> Value {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-bench"));
     let output = command.args(arguments).arg("--json").output().expect("the program starts");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -47,6 +52,29 @@ fn a_quick_round_trip_has_the_shape_that_is_promised() {
     let target = &measure["targets"][0];
     assert_eq!(target["aim"], "at-most");
     assert_eq!(target["met"], target["got"].as_f64() <= target["wanted"].as_f64());
+}
+
+#[test]
+fn the_path_that_dies_is_the_one_that_carries_the_reads() {
+    let said = measure(&["--quick", "--repeats", "1", "--only", "fail-over"]);
+    let measure = &said["measures"][0];
+    assert_eq!(measure["failed"], Value::Null, "{said}");
+    if measure["skipped"][0].is_string() {
+        return;
+    }
+    let figures = measure["figures"].as_array().expect("figures");
+    let figure = |name: &str| {
+        let found = figures.iter().find(|f| f["name"].as_str().is_some_and(|n| n.contains(name)));
+        found.unwrap_or_else(|| panic!("no {name} in {said}"))
+    };
+    // Half of them, where a read goes by one path and its answer comes by the other.
+    assert!(figure("frames of the reads")["min"].as_f64().is_some_and(|part| part >= 50.0));
+    // The reads stood still: an acknowledgement is waited for at least as long as the smallest
+    // timeout before a path is given up.
+    assert!(figure("carries the reads dies")["min"].as_f64().is_some_and(|ms| ms >= 4.0), "{said}");
+    let target = &measure["targets"][0];
+    assert_eq!((&target["held"], &target["aim"]), (&"worst".into(), &"at-most".into()));
+    assert_eq!(target["got"], figure("carries the reads dies")["max"]);
 }
 
 #[test]

@@ -27,6 +27,13 @@ class Seen:
     records: list = field(default_factory=list)
 
 
+def place_of(record):
+    """Where a record's credit stands among the four; None of one that needs none."""
+    if isinstance(record, Sideband):
+        return 3
+    return record.tlp_class if isinstance(record, (Tlp, SplitHeader)) else None
+
+
 def never(condition, text):
     """Fails with this text where the condition holds."""
     if condition:
@@ -62,7 +69,7 @@ class End:
         # the last cumulative acknowledgement.
         self.due, self.bound_next, self.told = {}, 0, 0
         self.given = {}
-        self.taken = {}
+        self.taken, self.used = {}, {}
         self.limits, self.limits_by = {}, {}
 
     # --- sending ----------------------------------------------------------------------------------
@@ -114,6 +121,7 @@ class End:
         if sequence is None:
             sequence = self.sequence
             for record in records:
+                self.use_credit(record)
                 self.sent[self.sequence] = (record, time.monotonic())
                 self.sequence = wire.wrap(self.sequence + 1)
         body = b"".join(r if isinstance(r, bytes) else r.encode() for r in records)
@@ -124,6 +132,18 @@ class End:
     def send(self, *records, mark=net.ECT0, **fields):
         """Sends a data frame with these records."""
         self.put(self.data(*records, **fields), mark)
+
+    def use_credit(self, record):
+        """Counts what the other end's limits are for."""
+        place = place_of(record)
+        if place is not None:
+            self.used.setdefault(record.address.epoch, [0] * 4)[place] += 1
+
+    def may_send(self, record):
+        """Whether the other end has given credit for one more such record."""
+        place, epoch = place_of(record), record.address.epoch
+        limits = self.limits.get(epoch, (0,) * 4)
+        return wire.before(self.used.get(epoch, [0] * 4)[place], limits[place])
 
     def give(self, limits, announce=False, address=None):
         """Gives credit, as cumulative limits."""
@@ -206,6 +226,11 @@ class End:
         if frame.kind == wire.CLOSE or not self.up:
             return
         self.take_ack(frame)
+        for record in records:
+            length = len(record.encode())
+            never(length > wire.SAFE_FRAME - wire.SMALLEST_FRAME,
+                  f"section 5.3: a record of {length} bytes does not fit a frame of 1200 bytes; "
+                  "such a TLP is split")
         for number, record in enumerate(records):
             sequence = wire.wrap(frame.sequence + number)
             seen.records.append((sequence, record, self.take_record(path, sequence, record)))
@@ -299,11 +324,8 @@ class End:
         """Whether there was credit for a record, or notes what it gives."""
         if isinstance(record, Credits):
             return self.take_limits(path, record)
-        if isinstance(record, Sideband):
-            place = 3
-        elif isinstance(record, (Tlp, SplitHeader)):
-            place = record.tlp_class
-        else:
+        place = place_of(record)
+        if place is None:
             return None
         epoch = record.address.epoch
         counts = self.taken.setdefault(epoch, [0] * 4)

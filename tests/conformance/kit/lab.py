@@ -216,9 +216,19 @@ class Lab:
             tlp = struct.pack(">III", 0x42000001, 0x01000000 | (number & 0xFF) << 8 | 0x0F, 0x1000)
         return Tlp(self.address(), wire.NON_POSTED, tlp + bytes(4), (number, 7))
 
+    def queue(self, end, record, **fields):
+        """Sends a TLP in the records that it takes, each in a frame of its own, when there is
+        credit for it."""
+        records = wire.records_of(record)
+        if not end.pump(lambda: end.may_send(records[0]), self.settings.patience):
+            raise Failed(f"section 8: no credit for {records[0]} within {self.settings.patience} s: "
+                         f"{end.used} were sent, limits are {end.limits}")
+        for record in records:
+            end.send(record, **fields)
+
     def ask(self, end, number, **fields):
         """Sends a request and checks its completion."""
-        end.send(self.request(number), **fields)
+        self.queue(end, self.request(number), **fields)
         return self.answered(end, number)
 
     def answered(self, end, number, section="5.2"):

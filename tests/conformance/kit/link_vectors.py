@@ -37,9 +37,23 @@ def read(number=0, address=BOUND):
     return Tlp(address, wire.NON_POSTED, tlp, (number, 1))
 
 
+def opens(session=HOST_SESSION, token=0, echo=0):
+    """What the host says in open frames, with the largest TLP of wire.md's example."""
+    return Open(session, token, echo, max_tlp=wire.CARD_TLP)
+
+
+def largest_write():
+    """A posted write as large as there can be one: five prefixes, four doublewords of header, 4096
+    bytes of data, and a digest, which nobody looks at here."""
+    prefixes = bytes.fromhex("8e000000 91000001 9e000000 9e000000 9e000000")
+    head = bytes.fromhex("60008000 000000ff 00000001 fe000000")
+    data = b"".join(struct.pack("<I", n) for n in range(1024))
+    return Tlp(BOUND, wire.POSTED, prefixes + head + data + bytes(4))
+
+
 def opening(body=None, **fields):
     """An open frame of the host's; `body` is an `Open`."""
-    body = body or Open(HOST_SESSION, token=5)
+    body = body or opens(token=5)
     return frame(body, kind=wire.OPEN, **{"session": 0, **fields})
 
 
@@ -119,9 +133,9 @@ def _opening():
                [opening(destination_incarnation=None)], "6", answer="open with echo and token",
                **begin)
     yield case("an echo of a token that was never made",
-               [opening(Open(HOST_SESSION, 5, 0xFFFFFFFFFFFFFFF0))], "6",
+               [opening(opens(token=5, echo=0xFFFFFFFFFFFFFFF0))], "6",
                answer="open with echo and token", **begin)
-    yield case("nothing asked", [opening(Open(HOST_SESSION))], "6", **begin)
+    yield case("nothing asked", [opening(opens())], "6", **begin)
     yield dropped("asked on a path that there is not", [opening(path=1)], "path", **begin)
     yield dropped("asked, another life of the receiver",
                   [opening(destination_incarnation=0x22222221)], "incarnation", **begin)
@@ -130,7 +144,7 @@ def _opening():
     yield case("asked again while up", [opening()], "6", answer="open with echo")
     yield dropped("asked on a path that there is not, while up", [opening(path=1)], "path")
     yield dropped("asked while down", [opening()], "link-down", state="down", link="down")
-    another = Open(HOST_SESSION + 1, token=9)
+    another = opens(HOST_SESSION + 1, token=9)
     yield case("asked by another session while up", [opening(another)], "6",
                answer="open with token")
     yield case("asked by another life while up",
@@ -230,6 +244,8 @@ def _split():
     yield case("a wrong CRC over the whole", [frame(wrong, *parts)], "5.3", next=3,
                counted="tlp-crc", answer="binding failed")
 
+    yield from _large()
+
     def broken(name, *records):
         return violation(name, [frame(*records)], "split")
     yield broken("a gap", head, SplitData(BOUND, 0, 1, 44, whole.tlp[44:80]), parts[1])
@@ -238,3 +254,16 @@ def _split():
     yield broken("not to its end", head, parts[0], SplitData(BOUND, 0, 2, 80, bytes(4)))
     yield broken("parts of another class", head, SplitData(BOUND, 2, 1, 40, whole.tlp[40:80]),
                  parts[1])
+
+
+def _large():
+    whole = largest_write()
+    assert len(whole.tlp) == wire.LARGEST_TLP
+    frames = [frame(record, sequence=n, packet=10 + n)
+              for n, record in enumerate(wire.records_of(whole))]
+    assert all(len(f.encode()) <= wire.SAFE_FRAME for f in frames)
+    yield case("the largest TLP, split so that each record fits a frame of 1200 bytes", frames,
+               "5.3", next=len(frames), delivered=[whole])
+    longer = Tlp(BOUND, wire.POSTED, whole.tlp + bytes(4))
+    head, *_ = wire.records_of(longer)
+    yield violation("a split TLP that is larger than what is taken", [frame(head)], "tlp-too-long")

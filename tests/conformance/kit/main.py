@@ -68,7 +68,8 @@ def arguments(argv):
         help="of a host: the downstream port [%(default)s]")
     add("--epoch", type=WORD, default=1, help="the epoch, or the one before the first")
     add("--credits", default="16,64,32,8",
-        help="guaranteed: posted, non-posted, completion, sideband [%(default)s]")
+        help="guaranteed: posted, non-posted, completion, sideband; of a card 8,16,8,8 "
+             "[%(default)s]")
     add("--give-up", type=seconds, default=1.0, metavar="S", help="its give-up time [%(default)s]")
     add("--keep-alive", type=seconds, default=0.5, metavar="S", help="[%(default)s]")
     add("--patience", type=seconds, default=3.0, metavar="S",

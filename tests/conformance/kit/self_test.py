@@ -1,5 +1,7 @@
-"""The kit against its own reference implementation: right, and with each of its mistakes."""
+"""The kit against its own reference implementation: right, with a card's sizes, and with each of its
+mistakes."""
 
+import copy
 import pathlib
 import subprocess
 import sys
@@ -19,12 +21,12 @@ BY_HAND = ("open.asks", "open.three-frames", "open.another-life-of-its-own",
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 
 
-def start(said, role, mistake="none", paths=2):
+def start(said, role, mistake="none", sizes="software", paths=2):
     """A lab with the reference as what is tested, and the reference's process."""
     manager = Manager(("127.0.0.1", 0), said.node)
     host, port = manager.address
     command = [sys.executable, "-B", "-m", "kit.reference.node", role, f"{host}:{port}", str(paths),
-               mistake]
+               mistake, sizes]
     process = subprocess.Popen(command, cwd=FOLDER)
     try:
         manager.wait_for_proxy(said.wait)
@@ -42,10 +44,10 @@ def stop(lab, process):
     process.wait()
 
 
-def run(said, wanted, role, mistake="none"):
+def run(said, wanted, role, mistake="none", sizes="software"):
     """(case, outcome, text, seconds) of each case against a reference of its own."""
     from .main import run_case
-    lab, process = start(said, role, mistake)
+    lab, process = start(said, role, mistake, sizes)
     try:
         for case in wanted:
             begin = time.monotonic()
@@ -82,6 +84,22 @@ def line(name, good, text=""):
     return good
 
 
+def as_a_card(said, wanted, prefix):
+    """How the checks went of a reference that stores what a card does. It passes every case when the
+    kit is told so, and only then."""
+    card = copy.copy(said)
+    card.credits = (8, 16, 8, 8)
+    results = []
+    for case, outcome, text, _ in run(card, wanted, "box", sizes="card"):
+        if outcome != "skipped":
+            results.append(line(f"{prefix}card.{case.name}", outcome == "passed", text))
+    announced = [case for case in wanted if case.name == "credit.announced"]
+    for case, outcome, text, _ in run(said, announced, "box", sizes="card"):
+        results.append(line(f"{prefix}card.fewer-credits-than-the-kit-was-told",
+                            outcome == "FAILED" and "--credits 8,16,8,8" in text, text))
+    return results
+
+
 def self_test(said, wanted):
     """Prints a line for each check; gives the exit status."""
     said.scratch, said.patience = True, min(said.patience, 1.5)
@@ -92,6 +110,7 @@ def self_test(said, wanted):
                 results.append(line(f"{prefix}{role}.{case.name}", outcome == "passed", text))
         for case, outcome, text in run_by_hand(said, wanted, role):
             results.append(line(f"{prefix}by-hand.{role}.{case.name}", outcome == "passed", text))
+    results += as_a_card(said, wanted, prefix)
     by_name = {case.name: case for case in wanted}
     mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
     def judge(planted):

@@ -15,6 +15,10 @@ KINDS = {OPEN: "open", DATA: "data", CLOSE: "close", PROBE: "probe"}
 HEADER, CRC_BYTES = 48, 4
 SMALLEST_FRAME = HEADER + CRC_BYTES
 LARGEST_FRAME = 9000
+# What every record that is sent fits (sections 5.3 and 14).
+SAFE_FRAME = 1200
+# The largest TLP of software and of a card (section 13).
+LARGEST_TLP, CARD_TLP = 4136, 552
 LARGEST_PATH = 7
 MOST_RANGES = 8
 
@@ -169,6 +173,20 @@ class SplitData:
                 + struct.pack("<HH", self.part, self.offset) + self.data)
 
 
+def records_of(tlp, room=SAFE_FRAME - SMALLEST_FRAME):
+    """The records that a TLP is sent as where a frame has room for so many bytes of them: its own,
+    or a header record and as many data records as it takes."""
+    if len(tlp.tlp) + 20 <= room:
+        return [tlp]
+    first, step = (room - 24) // 4 * 4, (room - 16) // 4 * 4
+    rest = range(first, len(tlp.tlp), step)
+    parts = [SplitData(tlp.address, tlp.tlp_class, 1 + n, at, tlp.tlp[at:at + step])
+             for n, at in enumerate(rest)]
+    crc = tlp_crc(tlp.tlp) if tlp.crc is None else tlp.crc
+    return [SplitHeader(tlp.address, tlp.tlp_class, len(tlp.tlp), len(parts), crc, tlp.tlp[:first],
+                        tlp.entry, tlp.relaxed, tlp.sampled), *parts]
+
+
 @dataclass
 class Sideband:
     """Section 5.4."""
@@ -315,7 +333,7 @@ class Open:
     highest: int = VERSION
     max_frame: int = LARGEST_FRAME
     window: int = 1024
-    max_tlp: int = 552
+    max_tlp: int = LARGEST_TLP
 
     def encode(self):
         return _OPEN.pack(self.lowest, self.highest, self.max_frame, self.window, self.max_tlp,

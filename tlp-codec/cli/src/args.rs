@@ -29,7 +29,8 @@ pub(crate) enum Command {
 /// Input is hex, one TLP a line: prefixes first, then header, data and digest, as PCIe puts them
 /// on the link (the first byte holds Fmt and Type). Blanks, `_`, `:` and a leading `0x` are
 /// allowed; empty lines and what follows `#` are not read. Or a capture file (pcap or pcapng)
-/// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags.
+/// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags; or with
+/// TLPs alone under link type USER0, as `dxpu-manager record --format tlps` writes them.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = DECODE_EXAMPLES, after_long_help = FIELDS)]
 pub(crate) struct Decode {
@@ -125,7 +126,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  everything went through
   1  a line or packet could not be read or written; stderr says which and why
-  2  wrong usage, a file that could not be read, or a manager that could not be asked or said no";
+  2  wrong usage, a file that could not be read, an argument of `tlp decode` that is neither hex nor
+     such a file, or a manager that could not be asked or said no";
 
 const DECODE_EXAMPLES: &str = "\
 Examples:
@@ -133,6 +135,7 @@ Examples:
   echo 4a000001050000040100050001020304 | tlp decode --json
   tcpdump -i eth0 -w - ether proto 0x88b5 | tlp decode
   tlp decode --json capture.pcapng | tlp encode
+  dxpu-manager record bind-3 --out tlps.pcapng --format tlps && tlp decode tlps.pcapng
 
 Exit codes: see `tlp --help`. `tlp decode --help` lists the fields.";
 

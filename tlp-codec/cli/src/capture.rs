@@ -1,5 +1,6 @@
-//! Capture files: packets, the DxPU frames in them, and their records.
+//! Capture files: packets, the DxPU frames in them, and their records; or TLPs alone.
 
+use crate::bare;
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
 use crate::joiner::Joiner;
@@ -20,7 +21,7 @@ pub(crate) fn read<W: Write>(
     stream: Stream,
     printer: &mut Printer<'_, W>,
 ) -> Result<()> {
-    let mut capture = Capture { packets: 0, cut: 0, frames: 0, joiner: Joiner::default(), printer };
+    let mut capture = Capture { packets: 0, cut: 0, found: 0, joiner: Joiner::default(), printer };
     match format {
         Format::Pcap => capture.read_pcap(stream)?,
         Format::PcapNg => capture.read_pcapng(stream)?,
@@ -71,17 +72,21 @@ struct Captured<'a> {
     bytes: &'a [u8],
     /// How long it was on the wire.
     original: u32,
+    /// What comments say of a TLP that is alone.
+    known: Map<String, Value>,
 }
 
 impl Captured<'_> {
     /// What to say of a packet of which only the start is there (`tcpdump -s`).
     fn cut(&self) -> Option<String> {
         let (have, original) = (self.bytes.len(), self.original);
+        let remedy = if self.link == bare::LINK {
+            "record whole TLPs (without --snap)"
+        } else {
+            "capture whole packets (tcpdump -s 0)"
+        };
         (have < original as usize).then(|| {
-            format!(
-                "the capture holds only {have} of the packet's {original} bytes; capture \
-                 whole packets (tcpdump -s 0)"
-            )
+            format!("the capture holds only {have} of the packet's {original} bytes; {remedy}")
         })
     }
 }
@@ -90,7 +95,8 @@ struct Capture<'a, 'b, W: Write> {
     packets: u64,
     /// Packets of which only the start is there.
     cut: u64,
-    frames: u64,
+    /// Frames, and TLPs that are alone.
+    found: u64,
     joiner: Joiner,
     printer: &'a mut Printer<'b, W>,
 }
@@ -105,7 +111,7 @@ impl<W: Write> Capture<'_, '_, W> {
             match packet {
                 Ok(packet) => {
                     let (bytes, original) = (&packet.data[..], packet.orig_len);
-                    self.packet(&Captured { link, bytes, original })?;
+                    self.packet(Captured { link, bytes, original, known: Map::new() })?;
                 }
                 Err(error) => return self.cut_off(&error.to_string()),
             }
@@ -117,6 +123,7 @@ impl<W: Write> Capture<'_, '_, W> {
         let mut reader = PcapNgReader::new(stream).context("cannot read the capture")?;
         let mut links = Vec::new();
         while let Some(block) = reader.next_block() {
+            let mut known = Map::new();
             let (interface, data, original) = match block {
                 Ok(Block::SectionHeader(_)) => {
                     links.clear();
@@ -127,6 +134,7 @@ impl<W: Write> Capture<'_, '_, W> {
                     continue;
                 }
                 Ok(Block::EnhancedPacket(packet)) => {
+                    known = bare::known(&packet.options);
                     (packet.interface_id as usize, packet.data, packet.original_len)
                 }
                 Ok(Block::Packet(packet)) => {
@@ -137,7 +145,7 @@ impl<W: Write> Capture<'_, '_, W> {
                 Err(error) => return self.cut_off(&error.to_string()),
             };
             match links.get(interface) {
-                Some(&link) => self.packet(&Captured { link, bytes: &data, original })?,
+                Some(&link) => self.packet(Captured { link, bytes: &data, original, known })?,
                 None => self.cut_off(&format!("no interface {interface} is described"))?,
             }
         }
@@ -149,11 +157,14 @@ impl<W: Write> Capture<'_, '_, W> {
         self.printer.broken(&place, &format!("the capture cannot be read further: {reason}"))
     }
 
-    fn packet(&mut self, packet: &Captured<'_>) -> Result<()> {
+    fn packet(&mut self, packet: Captured<'_>) -> Result<()> {
         self.packets += 1;
         let cut = packet.cut();
         self.cut += u64::from(cut.is_some());
         let place = format!("packet {}", self.packets);
+        if packet.link == bare::LINK {
+            return self.alone(&place, packet, cut);
+        }
         match frame_bytes(packet.link, packet.bytes) {
             None => Ok(()),
             Some(Carried::Ethernet(bytes)) => self.carried(&place, bytes, None, cut),
@@ -165,6 +176,17 @@ impl<W: Write> Capture<'_, '_, W> {
                 }
             },
         }
+    }
+
+    /// Takes a TLP that is alone.
+    fn alone(&mut self, place: &str, packet: Captured<'_>, cut: Option<String>) -> Result<()> {
+        self.found += 1;
+        if let Some(cut) = cut {
+            return self.printer.broken(place, &cut);
+        }
+        let mut from = Map::from_iter([("packet".to_owned(), Value::from(self.packets))]);
+        from.extend(packet.known.into_iter().filter(|(name, _)| name != "packet"));
+        self.printer.tlp(place, packet.bytes, Some(from))
     }
 
     /// Takes several frames of this size, of which the last may be shorter; those that the capture
@@ -180,14 +202,14 @@ impl<W: Write> Capture<'_, '_, W> {
             if cut.is_some() && bytes.len() < size {
                 break;
             }
-            self.frames += 1;
+            self.found += 1;
             match Frame::new_checked(bytes) {
                 Ok(frame) => self.frame(place, &frame)?,
                 Err(error) => self.printer.broken(place, &error.to_string())?,
             }
         }
         let Some(cut) = cut else { return Ok(()) };
-        self.frames += 1;
+        self.found += 1;
         self.printer.broken(place, &cut)
     }
 
@@ -201,7 +223,7 @@ impl<W: Write> Capture<'_, '_, W> {
     ) -> Result<()> {
         let error = match Frame::new_checked(bytes) {
             Ok(frame) => {
-                self.frames += 1;
+                self.found += 1;
                 return self.frame(place, &frame);
             }
             Err(error) => error,
@@ -228,7 +250,7 @@ impl<W: Write> Capture<'_, '_, W> {
         if !ours {
             return Ok(());
         }
-        self.frames += 1;
+        self.found += 1;
         self.printer.broken(place, &cut.unwrap_or_else(|| error.to_string()))
     }
 
@@ -326,8 +348,9 @@ impl<W: Write> Capture<'_, '_, W> {
 
     fn finish(self) -> Result<()> {
         let place = format!("packet {}", self.packets);
-        if self.frames == 0 {
-            let mut reason = format!("no DxPU frame in it; packets read: {}", self.packets);
+        if self.found == 0 {
+            let mut reason =
+                format!("no DxPU frame and no TLP in it; packets read: {}", self.packets);
             if self.cut > 0 {
                 reason += &format!(", of which only the start is there: {}", self.cut);
             }

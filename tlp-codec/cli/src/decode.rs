@@ -28,7 +28,9 @@ pub(crate) fn run(
             match input::parse_hex(line) {
                 Ok(bytes) => printer.tlp(place, &bytes, None),
                 Err(reason @ NotHex::Character(_)) if !arguments.is_empty() => {
-                    printer.broken(place, &format!("{reason}, and {}", not_the_file(line)))
+                    printer.broken(place, &format!("{reason}, and {}", not_the_file(line)))?;
+                    printer.outcome = Outcome::WrongArgument;
+                    Ok(())
                 }
                 Err(reason) => printer.broken(place, &reason.to_string()),
             }
@@ -106,7 +108,10 @@ impl<W: Write> Printer<'_, W> {
     pub(crate) fn broken(&mut self, place: &str, reason: &str) -> Result<()> {
         self.out.flush()?;
         writeln!(self.err, "tlp: {place}: {reason}")?;
-        self.outcome = Outcome::SomeBroken;
+        // What is wrong with the command line is not made less by what else is broken.
+        if self.outcome != Outcome::WrongArgument {
+            self.outcome = Outcome::SomeBroken;
+        }
         Ok(())
     }
 

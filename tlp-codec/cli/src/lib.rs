@@ -3,6 +3,7 @@
 //! A library, so that it can be run on any input without a process.
 
 mod args;
+mod bare;
 mod builder;
 mod capture;
 mod decode;
@@ -28,6 +29,9 @@ pub enum Outcome {
     Clean,
     /// Something did not, and was reported.
     SomeBroken,
+    /// An argument is neither a TLP in hex nor a file that could be read, and was reported. The
+    /// others went through as far as they could.
+    WrongArgument,
 }
 
 /// Does what the command line says. What cannot be read or written is reported on `err`.

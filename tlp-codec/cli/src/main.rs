@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     match result.and_then(|outcome| out.flush().map(|()| outcome).map_err(Into::into)) {
         Ok(Outcome::Clean) => ExitCode::SUCCESS,
         Ok(Outcome::SomeBroken) => ExitCode::from(1),
+        Ok(Outcome::WrongArgument) => ExitCode::from(2),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tlp: {error:#}");

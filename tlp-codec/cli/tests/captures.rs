@@ -288,7 +288,7 @@ fn a_capture_that_ends_in_the_middle_gives_what_it_has() {
     }
     let nothing = tlp(&["decode"], &pcap(&[udp(b"somebody else's")]));
     assert_eq!(nothing.code, 1);
-    assert!(nothing.err.contains("no DxPU frame in it; packets read: 1"), "{}", nothing.err);
+    assert!(nothing.err.contains("no TLP in it; packets read: 1"), "{}", nothing.err);
 }
 
 /// A capture with a snap length: of the packets that are longer, the start.

@@ -244,9 +244,17 @@ fn an_argument_that_is_neither_hex_nor_a_file_says_so() {
         ),
     ] {
         let ran = tlp(arguments, b"");
-        assert_eq!(ran.code, 1);
+        assert_eq!(ran.code, 2, "{told}");
         assert!(ran.err.contains(&told), "{told}: {}", ran.err);
     }
+    // As the help says; what else is broken, before it or behind it, changes nothing.
+    assert!(tlp(&["--help"], b"").out.contains("an argument of `tlp decode` that is neither hex"));
+    for arguments in [["decode", missing, "0"], ["decode", "0", missing]] {
+        assert_eq!(tlp(&arguments, b"").code, 2);
+    }
+    let read = "000000010113550f00001000";
+    let ran = tlp(&["decode", missing, read], b"");
+    assert_eq!((ran.code, ran.out.lines().count()), (2, 1), "the others go through: {}", ran.err);
     let ran = tlp(&["decode", "--file", folder], b"");
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains(&format!("cannot read {folder}")), "{}", ran.err);

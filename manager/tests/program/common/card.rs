@@ -119,7 +119,7 @@ impl Inside {
 
     fn healthy(&mut self) {
         let update = self.update.as_mut().unwrap();
-        update.report_healthy(&mut self.flash, AntiDowngrade::BySecurityVersion).unwrap();
+        update.report_healthy(&mut self.flash).unwrap();
         if let Some((_, back)) = self.away.last_mut() {
             back.get_or_insert_with(Instant::now);
         }

@@ -9,7 +9,8 @@ from ..wire import SplitData, SplitHeader, Tlp
 from . import case
 
 SUCCESS, UR, CA = 0, 1, 4
-IDS, COMMAND, BAR0, BUS = 0x00, 0x04, 0x10, 0x01
+IDS, COMMAND, BAR0, CAPABILITIES, BUS = 0x00, 0x04, 0x10, 0x34, 0x01
+PCI_EXPRESS = 0x10
 # Where the kit puts the device's memory.
 MEMORY = 0xE0000000
 
@@ -26,7 +27,7 @@ class Device:
         self.number += 1
         entry = (self.number, 3)
         head = head[:6] + bytes([self.number & 0xFF]) + head[7:]
-        self.end.send(Tlp(self.end.address, wire.NON_POSTED, head + data, entry))
+        self.lab.queue(self.end, Tlp(self.end.address, wire.NON_POSTED, head + data, entry))
         self.end.pump(lambda: self.whole(entry), self.lab.settings.patience)
         if not self.whole(entry):
             raise Failed(f"no whole completion of {head.hex()} "
@@ -89,7 +90,23 @@ class Device:
         head = struct.pack(">II", (0x60000000 if wide else 0x40000000) | words & 0x3FF,
                            0xFF if words > 1 else 0x0F)
         head += struct.pack(">Q" if wide else ">I", address)
-        self.end.send(Tlp(self.end.address, wire.POSTED, head + data))
+        self.lab.queue(self.end, Tlp(self.end.address, wire.POSTED, head + data))
+
+    def largest_payload(self):
+        """Lets it take and send TLPs of the largest payload that it is able of, and gives that."""
+        place = self.config(CAPABILITIES) & 0xFC
+        for _ in range(48):
+            if not place:
+                break
+            head = self.config(place)
+            if head & 0xFF == PCI_EXPRESS:
+                supported = min(self.config(place + 4) & 7, 5)
+                # The upper half is status, whose bits are cleared by ones.
+                control = self.config(place + 8) & 0x8F1F
+                self.config(place + 8, control | supported << 5 | supported << 12)
+                return 128 << supported
+            place = head >> 8 & 0xFC
+        return 128
 
     def map(self):
         """Puts every memory BAR at a place of its own; gives (address, size) of each."""
@@ -179,6 +196,27 @@ def split_completion(lab):
     status, back = device.read(address, 512)
     if status != SUCCESS or back != data:
         raise Failed(f"512 bytes: status {status}, {len(back)} bytes, same: {back == data}")
+
+
+@case("device.large-tlps", "13", role="box")
+def large_tlps(lab):
+    """Writes and completions of the device's largest payload go through, in records that fit frames
+    of 1200 bytes."""
+    device = Device(lab)
+    address, size = max(device.map(), key=lambda bar: bar[1], default=(0, 0))
+    if size < 65536 or not lab.settings.scratch:
+        raise Skip("--scratch says that the largest BAR is plain memory; it was not given")
+    payload = device.largest_payload()
+    # Four doublewords of header.
+    if payload + 16 > device.end.peer_open.max_tlp:
+        raise Failed(f"the device offers a payload of {payload} bytes; the largest TLP that its box "
+                     f"takes has {device.end.peer_open.max_tlp}")
+    for number in range(4):
+        data = bytes(n * 7 + (n >> 8) + number & 0xFF for n in range(payload))
+        device.write(address + 4096 * number, data)
+        status, back = device.read(address + 4096 * number, payload)
+        if status != SUCCESS or back != data:
+            raise Failed(f"{payload} bytes: status {status}, {len(back)} bytes, same: {back == data}")
 
 
 @case("device.reset", "5.4", role="box")

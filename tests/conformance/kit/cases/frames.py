@@ -137,6 +137,6 @@ def small(lab):
     """An end that takes frames of 512 bytes gets none that are larger."""
     end = lab.bound(max_frame=512)
     for number in range(1, 30):
-        end.send(lab.request(number))
+        lab.queue(end, lab.request(number))
     for number in range(1, 30):
         lab.answered(end, number)

@@ -72,7 +72,7 @@ def any_order(lab):
     """Records of one sequence may come by all paths, each with packet numbers of its own."""
     end = lab.bound()
     for number in range(1, 41):
-        end.send(lab.request(number), path=number % lab.paths)
+        lab.queue(end, lab.request(number), path=number % lab.paths)
     for number in range(1, 41):
         lab.answered(end, number, "14")
 
@@ -102,7 +102,7 @@ def dead(lab):
         end.deaf = {path}
         other = (path + 1) % lab.paths
         for number in range(2, 22):
-            end.send(lab.request(number), path=other)
+            lab.queue(end, lab.request(number), path=other)
         for number in range(2, 22):
             lab.answered(end, number, "14")
         end.pump(seconds=0.1)
@@ -122,7 +122,7 @@ def probes_a_suspect(lab):
     # Everything by path 0 goes unread until it is suspect.
     end.deaf = {0}
     for number in range(1, 41):
-        end.send(lab.request(number), path=1)
+        lab.queue(end, lab.request(number), path=1)
         end.pump(seconds=0.005)
     for number in range(1, 41):
         lab.answered(end, number, "14")

@@ -293,6 +293,42 @@ def split_wrong(lab):
         lab.closes(end, wire.PROTOCOL)
 
 
+def _write(lab, end, words):
+    """A posted write of so many doublewords to where nothing is."""
+    requester = 0 if lab.role == "box" else 0x0100
+    head = struct.pack(">IHHI", 0x40000000 | words & 0x3FF, requester, 0x00FF, 0x1000)
+    return Tlp(end.address, wire.POSTED, head + bytes(n & 0xFF for n in range(4 * words)))
+
+
+@case("tlp.largest", "13")
+def largest(lab):
+    """A TLP as large as it said it takes is taken, in records that fit frames of 1200 bytes, and
+    its credit comes back."""
+    end = lab.bound()
+    words = min(1024, (end.peer_open.max_tlp - 12) // 4)
+    before = end.limits[end.address.epoch][wire.POSTED]
+    for _ in range(3):
+        lab.queue(end, _write(lab, end, words))
+    _acknowledged(lab, end)
+    if not end.pump(lambda: end.limits[end.address.epoch][wire.POSTED] >= before + 3,
+                    lab.settings.patience):
+        raise Failed(f"section 8: posted credits: {before} before 3 writes of {4 * words} bytes, "
+                     f"{end.limits[end.address.epoch]} after")
+    lab.still_up(end)
+
+
+@case("split.too-large", "10")
+def split_too_large(lab):
+    """A split TLP that is larger than it said it takes closes the link."""
+    end = lab.bound()
+    words = end.peer_open.max_tlp // 4 + 2
+    if 12 + 4 * words > 0xFFFF:
+        raise Skip("it takes every TLP that a header record can tell of")
+    for record in wire.records_of(_write(lab, end, words), 512 - wire.SMALLEST_FRAME):
+        end.send(record)
+    lab.closes(end, wire.PROTOCOL)
+
+
 @case("tlp.too-large", "10")
 def too_large(lab):
     """A TLP that is larger than it said it takes closes the link."""
@@ -300,6 +336,5 @@ def too_large(lab):
     words = end.peer_open.max_tlp // 4 + 2
     if words * 4 + 100 > end.peer_open.max_frame:
         raise Skip("its largest TLP does not fit one frame of its own size")
-    write = struct.pack(">III", 0x40000000 | words & 0x3FF, 0xFF, 0) + bytes(4 * words)
-    end.send(Tlp(end.address, wire.POSTED, write))
+    end.send(_write(lab, end, words))
     lab.closes(end, wire.PROTOCOL)

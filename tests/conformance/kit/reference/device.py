@@ -2,7 +2,9 @@
 
 import struct
 
-COMMAND, CACHE_LINE, BAR = 0x04, 0x0C, 0x10
+COMMAND, CACHE_LINE, BAR, CAPABILITIES = 0x04, 0x0C, 0x10, 0x34
+# The PCI Express capability: Device Capabilities and Device Control behind it.
+EXPRESS = 0x40
 IDS = 0x0C0A1234
 SIZE = 65536
 SUCCESS, UR = 0, 1
@@ -11,13 +13,15 @@ SUCCESS, UR = 0, 1
 class Device:
     """Gives completions (as TLPs) for requests."""
 
-    def __init__(self, role, faulty):
-        self.role, self.faulty = role, faulty
-        self.registers = {0: IDS}
+    def __init__(self, role, faulty, payload):
+        # The largest payload, as Device Capabilities has it.
+        self.role, self.faulty, self.payload = role, faulty, payload
         self.memory = bytearray(SIZE)
+        self.reset()
 
     def reset(self):
-        self.registers = {0: IDS}
+        self.registers = {0: IDS, CAPABILITIES: EXPRESS, EXPRESS: 0x00020010,
+                          EXPRESS + 4: self.payload}
 
     def take(self, tlp):
         """The completions of a request; none of a posted one."""
@@ -38,7 +42,7 @@ class Device:
         (new,) = struct.unpack("<I", data)
         if register == BAR:
             new &= ~(SIZE - 1)
-        if register in (COMMAND, CACHE_LINE, BAR):
+        if register in (COMMAND, CACHE_LINE, BAR, EXPRESS + 8):
             self.registers[register] = new
         return [completion(tlp, SUCCESS)]
 

@@ -3,6 +3,7 @@
 import os
 import struct
 import time
+from dataclasses import dataclass
 
 from .. import wire
 from ..wire import (Credits, Frame, Open, Sideband, SplitData, SplitHeader, Tlp, Unbind,
@@ -12,9 +13,20 @@ from .sending import Sender
 OPENING, UP, DOWN = "opening", "up", "down"
 OPEN_RETRY_S, LONGEST_RETRY_S = 0.03, 0.25
 GIVE_UP_S, KEEP_ALIVE_S, GOODBYE_S = 1.0, 0.5, 0.02
-WINDOW, MAX_TLP = 256, 552
-GUARANTEED = (16, 64, 32, 8)
 CREDIT_DELAY_S = 0.001
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an end stores (section 13)."""
+
+    window: int
+    max_tlp: int
+    guaranteed: tuple
+
+
+SIZES = {"software": Sizes(256, wire.LARGEST_TLP, (16, 64, 32, 8)),
+         "card": Sizes(128, wire.CARD_TLP, (8, 16, 8, 8))}
 
 
 class Violation(Exception):
@@ -24,10 +36,10 @@ class Violation(Exception):
 class Binding:
     """One binding at this end; counts by class, and for sideband."""
 
-    def __init__(self, address):
+    def __init__(self, address, guaranteed):
         self.address = address
         self.sent, self.limits, self.peer_open = [0] * 4, [0] * 4, False
-        self.received, self.granted, self.told = [0] * 4, list(GUARANTEED), GUARANTEED
+        self.received, self.granted, self.told = [0] * 4, list(guaranteed), guaranteed
         self.queues = ([], [], [], [])
         self.failed, self.tell = False, True
         self.announce, self.tell_at = True, None
@@ -38,7 +50,7 @@ class Link(Sender):
 
     def __init__(self, node, peer, told, paths):
         super().__init__(node, peer, paths)
-        self.told, self.state = told, OPENING
+        self.told, self.state, self.sizes = told, OPENING, SIZES[node.sizes]
         self.session = int.from_bytes(os.urandom(4), "little") | 1
         self.life, self.peer_open, self.reason, self.ended = None, None, None, None
         self.tokens, self.challenges = [], set()
@@ -55,7 +67,7 @@ class Link(Sender):
         return max(address.source_slot, address.destination_slot), address.function, address.epoch
 
     def bind(self, address):
-        self.bindings[self.name(address)] = Binding(address)
+        self.bindings[self.name(address)] = Binding(address, self.sizes.guaranteed)
 
     def unbind(self, address):
         if self.bindings.pop(self.name(address), None):
@@ -72,7 +84,7 @@ class Link(Sender):
         return self.tokens[-1]
 
     def send_open(self, path, token, echo, life):
-        body = Open(self.session, token, echo, window=WINDOW, max_tlp=MAX_TLP)
+        body = Open(self.session, token, echo, window=self.sizes.window, max_tlp=self.sizes.max_tlp)
         if echo and self.faulty("wrong-echo"):
             body.echo ^= 1
         self.put(wire.OPEN, path, body=body.encode(), life=life, session=0)
@@ -241,9 +253,9 @@ class Link(Sender):
                 again = True
             elif known:
                 self.deliver(record)
-            elif offset >= WINDOW and not self.faulty("window-ignored"):
+            elif offset >= self.sizes.window and not self.faulty("window-ignored"):
                 pass
-            elif offset >= WINDOW:
+            elif offset >= self.sizes.window:
                 self.deliver(record)
             elif self.faulty("split-in-order-only") and isinstance(record, SplitData) and offset:
                 pass
@@ -325,11 +337,14 @@ class Link(Sender):
             binding.tell, binding.announce = True, False
 
     def take_tlp(self, binding, record):
+        largest = self.sizes.max_tlp
         if isinstance(record, SplitHeader):
-            if record.total > MAX_TLP:
+            if record.total > wire.CARD_TLP and self.faulty("large-tlp-refused"):
+                raise Violation
+            if record.total > largest and not self.faulty("split-total-unchecked"):
                 raise Violation
             self.split = [record, record.data, 0]
-        elif len(record.tlp) > MAX_TLP:
+        elif len(record.tlp) > largest:
             raise Violation
         elif not record.crc_is_right and not self.faulty("any-tlp-crc"):
             binding.failed = True

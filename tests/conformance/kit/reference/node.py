@@ -17,18 +17,20 @@ from .link import Link
 
 SLOT, FUNCTION = 1, 0
 FREE = 2
+# 4096 and 512 bytes.
+PAYLOADS = {"software": 5, "card": 2}
 STALE_EPOCH, UNKNOWN_PEER = 1, 8
 
 
 class Node:
     """A proxy with one slot or port, and one peer at a time."""
 
-    def __init__(self, role, manager, paths, mistake):
-        self.role, self.mistake = role, mistake
+    def __init__(self, role, manager, paths, mistake, sizes):
+        self.role, self.mistake, self.sizes = role, mistake, sizes
         self.ports = [net.UdpPort("127.0.0.1") for _ in range(paths)]
         self.incarnation = int.from_bytes(os.urandom(4), "little") | 1
         self.link, self.binding, self.highest = None, None, 0
-        self.device = Device(role, self.faulty)
+        self.device = Device(role, self.faulty, PAYLOADS[self.sizes])
         self.stream = Stream(socket.create_connection(manager))
         self.stream.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream.send(self.hello())
@@ -150,12 +152,12 @@ class ByHand(Node):
     REST_S = 0.3
 
     def __init__(self, role, peers):
-        self.role, self.mistake = role, None
+        self.role, self.mistake, self.sizes = role, None, "software"
         self.ports = [net.UdpPort("127.0.0.1") for _ in peers]
         for port, peer in zip(self.ports, peers):
             port.connect(net.parse_peer(peer))
         self.incarnation = int.from_bytes(os.urandom(4), "little") | 1
-        self.device, self.number = Device(role, self.faulty), 2
+        self.device, self.number = Device(role, self.faulty, PAYLOADS[self.sizes]), 2
         print(*(f"udp:127.0.0.1:{port.path[2]}" for port in self.ports), flush=True)
         self.renew()
 
@@ -179,15 +181,15 @@ class ByHand(Node):
 
 
 def main():
-    """`python -m kit.reference.node ROLE ADDRESS:PORT PATHS MISTAKE`, or with `by-hand` and its
+    """`python -m kit.reference.node ROLE ADDRESS:PORT PATHS MISTAKE SIZES`, or with `by-hand` and its
     peer's ports behind the role."""
     role, manager, *rest = sys.argv[1:]
     if manager == "by-hand":
         ByHand(role, rest).run()
     address, _, port = manager.rpartition(":")
-    paths, mistake = rest
+    paths, mistake, sizes = rest
     try:
-        Node(role, (address, int(port)), int(paths), mistake).run()
+        Node(role, (address, int(port)), int(paths), mistake, sizes).run()
     except (ConnectionError, KeyboardInterrupt):
         pass
 

@@ -3,8 +3,7 @@
 import time
 
 from .. import net, wire
-from ..wire import (Ack, Credits, Frame, Nop, SplitData, SplitHeader, Tlp, Unbind, before, tlp_crc,
-                    wrap)
+from ..wire import Ack, Credits, Frame, Nop, Tlp, Unbind, before, wrap
 
 RTO_S, LONGEST_RTO_S = 0.02, 0.1
 PROBE_S, LONGEST_PROBE_S = 0.02, 0.25
@@ -241,16 +240,12 @@ class Sender:
                     yield self.parts(queue.pop(0))
 
     def parts(self, record):
-        """The records of a TLP: one, or as many as frames need."""
+        """The records of a TLP: one, or as many as frames need, those that a path may come down to
+        among them."""
         room = self.frame_room()
-        if len(record.encode()) <= room:
-            return [record]
-        step = (room - 32) // 4 * 4
-        first, rest = record.tlp[:step], record.tlp[step:]
-        parts = [SplitData(record.address, record.tlp_class, 1 + n // step, step + n,
-                           rest[n:n + step]) for n in range(0, len(rest), step)]
-        return [SplitHeader(record.address, record.tlp_class, len(record.tlp), len(parts),
-                            tlp_crc(record.tlp), first, record.entry), *parts]
+        if not self.faulty("large-records"):
+            room = min(room, wire.SAFE_FRAME - wire.SMALLEST_FRAME - 4 * wire.MOST_RANGES)
+        return wire.records_of(record, room)
 
     def send_all(self, now):
         """Everything that may leave now."""

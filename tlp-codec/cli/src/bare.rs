@@ -1,0 +1,52 @@
+//! TLPs alone in a capture, as `dxpu-manager record --format tlps` writes them: each packet is one,
+//! and a comment has what is known of it.
+
+use pcap_file::DataLink;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use serde_json::{Map, Value};
+
+/// The link type of a recording's TLPs. It means whatever those agree on that use it, and there is
+/// nothing else in it that would tell them from another's packets.
+pub(crate) const LINK: DataLink = DataLink::USER0;
+
+/// How the comment of a recording begins; a person's stands beside it.
+const BEGIN: &str = "kind=";
+
+/// What the comments of a packet say of its TLP, by name.
+pub(crate) fn known(options: &[EnhancedPacketOption<'_>]) -> Map<String, Value> {
+    let comments = options.iter().filter_map(|option| match option {
+        EnhancedPacketOption::Comment(text) => Some(&**text),
+        _ => None,
+    });
+    comments.filter(|text| text.starts_with(BEGIN)).flat_map(words).collect()
+}
+
+/// The words `name=value` of a comment. A file may hold anything: others are passed over.
+fn words(comment: &str) -> impl Iterator<Item = (String, Value)> {
+    let plain = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+    };
+    let pairs = comment.split_whitespace().filter_map(|word| word.split_once('='));
+    pairs.filter(move |(name, value)| plain(name) && plain(value)).map(|(name, value)| {
+        let number = value.parse::<u64>().ok().filter(|number| number.to_string() == value);
+        (name.to_owned(), number.map_or_else(|| value.into(), Value::from))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_comment_are_numbers_or_text() {
+        let comment = |text: &'static str| EnhancedPacketOption::Comment(text.into());
+        let options = [
+            comment("look at this: tag=7"),
+            EnhancedPacketOption::Flags(1),
+            comment("kind=request outstanding=3.9 slot=1 host.sent=83011 word =x y= a=\u{1b}[0m"),
+        ];
+        let expected = r#"{"kind":"request","outstanding":"3.9","slot":1,"host.sent":83011}"#;
+        assert_eq!(Value::Object(known(&options)).to_string(), expected);
+        assert!(known(&[]).is_empty());
+    }
+}
