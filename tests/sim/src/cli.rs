@@ -6,6 +6,8 @@ use crate::run::{Outcome, Run, keep_panics};
 use crate::schedule::{self, Entry};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, value_parser};
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Simulates a whole fabric from seeds and watches that every promise is kept.
 ///
-/// Exit status: 0 when every seed kept every promise, 1 when one did not, 2 when it could not run.
+/// Exit status: 0 when every seed kept every promise, 1 when one did not or `bench` was too slow, 2
+/// when it could not run.
 #[derive(Parser)]
 #[command(name = "dxpu-sim", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -29,7 +32,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// How many TLPs are simulated in a second on one core, proxies and oracles and all.
-    Bench,
+    Bench {
+        /// Exit status 1 when the median is less, in TLPs a second.
+        #[arg(long, value_name = "RATE")]
+        at_least: Option<u64>,
+    },
     /// The profiles that are built in.
     Profiles,
 }
@@ -72,7 +79,11 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.trim().parse::<u64>().map_err(|e| format!("{text:?}: {e}"));
     let range = match text.split_once("..") {
         Some((from, to)) => number(from)?..number(to)?,
-        None => number(text)?..number(text)? + 1,
+        None => {
+            let seed = number(text)?;
+            let next = seed.checked_add(1);
+            seed..next.ok_or_else(|| format!("{text}: the last seed is {}", seed - 1))?
+        }
     };
     if range.is_empty() { Err(format!("{text}: no seed is in it")) } else { Ok(range) }
 }
@@ -82,7 +93,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     keep_panics();
     let result = match cli.command {
-        Some(Command::Bench) => bench(),
+        Some(Command::Bench { at_least }) => bench(at_least),
         Some(Command::Profiles) => profiles(),
         None => cli.seeds.run(),
     };
@@ -103,8 +114,8 @@ fn profiles() -> Result<bool> {
     Ok(true)
 }
 
-/// Three runs; the median of their rates.
-fn bench() -> Result<bool> {
+/// Three runs; the median of their rates. Whether it is as much as it has to be.
+fn bench(at_least: Option<u64>) -> Result<bool> {
     let profile = Profile::find("bench")?;
     let mut rates = Vec::new();
     for seed in 1..=3 {
@@ -112,14 +123,20 @@ fn bench() -> Result<bool> {
         let begin = Instant::now();
         let outcome = run.go();
         let rate = outcome.tlps as f64 / begin.elapsed().as_secs_f64();
-        let broken = outcome.violation.map(|v| v.what);
-        ensure!(broken.is_none(), "seed {seed}: {}", broken.unwrap_or_default());
+        if let Some(violation) = outcome.violation {
+            println!("seed {seed} broke promise {}: {}", violation.promise, violation.what);
+            return Ok(false);
+        }
         println!("seed {seed}: {} TLPs, {rate:.0} a second", outcome.tlps);
         rates.push(rate);
     }
     rates.sort_by(f64::total_cmp);
     println!("median: {:.0} TLPs a second on one core", rates[1]);
-    Ok(true)
+    let enough = at_least.is_none_or(|least| rates[1] >= least as f64);
+    if !enough {
+        println!("it has to be {} at least", at_least.unwrap_or_default());
+    }
+    Ok(enough)
 }
 
 /// What all seeds of a profile came to.
@@ -175,17 +192,27 @@ impl Seeds {
     }
 
     fn prepare(&self, seed: u64, profile: &Profile) -> Result<Run> {
-        let mut run = match &self.schedule {
-            None => Run::new(seed, profile),
-            Some(path) => Run::of(seed, profile, read_schedule(path, profile)?),
-        };
+        let mut run = Run::of(seed, profile, self.whole_schedule(seed, profile)?);
+        self.record(&mut run)?;
+        Ok(run)
+    }
+
+    fn whole_schedule(&self, seed: u64, profile: &Profile) -> Result<Vec<Entry>> {
+        match &self.schedule {
+            None => Ok(schedule::make(seed, profile)),
+            Some(path) => read_schedule(path, profile),
+        }
+    }
+
+    /// Trace and capture of a run, if they are wanted.
+    fn record(&self, run: &mut Run) -> Result<()> {
         if let Some(path) = &self.trace {
             run.trace_to(path).with_context(|| format!("the trace {}", path.display()))?;
         }
         if let Some(path) = &self.pcap {
             run.capture_to(path).with_context(|| format!("the capture {}", path.display()))?;
         }
-        Ok(run)
+        Ok(())
     }
 
     fn run_profile(&self, name: &str, profile: &Profile) -> Result<Sum> {
@@ -198,11 +225,10 @@ impl Seeds {
             for _ in 0..self.jobs {
                 let (results, next, stop) = (results.clone(), &next, &stop);
                 scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= self.seeds.end {
-                            break;
-                        }
+                    let (all, end) = (Ordering::Relaxed, self.seeds.end);
+                    let take = |seed| (seed < end).then(|| seed + 1);
+                    while !stop.load(all) {
+                        let Ok(seed) = next.fetch_update(all, all, take) else { break };
                         let outcome = self.prepare(seed, profile).map(Run::go);
                         if results.send(outcome).is_err() {
                             break;
@@ -220,7 +246,7 @@ impl Seeds {
                 sum.bindings += outcome.bindings as u64;
                 if outcome.violation.is_some() {
                     sum.broken += 1;
-                    self.tell(name, &outcome);
+                    self.tell(name, &outcome, self.schedule.as_deref(), json!({}));
                     if !self.keep_going {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -250,7 +276,7 @@ impl Seeds {
         }
         let seconds = took.as_secs_f64();
         if self.json {
-            let line = serde_json::json!({
+            let line = json!({
                 "profile": name, "seeds": sum.seeds, "broken": sum.broken, "tlps": sum.tlps,
                 "operations": sum.operations, "bindings": sum.bindings, "seconds": seconds,
             });
@@ -269,19 +295,30 @@ impl Seeds {
         );
     }
 
-    fn replay(&self, name: &str, seed: u64) -> String {
-        let nodes = self.nodes.map(|n| format!(" --nodes {n}")).unwrap_or_default();
-        let what = format!("./dx sim --seeds {seed} --profile {name}{nodes}");
-        format!("{what} --trace {name}-{seed}.txt --pcap {name}-{seed}.pcap")
+    /// The command that plays a seed again, with that schedule.
+    fn replay(&self, name: &str, seed: u64, schedule: Option<&Path>) -> String {
+        let mut command = format!("./dx sim --seeds {seed} --profile {}", quoted(name));
+        if let Some(nodes) = self.nodes {
+            command += &format!(" --nodes {nodes}");
+        }
+        if let Some(path) = schedule {
+            command += &format!(" --schedule {}", quoted(&path.to_string_lossy()));
+        }
+        // Of a profile that is a file, the records lie where the command is given.
+        let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+        let [trace, capture] = ["txt", "pcap"].map(|kind| quoted(&format!("{stem}-{seed}.{kind}")));
+        format!("{command} --trace {trace} --pcap {capture}")
     }
 
-    fn tell(&self, name: &str, outcome: &Outcome) {
+    /// What a seed broke. `more` is said, too, in JSON.
+    fn tell(&self, name: &str, outcome: &Outcome, schedule: Option<&Path>, more: Value) {
         let Some(violation) = &outcome.violation else { return };
+        let replay = self.replay(name, outcome.seed, schedule);
         if self.json {
-            let replay = self.replay(name, outcome.seed);
-            let line = serde_json::json!({
-                "profile": name, "outcome": outcome, "replay": replay,
-            });
+            let mut line = json!({ "profile": name, "outcome": outcome, "replay": replay });
+            if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+                line.extend(more);
+            }
             println!("{line}");
             return;
         }
@@ -294,32 +331,78 @@ impl Seeds {
         for line in &outcome.story {
             println!("  {line}");
         }
-        println!("to see all of it: {}", self.replay(name, outcome.seed));
+        println!("to see all of it: {replay}");
     }
 
     fn minimise(&self, profile: &Profile, path: &Path) -> Result<bool> {
         let seed = self.seeds.start;
-        let whole = match &self.schedule {
-            Some(path) => read_schedule(path, profile)?,
-            None => schedule::make(seed, profile),
-        };
-        let Some(found) = minimise::shrink(seed, profile, whole, |left, tried| {
+        let whole = self.whole_schedule(seed, profile)?;
+        // It takes thousands of runs: what cannot be written is found out before.
+        let places = [Some(path), self.trace.as_deref(), self.pcap.as_deref()];
+        let _outputs = places.into_iter().flatten().map(Output::at).collect::<Result<Vec<_>>>()?;
+        let found = minimise::shrink(seed, profile, whole.clone(), |left, tried| {
             eprintln!("{left} entries left after {tried} runs");
-        }) else {
-            println!("seed {seed} keeps every promise; there is nothing to shrink");
+        });
+        if self.trace.is_some() || self.pcap.is_some() {
+            let played = found.as_ref().map_or(whole, |found| found.schedule.clone());
+            let mut run = Run::of(seed, profile, played);
+            self.record(&mut run)?;
+            run.go();
+        }
+        let Some(found) = found else {
+            if self.json {
+                println!("{}", json!({ "profile": self.profile, "seed": seed, "broken": 0 }));
+            } else {
+                println!("seed {seed} keeps every promise; there is nothing to shrink");
+            }
             return Ok(true);
         };
         let text = serde_json::to_string_pretty(&found.schedule)?;
         std::fs::write(path, text).with_context(|| format!("{} is not written", path.display()))?;
-        self.tell(&self.profile, &found.outcome);
-        println!(
-            "{} of {} entries are enough: {}; play them with --schedule {}",
-            found.schedule.len(),
-            found.before,
-            path.display(),
-            path.display()
-        );
+        let (left, before) = (found.schedule.len(), found.before);
+        let more = json!({ "entries": left, "entries_before": before });
+        self.tell(&self.profile, &found.outcome, Some(path), more);
+        if !self.json {
+            println!("{left} of {before} entries are enough: {}", path.display());
+        }
         Ok(false)
+    }
+}
+
+/// A file that will be written.
+struct Output<'a> {
+    path: &'a Path,
+    /// It was not there before.
+    new: bool,
+}
+
+impl<'a> Output<'a> {
+    /// Makes sure that it can be; what is in it stays until then.
+    fn at(path: &'a Path) -> Result<Self> {
+        let new = !path.exists();
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(Self { path, new })
+    }
+}
+
+impl Drop for Output<'_> {
+    /// Takes it away again where nothing was written to it.
+    fn drop(&mut self) {
+        if self.new && self.path.metadata().is_ok_and(|file| file.len() == 0) {
+            // An empty file that stays does no harm.
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
+}
+
+/// A word of a shell's command.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -332,6 +415,25 @@ mod tests {
         assert_eq!(seeds("3..7"), Ok(3..7));
         assert_eq!(seeds("5"), Ok(5..6));
         assert!(seeds("7..7").is_err() && seeds("x").is_err() && seeds("1..y").is_err());
+        let last = u64::MAX - 1;
+        assert_eq!(seeds(&last.to_string()), Ok(last..u64::MAX));
+        assert!(seeds(&u64::MAX.to_string()).unwrap_err().contains(&last.to_string()));
+    }
+
+    #[test]
+    fn the_last_seed_is_the_last_one_on_every_thread() {
+        let args = ["dxpu-sim", "--seeds", "18446744073709551614", "--profile", "calm", "--jobs"];
+        let cli = Cli::parse_from(args.into_iter().chain(["4"]));
+        let sum = cli.seeds.run_profile("calm", &Profile::calm()).unwrap();
+        assert_eq!((sum.seeds, sum.broken), (1, 0));
+    }
+
+    #[test]
+    fn a_shell_reads_what_was_quoted() {
+        assert_eq!(quoted("storm"), "storm");
+        assert_eq!(quoted("/a/b-1.toml"), "/a/b-1.toml");
+        assert_eq!(quoted("it's here"), r"'it'\''s here'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

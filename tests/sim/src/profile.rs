@@ -255,7 +255,8 @@ pub(crate) enum Kind {
     BoxProxyCrash,
     /// A proxy stands still and goes on, with its tables.
     Freeze,
-    /// A host's root complex is reset without a word.
+    /// A host begins anew without a word: its root complex is reset, or only another operating
+    /// system starts.
     HostReboot,
     /// A device is pulled out of its slot, and put back.
     DevicePulled,

@@ -14,6 +14,31 @@ pub(crate) const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A hash of a hash and bytes; not one that resists somebody who wants two to be the same. Four
+/// words at a time do not wait for each other.
+pub(crate) fn fold(hash: u64, bytes: &[u8]) -> u64 {
+    const LANES: usize = 4;
+    let step = |hash: u64, word: &[u8; 8]| {
+        (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(29)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (blocks, words) = words.as_chunks::<LANES>();
+    let mut lanes = [hash, !hash, hash.rotate_left(16), hash.rotate_left(48)];
+    for block in blocks {
+        for (lane, word) in lanes.iter_mut().zip(block) {
+            *lane = step(*lane, word);
+        }
+    }
+    let [mut hash, others @ ..] = lanes;
+    if !blocks.is_empty() {
+        hash = others.iter().fold(hash, |hash, lane| step(hash, &lane.to_le_bytes()));
+    }
+    hash = words.iter().fold(hash, step);
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    step(hash ^ (bytes.len() as u64) << 56, &last)
+}
+
 /// What draws numbers. The discriminant is part of the stream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drawer {
@@ -23,6 +48,8 @@ pub(crate) enum Drawer {
     Root,
     Stall,
     Manager,
+    Answer,
+    Attributes,
 }
 
 impl Random {

@@ -67,6 +67,9 @@ pub(crate) enum Act {
     },
     HostReboot {
         host: usize,
+        /// With PERST#, as a machine does it; without, as an operating system that starts another one.
+        #[serde(default = "with_perst")]
+        perst: bool,
     },
     DevicePulled {
         at_box: usize,
@@ -147,6 +150,10 @@ pub(crate) fn make(seed: u64, profile: &Profile) -> Vec<Entry> {
     list
 }
 
+const fn with_perst() -> bool {
+    true
+}
+
 /// Whether everything that a list names is there in a fabric.
 ///
 /// # Errors
@@ -164,7 +171,7 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
     let is_node = |node: usize| node < fabric.hosts + fabric.boxes;
     let is_path = |path: u8| usize::from(path) < fabric.paths;
     match *act {
-        Act::Work { host, .. } | Act::HostReboot { host } => host < fabric.hosts,
+        Act::Work { host, .. } | Act::HostReboot { host, .. } => host < fabric.hosts,
         Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } | Act::Pause { cables } => {
             match cables {
                 Cables::From { node, path }
@@ -218,7 +225,7 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::HostProxyCrash => Act::ProxyCrash { node: host },
         Kind::BoxProxyCrash => Act::ProxyCrash { node: fabric.hosts + at_box },
         Kind::Freeze => Act::Freeze { node },
-        Kind::HostReboot => Act::HostReboot { host },
+        Kind::HostReboot => Act::HostReboot { host, perst: random.chance(500_000) },
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
         Kind::DeviceHangs => manner(Bad::Hangs),
         Kind::DeviceLate => manner(Bad::Late { by_us: late_us(random) }),

@@ -2,7 +2,7 @@
 //! as text and all frames as a capture.
 
 use crate::pcap::Capture;
-use crate::random::mix;
+use crate::random::{fold, mix};
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -90,13 +90,7 @@ impl Trace {
     }
 
     fn absorb_bytes(&mut self, bytes: &[u8]) {
-        let mut chunks = bytes.chunks_exact(8);
-        for chunk in &mut chunks {
-            self.absorb(u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
-        }
-        let mut rest = [0; 8];
-        rest[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-        self.absorb(u64::from_le_bytes(rest) ^ (bytes.len() as u64) << 56);
+        self.hash = fold(self.hash, bytes);
     }
 
     /// Something happened at a node.

@@ -7,10 +7,13 @@ use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
+use tlp_codec::tlp::{AtomicOp, Attributes, ByteEnables, CplStatus, Kind, Repr};
 
 /// Bytes of a command, as the driver writes it at [`super::COMMANDS`].
 pub(crate) const COMMAND: usize = 40;
+
+/// In an interrupt's message: the transfer ended with an answer that was no success.
+pub(crate) const FAILED: u32 = 1 << 31;
 
 /// Requests of one transfer that are outstanding at a time.
 const READS: usize = 8;
@@ -35,6 +38,8 @@ pub(crate) struct Command {
     pub(crate) job: Job,
     /// Data may pass what was written before it.
     pub(crate) relaxed: bool,
+    /// ID-based ordering, of the interrupt, too: it is of the same requester as the data.
+    pub(crate) by_id: bool,
     pub(crate) address: u64,
     /// Bytes, or how many times.
     pub(crate) length: u32,
@@ -47,13 +52,18 @@ impl Command {
     pub(crate) fn emit(&self) -> [u8; COMMAND] {
         let mut bytes = [0; COMMAND];
         bytes[0] = self.job as u8;
-        bytes[1] = self.relaxed.into();
+        bytes[1] = u8::from(self.relaxed) | u8::from(self.by_id) << 1;
         bytes[4..8].copy_from_slice(&self.length.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.address.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.seed.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.interrupt.0.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.interrupt.1.to_le_bytes());
         bytes
+    }
+
+    fn attributes(&self) -> Attributes {
+        let (relaxed_ordering, id_based_ordering) = (self.relaxed, self.by_id);
+        Attributes { relaxed_ordering, id_based_ordering, ..Attributes::default() }
     }
 
     fn parse(bytes: &[u8; COMMAND]) -> Option<Self> {
@@ -66,7 +76,8 @@ impl Command {
         };
         Some(Self {
             job,
-            relaxed: bytes[1] != 0,
+            relaxed: bytes[1] & 1 != 0,
+            by_id: bytes[1] & 2 != 0,
             address: word(8),
             length: (word(0) >> 32) as u32,
             seed: word(16),
@@ -193,7 +204,7 @@ impl Model {
                 data: bytes,
             };
             let mut repr = Repr::new(kind);
-            repr.attributes.relaxed_ordering = transfer.command.relaxed;
+            repr.attributes = transfer.command.attributes();
             self.end.out.push(&repr, Mark::Own);
             transfer.asked += length as u32;
             transfer.done += length as u32;
@@ -215,7 +226,7 @@ impl Model {
             locked: false,
         };
         let mut repr = Repr::new(kind);
-        repr.attributes.relaxed_ordering = transfer.command.relaxed;
+        repr.attributes = transfer.command.attributes();
         let part = Part { transfer: transfer.number, at: transfer.asked };
         self.end.out.push(&repr, Mark::Asks(part));
         transfer.asked += length as u32;
@@ -233,7 +244,9 @@ impl Model {
             data: &1_u64.to_le_bytes(),
         };
         let part = Part { transfer: transfer.number, at: transfer.asked };
-        self.end.out.push(&Repr::new(kind), Mark::Asks(part));
+        let mut repr = Repr::new(kind);
+        repr.attributes.id_based_ordering = transfer.command.by_id;
+        self.end.out.push(&repr, Mark::Asks(part));
         transfer.asked += 1;
         transfer.outstanding += 1;
     }
@@ -249,7 +262,9 @@ impl Model {
             hint: None,
             data: &message.to_le_bytes(),
         };
-        self.end.out.push(&Repr::new(kind), Mark::Own);
+        let mut repr = Repr::new(kind);
+        repr.attributes.id_based_ordering = command.by_id;
+        self.end.out.push(&repr, Mark::Own);
     }
 
     /// An answer to one of its own requests. What it holds must be what the driver put there.
@@ -263,9 +278,9 @@ impl Model {
         let Some(place) = place else { return Ok(()) };
         let command = self.engine.transfers[place].command;
         if done.status != CplStatus::Success {
-            // The transfer ends here; its driver hears nothing of it.
             self.engine.transfers.remove(place);
-            self.failed_transfers += 1;
+            let (address, message) = command.interrupt;
+            self.interrupt(Command { interrupt: (address, message | FAILED), ..command });
             return Ok(());
         }
         let going = &mut self.engine.transfers[place];

@@ -12,12 +12,13 @@ mod model;
 
 pub(crate) use config::ID;
 pub(crate) use drive::{CAPACITY, Drive, Medium};
-pub(crate) use engine::{Command, Job, Part};
+pub(crate) use engine::{Command, FAILED, Job, Part};
 pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, RUNG, fetch_add};
 
 use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::oracle::completion::Requests;
+use crate::oracle::spells::Fault;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
@@ -38,6 +39,17 @@ pub(crate) enum Manner {
     WrongTag,
 }
 
+impl Manner {
+    /// What that does to those who ask it.
+    pub(crate) fn fault(self) -> Option<Fault> {
+        match self {
+            Self::Good => None,
+            Self::Hangs | Self::Late(_) => Some(Fault::Silent),
+            Self::Twice | Self::WrongTag => Some(Fault::Lies),
+        }
+    }
+}
+
 /// What the simulation has to know of a TLP that a device sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
@@ -49,8 +61,10 @@ pub(crate) enum Mark {
     AsksTagged,
     /// An answer, under the tag that it was asked under.
     Answers,
-    /// Something that it has no business to send.
-    Rogue,
+    /// An answer too many, or under another tag than this one, which it was asked under.
+    Lie { asked_under: u16 },
+    /// A write that nobody told it to do.
+    Stray,
 }
 
 /// What every device has: where it meets its proxy.

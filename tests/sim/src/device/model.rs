@@ -13,6 +13,7 @@ use super::engine::Engine;
 use super::{End, Manner, Mark, WAITING};
 use crate::egress::{Egress, completion};
 use crate::oracle::Verdict;
+use crate::random::{Drawer, Random};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
@@ -40,8 +41,8 @@ pub(crate) struct Model {
     pub(super) engine: Engine,
     late: VecDeque<(Instant, Class, Vec<u8>)>,
     perst: bool,
-    /// Transfers that ended with an answer that was no success.
-    pub(super) failed_transfers: u64,
+    /// ID-based ordering of its answers, which is the completer's own choice.
+    random: Random,
 }
 
 impl Model {
@@ -57,7 +58,7 @@ impl Model {
             engine: Engine::default(),
             late: VecDeque::new(),
             perst: false,
-            failed_transfers: 0,
+            random: Random::stream(serial, Drawer::Answer, 0),
         }
     }
 
@@ -209,7 +210,9 @@ impl Model {
             _ => asked.tag(),
         };
         let id = (Bdf::from_bits(self.id), tag);
-        let repr = completion(asked, id, status, (byte_count, lower_address), data);
+        let mut repr = completion(asked, id, status, (byte_count, lower_address), data);
+        repr.attributes.id_based_ordering = self.random.chance(400_000);
+        let lie = Mark::Lie { asked_under: asked.tag().get() };
         match self.end.manner {
             Manner::Late(by) => {
                 let mut bytes = vec![0; repr.buffer_len()];
@@ -219,9 +222,9 @@ impl Model {
             }
             Manner::Twice => {
                 self.end.out.push(&repr, Mark::Answers);
-                self.end.out.push(&repr, Mark::Rogue);
+                self.end.out.push(&repr, lie);
             }
-            Manner::WrongTag => self.end.out.push(&repr, Mark::Rogue),
+            Manner::WrongTag => self.end.out.push(&repr, lie),
             _ => self.end.out.push(&repr, Mark::Answers),
         }
     }
@@ -241,7 +244,7 @@ impl Model {
                 hint: None,
                 data: &[0xee; 64],
             };
-            self.end.out.push(&Repr::new(kind), Mark::Rogue);
+            self.end.out.push(&Repr::new(kind), Mark::Stray);
         }
     }
 }

@@ -34,23 +34,24 @@ pub(crate) enum Purpose {
     Posted { port: usize },
     /// A question of a port's driver, the one of that number, to its device.
     Driver { port: usize, life: u32, question: Question },
-    /// A configuration access in a port's script: to the device, or to the switch.
-    Access { port: usize, device: bool, then: Then },
-    /// An answer to the device behind a port.
-    Answer { port: usize },
+    /// A configuration access in a port's script: to the device, or to the switch. Of which start
+    /// of the operating system.
+    Access { port: usize, boot: u32, device: bool, then: Then },
+    /// An answer to the device that was behind a port when it asked: under which binding, and the
+    /// request.
+    Answer { binding: usize, request: u64 },
 }
 
 /// What a request of the root complex is for, and the binding that it was sent on.
 pub(crate) type Asker = (Purpose, Option<usize>);
 
 impl Purpose {
-    /// The port whose device it goes to.
+    /// The port whose device it goes to, if it goes where the port leads.
     pub(crate) fn device(&self) -> Option<usize> {
         match self {
-            Self::Posted { port } | Self::Driver { port, .. } | Self::Answer { port } => {
-                Some(*port)
-            }
+            Self::Posted { port } | Self::Driver { port, .. } => Some(*port),
             Self::Access { port, device, .. } => device.then_some(*port),
+            Self::Answer { .. } => None,
         }
     }
 }

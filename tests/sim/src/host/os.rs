@@ -31,12 +31,14 @@ const RETRIES: u32 = 500;
 const COMMAND: u16 = 0x04;
 const BUSES: u16 = 0x18;
 const MEMORY_WINDOW: u16 = 0x20;
+const BRIDGE_CONTROL: u16 = 0x3c;
 const MSI: u16 = 0x50;
 const DEVICE_CONTROL: u16 = 0x78;
 const SLOT: u16 = 0x88;
 
 /// Button, presence, link state and hot-plug interrupt.
 const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
+const BUS_RESET: u32 = 1 << 22;
 const BUTTON: u32 = 1 << 16;
 const PRESENCE_CHANGED: u32 = 1 << 19;
 const PRESENT: u32 = 1 << 22;
@@ -134,6 +136,8 @@ pub(crate) struct Os {
     /// What the profile says of payloads.
     payload: usize,
     drives: Drives,
+    /// How often it has started.
+    boots: u32,
     /// Drivers of drives that there were.
     lives: u32,
     /// Operations that ended well, of drivers that are gone.
@@ -174,6 +178,7 @@ impl Os {
             blink: Duration::from_millis(profile.time.blink_ms),
             payload: profile.work.payload,
             drives,
+            boots: 0,
             lives: 0,
             done: 0,
             readied: 0,
@@ -185,6 +190,7 @@ impl Os {
 
     /// It starts: everything that it knew is gone. The first port's script sets up the switch.
     pub(crate) fn boot(&mut self) {
+        self.boots += 1;
         for port in 0..self.ports.len() {
             self.drop_driver(port);
             let entry = &mut self.ports[port];
@@ -225,6 +231,17 @@ impl Os {
         // When all is set up: what is there already?
         for port in 0..self.ports.len() {
             self.ports[port].again = true;
+        }
+    }
+
+    /// It starts where another one ran: what the devices were told to do they still do, until the
+    /// buses behind the ports are reset.
+    pub(crate) fn take_over(&mut self) {
+        self.boot();
+        for at in (0..self.ports.len()).map(port_id) {
+            for reset in [BUS_RESET, 0] {
+                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
+            }
         }
     }
 
@@ -287,13 +304,6 @@ impl Os {
         self.done + self.ports.iter().flat_map(|p| &p.driver).map(Driver::done).sum::<u64>()
     }
 
-    /// What the device behind a port answers means nothing from now on.
-    pub(crate) fn distrust(&mut self, port: usize) {
-        if let Some(driver) = &mut self.ports[port].driver {
-            driver.distrust();
-        }
-    }
-
     /// Work for the device behind a port, if one is ready there.
     pub(crate) fn begin(&mut self, port: usize, burst: Burst) -> bool {
         let driver = self.ports[port].driver.as_mut();
@@ -320,7 +330,7 @@ impl Os {
                 && let Some(access) = entry.script.pop_front()
             {
                 entry.busy = true;
-                emit_access(port, access, out);
+                emit_access(port, self.boots, access, out);
             }
             if let Some(driver) = &mut entry.driver {
                 driver.work(now, &mut self.memory, out, &profile.work)?;
@@ -342,11 +352,14 @@ impl Os {
     pub(crate) fn accessed(
         &mut self,
         now: Instant,
-        port: usize,
+        (port, boot): (usize, u32),
         then: Then,
         done: &Completed<Asker>,
         payload: &[u8],
     ) {
+        if boot != self.boots {
+            return;
+        }
         self.ports[port].busy = false;
         let value = payload.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
         let good = done.status == CplStatus::Success;
@@ -468,7 +481,7 @@ impl Os {
     }
 }
 
-fn emit_access(port: usize, access: Access, out: &mut Egress<Purpose>) {
+fn emit_access(port: usize, boot: u32, access: Access, out: &mut Egress<Purpose>) {
     let Access { at, register, write, then } = access;
     let (requester, tag) = (super::HOST_ID, Tag::new(0).expect("a tag"));
     let type1 = at.bus().get() != 1;
@@ -492,5 +505,5 @@ fn emit_access(port: usize, access: Access, out: &mut Egress<Purpose>) {
     };
     // Beyond the ports' own bus is the device.
     let device = at.bus().get() > 2;
-    out.push(&Repr::new(kind), Purpose::Access { port, device, then });
+    out.push(&Repr::new(kind), Purpose::Access { port, boot, device, then });
 }

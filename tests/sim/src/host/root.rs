@@ -12,11 +12,11 @@ use tlp_codec::tlp::{AtomicOp, CplStatus, Packet, TlpType};
 const BOUNDARY: usize = 64;
 
 /// Answers a non-posted request of the device behind a port, in completions of such a payload at
-/// most. Whether there was something at its address.
+/// most, which carry that purpose. Whether there was something at its address.
 pub(crate) fn answer(
     packet: &Packet<&[u8]>,
     port: usize,
-    (memory, payload): (&mut Memory, usize),
+    (memory, payload, purpose): (&mut Memory, usize, Purpose),
     out: &mut Egress<Purpose>,
     random: &mut Random,
 ) -> Verdict<bool> {
@@ -24,7 +24,7 @@ pub(crate) fn answer(
     let id = (HOST_ID, packet.tag());
     let refuse = |out: &mut Egress<Purpose>| {
         let repr = completion(packet, id, CplStatus::UnsupportedRequest, (4, 0), &[]);
-        out.push(&repr, Purpose::Answer { port });
+        out.push(&repr, purpose);
     };
     match packet.tlp_type() {
         TlpType::MRd => {
@@ -32,7 +32,7 @@ pub(crate) fn answer(
                 refuse(out);
                 return Ok(false);
             };
-            read(packet, (port, payload), bytes, out, random);
+            read(packet, (purpose, payload), bytes, out, random);
         }
         TlpType::FetchAdd => {
             let operand = packet.payload();
@@ -42,8 +42,9 @@ pub(crate) fn answer(
             };
             let old = fetch_add(bytes, AtomicOp::FetchAdd, operand);
             let count = old.len() as u16;
-            let repr = completion(packet, id, CplStatus::Success, (count, 0), &old);
-            out.push(&repr, Purpose::Answer { port });
+            let mut repr = completion(packet, id, CplStatus::Success, (count, 0), &old);
+            repr.attributes.id_based_ordering = random.chance(400_000);
+            out.push(&repr, purpose);
         }
         _ => refuse(out),
     }
@@ -54,7 +55,7 @@ pub(crate) fn answer(
 /// 2.3.1.1).
 fn read(
     packet: &Packet<&[u8]>,
-    (port, payload): (usize, usize),
+    (purpose, payload): (Purpose, usize),
     bytes: &[u8],
     out: &mut Egress<Purpose>,
     random: &mut Random,
@@ -63,6 +64,8 @@ fn read(
     let mut left = enables.byte_count(packet.length_dw());
     let mut lower = enables.lower_address(packet.address());
     let mut at = 0;
+    // The completer's own choice, as are the boundaries.
+    let by_id = random.chance(400_000);
     while left > 0 {
         let address = packet.address() as usize + at;
         let skip = usize::from(lower & 3);
@@ -77,8 +80,9 @@ fn read(
         };
         let data = &bytes[at..at + length];
         let id = (HOST_ID, packet.tag());
-        let repr = completion(packet, id, CplStatus::Success, (left, lower), data);
-        out.push(&repr, Purpose::Answer { port });
+        let mut repr = completion(packet, id, CplStatus::Success, (left, lower), data);
+        repr.attributes.id_based_ordering = by_id;
+        out.push(&repr, purpose);
         let given = (length - skip).min(left.into()) as u16;
         left -= given;
         at += length;

@@ -2,9 +2,17 @@
 //! under way on each binding.
 
 use super::order::{Flow, Seen};
+use super::spells::Spells;
 use super::{Verdict, Violation};
+use crate::host::driver::PATIENCE;
+use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a request that ended without its answer may still make a driver fail: as long as a
+/// driver is patient, and the request that it asks then may take.
+const AFTERMATH: Duration = PATIENCE.saturating_add(SYNTHESISED_COMPLETION);
 
 /// One binding, for ever: its epoch is never used again.
 #[derive(Debug)]
@@ -16,11 +24,11 @@ pub(crate) struct Binding {
     /// From the root complex to the device, and back.
     pub(crate) down: Flow,
     pub(crate) up: Flow,
-    /// The request behind each tag that the root complex was asked under.
-    pub(crate) asked_root: Vec<u64>,
     pub(crate) standing: Standing,
-    /// Its device sends what it was not told to.
-    pub(crate) rogue: bool,
+    /// Requests that ended without the answer of whom they asked, with a cause.
+    given_up: BTreeSet<u64>,
+    /// When the last one did.
+    gave_up: Option<Instant>,
 }
 
 /// How much a binding has to hold.
@@ -55,7 +63,6 @@ impl Bindings {
         let index = *self.by_name.entry((at_box, slot, epoch)).or_insert(next);
         if index == next {
             let (down, up) = Default::default();
-            let asked_root = vec![0; 256];
             let standing = Standing::Fresh;
             self.all.push(Binding {
                 host,
@@ -64,9 +71,9 @@ impl Bindings {
                 epoch,
                 down,
                 up,
-                asked_root,
                 standing,
-                rogue: false,
+                given_up: BTreeSet::new(),
+                gave_up: None,
             });
         }
         if self.all[index].host != host {
@@ -106,6 +113,7 @@ impl Binding {
     pub(crate) fn settle(&mut self) {
         if self.standing == Standing::Fresh {
             self.standing = Standing::Sound;
+            self.gave_up = None;
         }
     }
 
@@ -132,13 +140,31 @@ impl Binding {
         self.up.close();
     }
 
+    /// A request ended with a cause, but without its answer: it and what answers it may come or
+    /// not. Everything else still has to.
+    pub(crate) fn give_up(&mut self, now: Instant, request: u64) {
+        self.given_up.insert(request);
+        self.gave_up = Some(now);
+        self.down.relax_request(request);
+        self.up.relax_request(request);
+    }
+
+    /// Whether a driver may say that something failed.
+    pub(crate) fn excuses_failure(&self, now: Instant, spells: &Spells) -> bool {
+        let lately = |at: Instant| now.saturating_since(at) <= AFTERMATH;
+        let began = Instant::from_nanos(now.as_nanos().saturating_sub(AFTERMATH.as_nanos() as u64));
+        !self.is_sound() || self.gave_up.is_some_and(lately) || spells.within(began, now)
+    }
+
     /// A TLP of the root complex was taken in.
     pub(crate) fn sent_down(&mut self, now: Instant, seen: Seen, request: u64) {
-        self.down.send(now, seen, request, !self.is_sound());
+        let optional = !self.is_sound() || self.given_up.contains(&request);
+        self.down.send(now, seen, request, optional);
     }
 
     /// A TLP of the device was taken in.
     pub(crate) fn sent_up(&mut self, now: Instant, seen: Seen, request: u64, optional: bool) {
-        self.up.send(now, seen, request, optional || !self.is_sound());
+        let optional = optional || !self.is_sound() || self.given_up.contains(&request);
+        self.up.send(now, seen, request, optional);
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Completed<T> {
     /// How many bytes of a read it holds.
     pub(crate) bytes: Option<usize>,
     pub(crate) last: bool,
+    /// It may be the answer to another request: what it holds means nothing.
+    pub(crate) doubtful: bool,
 }
 
 /// The requests of one requester.
@@ -123,9 +125,9 @@ impl<T: Copy> Requests<T> {
         })
     }
 
-    /// A completion came. Of a device that answers under wrong tags (`rogue`) it may be the answer
-    /// to another request of the same size, which only its address would tell.
-    pub(crate) fn complete(&mut self, tlp: &[u8], rogue: bool) -> Verdict<Completed<T>> {
+    /// A completion came. Of a device that answers twice or under wrong tags (`doubtful`) it may be
+    /// the answer to another request of the same size, which only its address would tell.
+    pub(crate) fn complete(&mut self, tlp: &[u8], doubtful: bool) -> Verdict<Completed<T>> {
         let asked = self.of(tlp)?;
         let packet = Packet::new_checked(tlp).expect("looked at just now");
         let status = packet.status();
@@ -136,7 +138,7 @@ impl<T: Copy> Requests<T> {
         let mut owed = asked.owed;
         match (status, asked.owed) {
             (CplStatus::Success, Owed::Bytes { left, lower }) => {
-                let lower = if rogue { packet.lower_address() } else { lower };
+                let lower = if doubtful { packet.lower_address() } else { lower };
                 if packet.byte_count() != left || packet.lower_address() != lower {
                     return wrong("a completion of other bytes than the next ones that are owed");
                 }
@@ -177,7 +179,14 @@ impl<T: Copy> Requests<T> {
             there.got += before - left;
             there.owed = owed;
         }
-        Ok(Completed { asked, status, offset, skip, bytes, last })
+        Ok(Completed { asked, status, offset, skip, bytes, last, doubtful })
+    }
+
+    /// The tags and requests that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (u16, &Asked<T>)> {
+        let by_tag = self.by_tag.iter().enumerate();
+        by_tag.filter_map(|(tag, asked)| Some((tag as u16, asked.as_ref()?)))
     }
 
     /// Whether something waits for longer than it may.

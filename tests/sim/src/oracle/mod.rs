@@ -6,6 +6,7 @@
 //! | `binding` | 2 and 4: nothing crosses from one binding to another; who is bound to whom |
 //! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
 //! | `bounds` | 5: nothing grows |
+//! | `spells` | 3: when a device misbehaved, which excuses what was asked of it meanwhile |
 //! | `blocks` | 1 and 3: what every block of a drive may hold, across all its users |
 //!
 //! What a read may return is checked where it was asked for: by the model of the driver
@@ -16,6 +17,7 @@ pub(crate) mod blocks;
 pub(crate) mod bounds;
 pub(crate) mod completion;
 pub(crate) mod order;
+pub(crate) mod spells;
 
 /// Promises broken, in words. The number is that of `DESIGN.md`, "Promises"; 0 is liveness.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

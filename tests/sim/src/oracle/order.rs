@@ -6,7 +6,7 @@
 //! that are taken for each other, which is the reading that forgives most.
 
 use super::{Verdict, Violation};
-use crate::random::mix;
+use crate::random::{fold, mix};
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
 use tlp_codec::tlp::{Class, CplStatus, Packet};
@@ -21,8 +21,8 @@ pub(crate) struct Seen {
     by_id: bool,
     /// The requester's, or of a completion the completer's ID.
     id: u16,
-    /// A completion without data: of an I/O or configuration write, or without success.
-    bare: bool,
+    /// A completion of an I/O or configuration write.
+    of_write: bool,
     /// An I/O, configuration or atomic request with data ("NPR with Data").
     with_data: bool,
 }
@@ -41,9 +41,14 @@ impl Seen {
             relaxed: attributes.relaxed_ordering,
             by_id: attributes.id_based_ordering,
             id: id.bits(),
-            bare: completion && !packet.has_data(),
+            of_write: false,
             with_data: class == Class::NonPosted && packet.has_data(),
         })
+    }
+
+    /// A completion of an I/O or configuration write, which it does not show itself.
+    pub(crate) fn answers_write(self, of_write: bool) -> Self {
+        Self { of_write, ..self }
     }
 
     /// Whether this one may pass a posted request that was sent before it: the column "Posted
@@ -57,7 +62,7 @@ impl Seen {
             // C2a, C2b: non-posted requests with data; B2a, B2b: read requests.
             Class::NonPosted => by_id || self.with_data && self.relaxed,
             // D2a, D2b: completions of I/O and configuration writes may.
-            Class::Completion => self.relaxed || by_id || self.bare,
+            Class::Completion => self.relaxed || by_id || self.of_write,
         }
     }
 }
@@ -69,39 +74,29 @@ fn digest(tlp: &[u8], completion: bool) -> u64 {
     let kind = word(0) & !u64::from(u8::from(!completion && tlp[0] & 0x1e == 0x04));
     // Of 10-bit tags the upper two bits are there.
     let kind = kind & !0x8800;
-    let mut hash = mix(kind | (tlp.len() as u64) << 32);
-    let mut fold =
-        |value: u64| hash = (hash ^ value).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(31);
-    let rest = if completion {
+    let hash = mix(kind | (tlp.len() as u64) << 32);
+    if completion {
         // Status, byte count and lower address; neither IDs nor tag.
-        fold(u64::from(tlp[6]) | u64::from(tlp[7]) << 8 | u64::from(tlp[11]) << 16);
-        &tlp[12..]
+        let what = u64::from(tlp[6]) | u64::from(tlp[7]) << 8 | u64::from(tlp[11]) << 16;
+        fold(mix(hash ^ what), &tlp[12..])
     } else {
-        fold(u64::from(tlp[7]));
-        &tlp[8..]
-    };
-    let mut chunks = rest.chunks_exact(8);
-    for chunk in &mut chunks {
-        fold(u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
+        fold(mix(hash ^ u64::from(tlp[7])), &tlp[8..])
     }
-    if !chunks.remainder().is_empty() {
-        let mut last = [0; 8];
-        last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-        fold(u64::from_le_bytes(last));
-    }
-    mix(hash)
 }
+
+/// Instead of a request: a posted TLP that its device was not told to send.
+pub(crate) const STRAY: u64 = u64::MAX;
 
 /// A TLP that was sent and has not come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     number: u64,
     seen: Seen,
-    /// The request that it is, or that it answers; 0 of posted ones.
+    /// The request that it is, or that it answers; 0 of posted ones, and [`STRAY`].
     pub(crate) request: u64,
     /// It may be lost on purpose: dropped by a rule, or ended with what it belongs to.
     optional: bool,
-    at: Instant,
+    pub(crate) at: Instant,
 }
 
 /// One binding's TLPs in one direction.
@@ -204,9 +199,23 @@ impl Flow {
         self.under_way.iter_mut().flatten().for_each(|sent| sent.optional = true);
     }
 
+    /// What belongs to a request may come or not.
+    pub(crate) fn relax_request(&mut self, request: u64) {
+        let of_it = |sent: &&mut Sent| sent.request == request;
+        self.under_way.iter_mut().flatten().filter(of_it).for_each(|sent| sent.optional = true);
+    }
+
     /// Nothing may come any more.
     pub(crate) fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// The TLPs under way: their class, whether they have ID-based ordering, and whether they are
+    /// completions of writes.
+    #[cfg(test)]
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (Class, bool, bool)> {
+        let seen = self.under_way.iter().flatten().map(|sent| sent.seen);
+        seen.map(|seen| (seen.class, seen.by_id, seen.of_write))
     }
 
     /// How many TLPs of a class are under way that may not be lost.

@@ -3,7 +3,8 @@
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
-use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::order::{STRAY, Seen, is_made_up};
+use crate::oracle::spells::Spells;
 use crate::oracle::{Verdict, Violation};
 use crate::profile::{Profile, Work};
 use crate::random::{Drawer, Random};
@@ -16,14 +17,29 @@ use std::time::Duration;
 use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
+/// What a device was asked.
+#[derive(Clone, Copy)]
+struct Asked {
+    binding: usize,
+    request: u64,
+    /// When its host's proxy took it.
+    since: Instant,
+    /// An I/O or configuration write.
+    is_write: bool,
+}
+
 /// A slot.
 pub(crate) struct SlotNode {
     pub(crate) device: Device,
+    /// Its proxy died, and the device was not reset since.
+    stale: bool,
     /// Whether the device is in it.
     pub(crate) present: bool,
     pub(crate) binding: Option<usize>,
-    /// The binding and the request behind each tag that the device was asked under.
-    asked: Vec<Option<(usize, u64)>>,
+    /// What the device was asked under each tag.
+    asked: Vec<Option<Asked>>,
+    /// When the device misbehaved.
+    pub(super) spells: Spells,
     /// The classes that the device takes, until then.
     stalled: Option<(Instant, ClassSet)>,
     random: Random,
@@ -47,7 +63,17 @@ impl SlotNode {
             }
         };
         let asked = vec![None; 256];
-        Self { device, present: true, binding: None, asked, stalled: None, random, wakes: None }
+        Self {
+            device,
+            stale: false,
+            present: true,
+            binding: None,
+            asked,
+            spells: Spells::default(),
+            stalled: None,
+            random,
+            wakes: None,
+        }
     }
 
     /// What the device takes now. Now and then it takes no non-posted requests for a while, or no
@@ -72,6 +98,20 @@ impl SlotNode {
     /// The device was reset, pulled, or is another one.
     pub(super) fn forget(&mut self) {
         self.asked.fill(None);
+        self.stale = false;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// The proxy died. The device is as it was; what it asked for runs out by its own timer.
+    pub(super) fn lose_proxy(&mut self) {
+        self.binding = None;
+        self.forget();
+        self.stale = true;
+        self.device.end().requests.forget();
     }
 }
 
@@ -102,7 +142,6 @@ impl BoxNode {
         let mut role = BoxRole::new(&config);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.binding = None;
-            slot.forget();
             if slot.present {
                 role.device_inserted(now, slot_id(index), model());
             }
@@ -186,14 +225,19 @@ impl World {
     }
 
     /// A TLP comes to a device.
-    fn at_device(&mut self, index: usize, slot: usize, tlp: &[u8]) -> Verdict {
+    pub(super) fn at_device(&mut self, index: usize, slot: usize, tlp: &[u8]) -> Verdict {
         let (now, node) = (self.now(), self.node_of_box(index));
         self.trace.note(now, node, What::TlpOut, tlp);
         let Some(seen) = Seen::of(tlp) else {
             return Err(Violation::new(1, "a device got what is no TLP"));
         };
         let packet = Packet::new_checked(tlp).expect("looked at just now");
+        let at_box = self.hosts.len() + index;
         let entry = &mut self.boxes[index].slots[slot];
+        if entry.stale {
+            let what = "a proxy that began anew uses a device that it has not reset";
+            return Err(Violation::new(2, what));
+        }
         let tag = packet.tag().get() as usize & 0xff;
         match seen.class {
             Class::Completion => {
@@ -205,7 +249,12 @@ impl World {
                     } else if !binding.is_sound() && binding.down.knows(&seen, None) {
                         // Of two requests that were alike, one may have been lost.
                         binding.down.deliver(seen, None)?;
-                    } else if !is_made_up(tlp) || binding.is_sound() {
+                    } else if is_made_up(tlp)
+                        && (!binding.is_sound()
+                            || self.silences.explain(asked.since, now, binding.host, at_box))
+                    {
+                        binding.give_up(now, asked.request);
+                    } else {
                         let what = format!(
                             "request {} of a device got an answer that its host did not give",
                             asked.request
@@ -227,7 +276,17 @@ impl World {
                 };
                 let sent = self.bindings.get(binding).down.deliver(seen, None)?;
                 if seen.class == Class::NonPosted {
-                    entry.asked[tag] = Some((binding, sent.request));
+                    let is_write = matches!(
+                        packet.tlp_type(),
+                        TlpType::IOWr | TlpType::CfgWr0 | TlpType::CfgWr1
+                    );
+                    let (request, since) = (sent.request, sent.at);
+                    let before =
+                        entry.asked[tag].replace(Asked { binding, request, since, is_write });
+                    // Its answer is still to leave, but something was taken for it.
+                    if before.is_some_and(|before| entry.spells.lies(before.since, now)) {
+                        entry.spells.lied(now);
+                    }
                 }
             }
         }
@@ -246,7 +305,7 @@ impl World {
         let Self { boxes, bindings, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
-        let SlotNode { device, binding, asked, .. } = entry;
+        let SlotNode { device, binding, asked, spells, .. } = entry;
         let (now, bound) = (agenda.now(), *binding);
         let End { out, requests, .. } = device.end();
         let taken = out.offer(|waiting| {
@@ -284,16 +343,22 @@ impl World {
                 Mark::Answers => {
                     let tag = packet.tag().get() as usize & 0xff;
                     // Every answer of the device is whole.
-                    if let Some((binding, request)) = asked[tag].take() {
-                        let other = bound != Some(binding);
-                        bindings.get(binding).sent_up(now, seen, request, other);
+                    if let Some(was) = asked[tag].take() {
+                        // Another's answer may have been taken for it.
+                        let late = bound != Some(was.binding) || spells.lies(was.since, now);
+                        let seen = seen.answers_write(was.is_write);
+                        bindings.get(was.binding).sent_up(now, seen, was.request, late);
                     }
                 }
-                Mark::Rogue => {
-                    if let Some(binding) = bound.filter(|_| seen.class == Class::Posted) {
-                        let binding = bindings.get(binding);
-                        binding.rogue = true;
-                        binding.sent_up(now, seen, 0, true);
+                Mark::Lie { asked_under } => {
+                    if asked_under != packet.tag().get() {
+                        asked[asked_under as usize & 0xff] = None;
+                    }
+                    spells.lied(now);
+                }
+                Mark::Stray => {
+                    if let Some(binding) = bound {
+                        bindings.get(binding).sent_up(now, seen, STRAY, true);
                     }
                 }
             }
@@ -306,22 +371,12 @@ impl World {
         taken
     }
 
-    /// A device's manners change; what it does from here on excuses a loss.
+    /// A device's manners change. While they are bad, what is asked of it may come to nothing.
     pub(super) fn set_manner(&mut self, index: usize, slot: usize, manner: Manner) {
+        let now = self.now();
         let entry = &mut self.boxes[index].slots[slot];
-        if !entry.device.set_manner(manner) {
-            return;
-        }
-        let Some(index) = entry.binding else { return };
-        let binding = self.bindings.get(index);
-        binding.end();
-        if matches!(manner, Manner::Twice | Manner::WrongTag) {
-            // An answer too many may fit the next request under its tag: PCIe cannot tell.
-            binding.rogue = true;
-            let host = &mut self.hosts[binding.host];
-            if let Some(port) = host.ports.iter().position(|bound| *bound == Some(index)) {
-                host.os.distrust(port);
-            }
+        if entry.device.set_manner(manner) {
+            entry.spells.turn(now, manner.fault());
         }
     }
 }

@@ -136,9 +136,7 @@ impl World {
             let at_box = node - hosts;
             self.boxes[at_box].role = None;
             for slot in &mut self.boxes[at_box].slots {
-                slot.binding = None;
-                slot.forget();
-                slot.device.reset(now);
+                slot.lose_proxy();
             }
         }
         for binding in self.bindings.all_mut() {

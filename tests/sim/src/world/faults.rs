@@ -56,8 +56,8 @@ impl World {
                 self.give_work(host, port, Burst { task, left: operations, random })
             }
             Act::ProxyCrash { node } => self.crash_until(node, until),
-            Act::HostReboot { host } => {
-                self.hosts[host].reboot(now);
+            Act::HostReboot { host, perst } => {
+                self.hosts[host].reboot(now, perst);
                 self.pump(host)
             }
             Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),

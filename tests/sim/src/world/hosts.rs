@@ -7,13 +7,15 @@ use crate::host::{Asker, Purpose, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
-use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::{Verdict, Violation};
 use crate::profile::Profile;
 use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::switch::{ResetKind, SwitchConfig};
+use proxy_core::time::Instant;
 use std::convert::Infallible;
 use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{Class, Packet, TlpType};
@@ -71,8 +73,12 @@ impl HostNode {
         self.os.boot();
     }
 
-    /// Reset from the root complex, without a word to anybody.
-    pub(super) fn reboot(&mut self, now: proxy_core::time::Instant) {
+    /// It begins anew without a word to anybody: with PERST# from the root complex, or only another
+    /// operating system, to which the root complex brings what its predecessor asked for.
+    pub(super) fn reboot(&mut self, now: Instant, perst: bool) {
+        if !perst {
+            return self.os.take_over();
+        }
         if let Some(role) = &mut self.role {
             role.handle_reset(now, ResetKind::Fundamental);
             // As a front-end says it: this one is gone, and there is the next.
@@ -83,14 +89,24 @@ impl HostNode {
     }
 }
 
+/// What may have kept a request from its answer.
+struct Causes<'a> {
+    /// Since when it waits, and now.
+    since: Instant,
+    now: Instant,
+    /// Its device may have answered another one under its tag.
+    doubtful: bool,
+    /// Its device was silent, or the network kept the two ends apart.
+    silence: &'a dyn Fn() -> bool,
+}
+
 /// What the root complex's proxy did with a completion.
-/// Its time may have run out because the network kept the two ends apart (`apart`).
 fn came_back(
     binding: &mut Binding,
     tlp: &[u8],
     seen: Seen,
     request: u64,
-    apart: impl FnOnce(&Binding) -> bool,
+    causes: &Causes<'_>,
 ) -> Verdict {
     if binding.up.knows(&seen, Some(request)) {
         return binding.up.deliver(seen, Some(request)).map(|_| ());
@@ -100,11 +116,12 @@ fn came_back(
         return binding.up.deliver(seen, None).map(|_| ());
     }
     let bare = Packet::new_checked(tlp).is_ok_and(|packet| !packet.has_data());
-    if (bare || binding.rogue) && !binding.is_sound() {
-        return Ok(());
-    }
-    if is_made_up(tlp) && apart(binding) {
-        binding.unsettle();
+    let waited = causes.now.saturating_since(causes.since) >= SYNTHESISED_COMPLETION;
+    if bare && !binding.is_sound()
+        || causes.doubtful
+        || is_made_up(tlp) && waited && (causes.silence)()
+    {
+        binding.give_up(causes.now, request);
         return Ok(());
     }
     let what = if is_made_up(tlp) {
@@ -149,18 +166,17 @@ impl World {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, index as u16 + 1, What::TlpIn, &waiting.bytes);
-            let binding = waiting.mark.device().and_then(|port| ports[port]);
-            let mut request = 0;
+            let (binding, mut request) = match waiting.mark {
+                // What asked for it may be from before the port was bound anew.
+                Purpose::Answer { binding, request } => (Some(binding), request),
+                _ => (waiting.mark.device().and_then(|port| ports[port]), 0),
+            };
             if waiting.class == Class::NonPosted {
                 *numbers += 1;
                 request = *numbers;
                 requests.ask(now, &waiting.bytes, request, (waiting.mark, binding));
             }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
-            if let Purpose::Answer { .. } = waiting.mark {
-                let packet = Packet::new_checked(&waiting.bytes[..]).expect("own TLP");
-                request = binding.asked_root[packet.tag().get() as usize & 0xff];
-            }
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
             binding.sent_down(now, seen, request);
             Ok(true)
@@ -185,8 +201,8 @@ impl World {
         result
     }
 
-    fn at_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
-        let Self { hosts, bindings, agenda, trace, silences, .. } = self;
+    pub(super) fn at_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
+        let Self { hosts, boxes, bindings, agenda, trace, silences, .. } = self;
         let boxes_from = hosts.len();
         let HostNode { os, out, requests, ports, random, .. } = &mut hosts[index];
         let now = agenda.now();
@@ -197,22 +213,26 @@ impl World {
         let packet = Packet::new_checked(tlp).expect("looked at just now");
         if seen.class == Class::Completion {
             let asked = requests.of(tlp)?;
-            let mut rogue = false;
-            if let Some(binding) = asked.purpose.1 {
-                came_back(bindings.get(binding), tlp, seen, asked.request, |binding| {
-                    let at_box = boxes_from + binding.at_box;
-                    silences.explain(asked.since, now, index, at_box)
-                })?;
-                rogue = bindings.get(binding).rogue;
+            let mut doubtful = false;
+            if let Some(binding) = asked.purpose.1.map(|binding| bindings.get(binding)) {
+                let (since, at_box) = (asked.since, binding.at_box);
+                let spells = &boxes[at_box].slots[binding.slot].spells;
+                doubtful = spells.lies(since, now);
+                let silence = || {
+                    spells.within(since, now)
+                        || silences.explain(since, now, index, boxes_from + at_box)
+                };
+                let causes = Causes { since, now, doubtful, silence: &silence };
+                came_back(binding, tlp, seen, asked.request, &causes)?;
             }
-            let done = requests.complete(tlp, rogue)?;
+            let done = requests.complete(tlp, doubtful)?;
             let payload = packet.payload();
             return match done.asked.purpose.0 {
                 Purpose::Driver { port, life, question } => {
                     os.answered(now, (port, life), question, &done, payload)
                 }
-                Purpose::Access { port, then, .. } => {
-                    os.accessed(now, port, then, &done, payload);
+                Purpose::Access { port, boot, then, .. } => {
+                    os.accessed(now, (port, boot), then, &done, payload);
                     Ok(())
                 }
                 Purpose::Posted { .. } | Purpose::Answer { .. } => Ok(()),
@@ -224,23 +244,24 @@ impl World {
         }
         let port = usize::from(packet.requester().bus().get()).checked_sub(3);
         let Some(port) = port else { return os.written(&packet, None) };
-        let Some(binding) = ports.get(port).copied().flatten() else {
+        let Some(bound) = ports.get(port).copied().flatten() else {
             let what =
                 format!("a TLP of a device came from port {port}, to which nothing is bound");
             return Err(Violation::new(2, what));
         };
-        let binding = bindings.get(binding);
+        let binding = bindings.get(bound);
         let sent = binding.up.deliver(seen, None)?;
         let strays = os.strays;
         if seen.class == Class::Posted {
             os.written(&packet, Some(port))?;
         } else {
-            binding.asked_root[packet.tag().get() as usize & 0xff] = sent.request;
+            let purpose = Purpose::Answer { binding: bound, request: sent.request };
             let payload = os.payload(port);
-            let there = root::answer(&packet, port, (&mut os.memory, payload), out, random)?;
+            let memory = (&mut os.memory, payload, purpose);
+            let there = root::answer(&packet, port, memory, out, random)?;
             os.strays += u64::from(!there);
         }
-        if os.strays > strays && !binding.rogue {
+        if os.strays > strays && sent.request != STRAY {
             let what = format!(
                 "a device was let through to {:#x}, which nobody gave it",
                 packet.address()
@@ -250,13 +271,19 @@ impl World {
         Ok(())
     }
 
-    /// A drive's commands succeed, unless something happened to its binding.
+    /// What a driver wants done succeeds, unless something happened to its binding.
     fn check_failures(&mut self, index: usize) -> Verdict {
-        let Self { hosts, bindings, .. } = self;
+        let Self { hosts, boxes, bindings, agenda, .. } = self;
+        let now = agenda.now();
         let HostNode { os, ports, .. } = &mut hosts[index];
         for (port, binding) in ports.iter().enumerate() {
             let Some(what) = os.take_failure(port) else { continue };
-            if binding.is_some_and(|binding| bindings.get(binding).is_sound()) {
+            let excused = binding.is_none_or(|binding| {
+                let binding = bindings.get(binding);
+                let spells = &boxes[binding.at_box].slots[binding.slot].spells;
+                binding.excuses_failure(now, spells)
+            });
+            if !excused {
                 return Err(Violation::new(3, format!("host {index} port {port}: {what}")));
             }
         }

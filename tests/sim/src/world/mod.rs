@@ -6,6 +6,8 @@ mod faults;
 mod hosts;
 mod settle;
 mod silence;
+#[cfg(test)]
+mod tests;
 
 use crate::clock::Agenda;
 use crate::device::Medium;

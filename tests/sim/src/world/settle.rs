@@ -1,7 +1,8 @@
 //! When the faults have stopped, everything is right again within a bound.
 
 use super::World;
-use crate::oracle::Verdict;
+use crate::oracle::{Verdict, Violation};
+use proxy_core::time::Instant;
 use std::time::Duration;
 
 /// The first lending takes no longer than this.
@@ -33,20 +34,7 @@ impl World {
     ///
     /// The first promise that is broken.
     pub(crate) fn run(&mut self) -> Verdict {
-        let start = self.now();
-        while self.began.is_none() {
-            let until = self.now() + LOOK;
-            while self.step(until)? {}
-            if self.now().saturating_since(start) > BEGINS {
-                return World::broken(
-                    0,
-                    format!("nothing works from the start: {}", self.restless()),
-                );
-            }
-        }
-        let began = self.began.expect("it has begun");
-        let faults_end = began + Duration::from_millis(self.profile.time.busy_ms);
-        while self.step(faults_end)? {}
+        let faults_end = self.run_to_faults_end()?;
         self.network.heal();
         self.trace.say(faults_end, 0, "the faults have stopped".into());
         let deadline = faults_end + Duration::from_millis(self.profile.time.settle_ms);
@@ -63,6 +51,23 @@ impl World {
         }
         self.check()?;
         self.drives.check()
+    }
+
+    /// Until the schedule is over, and no further.
+    pub(super) fn run_to_faults_end(&mut self) -> Verdict<Instant> {
+        let start = self.now();
+        while self.began.is_none() {
+            let until = self.now() + LOOK;
+            while self.began.is_none() && self.step(until)? {}
+            if self.now().saturating_since(start) > BEGINS {
+                let what = format!("nothing works from the start: {}", self.restless());
+                return Err(Violation::new(0, what));
+            }
+        }
+        let began = self.began.expect("it has begun");
+        let faults_end = began + Duration::from_millis(self.profile.time.busy_ms);
+        while self.step(faults_end)? {}
+        Ok(faults_end)
     }
 
     /// What the manager's records say, the proxies' tables say, too, and nothing else.
@@ -106,7 +111,7 @@ impl World {
     }
 
     /// What is not at rest, for a person.
-    fn restless(&self) -> String {
+    pub(super) fn restless(&self) -> String {
         let mut text = Vec::new();
         if !self.lender.is_settled() {
             text.push(format!("not lent: {}", self.lender.unsettled()));

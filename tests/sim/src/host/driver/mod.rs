@@ -11,7 +11,7 @@ mod model;
 mod pages;
 mod queue;
 
-pub(crate) use drive::{DriveDriver, Register};
+pub(crate) use drive::{DriveDriver, PATIENCE, Register};
 pub(crate) use model::ModelDriver;
 
 use super::Asker;
@@ -176,17 +176,10 @@ impl Driver {
         }
     }
 
-    /// What its device answers means nothing from now on.
-    pub(crate) fn distrust(&mut self) {
-        if let Self::Model(driver) = self {
-            driver.distrust();
-        }
-    }
-
     /// What went wrong that may have a cause outside of the device.
     pub(crate) fn take_failure(&mut self) -> Option<String> {
         match self {
-            Self::Model(_) => None,
+            Self::Model(driver) => driver.take_failure(),
             Self::Drive(driver) => driver.take_failure(),
         }
     }

@@ -9,7 +9,7 @@ use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::profile::Work;
-use crate::random::Random;
+use crate::random::{Drawer, Random};
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
@@ -41,12 +41,15 @@ pub(crate) struct ModelDriver {
     collecting: bool,
     /// An answer with a count was lost with what it had counted.
     miscounted: bool,
-    /// The device answers twice or under wrong tags: what it says means nothing.
-    distrusted: bool,
     /// Which values of the atomic counter came back; and how many additions were asked for.
     added: Vec<bool>,
     adds: u64,
     transfers: [Option<Transfer>; memory::BUFFERS as usize],
+    /// Additions to its counter failed, or not: nobody knows what it holds.
+    unknown: [bool; memory::BUFFERS as usize],
+    failure: Option<String>,
+    /// ID-based ordering of its requests.
+    random: Random,
     /// The counter in host memory of each buffer.
     sums: [u64; memory::BUFFERS as usize],
     outstanding: usize,
@@ -67,10 +70,12 @@ impl ModelDriver {
             collected: 0,
             collecting: false,
             miscounted: false,
-            distrusted: false,
             added: Vec::new(),
             adds: 0,
             transfers: [None; memory::BUFFERS as usize],
+            unknown: [false; memory::BUFFERS as usize],
+            failure: None,
+            random: Random::stream(life.into(), Drawer::Attributes, port as u64),
             sums: [0; memory::BUFFERS as usize],
             outstanding: 0,
             bursts: VecDeque::new(),
@@ -78,8 +83,8 @@ impl ModelDriver {
         }
     }
 
-    pub(crate) fn distrust(&mut self) {
-        self.distrusted = true;
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
     }
 
     pub(crate) fn begin(&mut self, burst: Burst) {
@@ -186,7 +191,7 @@ impl ModelDriver {
         }
     }
 
-    fn write(&self, out: &mut Egress<Purpose>, at: u64, data: &[u8]) {
+    fn write(&mut self, out: &mut Egress<Purpose>, at: u64, data: &[u8]) {
         let kind = Kind::MemWrite {
             requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
@@ -195,7 +200,9 @@ impl ModelDriver {
             hint: None,
             data,
         };
-        out.push(&Repr::new(kind), Purpose::Posted { port: self.port });
+        let mut repr = Repr::new(kind);
+        repr.attributes.id_based_ordering = self.random.chance(400_000);
+        out.push(&repr, Purpose::Posted { port: self.port });
     }
 
     fn read(&mut self, out: &mut Egress<Purpose>, at: u64, length_dw: u16, question: Question) {
@@ -223,7 +230,9 @@ impl ModelDriver {
         if let Kind::Atomic { address, .. } = &mut kind {
             *address = window(self.port) + device::COUNTER;
         }
-        out.push(&Repr::new(kind), Purpose::Driver { port: self.port, life: self.life, question });
+        let mut repr = Repr::new(kind);
+        repr.attributes.id_based_ordering = self.random.chance(400_000);
+        out.push(&repr, Purpose::Driver { port: self.port, life: self.life, question });
     }
 
     fn transfer(
@@ -234,7 +243,8 @@ impl ModelDriver {
         out: &mut Egress<Purpose>,
         work: &Work,
     ) -> bool {
-        let Some(buffer) = self.transfers.iter().position(Option::is_none) else { return false };
+        let free = |n: &usize| self.transfers[*n].is_none() && !self.unknown[*n];
+        let Some(buffer) = (0..self.transfers.len()).find(free) else { return false };
         let high = random.chance(500_000);
         let length = random.between(work.bytes[0], work.bytes[1]);
         // Anywhere in the page that it fits; now and then across its end.
@@ -246,6 +256,7 @@ impl ModelDriver {
         let mut command = Command {
             job,
             relaxed: random.chance(400_000),
+            by_id: random.chance(400_000),
             address,
             length: length as u32,
             seed,
@@ -287,6 +298,8 @@ impl ModelDriver {
         memory: &mut Memory,
     ) -> Verdict {
         let transfer = self.transfers.get_mut(buffer).and_then(Option::take);
+        let failed = message & device::FAILED != 0;
+        let message = message & !device::FAILED;
         let Some(Transfer { command, high, at }) = transfer.filter(|_| message == buffer as u32)
         else {
             return Err(Violation::new(
@@ -294,6 +307,11 @@ impl ModelDriver {
                 format!("an interrupt of buffer {buffer} that nobody waits for"),
             ));
         };
+        if failed {
+            self.unknown[buffer] = command.job == Job::Add;
+            self.failure.get_or_insert(format!("a device's transfer failed: {:?}", command.job));
+            return Ok(());
+        }
         self.done += 1;
         match command.job {
             Job::Write => {
@@ -344,7 +362,9 @@ impl ModelDriver {
             return Ok(());
         }
         self.done += 1;
-        if self.distrusted {
+        if done.doubtful {
+            // What it had counted may have gone to another request.
+            self.miscounted |= matches!(question, Question::Rung { .. });
             return Ok(());
         }
         let wrong = |what: String| Err(Violation::new(3, what));

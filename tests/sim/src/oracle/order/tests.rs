@@ -82,7 +82,9 @@ fn column_posted() {
     assert!(passes(before, completion(1, &[0; 4], true, false)));
     assert!(!passes(before, completion(1, &[0; 4], false, true)));
     assert!(passes(before, completion(2, &[0; 4], false, true)));
-    assert!(passes(before, completion(1, &[], false, false)), "a configuration write's");
+    let bare = completion(1, &[], false, false);
+    assert!(passes(before, bare.answers_write(true)), "a configuration write's");
+    assert!(!passes(before, bare), "a read's without success");
 }
 
 #[test]

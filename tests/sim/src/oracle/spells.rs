@@ -1,0 +1,98 @@
+//! When a device misbehaved. That excuses what was asked of it meanwhile, and nothing else: what
+//! was over before and what begins afterwards has to be right.
+
+use proxy_core::time::Instant;
+
+/// How a device fails those who ask it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It answers late or not at all.
+    Silent,
+    /// It answers twice, or under a wrong tag: the answer may be for another request that is
+    /// outstanding, which PCIe cannot tell.
+    Lies,
+}
+
+/// One time of it.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    fault: Fault,
+    from: Instant,
+    until: Instant,
+}
+
+/// All times that one device misbehaved.
+#[derive(Debug, Default)]
+pub(crate) struct Spells {
+    all: Vec<Spell>,
+}
+
+impl Spells {
+    /// It misbehaves so from now on, or not any more.
+    pub(crate) fn turn(&mut self, now: Instant, fault: Option<Fault>) {
+        if let Some(last) = self.all.last_mut() {
+            last.until = last.until.min(now);
+        }
+        if let Some(fault) = fault {
+            self.all.push(Spell { fault, from: now, until: Instant::FAR_FUTURE });
+        }
+    }
+
+    /// What it said wrongly is out only now: who waits at this moment may get it.
+    pub(crate) fn lied(&mut self, now: Instant) {
+        if !self.lies(now, now) {
+            let moment = Spell { fault: Fault::Lies, from: now, until: now };
+            // A spell that goes on stays the last one.
+            let open = self.all.last().is_some_and(|last| last.until > now);
+            self.all.insert(self.all.len() - usize::from(open), moment);
+        }
+    }
+
+    /// Whether it misbehaved at all while something was outstanding.
+    pub(crate) fn within(&self, since: Instant, now: Instant) -> bool {
+        self.all.iter().any(|spell| spell.from <= now && since <= spell.until)
+    }
+
+    /// Whether it may have given a wrong answer to what was outstanding.
+    pub(crate) fn lies(&self, since: Instant, now: Instant) -> bool {
+        let lies = self.all.iter().filter(|spell| spell.fault == Fault::Lies);
+        lies.into_iter().any(|spell| spell.from <= now && since <= spell.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn only_what_was_outstanding_meanwhile_is_excused() {
+        let mut spells = Spells::default();
+        spells.turn(at(10), Some(Fault::Silent));
+        assert!(spells.within(at(5), at(12)) && spells.within(at(15), at(16)));
+        spells.turn(at(20), None);
+        assert!(!spells.within(at(5), at(9)), "it was over before");
+        assert!(spells.within(at(19), at(2019)), "it was lost meanwhile");
+        assert!(!spells.within(at(21), at(2021)), "it began afterwards");
+        assert!(!spells.lies(at(19), at(22)), "silence is no lie");
+        spells.turn(at(30), None);
+        assert!(!spells.within(at(21), at(40)), "nothing goes on");
+    }
+
+    #[test]
+    fn a_lie_that_is_out_late_is_for_those_who_wait_then() {
+        let mut spells = Spells::default();
+        spells.turn(at(10), Some(Fault::Lies));
+        spells.turn(at(20), None);
+        assert!(!spells.lies(at(25), at(35)));
+        spells.lied(at(30));
+        assert!(spells.lies(at(25), at(35)) && !spells.lies(at(31), at(35)));
+        spells.turn(at(40), Some(Fault::Silent));
+        spells.lied(at(45));
+        spells.turn(at(50), None);
+        assert!(!spells.within(at(51), at(60)), "the spell that went on has ended");
+    }
+}

@@ -1,0 +1,268 @@
+//! Whether the oracles are awake where something is excused.
+
+use super::*;
+use crate::egress::completion;
+use crate::host::driver::Task;
+use crate::host::{HOST_ID, Purpose};
+use crate::oracle::order::Seen;
+use crate::run::Run;
+use crate::schedule::{Act, Bad};
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, Repr};
+
+const HANGS_MS: u64 = 5;
+const MODELS: [u64; 3] = [1, 2, 3];
+
+fn emit(repr: &Repr<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; repr.buffer_len()];
+    let length = repr.emit(&mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+fn read() -> Vec<u8> {
+    emit(&Repr::new(Kind::MemRead {
+        requester: HOST_ID,
+        tag: Tag::new(0).unwrap(),
+        address: crate::host::window(0),
+        length_dw: 1,
+        enables: ByteEnables::all(1),
+        hint: None,
+        locked: false,
+    }))
+}
+
+/// What a proxy says for a read that ran out.
+fn made_up(tag: u16) -> Vec<u8> {
+    let read = read();
+    let asked = Packet::new_checked(&read[..]).unwrap();
+    let id = (Bdf::from_bits(0), Tag::new(tag).unwrap());
+    emit(&completion(&asked, id, CplStatus::UnsupportedRequest, (4, 0), &[]))
+}
+
+/// A calm fabric in which the driver of one device has work of that kind, and the device misbehaves
+/// for a while, up to that time after it began.
+fn world(task: Task, manner: Option<Bad>, ms: u64) -> World {
+    let mut profile = Profile::calm();
+    profile.time.busy_ms = 3000;
+    let act = Act::Work { host: 0, port: 0, task, operations: 2_000_000 };
+    let mut schedule = vec![Entry { id: 0, at_us: 0, for_us: 0, act }];
+    if let Some(manner) = manner {
+        let act = Act::Manner { at_box: 0, slot: 0, manner };
+        let (at_us, for_us) = (100, HANGS_MS * 1000);
+        schedule.push(Entry { id: 1, at_us, for_us, act });
+    }
+    let mut world = World::new(1, &profile, schedule);
+    while world.began.is_none() {
+        let until = world.now() + Duration::from_millis(1);
+        world.step(until).unwrap();
+    }
+    let until = world.began.unwrap() + Duration::from_millis(ms);
+    while world.step(until).unwrap() {}
+    world
+}
+
+/// The device's binding.
+fn bound(world: &World) -> usize {
+    world.boxes[0].slots[0].binding.expect("it is lent")
+}
+
+/// A read of its driver that was asked after that time and waits.
+fn waiting(world: &mut World, after_ms: u64) -> (usize, u16) {
+    let binding = bound(world);
+    let host = world.bindings.get(binding).host;
+    let after = world.began.unwrap() + Duration::from_millis(after_ms);
+    for _ in 0..1000 {
+        let mut all = world.hosts[host].requests.waiting();
+        let found = all.find(|(_, asked)| {
+            matches!(asked.purpose, (Purpose::Driver { .. }, Some(b)) if b == binding)
+                && asked.since > after
+        });
+        if let Some((tag, _)) = found {
+            return (host, tag);
+        }
+        drop(all);
+        let until = world.now() + Duration::from_micros(5);
+        while world.step(until).unwrap() {}
+    }
+    panic!("its driver asks for nothing: {}", world.restless());
+}
+
+#[test]
+fn a_device_that_hung_excuses_nothing_that_is_asked_afterwards() {
+    // What has no answer runs out after two seconds, which the run until then has forgiven.
+    let late = Bad::Late { by_us: 300 };
+    for (manner, ms) in [(Bad::Hangs, 2003), (late, 20), (Bad::WrongTag, 2003), (Bad::Twice, 20)] {
+        let mut world = world(Task::Registers, Some(manner), ms);
+        let (host, tag) = waiting(&mut world, 2 * HANGS_MS);
+        let said = world.at_root(host, &made_up(tag)).unwrap_err();
+        assert!(said.promise == 3 && said.what.contains("without a cause"), "{manner:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_device_that_hangs_excuses_no_answer_before_the_time_is_over() {
+    let mut world = world(Task::Registers, Some(Bad::Hangs), 2);
+    let (host, tag) = waiting(&mut world, 0);
+    let said = world.at_root(host, &made_up(tag)).unwrap_err();
+    assert!(said.promise == 3 && said.what.contains("without a cause"), "{said:?}");
+}
+
+#[test]
+fn what_is_lost_after_a_device_hung_is_missed() {
+    let mut world = world(Task::Registers, Some(Bad::Hangs), 2 * HANGS_MS);
+    let (binding, now) = (bound(&world), world.now());
+    let enables = ByteEnables::all(1);
+    let (requester, tag, hint) = (HOST_ID, Tag::new(0).unwrap(), None);
+    let data = &[0xbb; 4];
+    let kind = Kind::MemWrite { requester, tag, address: 4, enables, hint, data };
+    let seen = Seen::of(&emit(&Repr::new(kind))).unwrap();
+    world.bindings.get(binding).sent_down(now, seen, 0);
+    let said = world.run().unwrap_err();
+    assert!(said.what.contains("passed") || said.what.contains("lost"), "{said:?}");
+}
+
+#[test]
+fn a_devices_request_that_runs_out_needs_a_silence() {
+    let mut world = world(Task::DmaReads, None, 1);
+    let mut waiting = None;
+    while waiting.is_none() {
+        let until = world.now() + Duration::from_micros(5);
+        while world.step(until).unwrap() {}
+        let requests = &world.boxes[0].slots[0].device.end().requests;
+        waiting = requests.waiting().next().map(|(tag, _)| tag);
+    }
+    let said = world.at_device(0, 0, &made_up(waiting.unwrap())).unwrap_err();
+    assert!(said.promise == 3 && said.what.contains("its host did not give"), "{said:?}");
+}
+
+/// One device, of that kind, and a third of all frames is lost.
+fn hardly_anything_comes_through(drives: usize, work: &str) -> Profile {
+    let profile = format!(
+        "about = \"a third is lost\"\n[fabric]\nhosts = 1\nboxes = 1\nslots = 1\ndrives = {drives}\n\
+         frame = 1500\n[fabric.cable]\nrate_mbps = 10000\nqueue_kb = 256\n[always]\n\
+         loss_ppm = 350000\n[work]\nbursts = [20, 60]\noperations = [1, 60]\n{work}\n[time]\n\
+         busy_ms = 3000\nsettle_ms = 60000\n"
+    );
+    toml::from_str(&profile).unwrap()
+}
+
+/// Now and then a request's time is over before the link gives up.
+#[test]
+fn a_devices_request_may_run_out_where_hardly_anything_comes_through() {
+    let drive = "block_writes = 3\nblock_reads = 3\nblock_zeroes = 1\nflushes = 1";
+    let model = "registers = 2\ndoorbells = 1\ndma_reads = 3\ndma_atomics = 2";
+    let runs = [(1, drive, [16, 57, 63]), (0, model, MODELS)];
+    for (drives, work, seeds) in runs {
+        let profile = hardly_anything_comes_through(drives, work);
+        for seed in seeds {
+            let outcome = Run::new(seed, &profile).go();
+            let story = &outcome.story;
+            assert_eq!(outcome.violation, None, "seed {seed}, {drives} drives: {story:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_belongs_to_the_binding_that_asked() {
+    let mut world = world(Task::Registers, None, 0);
+    let before = bound(&world);
+    let host = world.bindings.get(before).host;
+    let port = world.hosts[host].ports.iter().position(|b| *b == Some(before)).unwrap();
+    let next = world.bindings.find(host, 0, 0, 0xfff0).unwrap();
+    world.bindings.get(next).settle();
+    world.bindings.get(before).end();
+    world.hosts[host].out.clear();
+    let read = read();
+    let asked = Packet::new_checked(&read[..]).unwrap();
+    let answer =
+        completion(&asked, (HOST_ID, Tag::new(0).unwrap()), CplStatus::Success, (4, 0), &[0; 4]);
+    world.hosts[host].out.push(&answer, Purpose::Answer { binding: before, request: 7 });
+    world.hosts[host].ports[port] = Some(next);
+    let sent = Seen::of(&emit(&answer)).unwrap();
+    world.pump(host).unwrap();
+    assert!(world.bindings.get(before).down.knows(&sent, Some(7)));
+    assert!(!world.bindings.get(next).down.knows(&sent, None), "the proxy drops it, rightly");
+}
+
+#[test]
+fn a_proxy_that_began_anew_has_to_reset_its_devices() {
+    let mut world = world(Task::Registers, None, 1);
+    let node = world.hosts.len();
+    world.crash(node).unwrap();
+    let said = world.at_device(0, 0, &read()).unwrap_err();
+    assert!(said.promise == 2 && said.what.contains("not reset"), "{said:?}");
+    world.start(node).unwrap();
+    assert!(!world.boxes[0].slots[0].is_stale(), "the proxy does so first of all");
+}
+
+#[test]
+fn another_operating_system_starts_without_perst() {
+    let mut world = world(Task::Registers, None, 1);
+    waiting(&mut world, 0);
+    let (readied, now) = (world.hosts[0].os.readied, world.now());
+    world.hosts[0].reboot(now, false);
+    assert!(world.hosts[0].requests.live() > 0, "answers to its predecessor still come");
+    world.pump(0).unwrap();
+    let until = world.now() + Duration::from_secs(1);
+    while world.step(until).unwrap() {}
+    let ports = world.hosts[0].ports.iter().flatten().count();
+    assert_eq!(world.hosts[0].os.readied, readied + ports as u64);
+    assert!(world.hosts[0].role.as_ref().unwrap().has_root_complex());
+    // Registers that hold what the predecessor wrote would be noticed.
+    let act = Act::Work { host: 0, port: 0, task: Task::Registers, operations: 500 };
+    world.schedule.push(Entry { id: 8, at_us: 0, for_us: 0, act });
+    world.begin(world.schedule.len() - 1).unwrap();
+    assert_eq!(world.run(), Ok(()));
+}
+
+/// What crosses the fabric in a calm run, to devices and from them.
+fn crossing(wanted: impl Fn(bool, (Class, bool, bool)) -> bool) -> bool {
+    let mut profile = Profile::calm();
+    profile.time.busy_ms = 20;
+    let schedule = crate::schedule::make(1, &profile);
+    let mut world = World::new(1, &profile, schedule);
+    let end = Instant::ZERO + Duration::from_secs(1);
+    while world.step(end).unwrap() {
+        for binding in world.bindings.all() {
+            let (up, down) = (binding.up.marks(), binding.down.marks());
+            let mut all = up.map(|mark| (true, mark)).chain(down.map(|mark| (false, mark)));
+            if all.any(|(up, mark)| wanted(up, mark)) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn id_based_ordering_is_in_a_run_and_not_everywhere() {
+    for (up, class) in [false, true].into_iter().flat_map(|up| Class::ALL.map(|c| (up, c))) {
+        for by_id in [false, true] {
+            let found = crossing(|goes_up, mark| (goes_up, mark.0, mark.1) == (up, class, by_id));
+            assert!(found, "{class:?}, from a device: {up}, with ID-based ordering: {by_id}");
+        }
+    }
+}
+
+#[test]
+fn completions_of_configuration_writes_are_known_and_no_others() {
+    assert!(crossing(|up, (class, _, of_write)| up && class == Class::Completion && of_write));
+    assert!(crossing(|up, (class, _, of_write)| up && class == Class::Completion && !of_write));
+    assert!(!crossing(|up, (class, _, of_write)| of_write && (!up || class != Class::Completion)));
+}
+
+#[test]
+fn a_short_schedule_ends_when_it_ends() {
+    let mut profile = Profile::calm();
+    profile.time.busy_ms = 1;
+    // Wherever between two looks the schedule begins.
+    for offset in 0..10 {
+        let mut world = World::new(1, &profile, Vec::new());
+        let until = world.now() + Duration::from_millis(offset);
+        while world.step(until).unwrap() {}
+        let end = world.run_to_faults_end().unwrap();
+        assert_eq!(world.now(), end);
+        assert_eq!(end, world.began.unwrap() + Duration::from_millis(1));
+    }
+}
