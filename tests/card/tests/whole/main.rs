@@ -1,7 +1,7 @@
 //! The firmware in two emulated cards, and all that belongs to them.
 
-mod cost;
 mod load;
+#[path = "../common/scene.rs"]
 mod scene;
 
 use emulated_card::firmware::Firmware;

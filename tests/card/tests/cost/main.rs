@@ -1,8 +1,13 @@
 //! What a TLP costs a card: instructions of the whole firmware, as the cards count them themselves
-//! under an emulator whose cycles are instructions.
+//! under an emulator whose cycles are instructions. A program of its own, so that no other test runs
+//! beside it.
 
-use crate::scene::{Cards, Counters, Scene};
+#[path = "../common/scene.rs"]
+#[allow(dead_code)] // not all of it is used here
+mod scene;
+
 use emulated_card::firmware::Firmware;
+use scene::{Cards, Counters, Scene};
 
 /// What a turn of a card does, by the names of its counters.
 const STAGES: [(&str, &str); 4] = [
@@ -110,7 +115,7 @@ const TO_FIRST_ACTION: u64 = 300;
 /// How many turns there are for a TLP, and what is looked at before something is found, depends on
 /// how busy this computer is. So the least counts of as many runs as these, if the first is above a
 /// budget.
-const RUNS: usize = 4;
+const RUNS: usize = 8;
 
 /// What was counted in a run.
 struct Run {
