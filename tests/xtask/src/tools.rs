@@ -65,8 +65,9 @@ pub(crate) fn compiler_with(folder: &str, flags: &[&str]) -> Result<PathBuf> {
     let folder = target_dir().join(folder);
     let path = folder.join("rustc");
     let flags: String = flags.iter().map(|flag| format!(" '{flag}'")).collect();
+    // Not sh, which may drop variables with a hyphen: cargo tells tests of programs by such.
     let text = format!(
-        "#!/bin/sh\ncase \" $* \" in\n\
+        "#!/usr/bin/env bash\ncase \" $* \" in\n\
          *' --crate-name build_script_'* | *' --crate-type proc-macro '*) exec \"$@\" ;;\n\
          esac\nexec \"$@\"{flags}\n"
     );

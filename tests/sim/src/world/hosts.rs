@@ -96,6 +96,8 @@ struct Causes<'a> {
     now: Instant,
     /// Its device may have answered another one under its tag.
     doubtful: bool,
+    /// Its device may have left no tag to ask it under.
+    no_tags: bool,
     /// Its device was silent, or the network kept the two ends apart.
     silence: &'a dyn Fn() -> bool,
 }
@@ -119,7 +121,7 @@ fn came_back(
     let waited = causes.now.saturating_since(causes.since) >= SYNTHESISED_COMPLETION;
     if bare && !binding.is_sound()
         || causes.doubtful
-        || is_made_up(tlp) && waited && (causes.silence)()
+        || is_made_up(tlp) && (causes.no_tags || waited && (causes.silence)())
     {
         binding.give_up(causes.now, request);
         return Ok(());
@@ -218,11 +220,12 @@ impl World {
                 let (since, at_box) = (asked.since, binding.at_box);
                 let spells = &boxes[at_box].slots[binding.slot].spells;
                 doubtful = spells.lies(since, now);
+                let no_tags = spells.may_have_all_tags(now);
                 let silence = || {
                     spells.within(since, now)
                         || silences.explain(since, now, index, boxes_from + at_box)
                 };
-                let causes = Causes { since, now, doubtful, silence: &silence };
+                let causes = Causes { since, now, doubtful, no_tags, silence: &silence };
                 came_back(binding, tlp, seen, asked.request, &causes)?;
             }
             let done = requests.complete(tlp, doubtful)?;
