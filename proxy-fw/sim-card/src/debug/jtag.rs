@@ -9,7 +9,7 @@ const IR_BITS: u32 = 5;
 /// What the instruction register captures: 01 in its lowest bits.
 const IR_CAPTURE: u32 = 0b00001;
 
-const IR_IDCODE: u32 = 0x01;
+pub(super) const IR_IDCODE: u32 = 0x01;
 const IR_DTMCS: u32 = 0x10;
 const IR_DMI: u32 = 0x11;
 
@@ -76,68 +76,43 @@ impl TapState {
     }
 }
 
-/// The port, with the debug module behind it.
+/// What every port has: the controller, and the register that is shifted. The instruction after a
+/// reset is IDCODE.
 #[derive(Clone, Debug)]
-pub struct Jtag {
-    /// The debug module.
-    pub module: DebugModule,
-    state: TapState,
-    instruction: u32,
-    shift: u64,
+pub(super) struct Tap {
+    pub(super) state: TapState,
+    pub(super) instruction: u32,
+    pub(super) shift: u64,
     /// Bits of what is shifted.
     bits: u32,
-    /// The answer to the last access, as the next scan captures it: address and data.
-    answer: u64,
-    /// Sticky: an access failed.
-    status: u32,
-    tdo: bool,
+    pub(super) tdo: bool,
 }
 
-impl Default for Jtag {
+impl Default for Tap {
     fn default() -> Self {
-        Self {
-            module: DebugModule::default(),
-            state: TapState::TestLogicReset,
-            instruction: IR_IDCODE,
-            shift: 0,
-            bits: 1,
-            answer: 0,
-            status: 0,
-            tdo: true,
-        }
+        let state = TapState::TestLogicReset;
+        Self { state, instruction: IR_IDCODE, shift: 0, bits: 1, tdo: true }
     }
 }
 
-impl Jtag {
-    /// State of the controller.
-    #[must_use]
-    pub fn state(&self) -> TapState {
-        self.state
-    }
-
-    /// What the port drives: changes at falling edges. High while nothing is shifted, as a line
-    /// with a pull-up is.
-    #[must_use]
-    pub fn tdo(&self) -> bool {
-        self.tdo
-    }
-
+impl Tap {
     /// TRST# is asserted.
-    pub fn test_reset(&mut self) {
+    pub(super) fn test_reset(&mut self) {
         self.state = TapState::TestLogicReset;
         self.instruction = IR_IDCODE;
         self.tdo = true;
     }
 
-    /// A rising edge of TCK: what is captured and shifted, and the next state.
-    pub fn rising(&mut self, tms: bool, tdi: bool) {
-        match self.state {
-            TapState::CaptureDr => (self.shift, self.bits) = self.capture(),
-            TapState::CaptureIr => (self.shift, self.bits) = (IR_CAPTURE.into(), IR_BITS),
-            TapState::ShiftDr | TapState::ShiftIr => {
-                self.shift = self.shift >> 1 | u64::from(tdi) << (self.bits - 1);
-            }
-            _ => {}
+    /// What is shifted from now on: a register's value, and its length.
+    pub(super) fn capture(&mut self, register: (u64, u32)) {
+        (self.shift, self.bits) = register;
+    }
+
+    /// A rising edge of TCK, where something was captured that is to be: what is shifted, and the next
+    /// state.
+    pub(super) fn rising(&mut self, tms: bool, tdi: bool) {
+        if matches!(self.state, TapState::ShiftDr | TapState::ShiftIr) {
+            self.shift = self.shift >> 1 | u64::from(tdi) << (self.bits - 1);
         }
         self.state = self.state.next(tms);
         if self.state == TapState::TestLogicReset {
@@ -145,22 +120,70 @@ impl Jtag {
         }
     }
 
-    /// A falling edge of TCK: what is updated, and TDO.
-    pub fn falling(&mut self, hart: &mut Hart, system: &mut impl System) {
-        match self.state {
-            TapState::UpdateIr => self.instruction = self.shift as u32,
-            TapState::UpdateDr => self.update(hart, system),
-            _ => {}
+    /// A falling edge of TCK: the instruction is updated, and TDO.
+    pub(super) fn falling(&mut self) {
+        if self.state == TapState::UpdateIr {
+            self.instruction = self.shift as u32;
         }
         self.tdo = match self.state {
             TapState::ShiftDr | TapState::ShiftIr => self.shift & 1 != 0,
             _ => true,
         };
     }
+}
+
+/// The port, with the debug module behind it.
+#[derive(Clone, Debug, Default)]
+pub struct Jtag {
+    /// The debug module.
+    pub module: DebugModule,
+    tap: Tap,
+    /// The answer to the last access, as the next scan captures it: address and data.
+    answer: u64,
+    /// Sticky: an access failed.
+    status: u32,
+}
+
+impl Jtag {
+    /// State of the controller.
+    #[must_use]
+    pub fn state(&self) -> TapState {
+        self.tap.state
+    }
+
+    /// What the port drives: changes at falling edges. High while nothing is shifted, as a line
+    /// with a pull-up is.
+    #[must_use]
+    pub fn tdo(&self) -> bool {
+        self.tap.tdo
+    }
+
+    /// TRST# is asserted.
+    pub fn test_reset(&mut self) {
+        self.tap.test_reset();
+    }
+
+    /// A rising edge of TCK: what is captured and shifted, and the next state.
+    pub fn rising(&mut self, tms: bool, tdi: bool) {
+        match self.tap.state {
+            TapState::CaptureDr => self.tap.capture(self.capture()),
+            TapState::CaptureIr => self.tap.capture((IR_CAPTURE.into(), IR_BITS)),
+            _ => {}
+        }
+        self.tap.rising(tms, tdi);
+    }
+
+    /// A falling edge of TCK: what is updated, and TDO.
+    pub fn falling(&mut self, hart: &mut Hart, system: &mut impl System) {
+        if self.tap.state == TapState::UpdateDr {
+            self.update(hart, system);
+        }
+        self.tap.falling();
+    }
 
     /// What a data register shows, and its length. Unknown instructions are BYPASS.
     fn capture(&self) -> (u64, u32) {
-        match self.instruction {
+        match self.tap.instruction {
             IR_IDCODE => (IDCODE.into(), 32),
             IR_DTMCS => ((DTMCS | self.status << 10).into(), 32),
             IR_DMI => (self.answer | u64::from(self.status), 34 + ABITS),
@@ -169,17 +192,17 @@ impl Jtag {
     }
 
     fn update(&mut self, hart: &mut Hart, system: &mut impl System) {
-        match self.instruction {
+        match self.tap.instruction {
             // dmireset and dmihardreset
-            IR_DTMCS if self.shift & (1 << 16 | 1 << 17) != 0 => self.status = 0,
+            IR_DTMCS if self.tap.shift & (1 << 16 | 1 << 17) != 0 => self.status = 0,
             IR_DMI if self.status == 0 => self.access(hart, system),
             _ => {}
         }
     }
 
     fn access(&mut self, hart: &mut Hart, system: &mut impl System) {
-        let (operation, data) = (self.shift & 3, (self.shift >> 2) as u32);
-        let address = (self.shift >> 34) as u32 & ((1 << ABITS) - 1);
+        let (operation, data) = (self.tap.shift & 3, (self.tap.shift >> 2) as u32);
+        let address = (self.tap.shift >> 34) as u32 & ((1 << ABITS) - 1);
         let data = match operation {
             0 => return,
             OP_READ => self.module.read(address, hart, system),

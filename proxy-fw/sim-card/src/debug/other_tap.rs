@@ -1,10 +1,8 @@
 //! A further test access port on the card's chain, as a board has it of an FPGA or a bridge: it has
 //! an IDCODE, and is passed by with BYPASS.
 
-use super::jtag::{TapState, idcode};
+use super::jtag::{IR_IDCODE, Tap, TapState, idcode};
 
-/// The instruction that gives IDCODE, which is selected after a reset. All others are BYPASS.
-const IR_IDCODE: u64 = 1;
 /// What the instruction register captures: 01 in its lowest bits. In those above FPGAs show their state,
 /// so that who looks at the chain alone does not know where a register begins.
 const IR_CAPTURE: u64 = 0b01_0101;
@@ -37,12 +35,7 @@ impl Place {
 pub struct OtherTap {
     place: Place,
     ir_length: u32,
-    state: TapState,
-    instruction: u64,
-    shift: u64,
-    /// Bits of what is shifted.
-    bits: u32,
-    tdo: bool,
+    tap: Tap,
 }
 
 impl OtherTap {
@@ -54,54 +47,39 @@ impl OtherTap {
     #[must_use]
     pub fn new(place: Place, ir_length: u32) -> Self {
         assert!(IR_LENGTHS.contains(&ir_length), "{ir_length} bits of instruction register");
-        let state = TapState::TestLogicReset;
-        let (instruction, shift, bits) = (IR_IDCODE, 0, 1);
-        Self { place, ir_length, state, instruction, shift, bits, tdo: true }
+        Self { place, ir_length, tap: Tap::default() }
     }
 
     /// What it drives.
     #[must_use]
     pub fn tdo(&self) -> bool {
-        self.tdo
+        self.tap.tdo
     }
 
     /// TRST# is asserted.
     pub fn test_reset(&mut self) {
-        self.state = TapState::TestLogicReset;
-        self.instruction = IR_IDCODE;
-        self.tdo = true;
+        self.tap.test_reset();
     }
 
     /// A rising edge of TCK.
     pub fn rising(&mut self, tms: bool, tdi: bool) {
-        match self.state {
-            TapState::CaptureDr if self.instruction == IR_IDCODE => {
-                (self.shift, self.bits) = (self.place.idcode().into(), 32);
+        match self.tap.state {
+            TapState::CaptureDr if self.tap.instruction == IR_IDCODE => {
+                self.tap.capture((self.place.idcode().into(), 32));
             }
-            TapState::CaptureDr => (self.shift, self.bits) = (0, 1),
+            // All other instructions are BYPASS.
+            TapState::CaptureDr => self.tap.capture((0, 1)),
             TapState::CaptureIr => {
                 let capture = IR_CAPTURE & ((1 << self.ir_length) - 1);
-                (self.shift, self.bits) = (capture, self.ir_length);
-            }
-            TapState::ShiftDr | TapState::ShiftIr => {
-                self.shift = self.shift >> 1 | u64::from(tdi) << (self.bits - 1);
+                self.tap.capture((capture, self.ir_length));
             }
             _ => {}
         }
-        self.state = self.state.next(tms);
-        if self.state == TapState::TestLogicReset {
-            self.instruction = IR_IDCODE;
-        }
+        self.tap.rising(tms, tdi);
     }
 
     /// A falling edge of TCK.
     pub fn falling(&mut self) {
-        if self.state == TapState::UpdateIr {
-            self.instruction = self.shift;
-        }
-        self.tdo = match self.state {
-            TapState::ShiftDr | TapState::ShiftIr => self.shift & 1 != 0,
-            _ => true,
-        };
+        self.tap.falling();
     }
 }
