@@ -81,6 +81,17 @@ impl RequestInfo {
         })
     }
 
+    /// Completions that are owed at most: a memory read's may end at each Read Completion Boundary.
+    pub fn completions(&self) -> u16 {
+        match self.shape {
+            Shape::Split => {
+                let behind = u16::from(self.lower_address) % BOUNDARY;
+                (behind + self.byte_count()).div_ceil(BOUNDARY)
+            }
+            Shape::Data | Shape::NoData => 1,
+        }
+    }
+
     /// Checks a completion against what is owed and books it (PCIe 5.0 section 2.3.2).
     ///
     /// # Errors
@@ -187,6 +198,23 @@ impl RequestInfo {
         repr.traffic_class = self.traffic_class;
         repr.attributes = self.attributes;
         repr.emit(buf)
+    }
+}
+
+/// The boundary at which a root complex may split completions that is the smallest one, in bytes
+/// (Read Completion Boundary, PCIe 5.0 section 2.3.1.1).
+const BOUNDARY: u16 = 64;
+
+/// The most completions that any request has.
+pub const MOST_COMPLETIONS: usize = 4096 / BOUNDARY as usize + 1;
+
+/// Completions that a request has at most, wherever it begins; quicker than to know it.
+pub fn completions_at_most(request: &[u8]) -> usize {
+    match Packet::new_checked(request) {
+        Ok(packet) if matches!(packet.tlp_type(), TlpType::MRd | TlpType::MRdLk) => {
+            usize::from(packet.length_dw() * 4).div_ceil(BOUNDARY.into()) + 1
+        }
+        _ => 1,
     }
 }
 

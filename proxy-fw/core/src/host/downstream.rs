@@ -1,6 +1,6 @@
 //! TLPs from the root complex towards devices.
 
-use super::{HostRequest, HostRole, ROOT_RESERVE, Watched};
+use super::{DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
 use crate::link::{SendError, TlpMeta};
@@ -253,10 +253,15 @@ impl HostRole {
             self.counters.late_from_root += 1;
             return Ok(());
         };
-        if !self.has_room(port, target, Class::Completion) {
+        let reserved = request.reserved > 0;
+        let waits = match reserved {
+            // What the box has to be told first may not be passed by it.
+            true => entry.pending.is_some(),
+            false => !self.has_room(port, target, Class::Completion),
+        };
+        if waits {
             return Err(Backpressure);
         }
-        let entry = &mut self.ports[port.get() as usize];
         let Ok(progress) = request.info.accept(&packet) else {
             self.counters.unexpected_from_root += 1;
             return Ok(());
@@ -272,15 +277,25 @@ impl HostRole {
             relaxed: packet.attributes().relaxed_ordering,
             stamp,
         };
+        let (link, channel) = (self.node.link(target.peer), target.channel);
         // A link that is going down ends the request at the device's side, too, and the box's bound
         // one whose completions are larger than it stores.
-        let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, packet.as_bytes());
+        let _ = match reserved {
+            true => link.send_reserved(now, channel, meta, packet.as_bytes()),
+            false => link.send_tlp(now, channel, meta, packet.as_bytes()),
+        };
+        request.reserved -= u16::from(reserved);
+        let upstream = &mut self.ports[port.get() as usize].upstream;
         match progress {
             Progress::Final => {
-                entry.upstream.remove(reference);
+                upstream.remove(reference);
+                self.keep_room(port.get() as usize, &request, 0);
             }
             Progress::Partial => {
-                *entry.upstream.get_mut(reference).expect("it was there just now") = request;
+                let kept = request.reserved.min(request.info.completions());
+                let after = DeviceRequest { reserved: kept, ..request };
+                *upstream.get_mut(reference).expect("it was there just now") = after;
+                self.keep_room(port.get() as usize, &request, kept);
             }
         }
         Ok(())

@@ -143,6 +143,8 @@ struct DeviceRequest {
     outstanding: OutstandingRef,
     function: usize,
     sampled: bool,
+    /// Room on the link that is kept for its completions.
+    reserved: u16,
 }
 
 counters! {
@@ -274,9 +276,14 @@ impl HostRole {
             self.switch.set_ready(port, true);
         }
         // A root complex that was reset, or is another one, answers nothing it was asked before.
-        for port in &mut self.ports {
-            port.upstream.clear();
-            port.held.clear();
+        for index in 0..self.ports.len() {
+            while let Some((_, request)) =
+                self.ports[index].upstream.pop_where(AfterExpiry::Free, |_| true)
+            {
+                self.keep_room(index, &request, 0);
+            }
+            self.ports[index].upstream.release_quarantine();
+            self.ports[index].held.clear();
         }
     }
 
@@ -309,9 +316,11 @@ impl HostRole {
                 self.refuse(now, &request);
                 self.counters.synthesised += 1;
             }
-            let upstream = &mut self.ports[index].upstream;
-            while upstream.pop_expired(now, AfterExpiry::Quarantine).is_some() {
+            while let Some((_, request)) =
+                self.ports[index].upstream.pop_expired(now, AfterExpiry::Quarantine)
+            {
                 self.counters.device_requests_timed_out += 1;
+                self.keep_room(index, &request, 0);
             }
             if self.ports[index].is_asleep() {
                 self.awake &= !(1 << index);
@@ -336,8 +345,9 @@ impl HostRole {
         if self.send_completion(now, asker, packet).is_err() {
             // Its box answers the device when its own time is over; nothing comes from here.
             let upstream = &mut self.ports[asker.get() as usize].upstream;
-            if let Some((reference, _)) = upstream.at_index(request.info.tag.get()) {
+            if let Some((reference, &given_up)) = upstream.at_index(request.info.tag.get()) {
                 upstream.remove(reference);
+                self.keep_room(asker.get() as usize, &given_up, 0);
             }
         }
     }

@@ -125,7 +125,7 @@ impl HostRole {
         }
         self.counters.peer_gone += 1;
         if class == Class::NonPosted {
-            if !self.can_answer(origin) {
+            if !self.can_answer(origin, 1) {
                 return Fate::Waits;
             }
             self.refuse_peer(now, origin, to, tlp);
@@ -158,8 +158,9 @@ impl HostRole {
         to: PortId,
         tlp: &mut [u8],
     ) -> Fate {
-        let requester = Packet::new_checked(&*tlp).expect("checked by the caller").requester();
-        if self.switch.port_behind(requester) != Some(origin.port) {
+        let packet = Packet::new_checked(&*tlp).expect("checked by the caller");
+        let completions = RequestInfo::of(&packet).map_or(1, |info| info.completions());
+        if self.switch.port_behind(packet.requester()) != Some(origin.port) {
             // Its completions would find the way to somebody else.
             self.counters.peer_requester += 1;
             self.refuse_peer(now, origin, to, tlp);
@@ -171,8 +172,10 @@ impl HostRole {
             None => true,
         };
         let room_for_tag = self.ports[origin.port.get() as usize].upstream.has_room();
+        let answers_have_room = self.can_answer(origin, completions);
         let entry = &self.ports[to.get() as usize];
-        if !entry.has_room_for_peer() || !link_has_room || !room_for_tag {
+        let room = entry.has_room_for_peer() && link_has_room && room_for_tag && answers_have_room;
+        if !room {
             return Fate::Waits;
         }
         self.take_tag(now, origin, tlp);

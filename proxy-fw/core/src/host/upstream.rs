@@ -4,9 +4,9 @@ use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Wa
 use crate::bits::ones;
 use crate::canaries::{Canary, planted};
 use crate::limits::OWN_TLP;
-use crate::link::{Taken, TlpMeta};
+use crate::link::{ChannelId, Link, Taken, TlpMeta};
 use crate::node::Target;
-use crate::outstanding::{Progress, RequestInfo};
+use crate::outstanding::{MOST_COMPLETIONS, Progress, RequestInfo, completions_at_most};
 use crate::rewrite::rewrite;
 use crate::stamps::{Stage, StampedTlp};
 use crate::switch::UpstreamVerdict as Verdict;
@@ -107,7 +107,7 @@ impl HostRole {
         let port = &self.ports[index];
         let link = self.node.link(target.peer);
         let mut ready = port.held.passable();
-        if !port.upstream.has_room() || !link.can_send(target.channel, Class::Completion) {
+        if !port.upstream.has_room() || !has_room_for_answers(link, target.channel) {
             ready = ready.without(Class::NonPosted);
         }
         link.take_received(target.channel, ready, buf)
@@ -266,20 +266,36 @@ impl HostRole {
         let Some(info) = RequestInfo::of(&packet) else { return };
         let Some(outstanding) = origin.outstanding else { return };
         let Origin { key, function, sampled, .. } = origin;
-        let request = DeviceRequest { info, key, outstanding, function, sampled };
+        let entry = &mut self.ports[origin.port.get() as usize];
+        let target = entry.target_of(function).filter(|target| target.key == key);
+        let reserved = target.map_or(0, |Target { peer, channel, .. }| {
+            self.node.link(peer).reserve(channel, Class::Completion, info.completions())
+        });
+        let request = DeviceRequest { info, key, outstanding, function, sampled, reserved };
         let deadline = now + self.completion_bound;
-        let upstream = &mut self.ports[origin.port.get() as usize].upstream;
+        let upstream = &mut entry.upstream;
         // Only a port with room is asked for non-posted requests.
         let entry = upstream.insert(deadline, request).expect("has room");
         let tag = Tag::new(entry.index).expect("the table has at most 256 entries");
         rewrite(&mut packet, |packet| packet.set_tag(tag));
     }
 
-    /// Whether a completion towards the device has room.
-    pub(super) fn can_answer(&mut self, origin: Origin) -> bool {
+    /// Whether so many completions towards the device have room.
+    pub(super) fn can_answer(&mut self, origin: Origin, completions: u16) -> bool {
         self.ports[origin.port.get() as usize].target_of(origin.function).is_none_or(|target| {
-            self.node.link(target.peer).can_send(target.channel, Class::Completion)
+            let link = self.node.link(target.peer);
+            link.can_reserve(target.channel, Class::Completion, completions.into())
         })
+    }
+
+    /// Of the room that is kept for the completions of a port's device's request, so much is kept
+    /// further.
+    pub(super) fn keep_room(&mut self, index: usize, request: &DeviceRequest, kept: u16) {
+        let target = self.ports[index].target_of(request.function);
+        if let Some(Target { peer, channel, .. }) = target.filter(|t| t.key == request.key) {
+            let free = request.reserved - kept;
+            self.node.link(peer).unreserve(channel, Class::Completion, free);
+        }
     }
 
     /// Sends what the switch answered a device's request with back to the device.
@@ -303,4 +319,15 @@ impl HostRole {
             let _ = self.node.link(target.peer).send_tlp(now, target.channel, meta, &buf[..length]);
         }
     }
+}
+
+/// Whether all completions of the request of a device that is next have room on its link.
+fn has_room_for_answers(link: &Link, channel: ChannelId) -> bool {
+    if link.send_room(channel, Class::Completion) >= MOST_COMPLETIONS {
+        return true;
+    }
+    let next = link.first_received(channel, Class::NonPosted);
+    next.is_some_and(|request| {
+        link.can_reserve(channel, Class::Completion, completions_at_most(request))
+    })
 }

@@ -8,6 +8,7 @@ pub(super) const CREDITS_COMPLETION: usize = 32;
 pub(super) const GUARANTEED_CREDITS: [u32; 3] = [8, HOST_OUTSTANDING as u32, 8];
 pub(super) const SHARED_RECEIVE: usize = 64;
 pub(super) const GUARANTEED_SEND: usize = 4;
+pub(super) const SEND_COMPLETIONS: usize = 64;
 pub(super) const SHARED_SEND: usize = 64;
 pub(super) const LINK_WINDOW: usize = 128;
 pub(super) const HOST_OUTSTANDING: usize = 16;

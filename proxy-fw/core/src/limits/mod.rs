@@ -87,7 +87,9 @@ pub const SHARED_RECEIVE: usize = sizes::SHARED_RECEIVE;
 
 /// TLPs of each class that wait at the sender or are sent and not acknowledged, for one binding.
 /// When so many are there the PCIe side is told to wait (backpressure).
-pub const SEND_QUEUES: [usize; 3] = [CREDITS_POSTED, CREDITS_NON_POSTED, CREDITS_COMPLETION];
+/// Completions are more than a receiver stores: room is kept here for all that a read may be
+/// answered with before it is let through to the root complex.
+pub const SEND_QUEUES: [usize; 3] = [CREDITS_POSTED, CREDITS_NON_POSTED, sizes::SEND_COMPLETIONS];
 
 /// Of [`SEND_QUEUES`], what every class of every binding has whatever the others do. The rest
 /// comes out of [`SHARED_SEND`], and no class of a binding has more than that divided by the open

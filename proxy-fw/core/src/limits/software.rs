@@ -11,6 +11,7 @@ pub(super) const CREDITS_COMPLETION: usize = 256;
 pub(super) const GUARANTEED_CREDITS: [u32; 3] = [16, HOST_OUTSTANDING as u32, 32];
 pub(super) const SHARED_RECEIVE: usize = 3072;
 pub(super) const GUARANTEED_SEND: usize = 8;
+pub(super) const SEND_COMPLETIONS: usize = 1024;
 pub(super) const SHARED_SEND: usize = 2048;
 pub(super) const LINK_WINDOW: usize = 1024;
 pub(super) const HOST_OUTSTANDING: usize = 64;

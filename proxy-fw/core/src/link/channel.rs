@@ -29,8 +29,10 @@ pub(super) enum Phase {
 pub(super) struct Outgoing {
     /// Waiting for credit and for their turn.
     pub(super) queue: Fifo,
-    /// Send buffers in use: waiting, or sent and not acknowledged.
+    /// Send buffers in use: waiting, sent and not acknowledged, or reserved.
     pub(super) buffers: u16,
+    /// Of these, the ones that are kept for TLPs which are still to come.
+    pub(super) reserved: u16,
     /// How many were ever sent, modulo 2^32.
     pub(super) used: u32,
     /// How many may ever have been sent, as the peer last said.

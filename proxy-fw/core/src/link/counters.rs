@@ -35,7 +35,7 @@ counters! {
 pub(crate) struct Sums {
     counters: Counters,
     bad_frames: BadFrames,
-    /// TLP buffers that hold something at this moment.
+    /// TLP buffers that hold something at this moment, or are kept for something.
     held: u64,
 }
 
@@ -45,7 +45,7 @@ impl Sums {
         self.bad_frames.add(bad_frames);
     }
 
-    /// With TLP buffers that hold something.
+    /// With TLP buffers that hold something, or are kept for something.
     pub(super) fn hold(&mut self, buffers: usize) {
         self.held += buffers as u64;
     }

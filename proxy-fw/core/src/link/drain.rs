@@ -71,6 +71,12 @@ impl Link {
         Some(Taken { class, outstanding, stamp, length })
     }
 
+    /// The TLP of a class that is stored for longest, which may have to wait behind others.
+    pub fn first_received(&self, channel: ChannelId, class: Class) -> Option<&[u8]> {
+        let first = self.channels.get(channel)?.stored[class as usize].front()?;
+        Some(self.inbox.slab.bytes(first))
+    }
+
     /// Takes the next TLP out of its queue.
     fn next_stored(&mut self, channel: ChannelId, ready: ClassSet) -> Option<(Class, BufferId)> {
         if self.state != LinkState::Up || self.inbox.tlps >> channel.index & 1 == 0 {

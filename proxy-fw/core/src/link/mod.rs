@@ -13,6 +13,7 @@
 //! | `credit` | what a receiver has promised to store, and why it always can |
 //! | `slab` | TLP buffers |
 //! | `send` | what waits to be sent |
+//! | `reserve` | room that is kept for what is still to come |
 //! | `transmit` | which record is next, and frames |
 //! | `share` | which binding's TLP is next |
 //! | `flight` | records that are sent and not acknowledged |
@@ -48,6 +49,7 @@ mod inbox;
 mod path;
 mod paths;
 mod receive;
+mod reserve;
 mod rtt;
 mod send;
 mod sequence;
@@ -293,6 +295,7 @@ impl Link {
     pub fn close_channel(&mut self, channel: ChannelId) {
         let Some(key) = self.channels.get(channel).and_then(|c| c.key) else { return };
         self.abandon_sent(channel);
+        self.abandon_reserved(channel);
         self.abandon_received(channel);
         self.channels.close(channel);
         self.share_buffers();
@@ -401,7 +404,7 @@ impl Link {
     /// Adds what it counted.
     pub(crate) fn count_into(&self, sums: &mut Sums) {
         sums.add(&self.counters, &self.bad_frames);
-        sums.hold(self.out.slab.in_use() + self.inbox.slab.in_use());
+        sums.hold(self.out.slab.in_use() + self.reserved() + self.inbox.slab.in_use());
     }
 
     /// By each path that was sent on since the link came up: frames sent, and of these how many the

@@ -159,6 +159,21 @@ impl Link {
         meta: TlpMeta,
         tlp: &[u8],
     ) -> Result<(), SendError> {
+        let key = self.check_tlp(channel, tlp)?;
+        if !self.can_send(channel, meta.class) {
+            self.counters.refused_full += 1;
+            return Err(SendError::Full);
+        }
+        self.queue_tlp(channel, key, meta, tlp);
+        Ok(())
+    }
+
+    /// The name of a binding that a TLP can be queued for when there is room.
+    pub(super) fn check_tlp(
+        &mut self,
+        channel: ChannelId,
+        tlp: &[u8],
+    ) -> Result<BindingKey, SendError> {
         let key = self.check_open(channel)?;
         let max = self.peer_limits.tlp.min(TLP_BUFFER);
         if tlp.len() < MIN_TLP || !tlp.len().is_multiple_of(4) {
@@ -169,10 +184,17 @@ impl Link {
             self.counters.refused_tlp += 1;
             return Err(SendError::TooLong { length: tlp.len(), max });
         }
-        if !self.can_send(channel, meta.class) {
-            self.counters.refused_full += 1;
-            return Err(SendError::Full);
-        }
+        Ok(key)
+    }
+
+    /// Queues a TLP that there is room for.
+    pub(super) fn queue_tlp(
+        &mut self,
+        channel: ChannelId,
+        key: BindingKey,
+        meta: TlpMeta,
+        tlp: &[u8],
+    ) {
         let TlpMeta { class, outstanding, relaxed, stamp } = meta;
         let queued = Queued {
             channel,
@@ -185,17 +207,13 @@ impl Link {
         };
         self.out.ordinal += 1;
         self.out.longest = self.out.longest.max(tlp.len());
-        let buffer = self.out.slab.take(tlp.len(), queued).expect("`can_send` counts the buffers");
+        let buffer = self.out.slab.take(tlp.len(), queued).expect("the buffers are counted");
         self.out.slab.bytes_mut(buffer).copy_from_slice(tlp);
         let place = self.channels.place(channel.index as usize);
         let outgoing = &mut place.outgoing[class as usize];
-        if usize::from(outgoing.buffers) >= GUARANTEED_SEND {
-            self.out.shared_used += 1;
-        }
-        outgoing.buffers += 1;
+        self.out.shared_used += outgoing.count_in(1);
         outgoing.queue.push(&mut self.out.slab, buffer);
         self.out.tlps |= 1 << channel.index;
-        Ok(())
     }
 
     /// Sends a sideband record. It does not wait behind TLPs; one that
@@ -251,11 +269,7 @@ impl Link {
     fn free_sent(&mut self, buffer: BufferId) {
         let meta = self.out.slab.give_back(buffer);
         if let Some(c) = self.channels.get_mut(meta.channel) {
-            let outgoing = &mut c.outgoing[meta.traits.class as usize];
-            outgoing.buffers -= 1;
-            if usize::from(outgoing.buffers) >= GUARANTEED_SEND {
-                self.out.shared_used -= 1;
-            }
+            self.out.shared_used -= c.outgoing[meta.traits.class as usize].count_out(1);
         }
     }
 
