@@ -92,6 +92,8 @@ counters! {
         probes_sent = "link.probes_sent",
         /// Times that a path was found not to carry what was sent on it.
         paths_lost = "link.paths_lost",
+        /// Times that a frame took another path, too, because nothing came back from its own.
+        paths_doubted = "link.paths_doubted",
         /// Times that a path was found to carry frames, again or for the first time.
         paths_found = "link.paths_found",
         /// Times that frames were made smaller because nothing came back.

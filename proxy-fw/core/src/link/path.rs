@@ -68,6 +68,9 @@ pub(super) struct Path {
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Option<Instant>,
     pub(super) backoff: u32,
+    /// When what is under way here for longest takes another path, too; nothing on a link's only
+    /// path.
+    pub(super) doubt_at: Option<Instant>,
     pub(super) health: Health,
     /// When the next probe is due; nothing on a link's only path.
     pub(super) probe_at: Option<Instant>,
@@ -116,6 +119,7 @@ impl Path {
             congestion: Congestion::new(config.max_frame),
             timeout_at: None,
             backoff: 0,
+            doubt_at: None,
             health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0, lost: false },
             probe_at: None,
             probe: None,
@@ -204,7 +208,17 @@ impl Path {
 
     /// Starts the retransmission timer over, or stops it when nothing is under way here.
     pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig) {
-        self.timeout_at = (self.in_flight > 0).then(|| now + self.timeout(config));
+        let under_way = self.in_flight > 0;
+        self.timeout_at = under_way.then(|| now + self.timeout(config));
+        self.doubt_at = (under_way && config.paths > 1).then(|| now + self.patience(config));
+    }
+
+    /// How long something under way here may be silent before it takes another path, too: two
+    /// round trips and what an acknowledgement is held back for, as in RFC 8985 section 7.2, and not
+    /// less than a quarter of the shortest timeout.
+    fn patience(&self, config: &LinkConfig) -> Duration {
+        let twice = Duration::from_nanos(self.rtt.smoothed().saturating_mul(2));
+        (twice + config.ack_delay).max(config.min_rto / 4)
     }
 
     /// How long a frame that leaves now is expected to be under way, in nanoseconds: half a round

@@ -4,6 +4,9 @@
 //! or a probe runs out on it, it is *suspect*: what was under way on it goes by the others, and
 //! only probes are sent until one of them is acknowledged. Each end judges its own direction. When
 //! no path is good, all are used.
+//!
+//! A good path that is silent for some round trips is *asked* by a probe, and the others are
+//! preferred until it answers.
 
 use super::path::{Health, Path};
 use super::sequence::before;
@@ -32,7 +35,7 @@ impl Link {
         let before = core::mem::replace(&mut self.path_count, count);
         for path in count..before {
             self.lose_path(path);
-            self.paths[path].timeout_at = None;
+            (self.paths[path].timeout_at, self.paths[path].doubt_at) = (None, None);
         }
         if self.state == LinkState::Up {
             for path in before..count {
@@ -54,11 +57,17 @@ impl Link {
         self.paths().iter().enumerate().map(good).fold(0, |all, one| all | one)
     }
 
-    /// The paths that records may take: the good ones, or else all.
+    /// The paths that records may take: the good ones of which no answer is waited for, or else the
+    /// good ones, or else all.
     fn usable(&self) -> u8 {
+        let asked = |(index, path): (usize, &Path)| {
+            u8::from(path.health == Health::Good { asked: true }) << index
+        };
+        let asked = self.paths().iter().enumerate().map(asked).fold(0, |all, one| all | one);
         match self.good() {
             0 => PathSet::first(self.path_count).0,
-            good => good,
+            good if good & !asked == 0 => good,
+            good => good & !asked,
         }
     }
 
@@ -157,7 +166,12 @@ impl Link {
                 self.counters.paths_found += 1;
                 self.find_reach();
             }
-            Health::Good { .. } => entry.health = Health::Good { asked: false },
+            Health::Good { asked } => {
+                entry.health = Health::Good { asked: false };
+                if asked {
+                    self.find_reach();
+                }
+            }
         }
         self.probe_later(now, path);
     }
@@ -165,6 +179,21 @@ impl Link {
     fn probe_later(&mut self, now: Instant, path: usize) {
         if self.path_count > 1 {
             self.paths[path].probe_at = Some(now + self.config.keep_alive);
+        }
+    }
+
+    /// Nothing has come back from a path for some time: what it carries for longest takes another
+    /// one, too, and whether this one is still good is asked at once. A timeout decides that; a lone
+    /// request does not wait for it.
+    pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
+        if self.good() & !(1 << path) == 0 {
+            return;
+        }
+        self.counters.paths_doubted += 1;
+        self.lose_oldest_frame(path);
+        let entry = &mut self.paths[path];
+        if entry.health == (Health::Good { asked: false }) {
+            entry.probe_at = Some(now);
         }
     }
 
@@ -235,6 +264,7 @@ impl Link {
             Health::Good { asked } => {
                 *asked = true;
                 entry.probe_at = Some(now + entry.timeout(&self.config));
+                self.find_reach();
             }
             Health::Suspect { pause, tries, lost, .. } => {
                 *lost |= *tries > 0;

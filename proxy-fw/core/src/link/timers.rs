@@ -15,6 +15,7 @@ impl Link {
                 let mut first = Earliest::NONE;
                 for path in self.paths() {
                     first.or(path.timeout_at);
+                    first.or(path.doubt_at);
                     first.or(path.ack_at);
                 }
                 first.or(self.give_up_at());

@@ -118,6 +118,7 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
         cut(&mut pair, dead, [true; 2]);
         let pause = traffic(&mut pair, key, 500);
         assert!(pause < 10 * MS, "{pause:?}");
+        assert_eq!(pair.counter(0, "paths_lost"), 1);
         settle(&mut pair);
         let lost = LinkEvent::PathLost(path_id(dead));
         assert!(events(&pair, 0).contains(&lost));
@@ -125,6 +126,46 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
         traffic(&mut pair, key, 100);
         assert!(pair.network.carried[dead] - carried < 10, "only probes");
     }
+}
+
+/// A device with one request at a time does not wait for a retransmission timeout.
+#[test]
+fn a_lone_tlp_waits_two_milliseconds_for_a_path_that_died() {
+    for dead in 0..2 {
+        let (mut pair, key) = two();
+        cut(&mut pair, dead, [true; 2]);
+        for _ in 0..20 {
+            pair.send(0, key, Posted, false, 16);
+            let sent = pair.now;
+            while pair.drain(1, ClassSet::ALL, usize::MAX).unwrap() == 0 {
+                pair.run_for(Duration::from_micros(50));
+            }
+            let waited = pair.now.saturating_since(sent);
+            assert!(waited < 2 * MS, "{waited:?} with path {dead} dead");
+            pair.run_for(MS / 2);
+        }
+        settle(&mut pair);
+        assert!(events(&pair, 0).contains(&LinkEvent::PathLost(path_id(dead))));
+    }
+}
+
+#[test]
+fn a_path_that_is_late_for_once_is_doubted_and_not_lost() {
+    let (mut pair, key) = two();
+    for path in 0..2 {
+        let before = pair.network.routes[path].delay;
+        pair.network.routes[path].delay = 2 * MS;
+        for _ in 0..4 {
+            pair.send(0, key, Posted, false, 16);
+        }
+        pair.run_for(MS / 10);
+        pair.network.routes[path].delay = before;
+        pair.drain_for(10 * MS).unwrap();
+    }
+    settle(&mut pair);
+    assert!(pair.counter(0, "paths_doubted") > 0);
+    assert_eq!(pair.counter(0, "paths_lost"), 0);
+    assert!(events(&pair, 0).iter().all(|event| !matches!(event, LinkEvent::PathLost(_))));
 }
 
 #[test]
