@@ -153,7 +153,8 @@ impl Network {
 
     /// Starts a card at one of the network's cables, which is the process; what it says on its
     /// console, the boot loader in plain words and the firmware as its log encodes it, is added to
-    /// `NAME.uart` in the network's folder.
+    /// `NAME.uart` in the network's folder. A debugger finds it at the socket `NAME.gdb` there
+    /// ([`Debugger`](crate::debugger::Debugger), or `gdb` with `target remote`).
     ///
     /// # Errors
     ///
@@ -168,6 +169,9 @@ impl Network {
         };
         let mut command = machine(&self.folder, name, flash);
         command.args(["-global", "virtio-mmio.force-legacy=false"]);
+        let gdb = self.folder.join(format!("{name}.gdb"));
+        let socket = format!("socket,id=gdb,server=on,wait=off,path={}", gdb.display());
+        command.args(["-chardev", &socket, "-gdb", "chardev:gdb"]);
         if self.counting {
             command.args(["-icount", "shift=0"]);
         }

@@ -5,6 +5,7 @@
 //! program that is the card's PCIe side: `dxpu-card-devices` for a box card, `dxpu-card-host` for a
 //! host card.
 
+pub mod debugger;
 pub mod emulator;
 pub mod firmware;
 pub mod flash;

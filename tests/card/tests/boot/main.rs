@@ -4,6 +4,7 @@ mod copy;
 mod firmware;
 mod images;
 mod manager;
+mod panic;
 mod simulated;
 mod update;
 

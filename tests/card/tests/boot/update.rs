@@ -14,15 +14,16 @@ use std::process::{Command, Output};
 /// Bytes that are written before it is recorded that they are there: an erase block.
 const BLOCK: u64 = 256 << 10;
 
-fn program(name: &str) -> Result<PathBuf> {
+/// Where a program of the project is.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
     // Beside the folder of tests.
     let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
     Ok(programs.join(name))
 }
 
 /// A box card, a manager, and the network between them.
-struct Scene {
-    bench: Bench,
+pub(crate) struct Scene {
+    pub(crate) bench: Bench,
     network: Network,
     manager: Option<Daemon>,
     card: Option<Daemon>,
@@ -34,7 +35,7 @@ struct Scene {
 
 impl Scene {
     /// With a card whose flash was made at once. `None` where there is no firmware or no emulator.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Self::with_card(|bench, settings| {
             let mut flash = bench.new_flash()?;
             flash.set_settings(&(settings.join("\n") + "\n"))?;
@@ -106,9 +107,14 @@ impl Scene {
         daemon.signal(libc::SIGKILL);
     }
 
+    /// Where the manager's API is.
+    pub(crate) fn address(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
     fn firmware(&self, arguments: &[&str]) -> Result<Output> {
         let mut command = Command::new(program("dxpu-manager")?);
-        command.arg("--server").arg(format!("http://{}", self.listen));
+        command.args(["--server", &self.address()]);
         Ok(command.args(["--json", "firmware"]).args(arguments).output()?)
     }
 
@@ -126,11 +132,11 @@ impl Scene {
     }
 
     /// The card, as the manager has it; null while it is away.
-    fn card(&self) -> Result<Value> {
+    pub(crate) fn card(&self) -> Result<Value> {
         Ok(self.json(&["list"])?["cards"].get(0).cloned().unwrap_or_default())
     }
 
-    fn until_runs(&self, version: &str) -> Result<()> {
+    pub(crate) fn until_runs(&self, version: &str) -> Result<()> {
         wait_for(version, BOUND, || {
             let card = self.card()?;
             let slot = usize::from(card["running"] == "b");
