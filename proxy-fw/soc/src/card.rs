@@ -2,11 +2,13 @@
 
 mod cycles;
 mod places;
+mod progress;
 mod roles;
 
+pub use progress::PlaceBits;
 pub use roles::{CardRole, Exchanged};
 
-use crate::board::{Board, EthernetMac};
+use crate::board::{Board, EthernetMac, PcieSide};
 use crate::ethernet::{self, HEADER, Purpose, TAG};
 use crate::log;
 use crate::manage::{Heard, Management};
@@ -14,6 +16,7 @@ use crate::reset::{self, ResetCounts};
 use crate::update::FirmwareAnswer;
 use core::time::Duration;
 use cycles::{Cycles, Stage};
+use progress::{Hang, PcieWatch};
 use proxy_core::control::{
     ControlError, FirmwareRequest, FromProxy, OperationId, PathAddress, Reply, Request,
     ResetReport, Term,
@@ -78,6 +81,7 @@ pub struct Card<R> {
     config: CardConfig,
     /// Since when the MAC took no frame.
     stuck_since: Option<Instant>,
+    watch: PcieWatch,
     latest: Instant,
     /// Turns since the clock ticked.
     standing: u32,
@@ -102,6 +106,7 @@ impl<R: CardRole> Card<R> {
             manage,
             config,
             stuck_since,
+            watch: PcieWatch::new(),
             latest,
             standing,
             due,
@@ -132,6 +137,7 @@ impl<R: CardRole> Card<R> {
         }
         more |= self.manage.turn(now, board.mac());
         more |= self.talk(now, board);
+        self.watch_pcie(now, board.pcie());
         if self.is_well(now, board.mac()) {
             board.feed_watchdog();
         }
@@ -232,6 +238,7 @@ impl<R: CardRole> Card<R> {
         let mut more = false;
         for _ in 0..EXCHANGES_A_TURN {
             let exchanged = self.role.exchange(now, board.pcie());
+            self.watch.moved(exchanged.places);
             more = exchanged.more;
             if exchanged.moved < STREAM {
                 break;
@@ -433,10 +440,23 @@ impl<R: CardRole> Card<R> {
         all
     }
 
-    /// Whether there is progress: the clock goes, and the MAC takes frames when it has a link.
+    /// Whether there is progress: the clock goes, the MAC takes frames when it has a link, and the PCIe
+    /// side gives and takes TLPs.
     fn is_well<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
         let stuck = self.stuck_since.is_some_and(|since| now.saturating_since(since) > STUCK);
-        self.standing == 0 && !(stuck && mac.link_is_up())
+        self.standing == 0 && !(stuck && mac.link_is_up()) && self.watch.is_well()
+    }
+
+    /// Looks whether the PCIe side goes on. Where it does not, the log says what hangs before the
+    /// watchdog bites, which knows no more than that something does.
+    fn watch_pcie(&mut self, now: Instant, pcie: &mut impl PcieSide) {
+        match self.watch.look(now, pcie) {
+            None => {}
+            Some(Hang::Incoming(at)) => {
+                log!(error, "place {=u8}: a TLP came in that nobody takes; a reset follows", at.0);
+            }
+            Some(Hang::Side) => log!(error, "the PCIe side stands still; a reset follows"),
+        }
     }
 }
 

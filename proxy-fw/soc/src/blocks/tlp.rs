@@ -86,6 +86,9 @@ pub struct TlpPort<B, R, M> {
     stopped: bool,
     /// The last look may have left descriptors.
     more: bool,
+    /// TLPs that left the transmit queue, and how many had when somebody asked whether it stands still.
+    left: u32,
+    left_before: u32,
     counts: Counts,
 }
 
@@ -156,6 +159,8 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
             happenings: Deque::new(),
             stopped: false,
             more: false,
+            left: 0,
+            left_before: 0,
             counts: Counts::default(),
         };
         let now = port.timer.now();
@@ -266,6 +271,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
 
     fn reclaim(&mut self) {
         while let Some(done) = self.transmit.done(&mut self.pool) {
+            self.left = self.left.wrapping_add(1);
             let status = Status::from_bits(done.status);
             self.counts.not_sent += u64::from(status.aborted() || status.malformed());
             self.pool.put(done.buffer);
@@ -432,6 +438,15 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> PcieSide for TlpPort<B, R, M> {
         assert!(place.is_idle(), "who signals has looked");
         place.signal(signal, now);
         discard(place, receive, pool, counts);
+    }
+
+    /// No TLP is in the transmit queue that its slot has not granted, so none waits there for anybody;
+    /// a queue that has stopped is started again by the next look, if it lets itself be.
+    fn stands_still(&mut self) -> bool {
+        self.reclaim();
+        let before = core::mem::replace(&mut self.left_before, self.left);
+        let keeps = self.transmit.level() > 0 && self.left == before;
+        keeps || self.receive.has_failed() || self.transmit.has_failed()
     }
 }
 

@@ -96,4 +96,10 @@ pub trait PcieSide {
     ///
     /// May panic when it [cannot](Self::can_signal) now.
     fn signal(&mut self, at: SlotWire, signal: SlotSignal);
+
+    /// Whether it stands still: it has TLPs for which there was room, and has sent none of them since
+    /// this was asked last, or it has stopped. What waits until a device or a root complex has room
+    /// is no standstill. Asked some times a second; when it is said time and again, the watchdog is
+    /// left to bite.
+    fn stands_still(&mut self) -> bool;
 }

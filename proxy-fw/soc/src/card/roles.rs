@@ -1,6 +1,7 @@
 //! What each role does with the PCIe side.
 
 use super::places;
+use super::progress::{PlaceBits, bit};
 use crate::board::{Happening, PcieSide, Places, SlotWire};
 use crate::waiting::class_of;
 use proxy_core::boxes::BoxRole;
@@ -31,11 +32,13 @@ pub struct Exchanged {
     /// Whether there may be more to do at once; otherwise what is left waits for something to
     /// happen.
     pub more: bool,
+    /// Places from which TLPs were taken, or at which the role has no room for what waits there.
+    pub places: PlaceBits,
 }
 
 impl CardRole for BoxRole {
     fn exchange(&mut self, now: Instant, pcie: &mut impl PcieSide) -> Exchanged {
-        let (mut moved, mut more) = (0, false);
+        let (mut moved, mut more, mut places) = (0, false, 0);
         while let Some(happening) = pcie.happening() {
             more = true;
             match happening {
@@ -54,8 +57,11 @@ impl CardRole for BoxRole {
             }
         }
         for slot in self.slots() {
-            let from = from_device(self, now, slot, pcie);
+            let Taken { count: from, refused } = from_device(self, now, slot, pcie);
             moved += from;
+            if from > 0 || refused {
+                places |= bit(SlotWire(slot.get()));
+            }
             // Behind that, since some of it the proxy answers itself.
             if self.may_poll(slot) {
                 drive_wires(self, slot, pcie);
@@ -66,7 +72,7 @@ impl CardRole for BoxRole {
                 more |= from == TLPS_AT_ONCE;
             }
         }
-        Exchanged { moved, more: more || pcie.has_more() }
+        Exchanged { moved, more: more || pcie.has_more(), places }
     }
 
     fn places(&self) -> Places {
@@ -110,32 +116,46 @@ fn to_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl Pci
     TLPS_AT_ONCE
 }
 
-/// Moves TLPs of a device; how many.
-fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> usize {
+/// What a role took at a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    /// TLPs.
+    count: usize,
+    /// It has no room for what is next there.
+    refused: bool,
+}
+
+/// Moves TLPs of a device.
+fn from_device(role: &mut BoxRole, now: Instant, slot: SlotId, pcie: &mut impl PcieSide) -> Taken {
     let at = SlotWire(slot.get());
+    let mut taken = Taken::default();
     // At most places there is none, and then nobody need ask the role.
     if pcie.next(at, ClassSet::ALL).is_none() {
-        return 0;
+        return taken;
     }
-    let mut moved = 0;
-    while moved < TLPS_AT_ONCE {
+    while taken.count < TLPS_AT_ONCE {
         let (classes, sure) = role.takes(slot);
         if sure == 0 {
+            taken.refused = true;
             break;
         }
-        for _ in 0..sure.min(TLPS_AT_ONCE - moved) {
-            let Some(tlp) = pcie.next(at, classes) else { return moved };
+        for _ in 0..sure.min(TLPS_AT_ONCE - taken.count) {
+            let Some(tlp) = pcie.next(at, classes) else {
+                taken.refused = classes != ClassSet::ALL;
+                return taken;
+            };
+            // It has just said that it takes it: who says otherwise now refuses nothing, but is wrong.
             if role.handle_tlp(now, slot, tlp).is_err() {
-                return moved;
+                return taken;
             }
             pcie.take(at);
-            moved += 1;
+            taken.count += 1;
             if role.wants_mark() {
                 role.mark(now);
             }
         }
     }
-    moved
+    taken
 }
 
 impl CardRole for HostRole {
@@ -155,10 +175,11 @@ impl CardRole for HostRole {
                 Happening::Inserted(..) | Happening::Removed(_) => {}
             }
         }
-        let from = from_root(self, now, pcie);
+        let Taken { count: from, refused } = from_root(self, now, pcie);
         let to = if self.may_poll() || self.holds_any() { to_root(self, now, pcie) } else { 0 };
         more |= goes_on(from, to, SlotWire::HOST, pcie) || pcie.has_more();
-        Exchanged { moved: from + to, more }
+        let places = if from > 0 || refused { bit(SlotWire::HOST) } else { 0 };
+        Exchanged { moved: from + to, more, places }
     }
 
     fn places(&self) -> Places {
@@ -166,8 +187,8 @@ impl CardRole for HostRole {
     }
 }
 
-/// Moves TLPs of the root complex; how many.
-fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
+/// Moves TLPs of the root complex.
+fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> Taken {
     hand_over(pcie, SlotWire::HOST, |tlp| {
         let taken = role.handle_tlp(now, tlp);
         if taken.is_ok() && role.wants_mark() {
@@ -177,24 +198,25 @@ fn from_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usi
     })
 }
 
-/// Hands over what came in at a place, as much as one exchange moves; how much was taken. A TLP for
-/// which there is no room is passed by those that may.
+/// Hands over what came in at a place, as much as one exchange moves. A TLP for which there is no room is
+/// passed by those that may.
 fn hand_over(
     pcie: &mut impl PcieSide,
     at: SlotWire,
     mut take: impl FnMut(&[u8]) -> Result<(), Backpressure>,
-) -> usize {
+) -> Taken {
     let mut classes = ClassSet::ALL;
-    let mut taken = 0;
-    while taken < TLPS_AT_ONCE
+    let mut taken = Taken::default();
+    while taken.count < TLPS_AT_ONCE
         && let Some(tlp) = pcie.next(at, classes)
     {
         match take(tlp) {
             Ok(()) => {
                 pcie.take(at);
-                taken += 1;
+                taken.count += 1;
             }
             Err(Backpressure) => {
+                taken.refused = true;
                 let others = classes.without(class_of(tlp));
                 if others == classes {
                     // The PCIe side takes it for one of another class, and would give it again.
@@ -281,7 +303,9 @@ mod tests {
                 seen.push(packet.tag().get() as u8);
                 Ok(())
             });
-            assert_eq!((taken, &seen[..]), (wanted.len(), wanted), "without room for {full:?}");
+            let refused = !full.is_empty();
+            assert_eq!(taken, Taken { count: wanted.len(), refused }, "without room for {full:?}");
+            assert_eq!(seen, wanted, "without room for {full:?}");
         }
     }
 
@@ -320,11 +344,16 @@ mod tests {
         }
 
         fn signal(&mut self, _at: SlotWire, _signal: SlotSignal) {}
+
+        fn stands_still(&mut self) -> bool {
+            false
+        }
     }
 
     #[test]
     fn a_side_that_has_another_class_in_mind_does_not_hold_the_turn_up() {
         let mut wrong = Wrong(tlp(Class::Posted, 1));
-        assert_eq!(hand_over(&mut wrong, SlotWire::HOST, |_| Err(Backpressure)), 0);
+        let taken = hand_over(&mut wrong, SlotWire::HOST, |_| Err(Backpressure));
+        assert_eq!(taken, Taken { count: 0, refused: true });
     }
 }

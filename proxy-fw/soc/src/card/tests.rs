@@ -1,5 +1,7 @@
 //! A card among parts that fail and lie.
 
+mod watch;
+
 use super::*;
 use crate::board::{Arrived, Happening, MacCounters, PcieSide, PlaceState, Places, SlotWire};
 use crate::manage::{Addressing, ManagementConfig};
@@ -7,12 +9,13 @@ use crate::records::{Beside, Body, RecordPort, Windows};
 use crate::testing::WireMac;
 use proptest::prelude::*;
 use proxy_core::boxes::SlotSignal;
-use proxy_core::control::{CONTROL_VERSION, Hello, Name, RoleKind, Term};
+use proxy_core::control::{CONTROL_VERSION, Hello, LogLevel, Name, RoleKind, Term};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::link::ClassSet;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::vec::Vec;
+use tlp_codec::tlp::Class;
 
 const WINDOWS: Windows = Windows([8, 2, 4]);
 
@@ -108,6 +111,10 @@ impl PcieSide for TestPcie {
     fn signal(&mut self, at: SlotWire, signal: SlotSignal) {
         self.port.signal(at, signal);
     }
+
+    fn stands_still(&mut self) -> bool {
+        self.port.stands_still()
+    }
 }
 
 std::thread_local! {
@@ -197,8 +204,8 @@ impl Board for TestBoard {
 }
 
 /// A host card, its root complex, and the other end of its network.
-struct Bench {
-    card: Card<HostRole>,
+struct Bench<R = HostRole> {
+    card: Card<R>,
     board: TestBoard,
     root: Rc<RefCell<RecordPort<WireMac>>>,
     net: WireMac,
@@ -207,6 +214,13 @@ struct Bench {
 impl Bench {
     /// The network has room for so many frames.
     fn new(room: usize) -> Self {
+        Self::with(HostRole::new(&HostConfig::default()).unwrap(), room)
+    }
+}
+
+impl<R: CardRole> Bench<R> {
+    /// The same with another role.
+    fn with(role: R, room: usize) -> Self {
         let (net, wire) = WireMac::pair(1, 2, room);
         let (root, side) = WireMac::pair(3, 4, 64);
         let mut mac = TestMac { wire, link: true };
@@ -225,7 +239,6 @@ impl Bench {
             ManagementConfig { addressing, manager: ([10, 0, 0, 1], 7781), seed: 1, hello };
         let now = Instant::ZERO + Duration::from_secs(1);
         let manage = Management::new(now, &mut mac, config);
-        let role = HostRole::new(&HostConfig::default()).unwrap();
         let resets = ResetCounts::default();
         let config = CardConfig { vlan: None, max_frame: 1500, reset: None, resets };
         let root = Rc::new(RefCell::new(RecordPort::new(root, 0..=0, WINDOWS)));

@@ -161,6 +161,8 @@ pub struct RecordPort<M> {
     owed: u32,
     /// The last look may have left records.
     more: bool,
+    /// Frames that had been sent when somebody asked whether it stands still.
+    sent_before: u64,
     counts: Counts,
 }
 
@@ -185,6 +187,7 @@ impl<M: EthernetMac> RecordPort<M> {
             met: false,
             owed: 0,
             more: false,
+            sent_before: 0,
             counts: Counts::default(),
         }
     }
@@ -428,6 +431,14 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
             place.give_back(stored);
         }
         self.owed |= 1 << (at.0 - self.first);
+    }
+
+    /// A wire that has a partner and takes nothing: TLPs on it were granted, and it is no place for
+    /// others to wait.
+    fn stands_still(&mut self) -> bool {
+        let sent = self.mac.counters().sent;
+        let before = core::mem::replace(&mut self.sent_before, sent);
+        sent == before && self.mac.link_is_up() && !self.mac.can_transmit()
     }
 }
 

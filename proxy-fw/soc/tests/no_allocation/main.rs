@@ -128,6 +128,8 @@ struct TestBoard {
     pcie: RecordPort<Mac>,
     /// What is at the places.
     shown: Places,
+    /// Turns that fed the watchdog.
+    fed: u64,
 }
 
 impl Board for TestBoard {
@@ -146,7 +148,9 @@ impl Board for TestBoard {
         &mut self.pcie
     }
 
-    fn feed_watchdog(&mut self) {}
+    fn feed_watchdog(&mut self) {
+        self.fed += 1;
+    }
 
     fn stack_used(&mut self) -> Option<u64> {
         Some(1)
@@ -214,7 +218,7 @@ impl<R: CardRole> Place<R> {
         let card = start.card(role, now, &mut mac, None, None);
         let windows = Windows([8, 2, 4]);
         let pcie = RecordPort::new(Mac(side), places.clone(), windows);
-        let board = TestBoard { now, mac, pcie, shown: Places::new() };
+        let board = TestBoard { now, mac, pcie, shown: Places::new(), fed: 0 };
         (Self { card, board, beyond: RecordPort::new(beyond, places, windows) }, net)
     }
 
@@ -235,6 +239,8 @@ struct World {
     boxes: Place<BoxRole>,
     net: Net,
     device: Registers,
+    /// The device takes nothing and says nothing.
+    hung: bool,
     now: Instant,
     tag: u16,
 }
@@ -245,7 +251,7 @@ impl World {
         let (boxes, second) = Place::new(1, 1..=2, Start::box_role);
         let now = Instant::ZERO + Duration::from_secs(1);
         let net = Net::new(now, vec![first, second]);
-        Self { host, boxes, net, device: Registers::new(), now, tag: 0 }
+        Self { host, boxes, net, device: Registers::new(), hung: false, now, tag: 0 }
     }
 
     fn turn(&mut self, step: Duration) {
@@ -253,7 +259,9 @@ impl World {
         self.net.turn(self.now);
         self.host.turn(self.now);
         self.boxes.turn(self.now);
-        self.turn_device();
+        if !self.hung {
+            self.turn_device();
+        }
     }
 
     /// The device in the first slot.
@@ -463,4 +471,45 @@ fn nothing_is_allocated_after_the_start() {
     assert!(leases > 4, "{leases}");
     assert!(carried > 300, "{carried}");
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), 0, "allocations in turns of cards");
+}
+
+/// The device's place in the box has no room, so nor have the box's links, so nor has the host: the root
+/// complex waits at the host's PCIe side as long as the device hangs. Both cards live.
+#[test]
+fn a_device_that_hangs_holds_its_host_up_and_no_watchdog_bites() {
+    let mut world = World::new();
+    world.join();
+    let inserted = Body::Beside(Beside::Inserted("regs".try_into().unwrap()));
+    assert!(world.boxes.beyond.say(SlotWire(1), inserted));
+    assert!(world.host.beyond.say(SlotWire::HOST, Body::Beside(Beside::RootComplex(true))));
+    world.run(Duration::from_millis(300));
+    world.introduce();
+    world.lend(1);
+    world.use_it();
+    world.hung = true;
+    let write = emit(&Repr::new(mem_write(Bdf::default(), WINDOW + 0x20, &[7; 128])));
+    let mut sent = 0;
+    for _ in 0..20_000 {
+        if world.host.beyond.room(SlotWire::HOST).contains(Class::Posted) {
+            world.host.beyond.send(SlotWire::HOST, &write);
+            sent += 1;
+        }
+        world.turn(Duration::from_micros(100));
+    }
+    let waits = |world: &mut World| {
+        world.host.board.pcie.next(SlotWire::HOST, ClassSet::ALL).map(<[u8]>::to_vec)
+    };
+    assert_eq!(waits(&mut world), Some(write.clone()), "{sent} writes found room");
+    let fed = |world: &World| [world.host.board.fed, world.boxes.board.fed];
+    let (before, turns) = (fed(&world), 20_000);
+    for _ in 0..turns {
+        world.turn(Duration::from_millis(1));
+    }
+    assert_eq!(waits(&mut world), Some(write), "it waits still, 20 s later");
+    assert_eq!(fed(&world), before.map(|fed| fed + turns), "each turn fed both watchdogs");
+    // The device goes on, and so does all the rest.
+    world.hung = false;
+    world.run(Duration::from_millis(500));
+    assert_eq!(waits(&mut world), None);
+    world.use_it();
 }

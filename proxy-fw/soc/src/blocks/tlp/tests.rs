@@ -477,3 +477,33 @@ fn queues_that_stopped_begin_anew_without_a_grant_lost() {
     let level = hardware.level(RECEIVE);
     assert_eq!(usize::from(level), WINDOWS.total() + EVENT_BUFFERS, "no buffer is lost");
 }
+
+#[test]
+fn a_queue_that_keeps_what_was_granted_stands_still_and_one_without_a_grant_does_not() {
+    let hardware = Hardware::new();
+    let mut port = with_device(&hardware);
+    // A device without room: nothing goes into the queue, however long that is.
+    for _ in 0..20 {
+        assert_eq!(port.room(ONE), ClassSet::NONE);
+        assert!(!port.stands_still());
+    }
+    grants(&hardware, 0, 2);
+    assert_eq!(port.room(ONE), ClassSet::ALL);
+    port.send(ONE, &tlp(Posted, 1));
+    assert!(port.stands_still(), "the block has it, and has sent nothing");
+    assert!(port.stands_still());
+    assert_eq!(goes_out(&hardware).len(), 1);
+    assert!(!port.stands_still());
+    // One that goes out for each that comes.
+    port.send(ONE, &tlp(Posted, 2));
+    goes_out(&hardware);
+    port.send(ONE, &tlp(NonPosted, 3));
+    assert!(!port.stands_still(), "there was progress");
+    goes_out(&hardware);
+    // A queue that stopped, until it runs again.
+    hardware.fail(RECEIVE);
+    assert!(port.stands_still());
+    port.recover();
+    assert_eq!(port.happening(), None);
+    assert!(!port.stands_still());
+}
