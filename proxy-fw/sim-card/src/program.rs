@@ -12,7 +12,7 @@ use clap::builder::RangedU64ValueParser;
 use object::{Object, ObjectSegment};
 use sim_card::bitbang::Server;
 use sim_card::card::{BANKS, TICK_NANOS};
-use sim_card::debug::{IR_LENGTHS, Place};
+use sim_card::debug::{IR_LENGTHS, Place, TunnelParts};
 use sim_card::iss::DebugCause;
 use sim_card::{Card, Finish, Ran};
 
@@ -53,10 +53,37 @@ pub(crate) struct Arguments {
     /// The same between the card's own TAP and TDO
     #[arg(long, value_name = "IR_LENGTH", value_parser = ir_length())]
     tap_after: Option<u32>,
+    /// The card's port is an FPGA's, and the core's behind a tunnel through it: bits of the FPGA's
+    /// instruction register, the instruction that reaches the tunnel, and bits of the instruction
+    /// register behind it; 6:0x23:5 for one
+    #[arg(long, value_name = "IR_LENGTH:INSTRUCTION:IR_WIDTH", value_parser = tunnel)]
+    tunnel: Option<TunnelParts>,
 }
 
 fn ir_length() -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::from(u64::from(*IR_LENGTHS.start())..=u64::from(*IR_LENGTHS.end()))
+}
+
+/// What a tunnel is like, from the command line.
+fn tunnel(said: &str) -> Result<TunnelParts, String> {
+    let parts: Vec<&str> = said.split(':').collect();
+    let [ir_length, instruction, ir_width] = parts[..] else {
+        return Err("give three numbers with colons between them, such as 6:0x23:5".to_owned());
+    };
+    let number = |text: &str| {
+        let parsed = match text.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        parsed.map_err(|_| format!("{text:?} is no number"))
+    };
+    let parts = TunnelParts {
+        ir_length: number(ir_length)?,
+        instruction: number(instruction)?,
+        ir_width: number(ir_width)?,
+    };
+    parts.check()?;
+    Ok(parts)
 }
 
 /// Ticks that the core is given at once: a tenth of a millisecond of its time.
@@ -80,6 +107,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         if let Some(length) = length {
             card = card.with_tap(place, length);
         }
+    }
+    if let Some(parts) = arguments.tunnel {
+        card = card.with_tunnel(parts);
     }
     let mut files = Vec::new();
     for (bank, path) in arguments.flash.iter().enumerate() {

@@ -8,7 +8,10 @@ use std::time::Duration;
 use sim_card::Card;
 use sim_card::bitbang::Server;
 use sim_card::card::RAM_BASE;
-use sim_card::debug::Place;
+use sim_card::debug::{Place, TunnelParts};
+
+/// IDCODE of the card.
+const IDCODE: u32 = 0x1dc5_dffd;
 
 /// Counts in x1 from 1 on, in a loop of three instructions.
 const PROGRAM: [u32; 4] = [0x0000_0093, 0x0010_8093, 0x0000_0013, 0xff9f_f06f];
@@ -24,11 +27,12 @@ fn card() -> Card {
 /// Runs OpenOCD with these commands after `init` and gives what it said; `None` where there is
 /// none.
 fn openocd(commands: &str) -> Option<String> {
-    openocd_at(card(), "jtag newtap card cpu -irlen 5", commands)
+    openocd_at(card(), "jtag newtap card cpu -irlen 5", "", commands)
 }
 
-/// The same for a card that is on a chain with others, which are declared: what is at TDO first.
-fn openocd_at(mut card: Card, chain: &str, commands: &str) -> Option<String> {
+/// The same for a card that is on a chain with others, which are declared: what is at TDO first; and with
+/// what is to be said of the target before `init`.
+fn openocd_at(mut card: Card, chain: &str, target: &str, commands: &str) -> Option<String> {
     if Command::new("openocd").arg("--version").stderr(Stdio::null()).status().is_err() {
         eprintln!("SKIPPED: there is no openocd here (Debian: apt-get install openocd)");
         return None;
@@ -51,7 +55,7 @@ fn openocd_at(mut card: Card, chain: &str, commands: &str) -> Option<String> {
         "adapter driver remote_bitbang; remote_bitbang host 127.0.0.1; \
          remote_bitbang port {port}; gdb_port disabled; tcl_port disabled; \
          telnet_port disabled; {chain}; \
-         target create card.cpu riscv -chain-position card.cpu; init; {commands}; shutdown"
+         target create card.cpu riscv -chain-position card.cpu; {target} init; {commands}; shutdown"
     );
     let output = Command::new("timeout")
         .args(["120", "openocd", "-c", &script])
@@ -97,10 +101,46 @@ fn the_ports_before_and_after_the_cards_own_are_on_the_chain() {
         Place::Before.idcode()
     );
     let card = card().with_tap(Place::Before, 6).with_tap(Place::After, 4);
-    let Some(said) = openocd_at(card, &chain, "halt; mdw 0x80000000 2") else { return };
+    let Some(said) = openocd_at(card, &chain, "", "halt; mdw 0x80000000 2") else { return };
     assert!(said.contains("0x80000000: 00000093 00108093"));
     for complaint in ["UNEXPECTED", "Error:", "trouble"] {
         assert!(!said.contains(complaint), "openocd said {complaint}");
+    }
+}
+
+/// Through an FPGA's port, as OpenOCD knows a tunnel whose header ends a scan (its type 1); the instruction
+/// that reaches it is USER4 of AMD's 7 series.
+#[test]
+fn the_core_behind_an_fpgas_port_is_reached() {
+    let tunnel = TunnelParts { ir_length: 6, instruction: 0x23, ir_width: 5 };
+    let fpga = format!("jtag newtap card cpu -irlen 6 -expected-id {IDCODE:#x}");
+    for before in [false, true] {
+        let (mut card, mut chain) = (card().with_tunnel(tunnel), fpga.clone());
+        if before {
+            card = card.with_tap(Place::Before, 4);
+            chain += "; jtag newtap before tap -irlen 4 -ircapture 0x5 -irmask 0xf";
+        }
+        let Some(said) = openocd_at(
+            card,
+            &chain,
+            "riscv use_bscan_tunnel 5 1;",
+            "halt; reg pc 0x80000000; step; reg pc; reg ra 41; step; reg ra; \
+             mww 0x80000100 0xcafef00d; mdw 0x80000100; reg misa; resume",
+        ) else {
+            return;
+        };
+        for wanted in [
+            "datacount=2 progbufsize=8",
+            "XLEN=32, misa=0x40001105",
+            "pc (/32): 0x80000004",
+            "ra (/32): 0x0000002a",
+            "0x80000100: cafef00d",
+        ] {
+            assert!(said.contains(wanted), "openocd did not say {wanted:?}");
+        }
+        for complaint in ["UNEXPECTED", "Error:", "trouble"] {
+            assert!(!said.contains(complaint), "openocd said {complaint}");
+        }
     }
 }
 

@@ -160,4 +160,15 @@ fn what_cannot_be_done_is_named() {
         let output = program().args(["--tap-before", length]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{length}");
     }
+    for (tunnel, why) in [
+        ("6:0x23", "give three numbers"),
+        ("6:x:5", "is no number"),
+        ("6:0x40:5", "has more than 6 bits"),
+        ("6:0x3f:5", "is IDCODE or BYPASS of the FPGA"),
+        ("99:2:5", "an instruction register of 99 bits"),
+    ] {
+        let output = program().args(["--tunnel", tunnel]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{tunnel}");
+        assert!(said(&output).contains(why), "{tunnel}: {}", said(&output));
+    }
 }

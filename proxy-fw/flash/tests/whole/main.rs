@@ -6,6 +6,7 @@ mod reading;
 mod rtt;
 mod sim;
 mod told;
+mod tunnel;
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,7 @@ pub use board::{
 pub use flash::{BANKS, FLASH_PART};
 pub use uart::OUTPUT_LIMIT as UART_OUTPUT_LIMIT;
 
-use crate::debug::{Jtag, OtherTap, Place, System};
+use crate::debug::{Jtag, OtherTap, Place, System, TunnelParts};
 use crate::iss::{AccessFault, Bus, Hart, Step, Width};
 
 /// Nanoseconds of a tick, which is an instruction: the core runs at 100 MHz.
@@ -92,6 +92,17 @@ impl Card {
             Place::Before => self.before = tap,
             Place::After => self.after = tap,
         }
+        self
+    }
+
+    /// Puts the core's debug transport behind a tunnel: the card's JTAG port is an FPGA's then.
+    ///
+    /// # Panics
+    ///
+    /// When there can be no such tunnel ([`TunnelParts::check`]).
+    #[must_use]
+    pub fn with_tunnel(mut self, parts: TunnelParts) -> Self {
+        self.jtag.set_tunnel(parts);
         self
     }
 

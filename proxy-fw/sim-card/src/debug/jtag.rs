@@ -1,10 +1,12 @@
-//! The test access port (IEEE 1149.1) and the debug transport module (section 6.1).
+//! The test access port (IEEE 1149.1) and the debug transport module (section 6.1), which may be behind
+//! a tunnel.
 
 use super::System;
 use super::module::DebugModule;
+use super::tunnel::{Tunnel, TunnelParts, Update};
 use crate::iss::Hart;
 
-/// Bits of the instruction register.
+/// Bits of the instruction register, without a tunnel.
 const IR_BITS: u32 = 5;
 /// What the instruction register captures: 01 in its lowest bits.
 const IR_CAPTURE: u32 = 0b00001;
@@ -142,9 +144,30 @@ pub struct Jtag {
     answer: u64,
     /// Sticky: an access failed.
     status: u32,
+    /// The port is an FPGA's, and the debug transport behind this.
+    tunnel: Option<Tunnel>,
 }
 
 impl Jtag {
+    /// Puts the debug transport behind a tunnel: the port is an FPGA's from then on, with its length of
+    /// instructions and the same IDCODE.
+    ///
+    /// # Panics
+    ///
+    /// When there can be no such tunnel ([`TunnelParts::check`]).
+    pub(crate) fn set_tunnel(&mut self, parts: TunnelParts) {
+        if let Err(wrong) = parts.check() {
+            panic!("{wrong}");
+        }
+        self.tunnel = Some(Tunnel::new(parts));
+    }
+
+    /// The tunnel, while an instruction of the FPGA's reaches it.
+    fn reached(&mut self) -> Option<&mut Tunnel> {
+        let instruction = self.tap.instruction;
+        self.tunnel.as_mut().filter(|tunnel| tunnel.parts().instruction == instruction)
+    }
+
     /// State of the controller.
     #[must_use]
     pub fn state(&self) -> TapState {
@@ -161,29 +184,76 @@ impl Jtag {
     /// TRST# is asserted.
     pub fn test_reset(&mut self) {
         self.tap.test_reset();
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.reset();
+        }
     }
 
     /// A rising edge of TCK: what is captured and shifted, and the next state.
     pub fn rising(&mut self, tms: bool, tdi: bool) {
         match self.tap.state {
-            TapState::CaptureDr => self.tap.capture(self.capture()),
-            TapState::CaptureIr => self.tap.capture((IR_CAPTURE.into(), IR_BITS)),
+            TapState::CaptureDr => self.capture_data(),
+            TapState::CaptureIr => {
+                let bits = self.tunnel.map_or(IR_BITS, |tunnel| tunnel.parts().ir_length);
+                self.tap.capture((IR_CAPTURE.into(), bits));
+            }
+            TapState::ShiftDr => {
+                if let Some(tunnel) = self.reached() {
+                    tunnel.shift(tdi);
+                }
+            }
             _ => {}
         }
         self.tap.rising(tms, tdi);
+        if let (TapState::TestLogicReset, Some(tunnel)) = (self.tap.state, &mut self.tunnel) {
+            tunnel.reset();
+        }
     }
 
     /// A falling edge of TCK: what is updated, and TDO.
     pub fn falling(&mut self, hart: &mut Hart, system: &mut impl System) {
-        if self.tap.state == TapState::UpdateDr {
-            self.update(hart, system);
+        let state = self.tap.state;
+        if state == TapState::UpdateDr {
+            self.update_data(hart, system);
         }
         self.tap.falling();
+        if state == TapState::ShiftDr
+            && let Some(tdo) = self.reached().map(|tunnel| tunnel.tdo())
+        {
+            self.tap.tdo = tdo;
+        }
     }
 
-    /// What a data register shows, and its length. Unknown instructions are BYPASS.
-    fn capture(&self) -> (u64, u32) {
-        match self.tap.instruction {
+    /// The data register of the port's instruction, or of that behind the tunnel, is captured.
+    fn capture_data(&mut self) {
+        let register = match (self.tap.instruction, self.tunnel) {
+            (instruction, None) => self.capture(instruction),
+            (IR_IDCODE, Some(_)) => self.capture(IR_IDCODE),
+            // BYPASS; of the tunnel's register nothing but what is behind it is to be seen.
+            (_, Some(_)) => (0, 1),
+        };
+        self.tap.capture(register);
+        if let Some(instruction) = self.reached().map(|tunnel| tunnel.instruction) {
+            let register = self.capture(instruction);
+            self.reached().expect("it was").capture(register);
+        }
+    }
+
+    /// The same, that it is written.
+    fn update_data(&mut self, hart: &mut Hart, system: &mut impl System) {
+        if self.tunnel.is_none() {
+            self.update(self.tap.instruction, self.tap.shift, hart, system);
+        } else if let Some(tunnel) = self.reached()
+            && let Update::Data(value) = tunnel.update()
+        {
+            let instruction = tunnel.instruction;
+            self.update(instruction, value, hart, system);
+        }
+    }
+
+    /// What an instruction's data register shows, and its length. Unknown instructions are BYPASS.
+    fn capture(&self, instruction: u32) -> (u64, u32) {
+        match instruction {
             IR_IDCODE => (IDCODE.into(), 32),
             IR_DTMCS => ((DTMCS | self.status << 10).into(), 32),
             IR_DMI => (self.answer | u64::from(self.status), 34 + ABITS),
@@ -191,18 +261,19 @@ impl Jtag {
         }
     }
 
-    fn update(&mut self, hart: &mut Hart, system: &mut impl System) {
-        match self.tap.instruction {
+    /// An instruction's data register is written.
+    fn update(&mut self, instruction: u32, value: u64, hart: &mut Hart, system: &mut impl System) {
+        match instruction {
             // dmireset and dmihardreset
-            IR_DTMCS if self.tap.shift & (1 << 16 | 1 << 17) != 0 => self.status = 0,
-            IR_DMI if self.status == 0 => self.access(hart, system),
+            IR_DTMCS if value & (1 << 16 | 1 << 17) != 0 => self.status = 0,
+            IR_DMI if self.status == 0 => self.access(value, hart, system),
             _ => {}
         }
     }
 
-    fn access(&mut self, hart: &mut Hart, system: &mut impl System) {
-        let (operation, data) = (self.tap.shift & 3, (self.tap.shift >> 2) as u32);
-        let address = (self.tap.shift >> 34) as u32 & ((1 << ABITS) - 1);
+    fn access(&mut self, value: u64, hart: &mut Hart, system: &mut impl System) {
+        let (operation, data) = (value & 3, (value >> 2) as u32);
+        let address = (value >> 34) as u32 & ((1 << ABITS) - 1);
         let data = match operation {
             0 => return,
             OP_READ => self.module.read(address, hart, system),

@@ -9,10 +9,12 @@ mod jtag;
 mod module;
 mod other_tap;
 mod system_bus;
+mod tunnel;
 
 pub use jtag::{Jtag, TapState};
 pub use module::DebugModule;
 pub use other_tap::{IR_LENGTHS, OtherTap, Place};
+pub use tunnel::TunnelParts;
 
 use crate::iss::Bus;
 
