@@ -227,8 +227,11 @@ impl Management {
     pub fn turn<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
         self.conversation.handle_timeout(now);
         let said = self.stream == Stream::Open && !self.conversation.outgoing().is_empty();
-        let unwanted = (self.stream == Stream::None) == self.conversation.wants_stream();
-        if self.pending.is_none() && now < self.due && !said && !unwanted {
+        let changes = match (self.stream, self.conversation.wants_stream()) {
+            (Stream::None, wanted) => wanted && self.can_dial(),
+            (_, wanted) => !wanted,
+        };
+        if self.pending.is_none() && now < self.due && !said && !changes {
             return false;
         }
         self.drive_stream(now);
@@ -238,6 +241,13 @@ impl Management {
         self.drive_stream(now);
         self.poll_stack(now, mac);
         true
+    }
+
+    /// Whether a connection can be begun: there is an address, and the last one's end is sent. Until then
+    /// it is waited for, and the card sleeps.
+    fn can_dial(&self) -> bool {
+        let socket = self.sockets.get::<tcp::Socket<'_>>(self.tcp);
+        self.interface.ipv4_addr().is_some() && !socket.is_open()
     }
 
     fn poll_stack<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) {
@@ -263,6 +273,7 @@ impl Management {
     }
 
     fn drive_stream(&mut self, now: Instant) {
+        let can_dial = self.can_dial();
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.tcp);
         if !self.conversation.wants_stream() {
             if self.stream != Stream::None {
@@ -273,8 +284,7 @@ impl Management {
         }
         match self.stream {
             Stream::None => {
-                if self.interface.ipv4_addr().is_none() || socket.is_open() {
-                    // No address yet, or the last connection's end is not sent yet.
+                if !can_dial {
                     return;
                 }
                 let (address, port) = self.manager;
