@@ -3,6 +3,7 @@
 mod copy;
 mod firmware;
 mod images;
+mod litex;
 mod manager;
 mod panic;
 mod simulated;

@@ -1,0 +1,350 @@
+//! The firmware of the board `litex` as it is built, on a model of its SoC: the core, its memory, and as
+//! much of the card's blocks (`hw/regs/card.md`) as a start needs, with nothing at either side. What it
+//! takes of memory is what it says itself, as for the emulated card.
+
+use super::{Bench, MEMORY, PACKET_POOL};
+use crate::firmware::Program;
+use anyhow::{Context, Result, ensure};
+use board_litex::layout::{
+    EUI_48, IDENTITY, LAYOUT, MEMORY as RAM, MODULE_ABSENT, REGISTERS, SHARED,
+};
+use card_image::Header;
+use card_regs::frame_descriptor::Status as FrameStatus;
+use card_regs::id::Capabilities;
+use card_regs::irq::Pending;
+use card_regs::values::PayloadSize;
+use card_regs::{Bits, REGISTERS as MAP};
+use nor_model::{Direct, Nor, Part, SpiNor};
+use sim_card::iss::{AccessFault, Bus, Hart, Interrupts, Step, Width};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Nanoseconds of an instruction.
+const TICK: u64 = 10;
+
+/// Of the card's time that a start may take.
+const BOUND: u64 = 20_000_000_000;
+
+/// Of the card's time that the loop is watched.
+const LIFE: u64 = 20_000_000_000;
+
+/// What the watchdog is fed with.
+const FOOD: u32 = 0xfeed_d09d;
+
+/// The card's address, as its EEPROM has it.
+const ADDRESS: [u8; 6] = [0x00, 0x04, 0xa3, 1, 2, 3];
+
+/// VexRiscv's own mask of interrupts, which the simulator's core has not: `csrw 0xbc0, rs1`.
+const MASK: (u32, u32) = (0xfff0_7fff, 0xbc00_1073);
+
+/// Whether a block is a queue.
+fn is_queue(path: &str) -> bool {
+    path.starts_with("tlp.") && !path.contains("slot")
+        || path.starts_with("mac") && path.contains('.')
+}
+
+/// The memory that I2C bus 0 has, of which one byte after the other is read from the address that was
+/// written last.
+#[derive(Default)]
+struct Eeprom {
+    /// It was called, to be read or to be written.
+    called: bool,
+    pointer: u8,
+}
+
+impl Eeprom {
+    /// Does a command: what `i2c.status` says of it.
+    fn carry_out(&mut self, command: u32) -> u32 {
+        const NACK: u32 = 1 << 9;
+        let [start, write, read, stop] = [8, 9, 10, 12].map(|bit| command >> bit & 1 != 0);
+        let byte = command as u8;
+        let mut said = 0;
+        if start {
+            self.called = byte >> 1 == IDENTITY;
+        } else if write && self.called {
+            self.pointer = byte;
+        }
+        if write && !self.called {
+            said = NACK;
+        } else if read && self.called {
+            let index = usize::from(self.pointer.wrapping_sub(EUI_48 as u8));
+            said = u32::from(ADDRESS.get(index).copied().unwrap_or(0xff));
+            self.pointer = self.pointer.wrapping_add(1);
+        }
+        self.called &= !stop;
+        said
+    }
+}
+
+/// All but the core.
+struct Soc {
+    ram: Vec<u8>,
+    shared: Vec<u8>,
+    /// Registers by address: their names, and what they hold.
+    registers: BTreeMap<u32, (&'static str, u32)>,
+    flash: SpiNor,
+    received: VecDeque<u8>,
+    eeprom: Eeprom,
+    console: Vec<u8>,
+    ticks: u64,
+    alarm: u64,
+    /// Sources of interrupts.
+    pending: u32,
+    enabled: u32,
+    /// Times that the watchdog was fed.
+    fed: u32,
+    /// Why a reset was asked for, if one was.
+    reset: Option<u32>,
+}
+
+impl Soc {
+    fn new(flash: Nor) -> Self {
+        let registers = MAP.iter().map(|info| (info.address, (info.path, info.reset))).collect();
+        let capabilities = Capabilities::from_bits(0)
+            .with_host_role(true)
+            .with_box_role(true)
+            .with_slots(Bits::new(16).expect("16"))
+            .with_ports(Bits::new(1).expect("1"))
+            .with_i2c_buses(Bits::new(2).expect("2"))
+            .with_queue_order(Bits::new(8).expect("8"))
+            .with_max_payload(PayloadSize::Bytes4096);
+        let mut soc = Self {
+            ram: vec![0; RAM.len as usize],
+            shared: vec![0; SHARED.len as usize],
+            registers,
+            flash: SpiNor::new(flash),
+            received: VecDeque::new(),
+            eeprom: Eeprom::default(),
+            console: Vec::new(),
+            ticks: 0,
+            alarm: u64::MAX,
+            pending: 0,
+            enabled: 0,
+            fed: 0,
+            reset: None,
+        };
+        for (path, value) in [
+            ("id.board[0]", u32::from_le_bytes(*b"lite")),
+            ("id.board[1]", u32::from(b'x')),
+            ("id.capabilities", capabilities.bits()),
+            ("id.clock", 100_000_000),
+            ("gpio.input", 1 << MODULE_ABSENT),
+        ] {
+            *soc.register(path) = value;
+        }
+        soc
+    }
+
+    fn nanos(&self) -> u64 {
+        self.ticks * TICK
+    }
+
+    /// What a register holds.
+    fn register(&mut self, path: &str) -> &mut u32 {
+        let mut found = self.registers.values_mut().filter(|(name, _)| *name == path);
+        &mut found.next().expect(path).1
+    }
+
+    /// Whether the core's external interrupt is asserted.
+    fn interrupts(&mut self) -> Interrupts {
+        if self.nanos() >= self.alarm {
+            self.alarm = u64::MAX;
+            self.pending |= Pending::from_bits(0).with_timer(true).bits();
+        }
+        let external = self.pending & self.enabled != 0;
+        Interrupts { external, ..Interrupts::default() }
+    }
+
+    fn read_register(&mut self, address: u32) -> Result<u32, AccessFault> {
+        let (name, value) = *self.registers.get(&address).ok_or(AccessFault)?;
+        Ok(match name {
+            "timer.low" => {
+                *self.register("timer.high") = (self.nanos() >> 32) as u32;
+                self.nanos() as u32
+            }
+            "irq.pending" => self.pending,
+            "spi.status" => 16 | (self.received.len() as u32) << 8,
+            "spi.receive" => self.received.pop_front().map_or(0, |byte| u32::from(byte) | 1 << 8),
+            _ => value,
+        })
+    }
+
+    fn write_register(&mut self, address: u32, value: u32) -> Result<(), AccessFault> {
+        let (name, before) = *self.registers.get(&address).ok_or(AccessFault)?;
+        self.registers.insert(address, (name, value));
+        match name {
+            "irq.pending" => self.pending &= !value,
+            "irq.enable" => self.enabled = value,
+            "uart.transmit" => self.console.push(value as u8),
+            "timer.alarm_high" => {
+                self.alarm = u64::from(value) << 32 | u64::from(*self.register("timer.alarm_low"));
+            }
+            "watchdog.feed" => self.fed += u32::from(value == FOOD),
+            "reset.request" => self.reset = Some(value),
+            // Chip select 0.
+            "spi.control" => match (before >> 8 & 1, value >> 8 & 1) {
+                (0, 1) => self.flash.select(),
+                (1, 0) => self.flash.deselect(),
+                _ => {}
+            },
+            "spi.transmit" => {
+                let byte = self.flash.exchange(value as u8);
+                self.received.push_back(byte);
+            }
+            "i2c[0].command" => {
+                *self.register("i2c[0].status") = self.eeprom.carry_out(value);
+            }
+            "mac[0].transmit.tail" => self.throw_away(before, value),
+            // A queue runs while it is enabled, and never fails.
+            _ => {
+                if let Some(path) = name.strip_suffix(".control").filter(|path| is_queue(path)) {
+                    *self.register(&format!("{path}.status")) = value & 1;
+                } else if name.ends_with(".error") {
+                    // What is written as 1 is cleared.
+                    self.registers.insert(address, (name, before & !value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the port is given to send, from one position of its ring to another: it sends nothing, since
+    /// its link is down, and says so.
+    fn throw_away(&mut self, from: u32, to: u32) {
+        let (base, order) =
+            (*self.register("mac[0].transmit.base"), *self.register("mac[0].transmit.size"));
+        for position in from..to {
+            let status = base + 16 * (position & ((1 << order) - 1)) + 8;
+            let done = FrameStatus::from_bits(0).with_aborted(true).bits();
+            let word = self.memory(status, 4).expect("a ring is in memory");
+            word.copy_from_slice(&done.to_le_bytes());
+        }
+        *self.register("mac[0].transmit.head") = to;
+    }
+
+    /// Memory from an address on, if there is enough.
+    fn memory(&mut self, address: u32, length: u32) -> Option<&mut [u8]> {
+        for (region, bytes) in [(RAM, &mut self.ram), (SHARED, &mut self.shared)] {
+            if let Some(offset) = address.checked_sub(region.start)
+                && offset < region.len
+            {
+                return bytes.get_mut(offset as usize..(offset + length) as usize);
+            }
+        }
+        None
+    }
+}
+
+impl Bus for Soc {
+    fn read(&mut self, address: u32, width: Width) -> Result<u32, AccessFault> {
+        if let Some(bytes) = self.memory(address, width.bytes()) {
+            return Ok(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte)));
+        }
+        let offset = address.checked_sub(REGISTERS as u32).ok_or(AccessFault)?;
+        if width == Width::Word { self.read_register(offset) } else { Err(AccessFault) }
+    }
+
+    fn write(&mut self, address: u32, width: Width, value: u32) -> Result<(), AccessFault> {
+        if let Some(bytes) = self.memory(address, width.bytes()) {
+            bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
+            return Ok(());
+        }
+        let offset = address.checked_sub(REGISTERS as u32).ok_or(AccessFault)?;
+        if width == Width::Word { self.write_register(offset, value) } else { Err(AccessFault) }
+    }
+}
+
+/// The SoC with an image in its main memory, where LiteX's own loader puts it.
+struct Card {
+    hart: Hart,
+    soc: Soc,
+    program: Program,
+    /// Where the image sets the mask of interrupts, which the simulator's core has not.
+    masks: Vec<u32>,
+}
+
+impl Card {
+    /// One with firmware of this name, and settings in its flash.
+    fn new(bench: &Bench, name: &str, settings: &str) -> Result<Self> {
+        let mut flash: Direct<1, 4096> = Direct(Nor::new(Part::W25Q128, 1));
+        soc::settings::store(&mut flash, LAYOUT.config(), settings)?;
+        let image = std::fs::read(bench.firmware.join(format!("{name}.img")))?;
+        let program = Program::new(std::fs::read(bench.firmware.join(name))?);
+        let header = Header::parse(&image)?;
+        let payload = &image[image.len() - header.payload_len as usize..];
+        let mut soc = Soc::new(flash.0);
+        let place = soc.memory(header.load, header.payload_len).context("it fits the memory")?;
+        place.copy_from_slice(payload);
+        let words = payload.windows(4).zip(header.load..).step_by(2);
+        let masks = words.filter(|(word, _)| {
+            let word = u32::from_le_bytes((*word).try_into().expect("four bytes"));
+            word & MASK.0 == MASK.1
+        });
+        let masks: Vec<u32> = masks.map(|(_, address)| address).collect();
+        ensure!(masks.len() == 1, "the mask is set at {masks:#x?}");
+        Ok(Self { hart: Hart::new(header.entry), soc, program, masks })
+    }
+
+    /// Lets the core do one thing, or time pass in which it waits.
+    fn step(&mut self) -> Result<()> {
+        self.hart.set_interrupts(self.soc.interrupts());
+        let pc = self.hart.pc();
+        if self.masks.contains(&pc) {
+            self.hart.set_pc(pc + 4);
+        } else if self.hart.step(&mut self.soc) == Step::Waiting {
+            let until = self.soc.alarm.div_ceil(TICK);
+            ensure!(until > self.soc.ticks, "an alarm that is over wakes the core");
+            ensure!(until < u64::MAX / TICK, "the core waits for ever: {:#?}", self.log()?);
+            self.soc.ticks = until;
+        }
+        self.soc.ticks += 1;
+        Ok(())
+    }
+
+    /// What it has logged.
+    fn log(&self) -> Result<Vec<String>> {
+        self.program.log(&self.soc.console)
+    }
+
+    /// Runs until the loop has begun to feed the watchdog, and then on; the log.
+    fn live(&mut self) -> Result<Vec<String>> {
+        while self.soc.fed < 3 {
+            self.step()?;
+            let well = self.soc.nanos() < BOUND && self.soc.reset.is_none();
+            ensure!(well, "it does not start: {:#?}", self.log()?);
+        }
+        let (began, fed) = (self.soc.nanos(), self.soc.fed);
+        while self.soc.nanos() < began + LIFE && self.soc.reset.is_none() {
+            self.step()?;
+        }
+        ensure!(self.soc.reset.is_none(), "it resets itself: {:#?}", self.log()?);
+        // The loop sleeps for a tenth of a second at most, and does sleep.
+        let turns = self.soc.fed - fed;
+        ensure!((200..2000).contains(&turns), "{turns} turns in 20 s: {:#?}", self.log()?);
+        self.log()
+    }
+}
+
+/// Bytes of memory, and of the packet pool, as the log has them.
+fn memory(log: &[String]) -> Result<(u64, u64)> {
+    let line = log.iter().find(|line| line.contains("up, with")).context("it came up")?;
+    let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    Ok((numbers.next().context("bytes")?, numbers.next().context("bytes of the pool")?))
+}
+
+#[test]
+fn the_firmware_for_litex_starts_and_a_box_with_sixteen_slots_has_memory_enough() {
+    let Some(bench) = Bench::new() else { return };
+    for (name, places) in [("litex-box", 16), ("litex-host", 4)] {
+        let settings = format!("name = card-1\nmanager = 10.0.2.2:7781\nplaces = {places}\n");
+        let log = Card::new(&bench, name, &settings).and_then(|mut card| card.live()).unwrap();
+        let (memory, pool) = memory(&log).unwrap();
+        println!(
+            "FIGURE: {name} with {places} places: {memory} of {MEMORY} B, packet pool {pool} of \
+             {PACKET_POOL} B"
+        );
+        assert!(memory <= MEMORY, "{name}: {memory} of {MEMORY} B: {log:#?}");
+        assert!(pool <= PACKET_POOL, "{name}: {pool} of {PACKET_POOL} B: {log:#?}");
+        assert!(log.iter().any(|line| line.contains("no network module")), "{log:#?}");
+        assert!(!log.iter().any(|line| line.contains("a reset follows")), "{log:#?}");
+    }
+}
