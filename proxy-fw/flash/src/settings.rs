@@ -14,6 +14,8 @@ pub struct Unusable {
     pub key: &'static str,
     /// Why.
     pub why: String,
+    /// What to do, where it is more than giving it another value.
+    pub advice: Option<&'static str>,
 }
 
 impl fmt::Display for Unusable {
@@ -30,7 +32,7 @@ impl std::error::Error for Unusable {}
 ///
 /// The first such setting.
 pub fn check(settings: &Settings) -> Result<(), Unusable> {
-    let wrong = |key, why: String| Err(Unusable { key, why });
+    let wrong = |key, why: String| Err(Unusable { key, why, advice: None });
     let name = &settings.name;
     if !is_node_name(name) {
         let why = format!(
@@ -51,15 +53,24 @@ pub fn check(settings: &Settings) -> Result<(), Unusable> {
         );
     }
     match settings.addressing {
-        Addressing::Dhcp => Ok(()),
+        Addressing::Dhcp => check_no_gateway(settings.stray_gateway.map(Ipv4Addr::from)),
         Addressing::Fixed { address, prefix, gateway } => {
             check_fixed(address.into(), prefix, gateway.map(Ipv4Addr::from))
         }
     }
 }
 
+fn check_no_gateway(gateway: Option<Ipv4Addr>) -> Result<(), Unusable> {
+    let Some(gateway) = gateway else { return Ok(()) };
+    let why =
+        format!("{gateway} would not be used: DHCP gives the card its gateway with its address");
+    let advice = "for a fixed address: dxpu-flash config set address=ADDRESS/PREFIX; with DHCP take it \
+                  away: dxpu-flash config set gateway=";
+    Err(Unusable { key: "gateway", why, advice: Some(advice) })
+}
+
 fn check_fixed(address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> Result<(), Unusable> {
-    let wrong = |key, why: String| Err(Unusable { key, why });
+    let wrong = |key, why: String| Err(Unusable { key, why, advice: None });
     if let Some(what) = no_station(address) {
         return wrong("address", format!("{address} is {what}, not an address for a card"));
     }
@@ -140,6 +151,8 @@ mod tests {
             ("a", good, "address = 0.0.0.0/24", "address", "no address at all"),
             ("a", good, &fixed("10.0.1.1"), "gateway", "not in the subnet 10.0.0.0/24"),
             ("a", good, &fixed("10.0.0.20"), "gateway", "the card's own"),
+            ("a", good, "gateway = 10.0.0.1", "gateway", "10.0.0.1 would not be used: DHCP"),
+            ("a", good, "address = dhcp\ngateway = 10.0.0.1", "gateway", "would not be used"),
         ] {
             let (found, told) = wrong(name, manager, more).expect(why);
             assert!(found == key && told.contains(why), "{found}: {told}");

@@ -127,7 +127,15 @@ pub struct Settings {
     pub log: LogLevel,
     /// `downgrade`: as [`Policy`] has it. `trust` is the boot loader's alone.
     pub anti_downgrade: AntiDowngrade,
+    /// `gateway`, where there is no fixed address for it: nobody uses it, since DHCP gives a card its
+    /// gateway with its address. A card says so ([`STRAY_GATEWAY`]) and goes on, for it can be reached;
+    /// `dxpu-flash` does not write it.
+    pub stray_gateway: Option<[u8; 4]>,
 }
+
+/// Why `gateway` is not used, and what to do: for a person who reads a card's log.
+pub const STRAY_GATEWAY: &str = "gateway is not used: DHCP gives the card its own; add `address = \
+    ADDRESS/PREFIX` for a fixed address, or take gateway away";
 
 /// Why settings cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,9 +248,11 @@ impl Draft {
     }
 
     fn finish(self) -> Result<Settings, SettingsError> {
-        let addressing = match self.address.flatten() {
-            None => Addressing::Dhcp,
-            Some((address, prefix)) => Addressing::Fixed { address, prefix, gateway: self.gateway },
+        let (addressing, stray_gateway) = match self.address.flatten() {
+            None => (Addressing::Dhcp, self.gateway),
+            Some((address, prefix)) => {
+                (Addressing::Fixed { address, prefix, gateway: self.gateway }, None)
+            }
         };
         Ok(Settings {
             name: self.name.ok_or(SettingsError::Missing("name"))?,
@@ -253,6 +263,7 @@ impl Draft {
             trial: self.trial.unwrap_or(300),
             log: self.log.unwrap_or_default(),
             anti_downgrade: self.downgrade.unwrap_or_default(),
+            stray_gateway,
         })
     }
 }
@@ -293,11 +304,22 @@ mod tests {
         assert_eq!((settings.vlan, settings.places, settings.trial), (Some(100), 16, 60));
         assert_eq!(settings.log, LogLevel::Warn);
         assert_eq!(settings.anti_downgrade, AntiDowngrade::Off);
+        assert_eq!(settings.stray_gateway, None);
         assert_eq!(Policy::of(text).keys[0].key, [10; 32]);
         let few: Settings = "name=a\nmanager=1.2.3.4:5".parse().unwrap();
         assert_eq!((few.addressing, few.vlan), (Addressing::Dhcp, None));
         assert_eq!((few.places, few.trial, few.log), (4, 300, LogLevel::Info));
         assert_eq!(few.anti_downgrade, AntiDowngrade::BySecurityVersion);
+    }
+
+    #[test]
+    fn a_gateway_without_a_fixed_address_is_kept_apart() {
+        for address in ["", "address = dhcp\n"] {
+            let text = std::format!("name=a\nmanager=1.2.3.4:5\n{address}gateway = 10.0.0.1");
+            let settings: Settings = text.parse().unwrap();
+            assert_eq!(settings.addressing, Addressing::Dhcp);
+            assert_eq!(settings.stray_gateway, Some([10, 0, 0, 1]));
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use crate::board::EthernetMac;
 use crate::card::{Card, CardConfig, CardRole};
 use crate::ethernet;
+use crate::log;
 use crate::manage::{Management, ManagementConfig};
 use crate::reset::Life;
-use crate::settings::Settings;
+use crate::settings::{STRAY_GATEWAY, Settings};
 use core::time::Duration;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, ResetReport, RoleKind, Term};
@@ -46,6 +47,9 @@ impl Start {
         mac: &impl EthernetMac,
         incarnation: u32,
     ) -> Self {
+        if settings.stray_gateway.is_some() {
+            log!(warn, "settings: {=str}", STRAY_GATEWAY);
+        }
         let tag = if settings.vlan.is_some() { ethernet::TAG } else { 0 };
         let max_frame = mac.max_frame() - ethernet::HEADER - tag;
         let channels = settings.places.into();

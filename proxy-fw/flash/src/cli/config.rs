@@ -76,9 +76,10 @@ fn get(bench: &Bench) -> Outcome<()> {
 fn usable(text: &str) -> Outcome<()> {
     let settings: Settings = text.parse().map_err(|error| cannot_be(error, text))?;
     settings::check(&settings).map_err(|unusable| {
-        let key = unusable.key;
+        let another = format!("give another: dxpu-flash config set {}=VALUE", unusable.key);
+        let advice = unusable.advice.map_or(another, str::to_owned);
         Failure::new(Kind::Input, format!("the card could not use these settings: {unusable}"))
-            .check(format!("give another: dxpu-flash config set {key}=VALUE"))
+            .check(advice)
     })
 }
 

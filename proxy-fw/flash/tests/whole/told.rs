@@ -27,6 +27,13 @@ fn settings_that_nobody_can_use_are_not_written() {
         let said = bench.run(Some(card.address), &[&["config", "set"][..], &settings].concat());
         said.failed(2, words);
     }
+    // With DHCP, said or not, a gateway has nobody who uses it.
+    for address in [&[][..], &["address=dhcp"]] {
+        let settings = [&["config", "set", "gateway=10.0.0.1"], &good[..], address].concat();
+        let said = bench.run(Some(card.address), &settings);
+        assert!(said.error.contains("config set gateway="), "{}", said.error);
+        said.failed(2, "gateway: 10.0.0.1 would not be used: DHCP gives the card its gateway");
+    }
     assert_eq!(card.stop().board.nor(0).steps(), 0, "the flash was left alone");
 }
 

@@ -425,6 +425,38 @@ fn a_card_that_has_joined_keeps_its_image() {
     assert!(!log.iter().any(|line| line.contains("up, with")), "errors only: {log:#?}");
 }
 
+/// `dxpu-flash` does not write such settings; a card has them from an earlier one, or another program. It
+/// can do without, so it goes on, and says what a person should do.
+#[test]
+fn a_gateway_without_a_fixed_address_is_explained_and_the_card_joins() {
+    let Some(scene) = Connected::new() else { return };
+    let mut flash = scene.bench.new_flash().unwrap();
+    let settings = scene.settings(scene.manager.port);
+    let write = |flash: &mut CardFlash, more: &str| {
+        flash.set_settings(&(settings.clone() + more)).unwrap();
+        flash.write(&scene.bench.path("flash")).unwrap();
+    };
+    flash.put_image(SlotId::A, &scene.bench.box_image().unwrap());
+    let told = |log: &[String]| {
+        let lines: Vec<_> = log.iter().filter(|line| line.contains("gateway")).cloned().collect();
+        lines
+    };
+    write(&mut flash, "gateway = 10.0.2.99\n");
+    let card = scene.start().unwrap();
+    scene.until_joined().unwrap();
+    drop(card);
+    let lines = told(&scene.bench.log().unwrap());
+    let said = "settings: gateway is not used: DHCP gives the card its own; add `address = \
+                ADDRESS/PREFIX` for a fixed address, or take gateway away";
+    assert_eq!(lines, [said]);
+    // With an address it is used, and nothing is to be said.
+    write(&mut flash, "address = 10.0.2.77/24\ngateway = 10.0.2.2\n");
+    let card = scene.start().unwrap();
+    scene.until_joined().unwrap();
+    drop(card);
+    assert_eq!(told(&scene.bench.log().unwrap()), [""; 0]);
+}
+
 /// Bytes that a box with sixteen slots may have of variables and of all that is made at the start,
 /// beside the packet pool.
 const MEMORY: u64 = 192 << 10;
