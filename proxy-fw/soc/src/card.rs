@@ -137,7 +137,9 @@ impl<R: CardRole> Card<R> {
         }
         more |= self.manage.turn(now, board.mac());
         more |= self.talk(now, board);
-        self.watch_pcie(now, board.pcie());
+        if self.watch.is_due(now) {
+            self.watch_pcie(now, board.pcie());
+        }
         if self.is_well(now, board.mac()) {
             board.feed_watchdog();
         }
@@ -449,6 +451,7 @@ impl<R: CardRole> Card<R> {
 
     /// Looks whether the PCIe side goes on. Where it does not, the log says what hangs before the
     /// watchdog bites, which knows no more than that something does.
+    #[inline(never)] // some times a second
     fn watch_pcie(&mut self, now: Instant, pcie: &mut impl PcieSide) {
         match self.watch.look(now, pcie) {
             None => {}

@@ -66,11 +66,13 @@ impl PcieWatch {
         self.moved |= places;
     }
 
-    /// Looks, where it is time to. What was found to hang, at the look that found it.
+    /// Whether it is time to look.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.next <= now
+    }
+
+    /// Looks. What was found to hang, at the look that found it.
     pub(super) fn look(&mut self, now: Instant, pcie: &mut impl PcieSide) -> Option<Hang> {
-        if now < self.next {
-            return None;
-        }
         self.next = now + LOOK;
         let was_well = self.is_well();
         let held = core::mem::take(&mut self.moved);
