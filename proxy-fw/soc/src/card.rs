@@ -456,9 +456,15 @@ impl<R: CardRole> Card<R> {
         match self.watch.look(now, pcie) {
             None => {}
             Some(Hang::Incoming(at)) => {
-                log!(error, "place {=u8}: a TLP came in that nobody takes; a reset follows", at.0);
+                log!(
+                    error,
+                    "place {=u8}: a TLP came in that nobody takes; unless one does, a reset follows",
+                    at.0
+                );
             }
-            Some(Hang::Side) => log!(error, "the PCIe side stands still; a reset follows"),
+            Some(Hang::Side) => {
+                log!(error, "the PCIe side stands still; unless it goes on, a reset follows");
+            }
         }
     }
 }
