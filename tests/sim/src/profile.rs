@@ -253,7 +253,11 @@ pub(crate) enum Kind {
     HostProxyCrash,
     /// A box's proxy dies and comes back without its tables.
     BoxProxyCrash,
-    /// A proxy stands still and goes on, with its tables.
+    /// A host's proxy dies and comes back with its tables, as another life.
+    HostProxyRestart,
+    /// A box's proxy dies and comes back with its tables, as another life.
+    BoxProxyRestart,
+    /// A proxy stands still and goes on as the same life.
     Freeze,
     /// A host begins anew without a word: its root complex is reset, or only another operating
     /// system starts.

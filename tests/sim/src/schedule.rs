@@ -61,6 +61,9 @@ pub(crate) enum Act {
     },
     ProxyCrash {
         node: usize,
+        /// It comes back with its tables.
+        #[serde(default)]
+        tables: bool,
     },
     Freeze {
         node: usize,
@@ -183,7 +186,7 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
         Act::PathDeath { node, path } => is_node(node) && is_path(path),
         Act::MtuShrink { path, .. } | Act::SwitchReboot { path } => is_path(path),
         Act::CutOff { node, .. }
-        | Act::ProxyCrash { node }
+        | Act::ProxyCrash { node, .. }
         | Act::Freeze { node }
         | Act::ControlLost { node } => is_node(node),
         Act::DevicePulled { at_box, slot }
@@ -222,8 +225,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::PathDeath => Act::PathDeath { node, path },
         Kind::MtuShrink => Act::MtuShrink { path, mtu: fault.mtu },
         Kind::SwitchReboot => Act::SwitchReboot { path },
-        Kind::HostProxyCrash => Act::ProxyCrash { node: host },
-        Kind::BoxProxyCrash => Act::ProxyCrash { node: fabric.hosts + at_box },
+        Kind::HostProxyCrash => Act::ProxyCrash { node: host, tables: false },
+        Kind::BoxProxyCrash => Act::ProxyCrash { node: fabric.hosts + at_box, tables: false },
+        Kind::HostProxyRestart => Act::ProxyCrash { node: host, tables: true },
+        Kind::BoxProxyRestart => Act::ProxyCrash { node: fabric.hosts + at_box, tables: true },
         Kind::Freeze => Act::Freeze { node },
         Kind::HostReboot => Act::HostReboot { host, perst: random.chance(500_000) },
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
@@ -258,6 +263,27 @@ mod tests {
         let text = serde_json::to_string(&list).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), list);
         assert!(list.iter().all(|e| e.at_us + e.for_us <= profile.time.busy_ms * 1000));
+    }
+
+    #[test]
+    fn proxies_come_back_with_their_tables_and_without() {
+        for name in ["nodes", "manager", "nvme", "storm"] {
+            let profile = Profile::find(name).unwrap();
+            let hosts = profile.fabric.hosts;
+            let drawn: Vec<(bool, bool)> = (0..20)
+                .flat_map(|seed| make(seed, &profile))
+                .filter_map(|entry| match entry.act {
+                    Act::ProxyCrash { node, tables } => Some((node < hosts, tables)),
+                    _ => None,
+                })
+                .collect();
+            for kind in [(false, false), (false, true), (true, false), (true, true)] {
+                assert!(drawn.contains(&kind), "{name}: (a host's, with tables) {kind:?}");
+            }
+        }
+        let old = r#"{"proxy-crash":{"node":1}}"#;
+        let without = Act::ProxyCrash { node: 1, tables: false };
+        assert_eq!(serde_json::from_str::<Act>(old).unwrap(), without, "as it was written before");
     }
 
     #[test]

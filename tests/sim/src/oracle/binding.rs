@@ -25,6 +25,8 @@ pub(crate) struct Binding {
     pub(crate) down: Flow,
     pub(crate) up: Flow,
     pub(crate) standing: Standing,
+    /// Its host has taken it.
+    begun: bool,
     /// Requests that ended without the answer of whom they asked, with a cause.
     given_up: BTreeSet<u64>,
     /// When the last one did.
@@ -72,6 +74,7 @@ impl Bindings {
                 down,
                 up,
                 standing,
+                begun: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
             });
@@ -107,6 +110,19 @@ impl Bindings {
 impl Binding {
     pub(crate) fn is_sound(&self) -> bool {
         self.standing == Standing::Sound
+    }
+
+    /// It failed or was taken back, or its link was down.
+    pub(crate) fn is_over(&self) -> bool {
+        self.standing == Standing::Over
+    }
+
+    /// Its host takes it. What became of its box's end before that was nobody's loss: nothing has
+    /// been sent under its epoch.
+    pub(crate) fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) && self.is_over() {
+            self.standing = Standing::Fresh;
+        }
     }
 
     /// The operating system uses the device from now on.

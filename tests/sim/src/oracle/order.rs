@@ -205,6 +205,11 @@ impl Flow {
         self.under_way.iter_mut().flatten().filter(of_it).for_each(|sent| sent.optional = true);
     }
 
+    /// What is under way is gone.
+    pub(crate) fn drop_all(&mut self) {
+        self.under_way.iter_mut().for_each(VecDeque::clear);
+    }
+
     /// Nothing may come any more.
     pub(crate) fn close(&mut self) {
         self.closed = true;

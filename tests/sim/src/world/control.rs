@@ -1,5 +1,6 @@
 //! Proxies come to life and talk with the manager.
 
+use super::tables::is_kept;
 use super::{Event, World};
 use crate::director::node_id;
 use crate::oracle::binding::Binding;
@@ -50,7 +51,7 @@ pub(super) struct Post {
     last: Vec<[Instant; 2]>,
     /// Messages take so much longer, one entry for each fault.
     pub(super) slow: Vec<(u32, Duration)>,
-    /// Binds that a proxy was asked for and has not answered.
+    /// Entries of its tables that a proxy was asked for and has not answered.
     asked: Vec<(usize, OperationId, Request)>,
 }
 
@@ -106,7 +107,6 @@ impl World {
         self.post.know(node);
         let life = &mut self.lives[node];
         life.incarnation += 1;
-        life.term = 0;
         let incarnation = life.incarnation * 16 + node as u32 + 1;
         self.trace.say(now, node as u16 + 1, format!("proxy starts, incarnation {incarnation}"));
         match self.hosts.len() {
@@ -114,14 +114,18 @@ impl World {
             hosts => self.boxes[node - hosts].start(now, incarnation, &self.profile),
         }
         self.role(node).expect("it has just started").set_node(node_id(node));
-        self.connect(node)?;
+        if !self.begin_restore(node) {
+            self.connect(node)?;
+        }
         self.pump(node)
     }
 
-    /// A proxy dies. What it had is gone; what is outstanding above it ends.
-    pub(super) fn crash(&mut self, node: usize) -> Verdict {
+    /// A proxy dies. What it had is gone, but for its tables, if they are kept; what is outstanding
+    /// above it ends.
+    pub(super) fn crash(&mut self, node: usize, tables: bool) -> Verdict {
         let now = self.now();
         self.trace.say(now, node as u16 + 1, "proxy dies".into());
+        self.keep_tables(node, tables);
         self.disconnect(node);
         self.lives[node].timer = None;
         let hosts = self.hosts.len();
@@ -219,7 +223,7 @@ impl World {
         life.term = life.term.max(term.0);
         if let Some(role) = self.role(node) {
             role.handle_control(now, id, term, &request);
-            if matches!(request, Request::BindSlot(_) | Request::BindPort(_)) {
+            if is_kept(&request) {
                 self.post.asked.push((node, id, request));
             }
         }
@@ -260,10 +264,14 @@ impl World {
             self.trace.control(now, node as u16 + 1, What::Told, format!("{message:?}"));
             match &message {
                 FromProxy::Response { id, result } => {
+                    if self.restored(node, *id, result)? {
+                        continue;
+                    }
                     let at = self.post.asked.iter().position(|a| (a.0, a.1) == (node, *id));
                     if let Some(at) = at {
                         let (_, _, request) = self.post.asked.remove(at);
                         if *result == Ok(Reply::Done) {
+                            self.lives[node].tables.took(&request);
                             self.bound(node, &request)?;
                         }
                     }
@@ -296,6 +304,7 @@ impl World {
                 let slot = usize::from(binding.slot.get()) - 1;
                 let Some((_, epoch)) = binding.functions.first() else { return Ok(()) };
                 let index = self.bindings.find(node, at_box, slot, epoch.bits())?;
+                self.bindings.get(index).begin();
                 let port = usize::from(binding.port.get());
                 let before = self.hosts[node].ports[port].replace(index);
                 self.replaced(before, index)
@@ -330,11 +339,20 @@ impl World {
         let of_peer = |peer: usize, node: usize, host: usize, at_box: usize| {
             (node == host && peer == hosts + at_box) || (node == hosts + at_box && peer == host)
         };
-        for binding in self.bindings.all_mut() {
+        // A link takes down what its node has bound, not what is only at the other end: that is on
+        // the link that comes.
+        let bound: Vec<usize> = match node.checked_sub(hosts) {
+            None => self.hosts[node].ports.iter().copied().flatten().collect(),
+            Some(at_box) => {
+                self.boxes[at_box].slots.iter().filter_map(|slot| slot.binding).collect()
+            }
+        };
+        for (index, binding) in self.bindings.all_mut().iter_mut().enumerate() {
             let (host, at_box) = (binding.host, binding.at_box);
             let ended = match event {
                 Said::LinkDown { peer, .. } => {
-                    of_peer(usize::from(peer.get()) - 1, node, host, at_box)
+                    bound.contains(&index)
+                        && of_peer(usize::from(peer.get()) - 1, node, host, at_box)
                 }
                 Said::BindingFailed { peer, key, .. } => {
                     of_peer(usize::from(peer.get()) - 1, node, host, at_box)

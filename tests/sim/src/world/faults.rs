@@ -55,7 +55,7 @@ impl World {
                 let random = Random::stream(self.seed, Drawer::Burst, entry.id.into());
                 self.give_work(host, port, Burst { task, left: operations, random })
             }
-            Act::ProxyCrash { node } => self.crash_until(node, until),
+            Act::ProxyCrash { node, tables } => self.crash_until(node, until, tables),
             Act::HostReboot { host, perst } => {
                 self.hosts[host].reboot(now, perst);
                 self.pump(host)
@@ -129,11 +129,11 @@ impl World {
         self.pump(host)
     }
 
-    fn crash_until(&mut self, node: usize, until: Instant) -> Verdict {
+    fn crash_until(&mut self, node: usize, until: Instant, tables: bool) -> Verdict {
         if self.role(node).is_none() {
             return Ok(());
         }
-        self.crash(node)?;
+        self.crash(node, tables)?;
         let later = self.now() + Duration::from_millis(1);
         self.agenda.plan(until.max(later), Event::Start(node));
         Ok(())

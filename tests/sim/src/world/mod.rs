@@ -6,6 +6,7 @@ mod faults;
 mod hosts;
 mod settle;
 mod silence;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use proxy_core::role::Role;
 use proxy_core::time::Instant;
 use silence::Silences;
 use std::time::Duration;
+use tables::Tables;
 
 /// How often what is seen only by looking is looked at.
 const CHECK: Duration = Duration::from_millis(50);
@@ -72,6 +74,8 @@ pub(crate) enum Event {
     Thaw(usize),
     /// A proxy connects to the manager (again).
     Connect(usize),
+    /// A proxy that has its tables still writes them.
+    Restore(usize),
     /// A proxy leaves its manager for the one that is in charge.
     Redial(usize),
 }
@@ -89,6 +93,7 @@ pub(crate) struct Life {
     connected: bool,
     /// The highest term that it was asked under.
     term: u64,
+    tables: Tables,
 }
 
 /// The fabric.
@@ -250,6 +255,7 @@ impl World {
             Event::Start(node) => self.start(node)?,
             Event::Thaw(node) => self.thaw(node)?,
             Event::Connect(node) => self.connect(node)?,
+            Event::Restore(node) => self.restore(node)?,
             Event::Redial(node) => {
                 if self.role(node).is_some() {
                     self.lose_control(node);

@@ -19,8 +19,11 @@ impl World {
                     && host.out.len() == 0
                     && host.requests.live() == 0
                     && (0..host.ports.len()).all(|port| {
-                        host.ports[port].is_none()
-                            || host.os.driver(port).is_some_and(|driver| driver.is_idle())
+                        host.ports[port].is_none_or(|index| {
+                            // What is over comes back under a new epoch only.
+                            !self.bindings.all()[index].is_over()
+                                && host.os.driver(port).is_some_and(|driver| driver.is_idle())
+                        })
                     })
             })
             && self.bindings.all().iter().all(|binding| {
@@ -126,7 +129,13 @@ impl World {
                     "host {index}: {waits} TLPs wait, {asked} requests are outstanding"
                 ));
             }
-            for port in (0..host.ports.len()).filter(|p| host.ports[*p].is_some()) {
+            for (port, bound) in host.ports.iter().enumerate() {
+                let Some(bound) = bound else { continue };
+                if self.bindings.all()[*bound].is_over() {
+                    text.push(format!(
+                        "host {index} port {port}: in use under an epoch that is over"
+                    ));
+                }
                 match host.os.driver(port) {
                     None => {
                         let stage = host.os.stage(port);

@@ -191,11 +191,92 @@ fn an_answer_belongs_to_the_binding_that_asked() {
 fn a_proxy_that_began_anew_has_to_reset_its_devices() {
     let mut world = world(Task::Registers, None, 1);
     let node = world.hosts.len();
-    world.crash(node).unwrap();
+    world.crash(node, false).unwrap();
     let said = world.at_device(0, 0, &read()).unwrap_err();
     assert!(said.promise == 2 && said.what.contains("not reset"), "{said:?}");
     world.start(node).unwrap();
     assert!(!world.boxes[0].slots[0].is_stale(), "the proxy does so first of all");
+}
+
+/// The epochs in a proxy's tables.
+fn epochs(world: &World, node: usize) -> Vec<u32> {
+    match node.checked_sub(world.hosts.len()) {
+        None => {
+            let role = world.hosts[node].role.as_ref().unwrap();
+            let entries = role.switch().port_ids().map(|port| role.mapping_entry(port));
+            entries.flat_map(|e| e.functions.into_iter().map(|f| f.1.bits())).collect()
+        }
+        Some(at_box) => {
+            let role = world.boxes[at_box].role.as_ref().unwrap();
+            role.slot_entries().filter(|e| e.used).map(|e| e.epoch).collect()
+        }
+    }
+}
+
+#[test]
+fn a_proxy_that_kept_its_tables_has_them_before_the_manager_speaks() {
+    let mut world = world(Task::Registers, None, 1);
+    for (node, kept) in [(0, true), (2, true), (0, false), (2, false)] {
+        let before = epochs(&world, node);
+        assert!(!before.is_empty());
+        let term = world.lives[node].term;
+        world.crash(node, kept).unwrap();
+        world.start(node).unwrap();
+        while !world.lives[node].connected {
+            let until = world.now() + Duration::from_micros(10);
+            world.step(until).unwrap();
+        }
+        let there = if kept { before.clone() } else { Vec::new() };
+        assert_eq!(epochs(&world, node), there, "node {node}");
+        assert_eq!(world.lives[node].term, if kept { term } else { 0 });
+        while !world.is_quiet() {
+            let until = world.now() + Duration::from_millis(1);
+            while world.step(until).unwrap() {}
+        }
+        let after = epochs(&world, node);
+        assert!(after.iter().zip(&before).all(|(now, then)| now > then), "{after:?}, {before:?}");
+    }
+    assert_eq!(world.run(), Ok(()));
+}
+
+#[test]
+fn what_a_former_life_had_under_way_is_noticed_though_its_binding_is_there_again() {
+    let mut world = world(Task::Registers, None, 1);
+    waiting(&mut world, 0);
+    let (binding, now, node) = (bound(&world), world.now(), world.hosts.len());
+    world.bindings.get(binding).sent_down(now, Seen::of(&read()).unwrap(), 77);
+    world.crash(node, true).unwrap();
+    assert!(world.bindings.get(binding).down.knows(&Seen::of(&read()).unwrap(), Some(77)));
+    world.start(node).unwrap();
+    while !world.lives[node].connected {
+        let until = world.now() + Duration::from_micros(10);
+        world.step(until).unwrap();
+    }
+    assert_eq!(bound(&world), binding);
+    let said = world.at_device(0, 0, &read()).unwrap_err();
+    assert!(said.promise == 1 && said.what.contains("not under way"), "{said:?}");
+}
+
+#[test]
+fn a_binding_that_is_over_cannot_stay_in_use() {
+    let mut world = world(Task::Registers, None, 1);
+    let binding = bound(&world);
+    world.bindings.get(binding).end();
+    let said = world.run().unwrap_err();
+    assert!(said.what.contains("an epoch that is over"), "{said:?}");
+}
+
+#[test]
+fn what_its_host_has_not_taken_yet_is_not_over() {
+    let mut bindings = Bindings::default();
+    let index = bindings.find(0, 0, 0, 1).unwrap();
+    let binding = bindings.get(index);
+    binding.end();
+    binding.begin();
+    assert!(!binding.is_over(), "its box's end began anew before anything was sent");
+    binding.end();
+    binding.begin();
+    assert!(binding.is_over());
 }
 
 #[test]

@@ -1,0 +1,194 @@
+//! A proxy that comes back with its tables: somebody on its machine kept what the manager had
+//! written into them, its term and its number, and writes it again before the manager is dialled.
+//! It is another life all the same, with another incarnation: what the former life had on its links
+//! is gone, and the other ends still have the bindings of that one, or lend on without it.
+
+use super::{Event, World};
+use crate::oracle::Verdict;
+use proxy_core::control::{ControlError, OperationId, PortState, Reply, Request, SlotState, Term};
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// Numbers of requests from here on are those of whoever kept the tables.
+const OWN: u64 = 1 << 63;
+/// How often what cannot be done yet is tried again: a device is being reset and looked at.
+const AGAIN: Duration = Duration::from_millis(1);
+/// After so long it goes on with what it has.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// What is kept of a proxy's tables.
+#[derive(Default)]
+pub(super) struct Tables {
+    /// What the manager had written and the proxy had taken: for each peer, slot and port the last.
+    written: Vec<Request>,
+    /// What is to be written again, by its number, and until when.
+    left: Vec<Option<Request>>,
+    until: Instant,
+    /// It dies, and all this stays.
+    survive: bool,
+}
+
+/// What a request writes: a peer, a slot's function or a port.
+fn place(request: &Request) -> Option<(u8, u32)> {
+    match request {
+        Request::SetPeer(peer) => Some((0, peer.node.get().into())),
+        Request::RemovePeer(node) => Some((0, node.get().into())),
+        Request::BindSlot(binding) => {
+            let (slot, function) = (binding.key.slot.get(), binding.key.function.get());
+            Some((1, u32::from(slot) << 16 | u32::from(function)))
+        }
+        Request::BindPort(binding) => Some((2, binding.port.get().into())),
+        _ => None,
+    }
+}
+
+/// Whether a request writes something into a proxy's tables.
+pub(super) fn is_kept(request: &Request) -> bool {
+    place(request).is_some()
+}
+
+impl Tables {
+    /// The proxy took it.
+    pub(super) fn took(&mut self, request: &Request) {
+        let Some(place) = self::place(request) else { return };
+        self.written.retain(|before| self::place(before) != Some(place));
+        if !matches!(request, Request::RemovePeer(_)) {
+            self.written.push(request.clone());
+        }
+    }
+}
+
+impl World {
+    /// Its proxy is about to die; with its tables, or they are lost with it.
+    pub(super) fn keep_tables(&mut self, node: usize, kept: bool) {
+        let tables = std::mem::take(&mut self.lives[node].tables);
+        if kept {
+            let left = tables.left.into_iter().flatten();
+            let written = tables.written.into_iter();
+            let written = written.filter(|request| self.holds(node, request)).chain(left).collect();
+            self.lives[node].tables = Tables { written, survive: true, ..Tables::default() };
+        }
+    }
+
+    /// Whether that is still in a proxy's tables, and well: what has failed is only there to be
+    /// taken out.
+    fn holds(&self, node: usize, request: &Request) -> bool {
+        match request {
+            Request::BindSlot(binding) => {
+                let role = self.boxes[node - self.hosts.len()].role.as_ref();
+                let mut entries = role.into_iter().flat_map(|role| role.slot_entries());
+                entries.any(|entry| {
+                    (entry.slot, entry.function) == (binding.key.slot, binding.key.function)
+                        && entry.epoch == binding.key.epoch.bits()
+                        && (entry.used, entry.state) == (true, SlotState::Bound)
+                })
+            }
+            Request::BindPort(binding) => self.hosts[node].role.as_ref().is_some_and(|role| {
+                let entry = role.mapping_entry(binding.port);
+                entry.functions == binding.functions && entry.state != PortState::Failed
+            }),
+            _ => true,
+        }
+    }
+
+    /// A proxy has started. If its tables were kept they are written again first, and `true`.
+    pub(super) fn begin_restore(&mut self, node: usize) -> bool {
+        let now = self.now();
+        let life = &mut self.lives[node];
+        let Tables { written, survive, .. } = std::mem::take(&mut life.tables);
+        if !survive {
+            life.term = 0;
+            return false;
+        }
+        let (count, term) = (written.len(), life.term);
+        let left = written.into_iter().map(Some).collect();
+        life.tables.left = left;
+        life.tables.until = now + WITHIN;
+        let obeyed = self.role(node).expect("it has just started").obey(Term(term));
+        obeyed.expect("it has obeyed nobody else in this life");
+        self.trace.say(now, node as u16 + 1, format!("it kept its tables: {count} entries"));
+        self.agenda.plan(now, Event::Restore(node));
+        true
+    }
+
+    /// What is left of a proxy's former tables is written again, then it dials.
+    pub(super) fn restore(&mut self, node: usize) -> Verdict {
+        let now = self.now();
+        // It may have died again, or dialled.
+        if self.role(node).is_none() || self.lives[node].connected {
+            return Ok(());
+        }
+        if let Some(thaws) = self.lives[node].frozen {
+            self.agenda.plan(thaws + Duration::from_nanos(1), Event::Restore(node));
+            return Ok(());
+        }
+        let term = Term(self.lives[node].term);
+        for number in 0..self.lives[node].tables.left.len() {
+            let Some(request) = self.lives[node].tables.left[number].clone() else { continue };
+            let role = self.role(node).expect("looked at above");
+            role.handle_control(now, OperationId(OWN | number as u64), term, &request);
+            self.listen(node)?;
+        }
+        let tables = &mut self.lives[node].tables;
+        if now >= tables.until {
+            tables.left.clear();
+        }
+        if tables.left.iter().flatten().next().is_some() {
+            self.agenda.plan(now + AGAIN, Event::Restore(node));
+        } else {
+            self.connect(node)?;
+        }
+        self.pump(node)
+    }
+
+    /// A proxy answered somebody. Whether it was whoever kept its tables.
+    pub(super) fn restored(
+        &mut self,
+        node: usize,
+        id: OperationId,
+        result: &Result<Reply, ControlError>,
+    ) -> Verdict<bool> {
+        if id.0 & OWN == 0 {
+            return Ok(false);
+        }
+        let tables = &mut self.lives[node].tables;
+        let place = tables.left.get_mut((id.0 & !OWN) as usize);
+        let Some(place) = place.filter(|place| place.is_some()) else { return Ok(true) };
+        if matches!(result, Err(ControlError::NotReady(_) | ControlError::Busy)) {
+            return Ok(true);
+        }
+        let request = place.take().expect("looked at just now");
+        if result.is_ok() {
+            tables.took(&request);
+            self.bound_again(node, &request)?;
+        }
+        Ok(true)
+    }
+
+    /// A binding is there again under the epoch that it had. For those who watch it stays over, and
+    /// what was under way to its former life never comes: the links of that one are gone. The other
+    /// end may not have noticed yet.
+    fn bound_again(&mut self, node: usize, request: &Request) -> Verdict {
+        let hosts = self.hosts.len();
+        match request {
+            Request::BindSlot(binding) => {
+                let (at_box, slot) = (node - hosts, usize::from(binding.key.slot.get()) - 1);
+                let host = usize::from(binding.host.get()) - 1;
+                let epoch = binding.key.epoch.bits();
+                let index = self.bindings.find(host, at_box, slot, epoch)?;
+                self.boxes[at_box].slots[slot].binding = Some(index);
+                self.bindings.get(index).down.drop_all();
+            }
+            Request::BindPort(binding) => {
+                let Some((_, epoch)) = binding.functions.first() else { return Ok(()) };
+                let at_box = usize::from(binding.box_node.get()) - 1 - hosts;
+                let slot = usize::from(binding.slot.get()) - 1;
+                let index = self.bindings.find(node, at_box, slot, epoch.bits())?;
+                self.hosts[node].ports[usize::from(binding.port.get())] = Some(index);
+                self.bindings.get(index).up.drop_all();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
