@@ -270,7 +270,7 @@ pub(crate) enum Kind {
     DeviceLate,
     /// A device answers twice.
     DeviceTwice,
-    /// A device answers with a wrong tag.
+    /// A device answers wrongly: one part of each answer is not what it should be.
     DeviceWrong,
     /// A device writes without being asked to.
     DeviceFloods,

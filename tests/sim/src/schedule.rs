@@ -1,6 +1,7 @@
 //! What happens when, beside what everybody does by themselves: a list, made from seed and
 //! profile before the run begins, that can be written down, shortened and played again.
 
+use crate::device::Wrong;
 use crate::host::driver::Task;
 use crate::network::Cables;
 use crate::profile::{Fabric, Kind, Profile, Trouble};
@@ -114,7 +115,7 @@ pub(crate) enum Bad {
     Hangs,
     Late { by_us: u64 },
     Twice,
-    WrongTag,
+    Wrong { what: Wrong },
 }
 
 impl Act {
@@ -235,7 +236,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::DeviceHangs => manner(Bad::Hangs),
         Kind::DeviceLate => manner(Bad::Late { by_us: late_us(random) }),
         Kind::DeviceTwice => manner(Bad::Twice),
-        Kind::DeviceWrong => manner(Bad::WrongTag),
+        Kind::DeviceWrong => {
+            let what = Wrong::ALL[below(Wrong::ALL.len(), random)];
+            manner(Bad::Wrong { what })
+        }
         Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },
         Kind::DeviceStrays => Act::Flood { at_box, slot, strays: true },
         Kind::ControlLost => Act::ControlLost { node },
@@ -263,6 +267,18 @@ mod tests {
         let text = serde_json::to_string(&list).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), list);
         assert!(list.iter().all(|e| e.at_us + e.for_us <= profile.time.busy_ms * 1000));
+    }
+
+    #[test]
+    fn every_wrong_answer_is_drawn() {
+        for name in ["devices", "storm"] {
+            let profile = Profile::find(name).unwrap();
+            let list: Vec<Entry> = (0..100).flat_map(|seed| make(seed, &profile)).collect();
+            for what in Wrong::ALL {
+                let drawn = |e: &Entry| matches!(e.act, Act::Manner { manner, .. } if manner == Bad::Wrong { what });
+                assert!(list.iter().any(drawn), "{name}: {what:?}");
+            }
+        }
     }
 
     #[test]

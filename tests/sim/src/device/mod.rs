@@ -3,17 +3,20 @@
 //! | file | what |
 //! |---|---|
 //! | `model`, `config`, `engine` | the model device: registers with side effects, a DMA engine |
+//! | `wrong` | the ways in which its answers can be wrong |
 //! | `drive` | the NVMe controller of the box proxy's own device models, over memory |
 
 mod config;
 mod drive;
 mod engine;
 mod model;
+mod wrong;
 
 pub(crate) use config::ID;
 pub(crate) use drive::{CAPACITY, Drive, Medium};
 pub(crate) use engine::{Command, FAILED, Job, Part};
 pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, RUNG, fetch_add};
+pub(crate) use wrong::Wrong;
 
 use crate::egress::Egress;
 use crate::oracle::Verdict;
@@ -36,7 +39,7 @@ pub(crate) enum Manner {
     /// It answers so much later.
     Late(Duration),
     Twice,
-    WrongTag,
+    Wrong(Wrong),
 }
 
 impl Manner {
@@ -45,7 +48,7 @@ impl Manner {
         match self {
             Self::Good => None,
             Self::Hangs | Self::Late(_) => Some(Fault::Silent),
-            Self::Twice | Self::WrongTag => Some(Fault::Lies),
+            Self::Twice | Self::Wrong(_) => Some(Fault::Lies),
         }
     }
 }
@@ -61,7 +64,9 @@ pub(crate) enum Mark {
     AsksTagged,
     /// An answer, under the tag that it was asked under.
     Answers,
-    /// An answer too many, or under another tag than this one, which it was asked under.
+    /// An answer too many.
+    TooMany,
+    /// A wrong answer, instead of the right one, to what it was asked under this tag.
     Lie { asked_under: u16 },
     /// A write that nobody told it to do.
     Stray,
@@ -172,11 +177,11 @@ impl Device {
     }
 
     /// It behaves differently from now on; whether it can. A drive answers late or not at all,
-    /// never twice and never under a wrong tag.
+    /// never twice and never wrongly.
     pub(crate) fn set_manner(&mut self, manner: Manner) -> bool {
         let can = match self {
             Self::Model(_) => true,
-            Self::Drive(_) => !matches!(manner, Manner::Twice | Manner::WrongTag),
+            Self::Drive(_) => !matches!(manner, Manner::Twice | Manner::Wrong(_)),
         };
         if can {
             self.end().manner = manner;

@@ -205,26 +205,27 @@ impl Model {
         } else {
             (data.len().max(4) as u16, 0)
         };
-        let tag = match self.end.manner {
-            Manner::WrongTag => Tag::new(asked.tag().get() ^ 0x5a).expect("8 bits"),
-            _ => asked.tag(),
-        };
-        let id = (Bdf::from_bits(self.id), tag);
+        let id = (Bdf::from_bits(self.id), asked.tag());
         let mut repr = completion(asked, id, status, (byte_count, lower_address), data);
         repr.attributes.id_based_ordering = self.random.chance(400_000);
-        let lie = Mark::Lie { asked_under: asked.tag().get() };
+        let bytes = || {
+            let mut bytes = vec![0; repr.buffer_len()];
+            let length = repr.emit(&mut bytes).expect("an answer can be written");
+            bytes.truncate(length);
+            bytes
+        };
         match self.end.manner {
-            Manner::Late(by) => {
-                let mut bytes = vec![0; repr.buffer_len()];
-                let length = repr.emit(&mut bytes).expect("an answer can be written");
-                bytes.truncate(length);
-                self.late.push_back((now + by, Class::Completion, bytes));
-            }
+            Manner::Late(by) => self.late.push_back((now + by, Class::Completion, bytes())),
             Manner::Twice => {
                 self.end.out.push(&repr, Mark::Answers);
-                self.end.out.push(&repr, lie);
+                self.end.out.push(&repr, Mark::TooMany);
             }
-            Manner::WrongTag => self.end.out.push(&repr, lie),
+            Manner::Wrong(wrong) => {
+                let mut bytes = bytes();
+                wrong.spoil(&mut bytes, &mut self.random);
+                let lie = Mark::Lie { asked_under: asked.tag().get() };
+                self.end.out.push_bytes(Class::Completion, bytes, lie);
+            }
             _ => self.end.out.push(&repr, Mark::Answers),
         }
     }

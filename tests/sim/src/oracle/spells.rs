@@ -8,8 +8,8 @@ use proxy_core::time::Instant;
 pub(crate) enum Fault {
     /// It answers late or not at all.
     Silent,
-    /// It answers twice, or under a wrong tag: the answer may be for another request that is
-    /// outstanding, which PCIe cannot tell.
+    /// It answers twice, or wrongly: the answer may be for another request that is outstanding,
+    /// which PCIe cannot tell, or be none for the one that it is for.
     Lies,
 }
 

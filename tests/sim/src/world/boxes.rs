@@ -350,11 +350,15 @@ impl World {
                         bindings.get(was.binding).sent_up(now, seen, was.request, late);
                     }
                 }
+                Mark::TooMany => spells.lied(now),
                 Mark::Lie { asked_under } => {
-                    if asked_under != packet.tag().get() {
-                        asked[asked_under as usize & 0xff] = None;
-                    }
+                    let was = asked[asked_under as usize & 0xff].take();
                     spells.lied(now);
+                    // Some of it is an answer all the same: a status is a device's own affair.
+                    if let Some(was) = was.filter(|_| asked_under == packet.tag().get()) {
+                        let seen = seen.answers_write(was.is_write);
+                        bindings.get(was.binding).sent_up(now, seen, was.request, true);
+                    }
                 }
                 Mark::Stray => {
                     if let Some(binding) = bound {

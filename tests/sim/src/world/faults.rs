@@ -23,7 +23,7 @@ impl From<Bad> for Manner {
             Bad::Hangs => Self::Hangs,
             Bad::Late { by_us } => Self::Late(Duration::from_micros(by_us)),
             Bad::Twice => Self::Twice,
-            Bad::WrongTag => Self::WrongTag,
+            Bad::Wrong { what } => Self::Wrong(what),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Whether the oracles are awake where something is excused.
 
 use super::*;
+use crate::device::Wrong;
 use crate::egress::completion;
 use crate::host::driver::Task;
 use crate::host::{HOST_ID, Purpose};
@@ -93,7 +94,9 @@ fn waiting(world: &mut World, after_ms: u64) -> (usize, u16) {
 fn a_device_that_hung_excuses_nothing_that_is_asked_afterwards() {
     // What has no answer runs out after two seconds, which the run until then has forgiven.
     let late = Bad::Late { by_us: 300 };
-    for (manner, ms) in [(Bad::Hangs, 2003), (late, 20), (Bad::WrongTag, 2003), (Bad::Twice, 20)] {
+    for (manner, ms) in
+        [(Bad::Hangs, 2003), (late, 20), (Bad::Wrong { what: Wrong::Tag }, 2003), (Bad::Twice, 20)]
+    {
         let mut world = world(Task::Registers, Some(manner), ms);
         let (host, tag) = waiting(&mut world, 2 * HANGS_MS);
         let said = world.at_root(host, &made_up(tag)).unwrap_err();
