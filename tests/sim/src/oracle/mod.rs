@@ -7,6 +7,7 @@
 //! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
 //! | `bounds` | 5: nothing grows |
 //! | `spells` | 3: when a device misbehaved, which excuses what was asked of it meanwhile |
+//! | `tags` | 3: which tags a device leaves to be asked under |
 //! | `blocks` | 1 and 3: what every block of a drive may hold, across all its users |
 //!
 //! What a read may return is checked where it was asked for: by the model of the driver
@@ -18,6 +19,7 @@ pub(crate) mod bounds;
 pub(crate) mod completion;
 pub(crate) mod order;
 pub(crate) mod spells;
+pub(crate) mod tags;
 
 /// Promises broken, in words. The number is that of `DESIGN.md`, "Promises"; 0 is liveness.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

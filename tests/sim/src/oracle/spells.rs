@@ -53,13 +53,6 @@ impl Spells {
         self.all.iter().any(|spell| spell.from <= now && since <= spell.until)
     }
 
-    /// Whether what it did not answer may have left no tag to ask it under. A tag is not used again
-    /// until its answer comes or the device is reset: a computer has more of them than requests hang
-    /// in a run, a card has few, and its proxy refuses at once what comes then.
-    pub(crate) fn may_have_all_tags(&self, now: Instant) -> bool {
-        cfg!(dxpu_limits = "card") && self.all.iter().any(|spell| spell.from <= now)
-    }
-
     /// Whether it may have given a wrong answer to what was outstanding.
     pub(crate) fn lies(&self, since: Instant, now: Instant) -> bool {
         let lies = self.all.iter().filter(|spell| spell.fault == Fault::Lies);

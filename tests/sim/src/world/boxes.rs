@@ -5,6 +5,7 @@ use crate::device::{Device, Drive, End, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
+use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
 use crate::profile::{Profile, Work};
 use crate::random::{Drawer, Random};
@@ -40,6 +41,8 @@ pub(crate) struct SlotNode {
     asked: Vec<Option<Asked>>,
     /// When the device misbehaved.
     pub(super) spells: Spells,
+    /// What it leaves unanswered.
+    pub(super) tags: Tags,
     /// The classes that the device takes, until then.
     stalled: Option<(Instant, ClassSet)>,
     random: Random,
@@ -70,6 +73,7 @@ impl SlotNode {
             binding: None,
             asked,
             spells: Spells::default(),
+            tags: Tags::new(),
             stalled: None,
             random,
             wakes: None,
@@ -96,8 +100,9 @@ impl SlotNode {
     }
 
     /// The device was reset, pulled, or is another one.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget(&mut self, now: Instant) {
         self.asked.fill(None);
+        self.tags.reset(now);
         self.stale = false;
     }
 
@@ -107,9 +112,9 @@ impl SlotNode {
     }
 
     /// The proxy died. The device is as it was; what it asked for runs out by its own timer.
-    pub(super) fn lose_proxy(&mut self) {
+    pub(super) fn lose_proxy(&mut self, now: Instant) {
         self.binding = None;
-        self.forget();
+        self.forget(now);
         self.stale = true;
         self.device.end().requests.forget();
     }
@@ -186,8 +191,9 @@ impl World {
 
     /// The device forgets everything.
     pub(super) fn device_was_reset(&mut self, index: usize, slot: usize) {
+        let now = self.now();
         let entry = &mut self.boxes[index].slots[slot];
-        entry.forget();
+        entry.forget(now);
         if let Some(binding) = entry.binding {
             self.bindings.get(binding).unsettle();
         }
@@ -269,6 +275,7 @@ impl World {
                     return Err(Violation::new(2, "a device got a request of nobody"));
                 }
                 entry.asked[tag] = None;
+                entry.tags.asked(tag as u16, now);
             }
             _ => {
                 let Some(binding) = entry.binding else {
@@ -281,6 +288,7 @@ impl World {
                         TlpType::IOWr | TlpType::CfgWr0 | TlpType::CfgWr1
                     );
                     let (request, since) = (sent.request, sent.at);
+                    entry.tags.asked(tag as u16, since);
                     let before =
                         entry.asked[tag].replace(Asked { binding, request, since, is_write });
                     // Its answer is still to leave, but something was taken for it.
@@ -290,7 +298,12 @@ impl World {
                 }
             }
         }
+        let own = seen.class == Class::NonPosted && packet.requester().bits() == 0;
         if entry.device.handle(now, tlp)? {
+            // One that its proxy asked for leaves all tags free.
+            if own {
+                entry.tags.reset(now);
+            }
             // What it had answered is on its way; the rest is forgotten.
             if let Some(binding) = entry.binding {
                 self.bindings.get(binding).unsettle();
@@ -305,7 +318,7 @@ impl World {
         let Self { boxes, bindings, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
-        let SlotNode { device, binding, asked, spells, .. } = entry;
+        let SlotNode { device, binding, asked, spells, tags, .. } = entry;
         let (now, bound) = (agenda.now(), *binding);
         let End { out, requests, .. } = device.end();
         let taken = out.offer(|waiting| {
@@ -342,6 +355,7 @@ impl World {
                 }
                 Mark::Answers => {
                     let tag = packet.tag().get() as usize & 0xff;
+                    tags.answered(now, tag as u16);
                     // Every answer of the device is whole.
                     if let Some(was) = asked[tag].take() {
                         // Another's answer may have been taken for it.

@@ -140,7 +140,7 @@ impl World {
             let at_box = node - hosts;
             self.boxes[at_box].role = None;
             for slot in &mut self.boxes[at_box].slots {
-                slot.lose_proxy();
+                slot.lose_proxy(now);
             }
         }
         for binding in self.bindings.all_mut() {

@@ -192,7 +192,7 @@ impl World {
             return Ok(());
         }
         entry.device.reset(now);
-        entry.forget();
+        entry.forget(now);
         if let Some(role) = &mut node.role {
             role.device_removed(now, slot_id(slot));
         }

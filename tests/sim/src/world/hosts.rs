@@ -1,5 +1,6 @@
 //! A host in the world: its proxy, its root complex, and the oracles between the two.
 
+use super::boxes::SlotNode;
 use super::{World, link_config};
 use crate::egress::Egress;
 use crate::host::os::Os;
@@ -218,9 +219,9 @@ impl World {
             let mut doubtful = false;
             if let Some(binding) = asked.purpose.1.map(|binding| bindings.get(binding)) {
                 let (since, at_box) = (asked.since, binding.at_box);
-                let spells = &boxes[at_box].slots[binding.slot].spells;
+                let SlotNode { spells, tags, .. } = &boxes[at_box].slots[binding.slot];
                 doubtful = spells.lies(since, now);
-                let no_tags = spells.may_have_all_tags(now);
+                let no_tags = tags.may_have_been_gone(since, now);
                 let silence = || {
                     spells.within(since, now)
                         || silences.explain(since, now, index, boxes_from + at_box)

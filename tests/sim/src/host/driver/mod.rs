@@ -13,6 +13,8 @@ mod queue;
 
 pub(crate) use drive::{DriveDriver, PATIENCE, Register};
 pub(crate) use model::ModelDriver;
+#[cfg(test)]
+pub(crate) use model::OUTSTANDING;
 
 use super::Asker;
 use super::Purpose;

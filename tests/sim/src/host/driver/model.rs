@@ -17,7 +17,7 @@ use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
 /// Registers that are written and read.
 const CELLS: usize = 16;
 /// Requests of one driver that wait for their answers.
-const OUTSTANDING: usize = 24;
+pub(crate) const OUTSTANDING: usize = 24;
 /// Bytes before and after a buffer's contents that have to stay as they are.
 const GUARD: usize = 16;
 const GUARD_BYTE: u8 = 0xa5;
