@@ -108,39 +108,24 @@ impl Results {
         spread
     }
 
-    /// Adds a figure whose median has a target.
+    /// Adds a figure with a target: for its median, or for every turn, since a median hides the
+    /// turns that miss it.
     pub(crate) fn aimed(
         &mut self,
         name: impl Into<String>,
         unit: &'static str,
         figures: impl IntoIterator<Item = f64>,
-        aim: Aim,
-        wanted: f64,
-    ) {
-        let name = name.into();
-        let got = self.figure(name.clone(), unit, figures).median;
-        self.hold(name, aim, Held::Median, wanted, got);
-    }
-
-    /// Adds a figure that has a target in every turn: a median hides the turns that miss it.
-    pub(crate) fn aimed_in_each(
-        &mut self,
-        name: impl Into<String>,
-        unit: &'static str,
-        figures: impl IntoIterator<Item = f64>,
+        held: Held,
         aim: Aim,
         wanted: f64,
     ) {
         let name = name.into();
         let spread = self.figure(name.clone(), unit, figures);
-        let got = match aim {
-            Aim::AtMost => spread.max,
-            Aim::AtLeast => spread.min,
+        let got = match (held, aim) {
+            (Held::Median, _) => spread.median,
+            (Held::Worst, Aim::AtMost) => spread.max,
+            (Held::Worst, Aim::AtLeast) => spread.min,
         };
-        self.hold(name, aim, Held::Worst, wanted, got);
-    }
-
-    fn hold(&mut self, name: String, aim: Aim, held: Held, wanted: f64, got: f64) {
         let met = match aim {
             Aim::AtMost => got <= wanted,
             Aim::AtLeast => got >= wanted,
@@ -162,8 +147,8 @@ mod tests {
     #[test]
     fn a_target_is_met_on_its_side() {
         let mut results = Results::new("x", "");
-        results.aimed("a", "", [1.0], Aim::AtMost, 1.0);
-        results.aimed("b", "", [1.0], Aim::AtLeast, 1.1);
+        results.aimed("a", "", [1.0], Held::Median, Aim::AtMost, 1.0);
+        results.aimed("b", "", [1.0], Held::Median, Aim::AtLeast, 1.1);
         assert_eq!(results.targets.iter().map(|t| t.met).collect::<Vec<_>>(), [true, false]);
         assert_eq!(results.figures.len(), 2);
     }
@@ -172,9 +157,9 @@ mod tests {
     fn one_turn_that_misses_it_misses_a_target_of_each() {
         let mut results = Results::new("x", "");
         let turns = [1.0, 20.0, 2.0];
-        results.aimed("median", "", turns, Aim::AtMost, 10.0);
-        results.aimed_in_each("each", "", turns, Aim::AtMost, 10.0);
-        results.aimed_in_each("each", "", turns, Aim::AtLeast, 2.0);
+        results.aimed("median", "", turns, Held::Median, Aim::AtMost, 10.0);
+        results.aimed("each", "", turns, Held::Worst, Aim::AtMost, 10.0);
+        results.aimed("each", "", turns, Held::Worst, Aim::AtLeast, 2.0);
         let came = results.targets.iter().map(|target| (target.got, target.met));
         assert_eq!(came.collect::<Vec<_>>(), [(2.0, true), (20.0, false), (1.0, false)]);
     }

@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn a_missed_target_is_said_loudly() {
         let mut results = Results::new("x", "about x");
-        results.aimed("ratio", "", [1.5], Aim::AtMost, 1.35);
-        results.aimed_in_each("pause", "ms", [2.0, 12.0, 3.0], Aim::AtMost, 10.0);
+        results.aimed("ratio", "", [1.5], Held::Median, Aim::AtMost, 1.35);
+        results.aimed("pause", "ms", [2.0, 12.0, 3.0], Held::Worst, Aim::AtMost, 10.0);
         results.skipped.push("no <root>".into());
         let text = table(&results);
         assert!(text.contains("1.500 where at most 1.35 is wanted: MISSED"), "{text}");

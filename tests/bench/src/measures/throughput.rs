@@ -1,5 +1,5 @@
 use super::Bench;
-use crate::figures::{Aim, Plot, Results, Series};
+use crate::figures::{Aim, Held, Plot, Results, Series};
 use crate::floor::{By, Ends, Floor};
 use crate::network::Traffic;
 use crate::process::{number, processor_time};
@@ -126,7 +126,7 @@ fn targets(subject: &Subject<'_>, transport: &str, by: By, results: &mut Results
         (read, of(&|row| Ok(rate(&row.read)? / row.again))?, READ_TARGET),
     ] {
         let what = format!("{what}, of the stream with copy and CRCs");
-        results.aimed(name(&what), "", ratio, Aim::AtLeast, target);
+        results.aimed(name(&what), "", ratio, Held::Median, Aim::AtLeast, target);
     }
     let what = format!("what copies and CRCs alone leave to TLPs of {WRITE} bytes, of that stream");
     results.figure(name(&what), "", of(&|row| Ok(row.most / row.work))?);
