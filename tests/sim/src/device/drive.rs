@@ -3,6 +3,7 @@
 
 use super::{End, Manner, Mark, WAITING};
 use crate::oracle::{Verdict, Violation};
+use crate::random::{Drawer, Random};
 use device_models::Device as _;
 use device_models::endpoint::Endpoint;
 use device_models::endpoint::registers::{DEVICE_CONTROL, DEVICE_CONTROL_FLR};
@@ -23,6 +24,9 @@ pub(crate) const CAPACITY: usize = 1 << 20;
 const STEP: Duration = Duration::from_micros(1);
 /// After a reset it asks to be tried again for so long.
 const READY_AFTER: Duration = Duration::from_millis(3);
+
+/// In the second byte of a header (PCIe 5.0 section 2.2.1).
+const ID_BASED_ORDERING: u8 = 1 << 2;
 
 /// What no TLP from its proxy may make a drive count.
 const NEVER: [&str; 4] = [
@@ -105,6 +109,8 @@ pub(crate) struct Drive {
     /// Answers that are held back.
     late: VecDeque<(Instant, Vec<u8>)>,
     buffer: Vec<u8>,
+    /// ID-based ordering of what it sends, which the controller leaves out.
+    random: Random,
 }
 
 impl Drive {
@@ -122,7 +128,8 @@ impl Drive {
         let namespaces = std::iter::once((image, block)).collect();
         let nvme = Nvme::device(config, namespaces).expect("a drive that can be made");
         let buffer = vec![0; MAX_TLP];
-        Self { end: End::new(), nvme, late: VecDeque::new(), buffer }
+        let random = Random::stream(serial, Drawer::Answer, 0);
+        Self { end: End::new(), nvme, late: VecDeque::new(), buffer, random }
     }
 
     /// Power goes and comes back.
@@ -240,7 +247,10 @@ impl Drive {
         }
         while self.end.out.len() < WAITING {
             let Some(length) = self.nvme.poll_tlp(age(now), &mut self.buffer) else { return };
-            let bytes = self.buffer[..length].to_vec();
+            let mut bytes = self.buffer[..length].to_vec();
+            if self.random.chance(400_000) {
+                bytes[1] |= ID_BASED_ORDERING;
+            }
             let class = Packet::new_checked(&bytes[..]).ok().and_then(|packet| packet.class());
             let class = class.expect("the controller makes only TLPs of known kinds");
             match (class, self.end.manner) {

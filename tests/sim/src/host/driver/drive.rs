@@ -105,6 +105,8 @@ pub(crate) struct DriveDriver {
     pub(super) again: VecDeque<Range<u64>>,
     /// What it looks at again is drawn from this.
     pub(super) random: Random,
+    /// ID-based ordering of its requests.
+    attributes: Random,
     /// Commands that were begun.
     pub(super) submitted: u64,
     failure: Option<String>,
@@ -131,6 +133,7 @@ impl DriveDriver {
             bursts: VecDeque::new(),
             again: VecDeque::new(),
             random: Random::stream(life.into(), Drawer::Burst, port as u64),
+            attributes: Random::stream(life.into(), Drawer::Attributes, port as u64),
             submitted: 0,
             failure: None,
             done: 0,
@@ -243,7 +246,7 @@ impl DriveDriver {
     }
 
     /// Interrupts, the admin queues, and the controller enabled.
-    fn start(&self, out: &mut Egress<Purpose>) {
+    fn start(&mut self, out: &mut Egress<Purpose>) {
         for vector in 0..VECTORS as u64 {
             let interrupts = memory::INTERRUPTS + (self.port as u64 + 1) * 4096;
             let words = [(interrupts + vector * 4) as u32, 0, vector as u32, 0];
@@ -277,10 +280,18 @@ impl DriveDriver {
             locked: false,
         };
         let question = Question::Drive { register };
-        out.push(&Repr::new(kind), Purpose::Driver { port: self.port, life: self.life, question });
+        let purpose = Purpose::Driver { port: self.port, life: self.life, question };
+        self.push(out, kind, purpose);
     }
 
-    fn write(&self, out: &mut Egress<Purpose>, at: u64, value: u32) {
+    /// With ID-based ordering or without: the requester's own choice.
+    fn push(&mut self, out: &mut Egress<Purpose>, kind: Kind<'_>, purpose: Purpose) {
+        let mut repr = Repr::new(kind);
+        repr.attributes.id_based_ordering = self.attributes.chance(400_000);
+        out.push(&repr, purpose);
+    }
+
+    fn write(&mut self, out: &mut Egress<Purpose>, at: u64, value: u32) {
         let kind = Kind::MemWrite {
             requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
@@ -289,7 +300,7 @@ impl DriveDriver {
             hint: None,
             data: &value.to_le_bytes(),
         };
-        out.push(&Repr::new(kind), Purpose::Posted { port: self.port });
+        self.push(out, kind, Purpose::Posted { port: self.port });
     }
 
     fn ring(&mut self, out: &mut Egress<Purpose>) {
