@@ -262,6 +262,9 @@ pub(crate) enum Kind {
     /// A host begins anew without a word: its root complex is reset, or only another operating
     /// system starts.
     HostReboot,
+    /// An operating system resets the bus behind a port (Secondary Bus Reset), and begins anew with
+    /// the device.
+    BusReset,
     /// A device is pulled out of its slot, and put back.
     DevicePulled,
     /// A device answers nothing.

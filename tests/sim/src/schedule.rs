@@ -75,6 +75,11 @@ pub(crate) enum Act {
         #[serde(default = "with_perst")]
         perst: bool,
     },
+    /// The bus behind a port is reset.
+    BusReset {
+        host: usize,
+        port: usize,
+    },
     DevicePulled {
         at_box: usize,
         slot: usize,
@@ -175,7 +180,9 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
     let is_node = |node: usize| node < fabric.hosts + fabric.boxes;
     let is_path = |path: u8| usize::from(path) < fabric.paths;
     match *act {
-        Act::Work { host, .. } | Act::HostReboot { host, .. } => host < fabric.hosts,
+        Act::Work { host, .. } | Act::HostReboot { host, .. } | Act::BusReset { host, .. } => {
+            host < fabric.hosts
+        }
         Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } | Act::Pause { cables } => {
             match cables {
                 Cables::From { node, path }
@@ -232,12 +239,13 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::BoxProxyRestart => Act::ProxyCrash { node: fabric.hosts + at_box, tables: true },
         Kind::Freeze => Act::Freeze { node },
         Kind::HostReboot => Act::HostReboot { host, perst: random.chance(500_000) },
+        Kind::BusReset => Act::BusReset { host, port: random.below(64) as usize },
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
         Kind::DeviceHangs => manner(Bad::Hangs),
         Kind::DeviceLate => manner(Bad::Late { by_us: late_us(random) }),
         Kind::DeviceTwice => manner(Bad::Twice),
         Kind::DeviceWrong => {
-            let what = Wrong::ALL[below(Wrong::ALL.len(), random)];
+            let what = Wrong::DRAWN[below(Wrong::DRAWN.len(), random)];
             manner(Bad::Wrong { what })
         }
         Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },
@@ -274,7 +282,7 @@ mod tests {
         for name in ["devices", "storm"] {
             let profile = Profile::find(name).unwrap();
             let list: Vec<Entry> = (0..100).flat_map(|seed| make(seed, &profile)).collect();
-            for what in Wrong::ALL {
+            for what in Wrong::DRAWN {
                 let drawn = |e: &Entry| matches!(e.act, Act::Manner { manner, .. } if manner == Bad::Wrong { what });
                 assert!(list.iter().any(drawn), "{name}: {what:?}");
             }

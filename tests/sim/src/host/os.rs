@@ -2,6 +2,7 @@
 //! devices, in the way of Linux's pciehp, one configuration access after the other for each port.
 
 mod devices;
+mod hotplug;
 
 use super::driver::{Burst, Driver, Question, Task};
 use super::memory::{self, Memory};
@@ -13,6 +14,7 @@ use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
 use crate::profile::Profile;
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
+use hotplug::{Light, SLOT_ENABLES};
 use proxy_core::limits::MAX_PAYLOAD_OFFERED;
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
@@ -21,13 +23,6 @@ use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{CplStatus, Kind as TlpKind, Repr};
 
 const UPSTREAM: Bdf = Bdf::from_bits(1 << 8);
-/// How long it waits before it asks a device again that said "later".
-const RETRY: Duration = Duration::from_millis(10);
-/// How long a driver may take to end its work when its device is to go.
-const STOP: Duration = Duration::from_millis(500);
-/// How often it asks.
-const RETRIES: u32 = 500;
-
 const COMMAND: u16 = 0x04;
 const BUSES: u16 = 0x18;
 const MEMORY_WINDOW: u16 = 0x20;
@@ -36,25 +31,12 @@ const MSI: u16 = 0x50;
 const DEVICE_CONTROL: u16 = 0x78;
 const SLOT: u16 = 0x88;
 
-/// Button, presence, link state and hot-plug interrupt.
-const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
-const BUS_RESET: u32 = 1 << 22;
-const BUTTON: u32 = 1 << 16;
-const PRESENCE_CHANGED: u32 = 1 << 19;
-const PRESENT: u32 = 1 << 22;
-const LINK_CHANGED: u32 = 1 << 24;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Light {
-    On = 0b01,
-    Blink = 0b10,
-    Off = 0b11,
-}
-
 /// What follows an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Nothing,
+    /// The bus behind the port is in reset.
+    BusReset,
     /// Slot Status is here.
     Status,
     /// The device's ID is here.
@@ -108,6 +90,8 @@ struct OsPort {
     retries: u32,
     /// The device became ready, and nobody was told.
     settled: bool,
+    /// It has reset the bus itself, and the device is not ready again.
+    resetting: bool,
     /// Counts up with each stage, so that a timer of an earlier one is known.
     turn: u32,
     driver: Option<Driver>,
@@ -166,6 +150,7 @@ impl Os {
             again: false,
             retries: 0,
             settled: false,
+            resetting: false,
             turn: 0,
             driver: None,
             wakes: None,
@@ -196,7 +181,7 @@ impl Os {
             let entry = &mut self.ports[port];
             entry.stage = Stage::Empty;
             entry.script.clear();
-            (entry.busy, entry.again) = (false, false);
+            (entry.busy, entry.again, entry.resetting) = (false, false, false);
             entry.turn += 1;
         }
         let last = self.ports.len() as u32 - 1;
@@ -234,17 +219,6 @@ impl Os {
         }
     }
 
-    /// It starts where another one ran: what the devices were told to do they still do, until the
-    /// buses behind the ports are reset.
-    pub(crate) fn take_over(&mut self) {
-        self.boot();
-        for at in (0..self.ports.len()).map(port_id) {
-            for reset in [BUS_RESET, 0] {
-                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
-            }
-        }
-    }
-
     fn write(&mut self, port: usize, at: Bdf, register: u16, value: u32, enables: u8, then: Then) {
         let access = Access { at, register, write: Some((value, enables)), then };
         self.ports[port].script.push_back(access);
@@ -252,11 +226,6 @@ impl Os {
 
     fn read(&mut self, port: usize, at: Bdf, register: u16, then: Then) {
         self.ports[port].script.push_back(Access { at, register, write: None, then });
-    }
-
-    fn light(&mut self, port: usize, light: Light, then: Then) {
-        let value = SLOT_ENABLES | (light as u32) << 8;
-        self.write(port, port_id(port), SLOT, value, 0b0011, then);
     }
 
     fn drop_driver(&mut self, port: usize) {
@@ -270,6 +239,7 @@ impl Os {
     fn go(&mut self, port: usize, stage: Stage) {
         self.ports[port].stage = stage;
         self.ports[port].turn += 1;
+        self.ports[port].resetting = false;
     }
 
     pub(crate) fn stage(&self, port: usize) -> Stage {
@@ -364,7 +334,7 @@ impl Os {
         let value = payload.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
         let good = done.status == CplStatus::Success;
         match then {
-            Then::Nothing => {}
+            Then::Nothing | Then::BusReset => {}
             Then::Set if good => {}
             Then::Status if good => self.status(now, port, value),
             Then::Status => {}
@@ -382,87 +352,6 @@ impl Os {
                 self.go(port, Stage::Empty);
             }
         }
-    }
-
-    /// The device said "later", or nothing that makes sense.
-    fn not_yet(&mut self, now: Instant, port: usize) {
-        let entry = &mut self.ports[port];
-        if entry.stage != Stage::Enumerating || entry.retries >= RETRIES {
-            return;
-        }
-        entry.retries += 1;
-        entry.turn += 1;
-        let turn = entry.turn;
-        self.alarms.push((now + RETRY, Alarm { port, turn, driver: false }));
-    }
-
-    fn status(&mut self, now: Instant, port: usize, value: u32) {
-        let changed = value & (BUTTON | PRESENCE_CHANGED | LINK_CHANGED);
-        if changed != 0 {
-            self.write(port, port_id(port), SLOT, changed, 0b1100, Then::Nothing);
-            // What happened meanwhile has set the bits again, without an interrupt.
-            self.ports[port].again = true;
-        }
-        let present = value & PRESENT != 0;
-        let moved = changed & (PRESENCE_CHANGED | LINK_CHANGED) != 0;
-        if self.stage(port) != Stage::Empty && (moved || !present) {
-            self.gone(port);
-        }
-        match self.stage(port) {
-            Stage::Empty if present => {
-                self.ports[port].retries = 0;
-                self.go(port, Stage::Enumerating);
-                self.light(port, Light::Blink, Then::Nothing);
-                self.read(port, device_id(port), 0, Then::Found);
-            }
-            Stage::Ready if changed & BUTTON != 0 => {
-                self.go(port, Stage::Blinking);
-                self.light(port, Light::Blink, Then::Nothing);
-                let turn = self.ports[port].turn;
-                self.alarms.push((now + self.blink, Alarm { port, turn, driver: false }));
-            }
-            _ => {}
-        }
-    }
-
-    fn let_go(&mut self, port: usize) {
-        self.drop_driver(port);
-        self.go(port, Stage::LettingGo);
-        self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
-        self.light(port, Light::Off, Then::LetGo);
-    }
-
-    /// Time is over.
-    pub(crate) fn alarm(&mut self, now: Instant, alarm: Alarm) {
-        let Alarm { port, turn, driver } = alarm;
-        if driver {
-            // It is looked after whenever anything happens.
-            self.ports[port].wakes = None;
-            return;
-        }
-        if self.ports[port].turn != turn {
-            return;
-        }
-        match self.stage(port) {
-            Stage::Enumerating => self.read(port, device_id(port), 0, Then::Found),
-            Stage::Blinking if self.ports[port].driver.as_mut().is_some_and(Driver::stop) => {
-                self.go(port, Stage::Stopping);
-                let turn = self.ports[port].turn;
-                self.alarms.push((now + STOP, Alarm { port, turn, driver: false }));
-            }
-            Stage::Blinking | Stage::Stopping => self.let_go(port),
-            _ => {}
-        }
-    }
-
-    /// The device is not there any more.
-    fn gone(&mut self, port: usize) {
-        self.drop_driver(port);
-        self.go(port, Stage::Empty);
-        // What was planned for it is of no use; its slot is dark again.
-        self.ports[port].script.retain(|access| access.at == port_id(port));
-        self.light(port, Light::Off, Then::Nothing);
-        self.ports[port].again = true;
     }
 
     /// A driver's question was answered; the driver may be gone, and another one there.

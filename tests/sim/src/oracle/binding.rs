@@ -9,6 +9,7 @@ use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tlp_codec::tlp::Class;
 
 /// How long a request that ended without its answer may still make a driver fail: as long as a
 /// driver is patient, and the request that it asks then may take.
@@ -25,6 +26,9 @@ pub(crate) struct Binding {
     pub(crate) down: Flow,
     pub(crate) up: Flow,
     pub(crate) standing: Standing,
+    /// The last TLP to the device before its host reset the bus, and the last one of the device
+    /// before it was reset.
+    reset_after: (u64, u64),
     /// Its host has taken it.
     begun: bool,
     /// Requests that ended without the answer of whom they asked, with a cause.
@@ -74,6 +78,7 @@ impl Bindings {
                 down,
                 up,
                 standing,
+                reset_after: (0, 0),
                 begun: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
@@ -130,6 +135,8 @@ impl Binding {
         if self.standing == Standing::Fresh {
             self.standing = Standing::Sound;
             self.gave_up = None;
+            // What the device wrote and answered before its reset came before it was found again.
+            self.up.drop_before(self.reset_after.1, &[Class::Posted, Class::Completion]);
         }
     }
 
@@ -140,6 +147,19 @@ impl Binding {
         }
         self.down.relax();
         self.up.relax();
+    }
+
+    /// Its host resets the bus that the device is on.
+    pub(crate) fn reset_begins(&mut self) {
+        self.unsettle();
+        self.reset_after.0 = self.down.sent();
+    }
+
+    /// The device forgets everything; what was sent to it before its host asked for that never comes.
+    pub(crate) fn device_was_reset(&mut self) {
+        self.unsettle();
+        self.down.drop_before(self.reset_after.0, &Class::ALL);
+        self.reset_after.1 = self.up.sent();
     }
 
     /// It failed, or is taken back.

@@ -210,6 +210,18 @@ impl Flow {
         self.under_way.iter_mut().for_each(VecDeque::clear);
     }
 
+    /// How many were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// What of some classes was sent so early is gone.
+    pub(crate) fn drop_before(&mut self, last: u64, classes: &[Class]) {
+        for class in classes {
+            self.under_way[*class as usize].retain(|sent| sent.number > last);
+        }
+    }
+
     /// Nothing may come any more.
     pub(crate) fn close(&mut self) {
         self.closed = true;

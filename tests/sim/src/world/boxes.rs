@@ -195,7 +195,7 @@ impl World {
         let entry = &mut self.boxes[index].slots[slot];
         entry.forget(now);
         if let Some(binding) = entry.binding {
-            self.bindings.get(binding).unsettle();
+            self.bindings.get(binding).device_was_reset();
         }
     }
 

@@ -60,6 +60,7 @@ impl World {
                 self.hosts[host].reboot(now, perst);
                 self.pump(host)
             }
+            Act::BusReset { host, port } => self.reset_bus(host, port),
             Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),
             Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
             _ => {
@@ -112,6 +113,7 @@ impl World {
             Act::Work { .. }
             | Act::ProxyCrash { .. }
             | Act::HostReboot { .. }
+            | Act::BusReset { .. }
             | Act::DevicePulled { .. }
             | Act::Flood { .. } => unreachable!("they move something"),
         }
@@ -125,6 +127,16 @@ impl World {
             .collect();
         if !ready.is_empty() {
             node.os.begin(ready[port % ready.len()], burst);
+        }
+        self.pump(host)
+    }
+
+    /// One of the devices of a host, if one is ready there.
+    fn reset_bus(&mut self, host: usize, port: usize) -> Verdict {
+        let node = &mut self.hosts[host];
+        let ready: Vec<usize> = (0..node.ports.len()).filter(|p| node.os.is_ready(*p)).collect();
+        if !ready.is_empty() {
+            node.os.reset_bus(ready[port % ready.len()]);
         }
         self.pump(host)
     }

@@ -3,7 +3,7 @@
 use super::boxes::SlotNode;
 use super::{World, link_config};
 use crate::egress::Egress;
-use crate::host::os::Os;
+use crate::host::os::{Os, Then};
 use crate::host::{Asker, Purpose, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
@@ -178,6 +178,11 @@ impl World {
                 *numbers += 1;
                 request = *numbers;
                 requests.ask(now, &waiting.bytes, request, (waiting.mark, binding));
+            }
+            if let Purpose::Access { port, then: Then::BusReset, .. } = waiting.mark
+                && let Some(bound) = ports[port]
+            {
+                bindings.get(bound).reset_begins();
             }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
             let seen = Seen::of(&waiting.bytes).expect("own TLP");

@@ -302,6 +302,64 @@ fn what_its_host_has_not_taken_yet_is_not_over() {
     assert!(binding.is_over());
 }
 
+/// A device whose bus is being reset, the host and the tag of what its driver waited for, and a
+/// write that was on its way.
+fn bus_in_reset() -> (World, usize, u16, Vec<u8>) {
+    let mut world = world(Task::Registers, None, 1);
+    let (host, tag) = waiting(&mut world, 0);
+    let binding = bound(&world);
+    let port = world.hosts[host].ports.iter().position(|b| *b == Some(binding)).unwrap();
+    let kind = Kind::MemWrite {
+        requester: HOST_ID,
+        tag: Tag::new(0).unwrap(),
+        address: 4,
+        enables: ByteEnables::all(1),
+        hint: None,
+        data: &[0xbb; 4],
+    };
+    let write = emit(&Repr::new(kind));
+    let now = world.now();
+    world.bindings.get(binding).sent_down(now, Seen::of(&write).unwrap(), 0);
+    assert!(world.hosts[host].os.reset_bus(port));
+    world.pump(host).unwrap();
+    (world, host, tag, write)
+}
+
+#[test]
+fn a_bus_reset_ends_what_is_outstanding_and_leaves_the_binding() {
+    let (mut world, host, tag, _) = bus_in_reset();
+    let (began, before, readied) =
+        (world.now(), epochs(&world, host), world.hosts[host].os.readied);
+    let until = world.now() + Duration::from_millis(1);
+    while world.step(until).unwrap() {}
+    let mut left = world.hosts[host].requests.waiting();
+    assert!(!left.any(|(t, asked)| t == tag && asked.since <= began), "it has ended");
+    drop(left);
+    let until = world.now() + Duration::from_secs(1);
+    while world.step(until).unwrap() {}
+    assert_eq!(world.hosts[host].os.readied, readied + 1);
+    assert_eq!(epochs(&world, host), before, "it was not lent again");
+    assert!(world.bindings.all()[bound(&world)].is_sound());
+    assert_eq!(world.run(), Ok(()));
+}
+
+#[test]
+fn what_was_on_its_way_before_a_bus_reset_is_noticed_after_it() {
+    for late in [false, true] {
+        let (mut world, _, _, write) = bus_in_reset();
+        let was_reset = |world: &World| {
+            let binding = &world.bindings.all()[bound(world)];
+            !binding.down.knows(&Seen::of(&write).unwrap(), None)
+        };
+        while late && !was_reset(&world) {
+            let until = world.now() + Duration::from_micros(10);
+            while world.step(until).unwrap() {}
+        }
+        let said = world.at_device(0, 0, &write);
+        assert_eq!(said.is_err(), late, "{said:?}");
+    }
+}
+
 #[test]
 fn another_operating_system_starts_without_perst() {
     let mut world = world(Task::Registers, None, 1);
@@ -322,10 +380,16 @@ fn another_operating_system_starts_without_perst() {
     assert_eq!(world.run(), Ok(()));
 }
 
-/// What crosses the fabric in a calm run, to devices and from them.
-fn crossing(wanted: impl Fn(bool, (Class, bool, bool)) -> bool) -> bool {
+/// Whether something wanted crosses the fabric in a run without faults, to devices or from them:
+/// model devices, or drives alone.
+fn crosses(drives: bool, wanted: impl Fn(bool, (Class, bool, bool)) -> bool) -> bool {
     let mut profile = Profile::calm();
     profile.time.busy_ms = 20;
+    if drives {
+        profile = Profile::find("nvme").unwrap();
+        profile.faults.clear();
+        (profile.fabric.drives, profile.time.busy_ms) = (profile.fabric.slots, 100);
+    }
     let schedule = crate::schedule::make(1, &profile);
     let mut world = World::new(1, &profile, schedule);
     let end = Instant::ZERO + Duration::from_secs(1);
@@ -339,6 +403,25 @@ fn crossing(wanted: impl Fn(bool, (Class, bool, bool)) -> bool) -> bool {
         }
     }
     false
+}
+
+fn crossing(wanted: impl Fn(bool, (Class, bool, bool)) -> bool) -> bool {
+    crosses(false, wanted)
+}
+
+#[test]
+fn drives_and_their_drivers_have_id_based_ordering_and_not_everywhere() {
+    for (up, class) in [false, true].into_iter().flat_map(|up| Class::ALL.map(|c| (up, c))) {
+        for by_id in [false, true] {
+            let wanted = |goes_up, mark: (Class, bool, bool)| {
+                (goes_up, mark.0, mark.1) == (up, class, by_id)
+            };
+            assert!(
+                crosses(true, wanted),
+                "{class:?}, from a drive: {up}, with ID-based ordering: {by_id}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! Hot-plug: what a slot's status tells, the button, and resets of what is behind a port.
+
+use super::{Alarm, BRIDGE_CONTROL, COMMAND, Os, SLOT, Stage, Then};
+use crate::host::driver::Driver;
+use crate::host::{device_id, port_id};
+use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// How long it waits before it asks a device again that said "later".
+const RETRY: Duration = Duration::from_millis(10);
+/// How long a driver may take to end its work when its device is to go.
+const STOP: Duration = Duration::from_millis(500);
+/// How often it asks.
+const RETRIES: u32 = 500;
+
+/// Button, presence, link state and hot-plug interrupt.
+pub(super) const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
+const BUS_RESET: u32 = 1 << 22;
+const BUTTON: u32 = 1 << 16;
+const PRESENCE_CHANGED: u32 = 1 << 19;
+const PRESENT: u32 = 1 << 22;
+const LINK_CHANGED: u32 = 1 << 24;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Light {
+    On = 0b01,
+    Blink = 0b10,
+    Off = 0b11,
+}
+
+impl Os {
+    /// It starts where another one ran: what the devices were told to do they still do, until the
+    /// buses behind the ports are reset.
+    pub(crate) fn take_over(&mut self) {
+        self.boot();
+        for at in (0..self.ports.len()).map(port_id) {
+            for reset in [BUS_RESET, 0] {
+                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
+            }
+        }
+    }
+
+    /// Resets the bus behind a port (Secondary Bus Reset) and begins anew with the device, as when a
+    /// driver has given it up. Whether there is one to be reset.
+    pub(crate) fn reset_bus(&mut self, port: usize) -> bool {
+        if self.stage(port) != Stage::Ready {
+            return false;
+        }
+        self.drop_driver(port);
+        self.ports[port].script.retain(|access| access.at == port_id(port));
+        self.go(port, Stage::Enumerating);
+        self.ports[port].retries = 0;
+        self.ports[port].resetting = true;
+        let at = port_id(port);
+        self.write(port, at, BRIDGE_CONTROL, BUS_RESET, 0b1100, Then::BusReset);
+        self.write(port, at, BRIDGE_CONTROL, 0, 0b1100, Then::Nothing);
+        self.read(port, device_id(port), 0, Then::Found);
+        true
+    }
+
+    pub(super) fn light(&mut self, port: usize, light: Light, then: Then) {
+        let value = SLOT_ENABLES | (light as u32) << 8;
+        self.write(port, port_id(port), SLOT, value, 0b0011, then);
+    }
+
+    /// The device said "later", or nothing that makes sense.
+    pub(super) fn not_yet(&mut self, now: Instant, port: usize) {
+        let entry = &mut self.ports[port];
+        if entry.stage != Stage::Enumerating || entry.retries >= RETRIES {
+            return;
+        }
+        entry.retries += 1;
+        entry.turn += 1;
+        let turn = entry.turn;
+        self.alarms.push((now + RETRY, Alarm { port, turn, driver: false }));
+    }
+
+    pub(super) fn status(&mut self, now: Instant, port: usize, value: u32) {
+        let changed = value & (BUTTON | PRESENCE_CHANGED | LINK_CHANGED);
+        if changed != 0 {
+            self.write(port, port_id(port), SLOT, changed, 0b1100, Then::Nothing);
+            // What happened meanwhile has set the bits again, without an interrupt.
+            self.ports[port].again = true;
+        }
+        let present = value & PRESENT != 0;
+        // A reset of its own takes the link down and up again.
+        let counts = if self.ports[port].resetting {
+            PRESENCE_CHANGED
+        } else {
+            PRESENCE_CHANGED | LINK_CHANGED
+        };
+        let moved = changed & counts != 0;
+        if self.stage(port) != Stage::Empty && (moved || !present) {
+            self.gone(port);
+        }
+        match self.stage(port) {
+            Stage::Empty if present => {
+                self.ports[port].retries = 0;
+                self.go(port, Stage::Enumerating);
+                self.light(port, Light::Blink, Then::Nothing);
+                self.read(port, device_id(port), 0, Then::Found);
+            }
+            Stage::Ready if changed & BUTTON != 0 => {
+                self.go(port, Stage::Blinking);
+                self.light(port, Light::Blink, Then::Nothing);
+                let turn = self.ports[port].turn;
+                self.alarms.push((now + self.blink, Alarm { port, turn, driver: false }));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn let_go(&mut self, port: usize) {
+        self.drop_driver(port);
+        self.go(port, Stage::LettingGo);
+        self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
+        self.light(port, Light::Off, Then::LetGo);
+    }
+
+    /// Time is over.
+    pub(crate) fn alarm(&mut self, now: Instant, alarm: Alarm) {
+        let Alarm { port, turn, driver } = alarm;
+        if driver {
+            // It is looked after whenever anything happens.
+            self.ports[port].wakes = None;
+            return;
+        }
+        if self.ports[port].turn != turn {
+            return;
+        }
+        match self.stage(port) {
+            Stage::Enumerating => self.read(port, device_id(port), 0, Then::Found),
+            Stage::Blinking if self.ports[port].driver.as_mut().is_some_and(Driver::stop) => {
+                self.go(port, Stage::Stopping);
+                let turn = self.ports[port].turn;
+                self.alarms.push((now + STOP, Alarm { port, turn, driver: false }));
+            }
+            Stage::Blinking | Stage::Stopping => self.let_go(port),
+            _ => {}
+        }
+    }
+
+    /// The device is not there any more.
+    pub(super) fn gone(&mut self, port: usize) {
+        self.drop_driver(port);
+        self.go(port, Stage::Empty);
+        // What was planned for it is of no use; its slot is dark again.
+        self.ports[port].script.retain(|access| access.at == port_id(port));
+        self.light(port, Light::Off, Then::Nothing);
+        self.ports[port].again = true;
+    }
+}
