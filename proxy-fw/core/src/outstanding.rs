@@ -50,14 +50,19 @@ pub enum Progress {
 
 impl RequestInfo {
     /// From a request, or `None` if it is not a non-posted one.
+    #[inline]
     pub fn of<T: AsRef<[u8]>>(request: &Packet<T>) -> Option<Self> {
+        Self::of_borrowed(request.borrowed())
+    }
+
+    fn of_borrowed(request: Packet<&[u8]>) -> Option<Self> {
         let tlp_type = request.tlp_type();
         if tlp_type.class() != Some(Class::NonPosted) {
             return None;
         }
         let (shape, remaining, lower_address) = match tlp_type {
             TlpType::MRd | TlpType::MRdLk => {
-                let (skip, count) = read_extent(request);
+                let (skip, count) = read_extent(&request);
                 (Shape::Split, count, (request.address() as u8 & 0x7c) + skip)
             }
             TlpType::FetchAdd | TlpType::Swap => (Shape::Data, request.payload_len() as u16, 0),
@@ -99,7 +104,12 @@ impl RequestInfo {
     /// When it cannot belong to this request: data where none was asked for, other byte counts
     /// than are owed, or retry status for what is no configuration request. Nothing is booked
     /// then.
+    #[inline]
     pub fn accept<T: AsRef<[u8]>>(&mut self, completion: &Packet<T>) -> Result<Progress, Mismatch> {
+        self.accept_borrowed(completion.borrowed())
+    }
+
+    fn accept_borrowed(&mut self, completion: Packet<&[u8]>) -> Result<Progress, Mismatch> {
         match completion.status() {
             CplStatus::Success => {}
             CplStatus::ConfigRetry if !self.configuration => return Err(Mismatch),
@@ -110,15 +120,12 @@ impl RequestInfo {
             (Shape::Data, true) if completion.payload_len() == self.remaining as usize => {
                 Ok(Progress::Final)
             }
-            (Shape::Split, true) => self.accept_split(completion),
+            (Shape::Split, true) => self.accept_split(&completion),
             _ => Err(Mismatch),
         }
     }
 
-    fn accept_split<T: AsRef<[u8]>>(
-        &mut self,
-        completion: &Packet<T>,
-    ) -> Result<Progress, Mismatch> {
+    fn accept_split(&mut self, completion: &Packet<&[u8]>) -> Result<Progress, Mismatch> {
         if completion.byte_count() != self.remaining {
             return Err(Mismatch);
         }
@@ -220,7 +227,7 @@ pub fn completions_at_most(request: &[u8]) -> usize {
 
 /// Bytes skipped at the front, and the byte count of a memory read's completions (PCIe 5.0
 /// section 2.3.1.1, tables 2-43 and 2-44). A read of no bytes counts one.
-fn read_extent<T: AsRef<[u8]>>(request: &Packet<T>) -> (u8, u16) {
+fn read_extent(request: &Packet<&[u8]>) -> (u8, u16) {
     let total = request.length_dw() * 4;
     if request.has_hints() {
         // The steering tag is in the byte enables' place; all bytes are enabled.

@@ -127,6 +127,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes
     }
 
+    /// The same view of bytes that are only looked at: what is written for this one is there once.
+    #[inline(always)]
+    pub fn borrowed(&self) -> Packet<&[u8]> {
+        Packet { bytes: self.bytes.as_ref(), header_at: self.header_at }
+    }
+
     /// The whole TLP.
     #[inline(always)]
     pub fn as_bytes(&self) -> &[u8] {

@@ -210,15 +210,16 @@ impl Path {
     pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig) {
         let under_way = self.in_flight > 0;
         self.timeout_at = under_way.then(|| now + self.timeout(config));
-        self.doubt_at = (under_way && config.paths > 1).then(|| now + self.patience(config));
+        self.doubt_at = (under_way && config.paths > 1).then(|| self.doubt_after(now, config));
     }
 
-    /// How long something under way here may be silent before it takes another path, too: two
+    /// Until when something under way here may be silent before it takes another path, too: two
     /// round trips and what an acknowledgement is held back for, as in RFC 8985 section 7.2, and not
     /// less than a quarter of the shortest timeout.
-    fn patience(&self, config: &LinkConfig) -> Duration {
-        let twice = Duration::from_nanos(self.rtt.smoothed().saturating_mul(2));
-        (twice + config.ack_delay).max(config.min_rto / 4)
+    fn doubt_after(&self, now: Instant, config: &LinkConfig) -> Instant {
+        let answer = self.rtt.smoothed().saturating_mul(2).saturating_add(nanos(config.ack_delay));
+        let patience = answer.max(nanos(config.min_rto) / 4);
+        Instant::from_nanos(now.as_nanos().saturating_add(patience))
     }
 
     /// How long a frame that leaves now is expected to be under way, in nanoseconds: half a round

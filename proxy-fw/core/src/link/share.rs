@@ -41,7 +41,9 @@ impl Bucket {
         Self { rate, level: 0, filled_at: Instant::ZERO }
     }
 
-    /// Whether something may be sent now.
+    /// Whether something may be sent now. Not where it is asked: that is a kilobyte of a card's code
+    /// each time, for what few bindings have.
+    #[inline(never)]
     fn has_some(&mut self, now: Instant) -> bool {
         let rate = i128::from(self.rate);
         let most = (rate * BURST.as_nanos() as i128).max(QUANTUM as i128 * SECOND);
@@ -57,10 +59,11 @@ impl Bucket {
         }
     }
 
-    /// When something may be sent again.
+    /// When something may be sent again. What is owed is a few TLPs, and fits 64 bits: a division of
+    /// more is a kilobyte of code.
     fn refilled_at(&self) -> Instant {
-        let nanos = (1 - self.level).max(1) / i128::from(self.rate.max(1)) + 1;
-        self.filled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        let owed = u64::try_from(1 - self.level.min(0)).unwrap_or(u64::MAX);
+        self.filled_at + Duration::from_nanos((owed / self.rate.max(1)).saturating_add(1))
     }
 }
 
