@@ -8,6 +8,7 @@ use proxy_core::control::{
 };
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -97,7 +98,10 @@ pub struct Session {
     complaints: Mutex<Vec<String>>,
     /// How much has been told of slots, and how much of that its tables were read after.
     told: AtomicU64,
-    read: watch::Sender<u64>,
+    read: AtomicU64,
+    /// Wakes who waits for that, or for the end, in the order in which they began to: a `watch`
+    /// would draw lots, and the same would not happen each time that the same has happened.
+    moved: Notify,
     root_complex: Mutex<Option<RootComplex>>,
     stale: watch::Sender<Option<Term>>,
     /// Held for reading while a peer is introduced and bound to, for writing while one is removed.
@@ -125,7 +129,8 @@ impl Session {
             stray_ports: Mutex::default(),
             complaints: Mutex::default(),
             told: AtomicU64::new(0),
-            read: watch::Sender::new(0),
+            read: AtomicU64::new(0),
+            moved: Notify::new(),
             root_complex: Mutex::default(),
             stale: watch::Sender::new(None),
             peering: RwLock::new(()),
@@ -192,17 +197,17 @@ impl Session {
 
     /// Its tables, read after so much was told, are in the records.
     pub fn set_read(&self, told: u64) {
-        self.read.send_replace(told);
+        self.read.store(told, Ordering::Release);
+        self.moved.notify_waiters();
     }
 
     /// Waits until the records have what is in its slots since what was last told of them. Whether
     /// they have: within `bound`, and before the connection ends.
     pub async fn is_read(&self, bound: Duration) -> bool {
-        let (told, mut read) = (self.told(), self.read.subscribe());
-        let read = async { read.wait_for(|read| *read >= told).await.is_ok() };
+        let told = self.told();
         tokio::select! {
             biased;
-            read = read => read,
+            () = self.until(|| self.read.load(Ordering::Acquire) >= told) => true,
             () = self.closed() => false,
             () = tokio::time::sleep(bound) => false,
         }
@@ -236,6 +241,7 @@ impl Session {
             }
             first
         });
+        self.moved.notify_waiters();
         self.waiting.lock().expect("no one panics while holding it").clear();
     }
 
@@ -244,10 +250,22 @@ impl Session {
         self.closing.borrow().clone()
     }
 
+    /// Waits until something is so.
+    async fn until(&self, is: impl Fn() -> bool) {
+        loop {
+            let mut moved = pin!(self.moved.notified());
+            // What happens from here on wakes it.
+            moved.as_mut().enable();
+            if is() {
+                return;
+            }
+            moved.await;
+        }
+    }
+
     /// Waits until the connection ends.
     pub async fn closed(&self) {
-        // The sender lives as long as the session.
-        let _ = self.closing.subscribe().wait_for(Option::is_some).await;
+        self.until(|| self.closing.borrow().is_some()).await;
     }
 
     /// The later term that this proxy obeys, if it said so.
