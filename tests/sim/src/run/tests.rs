@@ -10,7 +10,11 @@ fn one_seed_gives_one_run_and_another_one_another() {
     for name in ["storm", "manager", "nvme"] {
         let profile = Profile::find(name).unwrap();
         let hash = |seed| Run::new(seed, &profile).go().hash;
-        assert_eq!(hash(3), hash(3), "{name}");
+        // What draws lots does so now and then only.
+        for seed in [2, 3, 5, 8, 17] {
+            let first = hash(seed);
+            assert!((0..3).all(|_| hash(seed) == first), "{name}: {seed}");
+        }
         assert_ne!(hash(3), hash(4), "{name}");
     }
 }

@@ -54,6 +54,8 @@ impl Os {
         let at = port_id(port);
         self.write(port, at, BRIDGE_CONTROL, BUS_RESET, 0b1100, Then::BusReset);
         self.write(port, at, BRIDGE_CONTROL, 0, 0b1100, Then::Nothing);
+        // That the link was down is its own doing.
+        self.write(port, at, SLOT, LINK_CHANGED, 0b1100, Then::Nothing);
         self.read(port, device_id(port), 0, Then::Found);
         true
     }
