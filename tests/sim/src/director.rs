@@ -337,11 +337,12 @@ fn answered(lending: &mut Lending, now: Instant, result: &Result<Reply, ControlE
         (Step::BindPort, Ok(_)) => Step::Bound,
         (Step::UnbindPort(_), Ok(_)) => Step::UnbindSlot,
         (Step::UnbindSlot, Ok(Reply::Slot(SlotState::Releasing))) => Step::UnbindSlot,
-        (Step::Recover, Ok(Reply::Slot(SlotState::Bound))) => Step::BindSlot,
+        (Step::Recover, Ok(Reply::Slot(SlotState::Bound))) => Step::PeerAtBox,
         (Step::Recover, Ok(Reply::Slot(SlotState::Free))) => {
             // It may have been lent under this one; a box that began anew does not know.
             lending.epoch = lending.epoch.next().expect("a run is short");
-            Step::BindSlot
+            // One that kept its tables knows its peers, but they do not know its new life.
+            Step::PeerAtBox
         }
         (Step::UnbindSlot, Ok(_)) => {
             lending.epoch = lending.epoch.next().expect("a run is short");
