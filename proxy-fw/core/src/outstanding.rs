@@ -113,6 +113,8 @@ impl RequestInfo {
         match completion.status() {
             CplStatus::Success => {}
             CplStatus::ConfigRetry if !self.configuration => return Err(Mismatch),
+            // PCIe 5.0 section 2.2.9: data comes with success only.
+            _ if completion.has_data() => return Err(Mismatch),
             _ => return Ok(Progress::Final),
         }
         match (self.shape, completion.has_data()) {
@@ -501,6 +503,33 @@ impl<T: Copy> Table<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tlp_codec::tlp::ByteEnables;
+
+    /// A completion of this status, with so many doublewords, for a read of two.
+    fn answered(status: CplStatus, dwords: usize) -> Result<Progress, Mismatch> {
+        let mut buf = [0; 64];
+        let (requester, tag) = (Bdf::from_bits(0x300), Tag::new(5).unwrap());
+        let enables = ByteEnables::all(2);
+        let (hint, locked) = (None, false);
+        let read =
+            Kind::MemRead { requester, tag, address: 64, length_dw: 2, enables, hint, locked };
+        let length = Repr::new(read).emit(&mut buf).unwrap();
+        let read = Packet::new_checked(&buf[..length]).unwrap();
+        let mut info = RequestInfo::of(&read).unwrap();
+        let mut buf = [0; 64];
+        let length = info.write_completion(requester, status, &[7; 8][..dwords * 4], &mut buf);
+        info.accept(&Packet::new_checked(&buf[..length.unwrap()]).unwrap())
+    }
+
+    #[test]
+    fn data_comes_with_success_and_failure_without() {
+        assert_eq!(answered(CplStatus::Success, 2), Ok(Progress::Final));
+        assert_eq!(answered(CplStatus::Success, 0), Err(Mismatch));
+        for status in [CplStatus::UnsupportedRequest, CplStatus::CompleterAbort] {
+            assert_eq!(answered(status, 0), Ok(Progress::Final));
+            assert_eq!(answered(status, 2), Err(Mismatch));
+        }
+    }
 
     #[test]
     fn an_index_comes_round_as_late_as_can_be() {

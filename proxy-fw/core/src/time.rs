@@ -28,6 +28,11 @@ impl Instant {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
+    /// So many nanoseconds later, or never.
+    pub(crate) const fn after_nanos(self, nanos: u64) -> Instant {
+        Self(self.0.saturating_add(nanos))
+    }
+
     /// As [`saturating_since`](Self::saturating_since), in nanoseconds: numbers are quicker than
     /// a `Duration` where there is one for each record.
     pub(crate) const fn nanos_since(self, earlier: Instant) -> u64 {

@@ -3,10 +3,12 @@
 
 mod world;
 
-use proxy_core::control::Removal;
+use proxy_core::control::{PortBinding, Removal, Reply, Request};
+use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
+use proxy_core::link::LinkConfig;
 use proxy_core::role::Role as _;
-use proxy_core::switch::ResetKind;
+use proxy_core::switch::{ResetKind, SwitchConfig};
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -87,7 +89,7 @@ fn completions_for_a_stalled_device_all_have_room() {
         world.forget_the_past();
         let mut reads = ask(&mut world);
         let at_once = *first_time.get_or_insert(reads.len());
-        assert!((4..usize::from(READS)).contains(&at_once), "{at_once} reads");
+        assert!((1..usize::from(READS)).contains(&at_once), "{at_once} reads");
         assert_eq!(reads.len(), at_once, "no room is lost");
         // From here on nothing comes through to the first box.
         world.cut = true;
@@ -155,7 +157,7 @@ fn room_that_was_kept_is_given_back() {
         // As many as there is room for; the others are no more.
         let reads = ask(&mut world);
         world.device.out.clear();
-        assert!(world.counter(HELD) > reads.len() as u64 * 60, "{name}: room is kept");
+        assert!(world.counter(HELD) >= reads.len() as u64 * 60, "{name}: room is kept");
         end(&mut world, &reads);
         while world.to_root.pop_front().is_some() {}
         // Those that waited are let through now; nobody answers them, and they run out of time.
@@ -212,4 +214,65 @@ fn a_peer_that_answers_a_stalled_device_finds_room() {
     let bytes: usize =
         all.filter(|p| p.class() == Some(Class::Completion)).map(|p| p.payload().len()).sum();
     assert_eq!(bytes, 32 * 4096);
+}
+
+/// Two functions of one device, each at a port of its own: one link carries both. A sender with
+/// few buffers to share.
+fn neighbours() -> World {
+    let mut world = World::new();
+    let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
+    let link = LinkConfig { shared_send: 40, ..LinkConfig::default() };
+    world.host = HostRole::new(&HostConfig { switch, link, ..HostConfig::default() }).unwrap();
+    world.host.set_node(node(HOST));
+    world.device = Registers::with_functions(2, true);
+    world.device.reset();
+    world.insert();
+    world.introduce();
+    for number in 0..2 {
+        let function = SlotFunction::new(number).unwrap();
+        let key = BindingKey { function, ..key(1) };
+        assert_eq!(world.ask_box(Request::BindSlot(slot_binding(key))), Ok(Reply::Done));
+        let binding = PortBinding { port: port(number as u8), ..port_binding(key) };
+        assert_eq!(world.ask_host(Request::BindPort(binding)), Ok(Reply::Done));
+    }
+    world.run(Duration::from_millis(50));
+    world.assign_buses();
+    world.config_write(bdf(2, 1), 0x18, 0x0004_0402);
+    world.config_write(bdf(2, 1), 0x20, 0xe010_e010);
+    world.config_write(bdf(1, 0), 0x20, 0xe010_e000);
+    world.config_write(bdf(2, 1), 0x04, 0x0006);
+    world.forget_the_past();
+    world
+}
+
+#[test]
+fn a_neighbour_is_asked_when_what_both_share_is_used_up() {
+    let mut world = neighbours();
+    world.device.manner = Manner::Split;
+    let now = world.now;
+    let read = emit(&Repr::new(mem_read(bdf(3, 0), 9, SECOND_WINDOW, DWORDS)));
+    world.boxes.handle_tlp(now, slot(1), &read).unwrap();
+    let mut frame = vec![0; MAX_FRAME];
+    while let Some(out) = world.boxes.poll_transmit(now, &mut frame) {
+        world.host.handle_frame(now, &frame[..out.len]);
+    }
+    // It is at the host, and not looked at yet. Meanwhile the link's queues are filled, but for one
+    // more request.
+    world.cut = true;
+    for window in [FIRST_WINDOW, SECOND_WINDOW] {
+        let write = emit(&Repr::new(mem_write(Bdf::default(), window, &[7; 4])));
+        while world.host.handle_tlp(now, &write).is_ok() {}
+    }
+    for tag in 0..19 {
+        let read = emit(&Repr::new(mem_read(Bdf::default(), tag, SECOND_WINDOW, 1)));
+        let _ = world.host.handle_tlp(now, &read);
+    }
+    world.turn();
+    world.cut = false;
+    world.run(Duration::from_millis(500));
+    let answers = world.device.received.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap());
+    let mine = answers.filter(|p| p.class() == Some(Class::Completion) && p.tag().get() == 9);
+    assert_eq!(mine.map(|p| p.payload().len()).sum::<usize>(), 4096);
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.counter(HELD), 0);
 }

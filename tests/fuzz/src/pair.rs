@@ -3,7 +3,7 @@
 use crate::frame::seal;
 use crate::input::Input;
 use core::time::Duration;
-use proxy_core::control::{BindingFailure, LinkDownReason, PathSet};
+use proxy_core::control::{BindingFailure, LinkDownReason, PathSet, Share};
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::link::{ChannelId, ClassSet, Link, LinkConfig, LinkEvent, LinkState, TlpMeta};
 use proxy_core::stamps::Stamps;
@@ -26,6 +26,8 @@ struct End {
     channels: [Option<ChannelId>; SLOTS as usize],
     /// By slot: it has failed, and takes nothing until it is closed.
     failed: [bool; SLOTS as usize],
+    /// By slot and class: the TLPs that room is kept for.
+    kept: [[u16; 3]; SLOTS as usize],
 }
 
 /// What became of a TLP.
@@ -83,6 +85,7 @@ fn end(paths: usize, end: usize) -> End {
         stamps: Stamps::new(),
         channels: [None; SLOTS as usize],
         failed: [false; SLOTS as usize],
+        kept: [[0; 3]; SLOTS as usize],
     }
 }
 
@@ -142,6 +145,7 @@ impl Pair {
         let Some(channel) = self.ends[end].channels[usize::from(slot)].take() else { return };
         self.ends[end].link.close_channel(channel);
         self.ends[end].failed[usize::from(slot)] = false;
+        self.ends[end].kept[usize::from(slot)] = [0; 3];
         self.end_of_flows(slot);
     }
 
@@ -175,7 +179,15 @@ impl Pair {
             OutstandingRef { index: self.next_entry % 64, generation: self.next_entry / 64 }
         });
         let meta = TlpMeta { class, outstanding, relaxed, stamp: None };
-        if self.ends[end].link.send_tlp(self.now, channel, meta, &bytes).is_ok() {
+        let End { link, kept, .. } = &mut self.ends[end];
+        let kept = &mut kept[usize::from(slot)][class as usize];
+        let sent = if how & 0x20 != 0 && *kept > 0 {
+            *kept -= 1;
+            link.send_reserved(self.now, channel, meta, &bytes)
+        } else {
+            link.send_tlp(self.now, channel, meta, &bytes)
+        };
+        if sent.is_ok() {
             flow.push(Tlp { class, relaxed, bytes, fate: Fate::Sent });
         }
     }
@@ -389,11 +401,29 @@ impl Pair {
             (0 | 1, _) => self.open(end, slot),
             (2, _) => self.close(end, slot),
             (3, _) => self.next_epoch(slot),
+            (4, _) if how & 8 != 0 => {
+                self.ends[end].link.set_peer_paths(self.now, usize::from(path.get()) + 1);
+            }
             (4, _) => self.ends[end].link.handle_congestion_mark(path),
+            (5, Some(channel)) if how & 8 != 0 => {
+                let rate = |bit: u8| if how & bit != 0 { 1_000_000 } else { 0 };
+                let share = Share { weight: how >> 6, limit: rate(0x10), guarantee: rate(0x20) };
+                self.ends[end].link.set_share(channel, share);
+            }
             (5, Some(channel)) => self.ends[end].link.set_paths(channel, PathSet(how)),
             (6, Some(channel)) if how > 0xf0 => {
                 self.ends[end].link.fail_channel(channel, BindingFailure::DeviceGone);
                 self.end_of_flows(slot);
+            }
+            (6, Some(channel)) => {
+                let class = Class::ALL[usize::from(how >> 1 & 3).min(2)];
+                let End { link, kept, .. } = &mut self.ends[end];
+                let kept = &mut kept[usize::from(slot)][class as usize];
+                if how & 8 != 0 {
+                    *kept += link.reserve(channel, class, u16::from(how >> 4));
+                } else {
+                    link.unreserve(channel, class, core::mem::take(kept));
+                }
             }
             (7, _) if how == 0xff => {
                 self.ends[end].link.close(self.now, LinkDownReason::Removed);

@@ -75,6 +75,41 @@ pub struct Packet<T: AsRef<[u8]>> {
     pub(super) header_at: u8,
 }
 
+/// Where the header of a TLP begins that is all there, with nothing behind it. Whatever holds the
+/// bytes: what checks them is there once.
+#[inline]
+fn checked(bytes: &[u8]) -> Result<u8, MalformedTlp> {
+    let header_at = header_checked(bytes)?;
+    let (need, have) = (Packet { bytes, header_at }.total_len(), bytes.len());
+    if need != have {
+        return Err(MalformedTlp::LengthMismatch { need, have });
+    }
+    Ok(header_at)
+}
+
+/// Where the header of a TLP begins of which prefixes and header are there.
+#[inline]
+fn header_checked(b: &[u8]) -> Result<u8, MalformedTlp> {
+    let mut at = 0;
+    loop {
+        let Some(&first) = b.get(at) else {
+            return Err(MalformedTlp::HeaderCutShort { need: at + 12, have: b.len() });
+        };
+        if first >> 5 != 0b100 {
+            break;
+        }
+        at += 4;
+        if at > 4 * super::MAX_PREFIXES {
+            return Err(MalformedTlp::Prefixes);
+        }
+    }
+    let need = at + if b[at] & 0x20 == 0 { 12 } else { 16 };
+    if b.len() < need {
+        return Err(MalformedTlp::HeaderCutShort { need, have: b.len() });
+    }
+    Ok(at as u8)
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks that prefixes, header, data and digest are all there and nothing else is.
     ///
@@ -83,12 +118,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// [`MalformedTlp`] says what does not fit.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Self, MalformedTlp> {
-        let packet = Self::new_header_checked(bytes)?;
-        let (need, have) = (packet.total_len(), packet.bytes.as_ref().len());
-        if need != have {
-            return Err(MalformedTlp::LengthMismatch { need, have });
-        }
-        Ok(packet)
+        let header_at = checked(bytes.as_ref())?;
+        Ok(Self { bytes, header_at })
     }
 
     /// Checks that prefixes and header are there; data may be cut short or followed by more.
@@ -100,25 +131,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// [`MalformedTlp`] says what is missing.
     #[inline]
     pub fn new_header_checked(bytes: T) -> Result<Self, MalformedTlp> {
-        let b = bytes.as_ref();
-        let mut at = 0;
-        loop {
-            let Some(&first) = b.get(at) else {
-                return Err(MalformedTlp::HeaderCutShort { need: at + 12, have: b.len() });
-            };
-            if first >> 5 != 0b100 {
-                break;
-            }
-            at += 4;
-            if at > 4 * super::MAX_PREFIXES {
-                return Err(MalformedTlp::Prefixes);
-            }
-        }
-        let need = at + if b[at] & 0x20 == 0 { 12 } else { 16 };
-        if b.len() < need {
-            return Err(MalformedTlp::HeaderCutShort { need, have: b.len() });
-        }
-        Ok(Self { bytes, header_at: at as u8 })
+        let header_at = header_checked(bytes.as_ref())?;
+        Ok(Self { bytes, header_at })
     }
 
     /// The bytes that this is a view of.

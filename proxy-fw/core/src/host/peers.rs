@@ -160,28 +160,29 @@ impl HostRole {
     ) -> Fate {
         let packet = Packet::new_checked(&*tlp).expect("checked by the caller");
         let completions = RequestInfo::of(&packet).map_or(1, |info| info.completions());
+        let tag = packet.tag();
         if self.switch.port_behind(packet.requester()) != Some(origin.port) {
             // Its completions would find the way to somebody else.
+            if !self.can_answer(origin, 1) {
+                return Fate::Waits;
+            }
             self.counters.peer_requester += 1;
             self.refuse_peer(now, origin, to, tlp);
             return Fate::Gone;
         }
-        let entry = &self.ports[to.get() as usize];
-        let link_has_room = match entry.target(None) {
-            Some(target) => self.has_room(to, target, Class::NonPosted),
-            None => true,
-        };
         let room_for_tag = self.ports[origin.port.get() as usize].upstream.has_room();
         let answers_have_room = self.can_answer(origin, completions);
-        let entry = &self.ports[to.get() as usize];
-        let room = entry.has_room_for_peer() && link_has_room && room_for_tag && answers_have_room;
-        if !room {
+        let room_for_peer = self.ports[to.get() as usize].has_room_for_peer();
+        if !room_for_peer || !room_for_tag || !answers_have_room {
             return Fate::Waits;
         }
-        self.take_tag(now, origin, tlp);
+        let taken = self.take_tag(now, origin, tlp);
+        // Both may be behind the same link, and what is kept for the answers be the last room there.
+        if self.send_to_device(now, to, tlp, Some(origin.port)).is_err() {
+            self.give_tag_back(origin, taken, tag, tlp);
+            return Fate::Waits;
+        }
         self.counters.peer_requests += 1;
-        let sent = self.send_to_device(now, to, tlp, Some(origin.port));
-        assert!(sent.is_ok(), "there was room");
         Fate::Gone
     }
 

@@ -260,11 +260,16 @@ impl HostRole {
         verdict
     }
 
-    /// Gives a non-posted request of a device a tag of the port's own.
-    pub(super) fn take_tag(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) {
+    /// Gives a non-posted request of a device a tag of the port's own; the entry that has it.
+    pub(super) fn take_tag(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        tlp: &mut [u8],
+    ) -> Option<OutstandingRef> {
         let mut packet = Packet::new_checked(tlp).expect("checked by the caller");
-        let Some(info) = RequestInfo::of(&packet) else { return };
-        let Some(outstanding) = origin.outstanding else { return };
+        let info = RequestInfo::of(&packet)?;
+        let outstanding = origin.outstanding?;
         let Origin { key, function, sampled, .. } = origin;
         let entry = &mut self.ports[origin.port.get() as usize];
         let target = entry.target_of(function).filter(|target| target.key == key);
@@ -277,6 +282,23 @@ impl HostRole {
         // Only a port with room is asked for non-posted requests.
         let entry = upstream.insert(deadline, request).expect("has room");
         let tag = Tag::new(entry.index).expect("the table has at most 256 entries");
+        rewrite(&mut packet, |packet| packet.set_tag(tag));
+        Some(entry)
+    }
+
+    /// Makes that undone: the request was not sent, and has the tag that it came with.
+    pub(super) fn give_tag_back(
+        &mut self,
+        origin: Origin,
+        taken: Option<OutstandingRef>,
+        tag: Tag,
+        tlp: &mut [u8],
+    ) {
+        let index = usize::from(origin.port.get());
+        if let Some(request) = taken.and_then(|entry| self.ports[index].upstream.remove(entry)) {
+            self.keep_room(index, &request, 0);
+        }
+        let mut packet = Packet::new_checked(tlp).expect("checked by the caller");
         rewrite(&mut packet, |packet| packet.set_tag(tag));
     }
 

@@ -1,5 +1,5 @@
 //! How much a program on a computer stores. Buffers are of the longest TLP, so that a link has some
-//! 45 MB of address space; memory is what was in use at a time: a page at least for each TLP but
+//! 54 MB of address space; memory is what was in use at a time: a page at least for each TLP but
 //! the short ones, of which twelve share a page. Those have up to 256 bytes of payload, which is
 //! what most systems allow.
 
@@ -11,8 +11,8 @@ pub(super) const CREDITS_COMPLETION: usize = 256;
 pub(super) const GUARANTEED_CREDITS: [u32; 3] = [16, HOST_OUTSTANDING as u32, 32];
 pub(super) const SHARED_RECEIVE: usize = 3072;
 pub(super) const GUARANTEED_SEND: usize = 8;
-pub(super) const SEND_COMPLETIONS: usize = 1024;
-pub(super) const SHARED_SEND: usize = 2048;
+pub(super) const SEND_COMPLETIONS: usize = 2048;
+pub(super) const SHARED_SEND: usize = 4096;
 pub(super) const LINK_WINDOW: usize = 1024;
 pub(super) const HOST_OUTSTANDING: usize = 64;
 pub(super) const HOST_RESERVED: usize = 32;

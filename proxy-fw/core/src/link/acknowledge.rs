@@ -43,10 +43,10 @@ impl Link {
             }
         }
         while progress != 0 {
-            let path = &mut self.paths[progress.trailing_zeros() as usize];
+            let path = progress.trailing_zeros() as usize;
             progress &= progress - 1;
-            path.backoff = 0;
-            path.restart_timeout(now, &self.config);
+            self.paths[path].backoff = 0;
+            self.restart_timeout(now, path);
         }
         if news {
             self.path_heard(now, path, ack.packet);
@@ -110,6 +110,7 @@ impl Link {
         let path = self.flight.entry(sequence).path as usize;
         if let Some(bytes) = self.flight.lose(sequence) {
             self.paths[path].in_flight -= u64::from(bytes);
+            self.paths[path].stop_if_idle();
             if self.faulty(Fault::ForgetLoss) {
                 self.flight.resend(sequence, path as u8, u32::MAX, Instant::FAR_FUTURE);
                 self.paths[path].in_flight += u64::from(bytes);

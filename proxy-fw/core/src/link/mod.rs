@@ -31,7 +31,7 @@
 //!
 //! **Storage.** Everything is allocated with a [`LinkStorage`], which serves one link after the
 //! other ([`Link::with_storage`], [`Link::into_storage`]): in a program 30 MB for what is received
-//! and 13 MB for what is sent, buffers and what says of each what it holds, and 0.1 MB of other
+//! and 22 MB for what is sent, buffers and what says of each what it holds, and 0.1 MB of other
 //! tables. Buffers are reused last in, first out and allocated zeroed, so on a system with virtual
 //! memory only the most that was ever used at a time is resident; short TLPs share pages. `credit`
 //! says why a sender with credit always finds room.

@@ -201,25 +201,38 @@ impl Path {
         }
     }
 
-    /// The retransmission timeout.
-    pub(super) fn timeout(&self, config: &LinkConfig) -> Duration {
+    /// The retransmission timeout, in nanoseconds.
+    pub(super) fn timeout(&self, config: &LinkConfig) -> u64 {
         self.rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff)
     }
 
-    /// Starts the retransmission timer over, or stops it when nothing is under way here.
-    pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig) {
-        let under_way = self.in_flight > 0;
-        self.timeout_at = under_way.then(|| now + self.timeout(config));
-        self.doubt_at = (under_way && config.paths > 1).then(|| self.doubt_after(now, config));
+    /// Starts the timers over, or stops them when nothing is under way here.
+    pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig, several: bool) {
+        (self.timeout_at, self.doubt_at) = (None, None);
+        if self.in_flight > 0 {
+            let timeout = self.timeout(config);
+            self.timeout_at = Some(now.after_nanos(timeout));
+            // Two round trips, as in RFC 8985 section 7.2, and time for an acknowledgement that is
+            // held back.
+            let patience = self.rtt.smoothed().saturating_mul(2).max(timeout / 4);
+            self.doubt_at = several.then(|| now.after_nanos(patience));
+        }
     }
 
-    /// Until when something under way here may be silent before it takes another path, too: two
-    /// round trips and what an acknowledgement is held back for, as in RFC 8985 section 7.2, and not
-    /// less than a quarter of the shortest timeout.
-    fn doubt_after(&self, now: Instant, config: &LinkConfig) -> Instant {
-        let answer = self.rtt.smoothed().saturating_mul(2).saturating_add(nanos(config.ack_delay));
-        let patience = answer.max(nanos(config.min_rto) / 4);
-        Instant::from_nanos(now.as_nanos().saturating_add(patience))
+    /// What was under way is not any more: nothing is waited for, and what is sent next is waited
+    /// for anew.
+    pub(super) fn stop_if_idle(&mut self) {
+        if self.in_flight == 0 {
+            (self.timeout_at, self.doubt_at) = (None, None);
+        }
+    }
+
+    /// The peer has no other path any more: whether this one works shows by itself.
+    pub(super) fn is_alone(&mut self) {
+        (self.probe_at, self.probe, self.doubt_at) = (None, None, None);
+        if self.is_good() {
+            self.health = Health::Good { asked: false };
+        }
     }
 
     /// How long a frame that leaves now is expected to be under way, in nanoseconds: half a round

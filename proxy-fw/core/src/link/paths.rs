@@ -37,6 +37,9 @@ impl Link {
             self.lose_path(path);
             (self.paths[path].timeout_at, self.paths[path].doubt_at) = (None, None);
         }
+        if count == 1 {
+            self.paths[0].is_alone();
+        }
         if self.state == LinkState::Up {
             for path in before..count {
                 self.paths[path].frame = self.peer_limits.frame;
@@ -89,11 +92,15 @@ impl Link {
     /// Works out which bindings may send on which path: those that name it, and those none of
     /// whose paths is usable.
     pub(super) fn find_reach(&mut self) {
-        let usable = self.usable();
+        let (usable, good) = (self.usable(), self.good());
         self.reach = [0; MAX_PATHS];
         for index in 0..self.channels.count() {
             let PathSet(wanted) = self.channels.place(index).paths;
-            let set = if wanted & usable == 0 { usable } else { wanted & usable };
+            let set = match (wanted & usable, wanted & good) {
+                (0, 0) => usable,
+                (0, asked) => asked,
+                (set, _) => set,
+            };
             for (path, reach) in self.reach.iter_mut().enumerate() {
                 *reach |= u64::from(set >> path & 1) << index;
             }
@@ -124,14 +131,15 @@ impl Link {
         if self.path_count == 1 {
             return (tried == 0 && open(0)).then_some(0);
         }
-        let allowed = self.usable() | self.out.probe.map_or(0, |path| 1 << path);
-        let mut set = allowed & !tried;
+        let usable = self.usable();
+        let mut set = (usable | self.good() | self.out.probe.map_or(0, |path| 1 << path)) & !tried;
         for path in 0..self.path_count {
             if set >> path & 1 != 0 && !open(path) {
                 set &= !(1 << path);
             }
         }
-        self.soonest(set)
+        // One that is asked is for the bindings that want no other.
+        self.soonest(set & usable).or_else(|| self.soonest(set))
     }
 
     /// Nothing comes back from a path: something is `lost`, or nothing was sent yet.
@@ -182,8 +190,8 @@ impl Link {
         }
     }
 
-    /// Nothing has come back from a path for some time: what it carries for longest takes another
-    /// one, too, and whether this one is still good is asked at once. A timeout decides that; a lone
+    /// Nothing has come back from a path for some time: what it carries that is next in order takes
+    /// another one, too, and whether this one is still good is asked at once. A timeout decides that; a lone
     /// request does not wait for it.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
         if self.good() & !(1 << path) == 0 {
@@ -195,6 +203,12 @@ impl Link {
         if entry.health == (Health::Good { asked: false }) {
             entry.probe_at = Some(now);
         }
+    }
+
+    /// Starts a path's timers over, or stops them when nothing is under way there.
+    pub(super) fn restart_timeout(&mut self, now: Instant, path: usize) {
+        let several = self.path_count > 1;
+        self.paths[path].restart_timeout(now, &self.config, several);
     }
 
     /// A retransmission timeout has run out on a path.
@@ -214,7 +228,7 @@ impl Link {
             self.out.probe = Some(next as u8);
         }
         self.suspect(now, path, true);
-        self.paths[path].restart_timeout(now, &self.config);
+        self.restart_timeout(now, path);
     }
 
     /// Large frames may be what the path does not carry any more.
@@ -263,7 +277,7 @@ impl Link {
             Health::Good { asked: true } => return self.suspect(now, path, true),
             Health::Good { asked } => {
                 *asked = true;
-                entry.probe_at = Some(now + entry.timeout(&self.config));
+                entry.probe_at = Some(now.after_nanos(entry.timeout(&self.config)));
                 self.find_reach();
             }
             Health::Suspect { pause, tries, lost, .. } => {

@@ -56,19 +56,19 @@ impl Rtt {
         self.smoothed = self.smoothed / 8 * 7 + sample / 8;
     }
 
-    /// The timeout after `backoff` timeouts in a row (sections 2.3 to 2.5 and 5.5). The peer may
-    /// hold an acknowledgement back for `ack_delay`.
+    /// The timeout after `backoff` timeouts in a row (sections 2.3 to 2.5 and 5.5), in nanoseconds.
+    /// The peer may hold an acknowledgement back for `ack_delay`.
     pub(super) fn timeout(
         &self,
         ack_delay: Duration,
         min: Duration,
         max: Duration,
         backoff: u32,
-    ) -> Duration {
+    ) -> u64 {
         let (min, max) = (nanos(min), nanos(max));
         let sum = self.variation.saturating_mul(4).saturating_add(self.smoothed);
         let once = sum.saturating_add(nanos(ack_delay)).clamp(min, max);
-        Duration::from_nanos(once.saturating_mul(1 << backoff.min(16)).min(max))
+        once.saturating_mul(1 << backoff.min(16)).min(max)
     }
 
     /// How long after a later frame's acknowledgement an earlier one counts as lost: 9/8 round
@@ -111,7 +111,7 @@ mod tests {
         let mut rtt = Rtt::new(50 * MS);
         rtt.sample(Instant::ZERO, nanos(8 * MS));
         assert_eq!(rtt.smoothed(), nanos(8 * MS));
-        assert_eq!(rtt.timeout(Duration::ZERO, MS, 1000 * MS, 0), 24 * MS);
+        assert_eq!(rtt.timeout(Duration::ZERO, MS, 1000 * MS, 0), nanos(24 * MS));
         rtt.sample(Instant::ZERO, nanos(16 * MS));
         assert_eq!(rtt.smoothed(), nanos(9 * MS));
     }
@@ -120,7 +120,7 @@ mod tests {
     fn back_off_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(MS);
         rtt.sample(Instant::ZERO, nanos(MS));
-        let timeout = |backoff| rtt.timeout(MS, 5 * MS, 100 * MS, backoff);
+        let timeout = |backoff| Duration::from_nanos(rtt.timeout(MS, 5 * MS, 100 * MS, backoff));
         assert_eq!(timeout(0), 5 * MS);
         assert_eq!(timeout(3), 40 * MS);
         assert_eq!(timeout(30), 100 * MS);

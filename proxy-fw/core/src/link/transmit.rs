@@ -113,7 +113,7 @@ impl Link {
         }
         self.out.probe = None;
         if self.paths[path].timeout_at.is_none() {
-            self.paths[path].restart_timeout(now, &self.config);
+            self.restart_timeout(now, path);
         }
     }
 

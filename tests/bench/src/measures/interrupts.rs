@@ -2,7 +2,7 @@ use super::Bench;
 use crate::figures::Results;
 use crate::process::number;
 use crate::system::{Layout, System};
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// Bytes of a drive's command: one logical block.
 const BLOCK: u64 = 512;
@@ -18,9 +18,8 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         let of_root = |(name, value): (&String, &serde_json::Value)| {
             name.contains("interrupt").then(|| value.as_f64()).flatten()
         };
-        Ok::<_, anyhow::Error>(
-            counters.as_object().into_iter().flatten().filter_map(of_root).sum::<f64>(),
-        )
+        let all = counters.as_object().into_iter().flatten().filter_map(of_root);
+        all.reduce(|one, other| one + other).context("the host counts no interrupts")
     };
     let (mut rates, mut commands) = (Vec::new(), Vec::new());
     for _ in 0..bench.repeats {

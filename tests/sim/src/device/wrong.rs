@@ -31,9 +31,8 @@ const WITH_DATA: u8 = 0x40;
 const OTHER_TAG: u8 = 0x5a;
 
 impl Wrong {
-    /// Those that are drawn. Data that comes with a failure is not: proxies hand it on to the root
-    /// complex as it is, which the oracle of completions does not let pass.
-    pub(crate) const DRAWN: [Self; 7] = [
+    /// Those that are drawn: all.
+    pub(crate) const DRAWN: [Self; 8] = [
         Self::Tag,
         Self::ByteCount,
         Self::LowerAddress,
@@ -41,6 +40,7 @@ impl Wrong {
         Self::Status,
         Self::Requester,
         Self::Data,
+        Self::FailureWithData,
     ];
 
     /// Makes a right answer wrong. It is still a TLP of the length that it says.

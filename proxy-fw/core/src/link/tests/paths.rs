@@ -306,6 +306,47 @@ fn a_binding_keeps_to_its_paths_as_long_as_one_of_them_works() {
 }
 
 /// A frame of jumbo size gets through no more, a small one does (RFC 8899 calls it a black hole).
+/// A path that has a probe to answer is still the one that a binding has named.
+#[test]
+fn a_binding_keeps_to_a_path_that_is_asked() {
+    let (mut pair, key) = two();
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    pair.ends[0].set_paths(channel, PathSet::FIRST);
+    pair.drain_for(10 * MS).unwrap();
+    pair.network.routes[0].delay = 3 * MS;
+    let before = pair.ends[0].paths()[1].next_packet;
+    for _ in 0..15 {
+        pair.send(0, key, Posted, false, 16);
+        pair.drain_for(MS / 5).unwrap();
+    }
+    let doubted = pair.counter(0, "paths_doubted");
+    assert!((1..4).contains(&doubted), "{doubted} doubts");
+    assert_eq!(pair.counter(0, "paths_lost"), 0);
+    let strayed = u64::from(pair.ends[0].paths()[1].next_packet - before);
+    assert!(strayed <= doubted + 2, "{strayed} frames: what was doubted, and what is no binding's");
+    settle(&mut pair);
+}
+
+#[test]
+fn a_link_that_is_left_with_one_path_asks_it_nothing() {
+    let (mut pair, key) = two();
+    traffic(&mut pair, key, 10);
+    for end in 0..2 {
+        pair.ends[end].set_peer_paths(pair.now, 1);
+    }
+    pair.drain_for(Duration::from_millis(20)).unwrap();
+    let probes = pair.counter(0, "probes_sent");
+    pair.drain_for(Duration::from_secs(3)).unwrap();
+    assert_eq!(pair.counter(0, "probes_sent"), probes);
+    // Nor does it doubt it.
+    cut(&mut pair, 0, [true; 2]);
+    pair.send(0, key, Posted, false, 16);
+    pair.run_for(3 * MS);
+    cut(&mut pair, 0, [false; 2]);
+    settle(&mut pair);
+    assert_eq!(pair.counter(0, "paths_doubted"), 0);
+}
+
 #[test]
 fn frames_shrink_to_what_a_path_carries_and_grow_again() {
     for (count, length) in [(1, 540), (2, 540), (1, TLP_BUFFER), (2, TLP_BUFFER)] {
