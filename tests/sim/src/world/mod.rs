@@ -388,9 +388,7 @@ impl World {
             slot.device.end().requests.check(now, self.bound)?;
             slot.device.check()?;
         }
-        for binding in self.bindings.all() {
-            bounds::check(binding)?;
-        }
+        bounds::check(self.bindings.all(), self.profile.fabric.shared_buffers)?;
         bounds::check_frames(self.network.in_flight(), self.hosts.len() * self.boxes.len())?;
         self.check_tables()
     }
