@@ -10,7 +10,7 @@ use crate::types::{
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, SlotEntry};
 use std::collections::BTreeSet;
-use tlp_codec::ids::Epoch;
+use tlp_codec::ids::{Epoch, NodeId, SlotId};
 
 /// Takes in what a box of this incarnation has in its slots (`inventory`) and in its table. `before`
 /// are the records as they were before the table was read, `rules` say what has to be erased of what
@@ -38,6 +38,9 @@ pub fn box_tables(
     for id in &diff.missing {
         progress::missing(txn, *id, Phase::Reserved, name.as_str());
     }
+    for id in &diff.over {
+        progress::failed(txn, *id, &format!("{name} has ended it, which nobody heard"));
+    }
     learn_paths(txn, name, table);
     diff
 }
@@ -50,6 +53,7 @@ pub fn host_table(
     incarnation: u32,
     table: &[MappingEntry],
 ) -> HostDiff {
+    learn_lent(txn, table);
     fail_lost(txn, name, Role::Host, incarnation);
     let diff = diff::of_host(name, table, before, txn);
     for id in &diff.missing {
@@ -186,6 +190,23 @@ fn learn_epochs(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
             && let Ok(epoch) = Epoch::from_bits(entry.epoch)
         {
             txn.learn_epoch(&FunctionAddress { slot, function: entry.function }, epoch);
+        }
+    }
+}
+
+/// Learns what another manager has lent while this one did not know of it. The box that would say so
+/// may have restarted and have forgotten; the host still has it, or has only just been told to let it
+/// go, and must not get the same once more.
+fn learn_lent(txn: &mut Txn, table: &[MappingEntry]) {
+    for entry in table.iter().filter(|entry| entry.used) {
+        let node = NodeId::new(entry.box_node).ok();
+        let known = node.and_then(|node| txn.node_by_number(node));
+        let at = known.filter(|node| node.role == Role::Box && entry.slot <= node.size);
+        let (Some(node), Ok(slot)) = (at, SlotId::new(entry.slot)) else { continue };
+        let Ok(slot) = SlotAddress::new(node.name.clone(), slot) else { continue };
+        for (function, epoch) in &entry.functions {
+            let address = FunctionAddress { slot: slot.clone(), function: *function };
+            txn.learn_epoch(&address, *epoch);
         }
     }
 }
@@ -330,6 +351,40 @@ mod tests {
         put(&mut txn, "a/1", 1);
         put(&mut txn, "b/1", 2);
         agree(&txn, SlotStatus::Free);
+    }
+
+    #[test]
+    fn what_a_host_has_of_a_box_was_lent() {
+        use proxy_core::control::PortState;
+        use tlp_codec::ids::{Bdf, PortId};
+        let mut txn = Txn::new(Tables::default());
+        let slot = put(&mut txn, "box1/1", 1);
+        let box_node = txn.nodes()[slot.box_name()].node.get();
+        let entry = |slot: u8, counter| MappingEntry {
+            port: PortId::new(0).unwrap(),
+            used: true,
+            state: PortState::Present,
+            buses: (3, 3),
+            device: Bdf::from_bits(0x300),
+            memory: None,
+            prefetchable: None,
+            io: None,
+            box_node,
+            slot,
+            functions: [(SlotFunction::ZERO, Epoch::new(0, counter).unwrap())]
+                .into_iter()
+                .collect(),
+            path_set: PathSet::FIRST,
+            configured: true,
+        };
+        let host = NodeName::new("host1").unwrap();
+        let before = Tables::clone(&txn);
+        // A slot that the box does not have is nobody's.
+        host_table(&mut txn, &before, &host, 1, &[entry(1, 7), entry(5, 9)]);
+        let address = |slot| FunctionAddress { slot, function: SlotFunction::ZERO };
+        assert_eq!(txn.highest_epoch(&address("box1/5".parse().unwrap())), None);
+        let next = txn.new_epoch(&address(slot)).unwrap();
+        assert_eq!(next, Epoch::new(0, 8).unwrap(), "another manager has lent up to 7");
     }
 
     /// The records of an earlier manager do not say by which paths, nor do those of one that was

@@ -35,6 +35,8 @@ pub struct BoxDiff {
     pub stray: Vec<StraySlot>,
     /// Bindings that the table should have and has not.
     pub missing: Vec<BindingId>,
+    /// As `missing`, but the box has had them, and has ended them: nobody heard why.
+    pub over: Vec<BindingId>,
 }
 
 /// What to do about a host's table.
@@ -57,6 +59,10 @@ pub struct HostDiff {
 /// are after (`after`). What changed between is on its way and is left alone: a binding counts as
 /// missing only if it was in the table's place before the table was read and is unchanged, and as
 /// stray only if neither knows it.
+///
+/// An entry keeps the highest epoch that it was bound under. One that has reached a binding's epoch
+/// without having the binding says that it is over. To write it again would be refused, unless
+/// the box has forgotten by then: so it must not be tried.
 pub fn of_box(name: &NodeName, table: &[SlotEntry], before: &Tables, after: &Tables) -> BoxDiff {
     let mut diff = BoxDiff::default();
     let used = || table.iter().filter(|entry| entry.used);
@@ -82,9 +88,17 @@ pub fn of_box(name: &NodeName, table: &[SlotEntry], before: &Tables, after: &Tab
         let should = binding.slot.box_name() == name
             && binding.phase.at_box()
             && !binding.desired.is_release();
-        if settled && should && !binding.keys().all(|key| there.contains(&key)) {
-            diff.missing.push(binding.id);
+        let mut lacking = binding.keys().filter(|key| !there.contains(key)).peekable();
+        if !settled || !should || lacking.peek().is_none() {
+            continue;
         }
+        let had = |key: BindingKey| {
+            let of_it =
+                |entry: &&SlotEntry| (entry.slot, entry.function) == (key.slot, key.function);
+            table.iter().filter(of_it).any(|entry| entry.epoch >= key.epoch.bits())
+        };
+        let bindings = if lacking.any(had) { &mut diff.over } else { &mut diff.missing };
+        bindings.push(binding.id);
     }
     diff
 }

@@ -150,6 +150,22 @@ async fn another_epoch_slot_port_or_box_is_a_stray() {
 }
 
 #[tokio::test]
+async fn what_the_box_had_under_its_epoch_is_over() {
+    let fixture = Fixture::new(Phase::Configured, Desired::Bound).await;
+    let now = fixture.now();
+    // Ended; and ended for another one of which no record knows.
+    for entry in [slot_entry(1, 5, false), slot_entry(1, 6, true)] {
+        let diff = of_box(&name("box1"), &[entry], &now, &now);
+        assert_eq!((diff.over.as_slice(), diff.missing.len()), (&[BindingId(1)][..], 0));
+    }
+    // Never had, and another slot's.
+    for entry in [slot_entry(1, 4, false), slot_entry(2, 5, false)] {
+        let diff = of_box(&name("box1"), &[entry], &now, &now);
+        assert_eq!((diff.over.len(), diff.missing.as_slice()), (0, &[BindingId(1)][..]));
+    }
+}
+
+#[tokio::test]
 async fn only_what_should_be_there_is_missed() {
     for phase in Phase::ALL {
         for desired in [Desired::Bound, Desired::Forced] {

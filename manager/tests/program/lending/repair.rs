@@ -65,13 +65,13 @@ fn tables_that_lack_a_binding_are_written_again() {
     manager.wait_phase("configured");
     assert_eq!(at_box.bound(1).unwrap().epoch, epoch, "nothing failed, so the epoch stays");
 
-    // The box knows the epoch and has lost the binding: it takes only a higher one.
+    // The box knows the epoch and has ended the binding: that one is over.
     at_box.with(|s| {
         s.slots[0].bound = None;
         s.slots[0].state = SlotState::Free;
     });
     eventually("the box's table", || at_box.bound(1));
-    manager.wait_event("binding-missing", "box1");
+    manager.wait_event("binding-failed", "box1/1");
     assert!(at_box.bound(1).unwrap().epoch > epoch);
     manager.wait_phase("configured");
 }
