@@ -221,6 +221,7 @@ impl World {
         self.ends_binding(node, &request);
         let life = &mut self.lives[node];
         life.term = life.term.max(term.0);
+        life.spin.moved();
         if let Some(role) = self.role(node) {
             role.handle_control(now, id, term, &request);
             if is_kept(&request) {
@@ -261,6 +262,7 @@ impl World {
     pub(super) fn listen(&mut self, node: usize) -> Verdict {
         let now = self.now();
         while let Some(message) = self.role(node).and_then(|role| role.poll_control()) {
+            self.lives[node].spin.moved();
             self.trace.control(now, node as u16 + 1, What::Told, format!("{message:?}"));
             match &message {
                 FromProxy::Response { id, result } => {

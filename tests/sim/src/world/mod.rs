@@ -6,6 +6,7 @@ mod faults;
 mod hosts;
 mod settle;
 mod silence;
+mod spin;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use proxy_core::link::LinkConfig;
 use proxy_core::role::Role;
 use proxy_core::time::Instant;
 use silence::Silences;
+use spin::Spin;
 use std::time::Duration;
 use tables::Tables;
 
@@ -90,6 +92,7 @@ pub(crate) struct Life {
     backlog: Vec<u32>,
     /// When its timer is planned.
     timer: Option<Instant>,
+    spin: Spin,
     connected: bool,
     /// The highest term that it was asked under.
     term: u64,
@@ -298,6 +301,7 @@ impl World {
         let (now, to) = (self.agenda.now(), flight.to);
         self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
         self.silences.came(now, flight.from, to);
+        self.lives[to].spin.moved();
         if let Some(role) = self.role(to) {
             if flight.marked {
                 role.handle_marked_frame(now, &flight.bytes);
@@ -336,9 +340,9 @@ impl World {
             if !(busy | self.transmit(node)) {
                 break;
             }
+            self.lives[node].spin.moved();
         }
-        self.plan_timer(node);
-        Ok(())
+        self.plan_timer(node)
     }
 
     /// Hands the network what a node has to send.
@@ -364,18 +368,20 @@ impl World {
         any
     }
 
-    fn plan_timer(&mut self, node: usize) {
+    fn plan_timer(&mut self, node: usize) -> Verdict {
         let now = self.now();
-        let Some(at) = self.role(node).and_then(|role| role.poll_timeout()) else { return };
-        // A timer that is due already moves the clock a little: nothing stands still.
-        let at = at.max(now + Duration::from_nanos(100));
+        let Some(at) = self.role(node).and_then(|role| role.poll_timeout()) else { return Ok(()) };
         let life = &mut self.lives[node];
+        let at = life.spin.plan(now, at).map_err(|spins| {
+            Violation::new(spins.promise, format!("node {}: {}", node + 1, spins.what))
+        })?;
         if at < Instant::FAR_FUTURE
             && life.timer.is_none_or(|planned| at < planned || planned <= now)
         {
             life.timer = Some(at);
             self.agenda.plan(at, Event::Timer(node));
         }
+        Ok(())
     }
 
     /// What is seen only by looking.
