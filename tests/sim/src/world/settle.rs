@@ -7,6 +7,9 @@ use std::time::Duration;
 
 /// The first lending takes no longer than this.
 const BEGINS: Duration = Duration::from_secs(20);
+/// What is held when everything is at rest, for acknowledgements and returned credits, is gone
+/// within this time: some round trips, and the longest back-off of one that was lost.
+const EMPTIES: Duration = Duration::from_secs(2);
 /// Between two looks whether all is quiet.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -53,7 +56,34 @@ impl World {
             while self.step(until)? {}
         }
         self.check()?;
+        self.run_to_empty()?;
         self.drives.check()
+    }
+
+    /// Until no proxy holds or keeps anything in its links: what is forgotten there would be seen
+    /// otherwise only when somebody starves.
+    fn run_to_empty(&mut self) -> Verdict {
+        let deadline = self.now() + EMPTIES;
+        loop {
+            let held = self.held_buffers();
+            if held.is_empty() {
+                return Ok(());
+            }
+            if self.now() >= deadline {
+                let what = format!("at rest, link.buffers_in_use of (node, buffers) is {held:?}");
+                return World::broken(5, what);
+            }
+            let until = self.now() + LOOK;
+            while self.step(until)? {}
+        }
+    }
+
+    /// The nodes whose links hold something, or keep room for something, and how many buffers.
+    fn held_buffers(&self) -> Vec<(usize, u64)> {
+        let hosts = self.hosts.iter().map(|h| h.role.as_ref().map(|role| in_use(role.counters())));
+        let boxes = self.boxes.iter().map(|b| b.role.as_ref().map(|role| in_use(role.counters())));
+        let held = hosts.chain(boxes).enumerate();
+        held.filter_map(|(node, held)| Some((node + 1, held.filter(|held| *held > 0)?))).collect()
     }
 
     /// Until the schedule is over, and no further.
@@ -165,6 +195,11 @@ impl World {
         }
         text.join("; ")
     }
+}
+
+/// Of a role's counters, the buffers that its links hold or keep.
+fn in_use(mut counters: impl Iterator<Item = (&'static str, u64)>) -> u64 {
+    counters.find(|(name, _)| *name == "link.buffers_in_use").expect("every role counts that").1
 }
 
 #[cfg(test)]
