@@ -4,7 +4,7 @@
 mod devices;
 mod hotplug;
 
-use super::driver::{Burst, Driver, Question, Task};
+use super::driver::{Burst, Driver, Failure, Question, Task};
 use super::memory::{self, Memory};
 use super::{Asker, Purpose, device_id, port_id, window};
 use crate::device::ID;
@@ -260,7 +260,7 @@ impl Os {
     }
 
     /// What went wrong behind a port, and may have a cause.
-    pub(crate) fn take_failure(&mut self, port: usize) -> Option<String> {
+    pub(crate) fn take_failure(&mut self, port: usize) -> Option<Failure> {
         self.ports[port].driver.as_mut().and_then(Driver::take_failure)
     }
 

@@ -4,16 +4,9 @@
 use super::order::{Flow, Seen};
 use super::spells::Spells;
 use super::{Verdict, Violation};
-use crate::host::driver::PATIENCE;
-use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use tlp_codec::tlp::Class;
-
-/// How long a request that ended without its answer may still make a driver fail: as long as a
-/// driver is patient, and the request that it asks then may take.
-const AFTERMATH: Duration = PATIENCE.saturating_add(SYNTHESISED_COMPLETION);
 
 /// One binding, for ever: its epoch is never used again.
 #[derive(Debug)]
@@ -185,11 +178,11 @@ impl Binding {
         self.up.relax_request(request);
     }
 
-    /// Whether a driver may say that something failed.
-    pub(crate) fn excuses_failure(&self, now: Instant, spells: &Spells) -> bool {
-        let lately = |at: Instant| now.saturating_since(at) <= AFTERMATH;
-        let began = Instant::from_nanos(now.as_nanos().saturating_sub(AFTERMATH.as_nanos() as u64));
-        !self.is_sound() || self.gave_up.is_some_and(lately) || spells.within(began, now)
+    /// Whether a driver may say that something failed that it began then: a request of that time
+    /// ended without its answer, or the device misbehaved meanwhile. What was before is no excuse.
+    pub(crate) fn excuses_failure(&self, since: Instant, now: Instant, spells: &Spells) -> bool {
+        let gave_up = self.gave_up.is_some_and(|at| since <= at);
+        !self.is_sound() || gave_up || spells.within(since, now)
     }
 
     /// A TLP of the root complex was taken in.
@@ -202,5 +195,33 @@ impl Binding {
     pub(crate) fn sent_up(&mut self, now: Instant, seen: Seen, request: u64, optional: bool) {
         let optional = optional || !self.is_sound() || self.given_up.contains(&request);
         self.up.send(now, seen, request, optional);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spells::Fault;
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn what_was_over_before_it_began_excuses_no_failure() {
+        let mut bindings = Bindings::default();
+        let index = bindings.find(0, 0, 0, 1).unwrap();
+        let binding = bindings.get(index);
+        let mut spells = Spells::default();
+        assert!(binding.excuses_failure(at(1), at(2), &spells), "nobody uses it yet");
+        binding.settle();
+        assert!(!binding.excuses_failure(at(1), at(2), &spells));
+        binding.give_up(at(10), 1);
+        assert!(binding.excuses_failure(at(9), at(20), &spells));
+        assert!(!binding.excuses_failure(at(11), at(20), &spells));
+        spells.turn(at(30), Some(Fault::Silent));
+        spells.turn(at(40), None);
+        assert!(binding.excuses_failure(at(39), at(50), &spells));
+        assert!(!binding.excuses_failure(at(41), at(50), &spells));
     }
 }

@@ -3,6 +3,7 @@
 use super::boxes::SlotNode;
 use super::{World, link_config};
 use crate::egress::Egress;
+use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
 use crate::host::{Asker, Purpose, root};
 use crate::oracle::binding::Binding;
@@ -286,11 +287,11 @@ impl World {
         let now = agenda.now();
         let HostNode { os, ports, .. } = &mut hosts[index];
         for (port, binding) in ports.iter().enumerate() {
-            let Some(what) = os.take_failure(port) else { continue };
+            let Some(Failure { since, what }) = os.take_failure(port) else { continue };
             let excused = binding.is_none_or(|binding| {
                 let binding = bindings.get(binding);
                 let spells = &boxes[binding.at_box].slots[binding.slot].spells;
-                binding.excuses_failure(now, spells)
+                binding.excuses_failure(since, now, spells)
             });
             if !excused {
                 return Err(Violation::new(3, format!("host {index} port {port}: {what}")));

@@ -176,19 +176,19 @@ impl DriveDriver {
             return Ok(());
         }
         self.pairs[vector].interrupted();
-        while let Some((job, _, status)) = self.pairs[vector].complete(memory)? {
-            self.ended(job, status, memory)?;
+        while let Some((job, since, status)) = self.pairs[vector].complete(memory)? {
+            self.ended(job, since, status, memory)?;
         }
         self.pairs[vector].check_interrupts()
     }
 
     /// A command ended.
-    fn ended(&mut self, job: Job, status: Status, memory: &mut Memory) -> Verdict {
+    fn ended(&mut self, job: Job, since: Instant, status: Status, memory: &mut Memory) -> Verdict {
         let good = status.is_success();
         if good {
             self.done += 1;
         } else {
-            self.fail(format!("a drive's command failed: {status}"));
+            self.fail(since, format!("a drive's command failed: {status}"));
         }
         match job {
             Job::Setup(step) if good => self.was_set_up(step, memory),

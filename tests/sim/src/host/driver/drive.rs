@@ -4,7 +4,7 @@
 
 use super::pages::{Buffer, Page, Pool};
 use super::queue::Pair;
-use super::{Burst, Question};
+use super::{Burst, Failure, Question};
 use crate::egress::Egress;
 use crate::host::memory::{self, Memory};
 use crate::host::{Asker, HOST_ID, Purpose, window};
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// After an answer that makes no sense.
 const RETRY: Duration = Duration::from_millis(100);
 /// A command that takes longer is lost: the controller is reset. Longer than a request may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(8);
 /// The MSI-X table in the register BAR.
 const VECTOR_TABLE: u64 = device_models::nvme::regs::MSIX_TABLE;
 /// Number of Queues (NVM Express 1.4 section 5.21.1.7).
@@ -109,7 +109,9 @@ pub(crate) struct DriveDriver {
     attributes: Random,
     /// Commands that were begun.
     pub(super) submitted: u64,
-    failure: Option<String>,
+    failure: Option<Failure>,
+    /// When the controller was reset last.
+    reset_at: Instant,
     /// Commands that ended well.
     pub(super) done: u64,
 }
@@ -136,6 +138,7 @@ impl DriveDriver {
             attributes: Random::stream(life.into(), Drawer::Attributes, port as u64),
             submitted: 0,
             failure: None,
+            reset_at: Instant::ZERO,
             done: 0,
         }
     }
@@ -172,14 +175,18 @@ impl DriveDriver {
         format!("drive {phase:?}, {waiting:?} commands, {bursts} bursts")
     }
 
-    pub(super) fn take_failure(&mut self) -> Option<String> {
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
+    }
+
+    /// Since when the oldest command waits.
+    fn oldest(&self) -> Option<Instant> {
+        self.pairs.iter().flat_map(Pair::waiting).map(|waiting| waiting.since).min()
     }
 
     /// The oldest command may take until then.
     fn deadline(&self) -> Option<Instant> {
-        let waiting = self.pairs.iter().flat_map(Pair::waiting);
-        waiting.map(|waiting| waiting.since + PATIENCE).min()
+        self.oldest().map(|since| since + PATIENCE)
     }
 
     pub(super) fn next_at(&self) -> Option<Instant> {
@@ -200,6 +207,9 @@ impl DriveDriver {
         match self.phase {
             Phase::Ask { register, at, first } if at <= now => {
                 if first {
+                    if register == Register::Stopped {
+                        self.reset_at = now;
+                    }
                     self.prepare(register, memory, out);
                 }
                 self.ask(register, out);
@@ -208,7 +218,8 @@ impl DriveDriver {
             Phase::Stopping if self.has_commands() => {}
             Phase::Stopping => self.phase = Phase::first(Register::ShutDown, now),
             Phase::Setup(_) | Phase::Live if self.deadline().is_some_and(|at| at <= now) => {
-                self.fail("a command of a drive never ended".into());
+                let since = self.oldest().expect("its time is over");
+                self.fail(since, "a command of a drive never ended".into());
                 self.restart(now);
             }
             Phase::Setup(step) => self.set_up(now, step, memory),
@@ -218,8 +229,8 @@ impl DriveDriver {
         Ok(())
     }
 
-    pub(super) fn fail(&mut self, what: String) {
-        self.failure.get_or_insert(what);
+    pub(super) fn fail(&mut self, since: Instant, what: String) {
+        self.failure.get_or_insert(Failure { since, what });
     }
 
     /// The controller is reset, a little later.
@@ -352,7 +363,7 @@ impl DriveDriver {
             Register::Stopped if ready => again,
             Register::Stopped => Phase::first(Register::Started, now),
             Register::Started if csts & regs::CSTS_FATAL != 0 => {
-                self.fail(format!("a drive does not start, CSTS {csts:#x}"));
+                self.fail(self.reset_at, format!("a drive does not start, CSTS {csts:#x}"));
                 return self.restart(now);
             }
             Register::Started if ready => Phase::Setup(0),

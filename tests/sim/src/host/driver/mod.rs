@@ -11,7 +11,7 @@ mod model;
 mod pages;
 mod queue;
 
-pub(crate) use drive::{DriveDriver, PATIENCE, Register};
+pub(crate) use drive::{DriveDriver, Register};
 pub(crate) use model::ModelDriver;
 #[cfg(test)]
 pub(crate) use model::OUTSTANDING;
@@ -90,6 +90,14 @@ pub(crate) enum Question {
     Drive { register: Register },
 }
 
+/// Something went wrong that may have a cause outside of the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// When what failed was begun.
+    pub(crate) since: Instant,
+    pub(crate) what: String,
+}
+
 /// The driver of one device.
 pub(crate) enum Driver {
     Model(Box<ModelDriver>),
@@ -119,7 +127,7 @@ impl Driver {
     ) -> Verdict {
         match self {
             Self::Model(driver) => {
-                driver.work(memory, out, work);
+                driver.work(now, memory, out, work);
                 Ok(())
             }
             Self::Drive(driver) => driver.work(now, memory, out, work),
@@ -179,7 +187,7 @@ impl Driver {
     }
 
     /// What went wrong that may have a cause outside of the device.
-    pub(crate) fn take_failure(&mut self) -> Option<String> {
+    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
         match self {
             Self::Model(driver) => driver.take_failure(),
             Self::Drive(driver) => driver.take_failure(),

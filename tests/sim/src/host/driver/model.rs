@@ -1,6 +1,6 @@
 //! The driver of a model device.
 
-use super::{Burst, Question, Task};
+use super::{Burst, Failure, Question, Task};
 use crate::device::{self, Command, Job};
 use crate::egress::Egress;
 use crate::host::memory::{self, Memory};
@@ -10,6 +10,7 @@ use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::profile::Work;
 use crate::random::{Drawer, Random};
+use proxy_core::time::Instant;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
@@ -25,6 +26,8 @@ const GUARD_BYTE: u8 = 0xa5;
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     command: Command,
+    /// When it was asked for.
+    since: Instant,
     high: bool,
     /// Where in the region its contents begin.
     at: usize,
@@ -47,7 +50,9 @@ pub(crate) struct ModelDriver {
     transfers: [Option<Transfer>; memory::BUFFERS as usize],
     /// Additions to its counter failed, or not: nobody knows what it holds.
     unknown: [bool; memory::BUFFERS as usize],
-    failure: Option<String>,
+    failure: Option<Failure>,
+    /// The time of its present turn.
+    now: Instant,
     /// ID-based ordering of its requests.
     random: Random,
     /// The counter in host memory of each buffer.
@@ -75,6 +80,7 @@ impl ModelDriver {
             transfers: [None; memory::BUFFERS as usize],
             unknown: [false; memory::BUFFERS as usize],
             failure: None,
+            now: Instant::ZERO,
             random: Random::stream(life.into(), Drawer::Attributes, port as u64),
             sums: [0; memory::BUFFERS as usize],
             outstanding: 0,
@@ -83,7 +89,7 @@ impl ModelDriver {
         }
     }
 
-    pub(super) fn take_failure(&mut self) -> Option<String> {
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
 
@@ -109,7 +115,14 @@ impl ModelDriver {
     }
 
     /// Goes on with its work as far as there is room.
-    pub(crate) fn work(&mut self, memory: &mut Memory, out: &mut Egress<Purpose>, work: &Work) {
+    pub(crate) fn work(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        out: &mut Egress<Purpose>,
+        work: &Work,
+    ) {
+        self.now = now;
         for _ in 0..self.bursts.len() {
             let Some(mut burst) = self.bursts.pop_front() else { return };
             while burst.left > 0 && out.len() < 48 && self.act(&mut burst, memory, out, work) {
@@ -262,7 +275,8 @@ impl ModelDriver {
             seed,
             interrupt: (interrupt, buffer as u32),
         };
-        let mut transfer = Transfer { command, high, at };
+        let since = self.now;
+        let mut transfer = Transfer { command, since, high, at };
         match job {
             Job::Write => self.guard(&transfer, memory),
             Job::Read => {
@@ -273,7 +287,7 @@ impl ModelDriver {
                 command.address = Memory::address(self.port, false, at);
                 command.length = random.between(1, 8) as u32;
                 command.seed = self.sums[buffer];
-                transfer = Transfer { command, high: false, at: at as usize };
+                transfer = Transfer { command, since, high: false, at: at as usize };
             }
         }
         self.transfers[buffer] = Some(transfer);
@@ -300,7 +314,8 @@ impl ModelDriver {
         let transfer = self.transfers.get_mut(buffer).and_then(Option::take);
         let failed = message & device::FAILED != 0;
         let message = message & !device::FAILED;
-        let Some(Transfer { command, high, at }) = transfer.filter(|_| message == buffer as u32)
+        let Some(Transfer { command, since, high, at }) =
+            transfer.filter(|_| message == buffer as u32)
         else {
             return Err(Violation::new(
                 1,
@@ -309,7 +324,8 @@ impl ModelDriver {
         };
         if failed {
             self.unknown[buffer] = command.job == Job::Add;
-            self.failure.get_or_insert(format!("a device's transfer failed: {:?}", command.job));
+            let what = format!("a device's transfer failed: {:?}", command.job);
+            self.failure.get_or_insert(Failure { since, what });
             return Ok(());
         }
         self.done += 1;

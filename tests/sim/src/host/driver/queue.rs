@@ -95,12 +95,15 @@ impl<T> Pair<T> {
         self.waiting.push(Waiting { id, since: now, work });
     }
 
-    /// The next completion, if there is one: what it is of, its result and status.
-    pub(super) fn complete(&mut self, memory: &mut Memory) -> Verdict<Option<(T, u32, Status)>> {
+    /// The next completion, if there is one: what it is of, since when, and its status.
+    pub(super) fn complete(
+        &mut self,
+        memory: &mut Memory,
+    ) -> Verdict<Option<(T, Instant, Status)>> {
         let at = usize::from(self.head) * COMPLETION_ENTRY;
         let bytes = &self.completion.bytes(memory)[at..at + COMPLETION_ENTRY];
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
-        let (result, place, end) = (word(0), word(8), word(12));
+        let (place, end) = (word(8), word(12));
         if (end >> 16 & 1 != 0) != self.phase {
             return Ok(None);
         }
@@ -126,7 +129,7 @@ impl<T> Pair<T> {
         self.head_moved = true;
         self.completions += 1;
         let waiting = self.waiting.remove(index);
-        Ok(Some((waiting.work, result, Status::from_bits((end >> 17) as u16))))
+        Ok(Some((waiting.work, waiting.since, Status::from_bits((end >> 17) as u16))))
     }
 
     /// An interrupt came.
