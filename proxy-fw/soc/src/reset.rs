@@ -63,6 +63,12 @@ pub struct Started {
 }
 
 impl Started {
+    /// Whether it is on trial, with another one to go back to: a life that comes to nothing ends then,
+    /// since the boot loader counts it.
+    pub fn gives_way(self) -> bool {
+        self.trying && self.fallback
+    }
+
     fn emit(self) -> u8 {
         0x80 | self.slot as u8 | u8::from(self.trying) << 1 | u8::from(self.fallback) << 2
     }

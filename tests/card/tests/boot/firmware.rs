@@ -15,13 +15,23 @@ impl Program {
 
     /// Where the function is that turns the card.
     pub(crate) fn turn(&self) -> Result<u32> {
+        self.named("soc4card", "4turn").context("the firmware has no `soc::card::Card::turn`")
+    }
+
+    /// Where the function is that looks for a network interface, before the loop.
+    pub(crate) fn interface(&self) -> Result<u32> {
+        self.named("virtio9VirtioMac", "2at").context("the firmware has no `virtio::VirtioMac::at`")
+    }
+
+    /// Where a function is, of whose name these are parts as the compiler writes them.
+    fn named(&self, path: &str, name: &str) -> Result<u32> {
         let elf = object::File::parse(&self.0[..])?;
         let names = elf.symbols().filter(|symbol| {
-            symbol.name().is_ok_and(|name| name.contains("soc4card") && name.contains("4turn"))
+            symbol.name().is_ok_and(|found| found.contains(path) && found.contains(name))
         });
         // Closures in it have longer names.
-        let turn = names.min_by_key(|symbol| symbol.name().map_or(0, str::len));
-        Ok(turn.context("the firmware has a function `soc::card::Card::turn`")?.address() as u32)
+        let shortest = names.min_by_key(|symbol| symbol.name().map_or(0, str::len));
+        Ok(shortest.context("there is no such function")?.address() as u32)
     }
 
     /// Where something is.
@@ -41,11 +51,11 @@ impl Program {
         Ok((symbol.address() as u32, code.context("it has code")?.to_vec()))
     }
 
-    /// An image's payload, with another instruction where the function begins that turns the card.
-    pub(crate) fn spoiled(&self, image: &[u8], instruction: u32) -> Result<Vec<u8>> {
+    /// An image's payload, with another instruction at an address.
+    pub(crate) fn spoiled(&self, image: &[u8], address: u32, instruction: u32) -> Result<Vec<u8>> {
         let header = Header::parse(image)?;
         let mut payload = image[image.len() - header.payload_len as usize..].to_vec();
-        let at = (self.turn()? - header.load) as usize;
+        let at = (address - header.load) as usize;
         payload[at..at + 4].copy_from_slice(&instruction.to_le_bytes());
         Ok(payload)
     }

@@ -27,6 +27,9 @@ const BOUND: u64 = 20_000_000_000;
 /// Of the card's time that the loop is watched.
 const LIFE: u64 = 20_000_000_000;
 
+/// How long the watchdog waits for food, once it has had some.
+const PATIENCE: u64 = 6_000_000_000;
+
 /// What the watchdog is fed with.
 const FOOD: u32 = 0xfeed_d09d;
 
@@ -90,8 +93,9 @@ struct Soc {
     /// Sources of interrupts.
     pending: u32,
     enabled: u32,
-    /// Times that the watchdog was fed.
+    /// Times that the watchdog was fed, and when it was at last.
     fed: u32,
+    fed_at: u64,
     /// Why a reset was asked for, if one was.
     reset: Option<u32>,
 }
@@ -120,6 +124,7 @@ impl Soc {
             pending: 0,
             enabled: 0,
             fed: 0,
+            fed_at: 0,
             reset: None,
         };
         for (path, value) in [
@@ -178,7 +183,10 @@ impl Soc {
             "timer.alarm_high" => {
                 self.alarm = u64::from(value) << 32 | u64::from(*self.register("timer.alarm_low"));
             }
-            "watchdog.feed" => self.fed += u32::from(value == FOOD),
+            "watchdog.feed" if value == FOOD => {
+                self.fed += 1;
+                self.fed_at = self.nanos();
+            }
             "reset.request" => self.reset = Some(value),
             // Chip select 0.
             "spi.control" => match (before >> 8 & 1, value >> 8 & 1) {
@@ -297,6 +305,8 @@ impl Card {
             self.soc.ticks = until;
         }
         self.soc.ticks += 1;
+        let waited = self.soc.nanos() - self.soc.fed_at;
+        ensure!(self.soc.fed == 0 || waited < PATIENCE, "the watchdog bites: {:#?}", self.log()?);
         Ok(())
     }
 
@@ -346,5 +356,24 @@ fn the_firmware_for_litex_starts_and_a_box_with_sixteen_slots_has_memory_enough(
         assert!(pool <= PACKET_POOL, "{name}: {pool} of {PACKET_POOL} B: {log:#?}");
         assert!(log.iter().any(|line| line.contains("no network module")), "{log:#?}");
         assert!(!log.iter().any(|line| line.contains("a reset follows")), "{log:#?}");
+    }
+}
+
+#[test]
+fn firmware_for_litex_that_cannot_start_says_why_and_waits_for_a_person() {
+    let Some(bench) = Bench::new() else { return };
+    for name in ["litex-box", "litex-host"] {
+        let mut card = Card::new(&bench, name, "name = card-1\nmanager = here:7781\n").unwrap();
+        while card.soc.nanos() < LIFE {
+            card.step().unwrap();
+            assert_eq!(card.soc.reset, None, "{:#?}", card.log().unwrap());
+        }
+        let log = card.log().unwrap();
+        assert_eq!(
+            log,
+            ["line 2: its key does not have such a value", "the card waits for a reset"]
+        );
+        // A hang would have been one from before the settings were read.
+        assert!(card.soc.fed > 3, "{name}: the watchdog was fed {} times", card.soc.fed);
     }
 }

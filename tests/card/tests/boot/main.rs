@@ -7,6 +7,7 @@ mod litex;
 mod manager;
 mod panic;
 mod simulated;
+mod start;
 mod update;
 
 use anyhow::{Context, Result};
@@ -495,7 +496,7 @@ fn what_ended_a_life_is_logged_and_told() {
         (unimp, ResetCause::Trap, "exception 2 with 0xc0001073"),
         (hang, ResetCause::Watchdog, "no progress"),
     ] {
-        let spoiled = program.spoiled(&good, instruction).unwrap();
+        let spoiled = program.spoiled(&good, program.turn().unwrap(), instruction).unwrap();
         let spoiled = image(Label::version(9), &spoiled).unwrap();
         let mut flash = with_update(&scene.bench, &spoiled).unwrap();
         flash.put_image(SlotId::A, &good);

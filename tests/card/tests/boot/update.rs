@@ -206,7 +206,8 @@ fn a_card_goes_back_from_an_image_that_is_broken_and_takes_none_that_is_not_for_
     let Some(scene) = Scene::new() else { return };
     let firmware = scene.bench.box_image().unwrap();
     let unimp = 0xc000_1073;
-    let spoiled = scene.bench.program().unwrap().spoiled(&firmware, unimp).unwrap();
+    let program = scene.bench.program().unwrap();
+    let spoiled = program.spoiled(&firmware, program.turn().unwrap(), unimp).unwrap();
     let broken = scene.file("9.img", &image(Label::version(9), &spoiled).unwrap());
     let (code, error) = scene.refused(&["push", &broken, "--all"]);
     assert_eq!(code, Some(7), "{error}");

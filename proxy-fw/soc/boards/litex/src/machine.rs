@@ -12,7 +12,7 @@ use proxy_core::control::{ControlError, FirmwareRequest, ResetCause};
 use proxy_core::time::Instant;
 use riscv::register::{mcycle, mie};
 use soc::blocks::timer::Timer;
-use soc::blocks::watchdog::Watchdog;
+use soc::blocks::watchdog;
 use soc::board::{Board, Places};
 use soc::peripherals::thermometer::Thermometer;
 use soc::update::FirmwareAnswer;
@@ -22,25 +22,50 @@ use soc::update::FirmwareAnswer;
 const PATIENCE: Duration = Duration::from_secs(6);
 const WARNING: Duration = Duration::from_millis(100);
 
+/// How long one sleep of a card takes that waits for a reset.
+const NAP: Duration = Duration::from_secs(2);
+
+/// The watchdog.
+pub(crate) type Watchdog = watchdog::Watchdog<Registers>;
+
+/// Starts the watchdog, for good, and has its warning interrupt the core.
+pub(crate) fn start_watchdog() -> Watchdog {
+    let watchdog = Watchdog::start(card().watchdog(), PATIENCE, WARNING);
+    card().irq().enable().write(awake());
+    unmask();
+    // SAFETY: the one source that is enabled is handled (src/end.rs).
+    unsafe {
+        mie::set_mext();
+        riscv::interrupt::enable();
+    }
+    watchdog
+}
+
+/// Sleeps until a person resets the card. The watchdog, which cannot be stopped, is told that it is
+/// meant.
+pub(crate) fn wait_for_reset(watchdog: Watchdog) -> ! {
+    riscv::interrupt::disable();
+    let timer = Enable::RESET.with_timer(true);
+    card().irq().enable().write(timer);
+    loop {
+        card().irq().pending().write(Pending::from_bits(timer.bits()));
+        Timer::new(card().timer()).alarm_at(now() + NAP);
+        riscv::asm::wfi();
+        watchdog.feed();
+    }
+}
+
 /// The SoC.
 pub(crate) struct Soc {
     mac: Mac,
     pcie: Pcie,
     panel: Panel,
-    watchdog: Watchdog<Registers>,
+    watchdog: Watchdog,
 }
 
 impl Soc {
-    /// Puts it together, and starts the watchdog.
-    pub(crate) fn new(mac: Mac, pcie: Pcie, panel: Panel) -> Self {
-        let watchdog = Watchdog::start(card().watchdog(), PATIENCE, WARNING);
-        card().irq().enable().write(awake());
-        unmask();
-        // SAFETY: the one source that is enabled is handled (src/end.rs).
-        unsafe {
-            mie::set_mext();
-            riscv::interrupt::enable();
-        }
+    /// Puts it together.
+    pub(crate) fn new(mac: Mac, pcie: Pcie, panel: Panel, watchdog: Watchdog) -> Self {
         Self { mac, pcie, panel, watchdog }
     }
 }

@@ -3,7 +3,7 @@
 use crate::end;
 use crate::hardware::{self, card, now};
 use crate::layout::{MAX_FRAME, NAME, TLP_RECEIVE};
-use crate::machine::Soc;
+use crate::machine::{self, Soc};
 use crate::panel::Panel;
 use crate::shared::{self, Mac, Parts, Pcie};
 use board_common::memory::Arena;
@@ -41,23 +41,18 @@ struct Begun {
     start: Start,
     mac: Mac,
     parts: PcieParts,
+    watchdog: machine::Watchdog,
 }
 
 /// What the PCIe side is made of.
 type PcieParts = (soc::blocks::tlp::TlpRings<shared::Words>, shared::SharedBuffers);
 
-/// Stays, since a reset would change nothing: a person has to do something first.
-fn stay() -> ! {
-    log!(error, "the card waits for a reset");
-    loop {
-        riscv::asm::wfi();
-    }
-}
-
-/// Says why the card does not start, and stays.
-fn refuse(why: &dyn core::fmt::Display) -> ! {
+/// Says why the card does not start, and stays, since a reset would change nothing: a person has to do
+/// something first. No image is on trial here, for there is no boot loader that would count.
+fn refuse(watchdog: machine::Watchdog, why: &dyn core::fmt::Display) -> ! {
     log!(error, "{}", defmt::Display2Format(why));
-    stay()
+    log!(error, "the card waits for a reset");
+    machine::wait_for_reset(watchdog)
 }
 
 fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
@@ -65,22 +60,24 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
     stack::fill();
     board_common::log::start();
     shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
+    // From here on: what hangs while the card starts is a hang, too.
+    let watchdog = machine::start_watchdog();
     let settings = match hardware::settings() {
         Ok(Ok(settings)) => settings,
-        Ok(Err(error)) => refuse(&error),
-        Err(error) => refuse(&error),
+        Ok(Err(error)) => refuse(watchdog, &error),
+        Err(error) => refuse(watchdog, &error),
     };
     log::set_level(settings.log);
     let has = match id::check(card().id(), NAME, side(settings.places), TLP_RECEIVE) {
         Ok(has) => has,
-        Err(error) => refuse(&error),
+        Err(error) => refuse(watchdog, &error),
     };
     if has.crc_engine() {
         hardware::use_crc_engine();
     }
     let address = match hardware::address() {
         Ok(address) => address,
-        Err(_) => refuse(&"the identity EEPROM on I2C bus 0 does not answer"),
+        Err(_) => refuse(watchdog, &"the identity EEPROM on I2C bus 0 does not answer"),
     };
     hardware::tell_of_card();
     let Parts { mac_rings, frames, tlp_rings, tlps } = shared::take();
@@ -89,10 +86,20 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
     // How long all this took, to the nanosecond, and how often the card was started.
     let started = u32::from(card().reset().status().read().count()) << 24;
     let incarnation = (now().as_nanos() as u32).wrapping_add(started) | 1;
-    Begun { start: Start::new(settings, BOUNDS, &mac, incarnation), mac, parts: (tlp_rings, tlps) }
+    Begun {
+        start: Start::new(settings, BOUNDS, &mac, incarnation),
+        mac,
+        parts: (tlp_rings, tlps),
+        watchdog,
+    }
 }
 
-fn run<R: CardRole>(start: Start, mut mac: Mac, pcie: Pcie, role: (R, RoleKind)) -> ! {
+fn run<R: CardRole>(
+    watchdog: machine::Watchdog,
+    start: Start,
+    (mut mac, pcie): (Mac, Pcie),
+    role: (R, RoleKind),
+) -> ! {
     let (life, reset) = shared::with_retained(|kept| (reset::life(kept), reset::report(kept)));
     let (links, kind) = (role.0.packet_pool(), role.1);
     let pool = links + mac.packet_pool() + pcie.packet_pool();
@@ -103,7 +110,7 @@ fn run<R: CardRole>(start: Start, mut mac: Mac, pcie: Pcie, role: (R, RoleKind))
         RoleKind::Host { .. } => (SlotWire::HOST, 1),
         RoleKind::Box { slots } => (SlotWire(1), slots),
     };
-    let mut board = Soc::new(mac, pcie, Panel::new(now(), first, places));
+    let mut board = Soc::new(mac, pcie, Panel::new(now(), first, places), watchdog);
     let fixed = made + size_of_val(&card) + size_of_val(&board);
     log!(info, "up, with {=usize} B of memory, and a packet pool of {=usize} B", fixed, pool);
     // From here on it counts what running takes.
@@ -120,19 +127,19 @@ fn models(slots: u8) -> impl Iterator<Item = Name> {
 
 /// A box card.
 pub fn run_box() -> ! {
-    let Begun { start, mac, parts: (rings, memory) } = begin(Side::Box);
+    let Begun { start, mac, parts: (rings, memory), watchdog } = begin(Side::Box);
     let models = models(start.settings().places);
     let pcie = TlpPort::of_box(card(), rings, memory, BOX_WINDOWS, models);
     let role = start.box_role();
-    run(start, mac, pcie, role)
+    run(watchdog, start, (mac, pcie), role)
 }
 
 /// A host card.
 pub fn run_host() -> ! {
-    let Begun { start, mac, parts: (rings, memory) } = begin(|_| Side::Host);
+    let Begun { start, mac, parts: (rings, memory), watchdog } = begin(|_| Side::Host);
     let pcie = TlpPort::of_host(card(), rings, memory, HOST_WINDOWS);
     match start.host_role() {
-        Ok(role) => run(start, mac, pcie, role),
-        Err(error) => refuse(&error),
+        Ok(role) => run(watchdog, start, (mac, pcie), role),
+        Err(error) => refuse(watchdog, &error),
     }
 }

@@ -7,13 +7,14 @@ use crate::{clint, end, flash, retained, watchdog};
 use board_common::memory::Arena;
 use board_common::stack;
 use card_image::{AntiDowngrade, Demands, KeysOfBootLoader, Role, SecurityVersion, SlotId};
+use core::fmt;
 use core::time::Duration;
-use proxy_core::control::RoleKind;
+use proxy_core::control::{ResetCause, RoleKind};
 use soc::board::{Board, Windows};
 use soc::card::CardRole;
 use soc::log;
 use soc::records::RecordPort;
-use soc::reset;
+use soc::reset::{self, Started};
 use soc::settings::{self, Settings, SettingsError};
 use soc::start::{Bounds, Start};
 use soc::update::Update;
@@ -46,9 +47,17 @@ struct Begun {
     pcie: VirtioMac,
 }
 
-/// Stays, since a reset would change nothing: a person has to do something first.
-fn stay() -> ! {
+/// Does not start, and says why. A new image gives way to the one before at once: settings and machine
+/// stay as they are while it waits, and each start counts. Any other stays, since a reset would change
+/// nothing: a person has to do something first.
+fn refuse(why: fmt::Arguments<'_>) -> ! {
+    let life = retained::with(|kept| reset::life(kept));
+    if life.and_then(|life| life.started).is_some_and(Started::gives_way) {
+        end::end(ResetCause::Software, 0, format_args!("a new image does not start: {why}"));
+    }
+    log!(error, "{}", defmt::Display2Format(&why));
     log!(error, "the card waits for a reset");
+    watchdog::stop();
     loop {
         riscv::asm::wfi();
     }
@@ -64,21 +73,18 @@ fn begin() -> Begun {
     riscv::interrupt::disable();
     stack::fill();
     board_common::log::start();
+    // From here on: a new image that hangs while it starts costs a try, too.
+    watchdog::start();
     let settings = match settings() {
         Ok(Ok(settings)) => settings,
-        Ok(Err(error)) => {
-            log!(error, "settings: {}", defmt::Display2Format(&error));
-            stay()
-        }
-        Err(error) => {
-            log!(error, "{}", defmt::Display2Format(&error));
-            stay()
-        }
+        Ok(Err(error)) => refuse(format_args!("settings: {error}")),
+        Err(error) => refuse(format_args!("{error}")),
     };
+    // The longest part of the start is over: reading two erase blocks.
+    watchdog::feed();
     log::set_level(settings.log);
     let (Some(mac), Some(pcie)) = (VirtioMac::at(FABRIC), VirtioMac::at(PCIE)) else {
-        log!(error, "the machine has not two network interfaces");
-        stay()
+        refuse(format_args!("the machine has not two network interfaces"))
     };
     // The time that QEMU took to start is different each time.
     let incarnation = clint::now().as_nanos() as u32 | 1;
@@ -127,7 +133,7 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     let started = life.and_then(|life| life.started);
     let update = started.map(|started| update(started.slot, kind, downgrade));
     let trying = started.is_some_and(|started| started.trying);
-    let trial = started.filter(|started| started.trying && started.fallback);
+    let trial = started.filter(|started| started.gives_way());
     let trial = trial.map(|_| clint::now() + trial_time);
     let pcie = RecordPort::new(pcie, places, windows);
     let mut board = Virt::new(mac, pcie, update, trying, trial);
@@ -142,7 +148,7 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     // From here on it counts what running takes.
     stack::fill();
     ARENA.close();
-    watchdog::start();
+    watchdog::feed();
     card.run(&mut board)
 }
 
@@ -158,9 +164,6 @@ pub fn run_host() -> ! {
     let begun = begin();
     match begun.start.host_role() {
         Ok(role) => run(begun, role, HOST_WINDOWS),
-        Err(error) => {
-            log!(error, "switch: {}", defmt::Display2Format(&error));
-            stay()
-        }
+        Err(error) => refuse(format_args!("switch: {error}")),
     }
 }

@@ -36,6 +36,13 @@ pub(crate) fn start() {
     }
 }
 
+/// Looks no more, and nothing interrupts the core: for who waits for a person.
+pub(crate) fn stop() {
+    riscv::interrupt::disable();
+    // SAFETY: only which interrupts there are; what is pending would end each sleep at once.
+    unsafe { mie::clear_mtimer() }
+}
+
 /// There was progress.
 pub(crate) fn feed() {
     FED.store(true, Ordering::Relaxed);

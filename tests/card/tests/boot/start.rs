@@ -1,0 +1,79 @@
+//! A new image that stops before its loop: what the firmware does as it is built.
+
+use super::images::{Label, image, relabelled};
+use super::{Bench, with_update};
+use anyhow::{Result, ensure};
+use card_image::SlotId;
+use emulated_card::flash::CardFlash;
+use std::time::Duration;
+
+/// Settings that no firmware takes.
+const WRONG: &str = "name = card-1\nmanager = here:7781\n";
+
+/// A card with a small image that was healthy in slot a, and a new one that is to be started next
+/// in slot b.
+fn on_trial(bench: &Bench, new: &[u8], settings: &str) -> Result<CardFlash> {
+    let mut flash = with_update(bench, new)?;
+    flash.set_settings(settings)?;
+    Ok(flash)
+}
+
+/// What the boot loader says while an image uses up its trial; each of its starts but the first has this
+/// cause.
+fn has_used_up_its_trial(console: &str, cause: &str) -> Result<()> {
+    let left = [2, 1, 0].map(|left| format!("slot b is new, with {left} more starts"));
+    let starts = [2, 3, 4].map(|start| format!("start {start}: {cause}"));
+    for words in left.iter().chain(&starts) {
+        ensure!(console.contains(words), "{words}: {console}");
+    }
+    ensure!(console.contains("slot b: its image never reported that it is healthy"), "{console}");
+    Ok(())
+}
+
+#[test]
+fn a_new_image_that_refuses_the_settings_gives_way_to_the_one_before() {
+    let Some(bench) = Bench::new() else { return };
+    let firmware = bench.box_image().unwrap();
+    let new = relabelled(&firmware, Label::version(2)).unwrap();
+    let flash = on_trial(&bench, &new, WRONG).unwrap();
+    let console = bench.says(&flash, "starting slot a: any 1.0.0+0\r\nA").unwrap();
+    has_used_up_its_trial(&console, "asked for").unwrap();
+    let log = bench.log().unwrap();
+    let why = "a new image does not start: settings: line 2: its key does not have such a value";
+    assert_eq!(log.iter().filter(|line| line.contains(why)).count(), 3, "{log:#?}");
+    assert!(!log.iter().any(|line| line.contains("waits for a reset")), "{log:#?}");
+}
+
+#[test]
+fn an_image_with_nothing_to_go_back_to_waits_for_a_person() {
+    let Some(bench) = Bench::new() else { return };
+    let mut flash = bench.new_flash().unwrap();
+    flash.put_image(SlotId::A, &bench.box_image().unwrap());
+    flash.set_settings(WRONG).unwrap();
+    let mut card = bench.start(&flash).unwrap();
+    bench.until_said(&mut card, "starting slot a").unwrap();
+    // Longer than the watchdog's patience: what waits for a person does not hang.
+    std::thread::sleep(Duration::from_secs(12));
+    let console = bench.console();
+    assert!(!console.contains("start 2"), "{console}");
+    let log = bench.log().unwrap();
+    let said =
+        ["settings: line 2: its key does not have such a value", "the card waits for a reset"];
+    assert_eq!(log, said);
+}
+
+#[test]
+fn a_new_image_that_hangs_before_its_loop_is_given_up() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program().unwrap();
+    // It is asked for after the settings, and long before the loop.
+    let at = program.interface().unwrap();
+    let hangs = program.spoiled(&bench.box_image().unwrap(), at, 0x0000_006f).unwrap();
+    let new = image(Label::version(2), &hangs).unwrap();
+    let flash = on_trial(&bench, &new, "name = card-1\nmanager = 10.0.2.2:7781\n").unwrap();
+    let console = bench.says(&flash, "starting slot a: any 1.0.0+0\r\nA").unwrap();
+    has_used_up_its_trial(&console, "watchdog").unwrap();
+    let log = bench.log().unwrap();
+    let bites = log.iter().filter(|line| line.contains(&format!("watchdog at {at:#010x}")));
+    assert_eq!(bites.count(), 3, "{log:#?}");
+}
