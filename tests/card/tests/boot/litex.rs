@@ -6,7 +6,7 @@ use super::{Bench, MEMORY, PACKET_POOL};
 use crate::firmware::Program;
 use anyhow::{Context, Result, ensure};
 use board_litex::layout::{
-    EUI_48, IDENTITY, LAYOUT, MEMORY as RAM, MODULE_ABSENT, REGISTERS, SHARED,
+    EUI_48, IDENTITY, LAYOUT, MEMORY as RAM, MODULE_ABSENT, REGISTERS, RETAINED, SHARED,
 };
 use card_image::Header;
 use card_regs::frame_descriptor::Status as FrameStatus;
@@ -15,7 +15,9 @@ use card_regs::irq::Pending;
 use card_regs::values::PayloadSize;
 use card_regs::{Bits, REGISTERS as MAP};
 use nor_model::{Direct, Nor, Part, SpiNor};
+use proxy_core::control::{ResetCause, ResetReport};
 use sim_card::iss::{AccessFault, Bus, Hart, Interrupts, Step, Width};
+use soc::reset;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Nanoseconds of an instruction.
@@ -29,6 +31,9 @@ const LIFE: u64 = 20_000_000_000;
 
 /// How long the watchdog waits for food, once it has had some.
 const PATIENCE: u64 = 6_000_000_000;
+
+/// How long before its reset it warns.
+const WARNING: u64 = 100_000_000;
 
 /// What the watchdog is fed with.
 const FOOD: u32 = 0xfeed_d09d;
@@ -332,6 +337,35 @@ impl Card {
         ensure!((200..2000).contains(&turns), "{turns} turns in 20 s: {:#?}", self.log()?);
         self.log()
     }
+}
+
+/// What the next life would say of the end of this one.
+fn left_behind(card: &mut Card) -> ResetReport {
+    let kept = card.soc.memory(RETAINED, reset::RETAINED as u32).expect("it is in memory");
+    let mut kept: [u8; reset::RETAINED] = kept.try_into().expect("as many");
+    reset::begin(&mut kept, None);
+    reset::report(&kept).expect("a life was begun")
+}
+
+#[test]
+fn what_ends_a_life_is_written_down_though_the_console_stands_still() {
+    let Some(bench) = Bench::new() else { return };
+    let settings = "name = card-1\nmanager = 10.0.2.2:7781\n";
+    let mut card = Card::new(&bench, "litex-box", settings).unwrap();
+    while card.soc.fed < 3 {
+        card.step().unwrap();
+    }
+    assert_eq!(left_behind(&mut card).cause, ResetCause::Pin, "nobody wrote anything down");
+    // The watchdog warns, and so soon resets the core.
+    *card.soc.register("uart.status") = 0;
+    card.soc.pending |= Pending::from_bits(0).with_watchdog(true).bits();
+    let until = card.soc.nanos() + WARNING;
+    while card.soc.nanos() < until && card.soc.reset.is_none() {
+        card.step().unwrap();
+    }
+    let report = left_behind(&mut card);
+    assert_eq!(report.cause, ResetCause::Watchdog, "{report:?}");
+    assert!(report.text.contains("no progress") && report.place != 0, "{report:?}");
 }
 
 /// Bytes of memory, and of the packet pool, as the log has them.

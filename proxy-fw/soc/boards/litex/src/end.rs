@@ -32,8 +32,9 @@ pub(crate) fn hardware_cause() -> Option<ResetCause> {
 pub(crate) fn end(cause: ResetCause, place: usize, text: fmt::Arguments<'_>) -> ! {
     let lived = Duration::from_nanos(now().as_nanos());
     let death = Death::new(cause, place as u32, lived.as_millis() as u64, text);
-    defmt::error!("the end at {=u32:#010x}: {=str}", death.place, death.text.as_str());
+    // Before it is logged: the watchdog that warned of its reset does not wait for a slow console.
     shared::with_retained(|kept| reset::write_down(kept, &death));
+    defmt::error!("the end at {=u32:#010x}: {=str}", death.place, death.text.as_str());
     // What was written is there before the card is reset.
     riscv::asm::fence();
     let said = match cause {

@@ -17,13 +17,23 @@ const RESET: u32 = 0x7777;
 pub(crate) fn end(cause: ResetCause, place: usize, text: fmt::Arguments<'_>) -> ! {
     let lived = Duration::from_nanos(clint::now().as_nanos());
     let death = Death::new(cause, place as u32, lived.as_millis() as u64, text);
+    // Before it is logged: whatever the console does, the next life knows of it.
+    write_down(&death);
     defmt::error!("{=str} at {=u32:#010x}: {=str}", name(cause), death.place, death.text.as_str());
-    reset(&death)
+    start_anew()
 }
 
 /// Writes down what ends this life, and resets the machine.
 pub(crate) fn reset(death: &Death) -> ! {
+    write_down(death);
+    start_anew()
+}
+
+fn write_down(death: &Death) {
     retained::with(|kept| reset::write_down(kept, death));
+}
+
+fn start_anew() -> ! {
     // What was written is there before the machine is reset.
     riscv::asm::fence();
     // SAFETY: the finisher resets the machine, which is what is wanted.
