@@ -7,10 +7,12 @@ use crate::log;
 use crate::manage::{Management, ManagementConfig};
 use crate::reset::Life;
 use crate::settings::{STRAY_GATEWAY, Settings};
+use core::fmt;
 use core::time::Duration;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, ResetReport, RoleKind, Term};
 use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::limits::MAX_SLOTS;
 use proxy_core::link::LinkConfig;
 use proxy_core::switch::{SwitchConfig, SwitchConfigError};
 use proxy_core::time::Instant;
@@ -38,6 +40,18 @@ pub struct Start {
     max_frame: usize,
 }
 
+/// A box has no more slots than [`MAX_SLOTS`]: this many were set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManySlots(pub u8);
+
+impl fmt::Display for TooManySlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "places = {}: a box has 1 to {MAX_SLOTS} slots; set places to that", self.0)
+    }
+}
+
+impl core::error::Error for TooManySlots {}
+
 impl Start {
     /// A card with these settings on this network. `incarnation` is another number at each start,
     /// and not 0.
@@ -64,8 +78,15 @@ impl Start {
     }
 
     /// The role of a box card, and what the manager is told of it.
-    pub fn box_role(&self) -> (BoxRole, RoleKind) {
+    ///
+    /// # Errors
+    ///
+    /// When a box cannot have so many slots.
+    pub fn box_role(&self) -> Result<(BoxRole, RoleKind), TooManySlots> {
         let slots = self.settings.places;
+        if usize::from(slots) > MAX_SLOTS {
+            return Err(TooManySlots(slots));
+        }
         let role = BoxRole::new(&BoxConfig {
             incarnation: self.incarnation,
             slots: slots.into(),
@@ -76,7 +97,7 @@ impl Start {
             completion_timeout: self.bounds.completion_timeout,
             ..BoxConfig::default()
         });
-        (role, RoleKind::Box { slots })
+        Ok((role, RoleKind::Box { slots }))
     }
 
     /// The role of a host card, and what the manager is told of it.
@@ -127,5 +148,37 @@ impl Start {
         };
         let manage = Management::new(now, mac, config);
         Card::new(role, manage, CardConfig { vlan: settings.vlan, max_frame, reset, resets })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::WireMac;
+    use std::format;
+    use std::string::ToString;
+
+    fn start(places: u8) -> Start {
+        let text = format!("name = card-1\nmanager = 10.0.2.2:7781\nplaces = {places}\n");
+        let second = Duration::from_secs(1);
+        let bounds =
+            Bounds { give_up: second, completion: second, completion_timeout: second, peers: 1 };
+        let (mac, _) = WireMac::pair(1, 2, 1);
+        Start::new(text.parse().unwrap(), bounds, &mac, 1)
+    }
+
+    #[test]
+    fn a_box_with_more_slots_than_there_can_be_is_refused_with_words() {
+        for places in [1, 16] {
+            assert_eq!(start(places).box_role().unwrap().1, RoleKind::Box { slots: places });
+        }
+        for places in [17, 32] {
+            let why = start(places).box_role().err().unwrap();
+            assert_eq!(why, TooManySlots(places));
+            let said = format!("places = {places}: a box has 1 to 16 slots; set places to that");
+            assert_eq!(why.to_string(), said);
+        }
+        // A host may have as many ports.
+        assert_eq!(start(32).host_role().unwrap().1, RoleKind::Host { ports: 32 });
     }
 }

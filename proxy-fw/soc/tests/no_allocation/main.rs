@@ -248,7 +248,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let (host, first) = Place::new(0, 0..=0, |start| start.host_role().unwrap());
-        let (boxes, second) = Place::new(1, 1..=2, Start::box_role);
+        let (boxes, second) = Place::new(1, 1..=2, |start| start.box_role().unwrap());
         let now = Instant::ZERO + Duration::from_secs(1);
         let net = Net::new(now, vec![first, second]);
         Self { host, boxes, net, device: Registers::new(), hung: false, now, tag: 0 }

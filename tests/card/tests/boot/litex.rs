@@ -405,7 +405,7 @@ fn firmware_for_litex_that_cannot_start_says_why_and_waits_for_a_person() {
         let log = card.log().unwrap();
         assert_eq!(
             log,
-            ["line 2: its key does not have such a value", "the card waits for a reset"]
+            ["settings: line 2: its key does not have such a value", "the card waits for a reset"]
         );
         // A hang would have been one from before the settings were read.
         assert!(card.soc.fed > 3, "{name}: the watchdog was fed {} times", card.soc.fed);

@@ -1,7 +1,7 @@
 //! A new image that stops before its loop: what the firmware does as it is built.
 
 use super::images::{Label, image, relabelled};
-use super::{Bench, with_update};
+use super::{Bench, Connected, with_update};
 use anyhow::{Result, ensure};
 use card_image::SlotId;
 use emulated_card::flash::CardFlash;
@@ -32,16 +32,25 @@ fn has_used_up_its_trial(console: &str, cause: &str) -> Result<()> {
 
 #[test]
 fn a_new_image_that_refuses_the_settings_gives_way_to_the_one_before() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(scene) = Connected::new() else { return };
+    let bench = &scene.bench;
     let firmware = bench.box_image().unwrap();
     let new = relabelled(&firmware, Label::version(2)).unwrap();
-    let flash = on_trial(&bench, &new, WRONG).unwrap();
-    let console = bench.says(&flash, "starting slot a: any 1.0.0+0\r\nA").unwrap();
-    has_used_up_its_trial(&console, "asked for").unwrap();
-    let log = bench.log().unwrap();
-    let why = "a new image does not start: settings: line 2: its key does not have such a value";
-    assert_eq!(log.iter().filter(|line| line.contains(why)).count(), 3, "{log:#?}");
-    assert!(!log.iter().any(|line| line.contains("waits for a reset")), "{log:#?}");
+    let many = scene.settings(scene.manager.port).replace("places = 2", "places = 17");
+    for (settings, why) in [
+        (WRONG, "line 2: its key does not have such a value"),
+        (&many, "places = 17: a box has 1 to 16 slots; set places to that"),
+    ] {
+        let flash = on_trial(bench, &new, settings).unwrap();
+        flash.write(&bench.path("flash")).unwrap();
+        let mut card = scene.start().unwrap();
+        let console = bench.until_said(&mut card, "starting slot a: any 1.0.0+0\r\nA").unwrap();
+        has_used_up_its_trial(&console, "asked for").unwrap();
+        let log = bench.log().unwrap();
+        let why = format!("a new image does not start: settings: {why}");
+        assert_eq!(log.iter().filter(|line| line.contains(&why)).count(), 3, "{log:#?}");
+        assert!(!log.iter().any(|line| line.contains("waits for a reset")), "{log:#?}");
+    }
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
     let watchdog = machine::start_watchdog();
     let settings = match hardware::settings() {
         Ok(Ok(settings)) => settings,
-        Ok(Err(error)) => refuse(watchdog, &error),
+        Ok(Err(error)) => refuse(watchdog, &format_args!("settings: {error}")),
         Err(error) => refuse(watchdog, &error),
     };
     log::set_level(settings.log);
@@ -128,9 +128,12 @@ fn models(slots: u8) -> impl Iterator<Item = Name> {
 /// A box card.
 pub fn run_box() -> ! {
     let Begun { start, mac, parts: (rings, memory), watchdog } = begin(Side::Box);
+    let role = match start.box_role() {
+        Ok(role) => role,
+        Err(error) => refuse(watchdog, &format_args!("settings: {error}")),
+    };
     let models = models(start.settings().places);
     let pcie = TlpPort::of_box(card(), rings, memory, BOX_WINDOWS, models);
-    let role = start.box_role();
     run(watchdog, start, (mac, pcie), role)
 }
 

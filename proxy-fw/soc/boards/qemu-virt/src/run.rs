@@ -155,8 +155,10 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
 /// A box card.
 pub fn run_box() -> ! {
     let begun = begin();
-    let role = begun.start.box_role();
-    run(begun, role, BOX_WINDOWS)
+    match begun.start.box_role() {
+        Ok(role) => run(begun, role, BOX_WINDOWS),
+        Err(error) => refuse(format_args!("settings: {error}")),
+    }
 }
 
 /// A host card.
