@@ -58,6 +58,8 @@ pub enum WhyNot {
     TriesUsedUp,
     /// Its image is not right for this card.
     Refused(Refusal),
+    /// Its image is not one that is started by what is known of keys and policy, which is not all.
+    PolicyUnknown,
     /// The flash could not be read.
     Unreadable,
     /// The start could not be recorded, so that a bad image would be started for ever.
@@ -72,6 +74,9 @@ impl fmt::Display for WhyNot {
             Self::Failed => f.write_str("its image failed before"),
             Self::TriesUsedUp => f.write_str("its image never reported that it is healthy"),
             Self::Refused(refusal) => refusal.fmt(f),
+            Self::PolicyUnknown => f.write_str(
+                "whether its image may be started is in the settings, which could not be read",
+            ),
             Self::Unreadable => f.write_str("the flash could not be read"),
             Self::NotRecorded => f.write_str("the start could not be recorded in flash"),
         }
@@ -81,11 +86,26 @@ impl fmt::Display for WhyNot {
 impl WhyNot {
     /// Whether the next boot may find otherwise.
     fn may_pass(self) -> bool {
-        matches!(self, Self::Unreadable | Self::NotRecorded)
+        matches!(self, Self::PolicyUnknown | Self::Unreadable | Self::NotRecorded)
     }
 }
 
 impl BootStore {
+    /// From here on the requirements lack what a card's owner says of keys and downgrades, since it
+    /// could not be read: no image is given up for want of that.
+    pub fn policy_is_unknown(&mut self) {
+        self.knows_policy = false;
+    }
+
+    /// What a refusal says of a slot.
+    pub(crate) fn refused(&self, refusal: Refusal) -> WhyNot {
+        let by_policy = matches!(refusal, Refusal::UnknownKey(_) | Refusal::Downgrade { .. });
+        if by_policy && !self.knows_policy {
+            return WhyNot::PolicyUnknown;
+        }
+        WhyNot::Refused(refusal)
+    }
+
     /// Decides which slot to boot, and records the start of an image that has not been healthy
     /// yet. It is the boot loader's, once after each reset.
     ///
@@ -179,7 +199,7 @@ impl BootStore {
         }
         match self.verify(flash, slot, requirements) {
             Ok(Err(Refusal::NotAnImage)) => WhyNot::Empty,
-            Ok(Err(refusal)) => WhyNot::Refused(refusal),
+            Ok(Err(refusal)) => self.refused(refusal),
             // It was no image a moment ago.
             Ok(Ok(_)) | Err(_) => WhyNot::Unreadable,
         }

@@ -103,6 +103,8 @@ pub struct BootStore {
     journal: Journal<STATE_RECORD>,
     pub(crate) state: BootState,
     pub(crate) staging: Option<Staging>,
+    /// The owner's keys and the policy are in the requirements, as far as there are any.
+    pub(crate) knows_policy: bool,
 }
 
 impl BootStore {
@@ -126,7 +128,7 @@ impl BootStore {
             state = found.unwrap_or(state);
             found.is_some()
         })?;
-        Ok(Self { layout, journal, state, staging: None })
+        Ok(Self { layout, journal, state, staging: None, knows_policy: true })
     }
 
     /// Where things are.
@@ -207,7 +209,7 @@ impl BootStore {
         let mut once = || match self.verify(flash, slot, requirements) {
             Ok(Ok(header)) if header.id() == recorded => Ok(header),
             Ok(Ok(_)) => Err(WhyNot::Refused(Refusal::NotAsRecorded)),
-            Ok(Err(refusal)) => Err(WhyNot::Refused(refusal)),
+            Ok(Err(refusal)) => Err(self.refused(refusal)),
             Err(_) => Err(WhyNot::Unreadable),
         };
         once().or_else(|_| once())

@@ -1,7 +1,10 @@
 //! What a boot loader does, but for what only its board can do: load an image and enter it.
 
 use crate::reset::{Life, Started};
-use card_image::{Boot, BootReason, BootStore, Decision, Layout, Requirements, SlotId, SlotState};
+use crate::settings::{self, Policy};
+use card_image::{
+    Boot, BootReason, BootStore, Decision, Layout, Region, Requirements, SlotId, SlotState,
+};
 use core::fmt::Write;
 use embedded_storage::nor_flash::NorFlash;
 
@@ -14,12 +17,23 @@ pub struct Chosen {
     pub started: Started,
 }
 
+/// What the settings say of images: nothing where there are none. `None`: they cannot be read, though
+/// it was tried twice.
+#[inline(never)] // its stack is needed once
+pub fn policy<F: NorFlash>(flash: &mut F, config: Region) -> Option<Policy> {
+    let mut once = || settings::load(flash, config);
+    let text = once().or_else(|_| once()).ok()?;
+    Some(text.map_or_else(Policy::default, |text| Policy::of(&text)))
+}
+
 /// Decides which image to start, and says on the console what it decided and why. `None`: nothing
-/// can be started; the console says what to do.
+/// can be started; the console says what to do. Where the [policy] in the requirements is not the
+/// settings' (`is_known`), no image is given up for what those may say.
 pub fn choose<F: NorFlash>(
     flash: &mut F,
     layout: Layout,
     requirements: &Requirements<'_>,
+    is_known: bool,
     life: &Life,
     console: &mut impl Write,
 ) -> Option<Chosen> {
@@ -34,6 +48,9 @@ pub fn choose<F: NorFlash>(
         recovery(console);
         return None;
     };
+    if !is_known {
+        store.policy_is_unknown();
+    }
     match store.decide(flash, requirements) {
         Decision::Boot(boot) => {
             let Boot { slot, header, reason } = &boot;

@@ -41,6 +41,24 @@ pub fn load<F: NorFlash>(flash: &mut F, region: Region) -> Result<Option<Text>, 
     Ok(open(flash, region)?.1)
 }
 
+/// The same with a flash that is opened for it, and once more where that failed: a bus may err where the
+/// flash does not, and a card that does not know its settings waits for a person.
+///
+/// # Errors
+///
+/// When it failed both times.
+///
+/// # Panics
+///
+/// As [`load`].
+pub fn load_twice<F: NorFlash>(
+    mut open: impl FnMut() -> Result<F, F::Error>,
+    region: Region,
+) -> Result<Option<Text>, F::Error> {
+    let mut once = || load(&mut open()?, region);
+    once().or_else(|_| once())
+}
+
 fn open<F: NorFlash>(
     flash: &mut F,
     region: Region,

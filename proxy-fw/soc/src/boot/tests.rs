@@ -4,8 +4,8 @@ use super::*;
 use crate::reset::{self, RETAINED};
 use crate::settings;
 use card_image::{
-    AntiDowngrade, BoardName, ImageParts, KeyId, Region, Role, SecurityVersion, TrustedKey,
-    Version, public_key, seal,
+    AntiDowngrade, BoardName, HEADER_LEN, Header, ImageParts, KeyId, Region, Role, SecurityVersion,
+    TrustedKey, Version, public_key, seal,
 };
 use embedded_storage::nor_flash::{ErrorType, ReadNorFlash};
 use nor_model::{Direct, Fault, Nor, Part};
@@ -51,20 +51,33 @@ fn flash(images: [Option<Vec<u8>>; 2]) -> Flash {
     Direct(nor)
 }
 
-/// One start, and what it said.
-fn start<F: NorFlash>(flash: &mut F) -> (Option<Chosen>, String) {
-    let keys = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
-    let requirements = Requirements {
+/// What a boot loader with these keys demands.
+fn requirements(keys: &[TrustedKey]) -> Requirements<'_> {
+    Requirements {
         board: board(),
         role: Role::Any,
         memory: Region { start: LOAD, len: 4096 },
-        keys: &keys,
+        keys,
         anti_downgrade: AntiDowngrade::BySecurityVersion,
         lowest_security: SecurityVersion(0),
-    };
+    }
+}
+
+/// One start, and what it said.
+fn start<F: NorFlash>(flash: &mut F) -> (Option<Chosen>, String) {
+    start_with(flash, &[TrustedKey { id: KEY, key: public_key(&SECRET) }], true)
+}
+
+/// One start with these keys, which are or are not all that are trusted.
+fn start_with<F: NorFlash>(
+    flash: &mut F,
+    keys: &[TrustedKey],
+    is_known: bool,
+) -> (Option<Chosen>, String) {
+    let requirements = requirements(keys);
     let life = reset::begin(&mut [0; RETAINED], None);
     let mut said = String::new();
-    let chosen = choose(flash, layout(), &requirements, &life, &mut said);
+    let chosen = choose(flash, layout(), &requirements, is_known, &life, &mut said);
     (chosen, said)
 }
 
@@ -204,4 +217,69 @@ fn settings_outlast_a_flash_that_fails_once_anywhere() {
             break;
         }
     }
+}
+
+#[test]
+fn settings_are_read_though_the_flash_fails_once_anywhere() {
+    let config = layout().config();
+    let key = "22".repeat(32);
+    let text = std::format!("name = a\ntrust = 3:{key}");
+    let mut good = flash([None, None]);
+    settings::store(&mut good, config, &text).unwrap();
+    assert_eq!(policy(&mut flash([None, None]), config), Some(Policy::default()), "there are none");
+    for left in 0.. {
+        let mut failing = Failing { flash: good.clone(), left };
+        assert_eq!(policy(&mut failing, config), Some(Policy::of(&text)), "{left}");
+        let failed = failing.left > u32::MAX / 2;
+        // A firmware opens it each time, which may fail, too.
+        let mut lefts = [left, u32::MAX].into_iter();
+        let open = || {
+            let mut failing = Failing { flash: good.clone(), left: lefts.next().unwrap() };
+            failing.next().map(|()| failing)
+        };
+        let loaded = settings::load_twice(open, config).unwrap().unwrap();
+        assert_eq!(loaded, *text, "{left}");
+        if !failed {
+            assert!(left > 1, "it fails at some of its operations");
+            break;
+        }
+    }
+    // One that fails always is no flash without settings.
+    good.0.power_off();
+    assert_eq!(policy(&mut good, config), None);
+    assert!(settings::load_twice(|| Ok(good.clone()), config).is_err());
+}
+
+#[test]
+fn an_image_is_not_given_up_for_a_key_that_could_not_be_read() {
+    let mut flash = flash([Some(image(board(), 1)), None]);
+    start(&mut flash).0.unwrap();
+    let mut store = BootStore::open(&mut flash, layout()).unwrap();
+    store.report_healthy(&mut flash, SlotId::A, AntiDowngrade::BySecurityVersion).unwrap();
+    // The settings have its key, and cannot be read.
+    let (chosen, said) = start_with(&mut flash, &[], false);
+    assert_eq!(chosen, None);
+    assert!(said.contains("slot a: whether its image may be started is in the settings"), "{said}");
+    // The next time they can.
+    let started = start(&mut flash).0.unwrap().started;
+    assert_eq!((started.slot, started.trying), (SlotId::A, false));
+    // An image in the other slot whose key is built in is started meanwhile, and no more than that.
+    let other = KeyId(2);
+    let built_in = [TrustedKey { id: other, key: public_key(&[4; 32]) }];
+    let new = image(board(), 2);
+    let header = seal(Header::parse(&new).unwrap(), other, &[4; 32]).unwrap();
+    let new = [&header.emit()[..], &new[HEADER_LEN..]].concat();
+    flash.0.preload(layout().slot(SlotId::B).start, &new);
+    let keys = [built_in[0], TrustedKey { id: KEY, key: public_key(&SECRET) }];
+    let mut store = BootStore::open(&mut flash, layout()).unwrap();
+    store.adopt(&mut flash, SlotId::B, &requirements(&keys)).unwrap();
+    assert_eq!(start_with(&mut flash, &keys, true).0.unwrap().started.slot, SlotId::B);
+    let mut store = BootStore::open(&mut flash, layout()).unwrap();
+    store.report_healthy(&mut flash, SlotId::B, AntiDowngrade::BySecurityVersion).unwrap();
+    store.want(&mut flash, SlotId::A, &requirements(&keys)).unwrap();
+    assert_eq!(start_with(&mut flash, &built_in, false).0.unwrap().started.slot, SlotId::B);
+    assert_eq!(start_with(&mut flash, &keys, true).0.unwrap().started.slot, SlotId::A);
+    // With settings that can be read and lack the key, it is given up for good.
+    assert_eq!(start_with(&mut flash, &built_in, true).0.unwrap().started.slot, SlotId::B);
+    assert_eq!(start_with(&mut flash, &keys, true).0.unwrap().started.slot, SlotId::B);
 }

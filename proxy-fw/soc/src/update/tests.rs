@@ -79,7 +79,7 @@ impl Card {
         let life = reset::begin(&mut [0; RETAINED], None);
         let mut said = String::new();
         let requirements: Requirements<'_> = demands(&keys[..]);
-        let chosen = choose(&mut flash, layout(), &requirements, &life, &mut said);
+        let chosen = choose(&mut flash, layout(), &requirements, true, &life, &mut said);
         let slot = chosen.unwrap_or_else(|| panic!("{said}")).started.slot;
         Self { flash, update: Update::new(layout(), slot, demands(KeysOfBootLoader)) }
     }

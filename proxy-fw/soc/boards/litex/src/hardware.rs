@@ -101,7 +101,7 @@ pub(crate) fn tell_of_card() {
 /// What the card was set to.
 pub(crate) fn settings() -> Result<Result<Settings, SettingsError>, FlashError<SpiStuck>> {
     let timer = Timer::new(card().timer());
-    let mut flash = SpiFlash::new(SpiPort::new(card().spi(), timer, 0, SPI_RATIO), timer)?;
-    let text = settings::load(&mut flash, LAYOUT.config())?;
+    let open = || SpiFlash::new(SpiPort::new(card().spi(), timer, 0, SPI_RATIO), timer);
+    let text = settings::load_twice(open, LAYOUT.config())?;
     Ok(text.ok_or(SettingsError::None).and_then(|text| text.parse()))
 }

@@ -10,9 +10,9 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use proxy_core::control::ResetCause;
-use soc::boot::{Chosen, choose, recovery};
+use soc::boot::{Chosen, choose, policy, recovery};
 use soc::reset::{self, Death};
-use soc::settings::{self, MAX_TRUSTED, Policy};
+use soc::settings::MAX_TRUSTED;
 
 /// Keys whose images are started: the list that the build was given.
 const KEYS: &[TrustedKey] = include!(concat!(env!("OUT_DIR"), "/keys.rs"));
@@ -29,7 +29,7 @@ const BOUND: Duration = Duration::from_secs(10);
 /// Decides, loads and enters an image; stays when there is none.
 pub fn run_boot() -> ! {
     let life = retained::with(|kept| reset::begin(kept, None));
-    let mut flash = match flash::open() {
+    let mut flash = match flash::open().or_else(|_| flash::open()) {
         Ok(flash) => flash,
         Err(error) => {
             say(format_args!("\nDxPU boot loader: {error}"));
@@ -40,7 +40,12 @@ pub fn run_boot() -> ! {
     if KEYS.iter().any(|key| key.key.starts_with(&DEVELOPMENT)) {
         say(format_args!("\nthis boot loader trusts the development key: for a bench only"));
     }
-    let policy = policy(&mut flash);
+    let policy = policy(&mut flash, LAYOUT.config());
+    let is_known = policy.is_some();
+    let policy = policy.unwrap_or_default();
+    if !is_known {
+        say(format_args!("\nthe settings cannot be read: whom they trust is not known"));
+    }
     for key in &policy.keys {
         say(format_args!("\nthe settings trust the key {}", key.id));
     }
@@ -56,7 +61,7 @@ pub fn run_boot() -> ! {
         anti_downgrade: policy.anti_downgrade,
         lowest_security: SecurityVersion(0),
     };
-    let chosen = choose(&mut flash, LAYOUT, &requirements, &life, &mut Console);
+    let chosen = choose(&mut flash, LAYOUT, &requirements, is_known, &life, &mut Console);
     let Some(Chosen { boot, started }) = chosen else { wait() };
     retained::with(|kept| reset::set_started(kept, started));
     ENTERED.store(true, Ordering::Relaxed);
@@ -69,13 +74,6 @@ pub fn run_boot() -> ! {
         riscv::register::mstatus::set_mie();
         enter(boot.header.entry)
     }
-}
-
-/// What the settings say, if they can be read.
-#[inline(never)] // its stack is needed once
-fn policy(flash: &mut flash::Flash) -> Policy {
-    let text = settings::load(flash, LAYOUT.config()).ok().flatten();
-    text.map_or_else(Policy::default, |text| Policy::of(&text))
 }
 
 /// Copies an image's payload to where it runs.

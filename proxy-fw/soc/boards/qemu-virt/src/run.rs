@@ -64,7 +64,7 @@ fn refuse(why: fmt::Arguments<'_>) -> ! {
 }
 
 fn settings() -> Result<Result<Settings, SettingsError>, flash::Error> {
-    let text = settings::load(&mut flash::open()?, LAYOUT.config())?;
+    let text = settings::load_twice(flash::open, LAYOUT.config())?;
     Ok(text.ok_or(SettingsError::None).and_then(|text| text.parse()))
 }
 
