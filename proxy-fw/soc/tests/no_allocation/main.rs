@@ -420,6 +420,22 @@ impl World {
         }
         self.ask(1, Request::ReadInventory { from: 0 }).unwrap();
     }
+
+    /// What `ping` sees: each echo request is answered with its own data, and one for another card's
+    /// address is not.
+    fn ping_all(&mut self) {
+        for card in 0..2 {
+            for (number, length) in [(1, 0), (2, 56), (3, 1472)] {
+                let data: Vec<u8> = (0..length).map(|at| at as u8 ^ card as u8).collect();
+                self.net.echo(card, card, number, &data);
+                self.run(Duration::from_millis(5));
+                assert_eq!(self.net.echoes.pop(), Some((card, number, data)), "{length} bytes");
+            }
+            self.net.echo(card, 1 - card, 4, b"not for you");
+            self.run(Duration::from_millis(5));
+            assert_eq!(self.net.echoes, []);
+        }
+    }
 }
 
 #[test]
@@ -436,6 +452,7 @@ fn nothing_is_allocated_after_the_start() {
     assert_eq!(world.host.board.shown, shown(0, PlaceState::Free));
     assert_eq!(world.boxes.board.shown[..1], shown(1, PlaceState::Free));
     world.introduce();
+    world.ping_all();
     for counter in [1, 3, 5] {
         world.lend(counter);
         world.use_it();

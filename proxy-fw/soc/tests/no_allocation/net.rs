@@ -10,7 +10,8 @@ use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxT
 use smoltcp::socket::tcp;
 use smoltcp::wire::{
     DhcpMessageType, DhcpPacket, DhcpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
-    EthernetRepr, IpCidr, IpProtocol, Ipv4Address, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
+    EthernetRepr, Icmpv4Packet, Icmpv4Repr, IpCidr, IpProtocol, Ipv4Address, Ipv4Packet, Ipv4Repr,
+    UdpPacket, UdpRepr,
 };
 use soc::board::EthernetMac;
 use soc::testing::WireMac;
@@ -95,6 +96,8 @@ pub(super) struct Net {
     pub(super) leases: usize,
     pub(super) pongs: usize,
     pub(super) carried: usize,
+    /// Answers to echo requests: from which card, with which number, and what data.
+    pub(super) echoes: Vec<(usize, u16, Vec<u8>)>,
 }
 
 fn stack_time(now: Instant) -> smoltcp::time::Instant {
@@ -135,6 +138,7 @@ impl Net {
             leases: 0,
             pongs: 0,
             carried: 0,
+            echoes: Vec::new(),
         }
     }
 
@@ -162,6 +166,9 @@ impl Net {
         }
         if let Some(answer) = self.dhcp(from, &frame) {
             return self.deliver(&answer);
+        }
+        if let Some((number, data)) = echo_reply(&frame, address(from)) {
+            return self.echoes.push((from, number, data));
         }
         assert!(to == SERVER_MAC || to.is_broadcast(), "{to}: cards have no IP for each other");
         self.queues.incoming.push_back(frame);
@@ -209,14 +216,13 @@ impl Net {
         };
         self.leases += usize::from(message_type == DhcpMessageType::Ack);
         let server = Ipv4Address::from(SERVER);
-        let address = Ipv4Address::new(10, 0, 2, 20 + from as u8);
         let answer = DhcpRepr {
             message_type,
             client_hardware_address: asked.client_hardware_address,
             transaction_id: asked.transaction_id,
             secs: 0,
             client_ip: asked.client_ip,
-            your_ip: address,
+            your_ip: address(from),
             server_ip: server,
             router: Some(server),
             subnet_mask: Some(Ipv4Address::new(255, 255, 255, 0)),
@@ -328,7 +334,32 @@ impl Net {
         Some(self.answers.swap_remove(at).1)
     }
 
-    /// Pings a card.
+    /// Asks a card for an echo (ICMP), by the address of the same card or of another one.
+    pub(super) fn echo(&mut self, card: usize, addressed: usize, number: u16, data: &[u8]) {
+        let checksums = ChecksumCapabilities::default();
+        let request = Icmpv4Repr::EchoRequest { ident: IDENT, seq_no: number, data };
+        let ip = Ipv4Repr {
+            src_addr: SERVER.into(),
+            dst_addr: address(addressed),
+            next_header: IpProtocol::Icmp,
+            payload_len: request.buffer_len(),
+            hop_limit: 64,
+        };
+        let ethernet = EthernetRepr {
+            src_addr: SERVER_MAC,
+            dst_addr: EthernetAddress(mac(card)),
+            ethertype: EthernetProtocol::Ipv4,
+        };
+        let mut bytes = vec![0; ethernet.buffer_len() + ip.buffer_len() + ip.payload_len];
+        let mut frame = EthernetFrame::new_unchecked(&mut bytes[..]);
+        ethernet.emit(&mut frame);
+        let mut packet = Ipv4Packet::new_unchecked(frame.payload_mut());
+        ip.emit(&mut packet, &checksums);
+        request.emit(&mut Icmpv4Packet::new_unchecked(packet.payload_mut()), &checksums);
+        self.deliver(&bytes);
+    }
+
+    /// Asks a card whether it still talks (the control protocol).
     pub(super) fn ping(&mut self, card: usize) {
         self.connection(card).say(&ToProxy::Ping);
     }
@@ -346,6 +377,35 @@ impl Connection {
         let mut bytes = [0; 8192];
         self.outgoing.extend(encode(message, &mut bytes).expect("it is short"));
     }
+}
+
+/// Number and data of an answer to one of the server's echo requests, from this address and with right
+/// checksums.
+fn echo_reply(frame: &[u8], from: Ipv4Address) -> Option<(u16, Vec<u8>)> {
+    let header = EthernetFrame::new_checked(frame).ok()?;
+    if header.ethertype() != EthernetProtocol::Ipv4 || header.dst_addr() != SERVER_MAC {
+        return None;
+    }
+    let checksums = ChecksumCapabilities::default();
+    let ip = Ipv4Packet::new_checked(header.payload()).ok()?;
+    let said = Ipv4Repr::parse(&ip, &checksums).ok()?;
+    if said.next_header != IpProtocol::Icmp {
+        return None;
+    }
+    assert_eq!((said.src_addr, said.dst_addr), (from, SERVER.into()));
+    let packet = Icmpv4Packet::new_checked(ip.payload()).expect("a card sends whole packets");
+    match Icmpv4Repr::parse(&packet, &checksums).expect("its checksum is right") {
+        Icmpv4Repr::EchoReply { ident: IDENT, seq_no, data } => Some((seq_no, data.to_vec())),
+        other => panic!("a card says {other:?}"),
+    }
+}
+
+/// What the server's echo requests have in common.
+const IDENT: u16 = 0x1dea;
+
+/// A card's IP address.
+fn address(card: usize) -> Ipv4Address {
+    Ipv4Address::new(10, 0, 2, 20 + card as u8)
 }
 
 /// A card's address.
