@@ -173,7 +173,8 @@ fn fits(image: &ImageLabel, session: &Session, status: &FirmwareStatus) -> Resul
     if image.security < status.lowest_security {
         let (has, lowest) = (image.security, status.lowest_security);
         return wrong(format!(
-            "the image has security version {has}, and {name} runs none below {lowest}"
+            "the image has security version {has}, and {name} runs none below {lowest}; take a newer \
+             one, or have the card start older ones with `dxpu-flash config set downgrade=allow`"
         ));
     }
     Ok(())

@@ -129,6 +129,22 @@ fn images_that_are_none_for_the_cards_are_refused() {
     assert_eq!(manager.failure(&["firmware", "push", "nowhere.img", "--all"]).0, 2);
 }
 
+/// What a card's settings allow is a card's to say.
+#[test]
+fn an_older_image_goes_to_cards_that_allow_it() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    let name = file(&manager, "old.img", &Label { security: 0, ..Label::version(2) }.image());
+    let push = ["firmware", "push", &name, "--node", "box1"];
+    let (code, problem) = manager.failure(&push);
+    let told = problem["detail"].as_str().unwrap();
+    assert!(code == 4 && told.contains("config set downgrade=allow"), "{problem}");
+    at_box.allows_downgrade();
+    assert_eq!(manager.json(&push)["state"], "succeeded");
+    assert_eq!(runs(&manager, "box1"), "2.0.0+0");
+}
+
 #[test]
 fn waves_never_have_both_ends_of_a_binding() {
     let manager = Manager::start();

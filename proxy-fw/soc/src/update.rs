@@ -8,8 +8,8 @@
 //! begins, and for two erase blocks of the boot state the first time. `docs/boot.md` says how long that is.
 
 use card_image::{
-    Begun, BootStore, Demands, HEADER_LEN, Header, ImageId, KeysOfBootLoader, Layout, Refusal,
-    SlotId, SlotState, StoreError,
+    AntiDowngrade, Begun, BootStore, Demands, HEADER_LEN, Header, ImageId, KeysOfBootLoader,
+    Layout, Refusal, SlotId, SlotState, StoreError,
 };
 use embedded_storage::nor_flash::NorFlash;
 use proxy_core::control::{
@@ -129,12 +129,19 @@ impl<F: NorFlash> Asked<'_, F> {
         let [a, b] = SlotId::ALL.map(|slot| self.slot(slot));
         let state = self.store.state();
         let mut board = heapless::String::new();
+        // With its policy off there is nothing that is too old for the card.
+        let lowest_security = match self.demands.anti_downgrade {
+            AntiDowngrade::Off => 0,
+            AntiDowngrade::BySecurityVersion => {
+                state.lowest_security.max(self.demands.lowest_security).0
+            }
+        };
         let fits = board.push_str(self.demands.board.as_str()).is_ok();
         assert!(fits, "a name has 16 bytes at most");
         Ok(FirmwareAnswer::Status(FirmwareStatus {
             board,
             room: self.store.layout().slot(self.running.other()).len,
-            lowest_security: state.lowest_security.max(self.demands.lowest_security).0,
+            lowest_security,
             running: named(self.running),
             wanted: named(state.wanted),
             slots: [a?, b?],

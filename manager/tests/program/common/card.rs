@@ -35,13 +35,13 @@ fn layout() -> Layout {
     Layout::new(LayoutParts { progress: 1 << 10, ..*packed.parts() }).unwrap()
 }
 
-fn demands<K>(role: Role, keys: K) -> Demands<K> {
+fn demands<K>(role: Role, keys: K, anti_downgrade: AntiDowngrade) -> Demands<K> {
     Demands {
         board: BoardName::new("small").unwrap(),
         role,
         memory: MEMORY,
         keys,
-        anti_downgrade: AntiDowngrade::BySecurityVersion,
+        anti_downgrade,
         lowest_security: SecurityVersion(0),
     }
 }
@@ -88,6 +88,8 @@ struct Inside {
     flash: Direct<4, 1024>,
     update: Option<Update>,
     role: Role,
+    /// As its settings have it.
+    anti_downgrade: AntiDowngrade,
     restart: bool,
     /// How long it takes for a piece.
     slow: Duration,
@@ -107,14 +109,19 @@ impl Inside {
     /// What the boot loader starts; whether that joins.
     fn boot(&mut self) -> bool {
         let keys = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
-        let requirements: Requirements<'_> = demands(Role::Any, &keys[..]);
+        let requirements: Requirements<'_> = demands(Role::Any, &keys[..], self.anti_downgrade);
         let life = reset::begin(&mut [0; RETAINED], None);
         let mut said = String::new();
         let chosen = choose(&mut self.flash, layout(), &requirements, &life, &mut said);
         let chosen = chosen.unwrap_or_else(|| panic!("{said}"));
-        let demands = demands(self.role, KeysOfBootLoader);
-        self.update = Some(Update::new(layout(), chosen.started.slot, demands));
+        self.run(chosen.started.slot);
         chosen.boot.header.version.major < BROKEN
+    }
+
+    /// The firmware that was started from this slot.
+    fn run(&mut self, slot: SlotId) {
+        let demands = demands(self.role, KeysOfBootLoader, self.anti_downgrade);
+        self.update = Some(Update::new(layout(), slot, demands));
     }
 
     fn healthy(&mut self) {
@@ -175,6 +182,7 @@ impl Card {
             flash: Direct(nor),
             update: None,
             role,
+            anti_downgrade: AntiDowngrade::default(),
             restart: false,
             slow: Duration::ZERO,
             pieces: Vec::new(),
@@ -194,6 +202,14 @@ impl Card {
 
     pub fn stays_away(&self, stays: bool) {
         self.inside.lock().unwrap().stays_away = stays;
+    }
+
+    /// Its settings say `downgrade = allow` from now on.
+    pub fn allows_downgrade(&self) {
+        let mut inside = self.inside.lock().unwrap();
+        inside.anti_downgrade = AntiDowngrade::Off;
+        let slot = inside.update.as_ref().unwrap().running();
+        inside.run(slot);
     }
 
     /// Offsets of the pieces that came.

@@ -102,15 +102,21 @@ impl Board {
             .collect()
     }
 
-    /// What its boot loader demands of an image for this role, with further keys.
+    /// What its boot loader demands of an image for this role, with these keys, where the card's
+    /// settings have this policy.
     #[must_use]
-    pub fn requirements<'a>(&self, role: Role, keys: &'a [TrustedKey]) -> Requirements<'a> {
+    pub fn requirements<'a>(
+        &self,
+        role: Role,
+        keys: &'a [TrustedKey],
+        anti_downgrade: AntiDowngrade,
+    ) -> Requirements<'a> {
         Requirements {
             board: self.name,
             role,
             memory: self.memory,
             keys,
-            anti_downgrade: AntiDowngrade::BySecurityVersion,
+            anti_downgrade,
             lowest_security: SecurityVersion(0),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use soc::settings::{Settings, SettingsError, StoreError, load, store};
+use soc::settings::{Policy, Settings, SettingsError, StoreError, load, store};
 
 use super::args::Config;
 use super::{Bench, cannot_read};
@@ -57,6 +57,15 @@ pub(super) fn text(
 ) -> Outcome<Option<String>> {
     let text = load(flash, board.layout.config()).map_err(|fault| fault.told(probe))?;
     Ok(text.map(|text| text.as_str().to_owned()))
+}
+
+/// What the card's boot loader takes from the settings: whose images it starts, and how old ones.
+pub(super) fn policy(
+    flash: &mut CardFlash<'_>,
+    board: &Board,
+    probe: &ProbeName,
+) -> Outcome<Policy> {
+    Ok(Policy::of(&text(flash, board, probe)?.unwrap_or_default()))
 }
 
 fn get(bench: &Bench) -> Outcome<()> {

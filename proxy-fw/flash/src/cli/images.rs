@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use card_image::{Header, KeyId, Refusal, SecurityVersion, SlotId};
+use card_image::{AntiDowngrade, Header, KeyId, Refusal, SecurityVersion, SlotId};
 use serde::Serialize;
 
 use super::args::{Build, Image, SigningKey};
@@ -40,12 +40,16 @@ pub(super) fn refused(path: &Path, refusal: Refusal) -> Failure {
             "if the card's boot loader was built with that key, name it with --trust NUMBER=FILE",
         ]),
         Refusal::OtherBoard(_) => failure.check("use the image that was built for this board"),
-        Refusal::Downgrade { .. } => {
-            failure.check("use a release that has the repairs that the card has had already")
-        }
+        Refusal::Downgrade { .. } => failure
+            .check("use a release that has the repairs that the card has had already")
+            .check(DOWNGRADE),
         _ => failure,
     }
 }
+
+/// What to do where it has to be the older one.
+const DOWNGRADE: &str = "if it has to be this one, have the card start older ones, too: \
+    `dxpu-flash config set downgrade=allow`";
 
 /// What is wrong with what a slot of the card has.
 pub(super) fn refused_in_slot(slot: SlotId, refusal: Refusal) -> Failure {
@@ -67,6 +71,9 @@ pub(super) fn refused_in_slot(slot: SlotId, refusal: Refusal) -> Failure {
                  trusts: `dxpu-flash write IMAGE --slot {slot}`"
             ))
             .check("if the boot loader was built with that key, name it with --trust NUMBER=FILE"),
+        Refusal::Downgrade { .. } => {
+            failure.check(format!("the boot loader does not start it; {again}")).check(DOWNGRADE)
+        }
         _ => failure.check(format!("the boot loader does not start it; {again}")),
     }
 }
@@ -115,7 +122,8 @@ fn build(bench: &Bench, said: &Build) -> Outcome<()> {
 
 /// What the board itself would refuse, whoever signed it.
 fn check_fits(header: &Header, board: &Board) -> Result<(), Refusal> {
-    let requirements = board.requirements(header.role, &[]);
+    // How old an image may be is a card's to say, and there is none here.
+    let requirements = board.requirements(header.role, &[], AntiDowngrade::Off);
     let slot = board.layout.slots()[0].len;
     match header.check(&requirements, slot, SecurityVersion(0)) {
         // Keys come last.

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use card_image::{Header, Refusal, Role, SecurityVersion, SlotId};
+use card_image::{AntiDowngrade, Header, Refusal, Role, SlotId};
 use serde::Serialize;
+use soc::settings::Policy;
 
 use super::args::Verify;
 use super::config::Values;
@@ -89,7 +90,11 @@ struct CardView {
     flash_id: String,
     /// Whether a boot state was ever recorded.
     recorded: bool,
+    /// The highest security version that was healthy: what is older is not started, unless
+    /// `older_images` is true.
     lowest_security_version: u32,
+    /// Whether the settings have images started that are older than that.
+    older_images: bool,
     slots: Vec<SlotView>,
     /// The settings, secrets left out; none when there are none.
     settings: Option<Values>,
@@ -111,6 +116,7 @@ pub(super) fn info(bench: &Bench) -> Outcome<()> {
         slots.push(SlotView::new(slot, store.state(), header.as_ref().ok()));
     }
     let settings = super::config::text(&mut flash, &board, &probe)?;
+    let policy = Policy::of(settings.as_deref().unwrap_or_default());
     let settings_text = settings.as_deref().map(without_secrets);
     let view = CardView {
         board: board.name.to_string(),
@@ -120,6 +126,7 @@ pub(super) fn info(bench: &Bench) -> Outcome<()> {
         flash_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
         recorded: store.is_recorded(),
         lowest_security_version: store.state().lowest_security.0,
+        older_images: policy.anti_downgrade == AntiDowngrade::Off,
         slots,
         settings: settings_text.as_deref().map(super::config::values),
         settings_text,
@@ -140,11 +147,14 @@ impl CardView {
                 "no boot state is recorded: the card is new, or was filled by another program"
                     .to_owned(),
             );
-        } else if self.lowest_security_version > 0 {
-            lines.push(format!(
-                "starts no image below security version {}",
-                self.lowest_security_version
-            ));
+        } else if let lowest @ 1.. = self.lowest_security_version {
+            lines.push(match self.older_images {
+                false => format!("starts no image below security version {lowest}"),
+                true => format!(
+                    "starts images below security version {lowest}, too: the settings have \
+                     `downgrade = allow`"
+                ),
+            });
         }
         lines.extend(self.slots.iter().map(SlotView::text));
         match &self.settings_text {
@@ -249,10 +259,10 @@ fn against_image(
 fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcome<Vec<Verified>> {
     let (board, probe) = (card.board.clone(), card.probe.clone());
     let keys = bench.keys(Some(&board))?;
-    let mut requirements = board.requirements(Role::Any, &keys);
     let mut flash = card.flash_to_read()?;
+    let policy = super::config::policy(&mut flash, &board, &probe)?;
+    let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
     let store = open_store(&mut flash, &board, &probe)?;
-    requirements.lowest_security = SecurityVersion(0);
     let mut verified = Vec::new();
     for one in slot.map_or(SlotId::ALL.to_vec(), |slot| vec![slot]) {
         let checked = store.verify(&mut flash, one, &requirements);

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use card_image::{Begun, BootStore, Header, Refusal, Region, SecurityVersion, SlotId, StoreError};
+use card_image::{
+    AntiDowngrade, Begun, BootStore, Header, Refusal, Region, SecurityVersion, SlotId, StoreError,
+};
 use embedded_storage::nor_flash::NorFlash;
 use serde::Serialize;
 
 use super::args::Write;
+use super::config::policy;
 use super::images::refused;
 use super::output::Output;
 use super::{Bench, read_image, read_program, regions};
@@ -133,7 +136,8 @@ fn wanted(path: &Path) -> Outcome<Wanted> {
 /// Whether the card's boot loader will start it, as far as can be said without its boot state.
 fn check_image(image: &Wanted, board: &Board, keys: &[TrustedKey]) -> Outcome<()> {
     let slot = board.layout.slots()[0].len;
-    let requirements = board.requirements(Role::Any, keys);
+    // How old it may be is looked at with the boot state.
+    let requirements = board.requirements(Role::Any, keys, AntiDowngrade::Off);
     Header::check_image(&image.bytes, &requirements, slot, SecurityVersion(0)).map(drop).map_err(
         |refusal| match refusal {
             Refusal::OtherBoard(other) => {
@@ -229,7 +233,9 @@ fn write_image(
     written: &mut Written,
 ) -> Outcome<()> {
     let Job { flash, probe, out } = job;
-    let requirements = board.requirements(Role::Any, keys);
+    // As they are now: where all was erased before, they say nothing any more.
+    let policy = policy(flash, board, probe)?;
+    let requirements = board.requirements(Role::Any, keys, policy.anti_downgrade);
     let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
     let mut store = open_store(flash, board, probe)?;
     let slot = slot.unwrap_or_else(|| free_slot(&store));

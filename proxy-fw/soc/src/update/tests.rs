@@ -273,6 +273,21 @@ fn images_that_are_none_for_the_card_are_refused_before_anything_is_erased() {
     }
 }
 
+/// What the manager compares with is what the card does.
+#[test]
+fn a_card_whose_policy_is_off_says_and_takes_any_security_version() {
+    let mut card = Card::new();
+    let old = signed(ImageParts { security: SecurityVersion(0), ..parts(2) }, 3000, &SECRET);
+    assert_eq!(card.status().lowest_security, 1);
+    card.update.demands.anti_downgrade = AntiDowngrade::Off;
+    assert_eq!(card.status().lowest_security, 0);
+    assert_eq!(card.push(&old), Ok(3000));
+    assert_eq!(card.slot(FirmwareSlot::B), (FirmwareState::Staged, Some(2)));
+    // What was healthy is not forgotten.
+    card.update.demands.anti_downgrade = AntiDowngrade::BySecurityVersion;
+    assert_eq!(card.status().lowest_security, 1);
+}
+
 #[test]
 fn there_is_no_way_back_to_an_image_that_never_ran() {
     let mut card = Card::new();

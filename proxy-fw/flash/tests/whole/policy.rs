@@ -1,0 +1,57 @@
+//! What a card's own settings say of images, in the commands that write them and look at them.
+
+use card_image::{AntiDowngrade, BootStore, Decision, Role, SecurityVersion, SlotId};
+use sim_card::Card;
+
+use crate::sim::{Bench, SimCard, board, label};
+
+type Flash = nor_model::Direct<1, { 256 << 10 }>;
+
+const SETTINGS: &str = "name = box-1\nmanager = 10.0.0.1:7781\n";
+
+/// A card that has run an image of security version 2 from slot a, which was healthy.
+fn repaired(bench: &Bench) -> Card {
+    let mut newer = label("2.0.0");
+    newer.security = SecurityVersion(2);
+    let image = bench.image("newer.img", &newer, 3000);
+    let board = board();
+    let mut card = Card::new();
+    let mut flash: Flash = nor_model::Direct(card.board.nor(0).clone());
+    flash.0.preload(board.layout.slot(SlotId::A).start, &image);
+    soc::settings::store(&mut flash, board.layout.config(), SETTINGS).unwrap();
+    let mut store = BootStore::open(&mut flash, board.layout).unwrap();
+    let requirements = board.requirements(Role::Box, &board.keys, AntiDowngrade::default());
+    let decision = store.decide(&mut flash, &requirements);
+    assert!(matches!(&decision, Decision::Boot(boot) if boot.slot == SlotId::A), "{decision:?}");
+    store.report_healthy(&mut flash, SlotId::A, AntiDowngrade::default()).unwrap();
+    card.board.nor(0).preload(0, flash.0.cells());
+    card
+}
+
+#[test]
+fn an_older_image_is_for_cards_whose_settings_allow_it() {
+    let bench = Bench::new();
+    let card = SimCard::start(repaired(&bench));
+    bench.image("older.img", &label("1.0.0"), 3000);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let said = run(&["write", "older.img"]);
+    assert!(said.error.contains("dxpu-flash config set downgrade=allow"), "{}", said.error);
+    said.failed(5, "has security version 0, the card runs none below 2");
+    let info = run(&["info"]).fine().out;
+    assert!(info.contains("starts no image below security version 2"), "{info}");
+
+    run(&["config", "set", "downgrade=allow"]).fine();
+    let wrote = run(&["write", "older.img", "--json"]).fine().json();
+    assert_eq!((&wrote["slot"], &wrote["version"]), (&"b".into(), &"1.0.0+0".into()));
+    let checked = run(&["verify"]).fine().out;
+    assert!(checked.contains("slot b: right, 1.0.0+0"), "{checked}");
+    let info = run(&["info"]).fine().out;
+    assert!(info.contains("starts images below security version 2, too"), "{info}");
+    assert_eq!(run(&["info", "--json"]).fine().json()["older_images"], true);
+
+    // And not any more.
+    run(&["config", "set", "downgrade=refuse"]).fine();
+    let said = run(&["verify"]);
+    assert!(said.error.contains("dxpu-flash config set downgrade=allow"), "{}", said.error);
+    said.failed(5, "slot b: the image has security version 0");
+}
