@@ -4,6 +4,7 @@ use std::path::Path;
 
 use card_image::{AntiDowngrade, Header, KeyId, Refusal, SecurityVersion, SlotId};
 use serde::Serialize;
+use soc::settings::Policy;
 
 use super::args::{Build, Image, SigningKey};
 use super::views::ImageView;
@@ -38,6 +39,7 @@ pub(super) fn refused(path: &Path, refusal: Refusal) -> Failure {
         Refusal::UnknownKey(_) => failure.checks(&[
             "sign it with a key that the card trusts",
             "if the card's boot loader was built with that key, name it with --trust NUMBER=FILE",
+            "have the card trust it: `dxpu-flash config set trust=NUMBER:KEY` with the public key's 64 digits",
         ]),
         Refusal::OtherBoard(_) => failure.check("use the image that was built for this board"),
         Refusal::Downgrade { .. } => failure
@@ -70,7 +72,8 @@ pub(super) fn refused_in_slot(slot: SlotId, refusal: Refusal) -> Failure {
                 "the boot loader does not start it: write one that is signed with a key that the card \
                  trusts: `dxpu-flash write IMAGE --slot {slot}`"
             ))
-            .check("if the boot loader was built with that key, name it with --trust NUMBER=FILE"),
+            .check("if the boot loader was built with that key, name it with --trust NUMBER=FILE")
+            .check("what else it trusts, its settings say: `dxpu-flash config get`"),
         Refusal::Downgrade { .. } => {
             failure.check(format!("the boot loader does not start it; {again}")).check(DOWNGRADE)
         }
@@ -161,7 +164,7 @@ fn inspect(bench: &Bench, path: &Path) -> Outcome<()> {
     if board.is_none() && bench.args.board.is_some_and(|name| name != header.board) {
         return Err(refused(path, Refusal::OtherBoard(header.board)));
     }
-    let trusted = match header.check_signature(&bench.keys(board)?) {
+    let trusted = match header.check_signature(&bench.keys(board, &Policy::default())?) {
         Ok(()) => Some(true),
         Err(Refusal::Unsigned) => None,
         Err(Refusal::UnknownKey(_)) => Some(false),

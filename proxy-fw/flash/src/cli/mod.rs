@@ -15,6 +15,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use card_image::{BoardName, TrustedKey};
+use soc::settings::Policy;
 use tracing_subscriber::EnvFilter;
 
 use crate::board::Board;
@@ -92,9 +93,12 @@ impl Bench {
         Card::open(self.args.probe.as_ref(), &self.candidates()?, self.args.clock)
     }
 
-    /// Keys whose images a card starts: its board's, and those that were named.
-    fn keys(&self, board: Option<&Board>) -> Outcome<Vec<TrustedKey>> {
+    /// Keys whose images a card starts: those that were named, its board's, and those that its
+    /// settings trust.
+    fn keys(&self, board: Option<&Board>, settings: &Policy) -> Outcome<Vec<TrustedKey>> {
         let mut trusted = board.map_or_else(Vec::new, |board| board.keys.clone());
+        // The first of a number counts, as in the boot loader: its own before the settings'.
+        trusted.extend_from_slice(&settings.keys);
         for (id, path) in &self.args.trust {
             let key = keys::read_public(path).map_err(|error| Failure::new(Kind::Input, error))?;
             // What a person says comes first.

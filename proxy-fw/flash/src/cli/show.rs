@@ -258,9 +258,9 @@ fn against_image(
 /// Checks the images that are there as the boot loader does.
 fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcome<Vec<Verified>> {
     let (board, probe) = (card.board.clone(), card.probe.clone());
-    let keys = bench.keys(Some(&board))?;
     let mut flash = card.flash_to_read()?;
     let policy = super::config::policy(&mut flash, &board, &probe)?;
+    let keys = bench.keys(Some(&board), &policy)?;
     let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
     let store = open_store(&mut flash, &board, &probe)?;
     let mut verified = Vec::new();

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use card_image::{
-    AntiDowngrade, Begun, BootStore, Header, Refusal, Region, SecurityVersion, SlotId, StoreError,
+    AntiDowngrade, Begun, BootStore, Header, Refusal, Region, Requirements, Role, SecurityVersion,
+    SlotId, StoreError,
 };
 use embedded_storage::nor_flash::NorFlash;
 use serde::Serialize;
+use soc::settings::Policy;
 
 use super::args::Write;
 use super::config::policy;
@@ -18,7 +20,6 @@ use crate::card::{Card, CardFlash, FlashFault};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::{from_elf, whole};
 use crate::probe::ProbeName;
-use card_image::{Role, TrustedKey};
 
 /// Bytes that are written between two steps of the bar.
 const STEP: usize = 4096;
@@ -48,17 +49,16 @@ pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
     let image = said.image.as_deref().map(wanted).transpose()?;
     let boot_loader = said.boot_loader.as_deref().map(read_program).transpose()?;
     let mut card = bench.card()?;
-    let keys = bench.keys(Some(&card.board))?;
     if let Some(image) = &image {
-        check_image(image, &card.board, &keys)?;
+        check_image(bench, &mut card, image, said.erase_all)?;
     }
     let boot_loader = match (&said.boot_loader, boot_loader) {
         (Some(path), Some(bytes)) => Some(in_flash(path, bytes, &card.board)?),
         _ => None,
     };
     let mut written = Written { board: card.board.name.to_string(), ..Written::default() };
-    let jobs = Jobs { said, image, boot_loader, keys };
-    jobs.run(&mut card, bench.out, &mut written).map_err(|failure| {
+    let jobs = Jobs { bench, said, image, boot_loader };
+    jobs.run(&mut card, &mut written).map_err(|failure| {
         failure.check("the card is halted until it is written or reset (`dxpu-flash reset`)")
     })?;
     finish(&mut card, said.no_start, &mut written)?;
@@ -67,14 +67,15 @@ pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
 
 /// What is written, once all of it was checked.
 struct Jobs<'a> {
+    bench: &'a Bench,
     said: &'a Write,
     image: Option<Wanted>,
     boot_loader: Option<Vec<u8>>,
-    keys: Vec<TrustedKey>,
 }
 
 impl Jobs<'_> {
-    fn run(&self, card: &mut Card, out: Output, written: &mut Written) -> Outcome<()> {
+    fn run(&self, card: &mut Card, written: &mut Written) -> Outcome<()> {
+        let out = self.bench.out;
         let (board, probe) = (card.board.clone(), card.probe.clone());
         let mut flash = card.flash_to_write()?;
         if self.said.erase_all {
@@ -88,8 +89,12 @@ impl Jobs<'_> {
             written.boot_loader = Some(write_boot_loader(job, region, bytes)?);
         }
         if let Some(image) = &self.image {
+            // As they are now: where all was erased, they say nothing any more.
+            let policy = policy(&mut flash, &board, &probe)?;
+            let keys = self.bench.keys(Some(&board), &policy)?;
+            let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
             let job = Job { flash: &mut flash, probe: &probe, out };
-            write_image(job, &board, &self.keys, image, self.said.slot, written)?;
+            write_image(job, &board, &requirements, image, self.said.slot, written)?;
         }
         Ok(())
     }
@@ -134,25 +139,33 @@ fn wanted(path: &Path) -> Outcome<Wanted> {
 }
 
 /// Whether the card's boot loader will start it, as far as can be said without its boot state.
-fn check_image(image: &Wanted, board: &Board, keys: &[TrustedKey]) -> Outcome<()> {
+/// Settings that are erased before it is written say nothing of it.
+fn check_image(bench: &Bench, card: &mut Card, image: &Wanted, erased: bool) -> Outcome<()> {
+    let (board, probe) = (card.board.clone(), card.probe.clone());
     let slot = board.layout.slots()[0].len;
-    // How old it may be is looked at with the boot state.
-    let requirements = board.requirements(Role::Any, keys, AntiDowngrade::Off);
-    Header::check_image(&image.bytes, &requirements, slot, SecurityVersion(0)).map(drop).map_err(
-        |refusal| match refusal {
-            Refusal::OtherBoard(other) => {
-                let what = format!(
-                    "{} is for the board {other}, the card is a {}",
-                    image.path.display(),
-                    board.name
-                );
-                Failure::new(Kind::Image, what)
-                    .check("use the image that was built for this board")
-                    .check("is the probe at the card that is meant?")
-            }
-            refusal => refused(&image.path, refusal),
-        },
-    )
+    let check = |settings: &Policy| {
+        let keys = bench.keys(Some(&board), settings)?;
+        // How old it may be is looked at with the boot state.
+        let requirements = board.requirements(Role::Any, &keys, AntiDowngrade::Off);
+        let checked = Header::check_image(&image.bytes, &requirements, slot, SecurityVersion(0));
+        Ok(checked.map(drop))
+    };
+    let mut checked = check(&Policy::default())?;
+    if matches!(checked, Err(Refusal::UnknownKey(_))) && !erased {
+        checked = check(&policy(&mut card.flash_to_read()?, &board, &probe)?)?;
+    }
+    checked.map_err(|refusal| match refusal {
+        Refusal::OtherBoard(other) => {
+            let path = image.path.display();
+            let what = format!("{path} is for the board {other}, the card is a {}", board.name);
+            Failure::new(Kind::Image, what)
+                .check("use the image that was built for this board")
+                .check("is the probe at the card that is meant?")
+        }
+        Refusal::UnknownKey(_) if erased => refused(&image.path, refusal)
+            .check("--erase-all takes the settings away, and the keys that they trust"),
+        refusal => refused(&image.path, refusal),
+    })
 }
 
 /// A boot loader's bytes as they are in flash: of an ELF file, or as they are.
@@ -227,20 +240,17 @@ pub(super) fn kept_badly(at: u32) -> Failure {
 fn write_image(
     job: Job<'_, '_>,
     board: &Board,
-    keys: &[TrustedKey],
+    requirements: &Requirements<'_>,
     image: &Wanted,
     slot: Option<SlotId>,
     written: &mut Written,
 ) -> Outcome<()> {
     let Job { flash, probe, out } = job;
-    // As they are now: where all was erased before, they say nothing any more.
-    let policy = policy(flash, board, probe)?;
-    let requirements = board.requirements(Role::Any, keys, policy.anti_downgrade);
     let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
     let mut store = open_store(flash, board, probe)?;
     let slot = slot.unwrap_or_else(|| free_slot(&store));
     let bytes = &image.bytes[..];
-    let begun = store.begin(flash, slot, None, bytes, &requirements).map_err(told)?;
+    let begun = store.begin(flash, slot, None, bytes, requirements).map_err(told)?;
     if let Begun::At(at) = begun {
         let bar = out.bar("image", bytes.len() as u64);
         bar.set_position(at.into());
@@ -255,12 +265,12 @@ fn write_image(
         }
         bar.finish_and_clear();
         let spinner = out.spinner("verifying");
-        store.finish(flash, &requirements).map_err(told)?;
+        store.finish(flash, requirements).map_err(told)?;
         spinner.finish_and_clear();
     } else {
         written.resumed_at = Some(bytes.len() as u32);
     }
-    store.want(flash, slot, &requirements).map_err(told)?;
+    store.want(flash, slot, requirements).map_err(told)?;
     let header = Header::parse(bytes).expect("it was checked");
     written.slot = Some(slot.to_string());
     written.version = Some(header.version.to_string());

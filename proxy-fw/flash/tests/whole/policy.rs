@@ -55,3 +55,37 @@ fn an_older_image_is_for_cards_whose_settings_allow_it() {
     assert!(said.error.contains("dxpu-flash config set downgrade=allow"), "{}", said.error);
     said.failed(5, "slot b: the image has security version 0");
 }
+
+/// Signs an image with another key, whose public part in digits this gives.
+fn signed_anew(bench: &Bench, image: &str) -> String {
+    let key = bench.run(None, &["image", "keygen", "own.pem", "--json"]).fine().json();
+    let sign = ["image", "sign", image, "--key", "own.pem", "--key-number", "7"];
+    bench.run(None, &sign).fine();
+    key["public"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn keys_that_the_settings_trust_are_known() {
+    let bench = Bench::new();
+    bench.image("own.img", &label("1.0.0"), 3000);
+    let public = signed_anew(&bench, "own.img");
+    let card = SimCard::start(Card::new());
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let said = run(&["write", "own.img"]);
+    assert!(said.error.contains("dxpu-flash config set trust="), "{}", said.error);
+    said.failed(5, "signed with key 0x00000007, which the card does not trust");
+    let trust = format!("trust=7:{public}");
+    run(&["config", "set", "name=box-1", "manager=10.0.0.1:7781", &trust]).fine();
+    run(&["write", "own.img"]).fine();
+    let checked = run(&["verify"]).fine().out;
+    assert!(checked.contains("slot a: right, 1.0.0+0"), "{checked}");
+    // The settings would be gone when the image is there.
+    let said = run(&["write", "own.img", "--erase-all"]);
+    said.failed(5, "--erase-all takes the settings away");
+    // A number of the boot loader's own means that key.
+    bench.image("first.img", &label("1.0.0"), 3000);
+    run(&["config", "set", &trust.replace("7:", "1:")]).fine();
+    run(&["write", "first.img"]).fine();
+    run(&["verify", "--slot", "b"]).fine();
+    run(&["verify", "--slot", "a"]).failed(5, "which the card does not trust");
+}
