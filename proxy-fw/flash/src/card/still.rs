@@ -99,8 +99,13 @@ fn check_place(core: &mut Core<'_>, board: &Board) -> Result<(), FlashFault> {
 
 /// Whether the window gives the array. A part with Intel's command set, as the simulated card has
 /// it, gives its status or its ID at every address while a command goes on; what is in the regions
-/// differs, or is blank.
+/// differs, or is blank. Looked at twice: a part whose command ends while it is looked at has changed
+/// its status between two regions, and has no more to change the other time.
 fn gives_array(core: &mut Core<'_>, board: &Board) -> Result<bool, FlashFault> {
+    Ok(looks_like_array(core, board)? && looks_like_array(core, board)?)
+}
+
+fn looks_like_array(core: &mut Core<'_>, board: &Board) -> Result<bool, FlashFault> {
     let layout = &board.layout;
     let [a, b] = layout.slots();
     let regions = [layout.boot_loader(), layout.boot_state(), layout.config(), a, b];
