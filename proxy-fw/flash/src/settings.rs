@@ -4,6 +4,8 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use card_image::Role;
+use proxy_core::limits::{MAX_PORTS, MAX_SLOTS};
 use soc::manage::Addressing;
 use soc::settings::Settings;
 
@@ -58,6 +60,28 @@ pub fn check(settings: &Settings) -> Result<(), Unusable> {
             check_fixed(address.into(), prefix, gateway.map(Ipv4Addr::from))
         }
     }
+}
+
+/// Looks whether a card with an image for this role can have as many places.
+///
+/// # Errors
+///
+/// When it has no room for them: it would not start.
+pub fn check_places(places: u8, role: Role) -> Result<(), Unusable> {
+    let (most, places_are) = match role {
+        Role::Box => (MAX_SLOTS, "slots"),
+        Role::Host => (MAX_PORTS, "ports"),
+        // It does not say which they are.
+        Role::Any => return Ok(()),
+    };
+    if usize::from(places) <= most {
+        return Ok(());
+    }
+    let why = format!(
+        "a {role} has at most {most} {places_are}, not {places}, and would not start with them"
+    );
+    let advice = "give at most as many: dxpu-flash config set places=NUMBER";
+    Err(Unusable { key: "places", why, advice: Some(advice) })
 }
 
 fn check_no_gateway(gateway: Option<Ipv4Addr>) -> Result<(), Unusable> {
@@ -156,6 +180,18 @@ mod tests {
         ] {
             let (found, told) = wrong(name, manager, more).expect(why);
             assert!(found == key && told.contains(why), "{found}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_box_has_fewer_places_than_a_host() {
+        for (role, most) in [(Role::Box, 16), (Role::Host, 32)] {
+            assert_eq!(check_places(most, role), Ok(()));
+            let unusable = check_places(most + 1, role).unwrap_err();
+            assert!(
+                unusable.to_string().starts_with(&format!("places: a {role} has at most {most}"))
+            );
+            assert!(unusable.advice.unwrap().contains("config set places="), "{unusable:?}");
         }
     }
 

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use card_image::{Role, SlotId};
 use serde::Serialize;
 use soc::settings::{Policy, Settings, SettingsError, StoreError, load, store};
 
 use super::args::Config;
+use super::write::open_store;
 use super::{Bench, cannot_read};
 use crate::board::Board;
-use crate::card::CardFlash;
+use crate::card::{Card, CardFlash};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::probe::ProbeName;
+use crate::settings::Unusable;
 use crate::{files, settings};
 
 #[derive(Serialize)]
@@ -82,14 +85,42 @@ fn get(bench: &Bench) -> Outcome<()> {
 }
 
 /// Whether the card, and then the manager, can use settings.
-fn usable(text: &str) -> Outcome<()> {
+fn usable(text: &str) -> Outcome<Settings> {
     let settings: Settings = text.parse().map_err(|error| cannot_be(error, text))?;
-    settings::check(&settings).map_err(|unusable| {
-        let another = format!("give another: dxpu-flash config set {}=VALUE", unusable.key);
-        let advice = unusable.advice.map_or(another, str::to_owned);
-        Failure::new(Kind::Input, format!("the card could not use these settings: {unusable}"))
-            .check(advice)
-    })
+    settings::check(&settings).map_err(told)?;
+    Ok(settings)
+}
+
+fn told(unusable: Unusable) -> Failure {
+    let another = format!("give another: dxpu-flash config set {}=VALUE", unusable.key);
+    let advice = unusable.advice.map_or(another, str::to_owned);
+    Failure::new(Kind::Input, format!("the card could not use these settings: {unusable}"))
+        .check(advice)
+}
+
+/// Whether the images that the card may start can be started with settings.
+fn startable(settings: &Settings, card: &mut Card) -> Outcome<()> {
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let mut flash = card.flash_to_read()?;
+    let store = open_store(&mut flash, &board, &probe)?;
+    for slot in SlotId::ALL {
+        let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
+        let Ok(header) = header else { continue };
+        settings::check_places(settings.places, header.role).map_err(|unusable| {
+            told(unusable).check(format!(
+                "slot {slot} has an image for a {}; where that is to go: `dxpu-flash erase slot-{slot}`",
+                header.role
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether an image can be started with the settings that the card has. Where they are wrong
+/// otherwise, the firmware tells of it.
+pub(super) fn starts_with(role: Role, text: Option<&str>) -> Outcome<()> {
+    let Some(Ok(settings)) = text.map(str::parse::<Settings>) else { return Ok(()) };
+    settings::check_places(settings.places, role).map_err(told)
 }
 
 fn set(
@@ -109,7 +140,8 @@ fn set(
     let base = from_file.or_else(|| old.clone()).unwrap_or_default();
     let new = changed(&base, changes);
     // What the card could not use is not written.
-    usable(&new)?;
+    let settings = usable(&new)?;
+    startable(&settings, &mut card)?;
     let is_new = old.as_deref() != Some(&new);
     if is_new {
         let mut flash = card.flash_to_write()?;

@@ -11,10 +11,9 @@ use serde::Serialize;
 use soc::settings::Policy;
 
 use super::args::Write;
-use super::config::policy;
 use super::images::refused;
 use super::output::Output;
-use super::{Bench, read_image, read_program, regions};
+use super::{Bench, config, read_image, read_program, regions};
 use crate::board::Board;
 use crate::card::{Card, CardFlash, FlashFault};
 use crate::failure::{Failure, Kind, Outcome};
@@ -42,6 +41,7 @@ struct Written {
 struct Wanted {
     path: std::path::PathBuf,
     bytes: Vec<u8>,
+    role: Role,
 }
 
 pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
@@ -90,7 +90,9 @@ impl Jobs<'_> {
         }
         if let Some(image) = &self.image {
             // As they are now: where all was erased, they say nothing any more.
-            let policy = policy(&mut flash, &board, &probe)?;
+            let settings = config::text(&mut flash, &board, &probe)?;
+            config::starts_with(image.role, settings.as_deref())?;
+            let policy = Policy::of(&settings.unwrap_or_default());
             let keys = self.bench.keys(Some(&board), &policy)?;
             let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
             let job = Job { flash: &mut flash, probe: &probe, out };
@@ -134,8 +136,8 @@ fn text(written: &Written) -> String {
 
 fn wanted(path: &Path) -> Outcome<Wanted> {
     let bytes = read_image(path)?;
-    whole(&bytes).map_err(|refusal| refused(path, refusal))?;
-    Ok(Wanted { path: path.to_owned(), bytes })
+    let role = whole(&bytes).map_err(|refusal| refused(path, refusal))?.role;
+    Ok(Wanted { path: path.to_owned(), bytes, role })
 }
 
 /// Whether the card's boot loader will start it, as far as can be said without its boot state.
@@ -152,7 +154,7 @@ fn check_image(bench: &Bench, card: &mut Card, image: &Wanted, erased: bool) -> 
     };
     let mut checked = check(&Policy::default())?;
     if matches!(checked, Err(Refusal::UnknownKey(_))) && !erased {
-        checked = check(&policy(&mut card.flash_to_read()?, &board, &probe)?)?;
+        checked = check(&config::policy(&mut card.flash_to_read()?, &board, &probe)?)?;
     }
     checked.map_err(|refusal| match refusal {
         Refusal::OtherBoard(other) => {

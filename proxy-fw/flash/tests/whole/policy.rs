@@ -1,6 +1,7 @@
 //! What a card's own settings say of images, in the commands that write them and look at them.
 
 use card_image::{AntiDowngrade, BootStore, Decision, Role, SecurityVersion, SlotId};
+use dxpu_flash::image::Label;
 use sim_card::Card;
 
 use crate::sim::{Bench, SimCard, board, label};
@@ -88,4 +89,29 @@ fn keys_that_the_settings_trust_are_known() {
     run(&["write", "first.img"]).fine();
     run(&["verify", "--slot", "b"]).fine();
     run(&["verify", "--slot", "a"]).failed(5, "which the card does not trust");
+}
+
+/// A box has at most 16 slots, and does not start with more.
+#[test]
+fn places_that_an_image_cannot_have_are_refused() {
+    let bench = Bench::new();
+    let card = SimCard::start(Card::new());
+    bench.image("box.img", &label("1.0.0"), 3000);
+    bench.image("host.img", &Label { role: Role::Host, ..label("1.0.0") }, 3000);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    // Nobody knows yet what the card is.
+    run(&["config", "set", "name=box-1", "manager=10.0.0.1:7781", "places=20"]).fine();
+    let said = run(&["write", "box.img"]);
+    assert!(said.error.contains("dxpu-flash config set places="), "{}", said.error);
+    said.failed(2, "places: a box has at most 16 slots, not 20");
+    run(&["verify", "--slot", "a"]).failed(5, "no firmware image");
+    run(&["config", "set", "places=16"]).fine();
+    run(&["write", "box.img"]).fine();
+    let said = run(&["config", "set", "places=17"]);
+    assert!(said.error.contains("slot a has an image for a box"), "{}", said.error);
+    said.failed(2, "places: a box has at most 16 slots, not 17");
+    assert!(run(&["config", "get"]).fine().out.contains("places = 16"));
+    // As a host it may have them.
+    run(&["write", "host.img", "--slot", "a", "--erase-all"]).fine();
+    run(&["config", "set", "name=host-1", "manager=10.0.0.1:7781", "places=32"]).fine();
 }
