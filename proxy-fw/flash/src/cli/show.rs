@@ -11,12 +11,15 @@ use super::config::Values;
 use super::images::{refused, refused_in_slot};
 use super::output::Output;
 use super::views::{ImageView, SlotView};
-use super::write::{in_flash, kept_badly, open_store};
+use super::write::{in_flash, open_store};
 use super::{Bench, read_image, read_program, regions};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::whole;
 use crate::probe::{ProbeName, none_connected, on_usb};
+
+/// Bytes without anything in them that tell of a region that is blank.
+const BLANK: usize = 256;
 
 /// A probe, and what it finds.
 #[derive(Debug, Serialize)]
@@ -200,7 +203,9 @@ pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
         (_, Some(path), Some(bytes)) => {
             let bytes = in_flash(path, bytes, &card.board)?;
             let at = card.board.layout.boot_loader().start;
-            compare(bench, &mut card, at, &bytes)?;
+            if let Some(at) = difference(bench, &mut card, at, &bytes)? {
+                return Err(other_boot_loader(path, &mut card, at)?);
+            }
             vec![Verified { slot: None, image: None, bytes: bytes.len() as u64 }]
         }
         _ => what_is_there(bench, &mut card, said.slot)?,
@@ -214,14 +219,50 @@ pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
     })
 }
 
-fn compare(bench: &Bench, card: &mut Card, at: u32, bytes: &[u8]) -> Outcome<()> {
+/// The first address that differs.
+fn difference(bench: &Bench, card: &mut Card, at: u32, bytes: &[u8]) -> Outcome<Option<u32>> {
     let probe = card.probe.clone();
     let mut flash = card.flash_to_read()?;
     let difference = regions::difference(&mut flash, at, bytes, bench.out);
-    match difference.map_err(|fault| fault.told(&probe))? {
-        None => Ok(()),
-        Some(at) => Err(kept_badly(at)),
-    }
+    difference.map_err(|fault| fault.told(&probe))
+}
+
+/// What is there instead of a boot loader, which differs at an address.
+fn other_boot_loader(path: &Path, card: &mut Card, differs: u32) -> Outcome<Failure> {
+    let (start, probe) = (card.board.layout.boot_loader().start, card.probe.clone());
+    let mut flash = card.flash_to_read()?;
+    let blank = flash.difference(start, &[0xff; BLANK]).map_err(|fault| fault.told(&probe))?;
+    let what = match blank {
+        None => "no boot loader is there: its place is blank".to_owned(),
+        Some(_) => format!(
+            "another boot loader is there than {}, or a part of it: it differs at {differs:#x}",
+            path.display()
+        ),
+    };
+    let again = format!("write it: `dxpu-flash write --boot-loader {}`", path.display());
+    Ok(Failure::new(Kind::Flash, what).check(again))
+}
+
+/// What is in a slot instead of an image, which differs at an address.
+fn other_image(
+    slot: SlotId,
+    there: Result<&Header, &Refusal>,
+    wanted: &Header,
+    at: u32,
+) -> Failure {
+    let what = match there {
+        Ok(there) if there == wanted => {
+            format!("slot {slot} has the image, but not all of it is right: it differs at {at:#x}")
+        }
+        Ok(there) => {
+            format!("slot {slot} has another image: {}", ImageView::from(there).text())
+        }
+        Err(Refusal::NotAnImage) => format!("slot {slot} has no image"),
+        Err(refusal) => format!("slot {slot} has something else: {refusal}"),
+    };
+    Failure::new(Kind::Flash, what)
+        .check(format!("write it there: `dxpu-flash write IMAGE --slot {slot}`"))
+        .check("`dxpu-flash info` shows what is in both slots")
 }
 
 /// Compares a slot with an image, byte for byte. Without a slot, the one that has it.
@@ -250,7 +291,12 @@ fn against_image(
             })?
         }
     };
-    compare(bench, card, board.layout.slot(slot).start, bytes)?;
+    if let Some(at) = difference(bench, card, board.layout.slot(slot).start, bytes)? {
+        let mut flash = card.flash_to_read()?;
+        let store = open_store(&mut flash, &board, &probe)?;
+        let there = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
+        return Err(other_image(slot, there.as_ref(), &header, at));
+    }
     let image = Some(ImageView::from(&header));
     Ok(Verified { slot: Some(slot.to_string()), image, bytes: bytes.len() as u64 })
 }

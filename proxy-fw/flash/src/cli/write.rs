@@ -230,7 +230,8 @@ fn write_boot_loader(job: Job<'_, '_>, region: Region, bytes: &[u8]) -> Outcome<
     }
 }
 
-pub(super) fn kept_badly(at: u32) -> Failure {
+/// Of what was written just now and is not what is read back.
+fn kept_badly(at: u32) -> Failure {
     Failure::new(Kind::Flash, format!("the flash does not keep what is written at {at:#x}")).checks(
         &[
             "write it again; if it stays so, the flash is worn out",

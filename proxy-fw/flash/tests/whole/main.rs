@@ -37,6 +37,8 @@ fn a_new_card_is_filled_checked_and_read() {
         (&"qemu-virt".into(), &0x1dc5_dffd_u32.into())
     );
     run(&["verify"]).failed(6, "neither slot");
+    run(&["verify", "--boot-loader", "boot"]).failed(6, "no boot loader is there");
+    run(&["verify", "first.img", "--slot", "a"]).failed(6, "slot a has no image");
     let settings = run(&["config", "get", "--json"]).fine().json();
     assert!(settings["settings"].is_null(), "{settings}");
 
@@ -72,7 +74,12 @@ fn a_new_card_is_filled_checked_and_read() {
     let checked = run(&["verify", "first.img"]).fine().out;
     assert!(checked.starts_with("slot a: right"), "{checked}");
     run(&["verify", "--boot-loader", "boot"]).fine();
-    run(&["verify", "first.img", "--slot", "b"]).failed(6, "does not keep");
+    let other = "slot b has another image: 1.1.0+7 for qemu-virt";
+    run(&["verify", "first.img", "--slot", "b"]).failed(6, other);
+    bench.image("third.img", &label("1.2.0"), 5000);
+    run(&["verify", "third.img"]).failed(6, "no slot has the image");
+    std::fs::write(bench.path("other"), &boot[1..]).unwrap();
+    run(&["verify", "--boot-loader", "other"]).failed(6, "another boot loader is there than other");
 
     run(&["read", "boot-loader", "copy"]).fine();
     let copy = read(&bench.path("copy"));

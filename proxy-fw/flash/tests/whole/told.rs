@@ -126,6 +126,13 @@ fn what_helps_a_damaged_slot_is_said() {
     assert!(said.error.contains("write the image again: `dxpu-flash write IMAGE --slot b`"));
     assert!(!said.error.contains("copied"), "no file was copied: {}", said.error);
     said.failed(5, "slot b: the image's payload is damaged");
+    bench.image("good.img", &label("1.0.0"), 3000);
+    let said = bench.run(Some(card.address), &["verify", "good.img"]);
+    let differs = board().layout.slots()[1].start + 2000;
+    said.failed(
+        6,
+        &format!("slot b has the image, but not all of it is right: it differs at {differs:#x}"),
+    );
     let said = bench.run(Some(card.address), &["verify", "--slot", "a"]);
     said.failed(5, "`dxpu-flash write IMAGE --slot a`");
 }
