@@ -3,7 +3,7 @@
 use crate::config::Settings;
 use crate::control::Registry;
 use crate::control::flapping::Flapping;
-use crate::firmware::Transfers;
+use crate::firmware::{Transfers, Turns};
 use crate::health::Observed;
 use crate::metrics::Metrics;
 use crate::operations::deadlines::Deadlines;
@@ -43,6 +43,8 @@ pub struct Manager {
     pub deadlines: Mutex<Deadlines>,
     /// How far firmware has come on its way to cards.
     pub transfers: Transfers,
+    /// Which cards are restarted for their firmware.
+    pub turns: Turns,
     /// Seats for streams of events.
     pub streams: Arc<Semaphore>,
     /// What is counted and timed.
@@ -86,6 +88,7 @@ impl Manager {
             observed,
             deadlines: Mutex::default(),
             transfers: Transfers::default(),
+            turns: Turns::default(),
             streams: Arc::new(Semaphore::new(streams)),
             metrics,
             term,

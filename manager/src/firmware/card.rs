@@ -1,6 +1,7 @@
 //! What one card needs until it runs what it should, from wherever it stands.
 
 use super::start::uses;
+use super::turns::Turn;
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::types::{
@@ -28,6 +29,8 @@ enum Stop {
     Away,
     /// Its flash failed, and may not the next time.
     Flash,
+    /// The other end of a binding restarts just now.
+    NotYet,
 }
 
 impl From<RequestError> for Stop {
@@ -47,6 +50,7 @@ impl From<RequestError> for Stop {
 /// Goes on with a card until it has ended, and records each step.
 pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
     let mut flash_failed = 0;
+    let own_turn = Turn::of(&manager, &node);
     // From when on it counts how long the card has for its next thing. A manager that restarts
     // gives it its whole time.
     let mut since = Instant::now();
@@ -58,7 +62,8 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
             match card.state {
                 CardState::Writing => write(&manager, &rollout, &node, since).await,
                 CardState::Restarting { incarnation, left } => {
-                    restart(&manager, &rollout, &node, incarnation, left, since).await
+                    let life = (incarnation, left);
+                    restart(&manager, &rollout, &own_turn, &node, life, since).await
                 }
                 _ => Ok(None),
             }
@@ -67,6 +72,12 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
             Ok(None) => return,
             Ok(Some(next)) => Ok(next),
             Err(Stop::Failed(reason)) => Err(reason),
+            Err(Stop::NotYet) => {
+                // It has all of its time when its turn comes, which it does: the other comes to an end.
+                tokio::time::sleep(TICK).await;
+                since = Instant::now();
+                continue;
+            }
             Err(Stop::Flash) => {
                 flash_failed += 1;
                 if flash_failed < FLASH_TRIES {
@@ -255,9 +266,9 @@ async fn transfer(
 async fn restart(
     manager: &Manager,
     rollout: &RolloutRecord,
+    own_turn: &Turn<'_>,
     node: &NodeName,
-    incarnation: u32,
-    left: ImageId,
+    (incarnation, left): (u32, ImageId),
     since: Instant,
 ) -> Result<Option<Next>, Stop> {
     let over = since.elapsed() > within(rollout);
@@ -278,6 +289,9 @@ async fn restart(
             return Err(Stop::Failed("it was told to restart and did not".into()));
         }
         may_interrupt(manager, rollout, node)?;
+        if !own_turn.take() {
+            return Err(Stop::NotYet);
+        }
         done(manager, &card, FirmwareRequest::Restart { incarnation }).await?;
         // It has gone when it is looked for again, and that is soon enough to tell why it is away.
         let closed = Duration::from_secs(2).min(within(rollout) / 4);

@@ -7,6 +7,9 @@
 
 mod card;
 pub mod start;
+mod turns;
+
+pub use turns::Turns;
 
 use crate::manager::Manager;
 use crate::records::{Tables, Topic};
@@ -130,7 +133,7 @@ fn summary(record: &RolloutRecord) -> String {
 }
 
 /// The cards that are next: as many as may be at a time, in order, and of a binding never both
-/// ends, so that a device and its host are not away at once.
+/// ends, so that a device and its host are not away at once. A binding that comes later has [`turns`].
 fn next_wave(rollout: &RolloutRecord, tables: &Tables) -> Vec<NodeName> {
     let mut wave: Vec<NodeName> = Vec::new();
     let waiting = |card: &&RolloutCard| card.state == CardState::Waiting;
@@ -138,9 +141,8 @@ fn next_wave(rollout: &RolloutRecord, tables: &Tables) -> Vec<NodeName> {
         if wave.len() >= rollout.wave_size as usize {
             break;
         }
-        let mut others = tables.bindings_at(&card.node).map(|binding| {
-            if binding.host == card.node { binding.slot.box_name() } else { &binding.host }
-        });
+        let mut others =
+            tables.bindings_at(&card.node).map(|binding| turns::other_end(binding, &card.node));
         if !others.any(|other| wave.contains(other)) {
             wave.push(card.node.clone());
         }

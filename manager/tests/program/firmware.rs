@@ -178,6 +178,33 @@ fn waves_never_have_both_ends_of_a_binding() {
     assert_eq!(all[0].away(), (box_from, box_to));
 }
 
+/// A binding that comes after the wave was made.
+#[test]
+fn both_ends_of_a_new_binding_are_not_away_at_once() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    let at_host = Card::start(manager.control, host("host1", 1));
+    manager.wait_ready(&["box1", "host1"]);
+    for card in [&at_box, &at_host] {
+        card.is_slow(Duration::from_millis(300));
+    }
+    let name = image(&manager, 2);
+    let push = ["firmware", "push", &name, "--all", "--wave-size", "2", "--interrupt", "--no-wait"];
+    manager.json(&push);
+    wait_pieces(&at_box, 1);
+    wait_pieces(&at_host, 1);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1"]);
+    assert_eq!((at_box.restarts(), at_host.restarts()), (0, 0), "there is a binding before");
+    let rollout = rollout_ends(&manager, "succeeded");
+    assert_eq!(
+        (&card(&rollout, "box1")["wave"], &card(&rollout, "host1")["wave"]),
+        (&json!(1), &json!(1))
+    );
+    let ((box_from, box_to), (from, to)) = (at_box.away(), at_host.away());
+    assert!(box_to < from || to < box_from, "{box_from:?} {box_to:?} {from:?} {to:?}");
+    manager.wait_phase("configured");
+}
+
 #[test]
 fn it_stops_at_the_first_card_that_fails() {
     let manager = Manager::start();
