@@ -12,7 +12,7 @@ use core::time::Duration;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, ResetReport, RoleKind, Term};
 use proxy_core::host::{HostConfig, HostRole};
-use proxy_core::limits::MAX_SLOTS;
+use proxy_core::limits::{MAX_SLOTS, SLOT_FUNCTIONS};
 use proxy_core::link::LinkConfig;
 use proxy_core::switch::{SwitchConfig, SwitchConfigError};
 use proxy_core::time::Instant;
@@ -38,6 +38,13 @@ pub struct Start {
     incarnation: u32,
     link: LinkConfig,
     max_frame: usize,
+}
+
+/// Bindings that a link of a box with so many slots has room for: one of each function that the slots
+/// have room for, up to one of each slot of the largest box. Each takes guaranteed TLP buffers of each
+/// host's link, and for more of them a card has no memory (`proxy-fw/soc/README.md`, "Memory").
+fn channels(slots: u8) -> usize {
+    (usize::from(slots) * SLOT_FUNCTIONS).min(MAX_SLOTS)
 }
 
 /// A box has no more slots than [`MAX_SLOTS`]: this many were set.
@@ -90,7 +97,7 @@ impl Start {
         let role = BoxRole::new(&BoxConfig {
             incarnation: self.incarnation,
             slots: slots.into(),
-            link: self.link,
+            link: LinkConfig { channels: channels(slots), ..self.link },
             peers: self.bounds.peers,
             recorder: 0,
             completion_bound: self.bounds.completion,
@@ -165,6 +172,15 @@ mod tests {
             Bounds { give_up: second, completion: second, completion_timeout: second, peers: 1 };
         let (mac, _) = WireMac::pair(1, 2, 1);
         Start::new(text.parse().unwrap(), bounds, &mac, 1)
+    }
+
+    #[test]
+    fn one_host_may_use_all_functions_of_a_few_slots_and_a_function_of_each_of_many() {
+        for (slots, bindings) in [(1, SLOT_FUNCTIONS), (16, 16)] {
+            assert_eq!(channels(slots), bindings);
+        }
+        assert!((1..=16).all(|slots| channels(slots) >= slots.into()));
+        assert!(channels(4) > 4, "a device with several functions is lent as a whole");
     }
 
     #[test]

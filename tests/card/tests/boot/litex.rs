@@ -378,7 +378,7 @@ fn memory(log: &[String]) -> Result<(u64, u64)> {
 #[test]
 fn the_firmware_for_litex_starts_and_a_box_with_sixteen_slots_has_memory_enough() {
     let Some(bench) = Bench::new() else { return };
-    for (name, places) in [("litex-box", 16), ("litex-host", 4)] {
+    for (name, places) in [("litex-box", 16), ("litex-box", 4), ("litex-host", 4)] {
         let settings = format!("name = card-1\nmanager = 10.0.2.2:7781\nplaces = {places}\n");
         let log = Card::new(&bench, name, &settings).and_then(|mut card| card.live()).unwrap();
         let (memory, pool) = memory(&log).unwrap();
