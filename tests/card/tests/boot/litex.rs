@@ -9,16 +9,19 @@ use board_litex::layout::{
     EUI_48, IDENTITY, LAYOUT, MEMORY as RAM, MODULE_ABSENT, REGISTERS, RETAINED, SHARED,
 };
 use card_image::Header;
+use card_regs::crc::Start;
 use card_regs::frame_descriptor::Status as FrameStatus;
 use card_regs::id::Capabilities;
 use card_regs::irq::Pending;
-use card_regs::values::PayloadSize;
+use card_regs::values::{CrcAlgorithm, PayloadSize};
 use card_regs::{Bits, REGISTERS as MAP};
 use nor_model::{Direct, Nor, Part, SpiNor};
 use proxy_core::control::{ResetCause, ResetReport};
 use sim_card::iss::{AccessFault, Bus, Hart, Interrupts, Step, Width};
 use soc::reset;
 use std::collections::{BTreeMap, VecDeque};
+use tlp_codec::fabric::{FrameKind, FrameWriter, Header as FrameHeader};
+use tlp_codec::ids::{NodeId, PathId};
 
 /// Nanoseconds of an instruction.
 const TICK: u64 = 10;
@@ -103,6 +106,8 @@ struct Soc {
     fed_at: u64,
     /// Why a reset was asked for, if one was.
     reset: Option<u32>,
+    /// What the CRC engine was asked for: which CRC, and of what.
+    crcs: Vec<(CrcAlgorithm, Vec<u8>)>,
 }
 
 impl Soc {
@@ -131,6 +136,7 @@ impl Soc {
             fed: 0,
             fed_at: 0,
             reset: None,
+            crcs: Vec::new(),
         };
         for (path, value) in [
             ("id.board[0]", u32::from_le_bytes(*b"lite")),
@@ -192,6 +198,7 @@ impl Soc {
                 self.fed += 1;
                 self.fed_at = self.nanos();
             }
+            "crc.start" => self.compute(Start::from_bits(value)),
             "reset.request" => self.reset = Some(value),
             // Chip select 0.
             "spi.control" => match (before >> 8 & 1, value >> 8 & 1) {
@@ -232,6 +239,43 @@ impl Soc {
             word.copy_from_slice(&done.to_le_bytes());
         }
         *self.register("mac[0].transmit.head") = to;
+    }
+
+    /// The CRC engine's answer, which is there at once.
+    fn compute(&mut self, start: Start) {
+        let polynomial: u32 = match start.algorithm() {
+            CrcAlgorithm::Crc32c => 0x82f6_3b78,
+            _ => 0xedb8_8320,
+        };
+        let before = if start.continued() { *self.register("crc.seed") } else { 0 };
+        let source = *self.register("crc.source");
+        let bytes =
+            self.memory(source, start.length().into()).expect("a range is in memory").to_vec();
+        let register = bytes.iter().fold(!before, |register, byte| {
+            (0..8).fold(register ^ u32::from(*byte), |register, _| {
+                register >> 1 ^ if register & 1 == 1 { polynomial } else { 0 }
+            })
+        });
+        *self.register("crc.result") = !register;
+        self.crcs.push((start.algorithm(), bytes));
+    }
+
+    /// A frame of the fabric comes from the network.
+    fn comes(&mut self, frame: &[u8]) {
+        let [base, order, head] = ["base", "size", "head"]
+            .map(|name| *self.register(&format!("mac[0].receive_fabric.{name}")));
+        let descriptor = base + 16 * (head & ((1 << order) - 1));
+        let word = |soc: &mut Self, at| soc.read(descriptor + at, Width::Word).expect("a ring");
+        let (buffer, lengths) = (word(self, 0), word(self, 4));
+        assert!(frame.len() <= (lengths >> 16) as usize, "the buffer has room");
+        let room = self.memory(buffer, frame.len() as u32).expect("a buffer is in memory");
+        room.copy_from_slice(frame);
+        let status = FrameStatus::from_bits(0).with_offset(14).with_fabric(true);
+        for (at, value) in [(4, lengths & !0xffff | frame.len() as u32), (8, status.bits())] {
+            self.write(descriptor + at, Width::Word, value).expect("a ring is in memory");
+        }
+        *self.register("mac[0].receive_fabric.head") = head + 1;
+        self.pending |= Pending::from_bits(0).with_mac0_fabric(true).bits();
     }
 
     /// Memory from an address on, if there is enough.
@@ -409,5 +453,56 @@ fn firmware_for_litex_that_cannot_start_says_why_and_waits_for_a_person() {
         );
         // A hang would have been one from before the settings were read.
         assert!(card.soc.fed > 3, "{name}: the watchdog was fed {} times", card.soc.fed);
+    }
+}
+
+/// A frame that is right, to this card.
+fn frame() -> Vec<u8> {
+    let header = FrameHeader {
+        kind: FrameKind::Probe,
+        destination: NodeId::new(1).unwrap(),
+        source: NodeId::new(2).unwrap(),
+        source_incarnation: 7,
+        destination_incarnation: Some(9),
+        session: 1,
+        path: PathId::new(0).unwrap(),
+        packet: 0,
+        sequence: 0,
+        ack: None,
+    };
+    let mut bytes = vec![0; 14 + 200];
+    bytes[..6].copy_from_slice(&ADDRESS);
+    bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
+    bytes[12..14].copy_from_slice(&tlp_codec::fabric::ETHERTYPE.to_be_bytes());
+    let mut writer = FrameWriter::new(&mut bytes[14..], &header).unwrap();
+    writer.pad(200);
+    assert_eq!(writer.finish(), 200);
+    bytes
+}
+
+#[test]
+fn the_crc_of_a_frame_is_the_engines_where_the_gateware_has_one() {
+    let Some(bench) = Bench::new() else { return };
+    for has_engine in [true, false] {
+        let settings = "name = card-1\nmanager = 10.0.2.2:7781\n";
+        let mut card = Card::new(&bench, "litex-host", settings).unwrap();
+        let capabilities = card.soc.register("id.capabilities");
+        let has = Capabilities::from_bits(*capabilities).with_crc_engine(has_engine);
+        *capabilities = has.bits();
+        while card.soc.fed < 3 {
+            card.step().unwrap();
+        }
+        let frame = frame();
+        card.soc.comes(&frame);
+        let fed = card.soc.fed;
+        while card.soc.fed < fed + 3 {
+            card.step().unwrap();
+        }
+        // All of it but Ethernet's header and the CRC itself.
+        let covered = frame[14..frame.len() - 4].to_vec();
+        let asked = has_engine.then_some((CrcAlgorithm::Crc32c, covered));
+        assert_eq!(card.soc.crcs, Vec::from_iter(asked));
+        let carried = u32::from_le_bytes(*frame.last_chunk().unwrap());
+        assert_eq!(*card.soc.register("crc.result"), if has_engine { carried } else { 0 });
     }
 }
