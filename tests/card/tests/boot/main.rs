@@ -341,6 +341,11 @@ impl Connected {
 
     fn start(&self) -> Result<Daemon> {
         let _ = std::fs::remove_file(self.bench.path("card.uart"));
+        self.start_with_console()
+    }
+
+    /// Starts the card with the console that there is.
+    fn start_with_console(&self) -> Result<Daemon> {
         self.network.start_card(
             0,
             &CardOptions {

@@ -1,10 +1,15 @@
 //! A new image that stops before its loop: what the firmware does as it is built.
 
 use super::images::{Label, image, relabelled};
-use super::{Bench, Connected, with_update};
+use super::{BOUND, Bench, Connected, with_update};
 use anyhow::{Result, ensure};
 use card_image::SlotId;
 use emulated_card::flash::CardFlash;
+use proxy_core::control::FromProxy;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// Settings that no firmware takes.
@@ -85,4 +90,33 @@ fn a_new_image_that_hangs_before_its_loop_is_given_up() {
     let log = bench.log().unwrap();
     let bites = log.iter().filter(|line| line.contains(&format!("watchdog at {at:#010x}")));
     assert_eq!(bites.count(), 3, "{log:#?}");
+}
+
+/// A pipe as the card's console, which is full, and which nobody reads while the file is open.
+fn full_console(bench: &Bench) -> Result<File> {
+    let path = bench.path("card.uart");
+    ensure!(Command::new("mkfifo").arg(&path).status()?.success(), "there is no pipe");
+    let mut options = OpenOptions::new();
+    let mut pipe = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
+    // The last of it byte by byte: a pipe takes few bytes or none.
+    for length in [4096, 1] {
+        while pipe.write(&vec![b'.'; length]).is_ok() {}
+    }
+    Ok(pipe)
+}
+
+#[test]
+fn a_console_that_nobody_reads_holds_no_card_up() {
+    let Some(scene) = Connected::new() else { return };
+    let mut flash = scene.bench.new_flash().unwrap();
+    flash.set_settings(&scene.settings(scene.manager.port)).unwrap();
+    flash.put_image(SlotId::A, &scene.bench.box_image().unwrap());
+    flash.write(&scene.bench.path("flash")).unwrap();
+    let mut pipe = full_console(&scene.bench).unwrap();
+    let _card = scene.start_with_console().unwrap();
+    let hello = scene.manager.said.recv_timeout(BOUND).expect("the card joins");
+    assert!(matches!(hello, FromProxy::Hello(_)), "{hello:?}");
+    // It was full all the time.
+    let error = pipe.write(b".").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
