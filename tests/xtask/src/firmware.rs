@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use card_image::{BoardName, KeyId, Role, SecurityVersion, public_key};
-use dxpu_flash::image::keys::{read_public, read_secret};
+use dxpu_flash::image::keys::{digits, read_public, read_secret};
 use dxpu_flash::image::{Label, Program, Signer, from_elf, parse_version};
 
 use crate::bare_metal::{TARGET, Toolchain, bare_target_dir, no_toolchain};
@@ -28,12 +28,15 @@ const FIRMWARE: [(&str, &str, Role); 4] = [
 /// and prints their sizes beside what a card has room for.
 pub(crate) fn build() -> Result<Done> {
     let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
-    let key = SigningKey::find()?;
+    let key = OwnKeys::find()?;
     let mut command = toolchain.build(&bare_target_dir());
     command.args(["--profile", "card", "-p", "board-qemu-virt", "-p", "board-litex"]);
     command.arg("--bins").arg("--config").arg(without_home(&cargo_home()?));
     // What is compiled in; the card's settings and the manager say what of it is logged.
     command.env("DEFMT_LOG", "debug");
+    if let Some(trusted) = &key.trusted {
+        command.env(TRUSTED, trusted);
+    }
     run(&mut command).context("the firmware does not build")?;
     let folder = folder();
     let mut details = Vec::new();
@@ -98,44 +101,119 @@ fn label(board: &str, role: Role) -> Result<Label> {
     Ok(Label { board, role, version, security: SecurityVersion(0) })
 }
 
-/// What images are signed with.
-struct SigningKey {
+/// Names the keys that a boot loader trusts, to this and to the board's build.
+const TRUSTED: &str = "DXPU_TRUSTED_KEYS";
+
+/// What images are signed with, and who has to trust that.
+struct OwnKeys {
     number: KeyId,
     secret: [u8; 32],
+    /// As the board's build takes them: `NUMBER:DIGITS`, one after the other with commas. None where
+    /// nobody names any.
+    trusted: Option<String>,
 }
 
-impl SigningKey {
-    /// The key that the environment names, else the development key, as the boot loader's build
-    /// does with the keys that it trusts (`proxy-fw/soc/docs/boot.md`). It has to trust this one.
+impl OwnKeys {
+    /// The keys that the environment names, else the development key, as the boot loader's build
+    /// does with the keys that it trusts (`proxy-fw/soc/docs/boot.md`).
     fn find() -> Result<Self> {
+        let said = |name| match std::env::var(name) {
+            Ok(said) => Ok(Some(said)),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(error) => Err(error).context(name),
+        };
+        Self::of(said(TRUSTED)?.as_deref(), said("DXPU_SIGNING_KEY")?.as_deref())
+    }
+
+    /// Files are named from the current folder on. What is signed has to be trusted.
+    fn of(trusted: Option<&str>, signing: Option<&str>) -> Result<Self> {
         let keys = root().join("proxy-fw/flash/keys");
-        let said = std::env::var("DXPU_SIGNING_KEY");
-        let (number, path) = match &said {
-            Ok(said) => numbered(said).context("DXPU_SIGNING_KEY is NUMBER:FILE")?,
-            Err(_) => (1, keys.join("development.pem")),
+        let (number, path) = match signing {
+            Some(said) => numbered("DXPU_SIGNING_KEY", said)?,
+            None => (1, keys.join("development.pem")),
         };
         let secret = read_secret(&path)?;
-        let public = public_key(&secret);
-        let trusted = match std::env::var("DXPU_TRUSTED_KEYS") {
-            Ok(list) => list.split(',').any(|said| {
-                numbered(said).is_some_and(|(of, file)| {
-                    of == number && read_public(&file).is_ok_and(|key| key == public)
-                })
-            }),
-            Err(_) => number == 1 && read_public(&keys.join("development.pub"))? == public,
+        let known = match trusted {
+            Some(list) => list.split(',').map(public).collect::<Result<_>>()?,
+            None => vec![(1, read_public(&keys.join("development.pub"))?)],
         };
-        let path = path.display();
         ensure!(
-            trusted,
-            "no trusted key {number} belongs to {path}: what is built would not boot; \
-             DXPU_TRUSTED_KEYS and DXPU_SIGNING_KEY go together"
+            known.contains(&(number, public_key(&secret))),
+            "no trusted key {number} belongs to {}: what is built would not boot; \
+             {TRUSTED} and DXPU_SIGNING_KEY go together",
+            path.display()
         );
-        Ok(Self { number: KeyId(number), secret })
+        // Digits, so that the build, which runs in another folder, looks for no file.
+        let said = known.iter().map(|(number, key)| format!("{number}:{}", digits(key)));
+        let trusted = trusted.map(|_| said.collect::<Vec<_>>().join(","));
+        Ok(Self { number: KeyId(number), secret, trusted })
     }
 }
 
+/// A trusted key's number and what it is.
+fn public(said: &str) -> Result<(u32, [u8; 32])> {
+    let (number, path) = numbered(TRUSTED, said)?;
+    Ok((number, read_public(&path)?))
+}
+
 /// A key's number and file, from `NUMBER:FILE`.
-fn numbered(said: &str) -> Option<(u32, PathBuf)> {
-    let (number, path) = said.split_once(':')?;
-    Some((number.parse().ok()?, path.into()))
+fn numbered(variable: &str, said: &str) -> Result<(u32, PathBuf)> {
+    let parts = said.split_once(':');
+    let parts = parts.and_then(|(number, path)| Some((number.parse().ok()?, path.into())));
+    let (number, path) =
+        parts.with_context(|| format!("{variable} has `{said}`: say NUMBER:FILE"))?;
+    ensure!(number != 0, "{variable} has `{said}`: 0 is the number of no key");
+    Ok((number, path))
+}
+
+/// What takes the keys in the board's build.
+#[cfg(test)]
+#[path = "../../../proxy-fw/soc/boards/qemu-virt/trusted_keys.rs"]
+mod board_build;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dxpu_flash::image::keys::generate;
+
+    #[test]
+    fn own_keys_reach_the_boot_loaders_build() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let [our, next] =
+            ["our.pem", "next.pem"].map(|name| generate(path(name).as_ref()).unwrap());
+        // As the documentation has it; and a key in the other form.
+        let trusted = format!("7:{},8:{}", path("our.pub"), path("next.pem"));
+        let signing = format!("7:{}", path("our.pem"));
+        let keys = OwnKeys::of(Some(&trusted), Some(&signing)).unwrap();
+        assert_eq!((keys.number, public_key(&keys.secret)), (KeyId(7), our.public));
+        let for_build = keys.trusted.unwrap();
+        assert!(!for_build.contains(&path("")), "no file is looked for: {for_build}");
+        let source = board_build::source(&for_build);
+        for (number, key) in [(7, our.public), (8, next.public)] {
+            assert!(source.contains(&format!("id: KeyId({number}), key: {key:?}")), "{source}");
+        }
+        assert_eq!(board_build::source(&trusted.replace("next.pem", "next.pub")), source);
+    }
+
+    #[test]
+    fn what_would_not_boot_is_not_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        generate(path("our.pem").as_ref()).unwrap();
+        assert_eq!(OwnKeys::of(None, None).unwrap().trusted, None);
+        let our = format!("7:{}", path("our.pem"));
+        let other = our.replace("7:", "8:");
+        for (trusted, signing, why) in [
+            (Some(&*our), None, "no trusted key 1 belongs to"),
+            (None, Some(&*our), "go together"),
+            (Some(&*other), Some(&*our), "no trusted key 7"),
+            (Some("our.pub"), Some(&*our), "DXPU_TRUSTED_KEYS has `our.pub`: say NUMBER:FILE"),
+            (Some("0:a"), None, "0 is the number of no key"),
+            (Some("7:nowhere.pub"), Some(&*our), "nowhere.pub"),
+        ] {
+            let Err(error) = OwnKeys::of(trusted, signing) else { panic!("{why}") };
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
 }

@@ -250,7 +250,8 @@ pub enum Image {
         /// The image
         image: PathBuf,
     },
-    /// Make a new key to sign with: PEM, for its owner's eyes only; the public half is printed
+    /// Make a new key to sign with: PEM, for its owner's eyes only; the public half is
+    /// printed, and goes to a file beside it: own.pub of own.pem
     Keygen {
         /// The file; it must not be there yet
         file: PathBuf,

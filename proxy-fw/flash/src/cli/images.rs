@@ -199,13 +199,14 @@ fn inspected_text(Inspected { image, trusted }: &Inspected, key: KeyId) -> Strin
 }
 
 fn keygen(bench: &Bench, file: &Path) -> Outcome<()> {
-    let public = keys::generate(file).map_err(|error| Failure::new(Kind::Input, error))?;
-    let public: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
-    let body = serde_json::json!({ "file": file, "public": public });
+    let made = keys::generate(file).map_err(|error| Failure::new(Kind::Input, error))?;
+    let public = keys::digits(&made.public);
+    let body = serde_json::json!({ "file": file, "public": public, "public_file": made.file });
     bench.out.print(&body, |_| {
         format!(
-            "{}: keep it secret and a copy of it safe; its public half is\n{public}",
-            file.display()
+            "{}: keep it secret and a copy of it safe; its public half is in {}:\n{public}",
+            file.display(),
+            made.file.display()
         )
     })
 }

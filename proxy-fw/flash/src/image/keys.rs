@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey};
@@ -114,25 +114,62 @@ fn hex(text: &str) -> Result<[u8; 32], String> {
     bytes.try_into().map_err(|_| format!("{} digits instead of 64", digits.len()))
 }
 
-/// Makes a new secret key and writes it as PEM to a new file that only its owner can read. Gives
-/// the public key.
+/// A key that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its public half.
+    pub public: [u8; 32],
+    /// The file that has it.
+    pub file: PathBuf,
+}
+
+/// Makes a new secret key and writes it as PEM to a new file that only its owner can read, and its
+/// public half as hexadecimal digits to a new file beside it: `own.pub` of `own.pem`.
 ///
 /// # Errors
 ///
-/// When the file is there already or cannot be written.
-pub fn generate(path: &Path) -> Result<[u8; 32], KeyError> {
+/// When one of the files is there already or cannot be written.
+pub fn generate(path: &Path) -> Result<Made, KeyError> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| KeyError::Random(error.to_string()))?;
     let pem = SigningKey::from_bytes(&secret)
         .to_pkcs8_pem(LineEnding::LF)
         .expect("a key of this kind has a PEM form");
+    let (public, file) = (card_image::public_key(&secret), public_file(path));
+    // First the half that can be made again.
+    write(&file, &format!("{}\n", digits(&public)), 0o644)?;
+    write(path, &pem, 0o600).inspect_err(|_| {
+        // It is the public half of nothing; where it stays, whoever tries again is told.
+        let _ = std::fs::remove_file(&file);
+    })?;
+    Ok(Made { public, file })
+}
+
+/// A key as hexadecimal digits.
+#[must_use]
+pub fn digits(key: &[u8; 32]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The file for the public half of the key in a file.
+fn public_file(path: &Path) -> PathBuf {
+    if path.extension().is_some_and(|extension| extension == "pem") {
+        return path.with_extension("pub");
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".pub");
+    name.into()
+}
+
+/// Writes a new file.
+#[cfg_attr(not(unix), allow(unused_variables))] // where files have no modes
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), KeyError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     options
         .open(path)
-        .and_then(|mut file| file.write_all(pem.as_bytes()))
-        .map_err(|error| KeyError::Write { path: path.display().to_string(), error })?;
-    Ok(card_image::public_key(&secret))
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| KeyError::Write { path: path.display().to_string(), error })
 }

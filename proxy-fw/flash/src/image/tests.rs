@@ -109,11 +109,23 @@ fn keys_are_read_and_made() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key.pem");
-    let made = keys::generate(&path).unwrap();
+    let keys::Made { public: made, file } = keys::generate(&path).unwrap();
+    assert_eq!(file, folder.path().join("key.pub"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), keys::digits(&made) + "\n");
+    assert_eq!(keys::read_public(&file).unwrap(), made);
     assert_eq!(keys::read_public(&path).unwrap(), made);
     assert_eq!(card_image::public_key(&keys::read_secret(&path).unwrap()), made);
     let again = keys::generate(&path).unwrap_err().to_string();
     assert!(again.contains("never overwritten"), "{again}");
+    // Of two keys that cannot both be written, none is.
+    let beside = folder.path().join("other.pub");
+    std::fs::write(&beside, "a key").unwrap();
+    let taken = keys::generate(&folder.path().join("other")).unwrap_err().to_string();
+    assert!(taken.contains("other.pub") && taken.contains("never overwritten"), "{taken}");
+    assert!(!folder.path().join("other").exists());
+    std::fs::remove_file(&file).unwrap();
+    keys::generate(&path).unwrap_err();
+    assert!(!file.exists(), "the public half of another key than the one that is there");
     assert!(keys::read_secret(folder.path()).is_err());
 }
 
