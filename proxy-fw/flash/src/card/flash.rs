@@ -153,7 +153,16 @@ impl FlashFault {
             Self::Algorithm(_) => {
                 failure(Kind::Input).check("correct the part `target` of the board file")
             }
-            _ => failure(Kind::Other),
+            Self::Part(Fault::NoLongAddresses) => failure(Kind::Flash)
+                .check("another flash than the board's may be fitted: `dxpu-flash info` has its ID"),
+            Self::Interrupted => failure(Kind::Other).check("give the command again"),
+            Self::Part(Fault::OutOfRange) | Self::NotAligned | Self::OutOfBounds => {
+                failure(Kind::Flash).check(
+                    "is it the right board file? Its `layout` has to be that of the flash (docs/boards.md)",
+                )
+            }
+            // Nobody writes what was opened so: a mistake in the program.
+            Self::ReadOnly => failure(Kind::Other).check("use another version of dxpu-flash"),
         }
     }
 }

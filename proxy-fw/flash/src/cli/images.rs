@@ -8,7 +8,7 @@ use soc::settings::Policy;
 
 use super::args::{Build, Image, SigningKey};
 use super::views::ImageView;
-use super::{Bench, read_image, read_program};
+use super::{Bench, cannot_write, key_trouble, read_image, read_program};
 use crate::board::Board;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::{Label, Signer, from_elf, keys, sign, whole};
@@ -34,6 +34,8 @@ pub(super) fn refused(path: &Path, refusal: Refusal) -> Failure {
         Refusal::Truncated { .. } | Refusal::HeaderDamaged | Refusal::BadCrc => {
             failure.check("was it copied to the end? Copy or build it again")
         }
+        Refusal::Malformed(_) | Refusal::BadDigest => failure
+            .check("another program made it, or changed it: build it again with `dxpu-flash image build`"),
         Refusal::NewerFormat(_) => failure.check("use a newer dxpu-flash"),
         Refusal::Unsigned => failure.check("sign it with `dxpu-flash image sign`"),
         Refusal::UnknownKey(_) => failure.checks(&[
@@ -41,11 +43,25 @@ pub(super) fn refused(path: &Path, refusal: Refusal) -> Failure {
             "if the card's boot loader was built with that key, name it with --trust NUMBER=FILE",
             "have the card trust it: `dxpu-flash config set trust=NUMBER:KEY` with the public key's 64 digits",
         ]),
+        Refusal::BadSignature => failure.checks(&[
+            "was it changed after it was signed? Copy it again, or sign it with `dxpu-flash image sign`",
+            "another key may have the same number: `dxpu-flash image inspect IMAGE` says which it is, and \
+             --trust NUMBER=FILE names the right one",
+        ]),
         Refusal::OtherBoard(_) => failure.check("use the image that was built for this board"),
+        Refusal::OtherRole(_) => failure.check("use the image that was built for this role"),
+        Refusal::TooLarge { .. } => failure.checks(&[
+            "build it smaller: in release mode, without debugging code",
+            "is it the right board file? Its `layout` has the length of a slot",
+        ]),
+        Refusal::NoMemory { .. } => failure.checks(&[
+            "is it linked for this board? Its linker script says where it is loaded to",
+            "is it the right board file? Its `memory` is where images may be",
+        ]),
         Refusal::Downgrade { .. } => failure
             .check("use a release that has the repairs that the card has had already")
             .check(DOWNGRADE),
-        _ => failure,
+        Refusal::NotAsRecorded => failure.check("write it again: `dxpu-flash write IMAGE`"),
     }
 }
 
@@ -85,9 +101,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> Outcome<()> {
     // Beside and moved, so that an interrupted build leaves no half of an image.
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");
-    std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
-        Failure::new(Kind::Input, format!("cannot write {}: {error}", path.display()))
-    })
+    std::fs::write(&beside, bytes)
+        .and_then(|()| std::fs::rename(&beside, path))
+        .map_err(|error| cannot_write(path, &error))
 }
 
 /// The board that an image is built for: it has to be said, since no card is there.
@@ -103,8 +119,10 @@ fn board(bench: &Bench) -> Outcome<Board> {
 fn build(bench: &Bench, said: &Build) -> Outcome<()> {
     let board = board(bench)?;
     let elf = read_program(&said.elf)?;
-    let program = from_elf(&elf)
-        .map_err(|error| Failure::new(Kind::Input, format!("{}: {error}", said.elf.display())))?;
+    let program = from_elf(&elf).map_err(|error| {
+        Failure::new(Kind::Input, format!("{}: {error}", said.elf.display()))
+            .check("give the ELF file that the firmware's build leaves, such as `fw-box`")
+    })?;
     let label = Label {
         board: board.name,
         role: said.role,
@@ -136,7 +154,7 @@ fn check_fits(header: &Header, board: &Board) -> Result<(), Refusal> {
 }
 
 fn read_secret(path: &Path) -> Outcome<[u8; 32]> {
-    keys::read_secret(path).map_err(|error| Failure::new(Kind::Input, error))
+    keys::read_secret(path).map_err(|error| key_trouble(&error))
 }
 
 fn resign(bench: &Bench, path: &Path, key: &SigningKey, output: &Path) -> Outcome<()> {
@@ -199,7 +217,7 @@ fn inspected_text(Inspected { image, trusted }: &Inspected, key: KeyId) -> Strin
 }
 
 fn keygen(bench: &Bench, file: &Path) -> Outcome<()> {
-    let made = keys::generate(file).map_err(|error| Failure::new(Kind::Input, error))?;
+    let made = keys::generate(file).map_err(|error| key_trouble(&error))?;
     let public = keys::digits(&made.public);
     let body = serde_json::json!({ "file": file, "public": public, "public_file": made.file });
     bench.out.print(&body, |_| {
@@ -209,4 +227,40 @@ fn keygen(bench: &Bench, file: &Path) -> Outcome<()> {
             made.file.display()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use card_image::Role;
+
+    #[test]
+    fn whatever_is_wrong_with_an_image_comes_with_what_to_do() {
+        let (board, key) = (card_image::BoardName::new("other").unwrap(), KeyId(7));
+        let versions = (SecurityVersion(1), SecurityVersion(2));
+        for refusal in [
+            Refusal::Truncated { have: 1, need: 2 },
+            Refusal::NotAnImage,
+            Refusal::NewerFormat(9),
+            Refusal::HeaderDamaged,
+            Refusal::Malformed("entry"),
+            Refusal::OtherBoard(board),
+            Refusal::OtherRole(Role::Host),
+            Refusal::TooLarge { length: 2, room: 1 },
+            Refusal::NoMemory { load: 0 },
+            Refusal::Unsigned,
+            Refusal::UnknownKey(key),
+            Refusal::BadSignature,
+            Refusal::Downgrade { has: versions.0, lowest: versions.1 },
+            Refusal::BadCrc,
+            Refusal::BadDigest,
+            Refusal::NotAsRecorded,
+        ] {
+            for failure in
+                [refused(Path::new("a.img"), refusal), refused_in_slot(SlotId::A, refusal)]
+            {
+                assert!(!failure.check.is_empty(), "{failure}");
+            }
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::board::Board;
 use crate::card::{Candidates, Card};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::files;
-use crate::image::keys;
+use crate::image::keys::{self, KeyError};
 use args::{Args, Command};
 use output::Output;
 
@@ -76,7 +76,10 @@ impl Bench {
     /// The boards that a card may be.
     fn candidates(&self) -> Outcome<Candidates> {
         if let Some(path) = &self.args.board_file {
-            let board = Board::read(path).map_err(|error| Failure::new(Kind::Input, error))?;
+            let board = Board::read(path).map_err(|error| {
+                Failure::new(Kind::Input, error)
+                    .check("docs/boards.md says what a board file has; --board names one of the program's own")
+            })?;
             return Ok(Candidates { boards: vec![board], named: true });
         }
         let mut boards = Board::built_in();
@@ -100,7 +103,7 @@ impl Bench {
         // The first of a number counts, as in the boot loader: its own before the settings'.
         trusted.extend_from_slice(&settings.keys);
         for (id, path) in &self.args.trust {
-            let key = keys::read_public(path).map_err(|error| Failure::new(Kind::Input, error))?;
+            let key = keys::read_public(path).map_err(|error| key_trouble(&error))?;
             // What a person says comes first.
             trusted.insert(0, TrustedKey { id: *id, key });
         }
@@ -126,7 +129,43 @@ fn read_program(path: &Path) -> Outcome<Vec<u8>> {
 }
 
 fn cannot_read(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Kind::Input, format!("cannot read {}: {error}", path.display()))
+    file_trouble(format!("cannot read {}: {error}", path.display()), error)
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    file_trouble(format!("cannot write {}: {error}", path.display()), error)
+}
+
+/// What is wrong with a file, and what to do about it.
+fn file_trouble(what: impl std::fmt::Display, error: &io::Error) -> Failure {
+    use io::ErrorKind;
+    Failure::new(Kind::Input, what).check(match error.kind() {
+        ErrorKind::NotFound => "is its name right? It is looked for from the current folder on",
+        ErrorKind::PermissionDenied => {
+            "may you read and write it, and its folder? `ls -l` shows it"
+        }
+        ErrorKind::AlreadyExists => {
+            "nothing is overwritten: give another name, or take the file away"
+        }
+        ErrorKind::IsADirectory => "give a file in that folder",
+        ErrorKind::StorageFull => "make room on its disk, or give a file on another",
+        ErrorKind::FileTooLarge | ErrorKind::InvalidData => "is it the file that is meant?",
+        _ => "is its disk there, and does it work? Try a copy of the file on another",
+    })
+}
+
+/// What is wrong with a key's file.
+fn key_trouble(error: &KeyError) -> Failure {
+    match error {
+        KeyError::Read { error: why, .. } | KeyError::Write { error: why, .. } => {
+            file_trouble(error, why)
+        }
+        KeyError::NotAKey { .. } => Failure::new(Kind::Input, error)
+            .check("`dxpu-flash image keygen` writes two files: which of them is wanted?"),
+        KeyError::Random(_) => {
+            Failure::new(Kind::Other, error).check("make the key on another computer")
+        }
+    }
 }
 
 fn reset(bench: &Bench, halt: bool) -> Outcome<()> {

@@ -6,11 +6,11 @@ use std::io::Write as _;
 use card_image::{Layout, Region};
 use embedded_storage::nor_flash::{NorFlash, ReadNorFlash};
 
-use super::Bench;
 use super::args::{Erase, Part, Read};
 use super::output::Output;
+use super::{Bench, cannot_write};
 use crate::card::{CardFlash, FlashFault};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::failure::Outcome;
 use crate::probe::ProbeName;
 
 /// Bytes that are read between two steps of the bar.
@@ -51,9 +51,7 @@ pub(super) fn difference(
 
 pub(super) fn read(bench: &Bench, said: &Read) -> Outcome<()> {
     // Before a probe is looked for: a file is never overwritten.
-    let cannot = |error: std::io::Error| {
-        Failure::new(Kind::Input, format!("cannot write {}: {error}", said.file.display()))
-    };
+    let cannot = |error: std::io::Error| cannot_write(&said.file, &error);
     let mut file =
         OpenOptions::new().write(true).create_new(true).open(&said.file).map_err(cannot)?;
     let copied = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot));

@@ -175,7 +175,10 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
     let region = board.layout.boot_loader();
     let wrong = |what: String| Failure::new(Kind::Image, format!("{}: {what}", path.display()));
     let bytes = if bytes.starts_with(b"\x7fELF") {
-        let program = from_elf(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let program = from_elf(&bytes).map_err(|error| {
+            wrong(error.to_string())
+                .check("give the file `boot` or `boot.bin` of the firmware's build")
+        })?;
         // A boot loader runs from flash, or from memory that images leave alone.
         if board.memory.contains(program.load, 1) {
             let what = format!("it runs at {:#010x}, where images do", program.load);
@@ -193,7 +196,7 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
     }
     if bytes.is_empty() || bytes.len() as u64 > u64::from(region.len) {
         let what = format!("it has {} bytes, there is room for 1 to {}", bytes.len(), region.len);
-        return Err(wrong(what));
+        return Err(wrong(what).check("give the file `boot` or `boot.bin` of the firmware's build"));
     }
     Ok(bytes)
 }
@@ -310,6 +313,9 @@ pub(super) fn store_failure(
         StoreError::LastGood(slot) => Failure::new(Kind::Image, error.to_string())
             .check(format!("write the other slot: --slot {}", slot.other())),
         StoreError::NotKept { at } => kept_badly(at),
-        error => Failure::new(Kind::Flash, error.to_string()),
+        // Somebody else has changed the slots meanwhile, or what is recorded of them is wrong.
+        error => Failure::new(Kind::Flash, error.to_string())
+            .check("give the same command again; `dxpu-flash info` shows what is recorded of the slots")
+            .check("if it stays so: `dxpu-flash erase boot-state`, and the images are taken as new ones"),
     }
 }

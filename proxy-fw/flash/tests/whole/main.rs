@@ -85,7 +85,7 @@ fn a_new_card_is_filled_checked_and_read() {
     let copy = read(&bench.path("copy"));
     assert_eq!(copy.len() as u32, layout.boot_loader().len);
     assert!(copy.starts_with(&boot) && copy[boot.len()..].iter().all(|byte| *byte == 0xff));
-    run(&["read", "boot-loader", "copy"]).failed_without_advice(2, "cannot write copy");
+    run(&["read", "boot-loader", "copy"]).failed(2, "cannot write copy");
 
     // What a card could not use is not written; what is not named stays.
     run(&["config", "set", "name=box-1"]).failed(2, "manager is missing");
@@ -161,9 +161,9 @@ fn what_the_card_would_refuse_is_not_written() {
     run(&["write", "other.img"]).failed(5, "for the board other, the card is a qemu-virt");
     run(&["write", "short.img"]).failed(5, "truncated: 900 of 1256 bytes");
     run(&["write", "damaged.img"]).failed(5, "damaged");
-    run(&["write", "forged.img"]).failed_without_advice(5, "signature is wrong");
+    run(&["write", "forged.img"]).failed(5, "signature is wrong");
     run(&["write", "--boot-loader", "good.img"]).failed(5, "no boot loader");
-    run(&["write", "nowhere.img"]).failed_without_advice(2, "cannot read nowhere.img");
+    run(&["write", "nowhere.img"]).failed(2, "cannot read nowhere.img");
     assert_eq!(card.stop().board.nor(0).steps(), 0, "the flash was left alone");
 }
 
@@ -180,7 +180,7 @@ fn a_board_that_trusts_another_key_refuses() {
     let run = |arguments: &[&str]| {
         bench.run(Some(card.address), &[&["--board-file", &file], arguments].concat())
     };
-    run(&["write", "good.img"]).failed_without_advice(5, "signature is wrong");
+    run(&["write", "good.img"]).failed(5, "signature is wrong");
     run(&["image", "sign", "good.img", "--key", "own.pem", "--key-number", "1"]).fine();
     run(&["write", "good.img", "--no-start"]).fine();
     let text = run(&["erase", "slot-a"]).fine().out;
@@ -249,7 +249,7 @@ fn images_are_made_without_a_card() {
     std::fs::write(bench.path("fw.elf"), b"\x7fELF").unwrap();
     let build = ["--board", "qemu-virt", "image", "build", "fw.elf", "-o", "fw.img"];
     let rest = ["--role", "box", "--image-version", "1.0.0"];
-    bench.run(None, &[&build[..], &rest].concat()).failed_without_advice(2, "no ELF file");
+    bench.run(None, &[&build[..], &rest].concat()).failed(2, "no ELF file");
     bench.run(None, &[&build[2..], &rest].concat()).failed(2, "for which board");
     assert!(!bench.path("fw.img").exists());
     std::fs::write(bench.path("short.img"), &image[..100]).unwrap();

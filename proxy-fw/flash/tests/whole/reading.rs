@@ -144,7 +144,7 @@ fn who_interrupts_a_reading_leaves_a_card_that_runs() {
     });
     let reading = || is_read.load(Ordering::Relaxed);
     let said = bench.interrupt(card.address, &["read", "all", "copy"], reading);
-    said.failed_without_advice(1, "it was interrupted; the card's program goes on");
+    said.failed(1, "it was interrupted; the card's program goes on");
     assert!(!bench.path("copy").exists() && !card.stop().hart.is_halted());
 }
 
