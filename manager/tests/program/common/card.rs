@@ -112,7 +112,7 @@ impl Inside {
         let requirements: Requirements<'_> = demands(Role::Any, &keys[..], self.anti_downgrade);
         let life = reset::begin(&mut [0; RETAINED], None);
         let mut said = String::new();
-        let chosen = choose(&mut self.flash, layout(), &requirements, &life, &mut said);
+        let chosen = choose(&mut self.flash, layout(), &requirements, true, &life, &mut said);
         let chosen = chosen.unwrap_or_else(|| panic!("{said}"));
         self.run(chosen.started.slot);
         chosen.boot.header.version.major < BROKEN
