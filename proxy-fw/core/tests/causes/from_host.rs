@@ -147,7 +147,8 @@ pub(super) const CASES: &[Case] = &[
         counters: &["switch.poisoned_passed"],
     },
     Case {
-        cause: "device's completion does not fit its request (byte count, data or none)",
+        cause: "device's completion does not fit its request (byte count, data or none, data without \
+                success)",
         run: |world| {
             world.device.manner = Manner::Miscounts;
             Seen::Statuses(vec![world.mem_read(FIRST_WINDOW, 1).0])
