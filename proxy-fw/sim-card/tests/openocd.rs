@@ -71,6 +71,18 @@ fn openocd_at(mut card: Card, chain: &str, target: &str, commands: &str) -> Opti
     Some(said)
 }
 
+fn says(said: &str, all: &[&str]) {
+    for wanted in all {
+        assert!(said.contains(wanted), "openocd did not say {wanted:?}");
+    }
+}
+
+fn complains_of_nothing(said: &str) {
+    for complaint in ["UNEXPECTED", "Error:", "trouble"] {
+        assert!(!said.contains(complaint), "openocd said {complaint}");
+    }
+}
+
 #[test]
 fn it_examines_halts_steps_and_reads() {
     let Some(said) = openocd(
@@ -79,16 +91,17 @@ fn it_examines_halts_steps_and_reads() {
     ) else {
         return;
     };
-    for wanted in [
-        "datacount=2 progbufsize=8",
-        "XLEN=32, misa=0x40001105",
-        "pc (/32): 0x80000004",
-        "ra (/32): 0x0000002a",
-        "0x80000000: 00000093 00108093 00000013 ff9ff06f",
-        "0x80000100: cafe5a0d",
-    ] {
-        assert!(said.contains(wanted), "openocd did not say {wanted:?}");
-    }
+    says(
+        &said,
+        &[
+            "datacount=2 progbufsize=8",
+            "XLEN=32, misa=0x40001105",
+            "pc (/32): 0x80000004",
+            "ra (/32): 0x0000002a",
+            "0x80000000: 00000093 00108093 00000013 ff9ff06f",
+            "0x80000100: cafe5a0d",
+        ],
+    );
 }
 
 #[test]
@@ -103,9 +116,7 @@ fn the_ports_before_and_after_the_cards_own_are_on_the_chain() {
     let card = card().with_tap(Place::Before, 6).with_tap(Place::After, 4);
     let Some(said) = openocd_at(card, &chain, "", "halt; mdw 0x80000000 2") else { return };
     assert!(said.contains("0x80000000: 00000093 00108093"));
-    for complaint in ["UNEXPECTED", "Error:", "trouble"] {
-        assert!(!said.contains(complaint), "openocd said {complaint}");
-    }
+    complains_of_nothing(&said);
 }
 
 /// Through an FPGA's port, as OpenOCD knows a tunnel whose header ends a scan (its type 1); the instruction
@@ -129,18 +140,17 @@ fn the_core_behind_an_fpgas_port_is_reached() {
         ) else {
             return;
         };
-        for wanted in [
-            "datacount=2 progbufsize=8",
-            "XLEN=32, misa=0x40001105",
-            "pc (/32): 0x80000004",
-            "ra (/32): 0x0000002a",
-            "0x80000100: cafef00d",
-        ] {
-            assert!(said.contains(wanted), "openocd did not say {wanted:?}");
-        }
-        for complaint in ["UNEXPECTED", "Error:", "trouble"] {
-            assert!(!said.contains(complaint), "openocd said {complaint}");
-        }
+        says(
+            &said,
+            &[
+                "datacount=2 progbufsize=8",
+                "XLEN=32, misa=0x40001105",
+                "pc (/32): 0x80000004",
+                "ra (/32): 0x0000002a",
+                "0x80000100: cafef00d",
+            ],
+        );
+        complains_of_nothing(&said);
     }
 }
 

@@ -1,6 +1,6 @@
 //! TLPs from the root complex towards devices.
 
-use super::{DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
+use super::{HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
 use crate::link::{SendError, TlpMeta};
@@ -285,17 +285,17 @@ impl HostRole {
             false => link.send_tlp(now, channel, meta, packet.as_bytes()),
         };
         request.reserved -= u16::from(reserved);
+        let owed = if progress == Progress::Final { 0 } else { request.info.completions() };
+        let kept = request.reserved.min(owed);
+        self.keep_room(port.get() as usize, &request, kept);
+        request.reserved = kept;
         let upstream = &mut self.ports[port.get() as usize].upstream;
         match progress {
             Progress::Final => {
                 upstream.remove(reference);
-                self.keep_room(port.get() as usize, &request, 0);
             }
             Progress::Partial => {
-                let kept = request.reserved.min(request.info.completions());
-                let after = DeviceRequest { reserved: kept, ..request };
-                *upstream.get_mut(reference).expect("it was there just now") = after;
-                self.keep_room(port.get() as usize, &request, kept);
+                *upstream.get_mut(reference).expect("it was there just now") = request;
             }
         }
         Ok(())

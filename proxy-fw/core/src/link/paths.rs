@@ -54,23 +54,24 @@ impl Link {
         self.paths().get(path.get() as usize).is_some_and(Path::is_good)
     }
 
+    /// The paths that are so, as bits.
+    fn paths_that(&self, are: impl Fn(&Path) -> bool) -> u8 {
+        let bit = |(index, path): (usize, &Path)| u8::from(are(path)) << index;
+        self.paths().iter().enumerate().map(bit).fold(0, |all, one| all | one)
+    }
+
     /// The good paths, as bits.
     fn good(&self) -> u8 {
-        let good = |(index, path): (usize, &Path)| u8::from(path.is_good()) << index;
-        self.paths().iter().enumerate().map(good).fold(0, |all, one| all | one)
+        self.paths_that(Path::is_good)
     }
 
     /// The paths that records may take: the good ones of which no answer is waited for, or else the
     /// good ones, or else all.
     fn usable(&self) -> u8 {
-        let asked = |(index, path): (usize, &Path)| {
-            u8::from(path.health == Health::Good { asked: true }) << index
-        };
-        let asked = self.paths().iter().enumerate().map(asked).fold(0, |all, one| all | one);
-        match self.good() {
-            0 => PathSet::first(self.path_count).0,
-            good if good & !asked == 0 => good,
-            good => good & !asked,
+        match (self.paths_that(|path| path.health == Health::Good { asked: false }), self.good()) {
+            (0, 0) => PathSet::first(self.path_count).0,
+            (0, good) => good,
+            (sure, _) => sure,
         }
     }
 
@@ -191,8 +192,8 @@ impl Link {
     }
 
     /// Nothing has come back from a path for some time: what it carries that is next in order takes
-    /// another one, too, and whether this one is still good is asked at once. A timeout decides that; a lone
-    /// request does not wait for it.
+    /// another one, too, and whether this one is still good is asked at once. A timeout decides that;
+    /// a lone request does not wait for it.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
         if self.good() & !(1 << path) == 0 {
             return;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use card_image::{Role, SlotId};
+use card_image::Role;
 use serde::Serialize;
 use soc::settings::{Policy, Settings, SettingsError, StoreError, load, store};
 
 use super::args::Config;
-use super::write::open_store;
+use super::write::headers;
 use super::{Bench, cannot_read};
 use crate::board::Board;
 use crate::card::{Card, CardFlash};
@@ -100,12 +100,7 @@ fn told(unusable: Unusable) -> Failure {
 
 /// Whether the images that the card may start can be started with settings.
 fn startable(settings: &Settings, card: &mut Card) -> Outcome<()> {
-    let (board, probe) = (card.board.clone(), card.probe.clone());
-    let mut flash = card.flash_to_read()?;
-    let store = open_store(&mut flash, &board, &probe)?;
-    for slot in SlotId::ALL {
-        let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
-        let Ok(header) = header else { continue };
+    for (slot, header) in headers(card)? {
         settings::check_places(settings.places, header.role).map_err(|unusable| {
             told(unusable).check(format!(
                 "slot {slot} has an image for a {}; where that is to go: `dxpu-flash erase slot-{slot}`",

@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use card_image::{PayloadCheck, SlotId};
+use card_image::PayloadCheck;
 
 use super::args::{Level, Log, Uart};
 use super::output::line;
-use super::write::open_store;
+use super::write::headers;
 use super::{Bench, read_program};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
@@ -113,12 +113,7 @@ fn near(place: &str) -> &str {
 fn has_build(card: &mut Card, elf: &[u8]) -> Outcome<bool> {
     let program = from_elf(elf)
         .map_err(|error| Failure::new(Kind::Input, format!("the ELF file: {error}")))?;
-    let (board, probe) = (card.board.clone(), card.probe.clone());
-    let mut flash = card.flash_to_read()?;
-    let store = open_store(&mut flash, &board, &probe)?;
-    for slot in SlotId::ALL {
-        let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
-        let Ok(header) = header else { continue };
+    for (_, header) in headers(card)? {
         let mut payload = PayloadCheck::new();
         payload.update(&program.payload);
         if payload.finish(&header).is_ok() {

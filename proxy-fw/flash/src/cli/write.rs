@@ -292,6 +292,19 @@ pub(super) fn open_store(
     BootStore::open(flash, board.layout).map_err(|fault| fault.told(probe))
 }
 
+/// The headers of the images that are in a card's slots.
+pub(super) fn headers(card: &mut Card) -> Outcome<Vec<(SlotId, Header)>> {
+    let (board, probe) = (card.board.clone(), card.probe.clone());
+    let mut flash = card.flash_to_read()?;
+    let store = open_store(&mut flash, &board, &probe)?;
+    let mut there = Vec::new();
+    for slot in SlotId::ALL {
+        let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
+        there.extend(header.ok().map(|header| (slot, header)));
+    }
+    Ok(there)
+}
+
 /// The slot that the boot loader would not start.
 fn free_slot(store: &BootStore) -> SlotId {
     let state = store.state();

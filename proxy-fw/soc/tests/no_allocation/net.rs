@@ -239,7 +239,6 @@ impl Net {
             rebind_duration: None,
             additional_options: &[],
         };
-        let checksums = ChecksumCapabilities::default();
         let ports = UdpRepr { src_port: 67, dst_port: 68 };
         let ip = Ipv4Repr {
             src_addr: server,
@@ -248,25 +247,16 @@ impl Net {
             payload_len: ports.header_len() + answer.buffer_len(),
             hop_limit: 64,
         };
-        let ethernet = EthernetRepr {
-            src_addr: SERVER_MAC,
-            dst_addr: EthernetAddress(mac(from)),
-            ethertype: EthernetProtocol::Ipv4,
-        };
-        let mut bytes = vec![0; ethernet.buffer_len() + ip.buffer_len() + ip.payload_len];
-        let mut frame = EthernetFrame::new_unchecked(&mut bytes[..]);
-        ethernet.emit(&mut frame);
-        let mut packet = Ipv4Packet::new_unchecked(frame.payload_mut());
-        ip.emit(&mut packet, &checksums);
-        ports.emit(
-            &mut UdpPacket::new_unchecked(packet.payload_mut()),
-            &server.into(),
-            &Ipv4Address::BROADCAST.into(),
-            answer.buffer_len(),
-            |room| answer.emit(&mut DhcpPacket::new_unchecked(room)).expect("it has room"),
-            &checksums,
-        );
-        Some(bytes)
+        Some(frame_to(from, &ip, |payload, checksums| {
+            ports.emit(
+                &mut UdpPacket::new_unchecked(payload),
+                &server.into(),
+                &Ipv4Address::BROADCAST.into(),
+                answer.buffer_len(),
+                |room| answer.emit(&mut DhcpPacket::new_unchecked(room)).expect("it has room"),
+                checksums,
+            );
+        }))
     }
 
     fn talk(&mut self) {
@@ -336,7 +326,6 @@ impl Net {
 
     /// Asks a card for an echo (ICMP), by the address of the same card or of another one.
     pub(super) fn echo(&mut self, card: usize, addressed: usize, number: u16, data: &[u8]) {
-        let checksums = ChecksumCapabilities::default();
         let request = Icmpv4Repr::EchoRequest { ident: IDENT, seq_no: number, data };
         let ip = Ipv4Repr {
             src_addr: SERVER.into(),
@@ -345,17 +334,9 @@ impl Net {
             payload_len: request.buffer_len(),
             hop_limit: 64,
         };
-        let ethernet = EthernetRepr {
-            src_addr: SERVER_MAC,
-            dst_addr: EthernetAddress(mac(card)),
-            ethertype: EthernetProtocol::Ipv4,
-        };
-        let mut bytes = vec![0; ethernet.buffer_len() + ip.buffer_len() + ip.payload_len];
-        let mut frame = EthernetFrame::new_unchecked(&mut bytes[..]);
-        ethernet.emit(&mut frame);
-        let mut packet = Ipv4Packet::new_unchecked(frame.payload_mut());
-        ip.emit(&mut packet, &checksums);
-        request.emit(&mut Icmpv4Packet::new_unchecked(packet.payload_mut()), &checksums);
+        let bytes = frame_to(card, &ip, |payload, checksums| {
+            request.emit(&mut Icmpv4Packet::new_unchecked(payload), checksums);
+        });
         self.deliver(&bytes);
     }
 
@@ -370,6 +351,27 @@ impl Net {
             self.sockets.get_mut::<tcp::Socket<'_>>(connection.socket).abort();
         }
     }
+}
+
+/// A frame of the server's to a card, whose packet's payload somebody writes.
+fn frame_to(
+    card: usize,
+    ip: &Ipv4Repr,
+    write: impl FnOnce(&mut [u8], &ChecksumCapabilities),
+) -> Vec<u8> {
+    let checksums = ChecksumCapabilities::default();
+    let ethernet = EthernetRepr {
+        src_addr: SERVER_MAC,
+        dst_addr: EthernetAddress(mac(card)),
+        ethertype: EthernetProtocol::Ipv4,
+    };
+    let mut bytes = vec![0; ethernet.buffer_len() + ip.buffer_len() + ip.payload_len];
+    let mut frame = EthernetFrame::new_unchecked(&mut bytes[..]);
+    ethernet.emit(&mut frame);
+    let mut packet = Ipv4Packet::new_unchecked(frame.payload_mut());
+    ip.emit(&mut packet, &checksums);
+    write(packet.payload_mut(), &checksums);
+    bytes
 }
 
 impl Connection {

@@ -89,6 +89,12 @@ impl Post {
     }
 }
 
+/// The end of a binding that is at one proxy.
+pub(super) enum BoundEnd {
+    Slot { at_box: usize, slot: usize },
+    Port(usize),
+}
+
 impl World {
     fn send_letter(&mut self, node: usize, back: bool, letter: Letter) {
         let [low, high] = self.profile.fabric.control_us;
@@ -291,6 +297,24 @@ impl World {
 
     /// A proxy said yes to a binding.
     fn bound(&mut self, node: usize, request: &Request) -> Verdict {
+        let Some((index, end)) = self.end_of(node, request)? else { return Ok(()) };
+        let before = match end {
+            BoundEnd::Slot { at_box, slot } => &mut self.boxes[at_box].slots[slot].binding,
+            BoundEnd::Port(port) => {
+                self.bindings.get(index).begin();
+                &mut self.hosts[node].ports[port]
+            }
+        }
+        .replace(index);
+        self.replaced(before, index)
+    }
+
+    /// The binding that a request to a proxy is for, and the end of it that is there.
+    pub(super) fn end_of(
+        &mut self,
+        node: usize,
+        request: &Request,
+    ) -> Verdict<Option<(usize, BoundEnd)>> {
         let hosts = self.hosts.len();
         match request {
             Request::BindSlot(binding) => {
@@ -298,20 +322,16 @@ impl World {
                 let host = usize::from(binding.host.get()) - 1;
                 let epoch = binding.key.epoch.bits();
                 let index = self.bindings.find(host, at_box, slot, epoch)?;
-                let before = self.boxes[at_box].slots[slot].binding.replace(index);
-                self.replaced(before, index)
+                Ok(Some((index, BoundEnd::Slot { at_box, slot })))
             }
             Request::BindPort(binding) => {
                 let at_box = usize::from(binding.box_node.get()) - 1 - hosts;
                 let slot = usize::from(binding.slot.get()) - 1;
-                let Some((_, epoch)) = binding.functions.first() else { return Ok(()) };
+                let Some((_, epoch)) = binding.functions.first() else { return Ok(None) };
                 let index = self.bindings.find(node, at_box, slot, epoch.bits())?;
-                self.bindings.get(index).begin();
-                let port = usize::from(binding.port.get());
-                let before = self.hosts[node].ports[port].replace(index);
-                self.replaced(before, index)
+                Ok(Some((index, BoundEnd::Port(binding.port.get().into()))))
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 

@@ -3,6 +3,7 @@
 //! It is another life all the same, with another incarnation: what the former life had on its links
 //! is gone, and the other ends still have the bindings of that one, or lend on without it.
 
+use super::control::BoundEnd;
 use super::{Event, World};
 use crate::oracle::Verdict;
 use proxy_core::control::{ControlError, OperationId, PortState, Reply, Request, SlotState, Term};
@@ -169,25 +170,17 @@ impl World {
     /// what was under way to its former life never comes: the links of that one are gone. The other
     /// end may not have noticed yet.
     fn bound_again(&mut self, node: usize, request: &Request) -> Verdict {
-        let hosts = self.hosts.len();
-        match request {
-            Request::BindSlot(binding) => {
-                let (at_box, slot) = (node - hosts, usize::from(binding.key.slot.get()) - 1);
-                let host = usize::from(binding.host.get()) - 1;
-                let epoch = binding.key.epoch.bits();
-                let index = self.bindings.find(host, at_box, slot, epoch)?;
+        let Some((index, end)) = self.end_of(node, request)? else { return Ok(()) };
+        let binding = self.bindings.get(index);
+        match end {
+            BoundEnd::Slot { at_box, slot } => {
+                binding.down.drop_all();
                 self.boxes[at_box].slots[slot].binding = Some(index);
-                self.bindings.get(index).down.drop_all();
             }
-            Request::BindPort(binding) => {
-                let Some((_, epoch)) = binding.functions.first() else { return Ok(()) };
-                let at_box = usize::from(binding.box_node.get()) - 1 - hosts;
-                let slot = usize::from(binding.slot.get()) - 1;
-                let index = self.bindings.find(node, at_box, slot, epoch.bits())?;
-                self.hosts[node].ports[usize::from(binding.port.get())] = Some(index);
-                self.bindings.get(index).up.drop_all();
+            BoundEnd::Port(port) => {
+                binding.up.drop_all();
+                self.hosts[node].ports[port] = Some(index);
             }
-            _ => {}
         }
         Ok(())
     }

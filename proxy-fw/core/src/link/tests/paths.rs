@@ -308,7 +308,6 @@ fn a_binding_keeps_to_its_paths_as_long_as_one_of_them_works() {
     assert!(pair.network.carried[0] - before[0] > strayed + 90);
 }
 
-/// A frame of jumbo size gets through no more, a small one does (RFC 8899 calls it a black hole).
 /// A path that has a probe to answer is still the one that a binding has named.
 #[test]
 fn a_binding_keeps_to_a_path_that_is_asked() {
@@ -350,6 +349,7 @@ fn a_link_that_is_left_with_one_path_asks_it_nothing() {
     assert_eq!(pair.counter(0, "paths_doubted"), 0);
 }
 
+/// A frame of jumbo size gets through no more, a small one does (RFC 8899 calls it a black hole).
 #[test]
 fn frames_shrink_to_what_a_path_carries_and_grow_again() {
     for (count, length) in [(1, 540), (2, 540), (1, TLP_BUFFER), (2, TLP_BUFFER)] {
