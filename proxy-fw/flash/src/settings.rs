@@ -5,9 +5,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use card_image::Role;
-use proxy_core::limits::{MAX_PORTS, MAX_SLOTS};
 use soc::manage::Addressing;
-use soc::settings::Settings;
+use soc::settings::{Settings, most_places};
 
 /// A setting that nobody can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,15 +67,15 @@ pub fn check(settings: &Settings) -> Result<(), Unusable> {
 ///
 /// When it has no room for them: it would not start.
 pub fn check_places(places: u8, role: Role) -> Result<(), Unusable> {
-    let (most, places_are) = match role {
-        Role::Box => (MAX_SLOTS, "slots"),
-        Role::Host => (MAX_PORTS, "ports"),
+    let places_are = match role {
+        Role::Box => "slots",
+        Role::Host => "ports",
         // It does not say which they are.
         Role::Any => return Ok(()),
     };
-    if usize::from(places) <= most {
+    let Some(most) = most_places(role).filter(|most| usize::from(places) > *most) else {
         return Ok(());
-    }
+    };
     let why = format!(
         "a {role} has at most {most} {places_are}, not {places}, and would not start with them"
     );

@@ -9,11 +9,12 @@ mod policy;
 pub use policy::{MAX_TRUSTED, Policy, TrustedKeys};
 
 use crate::manage::Addressing;
-use card_image::{AntiDowngrade, Journal, JournalError, Region};
+use card_image::{AntiDowngrade, Journal, JournalError, Region, Role};
 use core::fmt;
 use core::str::FromStr;
 use embedded_storage::nor_flash::NorFlash;
 use proxy_core::control::{LogLevel, Name};
+use proxy_core::limits::{MAX_PORTS, MAX_SLOTS};
 
 /// Bytes of a record in the journal.
 pub const RECORD: usize = 1024;
@@ -154,6 +155,17 @@ pub struct Settings {
 /// Why `gateway` is not used, and what to do: for a person who reads a card's log.
 pub const STRAY_GATEWAY: &str = "gateway is not used: DHCP gives the card its own; add `address = \
     ADDRESS/PREFIX` for a fixed address, or take gateway away";
+
+/// The most [`Settings::places`] that a card with an image for this role starts with; `None` where
+/// the image does not say whether they are ports or slots.
+#[must_use]
+pub const fn most_places(role: Role) -> Option<usize> {
+    match role {
+        Role::Host => Some(MAX_PORTS),
+        Role::Box => Some(MAX_SLOTS),
+        Role::Any => None,
+    }
+}
 
 /// Why settings cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,10 @@ const FILE: &str = "tests/instruction-counts.json";
 const TIMES: u64 = 500;
 /// How much a count may be off, in thousandths, before it counts as a change.
 const TOLERANCE: u64 = 20;
+/// How much that of the simulator may be off, in thousandths: its crate is built as the tests build
+/// it, and whether cargo builds step by step (`CARGO_INCREMENTAL`) or with line numbers moves what is
+/// inlined by some 2 %.
+const SIMULATOR_TOLERANCE: u64 = 40;
 /// Paths that cost the same: the flight recorder that is off, after it was used, costs nothing.
 const SAME: &[[&str; 2]] = &[
     [
@@ -161,13 +165,18 @@ fn under_callgrind<'a>(
     Ok((String::from_utf8_lossy(&ended.stdout).into_owned(), number))
 }
 
+/// How much the count of this path may be off, in thousandths.
+fn tolerance(name: &str) -> u64 {
+    if name == SIMULATOR { SIMULATOR_TOLERANCE } else { TOLERANCE }
+}
+
 /// What is not as it was, each in words.
 fn compare(was: &BTreeMap<String, u64>, is: &BTreeMap<String, u64>) -> Vec<String> {
     let mut changed = Vec::new();
     for (name, &now) in is {
         match was.get(name) {
             None => changed.push(format!("{name}: {now} instructions, not recorded yet")),
-            Some(&before) if before.abs_diff(now) * 1000 > before * TOLERANCE => {
+            Some(&before) if before.abs_diff(now) * 1000 > before * tolerance(name) => {
                 let word = if now > before { "more" } else { "fewer" };
                 let percent = before.abs_diff(now) as f64 * 100.0 / before as f64;
                 changed.push(format!(
@@ -210,8 +219,8 @@ mod unit_tests {
         let counts = |entries: &[(&str, u64)]| {
             entries.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
-        let was = counts(&[("a", 1000), ("b", 1000), ("c", 1000), ("d", 5)]);
-        let is = counts(&[("a", 1020), ("b", 1021), ("c", 900), ("e", 5)]);
+        let was = counts(&[("a", 1000), ("b", 1000), ("c", 1000), ("d", 5), (SIMULATOR, 1000)]);
+        let is = counts(&[("a", 1020), ("b", 1021), ("c", 900), ("e", 5), (SIMULATOR, 1040)]);
         let changed = compare(&was, &is);
         assert_eq!(changed.len(), 4, "{changed:?}");
         assert!(changed[0].starts_with("b: 1021") && changed[0].contains("2.1 % more"));
