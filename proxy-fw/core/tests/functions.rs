@@ -55,6 +55,38 @@ fn timeouts(world: &World) -> [u8; 2] {
     [world.device.config[0x68] & 0x1f, world.device.others[0][0x68] & 0x1f]
 }
 
+/// A probe's last write to a function comes after what tells that it is there: lent before that, it
+/// could not be taken back, since its slot is at something else.
+#[test]
+fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.device.manner = Manner::Holds;
+    world.introduce();
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(300));
+    let mut looks = 0;
+    while world.device.holds() {
+        for function in 0..2 {
+            let asked = world.ask_box(Request::BindSlot(slot_binding(key_of(function, 1))));
+            assert_eq!(asked, Err(ControlError::NotReady(slot(1))), "after {looks} answers");
+        }
+        assert!(states(&world).iter().all(|state| *state == SlotState::Probing));
+        world.device.answer(Manner::Answers);
+        world.turn();
+        looks += 1;
+    }
+    assert!(looks > 40, "{looks} answers");
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+    world.device.manner = Manner::Answers;
+    for function in 0..2 {
+        let binding = slot_binding(key_of(function, 1));
+        assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+        let taken = world.ask_box(Request::UnbindSlot(key_of(function, 1)));
+        assert_eq!(taken, Ok(Reply::Slot(SlotState::Free)));
+    }
+}
+
 #[test]
 fn functions_that_one_host_has_are_reset_together() {
     let mut world = two_functions(true);

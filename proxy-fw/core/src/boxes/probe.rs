@@ -4,6 +4,7 @@ use super::config::{Got, Want};
 use super::hidden::Hidden;
 use super::slot::{Facts, HostControl2, Work};
 use super::{BoxRole, SlotSignal};
+use crate::control::SlotState;
 use crate::limits::MAX_FUNCTIONS;
 use crate::time::Instant;
 use core::time::Duration;
@@ -350,10 +351,12 @@ impl BoxRole {
                 self.slots[slot].work = Work::Probe(probe);
             }
             None => {
-                self.slots[slot].work = Work::Idle;
-                if self.slots[slot].functions.is_empty() {
+                let entry = &mut self.slots[slot];
+                entry.work = Work::Idle;
+                if entry.functions.is_empty() {
                     self.counters.quarantined += 1;
                 }
+                entry.functions.iter_mut().for_each(|function| function.state = SlotState::Free);
                 self.report_slot(slot);
             }
         }

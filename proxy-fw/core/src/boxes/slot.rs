@@ -265,12 +265,13 @@ impl Slot {
         self.errors = [0; 3];
     }
 
-    /// Adds a function that a probe found. `false` when there is no room for it.
+    /// Adds a function that a probe found: nobody is lent it before the probe is over, which has more
+    /// to write to it. `false` when there is no room for it.
     pub(super) fn add_function(&mut self, number: SlotFunction, facts: Facts) -> bool {
         let Some(requests) = self.tables.pop() else { return false };
         let function = Function {
             number,
-            state: SlotState::Free,
+            state: SlotState::Probing,
             facts,
             highest_epoch: self.past_epoch,
             id: None,

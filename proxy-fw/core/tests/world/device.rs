@@ -156,6 +156,11 @@ impl Registers {
         }
     }
 
+    /// Whether a request is held.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Answers the oldest request that is held, in this manner.
     pub fn answer(&mut self, manner: Manner) {
         let tlp = self.held.pop_front().expect("a request is held");

@@ -1,7 +1,7 @@
 //! Who is bound to whom, by what the manager asked for and the proxies said yes to, and what is
 //! under way on each binding.
 
-use super::order::{Flow, Seen};
+use super::order::{Flow, STRAY, Seen};
 use super::spells::Spells;
 use super::{Verdict, Violation};
 use proxy_core::time::Instant;
@@ -22,6 +22,9 @@ pub(crate) struct Binding {
     /// The last TLP to the device before its host reset the bus, and the last one of the device
     /// before it was reset.
     reset_after: (u64, u64),
+    /// The last request of the device, and the last one that it made before it was reset, which it
+    /// knows nothing of.
+    requests: (u64, u64),
     /// Its host has taken it.
     begun: bool,
     /// Requests that ended without the answer of whom they asked, with a cause.
@@ -72,6 +75,7 @@ impl Bindings {
                 up,
                 standing,
                 reset_after: (0, 0),
+                requests: (0, 0),
                 begun: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
@@ -153,6 +157,7 @@ impl Binding {
         self.unsettle();
         self.down.drop_before(self.reset_after.0, &Class::ALL);
         self.reset_after.1 = self.up.sent();
+        self.requests.1 = self.requests.0;
     }
 
     /// It failed, or is taken back.
@@ -187,12 +192,16 @@ impl Binding {
 
     /// A TLP of the root complex was taken in.
     pub(crate) fn sent_down(&mut self, now: Instant, seen: Seen, request: u64) {
-        let optional = !self.is_sound() || self.given_up.contains(&request);
+        let forgotten = seen.class == Class::Completion && request <= self.requests.1;
+        let optional = !self.is_sound() || forgotten || self.given_up.contains(&request);
         self.down.send(now, seen, request, optional);
     }
 
     /// A TLP of the device was taken in.
     pub(crate) fn sent_up(&mut self, now: Instant, seen: Seen, request: u64, optional: bool) {
+        if seen.class == Class::NonPosted && request != STRAY {
+            self.requests.0 = self.requests.0.max(request);
+        }
         let optional = optional || !self.is_sound() || self.given_up.contains(&request);
         self.up.send(now, seen, request, optional);
     }
@@ -202,6 +211,8 @@ impl Binding {
 mod tests {
     use super::super::spells::Fault;
     use super::*;
+    use tlp_codec::ids::{Bdf, Tag};
+    use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Repr};
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -223,5 +234,44 @@ mod tests {
         spells.turn(at(40), None);
         assert!(binding.excuses_failure(at(39), at(50), &spells));
         assert!(!binding.excuses_failure(at(41), at(50), &spells));
+    }
+
+    fn seen(kind: Kind<'_>) -> Seen {
+        let mut bytes = [0; 32];
+        let length = Repr::new(kind).emit(&mut bytes).unwrap();
+        Seen::of(&bytes[..length]).unwrap()
+    }
+
+    #[test]
+    fn a_device_need_not_get_answers_to_what_it_asked_before_a_reset() {
+        let (requester, tag) = (Bdf::from_bits(9), Tag::new(1).unwrap());
+        let enables = ByteEnables::all(1);
+        let (address, hint, locked) = (0, None, false);
+        let read =
+            seen(Kind::MemRead { requester, tag, address, length_dw: 1, enables, hint, locked });
+        let answer = seen(Kind::Completion {
+            completer: Bdf::from_bits(8),
+            requester,
+            tag,
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: 4,
+            lower_address: 0,
+            locked,
+            data: &[0; 4],
+        });
+        let mut bindings = Bindings::default();
+        let index = bindings.find(0, 0, 0, 1).unwrap();
+        let binding = bindings.get(index);
+        binding.settle();
+        binding.sent_up(at(1), read, 7, false);
+        binding.reset_begins();
+        binding.device_was_reset();
+        binding.settle();
+        binding.sent_up(at(2), read, 8, false);
+        binding.sent_down(at(3), answer, 7);
+        assert_eq!(binding.down.owed().0, 0);
+        binding.sent_down(at(3), answer, 8);
+        assert_eq!(binding.down.owed().0, 1);
     }
 }
