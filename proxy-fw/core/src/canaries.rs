@@ -34,6 +34,8 @@ pub enum Canary {
     DropWhenFull,
     /// Host: a completion does not get its requester's tag back.
     ForgetTag,
+    /// Host: the room that was kept for completions that do not come is not given back.
+    KeepRoom,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
 }
@@ -41,7 +43,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 15] = [
+    pub const ALL: [Canary; 16] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -56,6 +58,7 @@ impl Canary {
         Self::CompleteTwice,
         Self::DropWhenFull,
         Self::ForgetTag,
+        Self::KeepRoom,
         Self::SkipReset,
     ];
 }

@@ -315,7 +315,7 @@ impl HostRole {
     pub(super) fn keep_room(&mut self, index: usize, request: &DeviceRequest, kept: u16) {
         let target = self.ports[index].target_of(request.function);
         if let Some(Target { peer, channel, .. }) = target.filter(|t| t.key == request.key) {
-            let free = request.reserved - kept;
+            let free = if planted(Canary::KeepRoom) { 0 } else { request.reserved - kept };
             self.node.link(peer).unreserve(channel, Class::Completion, free);
         }
     }
