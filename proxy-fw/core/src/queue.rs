@@ -73,18 +73,6 @@ impl<const LONGEST: usize> TlpQueue<LONGEST> {
         }
     }
 
-    /// Forgets what `wanted` does not want.
-    pub fn retain(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) {
-        let mut buf = [0; LONGEST];
-        for _ in 0..self.count {
-            let length = self.pop(&mut buf).expect("counted");
-            if wanted(&buf[..length]) {
-                let pushed = self.push(&buf[..length]);
-                assert!(pushed, "it was in the queue just now");
-            }
-        }
-    }
-
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.count = 0;
@@ -115,18 +103,5 @@ mod tests {
         assert_eq!(queue.pop(&mut buf), Some(2));
         assert_eq!(queue.pop(&mut buf), None);
         assert!(!queue.push(&[0; 8 + 1]));
-    }
-
-    #[test]
-    fn keeps_what_is_wanted_in_its_order() {
-        let mut queue = TlpQueue::<8>::new(3);
-        for tlp in [[1], [2], [3]] {
-            assert!(queue.push(&tlp));
-        }
-        queue.retain(|tlp| tlp != [2]);
-        let mut buf = [0; 8];
-        assert_eq!((queue.pop(&mut buf), buf[0]), (Some(1), 1));
-        assert_eq!((queue.pop(&mut buf), buf[0]), (Some(1), 3));
-        assert!(queue.is_empty());
     }
 }

@@ -441,6 +441,33 @@ fn a_device_that_does_not_come_back_from_reset_is_quarantined() {
     world.bind(2);
 }
 
+/// The proxy's own requests that a device did not answer are over when it is reset: their tags do not
+/// run out afterwards, which would take them from its next host.
+#[test]
+fn what_a_reset_device_did_not_answer_costs_its_next_host_no_tag() {
+    let mut world = World::bound();
+    world.ask_host(force(1)).unwrap();
+    world.device.manner = Manner::Silent;
+    let released = world.ask_box(Request::UnbindSlot(key(1)));
+    assert_eq!(released, Ok(Reply::Slot(SlotState::Quarantined)));
+    world.device.manner = Manner::Answers;
+    assert_eq!(world.ask_box(Request::Recover(slot(1))), Ok(Reply::Slot(SlotState::Free)));
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.counter("box: requests that a device did not answer"), 0);
+
+    // The same of one that does not answer when it is put in.
+    let mut world = World::new();
+    world.device.manner = Manner::Silent;
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(700));
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Quarantined);
+    world.device.manner = Manner::Answers;
+    assert_eq!(world.ask_box(Request::Recover(slot(1))), Ok(Reply::Slot(SlotState::Probing)));
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Free);
+    assert_eq!(world.counter("box: requests that a device did not answer"), 0);
+}
+
 #[test]
 fn a_cut_cable_ends_everything_in_bounded_time() {
     let mut world = World::bound();

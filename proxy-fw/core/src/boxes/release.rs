@@ -309,8 +309,6 @@ impl BoxRole {
     pub(super) fn slot_is_reset(&mut self, now: Instant, slot: usize) {
         let entry = &mut self.slots[slot];
         entry.reset_over = now + self.config.reset_time;
-        // The reset comes before the next TLP: no late answer can come with an old tag.
-        entry.tags.release_quarantine();
         for function in &mut entry.functions {
             function.control_2 = HostControl2::default();
             match function.state {
@@ -352,8 +350,7 @@ impl BoxRole {
         if state == SlotState::Free {
             self.forget_outstanding(now, slot);
             if self.slots[slot].bound_functions() == 0 {
-                // The device was reset: no late answer can come with an old tag.
-                self.slots[slot].tags.release_quarantine();
+                self.slots[slot].free_tags();
             }
             let entry = &mut self.slots[slot].functions[function];
             entry.forget_tags();

@@ -16,7 +16,6 @@ use crate::queue::TlpQueue;
 use crate::time::{Earliest, Instant};
 use heapless::{Deque, Vec};
 use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
-use tlp_codec::tlp::{Class, Packet};
 
 /// TLPs of the proxy's own that wait for a slot's device. A TLP that makes the proxy answer waits
 /// in front of it when there is no room.
@@ -287,15 +286,11 @@ impl Slot {
         self.functions.push(function).is_ok()
     }
 
-    /// Wants something done to the device beside TLPs. A reset ends what the device asked for:
-    /// answers that it has not taken must not come after it.
+    /// Wants something done to the device beside TLPs: each is or ends a reset, which ends what the
+    /// device asked for and what it was asked. What it has not taken of that must not come after it.
     pub(super) fn signal(&mut self, signal: SlotSignal) {
-        if signal != (SlotSignal::Perst { asserted: false }) {
-            let answer = |tlp: &[u8]| {
-                Packet::new_checked(tlp).is_ok_and(|p| p.class() == Some(Class::Completion))
-            };
-            self.egress.retain(|tlp| !answer(tlp));
-        }
+        self.egress.clear();
+        self.free_tags();
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
             return;
@@ -304,6 +299,22 @@ impl Slot {
             self.signals.pop_front();
         }
         let _ = self.signals.push_back(signal);
+    }
+
+    /// The device is reset before the next TLP comes to it: no late answer can come under an old tag.
+    /// Nobody waits for what the proxy asked, or the host of a binding that is over; the others' end
+    /// as their bindings do.
+    pub(super) fn free_tags(&mut self) {
+        let Self { functions, tags, .. } = self;
+        tags.release_quarantine();
+        let is_over = |request: &ToDevice| match request {
+            ToDevice::Host { function, key, .. } => {
+                let binding = &functions[*function].binding;
+                binding.as_ref().is_none_or(|binding| binding.request.key != *key)
+            }
+            ToDevice::Own => true,
+        };
+        while tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
     }
 
     pub(super) fn target(&self, function: usize) -> Option<Target> {

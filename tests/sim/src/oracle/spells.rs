@@ -53,12 +53,6 @@ impl Spells {
         self.all.iter().any(|spell| spell.from <= now && since <= spell.until)
     }
 
-    /// Whether what it did not answer may have left a card no tag to ask it under: with few tags the
-    /// count of those that hang is not exact enough to say that one was left.
-    pub(crate) fn may_have_few_tags(&self, now: Instant) -> bool {
-        cfg!(dxpu_limits = "card") && self.all.iter().any(|spell| spell.from <= now)
-    }
-
     /// Whether it may have given a wrong answer to what was outstanding.
     pub(crate) fn lies(&self, since: Instant, now: Instant) -> bool {
         let lies = self.all.iter().filter(|spell| spell.fault == Fault::Lies);

@@ -227,7 +227,7 @@ impl World {
                 let (since, at_box) = (asked.since, binding.at_box);
                 let SlotNode { spells, tags, .. } = &boxes[at_box].slots[binding.slot];
                 doubtful = spells.lies(since, now);
-                let no_tags = tags.may_have_been_gone(since, now) || spells.may_have_few_tags(now);
+                let no_tags = tags.may_have_been_gone(since, now);
                 let silence = || {
                     spells.within(since, now)
                         || silences.explain(since, now, index, boxes_from + at_box)

@@ -92,7 +92,6 @@ fn waiting(world: &mut World, after_ms: u64) -> (usize, u16) {
 }
 
 #[test]
-#[cfg_attr(dxpu_limits = "card", ignore = "with few tags any hang is a cause")]
 fn a_device_that_hung_excuses_nothing_that_is_asked_afterwards() {
     // What has no answer runs out after two seconds, which the run until then has forgiven.
     let late = Bad::Late { by_us: 300 };
@@ -111,7 +110,6 @@ fn a_device_that_hung_excuses_nothing_that_is_asked_afterwards() {
 }
 
 #[test]
-#[cfg_attr(dxpu_limits = "card", ignore = "with few tags any hang is a cause")]
 fn a_device_that_hangs_excuses_no_answer_before_the_time_is_over() {
     let mut world = world(Task::Registers, Some(Bad::Hangs), 2);
     let (host, tag) = waiting(&mut world, 0);
