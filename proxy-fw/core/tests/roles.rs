@@ -367,7 +367,7 @@ fn a_device_that_was_silent_for_all_its_tags_is_asked_nothing_until_it_was_reset
 }
 
 #[test]
-fn a_device_that_answers_twice_or_with_a_wrong_tag_is_counted() {
+fn a_device_that_answers_twice_or_under_a_wrong_tag_or_id_is_counted() {
     let mut world = World::bound();
     world.device.manner = Manner::Twice;
     assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
@@ -377,6 +377,9 @@ fn a_device_that_answers_twice_or_with_a_wrong_tag_is_counted() {
     world.device.manner = Manner::WrongTag;
     assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
     assert_eq!(world.counter("box: unexpected completions from devices"), 2);
+    world.device.manner = Manner::WrongRequester;
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.counter("box: unexpected completions from devices"), 3);
 }
 
 #[test]

@@ -173,6 +173,12 @@ impl BoxRole {
             }
             return Ok(());
         };
+        // A completion is known by its Transaction ID, the Requester ID with the tag (PCIe 5.0
+        // section 2.2.6.2); any other one is unexpected (section 2.3.2).
+        if packet.requester() != request.requester() {
+            self.counters.unexpected_from_device += 1;
+            return Ok(());
+        }
         let ToDevice::Host { function, key, outstanding, mut info, register, sampled } = *request
         else {
             entry.tags.remove(reference);

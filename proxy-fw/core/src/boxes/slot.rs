@@ -210,6 +210,16 @@ pub(super) enum ToDevice {
     Own,
 }
 
+impl ToDevice {
+    /// Under whose ID the device is asked: the proxy's own is 00:00.0.
+    pub(super) fn requester(&self) -> Bdf {
+        match self {
+            Self::Host { info, .. } => info.requester,
+            Self::Own => Bdf::default(),
+        }
+    }
+}
+
 /// A request of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FromDevice {

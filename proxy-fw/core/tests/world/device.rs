@@ -9,6 +9,8 @@ pub enum Manner {
     Silent,
     Twice,
     WrongTag,
+    /// Completions are for somebody else.
+    WrongRequester,
     /// Reads in pieces that end at multiples of 64.
     Split,
     /// Every request gets this status.
@@ -283,7 +285,10 @@ impl Registers {
         };
         let mut repr = Repr::new(Kind::Completion {
             completer: Bdf::from_bits(self.bus),
-            requester: request.requester(),
+            requester: match self.manner {
+                Manner::WrongRequester => Bdf::from_bits(request.requester().bits() ^ 8),
+                _ => request.requester(),
+            },
             tag,
             status,
             bcm: false,
