@@ -120,6 +120,8 @@ pub struct NewCard<'a> {
     pub places: u8,
     /// The manager's port for proxies on this computer's loopback network.
     pub manager: u16,
+    /// The VLAN of the fabric's frames, if they are in one.
+    pub vlan: Option<u16>,
     /// The socket of what is at its PCIe side, which has to listen already.
     pub pcie: &'a Path,
 }
@@ -137,11 +139,12 @@ impl Network {
         firmware: &Firmware,
         new: &NewCard<'_>,
     ) -> Result<Daemon> {
-        let NewCard { name, role, places, manager, pcie } = new;
+        let NewCard { name, role, places, manager, vlan, pcie } = new;
         let [a, b, c, d] = Self::HERE;
         let mut flash = CardFlash::new(&firmware.boot_loader())?;
+        let vlan = vlan.map(|vlan| format!("vlan = {vlan}\n")).unwrap_or_default();
         flash.set_settings(&format!(
-            "name = {name}\nmanager = {a}.{b}.{c}.{d}:{manager}\nplaces = {places}\n"
+            "name = {name}\nmanager = {a}.{b}.{c}.{d}:{manager}\nplaces = {places}\n{vlan}"
         ))?;
         flash.write_image(SlotId::A, &firmware.image(*role)?)?;
         let path = self.folder.join(format!("{name}.flash"));

@@ -29,11 +29,16 @@ pub struct Faults {
 /// How late a frame is that comes out of order.
 pub const LATE: Duration = Duration::from_millis(1);
 
+/// Where an Ethernet frame's type is, when it has a VLAN tag.
+const VLAN_TAG: [u8; 2] = 0x8100u16.to_be_bytes();
+
 /// What a relay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Frames that came.
     pub came: u64,
+    /// Of those, Ethernet frames with a VLAN tag (IEEE 802.1Q).
+    pub tagged: u64,
     /// Frames that were lost.
     pub lost: u64,
     /// Frames that were sent twice.
@@ -183,6 +188,7 @@ impl Shared {
         let mut state = self.lock();
         let (faults, done) = &mut *state;
         done.came += 1;
+        done.tagged += u64::from(frame.get(12..14) == Some(&VLAN_TAG));
         if faults.cut || loss < faults.loss {
             done.lost += 1;
             return;

@@ -18,7 +18,8 @@ pub(crate) struct Scene {
     programs: PathBuf,
     manager: String,
     daemons: Vec<Daemon>,
-    /// What misbehaves in the cards' cables, where that was asked for: the box's, the host's.
+    /// What watches the cards' cables and may misbehave, where that was asked for: the box's, the
+    /// host's.
     pub(crate) cables: Vec<BadCable>,
 }
 
@@ -31,6 +32,8 @@ pub(crate) enum Cards {
     Counting,
     /// With something in their cables that can misbehave; the seed says how.
     BadCables(u64),
+    /// Their fabric's frames in this VLAN, and a watch at their cables.
+    InVlan(u16),
 }
 
 pub(crate) type Counters = BTreeMap<String, u64>;
@@ -121,10 +124,15 @@ impl Scene {
         let sides = [("card-box", Role::Box, "box-side"), ("card-host", Role::Host, "host-side")];
         for (cable, (name, role, side)) in sides.into_iter().enumerate() {
             let pcie = &scene.path(side);
-            if let Cards::BadCables(seed) = cards {
+            let (seed, vlan) = match cards {
+                Cards::BadCables(seed) => (Some(seed), None),
+                Cards::InVlan(vlan) => (Some(0), Some(vlan)),
+                Cards::Plain | Cards::Counting => (None, None),
+            };
+            if let Some(seed) = seed {
                 scene.cables.push(network.make_bad(cable, seed + 2 * cable as u64)?);
             }
-            let new = NewCard { name, role, places: 4, manager, pcie };
+            let new = NewCard { name, role, places: 4, manager, vlan, pcie };
             let card = network.start_new_card(cable, firmware, &new)?;
             scene.daemons.push(card);
         }

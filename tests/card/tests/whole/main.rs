@@ -77,3 +77,28 @@ fn the_whole_path_through_two_cards() {
     let tree = scene.host(&["lspci"]).unwrap();
     assert!(!tree.contains("slot in use"), "{tree}");
 }
+
+#[test]
+fn two_cards_keep_the_fabric_in_its_vlan() {
+    let firmware = match Firmware::find() {
+        Ok(firmware) => firmware,
+        Err(reason) => {
+            println!("SKIPPED: {reason}");
+            return;
+        }
+    };
+    let mut scene = Scene::start(&firmware, Cards::InVlan(100)).unwrap();
+    scene.until("a card's path", &["nodes"], "vlan 100").unwrap();
+    scene.until("the accelerator", &["list"], "accelerator").unwrap();
+    scene.host(&["lspci"]).unwrap();
+    scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
+    scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
+    scene.host(&["latency", "03:00.0", "--reads", "200"]).unwrap();
+    for cable in &scene.cables {
+        for relay in [&cable.to_card, &cable.from_card] {
+            let done = relay.done();
+            assert!(done.tagged > 200, "frames of the fabric: {done:?}");
+            assert!(done.came > done.tagged, "the manager is outside of it: {done:?}");
+        }
+    }
+}

@@ -53,7 +53,7 @@ pub(super) fn start(
     let mut daemons = Vec::new();
     for (cable, (name, role, places)) in cards.into_iter().enumerate() {
         let pcie = &side(name);
-        let new = NewCard { name, role, places, manager, pcie };
+        let new = NewCard { name, role, places, manager, vlan: None, pcie };
         daemons.push((name, network.start_new_card(cable, firmware, &new)?));
     }
     daemons.push(("network", process));

@@ -46,7 +46,7 @@ impl Fabric {
         let (network, process) = Network::start(&folder, 1 + boxes.len(), false)?;
         self.beside.push(process);
         let start = |cable, name, role, places| {
-            let new = NewCard { name, role, places, manager, pcie: &side(name) };
+            let new = NewCard { name, role, places, manager, vlan: None, pcie: &side(name) };
             network.start_new_card(cable, firmware, &new)
         };
         self.hosts.push((host.to_owned(), start(0, host, Role::Host, PORTS)?));
