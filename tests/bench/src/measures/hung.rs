@@ -24,30 +24,55 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     toggle();
     let hung = find_hung(&system, &devices)?;
     toggle();
-    let bytes = bench.pick(16 << 20, 4 << 20_u64).to_string();
-    let mut words = vec!["bandwidth", "--only", "write", "--bytes", &bytes];
-    let names = devices.iter().map(|device| device.name.as_str());
-    words.extend(names.filter(|name| *name != hung.name));
-    // All of them at the same time: each wants what the link has.
-    let others = || number(&system.host(&words)?, "/device_to_host/bytes_per_second");
-    let (mut well, mut one_hangs) = (Vec::new(), Vec::new());
-    for _ in 0..bench.repeats {
-        well.push(others()?);
-        toggle();
-        let scratch = (hung.address + 0x18).to_string();
-        for _ in 0..WRITES {
-            system.host(&["mmio-write", &scratch, "1"])?;
+    let others = Others { system: &system, devices: &devices, hung: &hung };
+    for (way, key) in [("write", "device_to_host"), ("read", "host_to_device")] {
+        let bytes = bench.pick(16 << 20, 4 << 20_u64);
+        let all = || others.throughput(way, key, bytes);
+        let (mut well, mut one_hangs) = (Vec::new(), Vec::new());
+        for _ in 0..bench.repeats {
+            well.push(all()?);
+            toggle();
+            others.fill_hung()?;
+            one_hangs.push(all()?);
+            toggle();
         }
-        one_hangs.push(others()?);
-        toggle();
+        let ratios = one_hangs.iter().zip(&well).map(|(hangs, well)| hangs / well);
+        let name = format!("DMA {way} of {} devices at once, all well", BINDINGS - 1);
+        results.figure(name, "MB/s", well.iter().map(|w| w / 1e6));
+        let hangs = one_hangs.iter().map(|h| h / 1e6);
+        results.figure(format!("DMA {way} while the sixteenth hangs"), "MB/s", hangs);
+        let name = format!("throughput of the others, DMA {way}");
+        let ratios: Vec<f64> = ratios.collect();
+        results.aimed(name, "", ratios, Held::Median, Aim::AtLeast, TARGET);
     }
-    let ratios: Vec<f64> = one_hangs.iter().zip(&well).map(|(hangs, well)| hangs / well).collect();
-    let name = format!("DMA write of {} devices at once, all well", BINDINGS - 1);
-    results.figure(name, "MB/s", well.iter().map(|w| w / 1e6));
-    let hangs = one_hangs.iter().map(|h| h / 1e6);
-    results.figure("the same while the sixteenth hangs", "MB/s", hangs);
-    results.aimed("throughput of the others", "", ratios, Held::Median, Aim::AtLeast, TARGET);
     Ok(())
+}
+
+/// The devices beside the one that hangs.
+struct Others<'a> {
+    system: &'a System,
+    devices: &'a [Function],
+    hung: &'a Function,
+}
+
+impl Others<'_> {
+    /// Bytes a second of all of them at the same time: each wants what the link has.
+    fn throughput(&self, way: &str, key: &str, bytes: u64) -> Result<f64> {
+        let bytes = bytes.to_string();
+        let mut words = vec!["bandwidth", "--only", way, "--bytes", &bytes];
+        let names = self.devices.iter().map(|device| device.name.as_str());
+        words.extend(names.filter(|name| *name != self.hung.name));
+        number(&self.system.host(&words)?, &format!("/{key}/bytes_per_second"))
+    }
+
+    /// Writes to the one that hangs more than its binding has credit for.
+    fn fill_hung(&self) -> Result<()> {
+        let scratch = (self.hung.address + 0x18).to_string();
+        for _ in 0..WRITES {
+            self.system.host(&["mmio-write", &scratch, "1"])?;
+        }
+        Ok(())
+    }
 }
 
 /// The device that does not answer: it is read until the proxy completes the request itself.

@@ -19,6 +19,7 @@ fn done(bench: &Bench) -> Done {
     let all = bench.relays.iter().flatten().map(|relay| relay.done());
     all.fold(Done::default(), |sum, one| Done {
         came: sum.came + one.came,
+        tagged: sum.tagged + one.tagged,
         lost: sum.lost + one.lost,
         doubled: sum.doubled + one.doubled,
         late: sum.late + one.late,
