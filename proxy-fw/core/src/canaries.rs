@@ -22,6 +22,14 @@ pub enum Canary {
     IgnoreTlpCrc,
     /// Link: a record of a closed binding becomes nothing, and what is behind it is taken.
     NothingForClosed,
+    /// Link: a binding sends what it has, whatever its limit.
+    IgnoreLimit,
+    /// Link: a binding's turn ends when it has nothing more to send.
+    EndlessTurn,
+    /// Link: a binding's TLPs take any path that carries something.
+    IgnorePathSet,
+    /// Link: a path that is there again is not tried.
+    ForgetPath,
     /// Outstanding requests do not run out.
     DropCompletionTimer,
     /// A tag that was given up on is used again at once.
@@ -43,7 +51,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 16] = [
+    pub const ALL: [Canary; 20] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -52,6 +60,10 @@ impl Canary {
         Self::ForgetLoss,
         Self::IgnoreTlpCrc,
         Self::NothingForClosed,
+        Self::IgnoreLimit,
+        Self::EndlessTurn,
+        Self::IgnorePathSet,
+        Self::ForgetPath,
         Self::DropCompletionTimer,
         Self::ReuseQuarantinedTag,
         Self::EndSplitEarly,

@@ -1,13 +1,16 @@
 //! The simplest thing that lends: each slot to one host for ever, again under a new epoch whenever
 //! it fails. It speaks to the proxies as a manager does and keeps nothing but what it needs.
 
+mod terms;
+
 use proxy_core::control::{
-    ControlError, Event, FromProxy, MappingEntry, OperationId, PathAddress, PathSet, Peer,
-    PortBinding, PortState, Removal, Reply, Request, Share, SlotBinding, SlotEntry, SlotState,
-    Term, Window,
+    ControlError, Event, FromProxy, MappingEntry, OperationId, PathAddress, Peer, PortBinding,
+    PortState, Removal, Reply, Request, SlotBinding, SlotEntry, SlotState, Term, Window,
 };
 use proxy_core::time::Instant;
+use std::collections::BTreeMap;
 use std::time::Duration;
+pub(crate) use terms::Terms;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
 
 /// How long it waits after something did not go.
@@ -18,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ORDERLY_MS: u32 = 2_000;
 /// In the place of a lending's number in the number of a request that reads a table.
 const TABLE: u64 = 0xffff;
+/// The same, of a request that only introduces a node to another one.
+const INTRODUCES: u64 = 0xfffe;
 
 /// Where a lending stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,11 @@ pub(crate) struct Director {
     /// Whether a slot that was released is lent to the next host.
     roams: bool,
     paths: usize,
+    terms: Terms,
+    /// How many paths there are between a host and a box, if not all.
+    fewer: BTreeMap<(usize, usize), usize>,
+    /// Nodes that are to be told of their paths to another one, and the request that does.
+    untold: BTreeMap<(usize, usize), Option<u64>>,
     frame: usize,
     next: u64,
 }
@@ -80,8 +90,8 @@ impl Director {
         hosts: usize,
         boxes: usize,
         lendings: impl Iterator<Item = (usize, usize, usize, usize)>,
-        paths: usize,
         frame: usize,
+        terms: Terms,
     ) -> Self {
         let lend = |(host, port, at_box, slot)| Lending {
             host,
@@ -100,7 +110,10 @@ impl Director {
             unread: Vec::new(),
             hosts,
             roams: false,
-            paths,
+            paths: terms.paths(),
+            terms,
+            fewer: BTreeMap::new(),
+            untold: BTreeMap::new(),
             frame,
             next: 0,
         }
@@ -116,6 +129,8 @@ impl Director {
         let restarted = self.nodes[node].is_some_and(|before| before != incarnation);
         self.nodes[node] = Some(incarnation);
         self.unread.push((node, 0));
+        // What it was told may have been lost with its connection.
+        self.untold.iter_mut().filter(|(of, _)| of.0 == node).for_each(|(_, asked)| *asked = None);
         for index in 0..self.lendings.len() {
             let Lending { host, at_box, .. } = self.lendings[index];
             if node == host || node == self.hosts + at_box {
@@ -127,9 +142,17 @@ impl Director {
         }
     }
 
-    /// Whether every slot is lent.
+    /// So many paths between a host and a box are left; both are told.
+    pub(crate) fn set_paths(&mut self, host: usize, at_box: usize, count: usize) {
+        self.fewer.insert((host, self.hosts + at_box), count);
+        for pair in [(host, self.hosts + at_box), (self.hosts + at_box, host)] {
+            self.untold.insert(pair, None);
+        }
+    }
+
+    /// Whether every slot is lent, and every node told of its paths.
     pub(crate) fn is_settled(&self) -> bool {
-        self.lendings.iter().all(|lending| lending.step == Step::Bound)
+        self.untold.is_empty() && self.lendings.iter().all(|lending| lending.step == Step::Bound)
     }
 
     /// What is not lent, for a person.
@@ -166,6 +189,7 @@ impl Director {
             let id = OperationId(self.next << 16 | TABLE);
             orders.push((node, id, Term(1), Request::ReadTable { from }));
         }
+        self.introduce(&mut orders);
         for index in 0..self.lendings.len() {
             let lending = &self.lendings[index];
             let asked = lending.asked.is_some_and(|(_, at)| now.saturating_since(at) < PATIENCE);
@@ -174,8 +198,8 @@ impl Director {
             }
             let at_box = self.hosts + lending.at_box;
             let (node, request) = match lending.step {
-                Step::PeerAtBox => (at_box, self.peer(lending.host)),
-                Step::PeerAtHost => (lending.host, self.peer(at_box)),
+                Step::PeerAtBox => (at_box, self.peer(at_box, lending.host)),
+                Step::PeerAtHost => (lending.host, self.peer(lending.host, at_box)),
                 Step::BindSlot => (at_box, Some(self.bind_slot(lending))),
                 Step::BindPort => (lending.host, Some(self.bind_port(lending))),
                 Step::UnbindPort(mode) => (lending.host, Some(self.unbind_port(lending, mode))),
@@ -192,7 +216,24 @@ impl Director {
         orders
     }
 
-    fn peer(&self, node: usize) -> Option<Request> {
+    /// Those whose paths have changed are told.
+    fn introduce(&mut self, orders: &mut Vec<Order>) {
+        let waiting: Vec<_> = self.untold.iter().filter(|(_, asked)| asked.is_none()).collect();
+        let pairs: Vec<_> = waiting.into_iter().map(|(pair, _)| *pair).collect();
+        for (to, node) in pairs {
+            let Some(request) = self.peer(to, node).filter(|_| self.nodes[to].is_some()) else {
+                continue;
+            };
+            self.next += 1;
+            let id = self.next << 16 | INTRODUCES;
+            self.untold.insert((to, node), Some(id));
+            orders.push((to, OperationId(id), Term(1), request));
+        }
+    }
+
+    /// Introduces a node to another one.
+    fn peer(&self, to: usize, node: usize) -> Option<Request> {
+        let paths = self.fewer.get(&(to.min(node), to.max(node))).copied().unwrap_or(self.paths);
         let address = |path| PathAddress::Ethernet {
             mac: [2, 0xd0, 0xac, path as u8, 0, node as u8],
             vlan: None,
@@ -200,37 +241,28 @@ impl Director {
         Some(Request::SetPeer(Peer {
             node: node_id(node),
             incarnation: self.nodes[node]?,
-            paths: (0..self.paths).map(address).collect(),
+            paths: (0..paths).map(address).collect(),
             mtu: self.frame as u16,
         }))
     }
 
-    fn paths(&self) -> PathSet {
-        PathSet::first(self.paths)
-    }
-
     fn bind_slot(&self, lending: &Lending) -> Request {
         let (key, host) = (key(lending), node_id(lending.host));
-        let everything = Window::everything(host, self.paths(), key.epoch);
-        let windows = [everything].into_iter().collect();
-        Request::BindSlot(SlotBinding {
-            key,
-            host,
-            path_set: self.paths(),
-            share: Share::EVEN,
-            windows,
-        })
+        let (share, path_set) = self.terms.of(lending.at_box, lending.slot, key.epoch, true);
+        let windows = [Window::everything(host, path_set, key.epoch)].into_iter().collect();
+        Request::BindSlot(SlotBinding { key, host, path_set, share, windows })
     }
 
     fn bind_port(&self, lending: &Lending) -> Request {
         let key = key(lending);
+        let (share, path_set) = self.terms.of(lending.at_box, lending.slot, key.epoch, false);
         Request::BindPort(PortBinding {
             port: PortId::new(lending.port as u8).expect("few ports"),
             box_node: node_id(self.hosts + lending.at_box),
             slot: key.slot,
             functions: [(key.function, key.epoch)].into_iter().collect(),
-            path_set: self.paths(),
-            share: Share::EVEN,
+            path_set,
+            share,
         })
     }
 
@@ -250,6 +282,9 @@ impl Director {
             FromProxy::Response { id, result } if id.0 & 0xffff == TABLE => {
                 self.table(node, result.as_ref().expect("a table can always be read"));
             }
+            FromProxy::Response { id, result } if id.0 & 0xffff == INTRODUCES => {
+                self.introduction_answered(*id, result.is_ok());
+            }
             FromProxy::Response { id, result } => {
                 let index = (id.0 & 0xffff) as usize;
                 let Some(lending) = self.lendings.get_mut(index) else { return };
@@ -264,6 +299,18 @@ impl Director {
             }
             FromProxy::Event { event, .. } => self.event(node, event),
             FromProxy::Hello(_) | FromProxy::Pong | FromProxy::Reset(_) => {}
+        }
+    }
+
+    /// A node answered whether it knows its paths to another one now; else it is asked again.
+    fn introduction_answered(&mut self, id: OperationId, knows: bool) {
+        let pair =
+            self.untold.iter().find(|(_, asked)| **asked == Some(id.0)).map(|(pair, _)| *pair);
+        if let Some(pair) = pair {
+            self.untold.remove(&pair);
+            if !knows {
+                self.untold.insert(pair, None);
+            }
         }
     }
 
@@ -372,7 +419,7 @@ fn answered(lending: &mut Lending, now: Instant, result: &Result<Reply, ControlE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proxy_core::control::WindowRange;
+    use proxy_core::control::{PathSet, WindowRange};
     use tlp_codec::ids::Bdf;
 
     /// Answers what the director asks, until it asks nothing more; tables with what `table` says.
@@ -416,7 +463,8 @@ mod tests {
 
     #[test]
     fn what_failed_while_a_host_was_not_connected_is_lent_again() {
-        let mut director = Director::new(1, 1, [(0, 0, 0, 0)].into_iter(), 1, 1500);
+        let terms = Terms::new(0, &crate::profile::Profile::calm().fabric);
+        let mut director = Director::new(1, 1, [(0, 0, 0, 0)].into_iter(), 1500, terms);
         let slots = || Reply::Slots { entries: Default::default(), next: None };
         director.connected(0, 1);
         director.connected(1, 1);

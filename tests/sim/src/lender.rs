@@ -54,6 +54,15 @@ impl Lender {
         }
     }
 
+    /// So many paths between a host and a box are left. The manager's own code has what its proxies
+    /// tell it.
+    pub(crate) fn set_paths(&mut self, host: usize, at_box: usize, count: usize) {
+        match self {
+            Self::Director(director) => director.set_paths(host, at_box, count),
+            Self::Manager(_) => {}
+        }
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         match self {
             Self::Director(director) => director.is_settled(),

@@ -59,9 +59,28 @@ pub(crate) struct Fabric {
     /// Whether the manager's own code lends, and not the director.
     #[serde(default)]
     pub(crate) manager: bool,
+    /// What bindings may send beside each other, drawn for each of them; without it, all alike.
+    #[serde(default)]
+    pub(crate) shares: Option<Shares>,
+    /// Whether a binding may use some of the paths only, drawn for each of them.
+    #[serde(default)]
+    pub(crate) path_sets: bool,
     /// The control messages take so long, microseconds, from and to.
     #[serde(default = "control_delay")]
     pub(crate) control_us: [u64; 2],
+}
+
+/// Shares of bindings, each from and to; each binding draws its own for either direction.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shares {
+    pub(crate) weights: [u64; 2],
+    /// How many in a million have a limit, and which.
+    pub(crate) limited_ppm: u32,
+    pub(crate) limit_mbps: [u64; 2],
+    /// How many in a million have a guaranteed rate, and which.
+    pub(crate) guaranteed_ppm: u32,
+    pub(crate) guarantee_mbps: [u64; 2],
 }
 
 const fn one() -> usize {
@@ -195,6 +214,9 @@ pub(crate) struct Time {
     pub(crate) busy_ms: u64,
     /// When the faults have stopped, everything is right again within this.
     pub(crate) settle_ms: u64,
+    /// Nothing of a device that is in use is under way for longer; 0: that is not looked at.
+    #[serde(default)]
+    pub(crate) crosses_ms: u64,
     /// How long an operating system lets the power indicator blink before it lets go.
     #[serde(default = "blink")]
     pub(crate) blink_ms: u64,
@@ -245,6 +267,8 @@ pub(crate) enum Kind {
     Partition,
     /// One path of a node dies, and returns.
     PathDeath,
+    /// The manager takes away some of the paths between a host and a box, and gives them back.
+    PathsChange,
     /// A plane takes smaller frames only.
     MtuShrink,
     /// The switches of a plane are rebooted.
@@ -303,7 +327,7 @@ macro_rules! built_in {
 
 built_in![
     "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "nvme",
-    "storm", "day", "bench"
+    "shares", "paths", "storm", "day", "bench"
 ];
 
 /// The profiles that `all` means: those of which a seed takes no minute.

@@ -50,6 +50,7 @@ pub(crate) enum Drawer {
     Manager,
     Answer,
     Attributes,
+    Terms,
 }
 
 impl Random {

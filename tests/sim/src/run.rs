@@ -7,6 +7,7 @@ use crate::schedule::{self, Entry};
 use crate::world::World;
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::panic::{self, AssertUnwindSafe};
@@ -32,6 +33,8 @@ pub struct Outcome {
     pub operations: u64,
     /// What became of the frames.
     pub frames: Frames,
+    /// How often what a profile may be for happened, by its name.
+    pub happened: BTreeMap<&'static str, u64>,
     /// Bindings that there were.
     pub bindings: usize,
     /// Events of the simulation.
@@ -118,6 +121,7 @@ impl Run {
             tlps: world.delivered(),
             operations: world.done(),
             frames: world.frames(),
+            happened: world.what_happened(),
             bindings: world.binding_count(),
             events: world.steps + world.trace.events(),
             virtual_ms: world.now().as_nanos() / 1_000_000,
@@ -133,5 +137,7 @@ fn panicked(payload: &(dyn Any + Send)) -> String {
     format!("the code under test panicked: {what}")
 }
 
+#[cfg(test)]
+mod shares;
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,12 @@ pub(crate) enum Act {
         node: usize,
         path: u8,
     },
+    /// So many paths between a host and a box are left.
+    PathsChange {
+        host: usize,
+        at_box: usize,
+        count: usize,
+    },
     MtuShrink {
         path: u8,
         mtu: usize,
@@ -192,6 +198,9 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
             }
         }
         Act::PathDeath { node, path } => is_node(node) && is_path(path),
+        Act::PathsChange { host, at_box, count } => {
+            host < fabric.hosts && at_box < fabric.boxes && (1..=fabric.paths).contains(&count)
+        }
         Act::MtuShrink { path, .. } | Act::SwitchReboot { path } => is_path(path),
         Act::CutOff { node, .. }
         | Act::ProxyCrash { node, .. }
@@ -231,6 +240,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         }
         Kind::Partition => Act::CutOff { node, sends: true, gets: true },
         Kind::PathDeath => Act::PathDeath { node, path },
+        Kind::PathsChange => {
+            let fewer = (fabric.paths - 1).max(1);
+            Act::PathsChange { host, at_box, count: random.between(1, fewer as u64) as usize }
+        }
         Kind::MtuShrink => Act::MtuShrink { path, mtu: fault.mtu },
         Kind::SwitchReboot => Act::SwitchReboot { path },
         Kind::HostProxyCrash => Act::ProxyCrash { node: host, tables: false },
@@ -308,6 +321,31 @@ mod tests {
         let old = r#"{"proxy-crash":{"node":1}}"#;
         let without = Act::ProxyCrash { node: 1, tables: false };
         assert_eq!(serde_json::from_str::<Act>(old).unwrap(), without, "as it was written before");
+    }
+
+    /// Of a kind of fault, and smaller than the fabric's frames where that is what it is about.
+    fn is_drawn(name: &str, wanted: impl Fn(&Act, &Fabric) -> bool) -> bool {
+        let profile = Profile::find(name).unwrap();
+        (0..50).flat_map(|seed| make(seed, &profile)).any(|e| wanted(&e.act, &profile.fabric))
+    }
+
+    #[test]
+    fn frames_become_too_large_wherever_something_else_goes_wrong() {
+        for name in ["lossy", "nodes", "devices", "nvme", "paths", "storm", "day"] {
+            let shrinks = |act: &Act, fabric: &Fabric| match act {
+                Act::MtuShrink { mtu, .. } => *mtu < fabric.frame,
+                _ => false,
+            };
+            assert!(is_drawn(name, shrinks), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_paths_is_drawn_that_is_another_one() {
+        for left in 1..3 {
+            let wanted = |act: &Act, fabric: &Fabric| matches!(act, Act::PathsChange { count, .. } if *count == left && left < fabric.paths);
+            assert!(is_drawn("paths", wanted), "{left}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! A good path that is silent for some round trips is *asked* by a probe, and the others are
 //! preferred until it answers.
 
+use super::faults::Fault;
 use super::path::{Health, Path};
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
@@ -96,7 +97,10 @@ impl Link {
         let (usable, good) = (self.usable(), self.good());
         self.reach = [0; MAX_PATHS];
         for index in 0..self.channels.count() {
-            let PathSet(wanted) = self.channels.place(index).paths;
+            let PathSet(wanted) = match self.faulty(Fault::IgnorePathSet) {
+                false => self.channels.place(index).paths,
+                true => PathSet::ALL,
+            };
             let set = match (wanted & usable, wanted & good) {
                 (0, 0) => usable,
                 (0, asked) => asked,
@@ -149,13 +153,14 @@ impl Link {
             return;
         }
         let pause = self.config.min_rto;
+        let forgotten = self.faulty(Fault::ForgetPath);
         let entry = &mut self.paths[path];
         if entry.is_good() {
             self.path_changes |= 1 << path;
             self.counters.paths_lost += 1;
         }
         entry.health = Health::Suspect { since: entry.next_packet, pause, tries: 0, lost };
-        entry.probe_at = Some(now);
+        entry.probe_at = (!forgotten).then_some(now);
         self.find_reach();
     }
 

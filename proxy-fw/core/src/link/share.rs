@@ -7,6 +7,7 @@
 //! its limit waits.
 
 use super::Link;
+use super::faults::Fault;
 use super::flight::Sent;
 use super::send::Splitting;
 use super::transmit::split_sizes;
@@ -111,7 +112,7 @@ impl Link {
                 self.out.served = Some(index as u8);
                 turn.left += turn.weight * QUANTUM;
             }
-            if turn.left > 0 {
+            if turn.left > 0 || self.faulty(Fault::EndlessTurn) {
                 return Some(index);
             }
             self.end_turn(index);
@@ -126,6 +127,9 @@ impl Link {
             return false;
         }
         let at = limit.refilled_at();
+        if self.faulty(Fault::IgnoreLimit) {
+            return false;
+        }
         self.share_at = Some(self.share_at.map_or(at, |earlier| earlier.min(at)));
         self.out.tlps &= !(1 << index);
         self.out.limited |= 1 << index;

@@ -18,7 +18,7 @@ pub(crate) struct InFlight {
     /// Its sender and its receiver, by index.
     pub(crate) from: usize,
     pub(crate) to: usize,
-    path: u8,
+    pub(crate) path: u8,
     pub(crate) bytes: Vec<u8>,
     /// A switch had a long queue (Congestion Experienced).
     pub(crate) marked: bool,

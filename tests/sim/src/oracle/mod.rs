@@ -8,6 +8,7 @@
 //! | `bounds` | 5: nothing grows |
 //! | `spells` | 3: when a device misbehaved, which excuses what was asked of it meanwhile |
 //! | `tags` | 3: which tags a device leaves to be asked under |
+//! | `wire` | 4 and 5: a binding's limit and its paths, in the frames that are sent |
 //! | `blocks` | 1 and 3: what every block of a drive may hold, across all its users |
 //!
 //! What a read may return is checked where it was asked for: by the model of the driver
@@ -20,6 +21,7 @@ pub(crate) mod completion;
 pub(crate) mod order;
 pub(crate) mod spells;
 pub(crate) mod tags;
+pub(crate) mod wire;
 
 /// Promises broken, in words. The number is that of `DESIGN.md`, "Promises"; 0 is liveness.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -1,6 +1,6 @@
 //! What the numbers of a profile may be.
 
-use super::{Cable, Fabric, FaultKind, Kind, Profile, Time, Trouble, Work};
+use super::{Cable, Fabric, FaultKind, Kind, Profile, Shares, Time, Trouble, Work};
 use anyhow::{Context, Result, ensure};
 use proxy_core::limits::{MAX_FRAME, MAX_PATHS, MAX_PEERS, MAX_PORTS, MAX_SLOTS, MIN_FRAME};
 use std::ops::RangeInclusive;
@@ -48,7 +48,19 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     let ports = if fabric.roams { all } else { all.div_ceil(hosts) };
     ensure!(ports <= MAX_PORTS, "a host would need {ports} ports; there are {MAX_PORTS}");
     ensure!(!(fabric.roams && fabric.manager), "the manager's own code lends to one host");
+    let terms = fabric.path_sets || fabric.shares.is_some();
+    ensure!(!(terms && fabric.manager), "the manager's own code has terms of its own");
+    fabric.shares.as_ref().map_or(Ok(()), shares).context("in [fabric.shares]")?;
     cable(&fabric.cable, fabric.frame).context("in [fabric.cable]")
+}
+
+fn shares(shares: &Shares) -> Result<()> {
+    pair("weights", shares.weights, 0..=255)?;
+    within("limited_ppm", u64::from(shares.limited_ppm), PPM)?;
+    within("guaranteed_ppm", u64::from(shares.guaranteed_ppm), PPM)?;
+    // With less, a driver's work alone takes longer than a request may.
+    pair("limit_mbps", shares.limit_mbps, 4..=1_000_000)?;
+    pair("guarantee_mbps", shares.guarantee_mbps, 1..=1_000_000)
 }
 
 fn cable(cable: &Cable, frame: usize) -> Result<()> {
@@ -93,6 +105,7 @@ fn work(work: &Work) -> Result<()> {
 fn time(time: &Time) -> Result<()> {
     within("busy_ms", time.busy_ms, 1..=*MS.end())?;
     within("settle_ms", time.settle_ms, 1..=*MS.end())?;
+    within("crosses_ms", time.crosses_ms, MS)?;
     within("blink_ms", time.blink_ms, MS)
 }
 

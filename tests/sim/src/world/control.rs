@@ -133,6 +133,9 @@ impl World {
         self.trace.say(now, node as u16 + 1, "proxy dies".into());
         self.keep_tables(node, tables);
         self.disconnect(node);
+        if let Some(wire) = &mut self.wire {
+            wire.died(node);
+        }
         self.lives[node].timer = None;
         let hosts = self.hosts.len();
         if node < hosts {
@@ -280,6 +283,7 @@ impl World {
                         let (_, _, request) = self.post.asked.remove(at);
                         if *result == Ok(Reply::Done) {
                             self.lives[node].tables.took(&request);
+                            self.watch_wire(node, &request);
                             self.bound(node, &request)?;
                         }
                     }
@@ -357,6 +361,7 @@ impl World {
 
     /// A proxy tells that something happened by itself.
     fn happened(&mut self, node: usize, event: &Said) {
+        self.hear_paths(node, event);
         let hosts = self.hosts.len();
         let of_peer = |peer: usize, node: usize, host: usize, at_box: usize| {
             (node == host && peer == hosts + at_box) || (node == hosts + at_box && peer == host)

@@ -80,6 +80,7 @@ impl World {
             Act::Pause { cables } => self.network.pause(cables, until),
             Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, true),
             Act::PathDeath { node, path } => self.network.cut(Cables::Of { node, path }),
+            Act::PathsChange { host, at_box, count } => self.lender.set_paths(host, at_box, count),
             Act::MtuShrink { path, mtu } => {
                 self.network.shrink(Cables::Plane { path }, entry.id, mtu);
             }
@@ -172,6 +173,9 @@ impl World {
             }
             Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, false),
             Act::PathDeath { node, path } => self.network.mend(Cables::Of { node, path }),
+            Act::PathsChange { host, at_box, .. } => {
+                self.lender.set_paths(host, at_box, self.profile.fabric.paths);
+            }
             Act::MtuShrink { path, .. } => self.network.end(Cables::Plane { path }, entry.id),
             Act::SwitchReboot { path } => self.network.mend(Cables::Plane { path }),
             Act::ManagerSlow { .. } => self.post.slow.retain(|slow| slow.0 != entry.id),

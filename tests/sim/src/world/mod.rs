@@ -8,18 +8,20 @@ mod settle;
 mod silence;
 mod spin;
 mod tables;
+mod terms;
 #[cfg(test)]
 mod tests;
 
 use crate::clock::Agenda;
 use crate::device::Medium;
-use crate::director::Director;
+use crate::director::{Director, Terms};
 use crate::host::os::Alarm;
 use crate::lender::Lender;
 use crate::manager::Managed;
 use crate::network::{Moved, Network};
-use crate::oracle::binding::Bindings;
+use crate::oracle::binding::{Binding, Bindings};
 use crate::oracle::blocks::Drives;
+use crate::oracle::wire::Wire;
 use crate::oracle::{Verdict, Violation, bounds};
 use crate::profile::{Fabric, Profile};
 use crate::run::Frames;
@@ -34,6 +36,7 @@ use proxy_core::role::Role;
 use proxy_core::time::Instant;
 use silence::Silences;
 use spin::Spin;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tables::Tables;
 
@@ -112,6 +115,8 @@ pub(crate) struct World {
     drives: Drives,
     lives: Vec<Life>,
     bindings: Bindings,
+    /// What is sent under terms, where there are any.
+    wire: Option<Wire>,
     lender: Lender,
     post: Post,
     schedule: Vec<Entry>,
@@ -144,10 +149,11 @@ impl World {
             Lender::Manager(Box::new(managed))
         } else {
             let lendings = lendings.into_iter();
-            let (paths, frame) = (fabric.paths, fabric.frame);
-            let director = Director::new(fabric.hosts, fabric.boxes, lendings, paths, frame);
+            let (terms, frame) = (Terms::new(seed, fabric), fabric.frame);
+            let director = Director::new(fabric.hosts, fabric.boxes, lendings, frame, terms);
             Lender::Director(director.roaming(fabric.roams))
         };
+        let terms = fabric.path_sets || fabric.shares.is_some();
         let media = drives(fabric);
         let drives = Drives::new(media.iter().cloned());
         let host = |n| HostNode::new(seed, n, ports, profile, drives.clone());
@@ -167,6 +173,7 @@ impl World {
             drives,
             lives: (0..nodes).map(|_| Life::default()).collect(),
             bindings: Bindings::default(),
+            wire: terms.then(|| Wire::new(fabric.paths)),
             lender,
             post: Post::new(seed),
             schedule,
@@ -213,6 +220,18 @@ impl World {
     /// Frames that were sent, lost, and marked.
     pub(crate) fn frames(&self) -> Frames {
         Frames { sent: self.network.sent, lost: self.network.lost, marked: self.network.marked }
+    }
+
+    /// How often what a profile may be for happened, by its name.
+    pub(crate) fn what_happened(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.wire.as_ref().map(|wire| wire.counts).unwrap_or_default();
+        let all = [
+            ("limits reached", counts.limited),
+            ("TLPs with a choice of paths", counts.chosen),
+            ("TLPs beside their paths", counts.astray),
+            ("changes of the number of paths", counts.changes),
+        ];
+        all.into_iter().collect()
     }
 
     /// Bindings that there were.
@@ -301,6 +320,9 @@ impl World {
         let (now, to) = (self.agenda.now(), flight.to);
         self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
         self.silences.came(now, flight.from, to);
+        if let Some(wire) = &mut self.wire {
+            wire.came(flight.from, to, flight.path);
+        }
         self.lives[to].spin.moved();
         if let Some(role) = self.role(to) {
             if flight.marked {
@@ -337,7 +359,7 @@ impl World {
             let hosts = self.hosts.len();
             let busy =
                 if node < hosts { self.pump_host(node)? } else { self.pump_box(node - hosts)? };
-            if !(busy | self.transmit(node)) {
+            if !(busy | self.transmit(node)?) {
                 break;
             }
             self.lives[node].spin.moved();
@@ -346,26 +368,29 @@ impl World {
     }
 
     /// Hands the network what a node has to send.
-    fn transmit(&mut self, node: usize) -> bool {
-        let Self { hosts, boxes, network, agenda, trace, frame, .. } = self;
+    fn transmit(&mut self, node: usize) -> Verdict<bool> {
+        let Self { hosts, boxes, network, agenda, trace, frame, wire, .. } = self;
         let now = agenda.now();
         let role: Option<&mut dyn Role> = match hosts.get_mut(node) {
             Some(host) => host.role.as_mut().map(|role| role as &mut dyn Role),
             None => boxes[node - hosts.len()].role.as_mut().map(|role| role as &mut dyn Role),
         };
-        let Some(role) = role else { return false };
+        let Some(role) = role else { return Ok(false) };
         let mut any = false;
         while let Some(out) = role.poll_transmit(now, frame) {
             any = true;
             let (bytes, path) = (&frame[..out.len], out.path.get());
             let to = out.peer.get();
+            if let Some(wire) = wire {
+                wire.sent(now, (node, usize::from(to) - 1), bytes)?;
+            }
             trace.note(now, node as u16 + 1, What::FrameSent, bytes);
             trace.capture(now, node as u16 + 1, to, path, bytes);
             if let Some(number) = network.send(node, usize::from(to) - 1, path, bytes) {
                 agenda.plan(now, Event::Frame(number));
             }
         }
-        any
+        Ok(any)
     }
 
     fn plan_timer(&mut self, node: usize) -> Verdict {
@@ -395,13 +420,32 @@ impl World {
             slot.device.check()?;
         }
         bounds::check(self.bindings.all(), self.profile.fabric.shared_buffers)?;
+        self.check_crossings()?;
         bounds::check_frames(self.network.in_flight(), self.hosts.len() * self.boxes.len())?;
         self.check_tables()
     }
 
+    /// Nothing of a binding in use is under way for longer than the profile says.
+    fn check_crossings(&self) -> Verdict {
+        let bound = Duration::from_millis(self.profile.time.crosses_ms);
+        for binding in self.bindings.all().iter().filter(|b| b.is_sound() && !bound.is_zero()) {
+            for (flow, way) in [(&binding.down, "to"), (&binding.up, "from")] {
+                let since = flow.owed().1.unwrap_or(self.now());
+                if self.now().saturating_since(since) > bound {
+                    let Binding { at_box, slot, .. } = binding;
+                    let what = format!(
+                        "a TLP {way} the device in slot {slot} of box {at_box} is under way since {since:?}"
+                    );
+                    return Err(Violation::new(0, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A slot's function is bound to one host, and no two hosts show it under one epoch.
     fn check_tables(&mut self) -> Verdict {
-        let mut seen = std::collections::BTreeMap::new();
+        let mut seen = BTreeMap::new();
         for (index, host) in self.hosts.iter().enumerate() {
             let Some(role) = &host.role else { continue };
             for port in role.switch().port_ids() {
@@ -443,6 +487,7 @@ fn lendings(profile: &Profile) -> Vec<(usize, usize, usize, usize)> {
 fn link_config(profile: &Profile, channels: usize) -> LinkConfig {
     LinkConfig {
         max_frame: profile.fabric.frame,
+        paths: profile.fabric.paths,
         channels: channels.clamp(1, proxy_core::limits::MAX_CHANNELS),
         shared_receive: profile.fabric.shared_buffers,
         shared_send: profile.fabric.shared_buffers,

@@ -57,6 +57,7 @@ impl World {
         }
         self.check()?;
         self.run_to_empty()?;
+        self.run_to_whole()?;
         self.drives.check()
     }
 
@@ -72,6 +73,24 @@ impl World {
             if self.now() >= deadline {
                 let what = format!("at rest, link.buffers_in_use of (node, buffers) is {held:?}");
                 return World::broken(5, what);
+            }
+            let until = self.now() + LOOK;
+            while self.step(until)? {}
+        }
+    }
+
+    /// Until every path carries something again, of the links that bindings are on.
+    fn run_to_whole(&mut self) -> Verdict {
+        let deadline = self.now() + EMPTIES;
+        loop {
+            let lame = self.lame_links();
+            if lame.is_empty() {
+                return Ok(());
+            }
+            if self.now() >= deadline {
+                let what =
+                    format!("at rest, paths do not come back: (from, to, good ones) {lame:?}");
+                return World::broken(0, what);
             }
             let until = self.now() + LOOK;
             while self.step(until)? {}

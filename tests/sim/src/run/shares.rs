@@ -1,0 +1,116 @@
+//! What bindings get of a cable that is too narrow for them: by their weights, limits and guaranteed
+//! rates, and by others when these change while everything else runs.
+
+use crate::director::Terms;
+use crate::host::driver::Task;
+use crate::profile::{Profile, Shares};
+use crate::schedule::{Act, Entry};
+use crate::world::World;
+use proxy_core::control::Share;
+use std::time::Duration;
+use tlp_codec::ids::Epoch;
+
+const SLOTS: usize = 4;
+/// Bytes of a transfer.
+const BYTES: u64 = 4096;
+/// So long it is measured, milliseconds.
+const FOR_MS: u64 = 150;
+
+/// The first device is bound anew so long after everything began, and has work again so much later.
+const ANEW_MS: u64 = 300;
+const AWAY_MS: u64 = 200;
+
+/// Four devices of a box that write into one host for as long as it is measured, and longer.
+fn world(seed: u64) -> World {
+    let mut profile = Profile::find("shares").unwrap();
+    (profile.fabric.hosts, profile.fabric.boxes, profile.fabric.slots) = (1, 1, SLOTS);
+    (profile.work.bytes, profile.work.stalls_ppm) = ([BYTES; 2], 0);
+    profile.work.payload = 512;
+    // What a device has under way waits in its proxy, not in the network, and more than one turn of
+    // it: who has nothing left when its turn is over does not get its weight.
+    profile.fabric.shared_buffers = 1024;
+    (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) = (4, 64);
+    // A limit is reached where a round of all turns takes no longer than what is saved up lasts.
+    profile.fabric.cable.rate_mbps = 1000;
+    let (weights, limit_mbps, guarantee_mbps) = ([0, 4], [50, 200], [100, 300]);
+    let shares = profile.fabric.shares.take().expect("it is what the profile is for");
+    profile.fabric.shares = Some(Shares { weights, limit_mbps, guarantee_mbps, ..shares });
+    (profile.time.busy_ms, profile.time.crosses_ms) = (10_000, 0);
+    let entry = |(id, (at_ms, act))| Entry { id: id as u32, at_us: at_ms * 1000, for_us: 0, act };
+    let work = |port| Act::Work { host: 0, port, task: Task::DmaWrites, operations: 1_000_000 };
+    let mut list: Vec<_> = (0..SLOTS).map(|port| (0, work(port))).collect();
+    list.push((ANEW_MS, Act::Release { at_box: 0, slot: 0, force: true }));
+    list.push((ANEW_MS + AWAY_MS, work(0)));
+    World::new(seed, &profile, list.into_iter().enumerate().map(entry).collect())
+}
+
+fn run(world: &mut World, ms: u64) {
+    let until = world.now() + Duration::from_millis(ms);
+    while world.step(until).expect("no promise is broken") {}
+}
+
+/// Bytes a second that each device wrote.
+fn measure(world: &mut World) -> Vec<f64> {
+    let before = world.done_by_port(0);
+    run(world, FOR_MS);
+    let after = world.done_by_port(0);
+    let rate = |(after, before): (&u64, &u64)| {
+        (after - before) as f64 * BYTES as f64 * 1e3 / FOR_MS as f64
+    };
+    after.iter().zip(&before).map(rate).collect()
+}
+
+/// What each should get of so much: what it is guaranteed first, the rest by weight, none more than
+/// its limit.
+fn fair(shares: &[Share], all: f64) -> Vec<f64> {
+    let limit = |share: &Share| if share.limit == 0 { f64::MAX } else { share.limit as f64 };
+    let floor: Vec<f64> = shares.iter().map(|s| (s.guarantee as f64).min(limit(s))).collect();
+    let at = |level: f64| {
+        let by_weight = |share: &Share| f64::from(share.weight.max(1)) * level;
+        let each = shares.iter().zip(&floor);
+        each.map(|(s, floor)| by_weight(s).max(*floor).min(limit(s))).collect::<Vec<f64>>()
+    };
+    let (mut low, mut high) = (0.0, all);
+    for _ in 0..60 {
+        let level = (low + high) / 2.0;
+        if at(level).iter().sum::<f64>() > all { high = level } else { low = level }
+    }
+    at(low)
+}
+
+fn compare(shares: &[Share], got: &[f64], what: &str) {
+    let all: f64 = got.iter().sum();
+    let fair = fair(shares, all);
+    println!("{what}: {shares:?}\n  got {got:.0?}\n  of {fair:.0?}");
+    for (number, (got, fair)) in got.iter().zip(&fair).enumerate() {
+        assert!(*got > fair * 0.8, "{what}: device {number} got {got:.0} of {fair:.0}");
+    }
+}
+
+#[test]
+fn bindings_get_their_shares_and_others_when_they_are_bound_anew() {
+    for seed in 0..4 {
+        let mut world = world(seed);
+        let terms = Terms::new(seed, &world.profile.fabric);
+        let mut epochs = [Epoch::new(0, 1).unwrap(); SLOTS];
+        let shares = |epochs: &[Epoch]| -> Vec<Share> {
+            epochs
+                .iter()
+                .enumerate()
+                .map(|(slot, epoch)| terms.of(0, slot, *epoch, true).0)
+                .collect()
+        };
+        while world.done() < 100 {
+            run(&mut world, 1);
+        }
+        run(&mut world, 100);
+        let got = measure(&mut world);
+        compare(&shares(&epochs), &got, &format!("seed {seed}"));
+        // The others go on meanwhile.
+        run(&mut world, ANEW_MS + AWAY_MS - FOR_MS);
+        epochs[0] = epochs[0].next().unwrap();
+        let got = measure(&mut world);
+        assert!(got[0] > 0.0, "it works again");
+        compare(&shares(&epochs), &got, &format!("seed {seed}, bound anew"));
+    }
+}

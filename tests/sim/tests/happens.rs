@@ -1,0 +1,44 @@
+//! What a profile is for happens in it, within a few seeds; a watch that is never needed says
+//! nothing.
+
+use sim::profile::Profile;
+use sim::run::Run;
+use std::collections::BTreeMap;
+
+/// What happened in so many seeds of a profile, which keep every promise.
+fn happened(name: &str, seeds: u64) -> BTreeMap<&'static str, u64> {
+    let profile = Profile::find(name).expect("it is built in");
+    let mut sums = BTreeMap::new();
+    for seed in 0..seeds {
+        let outcome = Run::new(seed, &profile).go();
+        assert_eq!(outcome.violation, None, "seed {seed} of {name}: {:#?}", outcome.story);
+        for (what, count) in outcome.happened {
+            *sums.entry(what).or_default() += count;
+        }
+    }
+    sums
+}
+
+fn check(name: &str, wanted: &[(&str, u64)]) {
+    let sums = happened(name, 5);
+    println!("{name}: {sums:#?}");
+    for (what, least) in wanted {
+        let count = sums.get(what).copied().unwrap_or_default();
+        assert!(count >= *least, "{name}: {count} {what}, and not {least}");
+    }
+}
+
+#[test]
+fn bindings_reach_their_limits() {
+    check("shares", &[("limits reached", 1000)]);
+}
+
+#[test]
+fn bindings_choose_among_paths_of_which_there_are_more_and_fewer() {
+    let wanted = [
+        ("TLPs with a choice of paths", 5000),
+        ("TLPs beside their paths", 100),
+        ("changes of the number of paths", 20),
+    ];
+    check("paths", &wanted);
+}
