@@ -44,6 +44,10 @@ pub enum Canary {
     ForgetTag,
     /// Host: the room that was kept for completions that do not come is not given back.
     KeepRoom,
+    /// Host: what waits for another device is passed by what may not pass it.
+    PassHeld,
+    /// Host: a device's posted TLP for another one is dropped where there is no room for it.
+    DropHeld,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
 }
@@ -51,7 +55,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 20] = [
+    pub const ALL: [Canary; 22] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -71,6 +75,8 @@ impl Canary {
         Self::DropWhenFull,
         Self::ForgetTag,
         Self::KeepRoom,
+        Self::PassHeld,
+        Self::DropHeld,
         Self::SkipReset,
     ];
 }

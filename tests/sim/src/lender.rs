@@ -7,7 +7,7 @@ use proxy_core::time::Instant;
 
 /// Who lends.
 pub(crate) enum Lender {
-    Director(Director),
+    Director(Box<Director>),
     Manager(Box<Managed>),
 }
 

@@ -160,6 +160,13 @@ pub(crate) struct Work {
     pub(crate) dma_reads: u32,
     #[serde(default)]
     pub(crate) dma_atomics: u32,
+    /// What devices ask of each other.
+    #[serde(default)]
+    pub(crate) peer_writes: u32,
+    #[serde(default)]
+    pub(crate) peer_reads: u32,
+    #[serde(default)]
+    pub(crate) peer_atomics: u32,
     /// Reads of configuration space.
     #[serde(default)]
     pub(crate) configuration: u32,
@@ -327,7 +334,7 @@ macro_rules! built_in {
 
 built_in![
     "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "nvme",
-    "shares", "paths", "storm", "day", "bench"
+    "shares", "paths", "peers", "storm", "day", "bench"
 ];
 
 /// The profiles that `all` means: those of which a seed takes no minute.

@@ -42,3 +42,10 @@ fn bindings_choose_among_paths_of_which_there_are_more_and_fewer() {
     ];
     check("paths", &wanted);
 }
+
+#[test]
+fn devices_ask_each_other() {
+    let wanted =
+        [("TLPs between devices", 10_000), ("transfers between devices that were right", 1000)];
+    check("peers", &wanted);
+}

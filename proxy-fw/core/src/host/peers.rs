@@ -7,6 +7,7 @@
 
 use super::upstream::{Fate, Origin};
 use super::{HostRole, ports::Port};
+use crate::canaries::{Canary, planted};
 use crate::limits::{HOST_RESERVED, TLP_BUFFER};
 use crate::link::ClassSet;
 use crate::outstanding::RequestInfo;
@@ -53,7 +54,7 @@ impl Held {
     /// specification's section 9).
     pub(super) fn passable(&self) -> ClassSet {
         let mut ready = ClassSet::ALL;
-        if self.count == 0 {
+        if self.count == 0 || planted(Canary::PassHeld) {
             return ready;
         }
         for class in Class::ALL {
@@ -144,6 +145,7 @@ impl HostRole {
         match class {
             Class::Posted => match self.send_to_device(now, to, tlp, None) {
                 Ok(()) => Fate::Gone,
+                Err(_) if planted(Canary::DropHeld) => Fate::Gone,
                 Err(_) => Fate::Waits,
             },
             Class::NonPosted => self.hand_request_over(now, origin, to, tlp),

@@ -1,7 +1,7 @@
 //! The DMA engine of the model device: commands that a driver writes, transfers, and the
 //! interrupts that come after them.
 
-use super::{Mark, Model};
+use super::{Errand, Mark, Model};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -268,12 +268,8 @@ impl Model {
     }
 
     /// An answer to one of its own requests. What it holds must be what the driver put there.
-    pub(super) fn answered(
-        &mut self,
-        done: &Completed<(Part, Option<usize>)>,
-        payload: &[u8],
-    ) -> Verdict {
-        let Part { transfer, at } = done.asked.purpose.0;
+    pub(super) fn answered(&mut self, done: &Completed<Errand>, payload: &[u8]) -> Verdict {
+        let Part { transfer, at } = done.asked.purpose.part;
         let place = self.engine.transfers.iter().position(|t| t.number == transfer);
         let Some(place) = place else { return Ok(()) };
         let command = self.engine.transfers[place].command;

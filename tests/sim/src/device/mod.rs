@@ -15,12 +15,13 @@ mod wrong;
 pub(crate) use config::ID;
 pub(crate) use drive::{CAPACITY, Drive, Medium};
 pub(crate) use engine::{Command, FAILED, Job, Part};
-pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, RUNG, fetch_add};
+pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, PART, PARTS, RUNG, fetch_add, part};
 pub(crate) use wrong::Wrong;
 
 use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::oracle::completion::Requests;
+use crate::oracle::peers::State;
 use crate::oracle::spells::Fault;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
@@ -72,11 +73,21 @@ pub(crate) enum Mark {
     Stray,
 }
 
+/// What one of a device's own requests is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    pub(crate) part: Part,
+    /// The binding under which it was asked.
+    pub(crate) binding: Option<usize>,
+    /// The port whose device it asks, and who was there; else it asks the host.
+    pub(crate) peer: Option<(usize, Option<State>)>,
+}
+
 /// What every device has: where it meets its proxy.
 pub(crate) struct End {
     pub(crate) out: Egress<Mark>,
-    /// What it asked for and has no answer to, and under which binding.
-    pub(crate) requests: Requests<(Part, Option<usize>)>,
+    /// What it asked for and has no answer to.
+    pub(crate) requests: Requests<Errand>,
     manner: Manner,
 }
 

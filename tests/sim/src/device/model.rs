@@ -7,6 +7,7 @@
 //! | 0x104 | doorbells since the last read of it; reading clears |
 //! | 0x108 | atomic counter, 8 bytes |
 //! | 0x200 | commands of the DMA engine |
+//! | 0x800 – 0xfff | memory for other devices, a part for each port of the host |
 
 use super::config::{Config, Written};
 use super::engine::Engine;
@@ -27,6 +28,16 @@ pub(crate) const DOORBELL: u64 = 0x100;
 pub(crate) const RUNG: u64 = 0x104;
 pub(crate) const COUNTER: u64 = 0x108;
 pub(crate) const COMMANDS: u64 = 0x200;
+/// Memory for other devices, and the bytes that the device behind each port has of it.
+const AREA: u64 = 0x800;
+pub(crate) const PART: u64 = 256;
+/// Ports whose devices have a part.
+pub(crate) const PARTS: usize = 8;
+
+/// Where in a device's registers the part of another port's device begins.
+pub(crate) const fn part(port: usize) -> u64 {
+    AREA + port as u64 * PART
+}
 
 /// The device.
 pub(crate) struct Model {
@@ -34,6 +45,7 @@ pub(crate) struct Model {
     serial: u64,
     pub(super) config: Config,
     cells: [u8; CELLS as usize * 4],
+    area: [u8; PARTS * PART as usize],
     rung: u32,
     counter: u64,
     /// Bus, device and function, as its host last wrote to it under.
@@ -52,6 +64,7 @@ impl Model {
             serial,
             config: Config::new(serial),
             cells: [0; CELLS as usize * 4],
+            area: [0; PARTS * PART as usize],
             rung: 0,
             counter: 0,
             id: 0,
@@ -66,6 +79,7 @@ impl Model {
     pub(crate) fn reset(&mut self) {
         self.config.reset(self.serial);
         self.cells.fill(0);
+        self.area.fill(0);
         (self.rung, self.counter) = (0, 0);
         self.engine = Engine::default();
         self.end.reset();
@@ -133,6 +147,15 @@ impl Model {
         match at {
             DOORBELL => self.rung += 1,
             COMMANDS => self.command(data),
+            AREA.. => {
+                let enables = packet.byte_enables();
+                let first = usize::from(enables.first_offset());
+                let count = usize::from(enables.byte_count(packet.length_dw()));
+                let place = self.area.get_mut((at - AREA) as usize..);
+                for (to, byte) in place.into_iter().flatten().zip(data).skip(first).take(count) {
+                    *to = *byte;
+                }
+            }
             at if at + data.len() as u64 <= CELLS * 4 => {
                 self.cells[at as usize..at as usize + data.len()].copy_from_slice(data);
             }
@@ -168,6 +191,10 @@ impl Model {
                     RUNG => {
                         data[..4].copy_from_slice(&std::mem::take(&mut self.rung).to_le_bytes())
                     }
+                    AREA.. => {
+                        let place = &self.area[at - AREA as usize..];
+                        data.iter_mut().zip(place).for_each(|(to, byte)| *to = *byte);
+                    }
                     COUNTER if length == 8 => data.copy_from_slice(&self.counter.to_le_bytes()),
                     _ if at + length <= self.cells.len() => {
                         data.copy_from_slice(&self.cells[at..at + length]);
@@ -180,6 +207,12 @@ impl Model {
                 let old = self.counter.to_le_bytes();
                 let add = packet.payload().try_into().map_or(0, u64::from_le_bytes);
                 self.counter = self.counter.wrapping_add(add);
+                self.answer(now, packet, CplStatus::Success, &old);
+            }
+            TlpType::FetchAdd if self.config.decodes_memory() && at as u64 >= AREA => {
+                let (from, operand) = (at - AREA as usize, packet.payload());
+                let place = &mut self.area[from..from + operand.len()];
+                let old = fetch_add(place, AtomicOp::FetchAdd, operand);
                 self.answer(now, packet, CplStatus::Success, &old);
             }
             _ => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),

@@ -19,6 +19,11 @@ const REGION: u64 = 0x10_0000;
 /// Where interrupts are written to: 4 KB for each port's device, and the first for the ports.
 pub(crate) const INTERRUPTS: u64 = 0xfee0_0000;
 
+/// Where the device behind a port writes its interrupt of that number.
+pub(crate) fn interrupt(port: usize, number: u64) -> u64 {
+    INTERRUPTS + (port as u64 + 1) * 4096 + number * 4
+}
+
 /// What is at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

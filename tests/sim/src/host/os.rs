@@ -4,7 +4,7 @@
 mod devices;
 mod hotplug;
 
-use super::driver::{Burst, Driver, Failure, Question, Task};
+use super::driver::{Burst, Driver, Failure, Others, Question, Task};
 use super::memory::{self, Memory};
 use super::{Asker, Purpose, device_id, port_id, window};
 use crate::device::ID;
@@ -254,6 +254,16 @@ impl Os {
         self.ports[port].driver.as_ref()
     }
 
+    /// The drivers of model devices in use.
+    fn others(&self) -> Others {
+        let mut others = Others::default();
+        for (other, port) in others.iter_mut().zip(&self.ports) {
+            let model = port.stage == Stage::Ready && port.kind == Kind::Model;
+            *other = port.driver.as_ref().filter(|_| model).map(Driver::life);
+        }
+        others
+    }
+
     /// Whether the device behind a port does work of that kind.
     pub(crate) fn suits(&self, port: usize, task: Task) -> bool {
         self.driver(port).is_some_and(|driver| driver.suits(task))
@@ -274,6 +284,11 @@ impl Os {
         self.done + self.ports.iter().flat_map(|p| &p.driver).map(Driver::done).sum::<u64>()
     }
 
+    /// Transfers between devices of which what they left was looked at, of drivers that are there.
+    pub(crate) fn peers_right(&self) -> u64 {
+        self.ports.iter().flat_map(|p| &p.driver).map(Driver::peers_right).sum()
+    }
+
     /// Work for the device behind a port, if one is ready there.
     pub(crate) fn begin(&mut self, port: usize, burst: Burst) -> bool {
         let driver = self.ports[port].driver.as_mut();
@@ -289,6 +304,7 @@ impl Os {
     ) -> Verdict {
         let booting =
             !self.ports[0].script.is_empty() && self.ports[0].script[0].at.bus().get() < 3;
+        let others = self.others();
         for port in 0..self.ports.len() {
             let entry = &mut self.ports[port];
             if entry.again && !entry.busy && entry.script.is_empty() && !booting {
@@ -303,7 +319,7 @@ impl Os {
                 emit_access(port, self.boots, access, out);
             }
             if let Some(driver) = &mut entry.driver {
-                driver.work(now, &mut self.memory, out, &profile.work)?;
+                driver.work(now, &mut self.memory, out, &profile.work, &others)?;
                 if let Some(at) = driver.next_at()
                     && entry.wakes.is_none_or(|planned| at < planned)
                 {
@@ -363,8 +379,11 @@ impl Os {
         done: &Completed<Asker>,
         payload: &[u8],
     ) -> Verdict {
+        let others = self.others();
         match &mut self.ports[port].driver {
-            Some(driver) if driver.life() == life => driver.answered(now, question, done, payload),
+            Some(driver) if driver.life() == life => {
+                driver.answered(now, question, done, payload, &others)
+            }
             _ => Ok(()),
         }
     }

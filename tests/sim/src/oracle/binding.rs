@@ -1,7 +1,12 @@
 //! Who is bound to whom, by what the manager asked for and the proxies said yes to, and what is
 //! under way on each binding.
 
+<<<<<<< HEAD
 use super::order::{Flow, STRAY, Seen};
+=======
+use super::order::{Flow, Seen};
+use super::peers::Aside;
+>>>>>>> b532de2b (Simulated devices of one host ask each other: contents, order and answers are watched, in a profile of its own; two more mistakes that are found)
 use super::spells::Spells;
 use super::{Verdict, Violation};
 use proxy_core::time::Instant;
@@ -18,7 +23,12 @@ pub(crate) struct Binding {
     /// From the root complex to the device, and back.
     pub(crate) down: Flow,
     pub(crate) up: Flow,
+    /// The port of its host that it is behind, and what it sends the devices behind others, by port.
+    pub(crate) port: Option<usize>,
+    pub(super) aside: BTreeMap<usize, Aside>,
     pub(crate) standing: Standing,
+    /// How often something happened that excuses a loss.
+    pub(super) upsets: u64,
     /// The last TLP to the device before its host reset the bus, and the last one of the device
     /// before it was reset.
     reset_after: (u64, u64),
@@ -50,6 +60,8 @@ pub(crate) enum Standing {
 pub(crate) struct Bindings {
     all: Vec<Binding>,
     by_name: BTreeMap<(usize, usize, u32), usize>,
+    /// TLPs that devices sent each other.
+    pub(crate) aside: u64,
 }
 
 impl Bindings {
@@ -73,7 +85,10 @@ impl Bindings {
                 epoch,
                 down,
                 up,
+                port: None,
+                aside: BTreeMap::new(),
                 standing,
+                upsets: 0,
                 reset_after: (0, 0),
                 requests: (0, 0),
                 begun: false,
@@ -105,7 +120,8 @@ impl Bindings {
 
     /// TLPs that came, over all bindings.
     pub(crate) fn delivered(&self) -> u64 {
-        self.all.iter().map(|b| b.up.delivered + b.down.delivered).sum()
+        let aside = |b: &Binding| b.aside.values().map(Aside::delivered).sum::<u64>();
+        self.all.iter().map(|b| b.up.delivered + b.down.delivered + aside(b)).sum()
     }
 }
 
@@ -142,8 +158,14 @@ impl Binding {
         if self.standing == Standing::Sound {
             self.standing = Standing::Fresh;
         }
+        self.relax();
+    }
+
+    fn relax(&mut self) {
+        self.upsets += 1;
         self.down.relax();
         self.up.relax();
+        self.aside.values_mut().for_each(Aside::relax);
     }
 
     /// Its host resets the bus that the device is on.
@@ -163,8 +185,7 @@ impl Binding {
     /// It failed, or is taken back.
     pub(crate) fn end(&mut self) {
         self.standing = Standing::Over;
-        self.down.relax();
-        self.up.relax();
+        self.relax();
     }
 
     /// It is over for good: nothing of it may come any more.
@@ -181,6 +202,12 @@ impl Binding {
         self.gave_up = Some(now);
         self.down.relax_request(request);
         self.up.relax_request(request);
+        self.aside.values_mut().for_each(|aside| aside.relax_request(request));
+    }
+
+    /// Whether a request ended so.
+    pub(super) fn has_given_up(&self, request: u64) -> bool {
+        self.given_up.contains(&request)
     }
 
     /// Whether a driver may say that something failed that it began then: a request of that time

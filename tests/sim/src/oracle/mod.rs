@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `order` | 1: at most once, undamaged, in an order that the base specification allows |
 //! | `binding` | 2 and 4: nothing crosses from one binding to another; who is bound to whom |
+//! | `peers` | 1 and 3: what devices of one host ask of each other |
 //! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
 //! | `bounds` | 5: nothing grows |
 //! | `spells` | 3: when a device misbehaved, which excuses what was asked of it meanwhile |
@@ -19,6 +20,7 @@ pub(crate) mod blocks;
 pub(crate) mod bounds;
 pub(crate) mod completion;
 pub(crate) mod order;
+pub(crate) mod peers;
 pub(crate) mod spells;
 pub(crate) mod tags;
 pub(crate) mod wire;

@@ -96,6 +96,11 @@ fn work(work: &Work) -> Result<()> {
     pair("bytes", work.bytes, 1..=4096)?;
     if work.payload != 0 {
         within("payload", work.payload as u64, 128..=4096)?;
+        let peers = work.peer_writes + work.peer_reads + work.peer_atomics > 0;
+        ensure!(
+            !peers || work.payload >= 256,
+            "payload: devices that ask each other have 256 or more"
+        );
         ensure!(work.payload.is_power_of_two(), "payload: a power of two");
     }
     within("stalls_ppm", u64::from(work.stalls_ppm), PPM)?;

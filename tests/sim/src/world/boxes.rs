@@ -1,8 +1,11 @@
 //! A box in the world: its proxy, its devices, and the oracles between them.
 
+use super::hosts::HostNode;
 use super::{World, link_config};
-use crate::device::{Device, Drive, End, Manner, Mark, Medium, Model, Part};
+use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
+use crate::host::{port_at, port_of};
+use crate::oracle::binding::Bindings;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
@@ -22,6 +25,8 @@ use tlp_codec::tlp::{Class, Packet, TlpType};
 #[derive(Clone, Copy)]
 struct Asked {
     binding: usize,
+    /// The binding of the device that asked, if it was not the host.
+    from: Option<usize>,
     request: u64,
     /// When its host's proxy took it.
     since: Instant,
@@ -159,6 +164,30 @@ pub(super) fn model() -> proxy_core::control::Name {
     "model".try_into().expect("a short name")
 }
 
+/// The port whose device a request asks, if it is not the host, and the binding that is there now.
+fn peer_of(
+    packet: &Packet<&[u8]>,
+    bound: Option<usize>,
+    bindings: &Bindings,
+    hosts: &[HostNode],
+) -> Option<(usize, Option<usize>)> {
+    let port = port_at(packet.address())?;
+    let host = &hosts[bindings.all()[bound?].host];
+    Some((port, host.ports.get(port).copied().flatten()))
+}
+
+/// A device answers its host, or another device.
+fn answers(bindings: &mut Bindings, now: Instant, seen: Seen, was: Asked, optional: bool) {
+    let port = was.from.and_then(|from| bindings.all()[from].port);
+    match port {
+        None => bindings.get(was.binding).sent_up(now, seen, was.request, optional),
+        Some(port) => {
+            let way = (was.binding, port);
+            bindings.sent_aside(now, (seen, was.request), way, was.from, optional);
+        }
+    }
+}
+
 impl World {
     /// Whether anything happened.
     pub(super) fn pump_box(&mut self, index: usize) -> Verdict<bool> {
@@ -248,7 +277,10 @@ impl World {
         match seen.class {
             Class::Completion => {
                 let asked = entry.device.end().requests.of(tlp)?;
-                if let Some(binding) = asked.purpose.1 {
+                if asked.purpose.peer.is_some() {
+                    self.answered_by_peer(&asked, seen, tlp)?;
+                } else if let Some(binding) = asked.purpose.binding {
+                    let peers = self.peers_kept(asked.since);
                     let binding = self.bindings.get(binding);
                     if binding.down.knows(&seen, Some(asked.request)) {
                         binding.down.deliver(seen, Some(asked.request))?;
@@ -257,7 +289,8 @@ impl World {
                         binding.down.deliver(seen, None)?;
                     } else if is_made_up(tlp)
                         && (!binding.is_sound()
-                            || self.silences.explain(asked.since, now, binding.host, at_box))
+                            || self.silences.explain(asked.since, now, binding.host, at_box)
+                            || peers)
                     {
                         binding.give_up(now, asked.request);
                     } else {
@@ -281,7 +314,14 @@ impl World {
                 let Some(binding) = entry.binding else {
                     return Err(Violation::new(2, "a device that is not lent got a TLP of a host"));
                 };
-                let sent = self.bindings.get(binding).down.deliver(seen, None)?;
+                let (from, sent) = match port_of(packet.requester()) {
+                    None => (None, self.bindings.get(binding).down.deliver(seen, None)?),
+                    Some(port) => {
+                        let (from, sent) =
+                            self.bindings.deliver_aside(binding, port, seen, None)?;
+                        (Some(from), sent)
+                    }
+                };
                 if seen.class == Class::NonPosted {
                     let is_write = matches!(
                         packet.tlp_type(),
@@ -290,7 +330,7 @@ impl World {
                     let (request, since) = (sent.request, sent.at);
                     entry.tags.asked(tag as u16, since);
                     let before =
-                        entry.asked[tag].replace(Asked { binding, request, since, is_write });
+                        entry.asked[tag].replace(Asked { binding, from, request, since, is_write });
                     // Its answer is still to leave, but something was taken for it.
                     if before.is_some_and(|before| entry.spells.lies(before.since, now)) {
                         entry.spells.lied(now);
@@ -298,6 +338,7 @@ impl World {
                 }
             }
         }
+        let entry = &mut self.boxes[index].slots[slot];
         let own = seen.class == Class::NonPosted && packet.requester().bits() == 0;
         if entry.device.handle(now, tlp)? {
             // One that its proxy asked for leaves all tags free.
@@ -315,7 +356,7 @@ impl World {
     /// Hands the proxy what a device has to say.
     fn hear_device(&mut self, index: usize, slot: usize) -> bool {
         let node = self.node_of_box(index);
-        let Self { boxes, bindings, agenda, trace, requests: numbers, .. } = self;
+        let Self { boxes, bindings, hosts, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
         let SlotNode { device, binding, asked, spells, tags, .. } = entry;
@@ -334,23 +375,29 @@ impl World {
             let packet = Packet::new_checked(&waiting.bytes[..]).expect("own TLP");
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
             match waiting.mark {
-                Mark::Own => {
-                    if let Some(binding) = bound {
-                        bindings.get(binding).sent_up(now, seen, 0, false);
-                    }
-                }
-                Mark::Asks(part) => {
-                    *numbers += 1;
-                    requests.ask(now, &waiting.bytes, *numbers, (part, bound));
-                    if let Some(binding) = bound {
-                        bindings.get(binding).sent_up(now, seen, *numbers, false);
-                    }
-                }
-                Mark::AsksTagged => {
-                    *numbers += 1;
-                    requests.ask(now, &waiting.bytes, *numbers, (Part::NONE, bound));
-                    if let Some(binding) = bound {
-                        bindings.get(binding).sent_up(now, seen, *numbers, false);
+                Mark::Own | Mark::Asks(_) | Mark::AsksTagged => {
+                    let peer = peer_of(&packet, bound, bindings, hosts);
+                    let part = match waiting.mark {
+                        Mark::Own => None,
+                        Mark::Asks(part) => Some(part),
+                        _ => Some(Part::NONE),
+                    };
+                    let request = part.map_or(0, |part| {
+                        *numbers += 1;
+                        let peer = peer.map(|(port, there)| (port, bindings.state(there)));
+                        let errand = Errand { part, binding: bound, peer };
+                        requests.ask(now, &waiting.bytes, *numbers, errand);
+                        *numbers
+                    });
+                    match (bound, peer) {
+                        (Some(binding), Some((port, there))) => {
+                            let way = (binding, port);
+                            bindings.sent_aside(now, (seen, request), way, there, false);
+                        }
+                        (Some(binding), None) => {
+                            bindings.get(binding).sent_up(now, seen, request, false);
+                        }
+                        (None, _) => {}
                     }
                 }
                 Mark::Answers => {
@@ -361,7 +408,7 @@ impl World {
                         // Another's answer may have been taken for it.
                         let late = bound != Some(was.binding) || spells.lies(was.since, now);
                         let seen = seen.answers_write(was.is_write);
-                        bindings.get(was.binding).sent_up(now, seen, was.request, late);
+                        answers(bindings, now, seen, was, late);
                     }
                 }
                 Mark::TooMany => spells.lied(now),
@@ -371,7 +418,7 @@ impl World {
                     // Some of it is an answer all the same: a status is a device's own affair.
                     if let Some(was) = was.filter(|_| asked_under == packet.tag().get()) {
                         let seen = seen.answers_write(was.is_write);
-                        bindings.get(was.binding).sent_up(now, seen, was.request, true);
+                        answers(bindings, now, seen, was, true);
                     }
                 }
                 Mark::Stray => {

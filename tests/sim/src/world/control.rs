@@ -305,6 +305,7 @@ impl World {
         let before = match end {
             BoundEnd::Slot { at_box, slot } => &mut self.boxes[at_box].slots[slot].binding,
             BoundEnd::Port(port) => {
+                self.bindings.get(index).port = Some(port);
                 self.bindings.get(index).begin();
                 &mut self.hosts[node].ports[port]
             }

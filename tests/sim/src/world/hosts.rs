@@ -5,7 +5,7 @@ use super::{World, link_config};
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
-use crate::host::{Asker, Purpose, root};
+use crate::host::{Asker, Purpose, port_of, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
@@ -211,6 +211,7 @@ impl World {
     }
 
     pub(super) fn at_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
+        let kept = self.peers_kept_from_root(index, tlp);
         let Self { hosts, boxes, bindings, agenda, trace, silences, .. } = self;
         let boxes_from = hosts.len();
         let HostNode { os, out, requests, ports, random, .. } = &mut hosts[index];
@@ -229,7 +230,7 @@ impl World {
                 doubtful = spells.lies(since, now);
                 let no_tags = tags.may_have_been_gone(since, now);
                 let silence = || {
-                    spells.within(since, now)
+                    kept || spells.within(since, now)
                         || silences.explain(since, now, index, boxes_from + at_box)
                 };
                 let causes = Causes { since, now, doubtful, no_tags, silence: &silence };
@@ -238,7 +239,7 @@ impl World {
             let done = requests.complete(tlp, doubtful)?;
             let payload = packet.payload();
             return match done.asked.purpose.0 {
-                Purpose::Driver { port, life, question } => {
+                Purpose::Driver { port, life, question, .. } => {
                     os.answered(now, (port, life), question, &done, payload)
                 }
                 Purpose::Access { port, boot, then, .. } => {
@@ -252,7 +253,7 @@ impl World {
             os.messages += 1;
             return Ok(());
         }
-        let port = usize::from(packet.requester().bus().get()).checked_sub(3);
+        let port = port_of(packet.requester());
         let Some(port) = port else { return os.written(&packet, None) };
         let Some(bound) = ports.get(port).copied().flatten() else {
             let what =

@@ -4,6 +4,7 @@ mod boxes;
 mod control;
 mod faults;
 mod hosts;
+mod peers;
 mod settle;
 mod silence;
 mod spin;
@@ -151,7 +152,7 @@ impl World {
             let lendings = lendings.into_iter();
             let (terms, frame) = (Terms::new(seed, fabric), fabric.frame);
             let director = Director::new(fabric.hosts, fabric.boxes, lendings, frame, terms);
-            Lender::Director(director.roaming(fabric.roams))
+            Lender::Director(Box::new(director.roaming(fabric.roams)))
         };
         let terms = fabric.path_sets || fabric.shares.is_some();
         let media = drives(fabric);
@@ -230,8 +231,15 @@ impl World {
             ("TLPs with a choice of paths", counts.chosen),
             ("TLPs beside their paths", counts.astray),
             ("changes of the number of paths", counts.changes),
+            ("TLPs between devices", self.bindings.aside),
+            ("transfers between devices that were right", self.peers_right()),
         ];
         all.into_iter().collect()
+    }
+
+    /// Transfers between devices of which what they left was looked at.
+    fn peers_right(&self) -> u64 {
+        self.hosts.iter().map(|host| host.os.peers_right()).sum()
     }
 
     /// Bindings that there were.

@@ -29,8 +29,9 @@ impl World {
                         })
                     })
             })
-            && self.bindings.all().iter().all(|binding| {
-                !binding.is_sound() || binding.up.owed().0 == 0 && binding.down.owed().0 == 0
+            && self.bindings.all().iter().enumerate().all(|(index, binding)| {
+                let owed = || binding.up.owed().0 + binding.down.owed().0;
+                !binding.is_sound() || owed() + self.bindings.owed_aside(index) == 0
             })
     }
 
@@ -197,7 +198,14 @@ impl World {
                 }
             }
         }
-        for binding in self.bindings.all().iter().filter(|b| b.is_sound()) {
+        for (index, binding) in self.bindings.all().iter().enumerate().filter(|b| b.1.is_sound()) {
+            let aside = self.bindings.owed_aside(index);
+            if aside > 0 {
+                text.push(format!(
+                    "{aside} TLPs of box {} for other devices never came",
+                    binding.at_box
+                ));
+            }
             let (up, down) = (binding.up.owed(), binding.down.owed());
             if up.0 + down.0 > 0 {
                 text.push(format!(

@@ -180,6 +180,7 @@ impl World {
             }
             BoundEnd::Port(port) => {
                 binding.up.drop_all();
+                binding.port = Some(port);
                 self.hosts[node].ports[port] = Some(index);
             }
         }

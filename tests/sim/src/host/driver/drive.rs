@@ -291,7 +291,7 @@ impl DriveDriver {
             locked: false,
         };
         let question = Question::Drive { register };
-        let purpose = Purpose::Driver { port: self.port, life: self.life, question };
+        let purpose = Purpose::Driver { port: self.port, life: self.life, to: self.port, question };
         self.push(out, kind, purpose);
     }
 

@@ -3,12 +3,14 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | of the model device |
+//! | `peers` | what a model device does with another one |
 //! | `drive`, `commands`, `queue`, `pages` | of an NVMe drive: bring-up, commands, queues, memory for data |
 
 mod commands;
 mod drive;
 mod model;
 mod pages;
+mod peers;
 mod queue;
 
 pub(crate) use drive::{DriveDriver, Register};
@@ -19,6 +21,7 @@ pub(crate) use model::OUTSTANDING;
 use super::Asker;
 use super::Purpose;
 use super::memory::Memory;
+use crate::device;
 use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::oracle::completion::Completed;
@@ -36,6 +39,10 @@ pub(crate) enum Task {
     DmaWrites,
     DmaReads,
     DmaAtomics,
+    /// With another device of the host.
+    PeerWrites,
+    PeerReads,
+    PeerAtomics,
     Configuration,
     /// Of drives only, as are the next ones.
     BlockWrites,
@@ -46,7 +53,7 @@ pub(crate) enum Task {
 
 impl Task {
     /// With the weights of a profile.
-    pub(crate) fn weighed(work: &Work) -> [(Task, u32); 11] {
+    pub(crate) fn weighed(work: &Work) -> [(Task, u32); 14] {
         [
             (Self::Registers, work.registers),
             (Self::Doorbells, work.doorbells),
@@ -54,6 +61,9 @@ impl Task {
             (Self::DmaWrites, work.dma_writes),
             (Self::DmaReads, work.dma_reads),
             (Self::DmaAtomics, work.dma_atomics),
+            (Self::PeerWrites, work.peer_writes),
+            (Self::PeerReads, work.peer_reads),
+            (Self::PeerAtomics, work.peer_atomics),
             (Self::Configuration, work.configuration),
             (Self::BlockWrites, work.block_writes),
             (Self::BlockReads, work.block_reads),
@@ -86,9 +96,14 @@ pub(crate) enum Question {
     Add,
     /// Vendor and device ID.
     Id,
+    /// What a transfer left in another device's memory.
+    Left { target: usize },
     /// A register of a drive's controller.
     Drive { register: Register },
 }
+
+/// The number of the driver of each port with a model device that is in use.
+pub(crate) type Others = [Option<u32>; device::PARTS];
 
 /// Something went wrong that may have a cause outside of the device.
 #[derive(Clone, Debug)]
@@ -117,17 +132,19 @@ impl Driver {
         }
     }
 
-    /// Goes on with its work as far as there is room.
+    /// Goes on with its work as far as there is room; `others`: the drivers of model devices that
+    /// are there, by port.
     pub(crate) fn work(
         &mut self,
         now: Instant,
         memory: &mut Memory,
         out: &mut Egress<Purpose>,
         work: &Work,
+        others: &Others,
     ) -> Verdict {
         match self {
             Self::Model(driver) => {
-                driver.work(now, memory, out, work);
+                driver.work(now, memory, out, work, others);
                 Ok(())
             }
             Self::Drive(driver) => driver.work(now, memory, out, work),
@@ -157,9 +174,10 @@ impl Driver {
         question: Question,
         done: &Completed<Asker>,
         payload: &[u8],
+        others: &Others,
     ) -> Verdict {
         match self {
-            Self::Model(driver) => driver.answered(question, done, payload),
+            Self::Model(driver) => driver.answered(question, done, payload, others),
             Self::Drive(driver) => {
                 driver.answered(now, question, done, payload);
                 Ok(())
@@ -215,6 +233,14 @@ impl Driver {
         match self {
             Self::Model(driver) => driver.leftover(),
             Self::Drive(driver) => driver.leftover(),
+        }
+    }
+
+    /// Transfers with other devices of which what they left was looked at.
+    pub(crate) fn peers_right(&self) -> u64 {
+        match self {
+            Self::Model(driver) => driver.peers.checked,
+            Self::Drive(_) => 0,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The driver of a model device.
 
-use super::{Burst, Failure, Question, Task};
+use super::peers::Peers;
+use super::{Burst, Failure, Others, Question, Task};
 use crate::device::{self, Command, Job};
 use crate::egress::Egress;
 use crate::host::memory::{self, Memory};
@@ -35,7 +36,7 @@ struct Transfer {
 
 /// The driver.
 pub(crate) struct ModelDriver {
-    port: usize,
+    pub(super) port: usize,
     pub(super) life: u32,
     id: Bdf,
     versions: [u32; CELLS],
@@ -50,13 +51,15 @@ pub(crate) struct ModelDriver {
     transfers: [Option<Transfer>; memory::BUFFERS as usize],
     /// Additions to its counter failed, or not: nobody knows what it holds.
     unknown: [bool; memory::BUFFERS as usize],
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     /// The time of its present turn.
-    now: Instant,
+    pub(super) now: Instant,
     /// ID-based ordering of its requests.
     random: Random,
     /// The counter in host memory of each buffer.
     sums: [u64; memory::BUFFERS as usize],
+    /// What its device does with others, by their ports.
+    pub(super) peers: Peers,
     outstanding: usize,
     bursts: VecDeque<Burst>,
     /// Operations that ended well.
@@ -83,6 +86,7 @@ impl ModelDriver {
             now: Instant::ZERO,
             random: Random::stream(life.into(), Drawer::Attributes, port as u64),
             sums: [0; memory::BUFFERS as usize],
+            peers: Peers::default(),
             outstanding: 0,
             bursts: VecDeque::new(),
             done: 0,
@@ -102,6 +106,7 @@ impl ModelDriver {
         self.bursts.is_empty()
             && self.outstanding == 0
             && self.transfers.iter().all(Option::is_none)
+            && self.peers.is_idle()
     }
 
     /// What is not done, for a person.
@@ -121,11 +126,16 @@ impl ModelDriver {
         memory: &mut Memory,
         out: &mut Egress<Purpose>,
         work: &Work,
+        others: &Others,
     ) {
         self.now = now;
+        self.look_at_peers(out, others);
         for _ in 0..self.bursts.len() {
             let Some(mut burst) = self.bursts.pop_front() else { return };
-            while burst.left > 0 && out.len() < 48 && self.act(&mut burst, memory, out, work) {
+            while burst.left > 0
+                && out.len() < 48
+                && self.act(&mut burst, memory, out, work, others)
+            {
                 burst.left -= 1;
             }
             if burst.left > 0 {
@@ -141,6 +151,7 @@ impl ModelDriver {
         memory: &mut Memory,
         out: &mut Egress<Purpose>,
         work: &Work,
+        others: &Others,
     ) -> bool {
         let random = &mut burst.random;
         match burst.task {
@@ -161,6 +172,9 @@ impl ModelDriver {
             Task::DmaWrites => self.transfer(Job::Write, random, memory, out, work),
             Task::DmaReads => self.transfer(Job::Read, random, memory, out, work),
             Task::DmaAtomics => self.transfer(Job::Add, random, memory, out, work),
+            Task::PeerWrites => self.with_peer(Job::Write, random, out, others),
+            Task::PeerReads => self.with_peer(Job::Read, random, out, others),
+            Task::PeerAtomics => self.with_peer(Job::Add, random, out, others),
             _ if self.outstanding >= OUTSTANDING => false,
             Task::Registers => {
                 let cell = random.below(CELLS as u64) as usize;
@@ -205,17 +219,29 @@ impl ModelDriver {
     }
 
     fn write(&mut self, out: &mut Egress<Purpose>, at: u64, data: &[u8]) {
+        let by_id = self.random.chance(400_000);
+        self.write_to(out, (self.port, at), data, by_id);
+    }
+
+    /// To a port's device.
+    pub(super) fn write_to(
+        &mut self,
+        out: &mut Egress<Purpose>,
+        (port, at): (usize, u64),
+        data: &[u8],
+        by_id: bool,
+    ) {
         let kind = Kind::MemWrite {
             requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
-            address: window(self.port) + at,
+            address: window(port) + at,
             enables: ByteEnables::all((data.len() / 4) as u16),
             hint: None,
             data,
         };
         let mut repr = Repr::new(kind);
-        repr.attributes.id_based_ordering = self.random.chance(400_000);
-        out.push(&repr, Purpose::Posted { port: self.port });
+        repr.attributes.id_based_ordering = by_id;
+        out.push(&repr, Purpose::Posted { port });
     }
 
     fn read(&mut self, out: &mut Egress<Purpose>, at: u64, length_dw: u16, question: Question) {
@@ -238,14 +264,26 @@ impl ModelDriver {
         question: Question,
         kind: impl FnOnce(Bdf, Tag) -> Kind<'a>,
     ) {
+        let by_id = self.random.chance(400_000);
+        self.ask_of(out, (self.port, by_id), question, kind);
+    }
+
+    /// Of a port's device, with ID-based ordering or without.
+    pub(super) fn ask_of<'a>(
+        &mut self,
+        out: &mut Egress<Purpose>,
+        (to, by_id): (usize, bool),
+        question: Question,
+        kind: impl FnOnce(Bdf, Tag) -> Kind<'a>,
+    ) {
         self.outstanding += 1;
         let mut kind = kind(HOST_ID, Tag::new(0).expect("a tag"));
         if let Kind::Atomic { address, .. } = &mut kind {
             *address = window(self.port) + device::COUNTER;
         }
         let mut repr = Repr::new(kind);
-        repr.attributes.id_based_ordering = self.random.chance(400_000);
-        out.push(&repr, Purpose::Driver { port: self.port, life: self.life, question });
+        repr.attributes.id_based_ordering = by_id;
+        out.push(&repr, Purpose::Driver { port: self.port, life: self.life, to, question });
     }
 
     fn transfer(
@@ -264,7 +302,7 @@ impl ModelDriver {
         let from = GUARD as u64 + random.below(4096 - length + 1) + random.below(2) * 2048;
         let at = (buffer as u64 * memory::STRIDE + from.min(memory::STRIDE - 64 - length)) as usize;
         let address = Memory::address(self.port, high, at as u64);
-        let interrupt = memory::INTERRUPTS + (self.port as u64 + 1) * 4096 + buffer as u64 * 4;
+        let interrupt = memory::interrupt(self.port, buffer as u64);
         let seed = random.next();
         let mut command = Command {
             job,
@@ -311,6 +349,9 @@ impl ModelDriver {
         message: u32,
         memory: &mut Memory,
     ) -> Verdict {
+        if let Some(target) = buffer.checked_sub(memory::BUFFERS as usize) {
+            return self.peer_interrupt(target, message);
+        }
         let transfer = self.transfers.get_mut(buffer).and_then(Option::take);
         let failed = message & device::FAILED != 0;
         let message = message & !device::FAILED;
@@ -368,6 +409,7 @@ impl ModelDriver {
         question: Question,
         done: &Completed<Asker>,
         payload: &[u8],
+        others: &Others,
     ) -> Verdict {
         // A lower address that is wrong can make a part of it: the rest has its time.
         if !done.last {
@@ -376,6 +418,9 @@ impl ModelDriver {
         self.outstanding -= 1;
         if matches!(question, Question::Rung { .. }) {
             self.collecting = false;
+        }
+        if let Question::Left { target } = question {
+            return self.left(target, done, payload, others);
         }
         if done.status != CplStatus::Success {
             self.miscounted |= matches!(question, Question::Rung { .. });
@@ -424,7 +469,9 @@ impl ModelDriver {
                     return wrong(format!("vendor and device ID read {:#x}", word()));
                 }
             }
-            Question::Drive { .. } => unreachable!("asked by drivers of drives"),
+            Question::Left { .. } | Question::Drive { .. } => {
+                unreachable!("looked at above, or of drives")
+            }
         }
         Ok(())
     }

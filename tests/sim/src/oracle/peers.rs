@@ -1,0 +1,144 @@
+//! What devices of one host ask of each other, through its switch: the TLPs of one device for
+//! another one, and the answers, are a flow of their own, with the order that the table demands of
+//! everything that goes the same way.
+//!
+//! Either device can be reset, released or lost at any time. Then what is under way between the two
+//! may come or not; at the other end it may even come to the port's next tenant, if it was behind
+//! the switch already: addresses are the host's, and who is behind them is its affair.
+
+use super::binding::Bindings;
+use super::order::{Flow, Seen, Sent};
+use super::{Verdict, Violation};
+use proxy_core::time::Instant;
+
+/// A binding, and how often it had been upset: what was sent to it before that may be lost.
+pub(crate) type State = (usize, u64);
+
+/// What a binding sends the device behind another port of its host.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    flow: Flow,
+    /// Who was there when something was sent last.
+    target: Option<State>,
+}
+
+impl Aside {
+    pub(super) fn relax(&mut self) {
+        self.flow.relax();
+    }
+
+    fn relax_unless(&mut self, target: Option<State>) {
+        if self.target != target {
+            self.flow.relax();
+        }
+    }
+}
+
+impl Bindings {
+    /// How a binding stands.
+    pub(crate) fn state(&self, binding: Option<usize>) -> Option<State> {
+        binding.map(|index| (index, self.all()[index].upsets))
+    }
+
+    /// Whether something has happened to a binding since it stood so, or it is not in use.
+    pub(crate) fn is_upset(&self, before: Option<State>) -> bool {
+        before.is_none_or(|(index, upsets)| {
+            let binding = &self.all()[index];
+            !binding.is_sound() || binding.upsets != upsets
+        })
+    }
+
+    /// A device's TLP for the device behind another port was taken in, or its answer to that one.
+    pub(crate) fn sent_aside(
+        &mut self,
+        now: Instant,
+        (seen, request): (Seen, u64),
+        (from, port): (usize, usize),
+        target: Option<usize>,
+        optional: bool,
+    ) {
+        let target = self.state(target);
+        let gave_up = |index: usize| self.all()[index].has_given_up(request);
+        let optional = optional
+            || self.is_upset(target)
+            || !self.all()[from].is_sound()
+            || gave_up(from)
+            || target.is_some_and(|target| gave_up(target.0));
+        let aside = self.get(from).aside.entry(port).or_default();
+        aside.relax_unless(target);
+        aside.target = target;
+        aside.flow.send(now, seen, request, optional);
+        self.aside += 1;
+    }
+
+    /// The binding behind a port that has such a TLP under way to a binding of its host.
+    pub(crate) fn sender_aside(
+        &self,
+        to: usize,
+        from_port: usize,
+        seen: &Seen,
+        request: Option<u64>,
+    ) -> Option<usize> {
+        let (host, port) = (self.all()[to].host, self.all()[to].port?);
+        let sends = |index: &usize| {
+            let binding = &self.all()[*index];
+            (binding.host, binding.port) == (host, Some(from_port))
+                && binding.aside.get(&port).is_some_and(|aside| aside.flow.knows(seen, request))
+        };
+        (0..self.all().len()).rev().find(sends)
+    }
+
+    /// It came there. Who sent it, and what it was.
+    pub(crate) fn deliver_aside(
+        &mut self,
+        to: usize,
+        from_port: usize,
+        seen: Seen,
+        request: Option<u64>,
+    ) -> Verdict<(usize, Sent)> {
+        let Some(from) = self.sender_aside(to, from_port, &seen, request) else {
+            let what = format!(
+                "a {:?} TLP of the device of port {from_port} came to another device, which is not \
+                 under way: never sent so, or twice",
+                seen.class
+            );
+            return Err(Violation::new(1, what));
+        };
+        let (port, target) = (self.all()[to].port.expect("looked at above"), self.state(Some(to)));
+        let aside = self.get(from).aside.get_mut(&port).expect("looked at above");
+        aside.relax_unless(target);
+        Ok((from, aside.flow.deliver(seen, request)?))
+    }
+
+    /// A request to the device behind a port ended with a cause, but without its answer.
+    pub(crate) fn give_up_aside(
+        &mut self,
+        now: Instant,
+        from: usize,
+        target: Option<State>,
+        request: u64,
+    ) {
+        self.get(from).give_up(now, request);
+        let (Some(port), Some((index, _))) = (self.all()[from].port, target) else { return };
+        if let Some(aside) = self.get(index).aside.get_mut(&port) {
+            aside.flow.relax_request(request);
+        }
+    }
+
+    /// TLPs of a binding for other devices that are under way and may not be lost.
+    pub(crate) fn owed_aside(&self, from: usize) -> usize {
+        let asides = self.all()[from].aside.values();
+        asides.filter(|aside| !self.is_upset(aside.target)).map(|aside| aside.flow.owed().0).sum()
+    }
+}
+
+impl Aside {
+    pub(super) fn relax_request(&mut self, request: u64) {
+        self.flow.relax_request(request);
+    }
+
+    /// TLPs that came.
+    pub(super) fn delivered(&self) -> u64 {
+        self.flow.delivered
+    }
+}

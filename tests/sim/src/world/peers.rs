@@ -1,0 +1,69 @@
+//! Devices that ask each other, and what may keep them from their answers.
+
+use super::World;
+use crate::device::Errand;
+use crate::oracle::completion::Asked;
+use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::{Verdict, Violation};
+use proxy_core::limits::SYNTHESISED_COMPLETION;
+use proxy_core::time::Instant;
+use tlp_codec::tlp::{CplStatus, Packet};
+
+impl World {
+    /// A completion came to a device for what it had asked another one.
+    pub(super) fn answered_by_peer(
+        &mut self,
+        asked: &Asked<Errand>,
+        seen: Seen,
+        tlp: &[u8],
+    ) -> Verdict {
+        let (now, request) = (self.now(), asked.request);
+        let Errand { binding: Some(from), peer: Some((port, target)), .. } = asked.purpose else {
+            return Ok(());
+        };
+        let upset = !self.bindings.all()[from].is_sound() || self.bindings.is_upset(target);
+        let good = Packet::new_checked(tlp).is_ok_and(|p| p.status() == CplStatus::Success);
+        let known = self.bindings.sender_aside(from, port, &seen, Some(request)).is_some();
+        if known {
+            self.bindings.deliver_aside(from, port, seen, Some(request))?;
+            if !good && upset {
+                self.bindings.give_up_aside(now, from, target, request);
+            }
+            return Ok(());
+        }
+        // Of two requests that were alike, one may have been lost.
+        if upset && self.bindings.sender_aside(from, port, &seen, None).is_some() {
+            return self.bindings.deliver_aside(from, port, seen, None).map(|_| ());
+        }
+        if is_made_up(tlp) && (upset || self.peers_kept(asked.since)) {
+            self.bindings.give_up_aside(now, from, target, request);
+            return Ok(());
+        }
+        let what =
+            format!("request {request} of a device got an answer that port {port}'s did not give");
+        Err(Violation::new(3, what))
+    }
+
+    /// As [`World::peers_kept`], of what a host had asked that is answered now.
+    pub(super) fn peers_kept_from_root(&self, host: usize, tlp: &[u8]) -> bool {
+        let asked = is_made_up(tlp).then(|| self.hosts[host].requests.of(tlp).ok()).flatten();
+        asked.is_some_and(|asked| self.peers_kept(asked.since))
+    }
+
+    /// Whether the time of something that was asked then is over, and some device was silent meanwhile
+    /// or cut off from a host: where devices ask each other, what one of them does not take holds up
+    /// what the others have sent behind it.
+    pub(super) fn peers_kept(&self, since: Instant) -> bool {
+        let now = self.now();
+        let work = &self.profile.work;
+        let peers = work.peer_writes + work.peer_reads + work.peer_atomics > 0;
+        let waited = now.saturating_since(since) >= SYNTHESISED_COMPLETION;
+        let hosts = self.hosts.len();
+        peers
+            && waited
+            && self.boxes.iter().enumerate().any(|(at_box, node)| {
+                let cut = |host| self.silences.explain(since, now, host, hosts + at_box);
+                node.slots.iter().any(|slot| slot.spells.within(since, now)) || (0..hosts).any(cut)
+            })
+    }
+}
