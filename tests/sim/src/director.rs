@@ -29,11 +29,13 @@ const INTRODUCES: u64 = 0xfffe;
 enum Step {
     PeerAtBox,
     PeerAtHost,
-    BindSlot,
+    /// Of a function.
+    BindSlot(usize),
     BindPort,
     Bound,
     UnbindPort(Removal),
-    UnbindSlot,
+    /// Of a function.
+    UnbindSlot(usize),
     /// The slot failed its test: it is tried again.
     Recover,
 }
@@ -45,7 +47,12 @@ struct Lending {
     port: usize,
     at_box: usize,
     slot: usize,
+    /// How many functions of it there are to lend.
+    functions: usize,
+    /// Of all of them.
     epoch: Epoch,
+    /// An epoch that was there before, as a box told.
+    highest: Option<Epoch>,
     step: Step,
     /// The request that waits for its answer, and since when.
     asked: Option<(u64, Instant)>,
@@ -98,7 +105,9 @@ impl Director {
             port,
             at_box,
             slot,
+            functions: terms.functions(slot),
             epoch: Epoch::new(0, 1).expect("the first"),
+            highest: None,
             step: Step::PeerAtBox,
             asked: None,
             not_before: Instant::ZERO,
@@ -164,7 +173,7 @@ impl Director {
 
     fn fail(&mut self, index: usize) {
         let lending = &mut self.lendings[index];
-        if !matches!(lending.step, Step::UnbindPort(_) | Step::UnbindSlot) {
+        if !matches!(lending.step, Step::UnbindPort(_) | Step::UnbindSlot(_)) {
             lending.step = Step::UnbindPort(Removal::Force);
             lending.asked = None;
         }
@@ -200,10 +209,12 @@ impl Director {
             let (node, request) = match lending.step {
                 Step::PeerAtBox => (at_box, self.peer(at_box, lending.host)),
                 Step::PeerAtHost => (lending.host, self.peer(lending.host, at_box)),
-                Step::BindSlot => (at_box, Some(self.bind_slot(lending))),
+                Step::BindSlot(function) => (at_box, Some(self.bind_slot(lending, function))),
                 Step::BindPort => (lending.host, Some(self.bind_port(lending))),
                 Step::UnbindPort(mode) => (lending.host, Some(self.unbind_port(lending, mode))),
-                Step::UnbindSlot => (at_box, Some(Request::UnbindSlot(key(lending)))),
+                Step::UnbindSlot(function) => {
+                    (at_box, Some(Request::UnbindSlot(key(lending, function))))
+                }
                 Step::Recover => (at_box, Some(Request::Recover(slot_id(lending.slot)))),
                 Step::Bound => continue,
             };
@@ -246,21 +257,22 @@ impl Director {
         }))
     }
 
-    fn bind_slot(&self, lending: &Lending) -> Request {
-        let (key, host) = (key(lending), node_id(lending.host));
+    fn bind_slot(&self, lending: &Lending, function: usize) -> Request {
+        let (key, host) = (key(lending, function), node_id(lending.host));
         let (share, path_set) = self.terms.of(lending.at_box, lending.slot, key.epoch, true);
         let windows = [Window::everything(host, path_set, key.epoch)].into_iter().collect();
         Request::BindSlot(SlotBinding { key, host, path_set, share, windows })
     }
 
     fn bind_port(&self, lending: &Lending) -> Request {
-        let key = key(lending);
+        let keys = (0..lending.functions).map(|function| key(lending, function));
+        let key = key(lending, 0);
         let (share, path_set) = self.terms.of(lending.at_box, lending.slot, key.epoch, false);
         Request::BindPort(PortBinding {
             port: PortId::new(lending.port as u8).expect("few ports"),
             box_node: node_id(self.hosts + lending.at_box),
             slot: key.slot,
-            functions: [(key.function, key.epoch)].into_iter().collect(),
+            functions: keys.map(|key| (key.function, key.epoch)).collect(),
             path_set,
             share,
         })
@@ -290,7 +302,7 @@ impl Director {
                 let Some(lending) = self.lendings.get_mut(index) else { return };
                 if lending.asked.is_some_and(|(asked, _)| asked == id.0) {
                     lending.asked = None;
-                    let released = lending.step == Step::UnbindSlot;
+                    let released = matches!(lending.step, Step::UnbindSlot(_));
                     answered(lending, now, result);
                     if self.roams && released && lending.step == Step::PeerAtBox {
                         lending.host = (lending.host + 1) % self.hosts;
@@ -332,10 +344,12 @@ impl Director {
                     })
                 }
                 Reply::Slots { entries, .. } => {
-                    let at = |e: &&SlotEntry| e.slot == slot_id(lending.slot);
-                    let here = node == self.hosts + lending.at_box;
-                    let entry = entries.iter().find(at).filter(|_| here);
-                    entry.is_some_and(|e| !e.used || e.epoch != lending.epoch.bits())
+                    let lost = |e: &SlotEntry| {
+                        e.slot == slot_id(lending.slot)
+                            && usize::from(e.function.get()) < lending.functions
+                            && (!e.used || e.epoch != lending.epoch.bits())
+                    };
+                    node == self.hosts + lending.at_box && entries.iter().any(lost)
                 }
                 _ => unreachable!("looked at above"),
             };
@@ -356,7 +370,8 @@ impl Director {
             let failed = match event {
                 Event::LinkDown { peer, .. } => *peer == node_id(other),
                 Event::BindingFailed { peer, key: failed, .. } => {
-                    *peer == node_id(other) && *failed == key(lending)
+                    let of_it = |function| *failed == key(lending, function);
+                    *peer == node_id(other) && (0..lending.functions).any(of_it)
                 }
                 Event::Port { port, state: PortState::Failed } => {
                     node == lending.host && usize::from(port.get()) == lending.port
@@ -370,50 +385,66 @@ impl Director {
     }
 }
 
-fn key(lending: &Lending) -> BindingKey {
-    let function = SlotFunction::ZERO;
+fn key(lending: &Lending, function: usize) -> BindingKey {
+    let function = SlotFunction::new(function as u16).expect("few functions");
     BindingKey { slot: slot_id(lending.slot), function, epoch: lending.epoch }
 }
 
 /// What an answer means for a lending.
 fn answered(lending: &mut Lending, now: Instant, result: &Result<Reply, ControlError>) {
     let next = match (lending.step, result) {
-        (Step::PeerAtBox, Ok(_)) => Step::PeerAtHost,
-        (Step::PeerAtHost, Ok(_)) => Step::BindSlot,
-        (Step::BindSlot, Ok(_)) => Step::BindPort,
-        (Step::BindPort, Ok(_)) => Step::Bound,
-        (Step::UnbindPort(_), Ok(_)) => Step::UnbindSlot,
-        (Step::UnbindSlot, Ok(Reply::Slot(SlotState::Releasing))) => Step::UnbindSlot,
-        (Step::Recover, Ok(Reply::Slot(SlotState::Bound))) => Step::PeerAtBox,
-        (Step::Recover, Ok(Reply::Slot(SlotState::Free))) => {
-            // It may have been lent under this one; a box that began anew does not know.
-            lending.epoch = lending.epoch.next().expect("a run is short");
-            // One that kept its tables knows its peers, but they do not know its new life.
-            Step::PeerAtBox
-        }
-        (Step::UnbindSlot, Ok(_)) => {
-            lending.epoch = lending.epoch.next().expect("a run is short");
-            Step::PeerAtBox
-        }
-        (_, Err(error)) => {
+        (step, Ok(reply)) => went_well(lending, step, reply),
+        (step, Err(error)) => {
             lending.not_before = now + RETRY;
-            match error {
-                ControlError::StaleEpoch(highest) => {
-                    lending.epoch = highest.next().expect("a run is short");
-                    Step::BindSlot
-                }
-                ControlError::UnknownPeer(_) | ControlError::LinkDown(_) => Step::PeerAtBox,
-                ControlError::Quarantined(_) => Step::Recover,
-                ControlError::InUse(_) => Step::UnbindPort(Removal::Force),
-                _ => lending.step,
-            }
+            failed(lending, step, error)
         }
-        (step, Ok(_)) => step,
     };
     if next == lending.step {
         lending.not_before = now + RETRY;
     }
     lending.step = next;
+}
+
+fn went_well(lending: &mut Lending, step: Step, reply: &Reply) -> Step {
+    let another = |function: usize| function + 1 < lending.functions;
+    match (step, reply) {
+        (Step::PeerAtBox, _) => Step::PeerAtHost,
+        (Step::PeerAtHost, _) => Step::BindSlot(0),
+        (Step::BindSlot(function), _) if another(function) => Step::BindSlot(function + 1),
+        (Step::BindSlot(_), _) => Step::BindPort,
+        (Step::BindPort, _) => Step::Bound,
+        (Step::UnbindPort(_), _) => Step::UnbindSlot(0),
+        (Step::UnbindSlot(_), Reply::Slot(SlotState::Releasing)) => step,
+        (Step::UnbindSlot(function), _) if another(function) => Step::UnbindSlot(function + 1),
+        (Step::UnbindSlot(_), _) => {
+            let highest = lending.highest.take().unwrap_or(lending.epoch);
+            lending.epoch = highest.max(lending.epoch).next().expect("a run is short");
+            Step::PeerAtBox
+        }
+        (Step::Recover, Reply::Slot(SlotState::Bound)) => Step::PeerAtBox,
+        // It may have been lent under this epoch; a box that began anew does not know. One that kept
+        // its tables knows its peers, but they do not know its new life.
+        (Step::Recover, Reply::Slot(SlotState::Free)) => Step::UnbindPort(Removal::Force),
+        (Step::Recover | Step::Bound, _) => step,
+    }
+}
+
+fn failed(lending: &mut Lending, step: Step, error: &ControlError) -> Step {
+    match error {
+        ControlError::StaleEpoch(highest) if step == Step::BindSlot(0) => {
+            lending.epoch = highest.next().expect("a run is short");
+            step
+        }
+        // Its other functions are bound under the one that it has.
+        ControlError::StaleEpoch(highest) => {
+            lending.highest = Some(*highest);
+            Step::UnbindPort(Removal::Force)
+        }
+        ControlError::UnknownPeer(_) | ControlError::LinkDown(_) => Step::PeerAtBox,
+        ControlError::Quarantined(_) => Step::Recover,
+        ControlError::InUse(_) => Step::UnbindPort(Removal::Force),
+        _ => step,
+    }
 }
 
 #[cfg(test)]

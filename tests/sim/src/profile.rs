@@ -38,6 +38,9 @@ pub(crate) struct Fabric {
     /// How many of them hold NVMe drives; the others hold model devices.
     #[serde(default)]
     pub(crate) drives: usize,
+    /// Functions of each model device; all of them are lent together.
+    #[serde(default = "one")]
+    pub(crate) functions: usize,
     /// Whether a slot that was released is lent to the next host.
     #[serde(default)]
     pub(crate) roams: bool,
@@ -333,8 +336,23 @@ macro_rules! built_in {
 }
 
 built_in![
-    "calm", "lossy", "nodes", "devices", "release", "slow", "memory", "manager", "incast", "nvme",
-    "shares", "paths", "peers", "storm", "day", "bench"
+    "calm",
+    "lossy",
+    "nodes",
+    "devices",
+    "release",
+    "slow",
+    "memory",
+    "manager",
+    "incast",
+    "nvme",
+    "shares",
+    "paths",
+    "peers",
+    "functions",
+    "storm",
+    "day",
+    "bench"
 ];
 
 /// The profiles that `all` means: those of which a seed takes no minute.

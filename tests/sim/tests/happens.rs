@@ -49,3 +49,8 @@ fn devices_ask_each_other() {
         [("TLPs between devices", 10_000), ("transfers between devices that were right", 1000)];
     check("peers", &wanted);
 }
+
+#[test]
+fn further_functions_do_work() {
+    check("functions", &[("operations of further functions", 500)]);
+}

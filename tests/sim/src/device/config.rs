@@ -4,6 +4,7 @@
 /// Where the PCI Express capability is.
 const EXPRESS: usize = 0x40;
 const COMMAND: usize = 0x04;
+const HEADER_TYPE: usize = 0x0e;
 const BAR: usize = 0x10;
 const DEVICE_CONTROL: usize = EXPRESS + 0x08;
 const DEVICE_CONTROL_2: usize = EXPRESS + 0x28;
@@ -22,11 +23,13 @@ pub(super) enum Written {
 #[derive(Debug)]
 pub(super) struct Config {
     bytes: [u8; SIZE],
+    /// There are further functions.
+    several: bool,
 }
 
 impl Config {
-    pub(super) fn new(serial: u64) -> Self {
-        let mut config = Self { bytes: [0; SIZE] };
+    pub(super) fn new(serial: u64, several: bool) -> Self {
+        let mut config = Self { bytes: [0; SIZE], several };
         config.reset(serial);
         config
     }
@@ -36,6 +39,7 @@ impl Config {
         self.put(0x00, ID);
         self.put(0x08, 0x1200_0001);
         self.put(0x2c, 0x0001_1b36);
+        self.bytes[HEADER_TYPE] = u8::from(self.several) << 7;
         self.bytes[0x06] = 0x10;
         self.bytes[0x34] = EXPRESS as u8;
         self.put(EXPRESS, 0x0002_0010);

@@ -43,6 +43,7 @@ pub(crate) const fn part(port: usize) -> u64 {
 pub(crate) struct Model {
     pub(super) end: End,
     serial: u64,
+    function: u8,
     pub(super) config: Config,
     cells: [u8; CELLS as usize * 4],
     area: [u8; PARTS * PART as usize],
@@ -58,11 +59,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(serial: u64) -> Self {
+    /// A function of a device that has so many.
+    pub(crate) fn new(serial: u64, function: u8, functions: usize) -> Self {
         Self {
             end: End::new(),
             serial,
-            config: Config::new(serial),
+            function,
+            config: Config::new(serial, functions > 1),
             cells: [0; CELLS as usize * 4],
             area: [0; PARTS * PART as usize],
             rung: 0,
@@ -167,11 +170,11 @@ impl Model {
     fn request(&mut self, now: Instant, packet: &Packet<&[u8]>) -> bool {
         let at = (packet.address() & 0xfff) as usize;
         match packet.tlp_type() {
-            TlpType::CfgRd0 if packet.destination().function().get() == 0 => {
+            TlpType::CfgRd0 if packet.destination().function().get() == self.function => {
                 let value = self.config.read(packet.register().into());
                 self.answer(now, packet, CplStatus::Success, &value.to_le_bytes());
             }
-            TlpType::CfgWr0 if packet.destination().function().get() == 0 => {
+            TlpType::CfgWr0 if packet.destination().function().get() == self.function => {
                 self.id = packet.destination().bits();
                 let enables = packet.byte_enables().first;
                 let register = packet.register().into();

@@ -18,11 +18,26 @@ pub(crate) struct Terms {
     /// Whether bindings may use some of the paths only, and how many there are.
     sets: bool,
     paths: usize,
+    /// Slots with drives, and the functions of the devices in the others.
+    drives: usize,
+    functions: usize,
 }
 
 impl Terms {
     pub(crate) fn new(seed: u64, fabric: &Fabric) -> Self {
-        Self { seed, shares: fabric.shares, sets: fabric.path_sets, paths: fabric.paths }
+        Self {
+            seed,
+            shares: fabric.shares,
+            sets: fabric.path_sets,
+            paths: fabric.paths,
+            drives: fabric.drives,
+            functions: fabric.functions,
+        }
+    }
+
+    /// Functions of a slot that are lent together.
+    pub(super) fn functions(&self, slot: usize) -> usize {
+        if slot < self.drives { 1 } else { self.functions }
     }
 
     pub(super) fn paths(&self) -> usize {

@@ -9,33 +9,50 @@ use driver::Question;
 use os::Then;
 use tlp_codec::ids::Bdf;
 
+/// Functions of a device that can be in use. A function counts as a slot and as a port: number `n`
+/// is function `n % FUNCTIONS` of what is in slot, or behind port, `n / FUNCTIONS`. The first one
+/// stands for its slot or port, too.
+pub(crate) const FUNCTIONS: usize = 2;
+
+/// The first function of the same device.
+pub(crate) const fn first(port: usize) -> usize {
+    port - port % FUNCTIONS
+}
+
+/// All functions of the same device.
+pub(crate) fn all_of(port: usize) -> std::ops::Range<usize> {
+    first(port)..first(port) + FUNCTIONS
+}
+
 /// The root complex's own ID. Not 0: that is what a box proxy calls itself towards its devices.
 pub(crate) const HOST_ID: Bdf = Bdf::from_bits(1 << 3);
 
 /// A downstream port's ID.
 pub(crate) fn port_id(port: usize) -> Bdf {
-    Bdf::from_bits(2 << 8 | (port as u16) << 3)
+    Bdf::from_bits(2 << 8 | ((port / FUNCTIONS) as u16) << 3)
 }
 
 /// The ID of the device behind a port.
 pub(crate) fn device_id(port: usize) -> Bdf {
-    Bdf::from_bits((3 + port as u16) << 8)
+    Bdf::from_bits((3 + (port / FUNCTIONS) as u16) << 8 | (port % FUNCTIONS) as u16)
 }
 
 /// Where the registers of the device behind a port are.
 pub(crate) fn window(port: usize) -> u64 {
-    0xc000_0000 + port as u64 * 0x10_0000
+    0xc000_0000 + (port / FUNCTIONS) as u64 * 0x10_0000 + (port % FUNCTIONS) as u64 * 0x1000
 }
 
 /// The port whose device has registers at an address.
 pub(crate) fn port_at(address: u64) -> Option<usize> {
-    let port = address.checked_sub(window(0))? / 0x10_0000;
-    (port < 256).then_some(port as usize)
+    let at = address.checked_sub(window(0))?;
+    let (port, function) = (at / 0x10_0000, (at % 0x10_0000 / 0x1000) as usize);
+    (port < 256 && function < FUNCTIONS).then_some(port as usize * FUNCTIONS + function)
 }
 
 /// The port that the device of that ID is behind.
 pub(crate) fn port_of(id: Bdf) -> Option<usize> {
-    usize::from(id.bus().get()).checked_sub(3)
+    let port = usize::from(id.bus().get()).checked_sub(3)?;
+    Some(port * FUNCTIONS + usize::from(id.function().get()))
 }
 
 /// What a TLP of the root complex is for.

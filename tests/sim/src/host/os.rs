@@ -6,7 +6,7 @@ mod hotplug;
 
 use super::driver::{Burst, Driver, Failure, Others, Question, Task};
 use super::memory::{self, Memory};
-use super::{Asker, Purpose, device_id, port_id, window};
+use super::{Asker, FUNCTIONS, Purpose, device_id, port_id, window};
 use crate::device::ID;
 use crate::egress::Egress;
 use crate::oracle::Verdict;
@@ -120,6 +120,8 @@ pub(crate) struct Os {
     /// What the profile says of payloads.
     payload: usize,
     drives: Drives,
+    /// Functions of each model device.
+    functions: usize,
     /// How often it has started.
     boots: u32,
     /// Drivers of drives that there were.
@@ -137,7 +139,7 @@ pub(crate) struct Os {
 impl Os {
     /// Largest payload of the device behind a port, in bytes.
     pub(crate) fn payload(&self, port: usize) -> usize {
-        let wanted = if self.payload == 0 { 4096 >> (port % 4) } else { self.payload };
+        let wanted = if self.payload == 0 { 4096 >> (port / FUNCTIONS % 4) } else { self.payload };
         wanted.min(MAX_PAYLOAD_OFFERED)
     }
 
@@ -163,6 +165,7 @@ impl Os {
             blink: Duration::from_millis(profile.time.blink_ms),
             payload: profile.work.payload,
             drives,
+            functions: profile.fabric.functions,
             boots: 0,
             lives: 0,
             done: 0,
@@ -184,7 +187,7 @@ impl Os {
             (entry.busy, entry.again, entry.resetting) = (false, false, false);
             entry.turn += 1;
         }
-        let last = self.ports.len() as u32 - 1;
+        let last = (self.ports.len() / FUNCTIONS) as u32 - 1;
         let windows = |first: usize, last: usize| {
             (window(first) >> 16 & 0xfff0) as u32 | (window(last) & 0xfff0_0000) as u32
         };
@@ -192,12 +195,12 @@ impl Os {
         let control = |payload: usize| (payload.trailing_zeros() - 7) << 5 | 5 << 12 | 1 << 4;
         let mut writes = vec![
             (UPSTREAM, BUSES, (3 + last) << 16 | 2 << 8 | 1, 0xf),
-            (UPSTREAM, MEMORY_WINDOW, windows(0, last as usize), 0xf),
+            (UPSTREAM, MEMORY_WINDOW, windows(0, self.ports.len() - 1), 0xf),
             (UPSTREAM, DEVICE_CONTROL, control(MAX_PAYLOAD_OFFERED), 0b0011),
             (UPSTREAM, COMMAND, 6, 0b0011),
         ];
-        for port in 0..self.ports.len() {
-            let (at, bus) = (port_id(port), 3 + port as u32);
+        for port in (0..self.ports.len()).step_by(FUNCTIONS) {
+            let (at, bus) = (port_id(port), 3 + (port / FUNCTIONS) as u32);
             writes.extend([
                 (at, BUSES, bus << 16 | bus << 8 | 2, 0xf),
                 (at, MEMORY_WINDOW, windows(port, port), 0xf),
@@ -214,7 +217,7 @@ impl Os {
             self.write(0, at, register, value, enables, Then::Nothing);
         }
         // When all is set up: what is there already?
-        for port in 0..self.ports.len() {
+        for port in (0..self.ports.len()).step_by(FUNCTIONS) {
             self.ports[port].again = true;
         }
     }

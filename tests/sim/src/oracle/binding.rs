@@ -9,6 +9,7 @@ use super::peers::Aside;
 >>>>>>> b532de2b (Simulated devices of one host ask each other: contents, order and answers are watched, in a profile of its own; two more mistakes that are found)
 use super::spells::Spells;
 use super::{Verdict, Violation};
+use crate::host::first;
 use proxy_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::tlp::Class;
@@ -76,7 +77,8 @@ impl Bindings {
         let next = self.all.len();
         let index = *self.by_name.entry((at_box, slot, epoch)).or_insert(next);
         if index == next {
-            let (down, up) = Default::default();
+            let (mut down, up): (Flow, Flow) = Default::default();
+            down.split = slot != first(slot);
             let standing = Standing::Fresh;
             self.all.push(Binding {
                 host,

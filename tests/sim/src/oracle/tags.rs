@@ -7,7 +7,7 @@ use proxy_core::time::Instant;
 /// So many that hang leave none for a host: one is for the proxy's own requests.
 pub(crate) const ENOUGH: usize = DEVICE_TAGS - 1;
 
-/// The tags of one slot.
+/// The tags under which one function of a slot was asked.
 #[derive(Debug)]
 pub(crate) struct Tags {
     /// Since when a request under it waits for a right answer.
@@ -49,9 +49,24 @@ impl Tags {
         self.taken.iter().flatten().filter(|since| is_over(**since, now)).count()
     }
 
-    /// Whether at some moment from `since` until now no tag may have been left.
-    pub(crate) fn may_have_been_gone(&self, since: Instant, now: Instant) -> bool {
-        self.none_until.is_some_and(|until| since <= until) || self.hanging(now) >= ENOUGH
+    /// Whether at some moment from `since` until now no tag may have been left for the functions of
+    /// one slot.
+    pub(crate) fn may_all_have_been_gone<'a>(
+        of_slot: impl Iterator<Item = &'a Self>,
+        since: Instant,
+        now: Instant,
+    ) -> bool {
+        let (mut gone, mut hanging) = (false, 0);
+        for tags in of_slot {
+            gone |= tags.none_until.is_some_and(|until| since <= until);
+            hanging += tags.hanging(now);
+        }
+        gone || hanging >= ENOUGH
+    }
+
+    #[cfg(test)]
+    fn may_have_been_gone(&self, since: Instant, now: Instant) -> bool {
+        Self::may_all_have_been_gone(std::iter::once(self), since, now)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the numbers of a profile may be.
 
 use super::{Cable, Fabric, FaultKind, Kind, Profile, Shares, Time, Trouble, Work};
+use crate::host::FUNCTIONS;
 use anyhow::{Context, Result, ensure};
 use proxy_core::limits::{MAX_FRAME, MAX_PATHS, MAX_PEERS, MAX_PORTS, MAX_SLOTS, MIN_FRAME};
 use std::ops::RangeInclusive;
@@ -39,6 +40,8 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     within("boxes", boxes, 1..=MAX_PEERS as u64)?;
     within("slots", slots, 1..=MAX_SLOTS as u64)?;
     within("drives", fabric.drives, 0..=slots as u64)?;
+    within("functions", fabric.functions, 1..=FUNCTIONS as u64)?;
+    ensure!(fabric.functions == 1 || !fabric.manager, "the manager's own code lends one function");
     within("paths", fabric.paths, 1..=MAX_PATHS as u64)?;
     within("tiers", fabric.tiers, 1..=2)?;
     within("frame", fabric.frame, MIN_FRAME as u64..=MAX_FRAME as u64)?;

@@ -4,7 +4,7 @@ use super::hosts::HostNode;
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
-use crate::host::{port_at, port_of};
+use crate::host::{FUNCTIONS, all_of, first, port_at, port_of, window};
 use crate::oracle::binding::Bindings;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
@@ -18,7 +18,7 @@ use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::convert::Infallible;
 use std::time::Duration;
-use tlp_codec::ids::Tag;
+use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
 /// What a device was asked.
@@ -34,12 +34,13 @@ struct Asked {
     is_write: bool,
 }
 
-/// A slot.
+/// A function of what is in a slot.
 pub(crate) struct SlotNode {
     pub(crate) device: Device,
     /// Its proxy died, and the device was not reset since.
     stale: bool,
-    /// Whether the device is in it.
+    /// Whether the device has that function, and is in its slot.
+    pub(super) there: bool,
     pub(crate) present: bool,
     pub(crate) binding: Option<usize>,
     /// What the device was asked under each tag.
@@ -62,10 +63,16 @@ pub(crate) struct BoxNode {
 }
 
 impl SlotNode {
-    fn new(seed: u64, serial: u64, drive: Option<&(String, usize, Medium)>) -> Self {
+    /// A function of a device that has so many.
+    fn new(
+        seed: u64,
+        serial: u64,
+        (function, functions): (usize, usize),
+        drive: Option<&(String, usize, Medium)>,
+    ) -> Self {
         let random = Random::stream(seed, Drawer::Stall, serial);
         let device = match drive {
-            None => Device::Model(Box::new(Model::new(serial))),
+            None => Device::Model(Box::new(Model::new(serial, function as u8, functions))),
             Some((name, block, medium)) => {
                 Device::Drive(Box::new(Drive::new(serial, name, *block, medium.clone())))
             }
@@ -74,7 +81,8 @@ impl SlotNode {
         Self {
             device,
             stale: false,
-            present: true,
+            there: function < functions,
+            present: function < functions,
             binding: None,
             asked,
             spells: Spells::default(),
@@ -135,16 +143,18 @@ impl BoxNode {
     ) -> Self {
         let slot = |slot| {
             let serial = ((index as u64 + 1) << 32) | (slot as u64 + 1);
-            SlotNode::new(seed, serial, drives.get(slot))
+            let drive = drives.get(slot / FUNCTIONS);
+            let functions = if drive.is_some() { 1 } else { profile.fabric.functions };
+            SlotNode::new(seed, serial, (slot % FUNCTIONS, functions), drive)
         };
-        Self { role: None, slots: (0..profile.fabric.slots).map(slot).collect() }
+        Self { role: None, slots: (0..profile.fabric.slots * FUNCTIONS).map(slot).collect() }
     }
 
     /// A proxy without tables: it resets every slot before it serves.
     pub(super) fn start(&mut self, now: Instant, incarnation: u32, profile: &Profile) {
         let config = BoxConfig {
             incarnation,
-            slots: self.slots.len(),
+            slots: self.slots.len() / FUNCTIONS,
             link: link_config(profile, self.slots.len()),
             peers: profile.fabric.hosts,
             ..BoxConfig::default()
@@ -152,8 +162,8 @@ impl BoxNode {
         let mut role = BoxRole::new(&config);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.binding = None;
-            if slot.present {
-                role.device_inserted(now, slot_id(index), model());
+            if slot.present && index == first(index) {
+                role.device_inserted(now, id_of(index), model());
             }
         }
         self.role = Some(role);
@@ -162,6 +172,22 @@ impl BoxNode {
 
 pub(super) fn model() -> proxy_core::control::Name {
     "model".try_into().expect("a short name")
+}
+
+/// The slot of a function.
+pub(super) fn id_of(slot: usize) -> tlp_codec::ids::SlotId {
+    slot_id(slot / FUNCTIONS)
+}
+
+/// The function that a TLP for a slot's device is for.
+fn function_of(packet: &Packet<&[u8]>) -> usize {
+    let by_id = |id: Bdf| usize::from(id.function().get());
+    match packet.tlp_type() {
+        TlpType::Cpl | TlpType::CplD => by_id(packet.requester()),
+        TlpType::CfgRd0 | TlpType::CfgWr0 => by_id(packet.destination()),
+        TlpType::Msg(_) | TlpType::MsgD(_) => 0,
+        _ => ((packet.address() - window(0)) % 0x10_0000 / 0x1000) as usize,
+    }
 }
 
 /// The port whose device a request asks, if it is not the host, and the binding that is there now.
@@ -194,7 +220,9 @@ impl World {
         let mut busy = false;
         for slot in 0..self.boxes[index].slots.len() {
             if self.boxes[index].slots[slot].present && self.boxes[index].role.is_some() {
-                busy |= self.serve_device(index, slot)?;
+                if slot == first(slot) {
+                    busy |= self.serve_device(index, slot)?;
+                }
                 busy |= self.hear_device(index, slot);
                 self.plan_device(index, slot);
             }
@@ -228,6 +256,7 @@ impl World {
         }
     }
 
+    /// Takes what the proxy has for a slot's device, whichever function it is for.
     fn serve_device(&mut self, index: usize, slot: usize) -> Verdict<bool> {
         let mut any = false;
         let (now, node) = (self.now(), self.node_of_box(index));
@@ -235,23 +264,29 @@ impl World {
         let result = loop {
             let BoxNode { role, slots } = &mut self.boxes[index];
             let (Some(role), entry) = (role, &mut slots[slot]) else { break Ok(any) };
-            if let Some(signal) = role.poll_signal(slot_id(slot)) {
+            if let Some(signal) = role.poll_signal(id_of(slot)) {
                 any = true;
-                self.trace.say(now, node, format!("slot {} {signal:?}", slot + 1));
-                if entry.device.signal(now, signal) {
-                    self.device_was_reset(index, slot);
+                self.trace.say(now, node, format!("slot {} {signal:?}", slot / FUNCTIONS + 1));
+                for slot in all_of(slot) {
+                    if self.boxes[index].slots[slot].device.signal(now, signal) {
+                        self.device_was_reset(index, slot);
+                    }
                 }
                 continue;
             }
             let mut room = entry.room(now, &self.profile.work);
-            if !entry.device.room().contains(Class::NonPosted) {
+            let full = |slot: &SlotNode| !slot.device.room().contains(Class::NonPosted);
+            if slots[all_of(slot)].iter().any(full) {
                 room = room.without(Class::NonPosted);
             }
-            let Some(length) = role.poll_tlp(now, slot_id(slot), room, &mut tlp) else {
+            let Some(length) = role.poll_tlp(now, id_of(slot), room, &mut tlp) else {
                 break Ok(any);
             };
             any = true;
-            if let Err(violation) = self.at_device(index, slot, &tlp[..length]) {
+            let function = Packet::new_checked(&tlp[..length]).map_or(0, |p| function_of(&p));
+            // What is for none of its functions the first one refuses.
+            let there = all_of(slot).find(|n| n % FUNCTIONS == function && slots[*n].present);
+            if let Err(violation) = self.at_device(index, there.unwrap_or(slot), &tlp[..length]) {
                 break Err(violation);
             }
         };
@@ -368,7 +403,7 @@ impl World {
                 let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
                 packet.set_tag(Tag::new(tag).expect("10 bits"));
             }
-            if role.handle_tlp(now, slot_id(slot), &waiting.bytes).is_err() {
+            if role.handle_tlp(now, id_of(slot), &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, node, What::TlpIn, &waiting.bytes);
@@ -436,12 +471,14 @@ impl World {
         taken
     }
 
-    /// A device's manners change. While they are bad, what is asked of it may come to nothing.
+    /// The manners of a slot's device change, of all its functions. While they are bad, what is asked
+    /// of it may come to nothing.
     pub(super) fn set_manner(&mut self, index: usize, slot: usize, manner: Manner) {
         let now = self.now();
-        let entry = &mut self.boxes[index].slots[slot];
-        if entry.device.set_manner(manner) {
-            entry.spells.turn(now, manner.fault());
+        for entry in &mut self.boxes[index].slots[all_of(slot * FUNCTIONS)] {
+            if entry.device.set_manner(manner) {
+                entry.spells.turn(now, manner.fault());
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::tables::is_kept;
 use super::{Event, World};
 use crate::director::node_id;
+use crate::host::{FUNCTIONS, all_of};
 use crate::oracle::binding::Binding;
 use crate::oracle::{Verdict, Violation};
 use crate::random::{Drawer, Random};
@@ -12,6 +13,7 @@ use proxy_core::control::{
 };
 use proxy_core::time::Instant;
 use std::time::Duration;
+use tlp_codec::ids::BindingKey;
 
 /// How often the manager looks at what is to be done.
 const TURN: Duration = Duration::from_millis(1);
@@ -93,6 +95,11 @@ impl Post {
 pub(super) enum BoundEnd {
     Slot { at_box: usize, slot: usize },
     Port(usize),
+}
+
+/// The place of a function among those of its box.
+fn slot_of(key: &BindingKey) -> usize {
+    (usize::from(key.slot.get()) - 1) * FUNCTIONS + usize::from(key.function.get())
 }
 
 impl World {
@@ -247,14 +254,14 @@ impl World {
             let ended = match request {
                 Request::UnbindSlot(key) => {
                     hosts + binding.at_box == node
-                        && binding.slot + 1 == usize::from(key.slot.get())
+                        && binding.slot == slot_of(key)
                         && binding.epoch == key.epoch.bits()
                 }
                 Request::UnbindPort { box_node, slot, epoch, mode, .. } => {
                     *mode == proxy_core::control::Removal::Force
                         && binding.host == node
                         && node_id(hosts + binding.at_box) == *box_node
-                        && binding.slot + 1 == usize::from(slot.get())
+                        && binding.slot / FUNCTIONS + 1 == usize::from(slot.get())
                         && binding.epoch == epoch.bits()
                 }
                 // The link to the peer's earlier life goes down.
@@ -301,7 +308,13 @@ impl World {
 
     /// A proxy said yes to a binding.
     fn bound(&mut self, node: usize, request: &Request) -> Verdict {
-        let Some((index, end)) = self.end_of(node, request)? else { return Ok(()) };
+        for (index, end) in self.ends_of(node, request)? {
+            self.bound_end(node, index, end)?;
+        }
+        Ok(())
+    }
+
+    fn bound_end(&mut self, node: usize, index: usize, end: BoundEnd) -> Verdict {
         let before = match end {
             BoundEnd::Slot { at_box, slot } => &mut self.boxes[at_box].slots[slot].binding,
             BoundEnd::Port(port) => {
@@ -314,29 +327,33 @@ impl World {
         self.replaced(before, index)
     }
 
-    /// The binding that a request to a proxy is for, and the end of it that is there.
-    pub(super) fn end_of(
+    /// The bindings that a request to a proxy is for, and the ends of them that are there.
+    pub(super) fn ends_of(
         &mut self,
         node: usize,
         request: &Request,
-    ) -> Verdict<Option<(usize, BoundEnd)>> {
+    ) -> Verdict<Vec<(usize, BoundEnd)>> {
         let hosts = self.hosts.len();
         match request {
             Request::BindSlot(binding) => {
-                let (at_box, slot) = (node - hosts, usize::from(binding.key.slot.get()) - 1);
+                let (at_box, slot) = (node - hosts, slot_of(&binding.key));
                 let host = usize::from(binding.host.get()) - 1;
                 let epoch = binding.key.epoch.bits();
                 let index = self.bindings.find(host, at_box, slot, epoch)?;
-                Ok(Some((index, BoundEnd::Slot { at_box, slot })))
+                Ok(vec![(index, BoundEnd::Slot { at_box, slot })])
             }
             Request::BindPort(binding) => {
                 let at_box = usize::from(binding.box_node.get()) - 1 - hosts;
-                let slot = usize::from(binding.slot.get()) - 1;
-                let Some((_, epoch)) = binding.functions.first() else { return Ok(None) };
-                let index = self.bindings.find(node, at_box, slot, epoch.bits())?;
-                Ok(Some((index, BoundEnd::Port(binding.port.get().into()))))
+                let port = usize::from(binding.port.get()) * FUNCTIONS;
+                let mut ends = Vec::new();
+                for (function, epoch) in &binding.functions {
+                    let key = BindingKey { slot: binding.slot, function: *function, epoch: *epoch };
+                    let index = self.bindings.find(node, at_box, slot_of(&key), epoch.bits())?;
+                    ends.push((index, BoundEnd::Port(port + usize::from(function.get()))));
+                }
+                Ok(ends)
             }
-            _ => Ok(None),
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -384,7 +401,7 @@ impl World {
                 }
                 Said::BindingFailed { peer, key, .. } => {
                     of_peer(usize::from(peer.get()) - 1, node, host, at_box)
-                        && usize::from(key.slot.get()) == binding.slot + 1
+                        && slot_of(key) == binding.slot
                         && key.epoch.bits() == binding.epoch
                 }
                 _ => false,
@@ -395,12 +412,13 @@ impl World {
         }
         match event {
             Said::Port { port, state: PortState::Empty | PortState::Failed } if node < hosts => {
-                if let Some(index) = self.hosts[node].ports[usize::from(port.get())] {
-                    self.bindings.get(index).end();
+                let ports = all_of(usize::from(port.get()) * FUNCTIONS);
+                for index in self.hosts[node].ports[ports].iter().flatten() {
+                    self.bindings.get(*index).end();
                 }
             }
-            Said::Slot { slot, state, .. } if node >= hosts && *state != SlotState::Bound => {
-                let slot = usize::from(slot.get()) - 1;
+            Said::Slot { slot, function, state } if node >= hosts && *state != SlotState::Bound => {
+                let slot = (usize::from(slot.get()) - 1) * FUNCTIONS + usize::from(function.get());
                 if let Some(index) = self.boxes[node - hosts].slots[slot].binding {
                     self.bindings.get(index).end();
                 }

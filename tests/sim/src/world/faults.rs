@@ -5,6 +5,7 @@ use crate::device::Manner;
 use crate::director::slot_id;
 use crate::host::driver::Burst;
 use crate::host::memory::{self, Memory};
+use crate::host::{FUNCTIONS, all_of};
 use crate::network::Cables;
 use crate::oracle::Verdict;
 use crate::random::{Drawer, Random};
@@ -203,17 +204,20 @@ impl World {
     fn pull(&mut self, at_box: usize, slot: usize) -> Verdict {
         let now = self.now();
         let node = &mut self.boxes[at_box];
-        let entry = &mut node.slots[slot];
-        if !std::mem::take(&mut entry.present) {
+        let all = all_of(slot * FUNCTIONS);
+        if !node.slots[all.start].present {
             return Ok(());
         }
-        entry.device.reset(now);
-        entry.forget(now);
+        for entry in &mut node.slots[all] {
+            entry.present = false;
+            entry.device.reset(now);
+            entry.forget(now);
+            if let Some(binding) = entry.binding.take() {
+                self.bindings.get(binding).end();
+            }
+        }
         if let Some(role) = &mut node.role {
             role.device_removed(now, slot_id(slot));
-        }
-        if let Some(binding) = entry.binding.take() {
-            self.bindings.get(binding).end();
         }
         self.pump(self.hosts.len() + at_box)
     }
@@ -221,10 +225,11 @@ impl World {
     fn put_back(&mut self, at_box: usize, slot: usize) -> Verdict {
         let now = self.now();
         let node = &mut self.boxes[at_box];
-        let entry = &mut node.slots[slot];
-        if std::mem::replace(&mut entry.present, true) {
+        let all = all_of(slot * FUNCTIONS);
+        if node.slots[all.start].present {
             return Ok(());
         }
+        node.slots[all].iter_mut().for_each(|entry| entry.present = entry.there);
         if let Some(role) = &mut node.role {
             role.device_inserted(now, slot_id(slot), super::boxes::model());
         }
@@ -232,7 +237,7 @@ impl World {
     }
 
     fn flood(&mut self, at_box: usize, slot: usize, strays: bool) -> Verdict {
-        let entry = &mut self.boxes[at_box].slots[slot];
+        let entry = &mut self.boxes[at_box].slots[slot * FUNCTIONS];
         let Some(index) = entry.binding else { return Ok(()) };
         let host = self.bindings.get(index).host;
         let port = self.hosts[host].ports.iter().position(|bound| *bound == Some(index));

@@ -5,11 +5,12 @@ use super::{World, link_config};
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
-use crate::host::{Asker, Purpose, port_of, root};
+use crate::host::{Asker, FUNCTIONS, Purpose, all_of, port_of, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
+use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
 use crate::profile::Profile;
 use crate::random::{Drawer, Random};
@@ -54,7 +55,8 @@ impl HostNode {
 
     /// A proxy without tables.
     pub(super) fn start(&mut self, incarnation: u32, profile: &Profile) {
-        let switch = SwitchConfig { ports: self.ports.len() as u8, ..SwitchConfig::default() };
+        let ports = (self.ports.len() / FUNCTIONS) as u8;
+        let switch = SwitchConfig { ports, ..SwitchConfig::default() };
         let config = HostConfig {
             incarnation,
             switch,
@@ -180,10 +182,11 @@ impl World {
                 request = *numbers;
                 requests.ask(now, &waiting.bytes, request, (waiting.mark, binding));
             }
-            if let Purpose::Access { port, then: Then::BusReset, .. } = waiting.mark
-                && let Some(bound) = ports[port]
-            {
-                bindings.get(bound).reset_begins();
+            if let Purpose::Access { port, then: Then::BusReset, .. } = waiting.mark {
+                ports[all_of(port)]
+                    .iter()
+                    .flatten()
+                    .for_each(|bound| bindings.get(*bound).reset_begins());
             }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
@@ -226,9 +229,12 @@ impl World {
             let mut doubtful = false;
             if let Some(binding) = asked.purpose.1.map(|binding| bindings.get(binding)) {
                 let (since, at_box) = (asked.since, binding.at_box);
-                let SlotNode { spells, tags, .. } = &boxes[at_box].slots[binding.slot];
+                let slots = &boxes[at_box].slots;
+                let SlotNode { spells, .. } = &slots[binding.slot];
                 doubtful = spells.lies(since, now);
-                let no_tags = tags.may_have_been_gone(since, now);
+                // All functions are asked under the tags of their slot.
+                let of_slot = slots[all_of(binding.slot)].iter().map(|slot| &slot.tags);
+                let no_tags = Tags::may_all_have_been_gone(of_slot, since, now);
                 let silence = || {
                     kept || spells.within(since, now)
                         || silences.explain(since, now, index, boxes_from + at_box)

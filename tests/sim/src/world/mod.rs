@@ -16,6 +16,7 @@ mod tests;
 use crate::clock::Agenda;
 use crate::device::Medium;
 use crate::director::{Director, Terms};
+use crate::host::FUNCTIONS;
 use crate::host::os::Alarm;
 use crate::lender::Lender;
 use crate::manager::Managed;
@@ -157,7 +158,7 @@ impl World {
         let terms = fabric.path_sets || fabric.shares.is_some();
         let media = drives(fabric);
         let drives = Drives::new(media.iter().cloned());
-        let host = |n| HostNode::new(seed, n, ports, profile, drives.clone());
+        let host = |n| HostNode::new(seed, n, ports * FUNCTIONS, profile, drives.clone());
         let a_box = |n| {
             let slots = n * fabric.drives..(n + 1) * fabric.drives;
             BoxNode::new(seed, n, profile, &media[slots])
@@ -215,7 +216,8 @@ impl World {
     pub(crate) fn done_by_port(&self, host: usize) -> Vec<u64> {
         let host = &self.hosts[host];
         let done = |port| host.os.driver(port).map_or(0, |driver| driver.done());
-        (0..host.ports.len()).map(done).collect()
+        let all = |first: usize| (first..first + FUNCTIONS).map(done).sum();
+        (0..host.ports.len()).step_by(FUNCTIONS).map(all).collect()
     }
 
     /// Frames that were sent, lost, and marked.
@@ -233,8 +235,18 @@ impl World {
             ("changes of the number of paths", counts.changes),
             ("TLPs between devices", self.bindings.aside),
             ("transfers between devices that were right", self.peers_right()),
+            ("operations of further functions", self.done_by_others()),
         ];
         all.into_iter().collect()
+    }
+
+    /// Operations of devices' further functions, by the drivers that are there.
+    fn done_by_others(&self) -> u64 {
+        let others = |host: &HostNode| -> u64 {
+            let ports = (0..host.ports.len()).filter(|port| *port != crate::host::first(*port));
+            ports.filter_map(|port| host.os.driver(port)).map(|driver| driver.done()).sum()
+        };
+        self.hosts.iter().map(others).sum()
     }
 
     /// Transfers between devices of which what they left was looked at.

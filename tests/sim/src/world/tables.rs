@@ -171,7 +171,13 @@ impl World {
     /// what was under way to its former life never comes: the links of that one are gone. The other
     /// end may not have noticed yet.
     fn bound_again(&mut self, node: usize, request: &Request) -> Verdict {
-        let Some((index, end)) = self.end_of(node, request)? else { return Ok(()) };
+        for (index, end) in self.ends_of(node, request)? {
+            self.end_again(node, index, end);
+        }
+        Ok(())
+    }
+
+    fn end_again(&mut self, node: usize, index: usize, end: BoundEnd) {
         let binding = self.bindings.get(index);
         match end {
             BoundEnd::Slot { at_box, slot } => {
@@ -184,6 +190,5 @@ impl World {
                 self.hosts[node].ports[port] = Some(index);
             }
         }
-        Ok(())
     }
 }

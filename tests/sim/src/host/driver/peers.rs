@@ -12,7 +12,7 @@ use crate::device::{self, Command, Job, PART, PARTS, part};
 use crate::egress::Egress;
 use crate::host::Asker;
 use crate::host::memory;
-use crate::host::{Purpose, window};
+use crate::host::{Purpose, first, window};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -68,7 +68,7 @@ impl ModelDriver {
     ) -> bool {
         let peers = &self.peers;
         let there = |port: &usize| {
-            let other = others[*port].filter(|_| *port != self.port);
+            let other = others[*port].filter(|_| first(*port) != first(self.port));
             other.is_some_and(|life| peers.spoiled[*port] != Some(life))
         };
         let all: Vec<usize> = (0..PARTS).filter(there).collect();

@@ -3,7 +3,7 @@
 use super::{COMMAND, Kind, Light, Os, Stage, Then};
 use crate::host::driver::{DriveDriver, Driver, ModelDriver};
 use crate::host::memory::Place;
-use crate::host::{device_id, window};
+use crate::host::{device_id, first, window};
 use crate::oracle::{Verdict, Violation};
 use device_models::endpoint::registers;
 use device_models::nvme::regs as nvme;
@@ -79,6 +79,9 @@ impl Os {
                 }
             };
             self.ports[port].driver = Some(driver);
+            if port == first(port) && self.ports[port].kind == Kind::Model {
+                self.find_others(port);
+            }
         }
     }
 

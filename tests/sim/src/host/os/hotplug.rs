@@ -2,7 +2,7 @@
 
 use super::{Alarm, BRIDGE_CONTROL, COMMAND, Os, SLOT, Stage, Then};
 use crate::host::driver::Driver;
-use crate::host::{device_id, port_id};
+use crate::host::{FUNCTIONS, all_of, device_id, first, port_id};
 use proxy_core::time::Instant;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Os {
     /// buses behind the ports are reset.
     pub(crate) fn take_over(&mut self) {
         self.boot();
-        for at in (0..self.ports.len()).map(port_id) {
+        for at in (0..self.ports.len()).step_by(FUNCTIONS).map(port_id) {
             for reset in [BUS_RESET, 0] {
                 self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
             }
@@ -43,10 +43,12 @@ impl Os {
     /// Resets the bus behind a port (Secondary Bus Reset) and begins anew with the device, as when a
     /// driver has given it up. Whether there is one to be reset.
     pub(crate) fn reset_bus(&mut self, port: usize) -> bool {
+        let port = first(port);
         if self.stage(port) != Stage::Ready {
             return false;
         }
         self.drop_driver(port);
+        self.lose_others(port);
         self.ports[port].script.retain(|access| access.at == port_id(port));
         self.go(port, Stage::Enumerating);
         self.ports[port].retries = 0;
@@ -60,7 +62,29 @@ impl Os {
         true
     }
 
+    /// The first function is ready: the others are looked for.
+    pub(super) fn find_others(&mut self, port: usize) {
+        for other in all_of(port).take(self.functions).skip(1) {
+            self.ports[other].retries = 0;
+            self.go(other, Stage::Enumerating);
+            self.read(other, device_id(other), 0, Then::Found);
+        }
+    }
+
+    /// What becomes of the first function becomes of the others.
+    fn lose_others(&mut self, port: usize) {
+        for other in all_of(port).skip(1) {
+            self.drop_driver(other);
+            self.ports[other].script.clear();
+            self.go(other, Stage::Empty);
+        }
+    }
+
+    /// Only the first function has a port of its own.
     pub(super) fn light(&mut self, port: usize, light: Light, then: Then) {
+        if port != first(port) {
+            return;
+        }
         let value = SLOT_ENABLES | (light as u32) << 8;
         self.write(port, port_id(port), SLOT, value, 0b0011, then);
     }
@@ -114,6 +138,10 @@ impl Os {
 
     pub(super) fn let_go(&mut self, port: usize) {
         self.drop_driver(port);
+        self.lose_others(port);
+        for other in all_of(port).take(self.functions).skip(1) {
+            self.write(other, device_id(other), COMMAND, 0, 0b0011, Then::Nothing);
+        }
         self.go(port, Stage::LettingGo);
         self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
         self.light(port, Light::Off, Then::LetGo);
@@ -146,6 +174,11 @@ impl Os {
     pub(super) fn gone(&mut self, port: usize) {
         self.drop_driver(port);
         self.go(port, Stage::Empty);
+        if port != first(port) {
+            self.ports[port].script.clear();
+            return;
+        }
+        self.lose_others(port);
         // What was planned for it is of no use; its slot is dark again.
         self.ports[port].script.retain(|access| access.at == port_id(port));
         self.light(port, Light::Off, Then::Nothing);
