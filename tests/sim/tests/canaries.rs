@@ -17,7 +17,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::IgnoreTlpCrc => ("memory", 10),
         Canary::NothingForClosed => ("release", 1200),
         Canary::IgnoreLimit => ("shares", 4),
-        Canary::EndlessTurn => ("shares", 10),
+        Canary::EndlessTurn => ("shares", 20),
         Canary::IgnorePathSet | Canary::ForgetPath => ("paths", 4),
         Canary::DropCompletionTimer => ("devices", 10),
         Canary::ReuseQuarantinedTag => ("slow", 60),

@@ -2,6 +2,7 @@
 //! interrupts that come after them.
 
 use super::{Errand, Mark, Model};
+use crate::host::port_at;
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -14,6 +15,10 @@ pub(crate) const COMMAND: usize = 40;
 
 /// In an interrupt's message: the transfer ended with an answer that was no success.
 pub(crate) const FAILED: u32 = 1 << 31;
+
+/// The same: what was read of another device is not what was expected. Whether it could be, its
+/// driver knows: that one may have been reset.
+pub(crate) const WRONG: u32 = 1 << 30;
 
 /// Requests of one transfer that are outstanding at a time.
 const READS: usize = 8;
@@ -95,6 +100,8 @@ struct Transfer {
     asked: u32,
     done: u32,
     outstanding: usize,
+    /// Another device's memory did not hold what was expected.
+    wrong: bool,
 }
 
 /// What one of the device's own requests is for.
@@ -140,7 +147,8 @@ impl Model {
         {
             self.engine.begun += 1;
             let number = self.engine.begun;
-            let transfer = Transfer { number, command, asked: 0, done: 0, outstanding: 0 };
+            let transfer =
+                Transfer { number, command, asked: 0, done: 0, outstanding: 0, wrong: false };
             self.engine.transfers.push(transfer);
         }
         let mut at = 0;
@@ -149,7 +157,9 @@ impl Model {
             self.go_on(&mut transfer);
             self.engine.transfers[at] = transfer;
             if transfer.done >= transfer.command.length {
-                self.interrupt(transfer.command);
+                let Command { interrupt: (address, message), .. } = transfer.command;
+                let message = message | if transfer.wrong { WRONG } else { 0 };
+                self.interrupt(Command { interrupt: (address, message), ..transfer.command });
                 self.engine.transfers.remove(at);
             } else {
                 at += 1;
@@ -279,6 +289,7 @@ impl Model {
             self.interrupt(Command { interrupt: (address, message | FAILED), ..command });
             return Ok(());
         }
+        let of_peer = port_at(command.address).is_some();
         let going = &mut self.engine.transfers[place];
         match command.job {
             Job::Read => {
@@ -286,7 +297,9 @@ impl Model {
                 let asked = done.bytes.expect("a read");
                 let data = &payload[done.skip..][..asked];
                 let from = at as usize + done.offset;
-                if let Some(wrong) = pattern::differs(command.seed, from, data) {
+                let wrong = pattern::differs(command.seed, from, data);
+                going.wrong |= wrong.is_some() && of_peer;
+                if let Some(wrong) = wrong.filter(|_| !of_peer) {
                     let what = format!(
                         "a device read wrong data: byte {} of {} from {:#x}, seed {:#x}",
                         from + wrong,
@@ -300,7 +313,9 @@ impl Model {
             }
             Job::Add => {
                 let old = u64::from_le_bytes(payload.try_into().expect("eight were asked for"));
-                if old != command.seed + u64::from(at) {
+                let wrong = old != command.seed + u64::from(at);
+                going.wrong |= wrong && of_peer;
+                if wrong && !of_peer {
                     let what = format!(
                         "a device's FetchAdd number {at} found {old}, not {}",
                         command.seed + u64::from(at)

@@ -14,7 +14,7 @@ mod wrong;
 
 pub(crate) use config::ID;
 pub(crate) use drive::{CAPACITY, Drive, Medium};
-pub(crate) use engine::{Command, FAILED, Job, Part};
+pub(crate) use engine::{Command, FAILED, Job, Part, WRONG};
 pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, PART, PARTS, RUNG, fetch_add, part};
 pub(crate) use wrong::Wrong;
 

@@ -125,10 +125,15 @@ impl Bindings {
         }
     }
 
-    /// TLPs of a binding for other devices that are under way and may not be lost.
-    pub(crate) fn owed_aside(&self, from: usize) -> usize {
+    /// TLPs of a binding for other devices that are under way and may not be lost, and since when the
+    /// oldest is.
+    pub(crate) fn owed_aside(&self, from: usize) -> (usize, Option<Instant>) {
         let asides = self.all()[from].aside.values();
-        asides.filter(|aside| !self.is_upset(aside.target)).map(|aside| aside.flow.owed().0).sum()
+        let owed =
+            asides.filter(|aside| !self.is_upset(aside.target)).map(|aside| aside.flow.owed());
+        owed.fold((0, None), |(count, since), (more, at)| {
+            (count + more, since.into_iter().chain(at).min())
+        })
     }
 }
 

@@ -31,7 +31,7 @@ impl World {
             })
             && self.bindings.all().iter().enumerate().all(|(index, binding)| {
                 let owed = || binding.up.owed().0 + binding.down.owed().0;
-                !binding.is_sound() || owed() + self.bindings.owed_aside(index) == 0
+                !binding.is_sound() || owed() + self.bindings.owed_aside(index).0 == 0
             })
     }
 
@@ -199,11 +199,11 @@ impl World {
             }
         }
         for (index, binding) in self.bindings.all().iter().enumerate().filter(|b| b.1.is_sound()) {
-            let aside = self.bindings.owed_aside(index);
+            let (aside, since) = self.bindings.owed_aside(index);
             if aside > 0 {
                 text.push(format!(
-                    "{aside} TLPs of box {} for other devices never came",
-                    binding.at_box
+                    "{aside} TLPs of box {} slot {} for other devices never came (the oldest from {since:?})",
+                    binding.at_box, binding.slot
                 ));
             }
             let (up, down) = (binding.up.owed(), binding.down.owed());

@@ -143,10 +143,7 @@ impl Driver {
         others: &Others,
     ) -> Verdict {
         match self {
-            Self::Model(driver) => {
-                driver.work(now, memory, out, work, others);
-                Ok(())
-            }
+            Self::Model(driver) => driver.work(now, memory, out, work, others),
             Self::Drive(driver) => driver.work(now, memory, out, work),
         }
     }

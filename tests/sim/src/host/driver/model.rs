@@ -127,11 +127,11 @@ impl ModelDriver {
         out: &mut Egress<Purpose>,
         work: &Work,
         others: &Others,
-    ) {
+    ) -> Verdict {
         self.now = now;
-        self.look_at_peers(out, others);
+        self.look_at_peers(out, others)?;
         for _ in 0..self.bursts.len() {
-            let Some(mut burst) = self.bursts.pop_front() else { return };
+            let Some(mut burst) = self.bursts.pop_front() else { break };
             while burst.left > 0
                 && out.len() < 48
                 && self.act(&mut burst, memory, out, work, others)
@@ -142,6 +142,7 @@ impl ModelDriver {
                 self.bursts.push_back(burst);
             }
         }
+        Ok(())
     }
 
     /// One operation. Whether there was room for it.

@@ -25,8 +25,8 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind};
 enum Step {
     /// Its interrupt is to come.
     Told,
-    /// It came: what was left is to be read.
-    Done,
+    /// It came: what was left is to be read. Whether its device found something else than it should.
+    Done { wrong: bool },
     /// It is being read.
     Asked,
 }
@@ -129,20 +129,25 @@ impl ModelDriver {
             self.failure.get_or_insert(Failure { since, what });
             return Ok(());
         }
-        transfer.step = Step::Done;
+        transfer.step = Step::Done { wrong: message & device::WRONG != 0 };
         Ok(())
     }
 
     /// Reads what transfers left, of devices that are still in use.
-    pub(super) fn look_at_peers(&mut self, out: &mut Egress<Purpose>, others: &Others) {
+    pub(super) fn look_at_peers(&mut self, out: &mut Egress<Purpose>, others: &Others) -> Verdict {
         for (target, other) in others.iter().enumerate() {
             let Some(transfer) = &mut self.peers.transfers[target] else { continue };
-            if transfer.step != Step::Done {
-                continue;
-            }
+            let Step::Done { wrong } = transfer.step else { continue };
             if *other != Some(transfer.life) {
                 self.peers.transfers[target] = None;
                 continue;
+            }
+            if wrong {
+                let Command { job, length, address, .. } = transfer.command;
+                let what = format!(
+                    "a device found wrong data in another one: {job:?} {length} at {address:#x}"
+                );
+                return Err(Violation::new(3, what));
             }
             transfer.step = Step::Asked;
             let length_dw = (PART / 4) as u16;
@@ -159,6 +164,7 @@ impl ModelDriver {
                 }
             });
         }
+        Ok(())
     }
 
     /// What a transfer left is here.
