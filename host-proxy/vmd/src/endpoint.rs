@@ -53,7 +53,7 @@ const BAR_4: u32 = 4;
 const POWER: u16 = 0xd0;
 const POWER_ID: u8 = 1;
 
-static LAYOUT: Layout = Layout::new(&[&[
+static LAYOUT: Layout = proxy_core::layout!(&[&[
     Register::read_only(0x00, 0),
     Register::read_only(COMMAND, CAPABILITIES_LIST).writable(COMMAND_WRITABLE),
     Register::read_only(0x08, CLASS),

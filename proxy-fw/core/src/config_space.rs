@@ -54,40 +54,30 @@ impl Register {
     }
 }
 
-/// The registers of one kind of function.
+/// The registers of one kind of function. [`layout!`](crate::layout) makes one.
 pub struct Layout {
-    registers: [Register; MAX_REGISTERS],
-    count: usize,
+    registers: &'static [Register],
     /// For each doubleword, 1 + its place in `registers`; 0 where none is implemented.
     places: [u8; DOUBLEWORDS],
 }
 
 impl Layout {
-    /// Puts the tables of a header and its capabilities together. A mistake in a table (two rows
-    /// for one register, a bit both writable and clearable) does not compile.
-    pub const fn new(parts: &[&[Register]]) -> Self {
-        let mut layout = Self {
-            registers: [Register::read_only(0, 0); MAX_REGISTERS],
-            count: 0,
-            places: [0; DOUBLEWORDS],
-        };
-        let mut part = 0;
-        while part < parts.len() {
-            let mut row = 0;
-            while row < parts[part].len() {
-                let register = parts[part][row];
-                assert!(register.offset & 3 == 0, "registers are doublewords");
-                assert!(register.writable & register.clearable == 0, "a bit is one or the other");
-                let place = &mut layout.places[register.offset as usize / 4];
-                assert!(*place == 0, "two rows for one register");
-                layout.registers[layout.count] = register;
-                layout.count += 1;
-                *place = layout.count as u8;
-                row += 1;
-            }
-            part += 1;
+    /// The layout of these registers. A mistake in a table (two rows for one register, a bit both
+    /// writable and clearable) does not compile.
+    pub const fn new(registers: &'static [Register]) -> Self {
+        assert!(registers.len() <= MAX_REGISTERS, "that many registers have room");
+        let mut places = [0; DOUBLEWORDS];
+        let mut row = 0;
+        while row < registers.len() {
+            let register = registers[row];
+            assert!(register.offset & 3 == 0, "registers are doublewords");
+            assert!(register.writable & register.clearable == 0, "a bit is one or the other");
+            let place: &mut u8 = &mut places[register.offset as usize / 4];
+            assert!(*place == 0, "two rows for one register");
+            row += 1;
+            *place = row as u8;
         }
-        layout
+        Self { registers, places }
     }
 
     const fn place(&self, offset: u16) -> Option<usize> {
@@ -100,8 +90,47 @@ impl Layout {
 
     /// The rows.
     pub fn registers(&self) -> &[Register] {
-        &self.registers[..self.count]
+        self.registers
     }
+}
+
+/// How many registers these tables have together.
+pub const fn count(parts: &[&[Register]]) -> usize {
+    let (mut part, mut count) = (0, 0);
+    while part < parts.len() {
+        count += parts[part].len();
+        part += 1;
+    }
+    count
+}
+
+/// The registers of these tables, one behind the other: `N` is how many they are ([`count`]).
+pub const fn join<const N: usize>(parts: &[&[Register]]) -> [Register; N] {
+    let mut registers = [Register::read_only(0, 0); N];
+    let (mut part, mut at) = (0, 0);
+    while part < parts.len() {
+        let mut row = 0;
+        while row < parts[part].len() {
+            registers[at] = parts[part][row];
+            at += 1;
+            row += 1;
+        }
+        part += 1;
+    }
+    assert!(at == N, "all of them");
+    registers
+}
+
+/// A [`Layout`](crate::config_space::Layout) of the tables of a header and its capabilities, with no
+/// more bytes than they have rows.
+#[macro_export]
+macro_rules! layout {
+    ($parts:expr) => {{
+        const PARTS: &[&[$crate::config_space::Register]] = $parts;
+        static REGISTERS: [$crate::config_space::Register; $crate::config_space::count(PARTS)] =
+            $crate::config_space::join(PARTS);
+        $crate::config_space::Layout::new(&REGISTERS)
+    }};
 }
 
 /// The head of a capability in the first 256 bytes: its ID, where the next one is (0: none), and

@@ -74,6 +74,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    #[inline(never)] // it is done once: short code counts
     pub(crate) fn new(
         incarnation: u32,
         is_host: bool,

@@ -286,6 +286,7 @@ pub struct Table<T> {
 
 impl<T: Copy> Table<T> {
     /// Room for so many requests, at most 65535.
+    #[inline(never)] // it is done once: short code counts
     pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0 && capacity < u16::MAX as usize);
         let mut entries = Vec::with_capacity(capacity);

@@ -15,6 +15,7 @@ pub struct TlpQueue<const LONGEST: usize = OWN_TLP> {
 
 impl<const LONGEST: usize> TlpQueue<LONGEST> {
     /// Room for so many TLPs.
+    #[inline(never)] // it is done once: short code counts
     pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "a queue without room");
         Self {

@@ -76,32 +76,12 @@ impl<const N: usize> Journal<N> {
         assert!(N.is_multiple_of(F::WRITE_SIZE) && N.is_multiple_of(F::READ_SIZE));
         assert!((region.len as usize / 2).is_multiple_of(F::ERASE_SIZE));
         assert!((region.len as usize / 2).is_multiple_of(N), "records fill a block");
-        let mut journal = Self { region, holder: None, block: 0, next: 0, sequence: 0 };
-        // Where the records of each block end.
-        let mut ends = [0, 0];
-        for block in 0..2 {
-            for at in (0..journal.block_len()).step_by(N) {
-                let mut record = [0; N];
-                flash.read(journal.address(block, at), &mut record)?;
-                if record.iter().any(|&byte| byte != 0xff) {
-                    ends[usize::from(block)] = at + N as u32;
-                }
-                let Some((sequence, found)) = Self::parse(&record) else { continue };
-                if sequence > journal.sequence && content(found) {
-                    journal.sequence = sequence;
-                    journal.holder = Some(block);
-                }
-            }
-        }
-        match journal.holder {
-            Some(holder) => {
-                journal.block = holder;
-                journal.next = ends[usize::from(holder)];
-            }
+        let newest = find(flash, region, &mut [0; N], &mut content)?;
+        let Some(Newest { sequence, holder, end }) = newest else {
             // Nothing says that what looks blank was ever erased.
-            None => journal.next = journal.block_len(),
-        }
-        Ok(journal)
+            return Ok(Self { region, holder: None, block: 0, next: region.len / 2, sequence: 0 });
+        };
+        Ok(Self { region, holder: Some(holder), block: holder, next: end, sequence })
     }
 
     /// Whether there is a record.
@@ -179,15 +159,54 @@ impl<const N: usize> Journal<N> {
         record[N - 4..].copy_from_slice(&crc.to_le_bytes());
         record
     }
+}
 
-    /// Sequence number, which is not 0, and content of a whole record.
-    fn parse(record: &[u8; N]) -> Option<(u32, &[u8])> {
-        let (covered, crc) = record.split_last_chunk::<4>()?;
-        let (sequence, content) = covered.split_first_chunk::<4>()?;
-        let sequence = u32::from_le_bytes(*sequence);
-        let whole = sequence != 0 && crc32(covered) == u32::from_le_bytes(*crc);
-        whole.then_some((sequence, content))
+/// The newest record.
+struct Newest {
+    sequence: u32,
+    /// The block that has it.
+    holder: u8,
+    /// Where the records of that block end.
+    end: u32,
+}
+
+/// Looks for the newest record, with room for one. The code is there once for records of any length.
+#[inline(never)]
+fn find<F: NorFlash>(
+    flash: &mut F,
+    region: Region,
+    record: &mut [u8],
+    content: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Option<Newest>, F::Error> {
+    let block_len = region.len / 2;
+    let mut newest: Option<Newest> = None;
+    for block in 0..2 {
+        let mut end = 0;
+        for at in (0..block_len).step_by(record.len()) {
+            flash.read(region.start + u32::from(block) * block_len + at, record)?;
+            if record.iter().any(|&byte| byte != 0xff) {
+                end = at + record.len() as u32;
+            }
+            let Some((sequence, found)) = parse(record) else { continue };
+            let before = newest.as_ref().map_or(0, |newest| newest.sequence);
+            if sequence > before && content(found) {
+                newest = Some(Newest { sequence, holder: block, end });
+            }
+        }
+        if let Some(newest) = newest.as_mut().filter(|newest| newest.holder == block) {
+            newest.end = end;
+        }
     }
+    Ok(newest)
+}
+
+/// Sequence number, which is not 0, and content of a whole record.
+fn parse(record: &[u8]) -> Option<(u32, &[u8])> {
+    let (covered, crc) = record.split_last_chunk::<4>()?;
+    let (sequence, content) = covered.split_first_chunk::<4>()?;
+    let sequence = u32::from_le_bytes(*sequence);
+    let whole = sequence != 0 && crc32(covered) == u32::from_le_bytes(*crc);
+    whole.then_some((sequence, content))
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub mod peripherals;
 pub mod records;
 pub mod reset;
 pub mod settings;
+pub mod slots;
 pub mod start;
 #[cfg(any(test, feature = "std"))]
 pub mod testing;

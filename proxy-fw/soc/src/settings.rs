@@ -214,15 +214,30 @@ struct Draft {
 /// The keys and values of settings, with their lines' numbers.
 fn lines(text: &str) -> impl Iterator<Item = (u16, Result<(&str, &str), SettingsError>)> {
     text.lines().zip(1_u16..).filter_map(|(line, number)| {
-        let line = line.split('#').next().unwrap_or_default().trim_ascii();
-        let parts = line.split_once('=').map(|(key, value)| (key.trim_ascii(), value.trim_ascii()));
+        let line = trim(split_once(line, b'#').map_or(line, |(line, _)| line));
+        let parts = split_once(line, b'=').map(|(key, value)| (trim(key), trim(value)));
         (!line.is_empty()).then(|| (number, parts.ok_or(SettingsError::Line(number))))
     })
+}
+
+// As `str` has them, but there once: code for it is short where a card has little room.
+
+#[inline(never)]
+fn trim(text: &str) -> &str {
+    text.trim_ascii()
+}
+
+/// The text before the first such character, which is of ASCII, and behind it.
+#[inline(never)]
+fn split_once(text: &str, character: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == character)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
 impl FromStr for Settings {
     type Err = SettingsError;
 
+    #[inline(never)] // its stack is needed once
     fn from_str(text: &str) -> Result<Self, SettingsError> {
         let mut draft = Draft::default();
         for (number, line) in lines(text) {
@@ -252,22 +267,22 @@ impl Draft {
                 once(&mut self.name, name.and_then(|name| Name::try_from(name).ok()), line)
             }
             "manager" => {
-                let parts = value.rsplit_once(':');
-                let manager = parts.and_then(|(ip, port)| Some((ipv4(ip)?, port.parse().ok()?)));
+                let parts = split_once(value, b':');
+                let manager = parts.and_then(|(ip, port)| Some((ipv4(ip)?, number(port)?)));
                 once(&mut self.manager, manager, line)
             }
             "address" => once(&mut self.address, address(value), line),
             "gateway" => once(&mut self.gateway, ipv4(value), line),
             "vlan" => {
-                let vlan = value.parse().ok().filter(|vlan| (1..=4094).contains(vlan));
+                let vlan = number(value).filter(|vlan| (1..=4094).contains(vlan));
                 once(&mut self.vlan, vlan, line)
             }
             "places" => {
-                let places = value.parse().ok().filter(|places| (1..=32).contains(places));
-                once(&mut self.places, places, line)
+                let places = number(value).filter(|places| (1..=32).contains(places));
+                once(&mut self.places, places.map(|places| places as u8), line)
             }
             "trial" => {
-                let trial = value.parse().ok().filter(|trial| *trial > 0);
+                let trial = number(value).filter(|trial| *trial > 0);
                 once(&mut self.trial, trial, line)
             }
             "log" => once(&mut self.log, LogLevel::from_name(value), line),
@@ -298,8 +313,28 @@ impl Draft {
     }
 }
 
+/// All numbers of settings, but those of keys, are of this size: the code for it is there once.
+#[inline(never)]
+fn number(text: &str) -> Option<u16> {
+    text.parse().ok()
+}
+
+/// An address, as `core::net::Ipv4Addr` reads one; with what is there already it is shorter.
+#[inline(never)]
 fn ipv4(text: &str) -> Option<[u8; 4]> {
-    core::net::Ipv4Addr::from_str(text).ok().map(|address| address.octets())
+    let mut address = [0; 4];
+    let mut rest = Some(text);
+    for byte in &mut address {
+        let here = rest?;
+        let parts = split_once(here, b'.');
+        let part = parts.map_or(here, |(part, _)| part);
+        // A zero before others is read as octal by some.
+        let is_plain = part.bytes().all(|digit| digit.is_ascii_digit())
+            && (part.len() == 1 || part.bytes().next() != Some(b'0'));
+        *byte = number(part).filter(|_| is_plain)?.try_into().ok()?;
+        rest = parts.map(|(_, rest)| rest);
+    }
+    rest.is_none().then_some(address)
 }
 
 /// `dhcp`, or an address and the length of its prefix.
@@ -308,9 +343,9 @@ fn address(text: &str) -> Option<Option<([u8; 4], u8)>> {
     if text == "dhcp" {
         return Some(None);
     }
-    let (address, prefix) = text.split_once('/')?;
-    let prefix = prefix.parse().ok().filter(|prefix| *prefix <= 32)?;
-    Some(Some((ipv4(address)?, prefix)))
+    let (address, prefix) = split_once(text, b'/')?;
+    let prefix = number(prefix).filter(|prefix| *prefix <= 32)?;
+    Some(Some((ipv4(address)?, prefix as u8)))
 }
 
 #[cfg(test)]
@@ -319,6 +354,16 @@ mod tests {
     use nor_model::{Direct, Nor, Part};
     use proptest::prelude::*;
     use std::string::String;
+
+    proptest! {
+        #[test]
+        fn addresses_are_those_of_the_library(
+            text in "[0-9]{1,3}(\\.[0-9]{1,3}){2,4}|[0-9+. ]{0,12}",
+        ) {
+            let said = core::net::Ipv4Addr::from_str(&text).ok().map(|address| address.octets());
+            prop_assert_eq!(ipv4(&text), said);
+        }
+    }
 
     #[test]
     fn every_key_means_something() {

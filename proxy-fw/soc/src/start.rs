@@ -89,6 +89,7 @@ impl Start {
     /// # Errors
     ///
     /// When a box cannot have so many slots.
+    #[inline(never)] // its stack is needed once
     pub fn box_role(&self) -> Result<(BoxRole, RoleKind), TooManySlots> {
         let slots = self.settings.places;
         if usize::from(slots) > MAX_SLOTS {
@@ -112,6 +113,7 @@ impl Start {
     /// # Errors
     ///
     /// When there is no such switch.
+    #[inline(never)] // its stack is needed once
     pub fn host_role(&self) -> Result<(HostRole, RoleKind), SwitchConfigError> {
         let ports = self.settings.places;
         let role = HostRole::new(&HostConfig {
@@ -126,6 +128,7 @@ impl Start {
     }
 
     /// The card. `life` is what the boot loader began, `reset` why.
+    #[inline(never)] // its stack is needed once
     pub fn card<R: CardRole>(
         self,
         (role, kind): (R, RoleKind),

@@ -1,11 +1,11 @@
-//! Cards' programs, as a flash has them: the emulated card's boot loader, and firmware of each board.
+//! Cards' programs, as a flash has them: boot loader and firmware of each board.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use card_image::{BoardName, KeyId, Role, SecurityVersion, public_key};
 use dxpu_flash::image::keys::{digits, read_public, read_secret};
-use dxpu_flash::image::{Label, Program, Signer, from_elf, parse_version};
+use dxpu_flash::image::{BootLoader, Label, Program, Signer, from_elf, parse_version};
 
 use crate::bare_metal::{TARGET, Toolchain, bare_target_dir, no_toolchain};
 use crate::report::Done;
@@ -24,7 +24,11 @@ const FIRMWARE: [(&str, &str, Role); 4] = [
     ("litex-host", "litex", Role::Host),
 ];
 
-/// Builds boot loader and firmware, makes `boot.bin` and the images of them beside the programs,
+/// Boot loaders, by the name of their programs, and how their boards' flash has them.
+pub(crate) const BOOT_LOADERS: [(&str, BootLoader); 2] =
+    [("boot", BootLoader::Plain), ("litex-boot", BootLoader::LitexBios)];
+
+/// Builds boot loaders and firmware, makes `NAME.bin` and the images of them beside the programs,
 /// and prints their sizes beside what a card has room for.
 pub(crate) fn build() -> Result<Done> {
     let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
@@ -40,8 +44,10 @@ pub(crate) fn build() -> Result<Done> {
     run(&mut command).context("the firmware does not build")?;
     let folder = folder();
     let mut details = Vec::new();
-    let boot = program(&folder, "boot", BOOT_BUDGET, &mut details)?;
-    write(&folder.join("boot.bin"), &boot.payload)?;
+    for (name, kind) in BOOT_LOADERS {
+        let program = program(&folder, name, BOOT_BUDGET, &mut details)?;
+        write(&folder.join(format!("{name}.bin")), &kind.in_flash(&program.payload))?;
+    }
     for (name, board, role) in FIRMWARE {
         let program = self::program(&folder, name, FIRMWARE_BUDGET, &mut details)?;
         let signer = Signer { number: key.number, secret: &key.secret };
@@ -168,7 +174,8 @@ fn numbered(variable: &str, said: &str) -> Result<(u32, PathBuf)> {
 
 /// What takes the keys in the board's build.
 #[cfg(test)]
-#[path = "../../../proxy-fw/soc/boards/qemu-virt/trusted_keys.rs"]
+#[path = "../../../proxy-fw/soc/boards/common/build_board.rs"]
+#[allow(dead_code, reason = "there is no board's build here")]
 mod board_build;
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub(super) struct Slab<M> {
 
 impl<M> Slab<M> {
     /// Allocates. Panics when buffers cannot be numbered.
+    #[inline(never)] // it is done once: short code counts
     pub(super) fn new(count: usize) -> Self {
         assert!(count < NONE as usize, "buffers are numbered with 16 bits");
         let entry = |_| Entry { next: NONE, length: 0, short: false, meta: None };

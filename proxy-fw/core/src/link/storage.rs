@@ -29,6 +29,7 @@ impl LinkStorage {
     /// # Panics
     ///
     /// When `config` is outside the bounds that its fields name.
+    #[inline(never)] // it is done once: short code counts
     pub fn new(config: &LinkConfig) -> Self {
         assert!((1..=MAX_CHANNELS).contains(&config.channels), "channels out of bounds");
         let guaranteed: u32 = GUARANTEED_CREDITS.iter().sum();

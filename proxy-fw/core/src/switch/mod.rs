@@ -135,6 +135,7 @@ impl VirtualSwitch {
     /// # Errors
     ///
     /// When the configuration is not possible.
+    #[inline(never)] // it is done once: short code counts
     pub fn new(config: &SwitchConfig) -> Result<Self, SwitchConfigError> {
         config.check()?;
         let mut upstream = Bridge::new(&layouts::UPSTREAM, config, config.upstream_device_id);

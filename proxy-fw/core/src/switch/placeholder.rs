@@ -84,7 +84,7 @@ const ROLE_BASED_ERRORS: u32 = 1 << 15;
 /// 2.5 GT/s on one lane.
 const LINK: u32 = 1 | 1 << 4;
 
-static LAYOUT: Layout = Layout::new(&[&[
+static LAYOUT: Layout = crate::layout!(&[&[
     Register::read_only(header::ID, 0),
     Register::read_only(header::COMMAND, CAPABILITIES_LIST).writable(COMMAND_WRITABLE),
     Register::read_only(header::CLASS, NO_CLASS),

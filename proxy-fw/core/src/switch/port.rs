@@ -126,6 +126,7 @@ impl DerefMut for Ports {
 }
 
 impl DownstreamPort {
+    #[inline(never)] // it is done once: short code counts
     pub(crate) fn new(id: PortId, settings: &SwitchConfig) -> Self {
         let mut bridge = Bridge::new(&layouts::DOWNSTREAM, settings, settings.downstream_device_id);
         let number = u32::from(settings.first_slot_number + u16::from(id.get()));

@@ -47,6 +47,7 @@ pub(super) fn checked(file: file::File) -> Result<Board, Wrong> {
         window: card.window,
         memory,
         layout,
+        boot_loader: card.boot_loader,
         keys: card.keys.iter().map(key).collect::<Result<_, _>>()?,
         target,
     })

@@ -3,6 +3,8 @@
 use probe_rs_target::ChipFamily;
 use serde::Deserialize;
 
+use crate::image::BootLoader;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -21,6 +23,8 @@ pub(super) struct Card {
     pub(super) window: u32,
     pub(super) memory: Range,
     pub(super) layout: Layout,
+    #[serde(default)]
+    pub(super) boot_loader: BootLoader,
     pub(super) keys: Vec<Key>,
 }
 

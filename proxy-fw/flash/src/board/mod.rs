@@ -18,6 +18,7 @@ use card_image::{
 use probe_rs_target::{ChipFamily, CoreAccessOptions, RawFlashAlgorithm};
 
 use crate::files;
+use crate::image::BootLoader;
 
 /// Board files that the program has in it: name of the file, and text.
 pub const BUILT_IN: [(&str, &str); 1] =
@@ -42,6 +43,8 @@ pub struct Board {
     pub memory: Region,
     /// Where in the flash things are.
     pub layout: Layout,
+    /// How the flash has its boot loader.
+    pub boot_loader: BootLoader,
     /// Keys whose images its boot loader starts.
     pub keys: Vec<TrustedKey>,
     /// The target as probe-rs has it: one chip, one algorithm.

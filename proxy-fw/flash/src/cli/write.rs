@@ -170,7 +170,8 @@ fn check_image(bench: &Bench, card: &mut Card, image: &Wanted, erased: bool) -> 
     })
 }
 
-/// A boot loader's bytes as they are in flash: of an ELF file, or as they are.
+/// A boot loader's bytes as they are in flash: of an ELF file, or as they are. They are what starts
+/// it on this board wants them to be.
 pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Vec<u8>> {
     let region = board.layout.boot_loader();
     let wrong = |what: String| Failure::new(Kind::Image, format!("{}: {what}", path.display()));
@@ -186,7 +187,7 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
                 "is it the boot loader (`boot`) and no firmware? Firmware is written as an image",
             ));
         }
-        program.payload
+        board.boot_loader.in_flash(&program.payload)
     } else {
         bytes
     };
@@ -198,6 +199,12 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
         let what = format!("it has {} bytes, there is room for 1 to {}", bytes.len(), region.len);
         return Err(wrong(what).check("give the file `boot` or `boot.bin` of the firmware's build"));
     }
+    board.boot_loader.check(&bytes).map_err(|why| {
+        wrong(why.to_string()).check(
+            "give the ELF file of the boot loader, or the file that the firmware's build made of it \
+             (`litex-boot.bin`)",
+        )
+    })?;
     Ok(bytes)
 }
 

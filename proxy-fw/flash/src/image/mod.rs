@@ -1,9 +1,11 @@
 //! Firmware images from ELF files: [`from_elf`], [`Program::image`], and the keys that sign them.
 
+mod boot_loader;
 mod elf;
 pub mod keys;
 mod version;
 
+pub use boot_loader::{BootLoader, NotForBios};
 pub use elf::{ElfError, MAX_PAYLOAD, from_elf};
 pub use version::{BadVersion, parse_version};
 

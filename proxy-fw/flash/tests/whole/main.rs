@@ -11,6 +11,7 @@ mod tunnel;
 
 use std::time::{Duration, Instant};
 
+use dxpu_flash::image::BootLoader;
 use sim::{
     Bench, SimCard, board, cells, emulated_console, firmware, label, noisy_cable, read, serve,
     stuck,
@@ -128,6 +129,28 @@ fn torn_and_resumed(length: usize, torn_at: usize, recorded: u32) {
     let resumed = wrote["resumed_at"].as_u64().unwrap_or(0);
     assert_eq!((&wrote["slot"], resumed), (&"a".into(), u64::from(recorded)));
     assert_eq!(cells(&mut card.stop(), start as u32, image.len()), image);
+}
+
+#[test]
+fn a_boot_loader_is_as_what_starts_it_wants_it() {
+    let bench = Bench::new();
+    let file = bench.board_file_with(&[("  layout:\n", "  boot_loader: litex-bios\n  layout:\n")]);
+    let program: Vec<u8> = (0..5000_u32).map(|n| (n % 251) as u8).collect();
+    let right = BootLoader::LitexBios.in_flash(&program);
+    std::fs::write(bench.path("plain"), &program).unwrap();
+    std::fs::write(bench.path("right"), &right).unwrap();
+    let card = SimCard::start(Card::new());
+    let run = |arguments: &[&str]| {
+        bench.run(Some(card.address), &[&["--board-file", &*file], arguments].concat())
+    };
+    let write = |file| run(&["write", "--boot-loader", file, "--no-start"]);
+    write("plain").failed(5, "LiteX's BIOS wants the program's length in its first word");
+    let wrote = write("right").fine().out;
+    assert!(wrote.contains("boot loader: written and verified"), "{wrote}");
+    run(&["verify", "--boot-loader", "right"]).fine();
+    run(&["verify", "--boot-loader", "plain"]).failed(5, "first word");
+    run(&["info"]).fine();
+    assert_eq!(cells(&mut card.stop(), 0, right.len()), right);
 }
 
 #[test]

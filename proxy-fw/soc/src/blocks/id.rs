@@ -86,6 +86,7 @@ impl fmt::Display for IdError {
 /// # Errors
 ///
 /// Why it cannot.
+#[inline(never)] // its stack is needed once
 pub fn check<B: Bus + Copy>(
     block: Block<B>,
     name: &str,

@@ -18,26 +18,30 @@ impl<B: Bus + Copy> Console<B> {
         Self(block)
     }
 
-    /// Sends bytes, and waits for room for each. Those for which none comes are lost.
-    pub fn write_bytes(&self, bytes: &[u8]) {
-        for byte in bytes {
-            if !(0..POLLS).any(|_| self.0.status().read().transmit_room() > 0) {
-                return;
+    /// Sends bytes, and waits for room for each. When none comes the rest is lost; whether all went.
+    pub fn write_bytes(&self, bytes: &[u8]) -> bool {
+        bytes.iter().all(|byte| {
+            let has_room = (0..POLLS).any(|_| self.0.status().read().transmit_room() > 0);
+            if has_room {
+                self.0.transmit().write(Transmit::RESET.with_data(*byte));
             }
-            self.0.transmit().write(Transmit::RESET.with_data(*byte));
-        }
+            has_room
+        })
     }
 }
 
 impl<B: Bus + Copy> fmt::Write for Console<B> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            if byte == b'\n' {
-                self.write_bytes(b"\r");
-            }
-            self.write_bytes(&[byte]);
+        let mut went = true;
+        for line in text.split_inclusive('\n') {
+            // What stands still is waited for once.
+            went = went
+                && match line.strip_suffix('\n') {
+                    Some(line) => self.write_bytes(line.as_bytes()) && self.write_bytes(b"\r\n"),
+                    None => self.write_bytes(line.as_bytes()),
+                };
         }
-        Ok(())
+        if went { Ok(()) } else { Err(fmt::Error) }
     }
 }
 

@@ -146,7 +146,7 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         command(&mut self.spi, &header[..length])?;
         wait(&mut self.spi, &mut self.delay, ERASE_WAIT, at)?;
         if self.verify {
-            self.compare(at, size, |_| 0xff)?;
+            self.compare(at, size, None)?;
         }
         Ok(())
     }
@@ -158,24 +158,26 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         self.spi.transaction(&mut operations).map_err(FlashError::Bus)?;
         wait(&mut self.spi, &mut self.delay, PROGRAM_WAIT, at)?;
         if self.verify {
-            self.compare(at, bytes.len() as u32, |n| bytes[n])?;
+            self.compare(at, bytes.len() as u32, Some(bytes))?;
         }
         Ok(())
     }
 
-    /// Compares what is there with what should be.
+    /// Compares what is there with what should be: so many bytes, which are blank where none are given.
+    #[inline(never)] // it is there once for both
     fn compare(
         &mut self,
         at: u32,
         length: u32,
-        should: impl Fn(usize) -> u8,
+        should: Option<&[u8]>,
     ) -> Result<(), FlashError<S::Error>> {
         for (start, length) in pieces(at, length, 64) {
             let mut there = [0; 64];
             let there = &mut there[..length as usize];
             self.read_raw(start, there)?;
             let offset = (start - at) as usize;
-            let wrong = there.iter().enumerate().position(|(n, &is)| is != should(offset + n));
+            let should = |n: usize| should.map_or(0xff, |bytes| bytes[offset + n]);
+            let wrong = there.iter().enumerate().position(|(n, &is)| is != should(n));
             if let Some(wrong) = wrong {
                 let at = start + wrong as u32;
                 let protected = status(&mut self.spi)? & PROTECTION != 0;

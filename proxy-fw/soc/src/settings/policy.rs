@@ -1,6 +1,6 @@
 //! What the settings say of the images that a card starts: whose, and how old.
 
-use super::lines;
+use super::{lines, split_once, trim};
 use card_image::{AntiDowngrade, KeyId, TrustedKey};
 
 /// Keys that the settings have room for.
@@ -40,10 +40,11 @@ impl Policy {
 
 /// `NUMBER:KEY`, one after the other with commas; a key has 64 hexadecimal digits. `None`: it is
 /// something else, or a number is there twice.
+#[inline(never)] // its stack is needed seldom
 pub(super) fn trust(value: &str) -> Option<TrustedKeys> {
     let mut keys = TrustedKeys::new();
     for said in value.split(',') {
-        let (number, digits) = said.trim_ascii().split_once(':')?;
+        let (number, digits) = split_once(trim(said), b':')?;
         let id = KeyId(number.parse().ok()?);
         if id == KeyId::NONE || keys.iter().any(|key| key.id == id) {
             return None;

@@ -8,7 +8,7 @@ use card_image::{
 };
 
 /// The secret key that everybody has.
-fn development_key() -> [u8; 32] {
+pub(crate) fn development_key() -> [u8; 32] {
     let pem = include_str!("../../../../proxy-fw/flash/keys/development.pem");
     dxpu_flash::image::keys::secret(pem).expect("it is a key")
 }

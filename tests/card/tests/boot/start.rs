@@ -25,7 +25,7 @@ fn on_trial(bench: &Bench, new: &[u8], settings: &str) -> Result<CardFlash> {
 
 /// What the boot loader says while an image uses up its trial; each of its starts but the first has this
 /// cause.
-fn has_used_up_its_trial(console: &str, cause: &str) -> Result<()> {
+pub(crate) fn has_used_up_its_trial(console: &str, cause: &str) -> Result<()> {
     let left = [2, 1, 0].map(|left| format!("slot b is new, with {left} more starts"));
     let starts = [2, 3, 4].map(|start| format!("start {start}: {cause}"));
     for words in left.iter().chain(&starts) {

@@ -1,4 +1,4 @@
-//! How deep the stack of each firmware can get, from its machine code.
+//! How deep the stack of each firmware and of each boot loader can get, from its machine code.
 //!
 //! Each function's own bytes and whom it calls are read from its instructions ([`code`]). Where a
 //! call goes through a register, it is taken to go to any function whose address the program has
@@ -13,11 +13,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
-use crate::firmware::folder;
+use crate::firmware::{BOOT_LOADERS, folder};
 use crate::report::Done;
 
 /// Bytes that a card's stack may have (`boards/common/src/stack.rs`).
 const BUDGET: u32 = 128 << 10;
+
+/// Bytes that a boot loader's stack may have: what its linker's script leaves it at least
+/// (`boards/common/boot.x`).
+const BOOT_BUDGET: u32 = 64 << 10;
 
 /// How deep calls through registers nest.
 const UNKNOWN: usize = 4;
@@ -28,30 +32,45 @@ const UNKNOWN: usize = 4;
 const RECURSIVE: [(&str, u32); 3] =
     [("rust_begin_unwind", 1), ("process_switch_events", 32), ("Pending::want", 1)];
 
-/// The programs.
-const PROGRAMS: [&str; 4] = ["fw-box", "fw-host", "litex-box", "litex-host"];
+/// Firmware.
+const FIRMWARE: [&str; 4] = ["fw-box", "fw-host", "litex-box", "litex-host"];
 
-/// Where the start-up code ends, and what may interrupt whatever runs then.
+/// Where a firmware's start-up code ends, and what may interrupt whatever runs then.
 const MAIN: &str = "main";
 const HANDLER: &str = "_start_trap";
 
-/// Says how deep each firmware's stack gets, which the budget bounds.
+/// Where a boot loader's first instructions end, and who gets traps, for whom the stack is empty again.
+const BOOT: &str = "run_boot";
+const BOOT_TRAPPED: &str = "boot_trapped";
+
+/// Says how deep each program's stack gets, which the budget bounds.
 pub(crate) fn check() -> Result<Done> {
     let mut details = Vec::new();
-    for name in PROGRAMS {
+    let firmware = FIRMWARE.map(|name| (name, BUDGET));
+    let boot_loaders = BOOT_LOADERS.map(|(name, _)| (name, BOOT_BUDGET));
+    for (name, budget) in firmware.into_iter().chain(boot_loaders) {
         let path = folder().join(name);
         let Ok(bytes) = std::fs::read(&path) else {
             return Ok(Done::skipped("there is no firmware: its build was skipped"));
         };
         let program = Program::read(&bytes).with_context(|| path.display().to_string())?;
-        let (main, handler) = (program.deepest(MAIN)?, program.deepest(HANDLER)?);
-        let most = main.bytes.saturating_add(handler.bytes);
-        println!("{name}: {most} B of stack at most, {} of them in interrupts", handler.bytes);
+        let (main, most) = if budget == BUDGET {
+            let (main, handler) = (program.deepest(MAIN)?, program.deepest(HANDLER)?);
+            let most = main.bytes.saturating_add(handler.bytes);
+            println!("{name}: {most} B of stack at most, {} of them in interrupts", handler.bytes);
+            (main, most)
+        } else {
+            let mut main = program.deepest(BOOT)?;
+            main.deepen(program.deepest(BOOT_TRAPPED)?);
+            println!("{name}: {} B of stack at most", main.bytes);
+            let most = main.bytes;
+            (main, most)
+        };
         for (name, frame) in main.path.iter().filter(|(_, frame)| *frame >= 256) {
             println!("    {frame:6} {name}");
         }
-        ensure!(most <= BUDGET, "{name} may need {most} B of stack: the budget is {BUDGET}");
-        details.push(format!("{name} {most} of {BUDGET} B"));
+        ensure!(most <= budget, "{name} may need {most} B of stack: the budget is {budget}");
+        details.push(format!("{name} {most} of {budget} B"));
     }
     Ok(Done::with(details.join(", ")))
 }
@@ -126,9 +145,16 @@ impl Program {
         Ok(Self { functions, places, taken })
     }
 
+    /// Where the function of that name is: the whole name, or in Rust the last of it.
+    fn place(&self, name: &str) -> Option<&u32> {
+        let is_last = |whole: &str| whole.rsplit("::").next() == Some(name);
+        let by_path = || self.functions.iter().find(|(_, (whole, _))| is_last(whole));
+        self.places.get(name).or_else(|| by_path().map(|(start, _)| start))
+    }
+
     /// How deep the function of that name gets.
     fn deepest(&self, name: &str) -> Result<Depth> {
-        let start = self.places.get(name);
+        let start = self.place(name);
         let start = start.with_context(|| format!("there is no function `{name}`"))?;
         let mut search = Search { program: self, known: HashMap::new(), open: Vec::new() };
         search.depth(*start, UNKNOWN)

@@ -20,7 +20,7 @@ use super::{Layout, access_control, error_reporting, express, header, identity, 
 pub(crate) const FIRST_CAPABILITY: u16 = power::AT;
 
 /// The upstream port.
-pub(crate) static UPSTREAM: Layout = Layout::new(&[
+pub(crate) static UPSTREAM: Layout = crate::layout!(&[
     header::REGISTERS,
     &power::registers(msi::AT),
     &msi::registers(express::AT),
@@ -32,7 +32,7 @@ pub(crate) static UPSTREAM: Layout = Layout::new(&[
 ]);
 
 /// A downstream port.
-pub(crate) static DOWNSTREAM: Layout = Layout::new(&[
+pub(crate) static DOWNSTREAM: Layout = crate::layout!(&[
     header::REGISTERS,
     &power::registers(msi::AT),
     &msi::registers(express::AT),
@@ -45,7 +45,7 @@ pub(crate) static DOWNSTREAM: Layout = Layout::new(&[
 ]);
 
 /// A root port.
-pub(crate) static ROOT_PORT: Layout = Layout::new(&[
+pub(crate) static ROOT_PORT: Layout = crate::layout!(&[
     header::REGISTERS,
     &power::registers(msi::AT),
     &msi::registers(express::AT),

@@ -35,6 +35,16 @@ pub(crate) fn end(cause: ResetCause, place: usize, text: fmt::Arguments<'_>) -> 
     // Before it is logged: the watchdog that warned of its reset does not wait for a slow console.
     shared::with_retained(|kept| reset::write_down(kept, &death));
     defmt::error!("the end at {=u32:#010x}: {=str}", death.place, death.text.as_str());
+    start_anew(cause)
+}
+
+/// Writes down what ends this life, and resets the card.
+pub(crate) fn reset(death: &Death) -> ! {
+    shared::with_retained(|kept| reset::write_down(kept, death));
+    start_anew(death.cause)
+}
+
+fn start_anew(cause: ResetCause) -> ! {
     // What was written is there before the card is reset.
     riscv::asm::fence();
     let said = match cause {

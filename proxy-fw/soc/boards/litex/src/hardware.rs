@@ -1,7 +1,8 @@
 //! The card's registers, and what is there to be had from anywhere.
 
 use crate::layout::{
-    EUI_48, I2C_RATE, IDENTITY, LAYOUT, MODULES, REGISTERS, SHARED, SPI_RATIO, VPD, VPD_LENGTH,
+    BOARD, EUI_48, I2C_RATE, IDENTITY, LAYOUT, MEMORY, MODULES, REGISTERS, SHARED, SPI_RATIO, VPD,
+    VPD_LENGTH,
 };
 use card_regs::{Card, Mmio};
 use proxy_core::time::Instant;
@@ -16,6 +17,10 @@ use soc::log;
 use soc::peripherals::eeprom::{Addressing, Eeprom};
 use soc::peripherals::vpd::Vpd;
 use soc::settings::{self, Settings, SettingsError};
+use soc::slots::Images;
+
+/// The images that the flash has.
+pub(crate) const IMAGES: Images = Images { board: BOARD, layout: LAYOUT, memory: MEMORY };
 
 /// What carries out accesses to the registers.
 pub(crate) type Registers = Mmio<{ card_regs::card::SIZE }>;
@@ -98,10 +103,19 @@ pub(crate) fn tell_of_card() {
     }
 }
 
-/// What the card was set to.
-pub(crate) fn settings() -> Result<Result<Settings, SettingsError>, FlashError<SpiStuck>> {
+/// The flash.
+pub(crate) type Flash = SpiFlash<SpiPort<Registers, Timer<Registers>>, Timer<Registers>>;
+
+/// Asks the flash what it is. While it is open nobody reads it through its window in memory.
+#[inline(never)] // once, for all that use it
+pub(crate) fn open_flash() -> Result<Flash, FlashError<SpiStuck>> {
     let timer = Timer::new(card().timer());
-    let open = || SpiFlash::new(SpiPort::new(card().spi(), timer, 0, SPI_RATIO), timer);
-    let text = settings::load_twice(open, LAYOUT.config())?;
+    SpiFlash::new(SpiPort::new(card().spi(), timer, 0, SPI_RATIO), timer)
+}
+
+/// What the card was set to.
+#[inline(never)] // its stack is needed once
+pub(crate) fn settings() -> Result<Result<Settings, SettingsError>, FlashError<SpiStuck>> {
+    let text = settings::load_twice(open_flash, LAYOUT.config())?;
     Ok(text.ok_or(SettingsError::None).and_then(|text| text.parse()))
 }

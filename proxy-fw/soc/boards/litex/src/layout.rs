@@ -24,7 +24,8 @@ pub const FLASH: u32 = 16 << 20;
 /// Bytes that are erased at once: a sector, which every SPI NOR flash has.
 pub const ERASE_BLOCK: u32 = 4 << 10;
 
-/// What is where in the flash. The gateware's bitstream has a flash, or a part of one, of its own.
+/// What is where in the flash. The gateware's bitstream has a flash, or a part of one, of its own;
+/// LiteX's BIOS is built with the address of this one's first byte as `FLASH_BOOT_ADDRESS`.
 pub const LAYOUT: Layout = match Layout::packed(FLASH, ERASE_BLOCK, 256 << 10, 1 << 20) {
     Ok(layout) => layout,
     Err(_) => panic!("the board's flash layout is wrong"),
@@ -32,6 +33,10 @@ pub const LAYOUT: Layout = match Layout::packed(FLASH, ERASE_BLOCK, 256 << 10, 1
 
 /// Memory for an image and all that it needs while it runs.
 pub const MEMORY: Region = Region { start: 0x4000_0000, len: 0x78_0000 };
+
+/// Memory that the boot loader runs in, which an image does not touch. LiteX's BIOS puts it where
+/// images are, from where it moves itself.
+pub const BOOT_MEMORY: Region = Region { start: 0x4078_0000, len: 0x8_0000 };
 
 /// Block RAM that the card's blocks reach, too, which the core does not cache: rings of descriptors
 /// first, then buffers, and the records that outlast a reset in its last 4 KB.

@@ -1,7 +1,7 @@
 //! The SoC as a board.
 
 use crate::end;
-use crate::hardware::{Registers, card, crc_failures, now, sensors};
+use crate::hardware::{Registers, card, crc_failures, now, open_flash, sensors};
 use crate::layout::{INTERRUPT, THERMOMETER};
 use crate::panel::Panel;
 use crate::shared::{Mac, Pcie};
@@ -15,6 +15,7 @@ use soc::blocks::timer::Timer;
 use soc::blocks::watchdog;
 use soc::board::{Board, Places};
 use soc::peripherals::thermometer::Thermometer;
+use soc::slots::{self, Slots};
 use soc::update::FirmwareAnswer;
 
 /// How long the watchdog waits, and how long before its reset it warns: time to write down where
@@ -41,6 +42,12 @@ pub(crate) fn start_watchdog() -> Watchdog {
     watchdog
 }
 
+/// Whether a boot loader began this life: it starts the watchdog, which only a reset stops, before it
+/// enters an image. LiteX's own loaders know nothing of it.
+pub(crate) fn is_started_by_boot_loader() -> bool {
+    card().watchdog().control().read().enable()
+}
+
 /// Sleeps until a person resets the card. The watchdog, which cannot be stopped, is told that it is
 /// meant.
 pub(crate) fn wait_for_reset(watchdog: Watchdog) -> ! {
@@ -61,12 +68,27 @@ pub(crate) struct Soc {
     pcie: Pcie,
     panel: Panel,
     watchdog: Watchdog,
+    /// Where the boot loader started it from one of them.
+    slots: Option<Slots>,
 }
 
 impl Soc {
     /// Puts it together.
-    pub(crate) fn new(mac: Mac, pcie: Pcie, panel: Panel, watchdog: Watchdog) -> Self {
-        Self { mac, pcie, panel, watchdog }
+    pub(crate) fn new(
+        mac: Mac,
+        pcie: Pcie,
+        panel: Panel,
+        watchdog: Watchdog,
+        slots: Option<Slots>,
+    ) -> Self {
+        Self { mac, pcie, panel, watchdog, slots }
+    }
+
+    /// Ends a life in which a new image has not joined by then, though it had its time.
+    fn end_trial(&self, by: Instant) {
+        if self.slots.as_ref().is_some_and(|slots| slots.trial_is_over(by)) {
+            end::end(ResetCause::Software, 0, format_args!("{}", slots::TRIAL_IS_OVER));
+        }
     }
 }
 
@@ -111,6 +133,10 @@ impl Board for Soc {
 
     fn feed_watchdog(&mut self) {
         assert!(stack::is_within_budget(), "the stack has its {} bytes", stack::BUDGET);
+        if self.slots.as_ref().is_some_and(Slots::is_on_trial) {
+            // An image that always finds something to do is never idle.
+            self.end_trial(now());
+        }
         self.watchdog.feed();
     }
 
@@ -132,12 +158,16 @@ impl Board for Soc {
         end::end(ResetCause::Clock, 0, format_args!("the timer stood still"));
     }
 
-    /// Images are loaded by the SoC's own loader, which asks for no report.
-    fn joined(&mut self) {}
+    #[inline(never)] // its stack is needed once
+    fn joined(&mut self) {
+        if let Some(slots) = &mut self.slots {
+            slots.joined(open_flash);
+        }
+    }
 
-    /// As [`joined`](Self::joined): no boot loader started it from a slot.
-    fn firmware(&mut self, _: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError> {
-        Err(ControlError::NoFirmware)
+    #[inline(never)] // its stack is needed seldom
+    fn firmware(&mut self, request: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError> {
+        self.slots.as_mut().ok_or(ControlError::NoFirmware)?.handle(open_flash, request)
     }
 
     fn restart(&mut self) {
@@ -145,6 +175,7 @@ impl Board for Soc {
     }
 
     fn idle(&mut self, until: Instant) -> u32 {
+        self.end_trial(until);
         let until = until.min(self.panel.poll_timeout());
         let woken = riscv::interrupt::free(|| {
             Timer::new(card().timer()).alarm_at(until);

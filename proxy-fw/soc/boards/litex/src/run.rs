@@ -1,7 +1,7 @@
 //! From the start to the loop that never ends.
 
 use crate::end;
-use crate::hardware::{self, card, now};
+use crate::hardware::{self, IMAGES, card, now};
 use crate::layout::{MAX_FRAME, NAME, TLP_RECEIVE};
 use crate::machine::{self, Soc};
 use crate::panel::Panel;
@@ -9,14 +9,15 @@ use crate::shared::{self, Mac, Parts, Pcie};
 use board_common::memory::Arena;
 use board_common::stack;
 use core::time::Duration;
-use proxy_core::control::{Name, RoleKind};
+use proxy_core::control::{Name, ResetCause, RoleKind};
 use soc::blocks::id::{self, Side};
 use soc::blocks::mac::MacPort;
 use soc::blocks::tlp::TlpPort;
 use soc::board::{Board, SlotWire, Windows};
 use soc::card::CardRole;
 use soc::log;
-use soc::reset;
+use soc::reset::{self, Started};
+use soc::slots::Slots;
 use soc::start::{Bounds, Start};
 
 /// What is allocated at the start.
@@ -47,19 +48,29 @@ struct Begun {
 /// What the PCIe side is made of.
 type PcieParts = (soc::blocks::tlp::TlpRings<shared::Words>, shared::SharedBuffers);
 
-/// Says why the card does not start, and stays, since a reset would change nothing: a person has to do
-/// something first. No image is on trial here, for there is no boot loader that would count.
+/// Does not start, and says why. A new image gives way to the one before at once: settings and gateware
+/// stay as they are while it waits, and each start counts. Any other stays, since a reset would change
+/// nothing: a person has to do something first.
 fn refuse(watchdog: machine::Watchdog, why: &dyn core::fmt::Display) -> ! {
+    let life = shared::with_retained(|kept| reset::life(kept));
+    if life.and_then(|life| life.started).is_some_and(Started::gives_way) {
+        end::end(ResetCause::Software, 0, format_args!("a new image does not start: {why}"));
+    }
     log!(error, "{}", defmt::Display2Format(why));
     log!(error, "the card waits for a reset");
     machine::wait_for_reset(watchdog)
 }
 
+#[inline(never)] // its stack is needed once
 fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
+    // The boot loader leaves them on, for what happens before this.
     riscv::interrupt::disable();
     stack::fill();
     board_common::log::start();
-    shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
+    if !machine::is_started_by_boot_loader() {
+        // One of LiteX's own loaders started this firmware, from no slot.
+        shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
+    }
     // From here on: what hangs while the card starts is a hang, too.
     let watchdog = machine::start_watchdog();
     let settings = match hardware::settings() {
@@ -94,6 +105,7 @@ fn begin(side: impl FnOnce(u8) -> Side) -> Begun {
     }
 }
 
+#[inline(never)] // its stack is needed once
 fn run<R: CardRole>(
     watchdog: machine::Watchdog,
     start: Start,
@@ -103,6 +115,9 @@ fn run<R: CardRole>(
     let (life, reset) = shared::with_retained(|kept| (reset::life(kept), reset::report(kept)));
     let (links, kind) = (role.0.packet_pool(), role.1);
     let pool = links + mac.packet_pool() + pcie.packet_pool();
+    let slots = life
+        .and_then(|life| life.started)
+        .map(|started| Slots::new(&IMAGES, started, kind, start.settings(), now()));
     let mut card = start.card(role, now(), &mut mac, life.as_ref(), reset);
     // What the shared memory has is not among the variables; what links have is in the arena.
     let made = ARENA.variables() + ARENA.used() - links;
@@ -110,7 +125,7 @@ fn run<R: CardRole>(
         RoleKind::Host { .. } => (SlotWire::HOST, 1),
         RoleKind::Box { slots } => (SlotWire(1), slots),
     };
-    let mut board = Soc::new(mac, pcie, Panel::new(now(), first, places), watchdog);
+    let mut board = Soc::new(mac, pcie, Panel::new(now(), first, places), watchdog, slots);
     let fixed = made + size_of_val(&card) + size_of_val(&board);
     log!(info, "up, with {=usize} B of memory, and a packet pool of {=usize} B", fixed, pool);
     // From here on it counts what running takes.

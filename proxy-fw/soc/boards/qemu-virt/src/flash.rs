@@ -1,12 +1,16 @@
 //! The machine's flash: bank 0, behind the driver for its command set.
 
 use crate::clint;
-use crate::layout::{ERASE_BLOCK, FLASH, FLASH_BASE};
+use crate::layout::{BOARD, ERASE_BLOCK, FLASH, FLASH_BASE, LAYOUT, MEMORY};
 use core::convert::Infallible;
 use core::time::Duration;
 use embedded_hal::delay::DelayNs;
 use soc::flash::FlashError;
 use soc::flash::cfi::{Bus32, CfiFlash};
+use soc::slots::Images;
+
+/// The images that it has.
+pub(crate) const IMAGES: Images = Images { board: BOARD, layout: LAYOUT, memory: MEMORY };
 
 /// The bank's wires. It is memory while it is only read.
 pub(crate) struct Bank;

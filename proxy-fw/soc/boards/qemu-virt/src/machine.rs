@@ -3,13 +3,12 @@
 use crate::virtio::VirtioMac;
 use crate::{clint, end, flash, plic, watchdog};
 use board_common::stack;
-use card_image::SlotId;
-use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, ResetCause};
+use proxy_core::control::{ControlError, FirmwareRequest, ResetCause};
 use proxy_core::time::Instant;
 use soc::board::Board;
-use soc::log;
 use soc::records::RecordPort;
-use soc::update::{FirmwareAnswer, Update};
+use soc::slots::{self, Slots};
+use soc::update::FirmwareAnswer;
 
 /// Interrupts of the two interfaces: virtio-mmio places have the sources from 1 on.
 const FABRIC: u32 = 1;
@@ -19,24 +18,14 @@ const PCIE: u32 = 2;
 pub(crate) struct Virt {
     mac: VirtioMac,
     pcie: RecordPort<VirtioMac>,
-    /// The slots, where the boot loader started one of them.
-    update: Option<Update>,
-    /// The image that runs has yet to report that it is healthy.
-    trying: bool,
-    /// Until when it has to, where there is another image to go back to.
-    trial: Option<Instant>,
+    /// Where the boot loader started it from one of them.
+    slots: Option<Slots>,
 }
 
 impl Virt {
-    pub(crate) fn new(
-        mac: VirtioMac,
-        pcie: RecordPort<VirtioMac>,
-        update: Option<Update>,
-        trying: bool,
-        trial: Option<Instant>,
-    ) -> Self {
+    pub(crate) fn new(mac: VirtioMac, pcie: RecordPort<VirtioMac>, slots: Option<Slots>) -> Self {
         plic::enable(&[FABRIC, PCIE]);
-        Self { mac, pcie, update, trying, trial }
+        Self { mac, pcie, slots }
     }
 }
 
@@ -48,13 +37,8 @@ impl Virt {
 
     /// Ends a life in which a new image has not joined by then, though it had its time.
     fn end_trial(&self, by: Instant) {
-        if self.trial.is_some_and(|end| end <= by) {
-            // The boot loader counts this try.
-            end::end(
-                ResetCause::Software,
-                0,
-                format_args!("a new image did not join in its trial"),
-            );
+        if self.slots.as_ref().is_some_and(|slots| slots.trial_is_over(by)) {
+            end::end(ResetCause::Software, 0, format_args!("{}", slots::TRIAL_IS_OVER));
         }
     }
 }
@@ -81,7 +65,7 @@ impl Board for Virt {
 
     fn feed_watchdog(&mut self) {
         assert!(stack::is_within_budget(), "the stack has its {} bytes", stack::BUDGET);
-        if self.trial.is_some() {
+        if self.slots.as_ref().is_some_and(Slots::is_on_trial) {
             // An image that always finds something to do is never idle.
             self.end_trial(clint::now());
         }
@@ -97,28 +81,16 @@ impl Board for Virt {
         end::end(ResetCause::Clock, 0, format_args!("the timer stood still"));
     }
 
+    #[inline(never)] // its stack is needed once
     fn joined(&mut self) {
-        self.trial = None;
-        let Some(update) = self.update.as_mut().filter(|_| self.trying) else { return };
-        let slot = match update.running() {
-            SlotId::A => "a",
-            SlotId::B => "b",
-        };
-        if report_healthy(update) {
-            log!(info, "the image in slot {=str} is healthy", slot);
-            self.trying = false;
-        } else {
-            // It is tried again when the card joins again, and after the next reset.
-            log!(error, "that slot {=str} is healthy was not recorded", slot);
+        if let Some(slots) = &mut self.slots {
+            slots.joined(flash::open);
         }
     }
 
     #[inline(never)] // its stack is needed seldom
     fn firmware(&mut self, request: &FirmwareRequest) -> Result<FirmwareAnswer, ControlError> {
-        let update = self.update.as_mut().ok_or(ControlError::NoFirmware)?;
-        let failed = ControlError::Firmware(FirmwareError::Flash);
-        let mut flash = flash::open().map_err(|_| failed)?;
-        update.handle(&mut flash, request).map_err(ControlError::Firmware)
+        self.slots.as_mut().ok_or(ControlError::NoFirmware)?.handle(flash::open, request)
     }
 
     fn restart(&mut self) {
@@ -149,12 +121,4 @@ impl Board for Virt {
     fn cycles() -> u32 {
         riscv::register::mcycle::read() as u32
     }
-}
-
-/// Records that the image that runs is healthy. The card stands still meanwhile: some milliseconds,
-/// and as long as an erase takes once in thousands of times.
-#[inline(never)] // its stack is needed once
-fn report_healthy(update: &mut Update) -> bool {
-    let Ok(mut flash) = flash::open() else { return false };
-    update.report_healthy(&mut flash).is_ok()
 }

@@ -1,12 +1,11 @@
 //! From the start to the loop that never ends.
 
-use crate::layout::{BOARD, LAYOUT, MEMORY};
+use crate::layout::LAYOUT;
 use crate::machine::Virt;
 use crate::virtio::{self, VirtioMac};
 use crate::{clint, end, flash, retained, watchdog};
 use board_common::memory::Arena;
 use board_common::stack;
-use card_image::{AntiDowngrade, Demands, KeysOfBootLoader, Role, SecurityVersion, SlotId};
 use core::fmt;
 use core::time::Duration;
 use proxy_core::control::{ResetCause, RoleKind};
@@ -16,8 +15,8 @@ use soc::log;
 use soc::records::RecordPort;
 use soc::reset::{self, Started};
 use soc::settings::{self, Settings, SettingsError};
+use soc::slots::Slots;
 use soc::start::{Bounds, Start};
-use soc::update::Update;
 
 /// What is allocated at the start.
 #[global_allocator]
@@ -91,23 +90,6 @@ fn begin() -> Begun {
     Begun { start: Start::new(settings, BOUNDS, &mac, incarnation), mac, pcie }
 }
 
-/// What may be written to the slots of a card that runs from this one.
-fn update(running: SlotId, kind: RoleKind, anti_downgrade: AntiDowngrade) -> Update {
-    let role = match kind {
-        RoleKind::Host { .. } => Role::Host,
-        RoleKind::Box { .. } => Role::Box,
-    };
-    let demands = Demands {
-        board: BOARD,
-        role,
-        memory: MEMORY,
-        keys: KeysOfBootLoader,
-        anti_downgrade,
-        lowest_security: SecurityVersion(0),
-    };
-    Update::new(LAYOUT, running, demands)
-}
-
 fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     let Begun { start, mut mac, pcie } = begun;
     let (life, reset) = retained::with(|kept| (reset::life(kept), reset::report(kept)));
@@ -127,16 +109,12 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
         RoleKind::Box { slots } => 1..=slots,
     };
     let (pool, kind) = (role.0.packet_pool(), role.1);
-    let trial_time = Duration::from_secs(start.settings().trial.into());
-    let downgrade = start.settings().anti_downgrade;
-    let mut card = start.card(role, clint::now(), &mut mac, life.as_ref(), reset);
     let started = life.and_then(|life| life.started);
-    let update = started.map(|started| update(started.slot, kind, downgrade));
-    let trying = started.is_some_and(|started| started.trying);
-    let trial = started.filter(|started| started.gives_way());
-    let trial = trial.map(|_| clint::now() + trial_time);
+    let slots = started
+        .map(|started| Slots::new(&flash::IMAGES, started, kind, start.settings(), clint::now()));
+    let mut card = start.card(role, clint::now(), &mut mac, life.as_ref(), reset);
     let pcie = RecordPort::new(pcie, places, windows);
-    let mut board = Virt::new(mac, pcie, update, trying, trial);
+    let mut board = Virt::new(mac, pcie, slots);
     // Frames and TLPs, and what says which of them is whose.
     let pool = pool + board.pcie().packet_pool() + virtio::PACKET_POOL;
     let made = ARENA.variables() + ARENA.used() - pool;

@@ -1,0 +1,67 @@
+//! The boot loader of this board (`proxy-fw/soc/docs/boot.md`): LiteX's BIOS put it into main memory
+//! and entered it.
+
+use crate::hardware::{IMAGES, card, now, open_flash};
+use crate::layout::LAYOUT;
+use crate::{end, machine, shared};
+use board_common::boot::{enter, memory, wait};
+use card_image::{KeyId, TrustedKey};
+use core::sync::atomic::{AtomicBool, Ordering};
+use soc::blocks::uart::Console;
+use soc::boot::{self, Chosen, MAX_TRUSTED, Trap};
+use soc::reset;
+
+/// Keys whose images are started: the list that the build was given.
+const KEYS: &[TrustedKey] = include!(concat!(env!("OUT_DIR"), "/keys.rs"));
+
+/// Those, and the settings'.
+const ALL_KEYS: usize = KEYS.len() + MAX_TRUSTED;
+
+/// An image was entered, and has not taken over interrupts and exceptions yet.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// Decides, loads and enters an image; stays when there is none.
+pub extern "C" fn run_boot() -> ! {
+    let console = &mut Console::new(card().uart());
+    let life = shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
+    let Some(mut flash) = boot::open(open_flash, console) else { wait() };
+    let chosen = boot::decide::<_, ALL_KEYS>(&mut flash, &IMAGES, KEYS, &life, console);
+    let Some(Chosen { boot, started }) = chosen else { wait() };
+    let header = &boot.header;
+    // SAFETY: the header was checked against the memory for images, in which this program is not.
+    let memory = unsafe { memory(header.load, header.payload_len) };
+    if !boot::load(&mut flash, LAYOUT.slot(boot.slot), header, memory, console) {
+        wait()
+    }
+    // The window through which the BIOS reads the flash is as it was.
+    drop(flash);
+    shared::with_retained(|kept| reset::set_started(kept, started));
+    ENTERED.store(true, Ordering::Relaxed);
+    // An image that does nothing is reset. That it counts tells a firmware that a boot loader began
+    // its life (`machine::is_started_by_boot_loader`).
+    machine::start_watchdog();
+    // SAFETY: all of the image was checked where it is; interrupts and exceptions come to
+    // `boot_trapped`, which does not return.
+    unsafe { enter(header.entry) }
+}
+
+/// The boot loader itself is broken: it says so.
+pub fn boot_panicked(info: &core::panic::PanicInfo<'_>) -> ! {
+    boot::panicked(info, &mut Console::new(card().uart()));
+    wait()
+}
+
+/// The core met something that it cannot execute, or the watchdog warns: the image has not begun.
+pub extern "C" fn boot_trapped() -> ! {
+    let trap = Trap {
+        cause: riscv::register::mcause::read().bits(),
+        at: riscv::register::mepc::read(),
+        value: riscv::register::mtval::read(),
+    };
+    let lived = now().as_nanos() / 1_000_000;
+    let console = &mut Console::new(card().uart());
+    match boot::trapped(trap, ENTERED.load(Ordering::Relaxed), lived, console) {
+        Some(death) => end::reset(&death),
+        None => wait(),
+    }
+}
