@@ -150,7 +150,7 @@ impl Soc {
 
     /// Resets all but memory and flash, for this cause; what the console had stays.
     pub(super) fn start_anew(&mut self, cause: u32) {
-        let new = Self::new(Nor::new(self.flash.nor.part().clone(), 1));
+        let new = Self::new(Nor::new(*self.flash.nor.part(), 1));
         let (ram, shared) = (std::mem::take(&mut self.ram), std::mem::take(&mut self.shared));
         let (flash, console) = (self.flash.clone(), std::mem::take(&mut self.console));
         *self = Self { ram, shared, flash, console, ..new };
