@@ -1,12 +1,8 @@
 //! Who is bound to whom, by what the manager asked for and the proxies said yes to, and what is
 //! under way on each binding.
 
-<<<<<<< HEAD
 use super::order::{Flow, STRAY, Seen};
-=======
-use super::order::{Flow, Seen};
 use super::peers::Aside;
->>>>>>> b532de2b (Simulated devices of one host ask each other: contents, order and answers are watched, in a profile of its own; two more mistakes that are found)
 use super::spells::Spells;
 use super::{Verdict, Violation};
 use crate::host::first;
