@@ -57,7 +57,8 @@ enum Command {
     /// Builds the emulated card's boot loader and firmware images, which tests run where QEMU is, and
     /// those of the other boards.
     Firmware,
-    /// How deep the stack of each firmware can get, from its machine code; build that first.
+    /// How deep the stack of each firmware and boot loader can get, from its machine code; build
+    /// that first.
     Stack,
     /// The core with a card's limits: its tests and the simulator's.
     CardLimits {
