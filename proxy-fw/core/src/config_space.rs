@@ -12,7 +12,7 @@
 
 /// Doublewords of a function's configuration space that a layout may implement, of the 1024 that
 /// there are (PCIe 5.0 section 7.2).
-const DOUBLEWORDS: usize = 256;
+const DOUBLEWORDS: usize = 128;
 
 /// Registers that one layout may have.
 pub const MAX_REGISTERS: usize = 60;
