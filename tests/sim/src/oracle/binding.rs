@@ -1,7 +1,7 @@
 //! Who is bound to whom, by what the manager asked for and the proxies said yes to, and what is
 //! under way on each binding.
 
-use super::order::{Flow, STRAY, Seen};
+use super::order::{Flow, Seen};
 use super::peers::Aside;
 use super::spells::Spells;
 use super::{Verdict, Violation};
@@ -29,9 +29,9 @@ pub(crate) struct Binding {
     /// The last TLP to the device before its host reset the bus, and the last one of the device
     /// before it was reset.
     reset_after: (u64, u64),
-    /// The last request of the device, and the last one that it made before it was reset, which it
-    /// knows nothing of.
-    requests: (u64, u64),
+    /// The last request of the run when its device was reset: those of the device until then it
+    /// has forgotten, and what answers them is dropped wherever it is.
+    forgotten: u64,
     /// Its host has taken it.
     begun: bool,
     /// Requests that ended without the answer of whom they asked, with a cause.
@@ -88,7 +88,7 @@ impl Bindings {
                 standing,
                 upsets: 0,
                 reset_after: (0, 0),
-                requests: (0, 0),
+                forgotten: 0,
                 begun: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
@@ -172,12 +172,13 @@ impl Binding {
         self.reset_after.0 = self.down.sent();
     }
 
-    /// The device forgets everything; what was sent to it before its host asked for that never comes.
-    pub(crate) fn device_was_reset(&mut self) {
+    /// The device forgets everything, requests up to this one, too; what was sent to it before its
+    /// host asked for that never comes.
+    pub(crate) fn device_was_reset(&mut self, last_request: u64) {
         self.unsettle();
+        self.forgotten = last_request;
         self.down.drop_before(self.reset_after.0, &Class::ALL);
         self.reset_after.1 = self.up.sent();
-        self.requests.1 = self.requests.0;
     }
 
     /// It failed, or is taken back.
@@ -208,6 +209,11 @@ impl Binding {
         self.given_up.contains(&request)
     }
 
+    /// Whether the device asked for it before it was reset.
+    pub(super) fn has_forgotten(&self, request: u64) -> bool {
+        (1..=self.forgotten).contains(&request)
+    }
+
     /// Whether a driver may say that something failed that it began then: a request of that time
     /// ended without its answer, or the device misbehaved meanwhile. What was before is no excuse.
     pub(crate) fn excuses_failure(&self, since: Instant, now: Instant, spells: &Spells) -> bool {
@@ -217,16 +223,13 @@ impl Binding {
 
     /// A TLP of the root complex was taken in.
     pub(crate) fn sent_down(&mut self, now: Instant, seen: Seen, request: u64) {
-        let forgotten = seen.class == Class::Completion && request <= self.requests.1;
-        let optional = !self.is_sound() || forgotten || self.given_up.contains(&request);
+        let forgotten = seen.class == Class::Completion && self.has_forgotten(request);
+        let optional = !self.is_sound() || self.given_up.contains(&request) || forgotten;
         self.down.send(now, seen, request, optional);
     }
 
     /// A TLP of the device was taken in.
     pub(crate) fn sent_up(&mut self, now: Instant, seen: Seen, request: u64, optional: bool) {
-        if seen.class == Class::NonPosted && request != STRAY {
-            self.requests.0 = self.requests.0.max(request);
-        }
         let optional = optional || !self.is_sound() || self.given_up.contains(&request);
         self.up.send(now, seen, request, optional);
     }
@@ -291,7 +294,7 @@ mod tests {
         binding.settle();
         binding.sent_up(at(1), read, 7, false);
         binding.reset_begins();
-        binding.device_was_reset();
+        binding.device_was_reset(7);
         binding.settle();
         binding.sent_up(at(2), read, 8, false);
         binding.sent_down(at(3), answer, 7);

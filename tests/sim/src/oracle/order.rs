@@ -99,7 +99,7 @@ pub(crate) struct Sent {
     /// The request that it is, or that it answers; 0 of posted ones, and [`STRAY`].
     pub(crate) request: u64,
     /// It may be lost on purpose: dropped by a rule, or ended with what it belongs to.
-    pub(crate) optional: bool,
+    optional: bool,
     pub(crate) at: Instant,
 }
 

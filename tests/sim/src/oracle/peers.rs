@@ -63,7 +63,9 @@ impl Bindings {
             || self.is_upset(target)
             || !self.all()[from].is_sound()
             || gave_up(from)
-            || target.is_some_and(|target| gave_up(target.0));
+            || target.is_some_and(|target| {
+                gave_up(target.0) || self.all()[target.0].has_forgotten(request)
+            });
         let aside = self.get(from).aside.entry(port).or_default();
         aside.relax_unless(target);
         aside.target = target;

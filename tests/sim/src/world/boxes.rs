@@ -27,8 +27,6 @@ struct Asked {
     binding: usize,
     /// The binding of the device that asked, if it was not the host.
     from: Option<usize>,
-    /// That one may have forgotten it meanwhile.
-    forgotten: bool,
     request: u64,
     /// When its host's proxy took it.
     since: Instant,
@@ -211,7 +209,6 @@ fn answers(bindings: &mut Bindings, now: Instant, seen: Seen, was: Asked, option
         None => bindings.get(was.binding).sent_up(now, seen, was.request, optional),
         Some(port) => {
             let way = (was.binding, port);
-            let optional = optional || was.forgotten;
             bindings.sent_aside(now, (seen, was.request), way, was.from, optional);
         }
     }
@@ -255,7 +252,7 @@ impl World {
         let entry = &mut self.boxes[index].slots[slot];
         entry.forget(now);
         if let Some(binding) = entry.binding {
-            self.bindings.get(binding).device_was_reset();
+            self.bindings.get(binding).device_was_reset(self.requests);
         }
     }
 
@@ -366,16 +363,9 @@ impl World {
                         TlpType::IOWr | TlpType::CfgWr0 | TlpType::CfgWr1
                     );
                     let (request, since) = (sent.request, sent.at);
-                    let forgotten = from.is_some() && sent.optional;
                     entry.tags.asked(tag as u16, since);
-                    let before = entry.asked[tag].replace(Asked {
-                        binding,
-                        from,
-                        forgotten,
-                        request,
-                        since,
-                        is_write,
-                    });
+                    let before =
+                        entry.asked[tag].replace(Asked { binding, from, request, since, is_write });
                     // Its answer is still to leave, but something was taken for it.
                     if before.is_some_and(|before| entry.spells.lies(before.since, now)) {
                         entry.spells.lied(now);

@@ -2,8 +2,11 @@
 
 use super::World;
 use crate::device::Errand;
+use crate::host::all_of;
+use crate::oracle::binding::Binding;
 use crate::oracle::completion::Asked;
 use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
@@ -35,13 +38,24 @@ impl World {
         if upset && self.bindings.sender_aside(from, port, &seen, None).is_some() {
             return self.bindings.deliver_aside(from, port, seen, None).map(|_| ());
         }
-        if is_made_up(tlp) && (upset || self.peers_kept(asked.since)) {
+        let refused = target.is_some_and(|(index, _)| self.has_no_tags(index, asked.since));
+        if is_made_up(tlp) && (upset || refused || self.peers_kept(asked.since)) {
             self.bindings.give_up_aside(now, from, target, request);
             return Ok(());
         }
         let what =
             format!("request {request} of a device got an answer that port {port}'s did not give");
         Err(Violation::new(3, what))
+    }
+
+    /// Whether a binding's device may have left no tag to ask it under, so that it was refused at once.
+    fn has_no_tags(&self, binding: usize, since: Instant) -> bool {
+        let now = self.now();
+        let Binding { at_box, slot, .. } = self.bindings.all()[binding];
+        let slots = &self.boxes[at_box].slots;
+        let of_slot = slots[all_of(slot)].iter().map(|slot| &slot.tags);
+        Tags::may_all_have_been_gone(of_slot, since, now)
+            || slots[slot].spells.may_have_few_tags(now)
     }
 
     /// As [`World::peers_kept`], of what a host had asked that is answered now.
