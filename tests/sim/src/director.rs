@@ -440,6 +440,10 @@ fn failed(lending: &mut Lending, step: Step, error: &ControlError) -> Step {
             lending.highest = Some(*highest);
             Step::UnbindPort(Removal::Force)
         }
+        // It waits for a reset of the whole device, and that for the functions that are lent already.
+        ControlError::Busy if matches!(step, Step::BindSlot(1..)) => {
+            Step::UnbindPort(Removal::Force)
+        }
         ControlError::UnknownPeer(_) | ControlError::LinkDown(_) => Step::PeerAtBox,
         ControlError::Quarantined(_) => Step::Recover,
         ControlError::InUse(_) => Step::UnbindPort(Removal::Force),

@@ -73,8 +73,8 @@ impl Bindings {
         let next = self.all.len();
         let index = *self.by_name.entry((at_box, slot, epoch)).or_insert(next);
         if index == next {
-            let (mut down, up): (Flow, Flow) = Default::default();
-            down.split = slot != first(slot);
+            let (mut down, mut up): (Flow, Flow) = Default::default();
+            (down.split, up.split) = (slot != first(slot), slot != first(slot));
             let standing = Standing::Fresh;
             self.all.push(Binding {
                 host,
