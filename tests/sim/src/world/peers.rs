@@ -55,7 +55,6 @@ impl World {
         let slots = &self.boxes[at_box].slots;
         let of_slot = slots[all_of(slot)].iter().map(|slot| &slot.tags);
         Tags::may_all_have_been_gone(of_slot, since, now)
-            || slots[slot].spells.may_have_few_tags(now)
     }
 
     /// As [`World::peers_kept`], of what a host had asked that is answered now.
