@@ -16,10 +16,11 @@ pub mod tables {
         AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     };
-    use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
+    use crc::{Algorithm, CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, NoTable};
 
-    static FRAME: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
-    static TLP: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
+    // What a register that begins with zeros and ends as it is makes of bytes.
+    static FRAME: Algorithm<u32> = Algorithm { init: 0, xorout: 0, ..CRC_32_ISCSI };
+    static TLP: Algorithm<u32> = Algorithm { init: 0, xorout: 0, ..CRC_32_ISO_HDLC };
     static FRAME_WORDS: Words = Words::empty();
     static TLP_WORDS: Words = Words::empty();
 
@@ -57,22 +58,29 @@ pub mod tables {
         }
 
         #[inline]
-        fn made_of(&self, crc: &Crc<u32, Table<1>>) -> &Self {
+        fn made_of(&self, algorithm: &'static Algorithm<u32>) -> &Self {
             if self.0[3][255].load(Acquire) == 0 {
-                self.make(&crc.table()[0]);
+                self.make(algorithm);
             }
             self
         }
 
-        /// The number that tells that all are there comes last. Who comes meanwhile writes the
-        /// same numbers.
+        /// Made when they are wanted first, of nothing: a card has less room for constants than for
+        /// variables. The number that tells that all are there comes last. Who comes meanwhile
+        /// writes the same numbers.
         #[cold]
-        fn make(&self, table: &[u32; 256]) {
-            for (byte, &first) in table.iter().enumerate() {
-                let mut register = first;
-                for place in &self.0 {
-                    place[byte].store(register, Release);
-                    register = table[usize::from(register as u8)] ^ register >> 8;
+        fn make(&self, algorithm: &'static Algorithm<u32>) {
+            let crc = Crc::<u32, NoTable>::new(algorithm);
+            let [single, further @ ..] = &self.0;
+            for (byte, place) in (0..=u8::MAX).zip(single) {
+                place.store(crc.checksum(&[byte]), Relaxed);
+            }
+            for (byte, first) in single.iter().enumerate() {
+                let mut register = first.load(Relaxed);
+                for places in further {
+                    let next = single[usize::from(register as u8)].load(Relaxed);
+                    register = next ^ register >> 8;
+                    places[byte].store(register, Release);
                 }
             }
         }

@@ -5,6 +5,7 @@ mod world;
 use proxy_core::control::{ControlError, PathSet, Reply, Request, SlotState, Window};
 use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, TEN_BIT_TAGS};
 use std::time::Duration;
+use tlp_codec::fabric::{Frame, Record};
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
 use world::*;
@@ -85,6 +86,40 @@ fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
         let taken = world.ask_box(Request::UnbindSlot(key_of(function, 1)));
         assert_eq!(taken, Ok(Reply::Slot(SlotState::Free)));
     }
+}
+
+/// What goes to a function's memory goes on its own binding, as what goes by its number does, and so
+/// neither passes the other.
+#[test]
+fn the_memory_of_a_function_is_reached_by_its_own_binding() {
+    const WINDOW: u64 = 0xe000_0000;
+    const SECOND: u64 = WINDOW + 0x1_0000;
+    let mut world = two_functions(true);
+    world.config_write(function(1), 0x10, SECOND as u32);
+    world.config_write(function(1), 0x04, 0x0006);
+    for address in [WINDOW, SECOND] {
+        assert_eq!(world.mem_read(address, 1).0, CplStatus::Success, "{address:#x}");
+    }
+    world.cut = true;
+    for (address, tag) in [(WINDOW, 1), (SECOND, 2)] {
+        world.mem_write(address, &[tag; 4]);
+        let read = emit(&Repr::new(mem_read(bdf(0, 0), tag.into(), address, 1)));
+        world.host.handle_tlp(world.now, &read).unwrap();
+        world.turn();
+    }
+    let sent = world.lost.iter().flat_map(|(_, frame)| {
+        let frame = Frame::new_checked(&frame[..]).unwrap();
+        let tlp = |record| match record {
+            Ok(Record::Tlp(record)) => {
+                let packet = Packet::new_checked(record.tlp).unwrap();
+                Some((record.address.function.get(), packet.address()))
+            }
+            _ => None,
+        };
+        frame.records().filter_map(tlp).collect::<Vec<_>>()
+    });
+    let sent: Vec<_> = sent.collect();
+    assert_eq!(sent, [(0, WINDOW), (0, WINDOW), (1, SECOND), (1, SECOND)]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ const FUNCTIONS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bar {
     function: u8,
-    /// Its bit in [`Registers`].
-    bit: u8,
+    /// Which of its function's: 0 to 5.
+    index: u8,
 }
 
 impl Bar {
@@ -24,14 +24,24 @@ impl Bar {
             && packet.byte_enables().first == 0xf;
         is_one.then(|| Self {
             function: packet.destination().function().get(),
-            bit: 1 << ((register - FIRST) / 4),
+            index: ((register - FIRST) / 4) as u8,
         })
     }
+
+    /// Its bit in [`Registers`].
+    fn bit(self) -> u8 {
+        1 << self.index
+    }
 }
+
+/// Base address registers of a function.
+const REGISTERS: usize = 6;
 
 /// The registers of one function, a bit for each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registers {
+    /// What they hold.
+    values: [u32; REGISTERS],
     /// All ones were written last: what is read then says whether it is there.
     sized: u8,
     /// Memory is behind it. Nobody has to give addresses in I/O space, which most hosts lack.
@@ -42,6 +52,26 @@ struct Registers {
     placed: u8,
 }
 
+/// Bits of a register that say what kind it is. An upper half has none.
+const KIND: u32 = 0xf;
+const IO: u32 = 0b001;
+const WIDTH: u32 = 0b110;
+const WIDE: u32 = 0b100;
+
+impl Registers {
+    /// The address of the memory behind a register, if it has one.
+    fn base(&self, index: usize) -> Option<u64> {
+        let (bit, value) = (1 << index, self.values[index]);
+        if self.upper & bit != 0 || value & IO != 0 {
+            return None;
+        }
+        let is_wide = self.upper & bit << 1 != 0 || value & WIDTH == WIDE;
+        let high = self.values.get(index + 1).copied().filter(|_| is_wide).unwrap_or_default();
+        let base = u64::from(high) << 32 | u64::from(value & !KIND);
+        (base != 0).then_some(base)
+    }
+}
+
 /// The registers of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bars([Registers; FUNCTIONS]);
@@ -49,15 +79,14 @@ pub(super) struct Bars([Registers; FUNCTIONS]);
 impl Bars {
     /// The operating system wrote one.
     pub(super) fn written(&mut self, bar: Bar, value: u32) {
-        /// Bits that say what kind of register it is. An upper half has none.
-        const KIND: u32 = 0xf;
         let own = &mut self.0[usize::from(bar.function) % FUNCTIONS];
-        let bit = bar.bit;
+        let bit = bar.bit();
         own.sized &= !bit;
         if value == u32::MAX {
             own.sized |= bit;
             return;
         }
+        own.values[usize::from(bar.index) % REGISTERS] = value;
         let kind = if own.upper & bit != 0 { 0 } else { KIND };
         own.placed &= !bit;
         if value & !kind != 0 {
@@ -67,11 +96,8 @@ impl Bars {
 
     /// The device answered what is in one.
     pub(super) fn read(&mut self, bar: Bar, value: u32) {
-        const IO: u32 = 0b001;
-        const WIDTH: u32 = 0b110;
-        const WIDE: u32 = 0b100;
         let own = &mut self.0[usize::from(bar.function) % FUNCTIONS];
-        let bit = bar.bit;
+        let bit = bar.bit();
         if own.sized & bit == 0 || own.upper & bit != 0 || value == 0 || value & IO != 0 {
             return;
         }
@@ -79,6 +105,19 @@ impl Bars {
         if value & WIDTH == WIDE {
             own.upper |= bit << 1;
         }
+    }
+
+    /// The function whose memory has this address: no two overlap, so it is behind the register with
+    /// the next lower one. `None` when each is above it.
+    pub(super) fn function_at(&self, address: u64) -> Option<u8> {
+        let mut nearest = None;
+        for (own, function) in self.0.iter().zip(0..) {
+            let bases = (0..REGISTERS).filter_map(|index| own.base(index));
+            for base in bases.filter(|base| *base <= address) {
+                nearest = nearest.max(Some((base, function)));
+            }
+        }
+        nearest.map(|(_, function)| function)
     }
 
     /// Whether everything that was found has an address, and something has.
@@ -101,7 +140,7 @@ mod tests {
     use super::*;
 
     fn bar(index: u8) -> Bar {
-        Bar { function: 0, bit: 1 << index }
+        Bar { function: 0, index }
     }
 
     /// As an operating system does it: all ones, what is left of them, what was there.
@@ -154,6 +193,41 @@ mod tests {
         bars.written(bar(0), 0xe000_0000);
         bars.written(bar(0), u32::MAX);
         assert!(bars.are_placed(), "asked again, it keeps its address");
+    }
+
+    #[test]
+    fn memory_is_of_the_function_with_the_next_lower_address() {
+        let mut bars = Bars::default();
+        let of = |function, index| Bar { function, index };
+        // One of 32 bits in each, one of 64 in the second.
+        for (register, left, address) in [
+            (of(0, 0), 0xfff0_0000, 0xe000_0000),
+            (of(1, 0), 0xfff0_0000, 0xe010_0000),
+            (of(1, 4), 0xff00_000c, 0x8000_000c),
+            (of(1, 5), 0xffff_ffff, 0x0000_0020),
+        ] {
+            bars.written(register, u32::MAX);
+            bars.read(register, left);
+            assert_eq!(bars.function_at(u64::MAX).is_some(), register.function > 0);
+            bars.written(register, address);
+        }
+        for (address, function) in [
+            (0xdfff_fffc, None),
+            (0xe000_0000, Some(0)),
+            (0xe00f_fffc, Some(0)),
+            (0xe010_0000, Some(1)),
+            (0x20_8000_0010, Some(1)),
+        ] {
+            assert_eq!(bars.function_at(address), function, "{address:#x}");
+        }
+        bars.written(of(1, 0), u32::MAX);
+        assert_eq!(
+            bars.function_at(0xe010_0000),
+            Some(1),
+            "asked for its size it keeps its address"
+        );
+        bars.written(of(1, 0), 0);
+        assert_eq!(bars.function_at(0xe010_0000), Some(0), "it was taken away");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! TLPs from the root complex towards devices.
 
+use super::ports::Port;
 use super::{HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
@@ -23,6 +24,7 @@ pub(super) struct Refused {
     length: usize,
     class: Class,
     port: PortId,
+    function: Option<u8>,
 }
 
 impl Refused {
@@ -34,11 +36,12 @@ impl Refused {
     }
 
     /// Of a TLP whose way is in its first 16 bytes: a read or write without prefixes.
-    fn of(tlp: &[u8], port: PortId) -> Option<Self> {
+    fn of(tlp: &[u8], port: PortId, ports: &[Port]) -> Option<Self> {
         let packet = Packet::new_checked(tlp).ok()?;
         let by_address = matches!(packet.tlp_type(), TlpType::MRd | TlpType::MWr);
         let class = packet.class().filter(|_| by_address && packet.prefix_bytes().is_empty())?;
-        Some(Self { head: Self::head_of(tlp), length: tlp.len(), class, port })
+        let function = ports[port.get() as usize].function_of(packet);
+        Some(Self { head: Self::head_of(tlp), length: tlp.len(), class, port, function })
     }
 
     /// Whether a TLP that is handed in has the way that this one had.
@@ -70,18 +73,16 @@ impl HostRole {
         self.scratch = Some(scratch);
         result.map_err(|port| {
             self.counters.backpressure += 1;
-            self.refused = Refused::of(tlp, port);
+            self.refused = Refused::of(tlp, port, &self.ports);
             Backpressure
         })
     }
 
     /// Whether this is the TLP that was refused last, and nothing has changed for it.
     fn still_has_no_room(&mut self, tlp: &[u8]) -> bool {
-        let Some(Refused { class, port, .. }) = self.refused.filter(|refused| refused.is(tlp))
-        else {
-            return false;
-        };
-        let Some(target) = self.ports[port.get() as usize].target(None) else { return false };
+        let Some(refused) = self.refused.filter(|refused| refused.is(tlp)) else { return false };
+        let Refused { class, port, function, .. } = refused;
+        let Some(target) = self.ports[port.get() as usize].target(function) else { return false };
         self.switch.is_open(port) && !self.has_room(port, target, class)
     }
 
@@ -143,7 +144,9 @@ impl HostRole {
         port: PortId,
         packet: Packet<&mut [u8]>,
     ) -> Result<(), Backpressure> {
-        let Some(target) = self.ports[port.get() as usize].target(None) else { return Ok(()) };
+        let entry = &self.ports[port.get() as usize];
+        let function = entry.function_of(packet.borrowed());
+        let Some(target) = entry.target(function) else { return Ok(()) };
         if !self.has_room(port, target, Class::Posted) {
             if planted(Canary::DropWhenFull) {
                 return Ok(());
@@ -175,9 +178,10 @@ impl HostRole {
         packet: Packet<&mut [u8]>,
         asker: Option<PortId>,
     ) -> Result<(), Backpressure> {
-        let function = config_function(&packet);
         let watched = Watched::of(&packet);
-        let target = self.ports[port.get() as usize].target(function);
+        let entry = &self.ports[port.get() as usize];
+        let by_address = || entry.function_of(packet.borrowed());
+        let target = entry.target(config_function(&packet).or_else(by_address));
         if let Some(target) = target
             && !self.has_room(port, target, Class::NonPosted)
         {
@@ -226,6 +230,7 @@ impl HostRole {
             && let Ok(value) = data.try_into()
         {
             entry.bar_written(now, bar, u32::from_le_bytes(value));
+            self.refused = None;
         }
     }
 

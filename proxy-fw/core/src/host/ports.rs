@@ -18,6 +18,7 @@ use core::time::Duration;
 use heapless::Vec;
 use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotId};
+use tlp_codec::tlp::{Packet, TlpType};
 
 /// How long a driver may take to enable a device after the operating system gave it an address,
 /// before it is taken for one that has no driver.
@@ -75,6 +76,19 @@ impl Port {
             channel: *channel,
             key: *key,
         })
+    }
+
+    /// The function that a TLP for the device is for, if it says by its number or its address. Its
+    /// further TLPs may not pass those on another channel. Of one function alone all are.
+    #[inline(never)] // once is enough on a card
+    pub(super) fn function_of(&self, packet: Packet<&[u8]>) -> Option<u8> {
+        let bound = self.binding.as_ref().filter(|bound| bound.channels.len() > 1)?;
+        match packet.tlp_type() {
+            TlpType::MRd | TlpType::MRdLk | TlpType::MWr | TlpType::DMWr => {}
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => {}
+            _ => return None,
+        }
+        bound.bars.function_at(packet.address())
     }
 
     /// Whether nothing can happen here before it is bound.

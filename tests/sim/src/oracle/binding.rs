@@ -5,7 +5,6 @@ use super::order::{Flow, Seen};
 use super::peers::Aside;
 use super::spells::Spells;
 use super::{Verdict, Violation};
-use crate::host::first;
 use proxy_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::tlp::Class;
@@ -73,8 +72,7 @@ impl Bindings {
         let next = self.all.len();
         let index = *self.by_name.entry((at_box, slot, epoch)).or_insert(next);
         if index == next {
-            let (mut down, mut up): (Flow, Flow) = Default::default();
-            (down.split, up.split) = (slot != first(slot), slot != first(slot));
+            let (down, up) = Default::default();
             let standing = Standing::Fresh;
             self.all.push(Binding {
                 host,

@@ -9,7 +9,6 @@ use super::{Verdict, Violation};
 use crate::random::{fold, mix};
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
-use tlp_codec::tlp::TlpType::{CfgRd0, CfgRd1, CfgWr0, CfgWr1};
 use tlp_codec::tlp::{Class, CplStatus, Packet};
 
 /// What the table looks at, and the digest.
@@ -24,8 +23,6 @@ pub(crate) struct Seen {
     id: u16,
     /// A completion of an I/O or configuration write.
     of_write: bool,
-    /// A configuration request or completion: what goes by an ID and not by an address.
-    to_id: bool,
     /// An I/O, configuration or atomic request with data ("NPR with Data").
     with_data: bool,
 }
@@ -45,7 +42,6 @@ impl Seen {
             by_id: attributes.id_based_ordering,
             id: id.bits(),
             of_write: false,
-            to_id: completion || matches!(packet.tlp_type(), CfgRd0 | CfgRd1 | CfgWr0 | CfgWr1),
             with_data: class == Class::NonPosted && packet.has_data(),
         })
     }
@@ -111,10 +107,6 @@ pub(crate) struct Flow {
     /// TLPs that came.
     pub(crate) delivered: u64,
     closed: bool,
-    /// What goes by an address takes another binding than what goes by an ID, and so either may pass
-    /// the other: the proxies do so with a device's further functions. It is more than the table
-    /// allows.
-    pub(super) split: bool,
 }
 
 impl Flow {
@@ -147,7 +139,7 @@ impl Flow {
             ));
         }
         self.check_same_class(at, &sent)?;
-        if seen.class != Class::Posted && !(self.split && seen.to_id) {
+        if seen.class != Class::Posted {
             self.check_posted(self.under_way[0].len(), &sent)?;
         }
         self.under_way[seen.class as usize].remove(at);
