@@ -10,9 +10,9 @@ use crate::report::Done;
 use crate::tools::{build_programs, cargo, compiler_with, run, target_dir};
 
 /// Seeds of each profile that every change runs.
-const FIXED: u64 = 200;
+const FIXED: u64 = 120;
 /// Seeds of each profile that nobody ran before.
-const NEW: u64 = 100;
+const NEW: u64 = 60;
 
 /// A fixed set of seeds, and some new ones: their numbers are in the output of what fails. The
 /// program is the one that the tests have, which checks more of itself: to make a fast one takes
