@@ -42,6 +42,10 @@ impl Link {
             self.paths[0].is_alone();
         }
         if self.state == LinkState::Up {
+            if before == 1 && count > 1 {
+                // While it was alone it was not asked whether it comes back.
+                self.paths[0].probe_at = Some(now);
+            }
             for path in before..count {
                 self.paths[path].frame = self.peer_limits.frame;
                 self.suspect(now, path, false);

@@ -386,6 +386,27 @@ fn a_peer_may_get_and_lose_a_path() {
     settle(&mut pair);
 }
 
+/// Nothing is asked of a path that is alone: that it works again shows when there are others.
+#[test]
+fn a_path_that_was_alone_and_dead_comes_back_with_the_others() {
+    let (mut pair, key) = two();
+    cut(&mut pair, 0, [true; 2]);
+    traffic(&mut pair, key, 50);
+    while pair.ends.iter().any(|end| end.is_path_good(path_id(0))) {
+        pair.drain_for(Duration::from_millis(1)).unwrap();
+    }
+    for count in [1, 2] {
+        let now = pair.now;
+        pair.ends.iter_mut().for_each(|end| end.set_peer_paths(now, count));
+        pair.run_for(MS);
+    }
+    cut(&mut pair, 0, [false; 2]);
+    pair.drain_for(Duration::from_secs(3)).unwrap();
+    for end in &pair.ends {
+        assert!((0..2).all(|path| end.is_path_good(path_id(path))));
+    }
+}
+
 #[test]
 fn a_goodbye_is_said_by_every_path() {
     let (mut pair, _) = two();
