@@ -78,8 +78,9 @@ impl Port {
         })
     }
 
-    /// The function that a TLP for the device is for, if it says by its number or its address. Its
-    /// further TLPs may not pass those on another channel. Of one function alone all are.
+    /// The function whose memory a TLP for the device is about, where several are lent: what is for
+    /// one goes on its own channel, since between channels there is no order. `None` for what does
+    /// not go to memory by an address, and where one function alone is lent.
     #[inline(never)] // once is enough on a card
     pub(super) fn function_of(&self, packet: Packet<&[u8]>) -> Option<u8> {
         let bound = self.binding.as_ref().filter(|bound| bound.channels.len() > 1)?;
