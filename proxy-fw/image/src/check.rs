@@ -254,7 +254,7 @@ impl Header {
 
 /// A payload that is checked in pieces.
 pub struct PayloadCheck {
-    crc: crc::Digest<'static, u32, crc::Table<1>>,
+    crc: crc::Digest<'static, u32, crc::NoTable>,
     digest: Sha512,
     length: u64,
 }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crc::{Crc, NoTable};
 use sha2::{Digest, Sha512};
 
 use crate::check::Refusal;
@@ -22,8 +23,8 @@ pub(crate) const SIGNED: usize = 192;
 /// Bytes that the header's own CRC is over.
 const COVERED: usize = 188;
 
-const CRC: crc::Crc<u32, crc::Table<1>> =
-    crc::Crc::<u32, crc::Table<1>>::new(&crc::CRC_32_ISO_HDLC);
+/// Without tables: a card has no kilobyte left for them, and an image's SHA-512 takes longer.
+static CRC: Crc<u32, NoTable> = Crc::<u32, NoTable>::new(&crc::CRC_32_ISO_HDLC);
 
 /// CRC-32 (ISO-HDLC) of some bytes.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
@@ -31,9 +32,8 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// One that goes on.
-pub(crate) fn crc32_begin() -> crc::Digest<'static, u32, crc::Table<1>> {
-    static KEPT: crc::Crc<u32, crc::Table<1>> = CRC;
-    KEPT.digest()
+pub(crate) fn crc32_begin() -> crc::Digest<'static, u32, NoTable> {
+    CRC.digest()
 }
 
 /// Which image it is, among all: the first bytes of the SHA-512 of its header.
