@@ -2,6 +2,7 @@
 
 use super::conversation::{Conversation, Heard};
 use crate::board::EthernetMac;
+use crate::log;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::time::Duration;
@@ -70,6 +71,7 @@ struct Counts {
     lost: u64,
     streams: u64,
     leases: u64,
+    lost_leases: u64,
 }
 
 /// IP and the conversation with the manager.
@@ -266,9 +268,19 @@ impl Management {
             None => {}
             Some(dhcpv4::Event::Configured(lease)) => {
                 self.counts.leases += 1;
+                let [a, b, c, d] = lease.address.address().octets();
+                let prefix = lease.address.prefix_len();
+                log!(info, "leased address {=u8}.{=u8}.{=u8}.{=u8}/{=u8}", a, b, c, d, prefix);
                 set_address(&mut self.interface, Some((lease.address, lease.router)));
             }
-            Some(dhcpv4::Event::Deconfigured) => set_address(&mut self.interface, None),
+            Some(dhcpv4::Event::Deconfigured) => {
+                // The stack says so, too, when it has had none yet.
+                if self.interface.ipv4_addr().is_some() {
+                    self.counts.lost_leases += 1;
+                    log!(warn, "the leased address is lost: no DHCP server renews it");
+                }
+                set_address(&mut self.interface, None);
+            }
         }
     }
 
@@ -341,13 +353,14 @@ impl Management {
     }
 
     /// What was counted, by name.
-    pub fn counters(&self) -> [(&'static str, u64); 4] {
+    pub fn counters(&self) -> [(&'static str, u64); 5] {
         let counts = self.counts;
         [
             ("card: frames for its IP", counts.frames),
             ("card: frames for its IP that were lost", counts.lost),
             ("card: connections to the manager", counts.streams),
             ("card: addresses leased", counts.leases),
+            ("card: leased addresses lost", counts.lost_leases),
         ]
     }
 }

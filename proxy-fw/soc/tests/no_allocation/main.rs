@@ -421,6 +421,19 @@ impl World {
         self.ask(1, Request::ReadInventory { from: 0 }).unwrap();
     }
 
+    fn counter(&mut self, card: usize, name: &str) -> u64 {
+        let mut from = Some(0);
+        while let Some(page) = from {
+            let answer = self.ask(card, Request::ReadCounters { from: page });
+            let Ok(Reply::Counters { entries, next }) = answer else { panic!("{answer:?}") };
+            if let Some((_, value)) = entries.iter().find(|(counter, _)| counter.as_str() == name) {
+                return *value;
+            }
+            from = next;
+        }
+        panic!("no counter {name}");
+    }
+
     /// What `ping` sees: each echo request is answered with its own data, and one for another card's
     /// address is not.
     fn ping_all(&mut self) {
@@ -529,4 +542,22 @@ fn a_device_that_hangs_holds_its_host_up_and_no_watchdog_bites() {
     world.run(Duration::from_millis(500));
     assert_eq!(waits(&mut world), None);
     world.use_it();
+}
+
+#[test]
+fn a_lease_that_nobody_renews_is_lost_and_counted() {
+    let mut world = World::new();
+    world.join();
+    world.net.leaseless = true;
+    world.run(net::LEASE + Duration::from_secs(1));
+    world.net.echo(0, 0, 1, b"who has it now?");
+    world.run(Duration::from_millis(5));
+    assert_eq!(world.net.echoes, [], "the address is not the card's any more");
+    world.net.leaseless = false;
+    world.net.hang_up();
+    world.run(Duration::from_secs(20));
+    world.join();
+    for card in 0..2 {
+        assert_eq!(world.counter(card, "card: leased addresses lost"), 1);
+    }
 }

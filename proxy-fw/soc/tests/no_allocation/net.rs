@@ -16,6 +16,7 @@ use smoltcp::wire::{
 use soc::board::EthernetMac;
 use soc::testing::WireMac;
 use std::collections::VecDeque;
+use std::time::Duration;
 use tlp_codec::ids::NodeId;
 
 /// The manager and DHCP server.
@@ -23,8 +24,8 @@ pub(super) const SERVER: [u8; 4] = [10, 0, 2, 2];
 pub(super) const PORT: u16 = 7781;
 const SERVER_MAC: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 0xfe]);
 
-/// How long an address is leased, in seconds: it is asked for again after half of that.
-const LEASE: u32 = 4;
+/// How long an address is leased: it is asked for again after half of that.
+pub(super) const LEASE: Duration = Duration::from_secs(4);
 
 /// Frames to and from the server's own stack.
 #[derive(Default)]
@@ -98,6 +99,8 @@ pub(super) struct Net {
     pub(super) carried: usize,
     /// Answers to echo requests: from which card, with which number, and what data.
     pub(super) echoes: Vec<(usize, u16, Vec<u8>)>,
+    /// There is no DHCP server now.
+    pub(super) leaseless: bool,
 }
 
 fn stack_time(now: Instant) -> smoltcp::time::Instant {
@@ -139,6 +142,7 @@ impl Net {
             pongs: 0,
             carried: 0,
             echoes: Vec::new(),
+            leaseless: false,
         }
     }
 
@@ -209,6 +213,9 @@ impl Net {
         let udp = UdpPacket::new_checked(ip.payload()).ok()?;
         let asked = DhcpPacket::new_checked(udp.payload()).ok()?;
         let asked = DhcpRepr::parse(&asked).ok()?;
+        if self.leaseless {
+            return None;
+        }
         let message_type = match asked.message_type {
             DhcpMessageType::Discover => DhcpMessageType::Offer,
             DhcpMessageType::Request => DhcpMessageType::Ack,
@@ -234,7 +241,7 @@ impl Net {
             parameter_request_list: None,
             dns_servers: None,
             max_size: None,
-            lease_duration: Some(LEASE),
+            lease_duration: Some(LEASE.as_secs() as u32),
             renew_duration: None,
             rebind_duration: None,
             additional_options: &[],
