@@ -26,6 +26,8 @@ struct Program {
     figures: Vec<String>,
     /// (passed, failed), once it said so.
     result: Option<(usize, usize)>,
+    /// How long it took, by its own word, in seconds; empty: it does not say.
+    seconds: String,
     /// Cargo says that it did not end well.
     broke: bool,
 }
@@ -83,7 +85,9 @@ impl Reader {
         }
         let skipped = skipped_itself + program.ignored.len();
         let figures = program.figures.iter().map(|figure| format!("\n    {figure}"));
-        let shown = format!("{name:50} {passed:4} passed, {skipped} skipped");
+        let seconds = &program.seconds;
+        let shown = format!("{name:50} {passed:4} passed, {skipped} skipped {seconds:>8}");
+        let shown = shown.trim_end().to_owned();
         (passed + skipped > 0).then(|| figures.fold(shown, |shown, figure| shown + &figure))
     }
 }
@@ -117,6 +121,8 @@ impl Program {
         }
         if line.starts_with("test result: ") {
             self.result = result(line);
+            let seconds = line.rsplit_once("; finished in ").map_or("", |(_, seconds)| seconds);
+            self.seconds = seconds.to_owned();
         }
         self.lines.push(line.to_owned());
     }
@@ -204,7 +210,7 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         );
         assert!(shown.starts_with("Compiling proxy-net"), "{shown}");
         assert!(!shown.contains("running 3 tests"), "{shown}");
-        assert!(shown.contains("1 passed, 2 skipped\n    7 of 8 B\n"), "{shown}");
+        assert!(shown.contains("1 passed, 2 skipped    0.00s\n    7 of 8 B\n"), "{shown}");
         assert!(!shown.contains("a line that nobody need see"), "{shown}");
     }
 

@@ -13,8 +13,13 @@
 //! The first line is the pool's size, the second is kept by [`Shared`]. A class grows only while
 //! its sender is short of credit, and shrinks as it drains once other bindings have opened, so
 //! that each comes to its fair part.
+//!
+//! A sender is short when little of what it was told is left; but what is on its way to here looks
+//! as if it were left. So it is short, too, when in a round trip it uses half of what it is
+//! promised or more: as much as fast as it hears of it.
 
 use crate::limits::{CREDIT_TARGETS, GUARANTEED_CREDITS};
+use crate::time::Instant;
 
 /// The part of the receive pool that no binding has for itself.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +98,27 @@ pub(super) struct Account {
     taken: u32,
     /// How many gave it back.
     released: u32,
+    /// Since when it is counted how many the sender uses, and where the count began.
+    since: Instant,
+    from: u32,
+    /// As it was counted last, what is promised is too little for a round trip.
+    short: bool,
 }
 
 impl Account {
     /// A new binding's: its minimum is promised.
     pub(super) fn new(minimum: u32, target: u32) -> Self {
-        Self { minimum, target, limit: minimum, advertised: 0, taken: 0, released: 0 }
+        Self {
+            minimum,
+            target,
+            limit: minimum,
+            advertised: 0,
+            taken: 0,
+            released: 0,
+            since: Instant::ZERO,
+            from: 0,
+            short: false,
+        }
     }
 
     /// Buffers in use or promised.
@@ -124,7 +144,7 @@ impl Account {
     /// One was drained: it is promised again, and one more if the sender is short and the pool
     /// has it.
     pub(super) fn release(&mut self, shared: &mut Shared) {
-        let short = self.left() < self.promised() / 2;
+        let short = self.short || self.left() < self.promised() / 2;
         if self.promised() > self.minimum {
             shared.used -= 1;
         }
@@ -147,8 +167,16 @@ impl Account {
         *self = Self::new(self.minimum, self.target);
     }
 
-    /// The limit, to be told to the sender now.
-    pub(super) fn advertise(&mut self) -> u32 {
+    /// The limit, to be told to the sender now, which hears of it and is heard of in
+    /// `round_trip` nanoseconds.
+    pub(super) fn advertise(&mut self, now: Instant, round_trip: u64) -> u32 {
+        let passed = now.as_nanos().saturating_sub(self.since.as_nanos());
+        if passed >= round_trip {
+            let (used, promised) = (self.taken.wrapping_sub(self.from), self.promised());
+            let a_round_trip = |count: u32| u64::from(count).saturating_mul(round_trip);
+            self.short = a_round_trip(2 * used) >= u64::from(promised).saturating_mul(passed);
+            (self.since, self.from) = (now, self.taken);
+        }
         self.advertised = self.limit;
         self.limit
     }
@@ -186,17 +214,43 @@ mod tests {
         let mut shared = Shared::new(100);
         shared.open_one();
         let mut account = Account::new(4, 16);
-        account.advertise();
+        account.advertise(Instant::ZERO, 1);
         for _ in 0..100 {
             while account.take() {}
             while account.taken != account.released {
                 account.release(&mut shared);
             }
-            account.advertise();
+            account.advertise(Instant::ZERO, 1);
         }
         assert_eq!(account.promised(), 16.min(4 + shared.fair(4, 16)));
         account.close(&mut shared);
         assert_eq!(shared.used, 0);
+    }
+
+    /// One whose TLPs come one by one, as many in a round trip as it has credit for, each of which is
+    /// drained and told at once: never is much of it used up as it looks from here.
+    #[test]
+    fn a_sender_whose_credit_is_on_its_way_gets_more_and_one_that_is_slow_does_not() {
+        let grown = |in_a_round_trip: &dyn Fn(u32) -> u64| {
+            let mut shared = Shared::new(100_000);
+            shared.open_one();
+            let mut account = Account::new(16, 64);
+            let (mut now, round_trip) = (1_000_000, 100_000);
+            account.advertise(Instant::from_nanos(now), round_trip);
+            for _ in 0..10_000 {
+                now += round_trip / in_a_round_trip(account.promised());
+                assert!(account.take());
+                account.release(&mut shared);
+                account.advertise(Instant::from_nanos(now), round_trip);
+            }
+            account.promised()
+        };
+        assert_eq!(grown(&|promised| u64::from(promised)), 64, "as many as it is promised");
+        assert_eq!(grown(&|_| 7), 16, "fewer than half of them");
+        assert!(
+            (41..64).contains(&grown(&|_| 20)),
+            "two round trips' worth, and what it grew while that was seen"
+        );
     }
 
     #[test]
@@ -223,7 +277,7 @@ mod tests {
     fn taking_without_credit_is_seen() {
         let mut account = Account::new(2, 2);
         assert!(!account.take(), "nothing advertised yet");
-        account.advertise();
+        account.advertise(Instant::ZERO, 1);
         assert!(account.take() && account.take() && !account.take());
     }
 
@@ -236,12 +290,12 @@ mod tests {
             let mut shared = Shared::new(20);
             let mut accounts: std::vec::Vec<Account> =
                 (0..6).map(|n| Account::new(4, if n % 2 == 0 { 30 } else { 4 })).collect();
-            for (n, step) in steps {
+            for (time, (n, step)) in (0..).zip(steps) {
                 let account = &mut accounts[n];
                 match step {
                     0 => { let _ = account.take(); }
                     1 if account.taken != account.released => account.release(&mut shared),
-                    2 => { account.advertise(); }
+                    2 => { account.advertise(Instant::from_nanos(time), 30); }
                     3 if account.taken.is_multiple_of(7) => account.close(&mut shared),
                     _ if shared.open < 6 => shared.open_one(),
                     _ => (0..5).for_each(|_| shared.close_one()),

@@ -9,6 +9,7 @@
 use super::Link;
 use super::faults::Fault;
 use super::flight::Sent;
+use super::rtt::nanos;
 use super::send::Splitting;
 use super::transmit::split_sizes;
 use crate::control::Share;
@@ -18,53 +19,63 @@ use crate::time::Instant;
 use core::time::Duration;
 use tlp_codec::fabric::{MAX_OVERHEAD, SPLIT_HEADER, TLP_OVERHEAD};
 
-/// Bytes of one turn for each unit of weight: the longest TLP's record, so that each turn sends
-/// something.
-const QUANTUM: i64 = (TLP_BUFFER + TLP_OVERHEAD) as i64;
+/// Bytes of one turn for each unit of weight. Of long turns nothing comes where few TLPs can wait
+/// for them: who has nothing left in the middle of one does not get its weight. A TLP that is longer
+/// than some turns is paid for with them.
+const QUANTUM: i64 = 512;
 
-/// How long a binding that did not send may save up what its rate allows.
-const BURST: Duration = Duration::from_millis(1);
+/// How long a binding that did not send may save up what its guaranteed rate allows: so long it
+/// holds up all others afterwards.
+const GUARANTEE_SAVED: Duration = Duration::from_millis(1);
 
-/// Bytes that may be sent at a certain rate. What is sent at once beyond it is owed.
+/// How long a binding that did not send may save up what its limit allows. It is longer than a round
+/// of all turns takes, or who waits for its turn stays below its limit.
+const LIMIT_SAVED: Duration = Duration::from_millis(10);
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What may be saved up at any rate, in bytes: the longest TLP's record.
+const LEAST_SAVED: u64 = (TLP_BUFFER + TLP_OVERHEAD) as u64;
+
+/// Bytes that may be sent at a certain rate, as the time that they take at that (the virtual
+/// scheduling of ITU-T I.371, annex A). What is sent at once beyond it is owed.
 #[derive(Clone, Debug)]
 struct Bucket {
     /// Bytes a second; 0: there is no such rate.
     rate: u64,
-    /// Bytes, times 10^9.
-    level: i128,
-    filled_at: Instant,
+    /// How long may be saved up, in nanoseconds.
+    saved: u64,
+    /// When all that was sent has had its time, in nanoseconds: what lies between now and then is
+    /// owed, or saved up.
+    paid_at: u64,
+    /// What of a nanosecond was sent beyond that, in bytes times 10^9.
+    rest: u64,
 }
 
-const SECOND: i128 = 1_000_000_000;
-
 impl Bucket {
-    const fn new(rate: u64) -> Self {
-        Self { rate, level: 0, filled_at: Instant::ZERO }
+    fn new(rate: u64, saved: Duration) -> Self {
+        let saved = nanos(saved).max(LEAST_SAVED * SECOND / rate.max(1));
+        Self { rate, saved, paid_at: 0, rest: 0 }
     }
 
-    /// Whether something may be sent now. Not where it is asked: that is a kilobyte of a card's code
-    /// each time, for what few bindings have.
-    #[inline(never)]
+    /// Whether something may be sent now.
     fn has_some(&mut self, now: Instant) -> bool {
-        let rate = i128::from(self.rate);
-        let most = (rate * BURST.as_nanos() as i128).max(QUANTUM as i128 * SECOND);
-        let passed = now.saturating_since(self.filled_at).as_nanos() as i128;
-        self.level = self.level.saturating_add(rate.saturating_mul(passed)).min(most);
-        self.filled_at = now;
-        self.level > 0
+        let now = now.as_nanos();
+        self.paid_at = self.paid_at.max(now.saturating_sub(self.saved));
+        self.paid_at < now
     }
 
-    fn take(&mut self, bytes: i64) {
+    fn take(&mut self, bytes: u64) {
         if self.rate > 0 {
-            self.level -= i128::from(bytes) * SECOND;
+            let sent = bytes * SECOND + self.rest;
+            self.paid_at = self.paid_at.saturating_add(sent / self.rate);
+            self.rest = sent % self.rate;
         }
     }
 
-    /// When something may be sent again. What is owed is a few TLPs, and fits 64 bits: a division of
-    /// more is a kilobyte of code.
+    /// When something may be sent again.
     fn refilled_at(&self) -> Instant {
-        let owed = u64::try_from(1 - self.level.min(0)).unwrap_or(u64::MAX);
-        self.filled_at + Duration::from_nanos((owed / self.rate.max(1)).saturating_add(1))
+        Instant::from_nanos(self.paid_at.saturating_add(1))
     }
 }
 
@@ -79,12 +90,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) const fn new(share: Share) -> Self {
+    pub(super) fn new(share: Share) -> Self {
         Self {
             weight: if share.weight == 0 { 1 } else { share.weight as i64 },
             left: 0,
-            limit: Bucket::new(share.limit),
-            guarantee: Bucket::new(share.guarantee),
+            limit: Bucket::new(share.limit, LIMIT_SAVED),
+            guarantee: Bucket::new(share.guarantee, GUARANTEE_SAVED),
         }
     }
 }
@@ -131,10 +142,10 @@ impl Link {
             return false;
         }
         self.share_at = Some(self.share_at.map_or(at, |earlier| earlier.min(at)));
-        self.out.tlps &= !(1 << index);
         self.out.limited |= 1 << index;
         self.counters.sends_limited += 1;
-        self.end_turn(index);
+        // What is left of its turn it may not save up until its limit is another.
+        self.leave_turn(index);
         true
     }
 
@@ -190,10 +201,10 @@ impl Link {
             }
             outgoing.queue.pop(&mut self.out.slab);
             outgoing.used = outgoing.used.wrapping_add(1);
-            let bytes = (TLP_OVERHEAD + length) as i64;
-            place.turn.left -= bytes;
-            place.turn.limit.take(bytes);
-            place.turn.guarantee.take(bytes);
+            let bytes = TLP_OVERHEAD + length;
+            place.turn.left -= bytes as i64;
+            place.turn.limit.take(bytes as u64);
+            place.turn.guarantee.take(bytes as u64);
             let meta = self.out.slab.meta_mut(buffer);
             meta.records = 1;
             if let Some(stamp) = meta.stamp.take() {
@@ -218,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_bucket_gives_its_rate_and_no_more() {
-        let mut bucket = Bucket::new(1_000_000);
+        let mut bucket = Bucket::new(1_000_000, GUARANTEE_SAVED);
         let (mut now, mut sent) = (Instant::ZERO + Duration::from_secs(5), 0);
         let end = now + Duration::from_secs(1);
         while now < end {
@@ -232,14 +243,32 @@ mod tests {
             }
         }
         // What was saved up before, and the last one sent beyond it.
-        let most = 1_000_000 + QUANTUM + 500;
+        let most = 1_000_000 + LEAST_SAVED + 500;
         assert!((1_000_000..=most).contains(&sent), "{sent} bytes in a second");
     }
 
     #[test]
     fn a_bucket_does_not_save_up_for_ever() {
-        let mut bucket = Bucket::new(1_000_000_000);
-        assert!(bucket.has_some(Instant::ZERO + Duration::from_secs(100)));
-        assert_eq!(bucket.level, 1_000_000 * SECOND);
+        let mut bucket = Bucket::new(1_000_000_000, LIMIT_SAVED);
+        let now = Instant::ZERO + Duration::from_secs(100);
+        let mut sent = 0;
+        while bucket.has_some(now) {
+            bucket.take(1000);
+            sent += 1000;
+        }
+        assert_eq!(sent, 10_000_000);
+    }
+
+    #[test]
+    fn a_rate_that_divides_no_nanosecond_is_kept_to_the_byte() {
+        let mut bucket = Bucket::new(7_000_000_003, LIMIT_SAVED);
+        let (start, mut sent) = (Duration::from_secs(1), 0_u64);
+        assert!(bucket.has_some(Instant::ZERO + start));
+        for _ in 0..10_000_000 {
+            bucket.take(280);
+            sent += 280;
+        }
+        let took = bucket.paid_at - nanos(start - LIMIT_SAVED);
+        assert_eq!(took, sent * SECOND / 7_000_000_003);
     }
 }

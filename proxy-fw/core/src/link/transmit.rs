@@ -129,7 +129,7 @@ impl Link {
         while sequence != self.flight.next() && self.flight.entry(sequence).fate == Fate::Lost {
             let what = self.flight.entry(sequence).what;
             let before = writer.remaining();
-            if self.write(what, writer).is_err() {
+            if self.write(now, path, what, writer).is_err() {
                 break;
             }
             let bytes = before - writer.remaining();
@@ -154,7 +154,7 @@ impl Link {
         while !self.flight.is_full(self.peer_limits.window) {
             let Some(what) = self.next_record(now, path, writer.remaining(), stamps) else { break };
             let before = writer.remaining();
-            self.write(what, writer).expect("chosen to fit");
+            self.write(now, path, what, writer).expect("chosen to fit");
             let bytes = before - writer.remaining();
             self.paths[path].in_flight += bytes as u64;
             self.flight.push(Entry {
@@ -253,7 +253,13 @@ impl Link {
         }
     }
 
-    fn write(&mut self, what: Sent, writer: &mut FrameWriter<'_>) -> Result<(), Full> {
+    fn write(
+        &mut self,
+        now: Instant,
+        path: usize,
+        what: Sent,
+        writer: &mut FrameWriter<'_>,
+    ) -> Result<(), Full> {
         match what {
             Sent::Nop => writer.push(&Record::Nop),
             Sent::Tlp(buffer) => {
@@ -290,13 +296,15 @@ impl Link {
             Sent::Sideband(key, sideband) => {
                 writer.push(&Record::Sideband(self.address(&key), sideband))
             }
-            Sent::Credits(channel) => self.write_credits(channel, writer),
+            Sent::Credits(channel) => self.write_credits(now, path, channel, writer),
             Sent::Unbind(key) => writer.push(&Record::Unbind(self.address(&key))),
         }
     }
 
     fn write_credits(
         &mut self,
+        now: Instant,
+        path: usize,
         channel: ChannelId,
         writer: &mut FrameWriter<'_>,
     ) -> Result<(), Full> {
@@ -308,13 +316,14 @@ impl Link {
             return Err(Full);
         }
         let address = self.address(&key);
+        let round_trip = self.paths[path].rtt.smoothed();
         self.out.behind &= !(1 << channel.index);
         let place = self.channels.place(channel.index as usize);
         writer.push(&Record::Credits(Credits {
             address,
             announce: !place.peer_open,
-            tlps: core::array::from_fn(|class| place.accounts[class].advertise()),
-            sideband: place.sideband_account.advertise(),
+            tlps: core::array::from_fn(|class| place.accounts[class].advertise(now, round_trip)),
+            sideband: place.sideband_account.advertise(now, round_trip),
         }))
     }
 }

@@ -12,7 +12,7 @@ use tlp_codec::fabric::{Frame, FrameKind, Record, RecordAddress, TLP_OVERHEAD};
 use tlp_codec::ids::{BindingKey, SlotId};
 
 /// What a binding did not send in this time it may send later, all at once (control.md, `Share`).
-const BURST: Duration = Duration::from_millis(1);
+const BURST: Duration = Duration::from_millis(10);
 /// The longest TLP's record, bytes: so much can be saved up at any rate, and be sent beyond that.
 const LONGEST: u64 = (TLP_BUFFER + TLP_OVERHEAD) as u64;
 const SECOND: u128 = 1_000_000_000;

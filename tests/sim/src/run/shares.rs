@@ -7,8 +7,27 @@ use crate::profile::{Profile, Shares};
 use crate::schedule::{Act, Entry};
 use crate::world::World;
 use proxy_core::control::Share;
+use proxy_core::limits::MAX_FRAME;
 use std::time::Duration;
 use tlp_codec::ids::Epoch;
+
+/// What the bindings share.
+#[derive(Clone, Copy, Debug)]
+struct Cable {
+    rate_mbps: u64,
+    /// Send buffers of a link.
+    shared_buffers: usize,
+    /// Bytes of the largest frame.
+    mtu: usize,
+}
+
+/// Fast and slow ones, and one whose proxies have few buffers: who has less than a round trip's worth
+/// of them gets no more than that, whatever its weight.
+const CABLES: [Cable; 3] = [
+    Cable { rate_mbps: 1000, shared_buffers: 1024, mtu: MAX_FRAME },
+    Cable { rate_mbps: 60, shared_buffers: 1024, mtu: MAX_FRAME },
+    Cable { rate_mbps: 200, shared_buffers: 256, mtu: 1500 },
+];
 
 const SLOTS: usize = 4;
 /// Bytes of a transfer.
@@ -17,22 +36,21 @@ const BYTES: u64 = 4096;
 const FOR_MS: u64 = 150;
 
 /// The first device is bound anew so long after everything began, and has work again so much later.
-const ANEW_MS: u64 = 300;
+const ANEW_MS: u64 = 600;
 const AWAY_MS: u64 = 200;
 
 /// Four devices of a box that write into one host for as long as it is measured, and longer.
-fn world(seed: u64) -> World {
+fn world(seed: u64, Cable { rate_mbps, shared_buffers, mtu }: Cable) -> World {
     let mut profile = Profile::find("shares").unwrap();
     (profile.fabric.hosts, profile.fabric.boxes, profile.fabric.slots) = (1, 1, SLOTS);
     (profile.work.bytes, profile.work.stalls_ppm) = ([BYTES; 2], 0);
     profile.work.payload = 512;
-    // What a device has under way waits in its proxy, not in the network, and more than one turn of
-    // it: who has nothing left when its turn is over does not get its weight.
-    profile.fabric.shared_buffers = 1024;
+    // What a device has under way waits in its proxy, not in the network.
+    profile.fabric.shared_buffers = shared_buffers;
     (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) = (4, 64);
-    // A limit is reached where a round of all turns takes no longer than what is saved up lasts.
-    profile.fabric.cable.rate_mbps = 1000;
-    let (weights, limit_mbps, guarantee_mbps) = ([0, 4], [50, 200], [100, 300]);
+    (profile.fabric.cable.rate_mbps, profile.fabric.cable.mtu) = (rate_mbps, mtu);
+    let of = |percent: [u64; 2]| percent.map(|percent| rate_mbps * percent / 100);
+    let (weights, limit_mbps, guarantee_mbps) = ([0, 4], of([5, 20]), of([10, 30]));
     let shares = profile.fabric.shares.take().expect("it is what the profile is for");
     profile.fabric.shares = Some(Shares { weights, limit_mbps, guarantee_mbps, ..shares });
     (profile.time.busy_ms, profile.time.crosses_ms) = (10_000, 0);
@@ -88,30 +106,29 @@ fn compare(shares: &[Share], got: &[f64], what: &str) {
 }
 
 #[test]
-#[cfg_attr(dxpu_limits = "card", ignore = "a card has less under way than turns are long")]
 fn bindings_get_their_shares_and_others_when_they_are_bound_anew() {
-    for seed in 0..4 {
-        let mut world = world(seed);
-        let terms = Terms::new(seed, &world.profile.fabric);
-        let mut epochs = [Epoch::new(0, 1).unwrap(); SLOTS];
-        let shares = |epochs: &[Epoch]| -> Vec<Share> {
-            epochs
-                .iter()
-                .enumerate()
-                .map(|(slot, epoch)| terms.of(0, slot, *epoch, true).0)
-                .collect()
-        };
-        while world.done() < 100 {
-            run(&mut world, 1);
-        }
-        run(&mut world, 100);
-        let got = measure(&mut world);
-        compare(&shares(&epochs), &got, &format!("seed {seed}"));
-        // The others go on meanwhile.
-        run(&mut world, ANEW_MS + AWAY_MS - FOR_MS);
-        epochs[0] = epochs[0].next().unwrap();
-        let got = measure(&mut world);
-        assert!(got[0] > 0.0, "it works again");
-        compare(&shares(&epochs), &got, &format!("seed {seed}, bound anew"));
+    for (seed, cable) in (0..4).flat_map(|seed| CABLES.map(|cable| (seed, cable))) {
+        one_run(seed, cable);
     }
+}
+
+fn one_run(seed: u64, cable: Cable) {
+    let mut world = world(seed, cable);
+    let terms = Terms::new(seed, &world.profile.fabric);
+    let mut epochs = [Epoch::new(0, 1).unwrap(); SLOTS];
+    let shares = |epochs: &[Epoch]| -> Vec<Share> {
+        epochs.iter().enumerate().map(|(slot, epoch)| terms.of(0, slot, *epoch, true).0).collect()
+    };
+    while world.done() < 100 {
+        run(&mut world, 1);
+    }
+    run(&mut world, 100);
+    let got = measure(&mut world);
+    compare(&shares(&epochs), &got, &format!("seed {seed}, {cable:?}"));
+    // The others go on meanwhile.
+    run(&mut world, ANEW_MS + AWAY_MS - FOR_MS);
+    epochs[0] = epochs[0].next().unwrap();
+    let got = measure(&mut world);
+    assert!(got[0] > 0.0, "it works again");
+    compare(&shares(&epochs), &got, &format!("seed {seed}, {cable:?}, bound anew"));
 }
