@@ -189,9 +189,10 @@ fn main() -> ExitCode {
                 && report.step("independent judge", judges::run)
                 && report.step("REST API", rest::run)
                 && report.step("Debian package", || debian::make(false))
-                && report.step("instruction counts", || counts::run(false))
-                && report.step("conformance kit", conformance::run)
-                && report.step("fuzzer, a short run", fuzz::smoke)
+                && with_the_kit_beside(&mut report, |report| {
+                    report.step("instruction counts", || counts::run(false))
+                        && report.step("fuzzer, a short run", fuzz::smoke)
+                })
                 && report.step("simulator: seeds", simulator::seeds)
                 && report.step("limits of a card", || simulator::card_limits(false))
                 && report.step("simulator: planted mistakes", simulator::canaries)
@@ -242,6 +243,14 @@ fn main() -> ExitCode {
         Command::VmTests { filter } => tests(&mut report, &vm_tests(filter), true),
     };
     report.finish()
+}
+
+/// Steps that compute while the conformance kit runs, which mostly waits for time to pass.
+fn with_the_kit_beside(report: &mut Report, steps: impl FnOnce(&mut Report) -> bool) -> bool {
+    let kit = std::thread::spawn(conformance::run);
+    let others = steps(report);
+    let ended = || kit.join().expect("running the kit does not panic");
+    report.step("conformance kit", ended) && others
 }
 
 fn tests(report: &mut Report, arguments: &[String], long: bool) -> bool {
