@@ -2,8 +2,11 @@
 
 mod world;
 
-use proxy_core::control::{ControlError, PathSet, Reply, Request, SlotState, Window};
+use proxy_core::control::{
+    ControlError, OperationId, PathSet, Reply, Request, SlotState, Term, Window,
+};
 use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, TEN_BIT_TAGS};
+use proxy_core::role::Role;
 use std::time::Duration;
 use tlp_codec::fabric::{Frame, Record};
 use tlp_codec::ids::*;
@@ -215,6 +218,52 @@ fn functions_without_a_reset_of_their_own_are_reset_when_the_last_one_is_back() 
         assert_eq!(timeouts(&world), [0b1101; 2]);
         assert_eq!(world.counter("box: functions quarantined"), 0);
     }
+}
+
+/// What is lent while another function of its device is taken back would put off the reset of the
+/// whole device that the other one may come to need.
+#[test]
+fn nothing_of_a_device_is_lent_while_another_function_is_taken_back() {
+    let mut world = two_functions(true);
+    lose_host(&mut world);
+    let released = world.ask_box(Request::UnbindSlot(key_of(1, 1)));
+    assert_eq!(released, Ok(Reply::Slot(SlotState::Free)));
+    world.device.manner = Manner::Holds;
+    let release = Request::UnbindSlot(key_of(0, 1));
+    world.boxes.handle_control(world.now, OperationId(u64::MAX), Term(1), &release);
+    world.turn();
+    assert_eq!(states(&world), [SlotState::Releasing, SlotState::Free]);
+    let again = Request::BindSlot(slot_binding(key_of(1, 2)));
+    assert_eq!(world.ask_box(again.clone()), Err(ControlError::Busy));
+    world.device.manner = Manner::Answers;
+    while world.device.holds() {
+        world.device.answer(Manner::Answers);
+        world.turn();
+    }
+    world.run(Duration::from_millis(300));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+    assert_eq!(world.ask_box(again), Ok(Reply::Done));
+}
+
+#[test]
+fn nothing_of_a_device_is_lent_while_another_function_waits_for_its_reset() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(3, false);
+    world.insert();
+    world.introduce();
+    let bind = |function, counter| Request::BindSlot(slot_binding(key_of(function, counter)));
+    for function in 0..2 {
+        assert_eq!(world.ask_box(bind(function, 1)), Ok(Reply::Done));
+    }
+    let first = world.ask_box(Request::UnbindSlot(key_of(0, 1)));
+    assert_eq!(first, Ok(Reply::Slot(SlotState::Releasing)));
+    assert_eq!(world.ask_box(bind(2, 1)), Err(ControlError::Busy), "it would wait for that, too");
+    assert_eq!(world.ask_box(bind(1, 1)), Ok(Reply::Done), "what is so already is so");
+    let last = world.ask_box(Request::UnbindSlot(key_of(1, 1)));
+    assert_eq!(last, Ok(Reply::Slot(SlotState::Free)));
+    world.run(Duration::from_millis(300));
+    assert_eq!(states(&world), [SlotState::Free; 3]);
+    assert_eq!(world.ask_box(bind(2, 1)), Ok(Reply::Done));
 }
 
 #[test]

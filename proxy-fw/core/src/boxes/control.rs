@@ -79,6 +79,10 @@ impl BoxRole {
             SlotState::Probing => return Err(ControlError::NotReady(key.slot)),
             _ => return Err(ControlError::Busy),
         }
+        // It may come to need a reset of the whole device, and that would wait for this binding, too.
+        if self.slots[slot].functions.iter().any(|f| f.state == SlotState::Releasing) {
+            return Err(ControlError::Busy);
+        }
         if key.epoch.bits() <= entry.highest_epoch {
             let highest = Epoch::from_bits(entry.highest_epoch).expect("not 0, it is not below");
             return Err(ControlError::StaleEpoch(highest));
