@@ -53,6 +53,8 @@ struct Lending {
     epoch: Epoch,
     /// An epoch that was there before, as a box told.
     highest: Option<Epoch>,
+    /// Some of those that were taken back are not free yet: they may wait for the others.
+    releasing: bool,
     step: Step,
     /// The request that waits for its answer, and since when.
     asked: Option<(u64, Instant)>,
@@ -108,6 +110,7 @@ impl Director {
             functions: terms.functions(slot),
             epoch: Epoch::new(0, 1).expect("the first"),
             highest: None,
+            releasing: false,
             step: Step::PeerAtBox,
             asked: None,
             not_before: Instant::ZERO,
@@ -393,7 +396,7 @@ fn key(lending: &Lending, function: usize) -> BindingKey {
 /// What an answer means for a lending.
 fn answered(lending: &mut Lending, now: Instant, result: &Result<Reply, ControlError>) {
     let next = match (lending.step, result) {
-        (step, Ok(reply)) => went_well(lending, step, reply),
+        (step, Ok(reply)) => went_well(lending, now, step, reply),
         (step, Err(error)) => {
             lending.not_before = now + RETRY;
             failed(lending, step, error)
@@ -405,7 +408,7 @@ fn answered(lending: &mut Lending, now: Instant, result: &Result<Reply, ControlE
     lending.step = next;
 }
 
-fn went_well(lending: &mut Lending, step: Step, reply: &Reply) -> Step {
+fn went_well(lending: &mut Lending, now: Instant, step: Step, reply: &Reply) -> Step {
     let another = |function: usize| function + 1 < lending.functions;
     match (step, reply) {
         (Step::PeerAtBox, _) => Step::PeerAtHost,
@@ -413,13 +416,17 @@ fn went_well(lending: &mut Lending, step: Step, reply: &Reply) -> Step {
         (Step::BindSlot(function), _) if another(function) => Step::BindSlot(function + 1),
         (Step::BindSlot(_), _) => Step::BindPort,
         (Step::BindPort, _) => Step::Bound,
-        (Step::UnbindPort(_), _) => Step::UnbindSlot(0),
-        (Step::UnbindSlot(_), Reply::Slot(SlotState::Releasing)) => step,
-        (Step::UnbindSlot(function), _) if another(function) => Step::UnbindSlot(function + 1),
-        (Step::UnbindSlot(_), _) => {
-            let highest = lending.highest.take().unwrap_or(lending.epoch);
-            lending.epoch = highest.max(lending.epoch).next().expect("a run is short");
-            Step::PeerAtBox
+        (Step::UnbindPort(_), _) => {
+            lending.releasing = false;
+            Step::UnbindSlot(0)
+        }
+        (Step::UnbindSlot(function), reply) => {
+            lending.releasing |= *reply == Reply::Slot(SlotState::Releasing);
+            match another(function) {
+                // Whatever became of this one: it may wait until none is lent.
+                true => Step::UnbindSlot(function + 1),
+                false => all_taken_back(lending, now),
+            }
         }
         (Step::Recover, Reply::Slot(SlotState::Bound)) => Step::PeerAtBox,
         // It may have been lent under this epoch; a box that began anew does not know. One that kept
@@ -427,6 +434,17 @@ fn went_well(lending: &mut Lending, step: Step, reply: &Reply) -> Step {
         (Step::Recover, Reply::Slot(SlotState::Free)) => Step::UnbindPort(Removal::Force),
         (Step::Recover | Step::Bound, _) => step,
     }
+}
+
+/// None of them is lent any more. They are lent again, under the next epoch, when all are free.
+fn all_taken_back(lending: &mut Lending, now: Instant) -> Step {
+    if std::mem::take(&mut lending.releasing) {
+        lending.not_before = now + RETRY;
+        return Step::UnbindSlot(0);
+    }
+    let highest = lending.highest.take().unwrap_or(lending.epoch);
+    lending.epoch = highest.max(lending.epoch).next().expect("a run is short");
+    Step::PeerAtBox
 }
 
 fn failed(lending: &mut Lending, step: Step, error: &ControlError) -> Step {
@@ -459,19 +477,26 @@ mod tests {
 
     /// Answers what the director asks, until it asks nothing more; tables with what `table` says.
     fn answer(director: &mut Director, table: &dyn Fn(usize) -> Reply) {
+        answer_all(director, Instant::ZERO, &mut |node, request| match request {
+            Request::ReadTable { .. } => table(node),
+            Request::UnbindSlot(_) => Reply::Slot(SlotState::Free),
+            _ => Reply::Done,
+        });
+    }
+
+    fn answer_all(
+        director: &mut Director,
+        now: Instant,
+        reply: &mut dyn FnMut(usize, &Request) -> Reply,
+    ) {
         loop {
-            let orders = director.orders(Instant::ZERO);
+            let orders = director.orders(now);
             if orders.is_empty() {
                 return;
             }
             for (node, id, _, request) in orders {
-                let reply = match request {
-                    Request::ReadTable { .. } => table(node),
-                    Request::UnbindSlot(_) => Reply::Slot(SlotState::Free),
-                    _ => Reply::Done,
-                };
-                let answer = FromProxy::Response { id, result: Ok(reply) };
-                director.told(Instant::ZERO, node, &answer);
+                let result = Ok(reply(node, &request));
+                director.told(now, node, &FromProxy::Response { id, result });
             }
         }
     }
@@ -519,5 +544,44 @@ mod tests {
         answer(&mut director, &|_| mapping(first, PortState::Failed));
         assert!(director.is_settled());
         assert_eq!(director.lendings[0].epoch, first.next().unwrap(), "it is another binding");
+    }
+
+    /// A box answers that a function is not free yet, and it will not be before the other one is back.
+    #[test]
+    fn a_function_that_waits_for_the_others_keeps_none_of_them() {
+        let terms = Terms::new(0, &crate::profile::Profile::find("functions").unwrap().fabric);
+        let mut director = Director::new(1, 1, [(0, 0, 0, 0)].into_iter(), 1500, terms);
+        director.connected(0, 1);
+        director.connected(1, 1);
+        let mut lent = [false; 2];
+        let mut play = |director: &mut Director, now| {
+            answer_all(director, now, &mut |node, request| match request {
+                Request::ReadTable { .. } if node == 0 => {
+                    Reply::Mapping { root_complex: true, entries: Default::default(), next: None }
+                }
+                Request::ReadTable { .. } => {
+                    Reply::Slots { entries: Default::default(), next: None }
+                }
+                Request::BindSlot(binding) => {
+                    lent[usize::from(binding.key.function.get())] = true;
+                    Reply::Done
+                }
+                Request::UnbindSlot(key) => {
+                    lent[usize::from(key.function.get())] = false;
+                    let any = lent.contains(&true);
+                    Reply::Slot(if any { SlotState::Releasing } else { SlotState::Free })
+                }
+                _ => Reply::Done,
+            });
+        };
+        play(&mut director, Instant::ZERO);
+        assert!(director.is_settled());
+        let epoch = director.lendings[0].epoch;
+        director.release(0, 0, true);
+        play(&mut director, Instant::ZERO);
+        assert!(!director.is_settled(), "the first one is not free yet");
+        play(&mut director, Instant::ZERO + RETRY);
+        assert!(director.is_settled(), "{}", director.unsettled());
+        assert_eq!(director.lendings[0].epoch, epoch.next().unwrap());
     }
 }
