@@ -33,6 +33,8 @@ pub(crate) struct Binding {
     forgotten: u64,
     /// Its host has taken it.
     begun: bool,
+    /// Its host has given the function an address since.
+    pub(crate) placed: bool,
     /// Requests that ended without the answer of whom they asked, with a cause.
     given_up: BTreeSet<u64>,
     /// When the last one did.
@@ -88,6 +90,7 @@ impl Bindings {
                 reset_after: (0, 0),
                 forgotten: 0,
                 begun: false,
+                placed: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
             });

@@ -25,6 +25,9 @@ pub(crate) struct Seen {
     of_write: bool,
     /// An I/O, configuration or atomic request with data ("NPR with Data").
     with_data: bool,
+    /// It went before its function had an address, and so on another binding than its function's,
+    /// between which and this one there is no order (`wire.md`, section 9).
+    unplaced: bool,
 }
 
 impl Seen {
@@ -43,7 +46,13 @@ impl Seen {
             id: id.bits(),
             of_write: false,
             with_data: class == Class::NonPosted && packet.has_data(),
+            unplaced: false,
         })
+    }
+
+    /// A request to where its function will have its memory, and had nothing yet; or its answer.
+    pub(crate) fn unplaced(self, unplaced: bool) -> Self {
+        Self { unplaced, ..self }
     }
 
     /// A completion of an I/O or configuration write, which it does not show itself.
@@ -54,6 +63,9 @@ impl Seen {
     /// Whether this one may pass a posted request that was sent before it: the column "Posted
     /// Request" of the table, row by row.
     fn may_pass_posted(&self, posted: &Seen) -> bool {
+        if self.unplaced != posted.unplaced {
+            return true;
+        }
         // IDO: only where the IDs differ.
         let by_id = self.by_id && self.id != posted.id;
         match self.class {
@@ -97,6 +109,13 @@ pub(crate) struct Sent {
     /// It may be lost on purpose: dropped by a rule, or ended with what it belongs to.
     optional: bool,
     pub(crate) at: Instant,
+}
+
+impl Sent {
+    /// As [`Seen::unplaced`].
+    pub(crate) fn is_unplaced(&self) -> bool {
+        self.seen.unplaced
+    }
 }
 
 /// One binding's TLPs in one direction.

@@ -21,6 +21,9 @@ use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
+/// A function's base address registers.
+const BARS: std::ops::Range<u16> = 0x10..0x28;
+
 /// What a device was asked.
 #[derive(Clone, Copy)]
 struct Asked {
@@ -32,6 +35,8 @@ struct Asked {
     since: Instant,
     /// An I/O or configuration write.
     is_write: bool,
+    /// It came on another binding than its function's, and so goes its answer.
+    unplaced: bool,
 }
 
 /// A function of what is in a slot.
@@ -357,15 +362,18 @@ impl World {
                         (Some(from), sent)
                     }
                 };
+                if packet.tlp_type() == TlpType::CfgWr0 && BARS.contains(&packet.register()) {
+                    self.bindings.get(binding).placed = true;
+                }
                 if seen.class == Class::NonPosted {
                     let is_write = matches!(
                         packet.tlp_type(),
                         TlpType::IOWr | TlpType::CfgWr0 | TlpType::CfgWr1
                     );
-                    let (request, since) = (sent.request, sent.at);
+                    let (request, since, unplaced) = (sent.request, sent.at, sent.is_unplaced());
                     entry.tags.asked(tag as u16, since);
-                    let before =
-                        entry.asked[tag].replace(Asked { binding, from, request, since, is_write });
+                    let asked = Asked { binding, from, request, since, is_write, unplaced };
+                    let before = entry.asked[tag].replace(asked);
                     // Its answer is still to leave, but something was taken for it.
                     if before.is_some_and(|before| entry.spells.lies(before.since, now)) {
                         entry.spells.lied(now);
@@ -442,7 +450,7 @@ impl World {
                     if let Some(was) = asked[tag].take() {
                         // Another's answer may have been taken for it.
                         let late = bound != Some(was.binding) || spells.lies(was.since, now);
-                        let seen = seen.answers_write(was.is_write);
+                        let seen = seen.answers_write(was.is_write).unplaced(was.unplaced);
                         answers(bindings, now, seen, was, late);
                     }
                 }
@@ -452,7 +460,7 @@ impl World {
                     spells.lied(now);
                     // Some of it is an answer all the same: a status is a device's own affair.
                     if let Some(was) = was.filter(|_| asked_under == packet.tag().get()) {
-                        let seen = seen.answers_write(was.is_write);
+                        let seen = seen.answers_write(was.is_write).unplaced(was.unplaced);
                         answers(bindings, now, seen, was, true);
                     }
                 }

@@ -318,9 +318,13 @@ impl World {
         let before = match end {
             BoundEnd::Slot { at_box, slot } => &mut self.boxes[at_box].slots[slot].binding,
             BoundEnd::Port(port) => {
-                self.bindings.get(index).port = Some(port);
-                self.bindings.get(index).begin();
-                &mut self.hosts[node].ports[port]
+                let bound = &mut self.hosts[node].ports[port];
+                let binding = self.bindings.get(index);
+                binding.port = Some(port);
+                binding.begin();
+                // A proxy that only says so again has seen what was written meanwhile.
+                binding.placed &= *bound == Some(index);
+                bound
             }
         }
         .replace(index);

@@ -5,7 +5,7 @@ use super::{World, link_config};
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
-use crate::host::{Asker, FUNCTIONS, Purpose, all_of, port_of, root};
+use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, port_of, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
@@ -138,6 +138,13 @@ fn came_back(
     Err(Violation::new(3, format!("request {request} of a host {what}")))
 }
 
+/// Whether a request is for a device's memory, and not for a function by its number.
+fn goes_by_address(tlp: &[u8]) -> bool {
+    let packet = Packet::new_checked(tlp).expect("own TLP");
+    let by_number = matches!(packet.tlp_type(), TlpType::CfgRd1 | TlpType::CfgWr1);
+    packet.class() != Some(Class::Completion) && !by_number
+}
+
 impl World {
     /// Whether anything happened.
     pub(super) fn pump_host(&mut self, index: usize) -> Verdict<bool> {
@@ -190,7 +197,9 @@ impl World {
             }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
-            binding.sent_down(now, seen, request);
+            let further = binding.slot != first(binding.slot);
+            let unplaced = further && !binding.placed && goes_by_address(&waiting.bytes);
+            binding.sent_down(now, seen.unplaced(unplaced), request);
             Ok(true)
         });
         Ok(taken.unwrap_or_default())

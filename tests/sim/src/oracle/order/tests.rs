@@ -133,3 +133,24 @@ fn what_may_be_lost_may_be_passed_and_what_is_over_may_not_come() {
     flow.send(AT, two, 0, true);
     assert_eq!(flow.deliver(two, None).unwrap_err().promise, 2);
 }
+
+/// What was sent before its function had an address went another way than what comes later for it by
+/// its number: passed, it is not lost. Among themselves such TLPs keep their order.
+#[test]
+fn what_went_before_there_was_an_address_is_in_order_with_its_like_only() {
+    let early = posted(1, 0x1000, false, false).unplaced(true);
+    assert!(passes(early, read(1, 0x2000, false, false)));
+    assert!(passes(posted(1, 0x1000, false, false), read(1, 0x2000, false, false).unplaced(true)));
+    assert!(!passes(early, read(1, 0x2000, false, false).unplaced(true)));
+    assert!(!passes(early, posted(1, 0x2000, false, false).unplaced(true)));
+    let mut flow = Flow::default();
+    let later = read(1, 0x2000, false, false);
+    flow.send(AT, early, 0, true);
+    flow.send(AT, early, 0, true);
+    flow.send(AT, later, 1, false);
+    let come = posted(1, 0x1000, false, false);
+    assert!(flow.deliver(come, None).is_ok());
+    assert!(flow.deliver(later, None).is_ok());
+    assert!(flow.deliver(come, None).is_ok());
+    assert!(flow.deliver(come, None).is_err(), "each came once already");
+}
