@@ -35,6 +35,8 @@ const SLOT: u16 = 0x88;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Nothing,
+    /// The switch is set up.
+    Booted,
     /// The bus behind the port is in reset.
     BusReset,
     /// Slot Status is here.
@@ -124,6 +126,8 @@ pub(crate) struct Os {
     functions: usize,
     /// How often it has started.
     boots: u32,
+    /// The switch is not set up since; until then nothing is asked of its slots.
+    booting: bool,
     /// Drivers of drives that there were.
     lives: u32,
     /// Operations that ended well, of drivers that are gone.
@@ -167,6 +171,7 @@ impl Os {
             drives,
             functions: profile.fabric.functions,
             boots: 0,
+            booting: false,
             lives: 0,
             done: 0,
             readied: 0,
@@ -178,7 +183,25 @@ impl Os {
 
     /// It starts: everything that it knew is gone. The first port's script sets up the switch.
     pub(crate) fn boot(&mut self) {
+        self.begin_boot();
+        self.end_boot();
+    }
+
+    /// It starts where another one ran: what the devices were told to do they still do, until the
+    /// buses behind the ports are reset.
+    pub(crate) fn take_over(&mut self) {
+        self.begin_boot();
+        for at in (0..self.ports.len()).step_by(FUNCTIONS).map(port_id) {
+            for reset in [hotplug::BUS_RESET, 0] {
+                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
+            }
+        }
+        self.end_boot();
+    }
+
+    fn begin_boot(&mut self) {
         self.boots += 1;
+        self.booting = true;
         for port in 0..self.ports.len() {
             self.drop_driver(port);
             let entry = &mut self.ports[port];
@@ -216,7 +239,12 @@ impl Os {
         for (at, register, value, enables) in writes {
             self.write(0, at, register, value, enables, Then::Nothing);
         }
-        // When all is set up: what is there already?
+    }
+
+    /// When all is set up: what is there already?
+    fn end_boot(&mut self) {
+        let last = self.ports[0].script.back_mut().expect("it sets up the switch");
+        last.then = Then::Booted;
         for port in (0..self.ports.len()).step_by(FUNCTIONS) {
             self.ports[port].again = true;
         }
@@ -305,8 +333,7 @@ impl Os {
         out: &mut Egress<Purpose>,
         profile: &Profile,
     ) -> Verdict {
-        let booting =
-            !self.ports[0].script.is_empty() && self.ports[0].script[0].at.bus().get() < 3;
+        let booting = self.booting;
         let others = self.others();
         for port in 0..self.ports.len() {
             let entry = &mut self.ports[port];
@@ -354,6 +381,7 @@ impl Os {
         let good = done.status == CplStatus::Success;
         match then {
             Then::Nothing | Then::BusReset => {}
+            Then::Booted => self.booting = false,
             Then::Set if good => {}
             Then::Status if good => self.status(now, port, value),
             Then::Status => {}

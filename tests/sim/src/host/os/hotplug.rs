@@ -2,7 +2,7 @@
 
 use super::{Alarm, BRIDGE_CONTROL, COMMAND, Os, SLOT, Stage, Then};
 use crate::host::driver::Driver;
-use crate::host::{FUNCTIONS, all_of, device_id, first, port_id};
+use crate::host::{all_of, device_id, first, port_id};
 use proxy_core::time::Instant;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const RETRIES: u32 = 500;
 
 /// Button, presence, link state and hot-plug interrupt.
 pub(super) const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
-const BUS_RESET: u32 = 1 << 22;
+pub(super) const BUS_RESET: u32 = 1 << 22;
 const BUTTON: u32 = 1 << 16;
 const PRESENCE_CHANGED: u32 = 1 << 19;
 const PRESENT: u32 = 1 << 22;
@@ -29,17 +29,6 @@ pub(super) enum Light {
 }
 
 impl Os {
-    /// It starts where another one ran: what the devices were told to do they still do, until the
-    /// buses behind the ports are reset.
-    pub(crate) fn take_over(&mut self) {
-        self.boot();
-        for at in (0..self.ports.len()).step_by(FUNCTIONS).map(port_id) {
-            for reset in [BUS_RESET, 0] {
-                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
-            }
-        }
-    }
-
     /// Resets the bus behind a port (Secondary Bus Reset) and begins anew with the device, as when a
     /// driver has given it up. Whether there is one to be reset.
     pub(crate) fn reset_bus(&mut self, port: usize) -> bool {
