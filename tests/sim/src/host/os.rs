@@ -446,3 +446,6 @@ fn emit_access(port: usize, boot: u32, access: Access, out: &mut Egress<Purpose>
     let device = at.bus().get() > 2;
     out.push(&Repr::new(kind), Purpose::Access { port, boot, device, then });
 }
+
+#[cfg(test)]
+mod tests;
