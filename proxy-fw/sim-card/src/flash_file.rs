@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use sim_card::Card;
-use sim_card::card::FLASH_BANK;
 
 /// Bytes that are written at once when one of them changed.
 const CHUNK: usize = 64 << 10;
@@ -27,6 +26,7 @@ impl FlashFile {
     /// one is filled with empty cells. One of another length is no bank's: it is left as it is.
     pub(crate) fn open(path: &Path, bank: usize, card: &mut Card) -> Result<Self> {
         let shown = path.display();
+        let (_, size) = card.board.flash();
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -35,15 +35,15 @@ impl FlashFile {
             .open(path)
             .with_context(|| format!("cannot open flash file {shown} for reading and writing"))?;
         let length = file.metadata().with_context(|| format!("cannot look at {shown}"))?.len();
-        if length != 0 && length != u64::from(FLASH_BANK) {
+        if length != 0 && length != u64::from(size) {
             bail!(
-                "flash file {shown} has {length} bytes, a bank of the flash has {FLASH_BANK}; give the \
+                "flash file {shown} has {length} bytes, a bank of the flash has {size}; give the \
                  file of one bank, or one that is not there yet for a new flash"
             );
         }
-        let mut saved = Vec::with_capacity(FLASH_BANK as usize);
+        let mut saved = Vec::with_capacity(size as usize);
         file.read_to_end(&mut saved).with_context(|| format!("cannot read flash file {shown}"))?;
-        let missing = vec![0xff; FLASH_BANK as usize - saved.len()];
+        let missing = vec![0xff; size as usize - saved.len()];
         file.write_all(&missing).with_context(|| format!("cannot write flash file {shown}"))?;
         saved.extend(missing);
         let nor = card.board.nor(bank);

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
 use clap::builder::RangedU64ValueParser;
+use clap::{Parser, ValueEnum};
 use object::{Object, ObjectSegment};
 use sim_card::bitbang::Server;
-use sim_card::card::{BANKS, TICK_NANOS};
+use sim_card::card::TICK_NANOS;
 use sim_card::debug::{IR_LENGTHS, Place, TunnelParts};
 use sim_card::iss::DebugCause;
 use sim_card::{Card, Finish, Ran};
@@ -27,8 +27,11 @@ use crate::flash_file::FlashFile;
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
+    /// Which board the card is
+    #[arg(long, value_enum, default_value_t = Kind::QemuVirt)]
+    board: Kind,
     /// File with what is in the flash; a new flash when it is not there, or empty. Given twice, the
-    /// second is the second bank. The files are as those of QEMU's pflash drives
+    /// second is the second bank. Those of qemu-virt are as the files of QEMU's pflash drives
     #[arg(long, value_name = "FILE")]
     flash: Vec<PathBuf>,
     /// Where to listen for a probe's commands; port 0 takes a free one
@@ -55,9 +58,27 @@ pub(crate) struct Arguments {
     tap_after: Option<u32>,
     /// The card's port is an FPGA's, and the core's behind a tunnel through it: bits of the FPGA's
     /// instruction register, the instruction that reaches the tunnel, and bits of the instruction
-    /// register behind it; 6:0x23:5 for one
+    /// register behind it. The board litex has 6:0x23:5 unless another is given
     #[arg(long, value_name = "IR_LENGTH:INSTRUCTION:IR_WIDTH", value_parser = tunnel)]
     tunnel: Option<TunnelParts>,
+}
+
+/// A board that there are simulated cards of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// As QEMU's riscv32 machine `virt`
+    QemuVirt,
+    /// A LiteX SoC with a VexRiscv core, in an FPGA
+    Litex,
+}
+
+impl Kind {
+    fn card(self) -> Card {
+        match self {
+            Self::QemuVirt => Card::new(),
+            Self::Litex => Card::litex(),
+        }
+    }
 }
 
 fn ir_length() -> RangedU64ValueParser<u32> {
@@ -97,10 +118,14 @@ const FARTHEST_BEHIND: Duration = Duration::from_millis(100);
 
 /// Runs the card.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.flash.len() > BANKS {
-        bail!("--flash was given {} times; a card has {BANKS} banks", arguments.flash.len());
+    let mut card = arguments.board.card();
+    let (banks, _) = card.board.flash();
+    if arguments.flash.len() > banks {
+        let given = arguments.flash.len();
+        bail!(
+            "--flash was given {given} times, the card's flash has {banks} bank(s): give a file for each"
+        );
     }
-    let mut card = Card::new();
     for (place, length) in
         [(Place::Before, arguments.tap_before), (Place::After, arguments.tap_after)]
     {

@@ -98,6 +98,31 @@ fn a_signal_ends_it_and_it_says_where_it_listens() {
     assert_eq!(fs::read(uart).unwrap(), b"");
 }
 
+/// Of another board flash and banks are others.
+#[test]
+fn a_litex_card_is_one_with_its_own_flash() {
+    let dir = tempfile::tempdir().unwrap();
+    let (flash, ready) = (dir.path().join("flash"), dir.path().join("ready"));
+    let mut child = program()
+        .args(["--board", "litex", "--flash"])
+        .arg(&flash)
+        .arg("--ready-file")
+        .arg(&ready)
+        .spawn()
+        .unwrap();
+    wait_for(&ready, &mut child);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(fs::read(&flash).unwrap() == vec![0xff; 16 << 20]);
+    let two = ["--board", "litex", "--flash", "a", "--flash", "b"];
+    let output = ended(program().current_dir(dir.path()).args(two));
+    assert_eq!(output.status.code(), Some(1));
+    let told = said(&output);
+    assert!(told.contains("--flash was given 2 times, the card's flash has 1 bank"), "{told}");
+    let output = ended(program().args(["--board", "abacus"]));
+    assert_eq!(output.status.code(), Some(2));
+}
+
 /// A file that is no flash's, such as one that was meant for something else, is not made into one.
 #[test]
 fn a_file_of_another_length_is_left_alone() {

@@ -17,7 +17,7 @@ use crate::bare_metal;
 use crate::report::Done;
 use crate::tools::{output, root};
 
-const BOARDS: [&str; 1] = ["qemu-virt"];
+const BOARDS: [&str; 2] = ["qemu-virt", "litex"];
 
 /// What the algorithms are made of.
 const SOURCES: [&str; 3] =

@@ -77,5 +77,14 @@ macro_rules! algorithm {
             // SAFETY: the window is mapped there and nothing writes the flash.
             code(unsafe { $crate::port::check_blank(address, length) })
         }
+
+        /// Stops where the probe sees it.
+        #[panic_handler]
+        fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+            loop {
+                // SAFETY: a probe is there, or else nothing called this.
+                unsafe { core::arch::asm!("ebreak") }
+            }
+        }
     };
 }

@@ -21,8 +21,10 @@ use crate::files;
 use crate::image::BootLoader;
 
 /// Board files that the program has in it: name of the file, and text.
-pub const BUILT_IN: [(&str, &str); 1] =
-    [("qemu-virt.yaml", include_str!("../../boards/qemu-virt.yaml"))];
+pub const BUILT_IN: [(&str, &str); 2] = [
+    ("qemu-virt.yaml", include_str!("../../boards/qemu-virt.yaml")),
+    ("litex.yaml", include_str!("../../boards/litex.yaml")),
+];
 
 /// A board, as its file has it; checked.
 #[derive(Clone, Debug)]

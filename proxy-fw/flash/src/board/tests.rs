@@ -33,6 +33,50 @@ fn qemu_virt_is_as_its_firmware_has_it() {
     assert_eq!(board.keys, [TrustedKey { id: card_image::KeyId(1), key: public }]);
 }
 
+/// The same, and what the simulated card has of it.
+#[test]
+fn litex_is_as_its_firmware_and_the_simulated_card_have_it() {
+    use board_litex::layout::{
+        BOARD, BOOT_MEMORY, EUI_48, IDENTITY, LAYOUT, MEMORY, MODULE_ABSENT, REGISTERS, SHARED,
+        WINDOW,
+    };
+    use sim_card::card::litex;
+    let board = Board::parse("litex.yaml", BUILT_IN[1].1).unwrap();
+    assert_eq!((board.name, board.layout), (BOARD, LAYOUT));
+    assert_eq!((board.window, board.memory), (WINDOW, MEMORY));
+    assert_eq!(board.boot_loader, BootLoader::LitexBios);
+    let block = card_regs::REGISTERS.iter().find(|info| info.path == "spi.control").unwrap();
+    assert_eq!(board.spi, REGISTERS as u32 + block.address);
+    assert_eq!(u64::from(litex::RAM_BASE + litex::RAM_SIZE), BOOT_MEMORY.end());
+    assert_eq!(
+        (litex::REGISTERS_BASE, litex::WINDOW_BASE, litex::RAM_BASE),
+        (REGISTERS as u32, WINDOW, MEMORY.start)
+    );
+    assert_eq!((litex::SHARED_BASE, litex::SHARED_SIZE), (SHARED.start, SHARED.len));
+    assert_eq!(litex::PART.size, LAYOUT.parts().flash);
+    assert_eq!((litex::IDENTITY, u16::from(litex::EUI_48)), (IDENTITY, EUI_48));
+    assert_eq!(litex::MODULE_ABSENT, MODULE_ABSENT);
+    let jtag = board.target.variants[0].jtag.as_ref().unwrap();
+    let tunnel = jtag.riscv_tunnel.as_ref().unwrap();
+    assert_eq!(
+        (board.idcode, tunnel.ir_id, tunnel.ir_width),
+        (litex::IDCODE, litex::TUNNEL.instruction, litex::TUNNEL.ir_width)
+    );
+}
+
+/// What is found on a chain tells which it is.
+#[test]
+fn no_two_boards_have_an_idcode() {
+    let boards = Board::built_in();
+    for (number, board) in boards.iter().enumerate() {
+        assert!(
+            boards[..number].iter().all(|other| other.idcode != board.idcode),
+            "{}",
+            board.name
+        );
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
     for (from, to, at, words) in [

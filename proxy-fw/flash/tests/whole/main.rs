@@ -2,6 +2,7 @@
 //! wrong at a bench.
 
 mod chain;
+mod litex;
 mod policy;
 mod reading;
 mod rtt;

@@ -223,8 +223,12 @@ impl Bench {
 
     /// A file with an image; its bytes.
     pub(crate) fn image(&self, name: &str, label: &Label, length: usize) -> Vec<u8> {
+        let boards = Board::built_in();
+        let at = boards.iter().find(|board| board.name == label.board);
+        // What is for no board here is refused for that, wherever it would be loaded to.
+        let load = at.unwrap_or(&boards[0]).memory.start;
         let payload = (0..length).map(|n| (n * 31 + n / 256 + name.len()) as u8).collect();
-        let program = Program { load: 0x8000_0000, entry: 0x8000_0000, payload };
+        let program = Program { load, entry: load, payload };
         let secret = keys::secret(include_str!("../../keys/development.pem")).unwrap();
         let signer = Signer { number: card_image::KeyId(1), secret: &secret };
         let image = program.image(label, Some(&signer)).unwrap();

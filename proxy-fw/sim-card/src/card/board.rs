@@ -1,92 +1,92 @@
-//! Where everything is: as on QEMU's riscv32 machine `virt` (`hw/riscv/virt.c`, QEMU 7.2), and the
-//! card's own SPI block beside it.
+//! What is around the core of a card: one of the boards that there are cards of.
 
-use super::clint::Clint;
-use super::flash::{BANKS, Flash};
-use super::plic::Plic;
-use super::spi::Spi;
-use super::uart::Uart;
-use super::{Finish, TICK_NANOS};
-use crate::debug::System;
-use crate::iss::{AccessFault, Bus, Interrupts, Width};
+use card_regs::values::ResetCause;
 
-/// The test finisher.
-pub const FINISHER_BASE: u32 = 0x0010_0000;
-/// Timer and software interrupt (CLINT).
-pub const CLINT_BASE: u32 = 0x0200_0000;
-/// Interrupt controller (PLIC).
-pub const PLIC_BASE: u32 = 0x0c00_0000;
-/// The console, a 16550.
-pub const UART_BASE: u32 = 0x1000_0000;
-/// Eight places for virtio devices, which are empty.
-pub const VIRTIO_BASE: u32 = 0x1000_1000;
-/// The SPI block of the card's register map; chip select n is bank n of the flash.
-pub const SPI_BASE: u32 = 0x1001_0000;
-/// The flash, one bank behind the other. The core's first instruction is its first word.
-pub const FLASH_BASE: u32 = 0x2000_0000;
-/// Bytes of a bank.
-pub const FLASH_BANK: u32 = super::FLASH_PART.size;
-/// Memory.
-pub const RAM_BASE: u32 = 0x8000_0000;
-/// Bytes of memory.
-pub const RAM_SIZE: u32 = 8 << 20;
-
-const FINISHER_LAST: u32 = FINISHER_BASE + 0xfff;
-const CLINT_LAST: u32 = CLINT_BASE + 0xffff;
-const PLIC_LAST: u32 = PLIC_BASE + 0x5f_ffff;
-const UART_LAST: u32 = UART_BASE + 0xff;
-const VIRTIO_LAST: u32 = VIRTIO_BASE + 0x7fff;
-const SPI_LAST: u32 = SPI_BASE + card_regs::spi::SIZE - 1;
-const FLASH_LAST: u32 = FLASH_BASE + BANKS as u32 * FLASH_BANK - 1;
-
-/// Interrupt source of the console.
-const UART_SOURCE: u32 = 10;
+use super::Finish;
+use super::litex::Litex;
+use super::virt::Virt;
+use super::{TICK_NANOS, flash, litex, virt};
+use crate::debug::{Jtag, System};
+use crate::iss::{AccessFault, Bus, Hart, Interrupts, Width};
 
 /// Everything but the core.
 #[derive(Debug)]
-pub struct Board {
-    ram: Vec<u8>,
-    ticks: u64,
-    /// When the timer's interrupt begins.
-    timer_due: u64,
-    /// A device was accessed: its interrupt may be another.
-    touched: bool,
-    finished: Option<Finish>,
-    reset_request: bool,
-    clint: Clint,
-    plic: Plic,
-    uart: Uart,
-    spi: Spi,
-    flash: Flash,
+#[allow(clippy::large_enum_variant, reason = "a card has one")]
+pub enum Board {
+    /// As QEMU's machine `virt`.
+    Virt(Virt),
+    /// A LiteX SoC.
+    Litex(Litex),
+}
+
+/// Does the same for either.
+macro_rules! either {
+    ($board:expr, $inner:ident => $what:expr) => {
+        match $board {
+            Board::Virt($inner) => $what,
+            Board::Litex($inner) => $what,
+        }
+    };
 }
 
 impl Board {
-    pub(super) fn new() -> Self {
-        Self {
-            ram: vec![0; RAM_SIZE as usize],
-            ticks: 0,
-            timer_due: u64::MAX,
-            touched: true,
-            finished: None,
-            reset_request: false,
-            clint: Clint::default(),
-            plic: Plic::default(),
-            uart: Uart::default(),
-            spi: Spi::default(),
-            flash: Flash::new(),
+    pub(super) fn virt() -> Self {
+        Self::Virt(Virt::new())
+    }
+
+    pub(super) fn litex() -> Self {
+        Self::Litex(Litex::new())
+    }
+
+    /// A core for it, as it is when power came on.
+    pub(super) fn hart(&self) -> Hart {
+        let hart = Hart::new(self.reset_vector());
+        match self {
+            Self::Virt(_) => hart,
+            Self::Litex(_) => hart.with_external_mask(),
+        }
+    }
+
+    /// Its JTAG port.
+    pub(super) fn jtag(&self) -> Jtag {
+        match self {
+            Self::Virt(_) => Jtag::default(),
+            Self::Litex(_) => {
+                let mut jtag = Jtag::with_idcode(litex::IDCODE);
+                jtag.set_tunnel(litex::TUNNEL);
+                jtag
+            }
+        }
+    }
+
+    /// Where memory begins, and how many bytes there are.
+    #[must_use]
+    pub fn ram(&self) -> (u32, u32) {
+        match self {
+            Self::Virt(_) => (virt::RAM_BASE, virt::RAM_SIZE),
+            Self::Litex(_) => (litex::RAM_BASE, litex::RAM_SIZE),
+        }
+    }
+
+    /// Banks of the flash, and bytes of each.
+    #[must_use]
+    pub fn flash(&self) -> (usize, u32) {
+        match self {
+            Self::Virt(_) => (flash::BANKS, virt::FLASH_BANK),
+            Self::Litex(_) => (1, litex::PART.size),
         }
     }
 
     /// Ticks since power came on.
     #[must_use]
     pub fn ticks(&self) -> u64 {
-        self.ticks
+        either!(self, board => board.ticks())
     }
 
     /// Nanoseconds since power came on.
     #[must_use]
     pub fn nanos(&self) -> u64 {
-        self.ticks * TICK_NANOS
+        self.ticks() * TICK_NANOS
     }
 
     /// The flash's cells, for looking at them and for faults.
@@ -95,195 +95,119 @@ impl Board {
     ///
     /// When there is no such bank.
     pub fn nor(&mut self, bank: usize) -> &mut nor_model::Nor {
-        self.flash.nor(bank, self.ticks)
+        match self {
+            Self::Virt(board) => board.nor(bank),
+            Self::Litex(board) => {
+                assert_eq!(bank, 0, "the board has one bank");
+                board.nor()
+            }
+        }
     }
 
     /// Takes what the console sent.
     pub fn take_console(&mut self) -> Vec<u8> {
-        self.touched = true;
-        self.uart.take_output()
+        either!(self, board => board.take_console())
     }
 
-    /// Types at the console. Gives how many bytes it took: its FIFO has 16.
+    /// Types at the console. Gives how many bytes it took: its FIFO has 16, and what firmware of a LiteX
+    /// SoC reads nothing of takes none.
     pub fn type_at_console(&mut self, bytes: &[u8]) -> usize {
-        self.touched = true;
-        self.uart.input(bytes)
+        match self {
+            Self::Virt(board) => board.type_at_console(bytes),
+            Self::Litex(_) => 0,
+        }
     }
 
     #[inline]
     pub(super) fn tick(&mut self) {
-        self.ticks += 1;
+        either!(self, board => board.tick());
     }
 
     pub(super) fn pass_until(&mut self, ticks: u64) {
-        self.ticks = self.ticks.max(ticks);
+        either!(self, board => board.pass_until(ticks));
     }
 
-    pub(super) fn timer_due(&self) -> u64 {
-        self.timer_due
+    /// The same, with the core halted by a debugger.
+    pub(super) fn pass_halted_until(&mut self, ticks: u64) {
+        match self {
+            Self::Virt(board) => board.pass_until(ticks),
+            Self::Litex(board) => board.pass_halted_until(ticks),
+        }
+    }
+
+    /// When it needs attention next though nobody accesses it, in ticks.
+    pub(super) fn due(&self) -> u64 {
+        either!(self, board => board.due())
     }
 
     #[inline]
     pub(super) fn needs_attention(&self) -> bool {
-        self.touched || self.ticks >= self.timer_due
+        either!(self, board => board.needs_attention())
     }
 
-    /// The lines to the core, as they are until the next time that attention is needed.
     pub(super) fn interrupts(&mut self) -> Interrupts {
-        // What is accessed by a probe may be seen late by what waits, but not missed.
-        self.touched = self.finished.is_some();
-        self.plic.set_line(UART_SOURCE, self.uart.interrupt());
-        let due = self.clint.due();
-        let timer = self.ticks >= due;
-        self.timer_due = if timer { u64::MAX } else { due };
-        Interrupts { software: self.clint.software(), timer, external: self.plic.external() }
+        either!(self, board => board.interrupts())
     }
 
+    /// Only `virt` has something by which firmware ends everything.
     pub(super) fn finished(&self) -> Option<Finish> {
-        self.finished
-    }
-
-    pub(super) fn take_reset_request(&mut self) -> bool {
-        std::mem::take(&mut self.reset_request)
-    }
-
-    fn finish(&mut self, value: u32) {
-        match value & 0xffff {
-            0x5555 => self.finished = Some(Finish::Pass),
-            0x3333 => self.finished = Some(Finish::Fail((value >> 16) as u16)),
-            0x7777 => self.reset_request = true,
-            _ => {}
+        match self {
+            Self::Virt(board) => board.finished(),
+            Self::Litex(_) => None,
         }
     }
 
-    fn read_device(&mut self, at: u32, width: Width) -> Result<u32, AccessFault> {
-        self.touched = true;
-        match at {
-            FINISHER_BASE..=FINISHER_LAST => Ok(0),
-            CLINT_BASE..=CLINT_LAST => {
-                lanes(at, width, |at| self.clint.read(at - CLINT_BASE, self.ticks))
-            }
-            PLIC_BASE..=PLIC_LAST if width == Width::Word => Ok(self.plic.read(at - PLIC_BASE)),
-            UART_BASE..=UART_LAST => Ok(self.uart.read(at - UART_BASE).into()),
-            VIRTIO_BASE..=VIRTIO_LAST => lanes(at, width, |at| Ok(empty_virtio(at & 0xfff))),
-            SPI_BASE..=SPI_LAST if width == Width::Word => self.spi.read(at - SPI_BASE),
-            FLASH_BASE..=FLASH_LAST if self.spi.window_is_open() => {
-                lanes(at, width, |at| Ok(self.flash.read(at - FLASH_BASE, self.ticks)))
-            }
-            _ => Err(AccessFault),
+    /// Whether something on it wants all of it to be reset.
+    pub(super) fn takes_reset_request(&mut self) -> bool {
+        match self {
+            Self::Virt(board) => board.take_reset_request(),
+            Self::Litex(board) => board.wants_reset(),
         }
     }
 
-    fn write_device(&mut self, at: u32, width: Width, value: u32) -> Result<(), AccessFault> {
-        self.touched = true;
-        match at {
-            FINISHER_BASE..=FINISHER_LAST => {
-                self.finish(value);
-                Ok(())
-            }
-            CLINT_BASE..=CLINT_LAST if width == Width::Word => {
-                self.clint.write(at - CLINT_BASE, value, self.ticks)
-            }
-            PLIC_BASE..=PLIC_LAST if width == Width::Word => {
-                self.plic.write(at - PLIC_BASE, value);
-                Ok(())
-            }
-            UART_BASE..=UART_LAST => {
-                self.uart.write(at - UART_BASE, value as u8);
-                Ok(())
-            }
-            VIRTIO_BASE..=VIRTIO_LAST => Ok(()),
-            SPI_BASE..=SPI_LAST if width == Width::Word => {
-                self.spi.write(at - SPI_BASE, value, &mut self.flash, self.ticks)
-            }
-            FLASH_BASE..=FLASH_LAST if self.spi.window_is_open() => {
-                self.flash.write(at - FLASH_BASE, width, value, self.ticks);
-                Ok(())
-            }
-            _ => Err(AccessFault),
+    /// Resets it for what wanted that, or else for its button.
+    pub(super) fn restart(&mut self) {
+        match self {
+            Self::Virt(board) => board.reset(),
+            Self::Litex(board) => board.restart(ResetCause::Pin),
         }
-    }
-}
-
-/// Takes what an access of less than a word wants out of the word.
-fn lanes(
-    at: u32,
-    width: Width,
-    word: impl FnOnce(u32) -> Result<u32, AccessFault>,
-) -> Result<u32, AccessFault> {
-    let shifted = word(at & !3)? >> (8 * (at & 3));
-    Ok(match width {
-        Width::Byte => shifted & 0xff,
-        Width::Half => shifted & 0xffff,
-        Width::Word => shifted,
-    })
-}
-
-/// A place without device (virtio 1.2, section 4.2.2): magic value, version, device 0, vendor.
-fn empty_virtio(register: u32) -> u32 {
-    match register {
-        0x0 => 0x7472_6976,
-        0x4 => 2,
-        0xc => 0x554d_4551,
-        _ => 0,
     }
 }
 
 impl Bus for Board {
     #[inline]
     fn read(&mut self, at: u32, width: Width) -> Result<u32, AccessFault> {
-        let start = at.wrapping_sub(RAM_BASE) as usize;
-        let Some(bytes) = self.ram.get(start..) else { return self.read_device(at, width) };
-        let word = match width {
-            Width::Byte => bytes.first().map(|byte| u32::from(*byte)),
-            Width::Half => bytes.first_chunk().map(|half| u16::from_le_bytes(*half).into()),
-            Width::Word => bytes.first_chunk().map(|word| u32::from_le_bytes(*word)),
-        };
-        word.ok_or(AccessFault)
+        either!(self, board => board.read(at, width))
     }
 
     #[inline]
     fn write(&mut self, at: u32, width: Width, value: u32) -> Result<(), AccessFault> {
-        let start = at.wrapping_sub(RAM_BASE) as usize;
-        let Some(bytes) = self.ram.get_mut(start..) else {
-            return self.write_device(at, width, value);
-        };
-        let length = width.bytes() as usize;
-        let into = bytes.get_mut(..length).ok_or(AccessFault)?;
-        into.copy_from_slice(&value.to_le_bytes()[..length]);
-        Ok(())
+        either!(self, board => board.write(at, width, value))
     }
 
-    /// Only from memory and flash: devices are not executed.
     #[inline]
     fn fetch(&mut self, at: u32) -> Result<u16, AccessFault> {
-        let start = at.wrapping_sub(RAM_BASE) as usize;
-        if let Some(half) = self.ram.get(start..).and_then(|bytes| bytes.first_chunk()) {
-            return Ok(u16::from_le_bytes(*half));
-        }
-        match at {
-            FLASH_BASE..=FLASH_LAST => self.read_device(at, Width::Half).map(|half| half as u16),
-            _ => Err(AccessFault),
-        }
+        either!(self, board => board.fetch(at))
     }
 
     fn time(&self) -> u64 {
-        self.clint.time(self.ticks)
+        either!(self, board => board.time())
     }
 }
 
 impl System for Board {
+    /// A debugger wants it.
     fn reset(&mut self) {
-        self.clint.reset();
-        self.plic = Plic::default();
-        self.uart.reset();
-        self.spi = Spi::default();
-        self.flash.reset(self.ticks);
-        self.finished = None;
-        self.touched = true;
+        match self {
+            Self::Virt(board) => board.reset(),
+            Self::Litex(board) => board.restart(ResetCause::Debug),
+        }
     }
 
     fn reset_vector(&self) -> u32 {
-        FLASH_BASE
+        match self {
+            Self::Virt(board) => board.reset_vector(),
+            Self::Litex(_) => litex::ROM_BASE,
+        }
     }
 }

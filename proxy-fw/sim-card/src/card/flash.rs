@@ -6,6 +6,7 @@ use std::time::Duration;
 use nor_model::{CfiNor, EraseKind, Nor, Part, SpiNor};
 
 use super::TICK_NANOS;
+use super::spi::Parts;
 use crate::iss::Width;
 
 /// Banks of the flash.
@@ -119,9 +120,10 @@ impl Flash {
         let word = !(mask << shift) | (value & mask) << shift;
         self.bank(offset, ticks).parallel.write(offset % FLASH_PART.size, word);
     }
+}
 
-    /// Selects banks over SPI, a bit for each, and deselects the others.
-    pub(super) fn select(&mut self, before: u32, now: u32, ticks: u64) {
+impl Parts for Flash {
+    fn select(&mut self, before: u32, now: u32, ticks: u64) {
         for (index, bank) in self.banks.iter_mut().enumerate() {
             let bit = 1 << index;
             if (before ^ now) & bit == 0 {
@@ -133,8 +135,8 @@ impl Flash {
         }
     }
 
-    /// Exchanges a byte with the banks that are selected: their outputs are wired together.
-    pub(super) fn exchange(&mut self, selected: u32, byte: u8, ticks: u64) -> u8 {
+    /// The banks' outputs are wired together.
+    fn exchange(&mut self, selected: u32, byte: u8, ticks: u64) -> u8 {
         let selected = self.banks.iter_mut().enumerate().filter(|(i, _)| selected & 1 << i != 0);
         selected.fold(0xff, |sum, (_, bank)| {
             bank.pass_until(ticks);

@@ -3,16 +3,19 @@
 mod board;
 mod clint;
 mod flash;
+pub mod litex;
 mod plic;
 mod spi;
 mod uart;
+mod virt;
 
-pub use board::{
-    Board, CLINT_BASE, FINISHER_BASE, FLASH_BANK, FLASH_BASE, PLIC_BASE, RAM_BASE, RAM_SIZE,
-    SPI_BASE, UART_BASE, VIRTIO_BASE,
-};
+pub use board::Board;
 pub use flash::{BANKS, FLASH_PART};
 pub use uart::OUTPUT_LIMIT as UART_OUTPUT_LIMIT;
+pub use virt::{
+    CLINT_BASE, FINISHER_BASE, FLASH_BANK, FLASH_BASE, PLIC_BASE, RAM_BASE, RAM_SIZE, SPI_BASE,
+    UART_BASE, VIRTIO_BASE, Virt,
+};
 
 use crate::debug::{Jtag, OtherTap, Place, System, TunnelParts};
 use crate::iss::{AccessFault, Bus, Hart, Step, Width};
@@ -64,15 +67,23 @@ impl Default for Card {
 }
 
 impl Card {
-    /// A card with empty flash, at the first instruction after power came on.
+    /// A card as QEMU's machine `virt`, with empty flash, at the first instruction after power came on.
     #[must_use]
     pub fn new() -> Self {
-        let board = Board::new();
-        let hart = Hart::new(board.reset_vector());
+        Self::of(Board::virt())
+    }
+
+    /// The same as a LiteX SoC, whose core is behind the JTAG port of an FPGA.
+    #[must_use]
+    pub fn litex() -> Self {
+        Self::of(Board::litex())
+    }
+
+    fn of(board: Board) -> Self {
         Self {
-            hart,
+            hart: board.hart(),
+            jtag: board.jtag(),
             board,
-            jtag: Jtag::default(),
             before: None,
             after: None,
             tck: false,
@@ -108,8 +119,8 @@ impl Card {
 
     /// Resets all but the debug module and what is in the flash, as the reset button does.
     pub fn reset(&mut self) {
-        self.board.reset();
-        self.hart = Hart::new(self.board.reset_vector());
+        self.board.restart();
+        self.hart.reset(self.board.reset_vector());
         self.jtag.module.note_reset(&mut self.hart);
         self.resets += 1;
     }
@@ -127,8 +138,9 @@ impl Card {
     /// [`AccessFault`] when there is no RAM for all of them.
     pub fn load(&mut self, at: u32, bytes: &[u8]) -> Result<(), AccessFault> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessFault)?;
-        let start = at.checked_sub(RAM_BASE).ok_or(AccessFault)?;
-        if start > RAM_SIZE || length > RAM_SIZE - start {
+        let (base, size) = self.board.ram();
+        let start = at.checked_sub(base).ok_or(AccessFault)?;
+        if start > size || length > size - start {
             return Err(AccessFault);
         }
         (at..)
@@ -145,7 +157,7 @@ impl Card {
                 if let Some(finish) = self.board.finished() {
                     return Ran::Finished(finish);
                 }
-                if self.board.take_reset_request() {
+                if self.board.takes_reset_request() {
                     self.reset();
                 }
             }
@@ -155,8 +167,8 @@ impl Card {
             }
             match self.hart.step(&mut self.board) {
                 Step::Done => self.board.tick(),
-                Step::Waiting => self.board.pass_until(end.min(self.board.timer_due())),
-                Step::Halted => self.board.pass_until(end),
+                Step::Waiting => self.board.pass_until(end.min(self.board.due())),
+                Step::Halted => self.board.pass_halted_until(end),
             }
         }
         match self.board.finished() {
@@ -217,6 +229,20 @@ impl Card {
             tap.test_reset();
         }
     }
+}
+
+/// Takes what an access of less than a word wants out of the word.
+fn lanes(
+    at: u32,
+    width: Width,
+    word: impl FnOnce(u32) -> Result<u32, AccessFault>,
+) -> Result<u32, AccessFault> {
+    let shifted = word(at & !3)? >> (8 * (at & 3));
+    Ok(match width {
+        Width::Byte => shifted & 0xff,
+        Width::Half => shifted & 0xffff,
+        Width::Word => shifted,
+    })
 }
 
 #[cfg(test)]

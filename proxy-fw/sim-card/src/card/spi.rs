@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use card_regs::spi::{Control, Divider, Receive, Status, Window};
 
-use super::board::{FLASH_BANK, FLASH_BASE};
-use super::flash::{BANKS, Flash};
 use crate::iss::AccessFault;
 
 /// Bytes of each FIFO.
@@ -23,6 +21,15 @@ const WINDOW_SIZE: u32 = 0x20;
 
 const OVERRUN: u32 = 1;
 
+/// What is at the block's bus.
+pub(super) trait Parts {
+    /// Selects parts, a bit for each, and deselects the others.
+    fn select(&mut self, before: u32, now: u32, ticks: u64);
+
+    /// Exchanges a byte with the parts that are selected.
+    fn exchange(&mut self, selected: u32, byte: u8, ticks: u64) -> u8;
+}
+
 #[derive(Debug)]
 pub(super) struct Spi {
     control: Control,
@@ -30,26 +37,29 @@ pub(super) struct Spi {
     window: Window,
     received: VecDeque<u8>,
     overrun: bool,
+    window_base: u32,
+    window_size: u32,
 }
 
-impl Default for Spi {
-    fn default() -> Self {
+impl Spi {
+    /// The block after a reset; where its window is, and how large in bytes.
+    pub(super) fn new(window_base: u32, window_size: u32) -> Self {
         Self {
             control: Control::RESET,
             divider: Divider::RESET,
             window: Window::RESET,
             received: VecDeque::new(),
             overrun: false,
+            window_base,
+            window_size,
         }
     }
-}
 
-impl Spi {
     pub(super) fn window_is_open(&self) -> bool {
         self.window.enable()
     }
 
-    /// Chip selects of banks that are asserted: none while the window is open.
+    /// Chip selects that are asserted: none while the window is open.
     fn selected(&self) -> u32 {
         if self.window_is_open() { 0 } else { u32::from(self.control.chip_select()) }
     }
@@ -69,8 +79,8 @@ impl Spi {
                 .bits(),
             ERROR => u32::from(self.overrun) * OVERRUN,
             WINDOW => self.window.bits(),
-            WINDOW_BASE => FLASH_BASE,
-            WINDOW_SIZE => FLASH_BANK * BANKS as u32,
+            WINDOW_BASE => self.window_base,
+            WINDOW_SIZE => self.window_size,
             _ => return Err(AccessFault),
         })
     }
@@ -79,7 +89,7 @@ impl Spi {
         &mut self,
         register: u32,
         value: u32,
-        flash: &mut Flash,
+        parts: &mut impl Parts,
         ticks: u64,
     ) -> Result<(), AccessFault> {
         let selected = self.selected();
@@ -96,14 +106,14 @@ impl Spi {
             }
             DIVIDER => self.divider = Divider::RESET.with_ratio(value as u16),
             TRANSMIT if self.control.enable() && !self.window_is_open() => {
-                self.take(flash.exchange(selected, value as u8, ticks));
+                self.take(parts.exchange(selected, value as u8, ticks));
             }
             ERROR if value & OVERRUN != 0 => self.overrun = false,
             WINDOW => self.window = Window::from_bits(value & 0xfff3),
             TRANSMIT | RECEIVE | STATUS | ERROR | WINDOW_BASE | WINDOW_SIZE => {}
             _ => return Err(AccessFault),
         }
-        flash.select(selected, self.selected(), ticks);
+        parts.select(selected, self.selected(), ticks);
         Ok(())
     }
 

@@ -16,10 +16,11 @@ const IR_DTMCS: u32 = 0x10;
 const IR_DMI: u32 = 0x11;
 
 /// IDCODE of a part: version 1, no manufacturer's, since JEDEC's bank 16, number 0x7e, is nobody's.
-pub(super) const fn idcode(part: u32) -> u32 {
+pub(crate) const fn idcode(part: u32) -> u32 {
     1 << 28 | part << 12 | 15 << 8 | 0x7e << 1 | 1
 }
 
+/// IDCODE of a card whose core has the port for itself.
 pub(super) const IDCODE: u32 = idcode(0xdc5d);
 
 /// Bits of a debug module's address.
@@ -135,11 +136,12 @@ impl Tap {
 }
 
 /// The port, with the debug module behind it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Jtag {
     /// The debug module.
     pub module: DebugModule,
     tap: Tap,
+    idcode: u32,
     /// The answer to the last access, as the next scan captures it: address and data.
     answer: u64,
     /// Sticky: an access failed.
@@ -148,7 +150,19 @@ pub struct Jtag {
     tunnel: Option<Tunnel>,
 }
 
+impl Default for Jtag {
+    fn default() -> Self {
+        let (module, tap) = (DebugModule::default(), Tap::default());
+        Self { module, tap, idcode: IDCODE, answer: 0, status: 0, tunnel: None }
+    }
+}
+
 impl Jtag {
+    /// A port with another IDCODE.
+    pub(crate) fn with_idcode(idcode: u32) -> Self {
+        Self { idcode, ..Self::default() }
+    }
+
     /// Puts the debug transport behind a tunnel: the port is an FPGA's from then on, with its length of
     /// instructions and the same IDCODE.
     ///
@@ -254,7 +268,7 @@ impl Jtag {
     /// What an instruction's data register shows, and its length. Unknown instructions are BYPASS.
     fn capture(&self, instruction: u32) -> (u64, u32) {
         match instruction {
-            IR_IDCODE => (IDCODE.into(), 32),
+            IR_IDCODE => (self.idcode.into(), 32),
             IR_DTMCS => ((DTMCS | self.status << 10).into(), 32),
             IR_DMI => (self.answer | u64::from(self.status), 34 + ABITS),
             _ => (0, 1),

@@ -11,6 +11,7 @@ mod other_tap;
 mod system_bus;
 mod tunnel;
 
+pub(crate) use jtag::idcode;
 pub use jtag::{Jtag, TapState};
 pub use module::DebugModule;
 pub use other_tap::{IR_LENGTHS, OtherTap, Place};

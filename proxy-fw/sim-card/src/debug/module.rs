@@ -184,7 +184,7 @@ impl DebugModule {
     }
 
     fn leave_reset(&mut self, hart: &mut Hart, system: &mut impl System) {
-        *hart = Hart::new(system.reset_vector());
+        hart.reset(system.reset_vector());
         self.note_reset(hart);
     }
 

@@ -95,7 +95,14 @@ pub struct Hart {
     pub(super) reservation: Option<u32>,
     pub(super) waiting: bool,
     pub(super) debugging: bool,
+    /// The line of external interrupts, before the mask.
+    external: bool,
+    /// VexRiscv's own mask of it, where the core has one.
+    external_mask: Option<u32>,
 }
+
+/// The machine external interrupt in `mip`.
+const EXTERNAL: u32 = 1 << 11;
 
 impl Hart {
     /// A hart as a reset leaves it, about to execute what is at `pc`.
@@ -122,7 +129,23 @@ impl Hart {
             reservation: None,
             waiting: false,
             debugging: false,
+            external: false,
+            external_mask: None,
         }
+    }
+
+    /// The same core with a mask in front of the external interrupt, a bit for each of its lines, of
+    /// which line 0 is connected: CSR 0xbc0, and 0xfc0 for what is asserted (VexRiscv,
+    /// `ExternalInterruptArrayPlugin`, as LiteX has it). After a reset it lets nothing through.
+    #[must_use]
+    pub fn with_external_mask(self) -> Self {
+        Self { external_mask: Some(0), ..self }
+    }
+
+    /// As a reset leaves it, about to execute what is at `pc`. It stays the same kind of core.
+    pub fn reset(&mut self, pc: u32) {
+        let external_mask = self.external_mask.map(|_| 0);
+        *self = Self { external_mask, ..Self::new(pc) };
     }
 
     /// Register x0 to x31.
@@ -177,9 +200,32 @@ impl Hart {
 
     /// Sets the interrupt lines.
     pub fn set_interrupts(&mut self, lines: Interrupts) {
-        self.mip = u32::from(lines.software) << 3
-            | u32::from(lines.timer) << 7
-            | u32::from(lines.external) << 11;
+        self.mip = u32::from(lines.software) << 3 | u32::from(lines.timer) << 7;
+        self.external = lines.external;
+        self.mask_external();
+    }
+
+    /// What the mask lets through of the external interrupt.
+    fn mask_external(&mut self) {
+        let asserted = self.external && self.external_mask.is_none_or(|mask| mask & 1 != 0);
+        self.mip = self.mip & !EXTERNAL | if asserted { EXTERNAL } else { 0 };
+    }
+
+    /// The mask, where there is one.
+    pub(super) fn external_mask(&self) -> Option<u32> {
+        self.external_mask
+    }
+
+    /// Lines that are asserted before the mask, where there is one.
+    pub(super) fn external_lines(&self) -> Option<u32> {
+        self.external_mask.map(|_| self.external.into())
+    }
+
+    /// `None` where there is no mask.
+    pub(super) fn set_external_mask(&mut self, mask: u32) -> Option<()> {
+        *self.external_mask.as_mut()? = mask;
+        self.mask_external();
+        Some(())
     }
 
     /// Enters debug mode.

@@ -1,10 +1,8 @@
-//! The firmware and the boot loader of the board `litex` as they are built, on a [model](soc) of its
-//! SoC. What the firmware takes of memory is what it says itself, as for the emulated card.
+//! The firmware and the boot loader of the board `litex` as they are built, on the simulated card's model
+//! of its SoC. What the firmware takes of memory is what it says itself, as for the emulated card.
 
 mod boot_loader;
-mod soc;
 
-use self::soc::{ADDRESS, Soc, TICK};
 use super::{Bench, MEMORY, PACKET_POOL};
 use crate::firmware::Program;
 use ::soc::reset;
@@ -16,7 +14,8 @@ use card_regs::irq::Pending;
 use card_regs::values::CrcAlgorithm;
 use nor_model::{Direct, Nor, Part};
 use proxy_core::control::{ResetCause, ResetReport};
-use sim_card::iss::{Hart, Step};
+use sim_card::card::Board;
+use sim_card::card::litex::{ADDRESS, Litex};
 use tlp_codec::fabric::{FrameKind, FrameWriter, Header as FrameHeader};
 use tlp_codec::ids::{NodeId, PathId};
 
@@ -29,76 +28,87 @@ const LIFE: u64 = 20_000_000_000;
 /// How long before its reset the watchdog warns.
 const WARNING: u64 = 100_000_000;
 
-/// Instructions between two looks of the watchdog.
+/// Instructions between two looks.
 const LOOK: u64 = 1000;
 
-/// VexRiscv's own mask of interrupts, which the simulator's core has not: `csrw 0xbc0, rs1`.
-const MASK: (u32, u32) = (0xfff0_7fff, 0xbc00_1073);
-
-/// The SoC with an image in its main memory, where LiteX's own loader puts it.
+/// The card, and what it has said since power came on.
 struct Card {
-    hart: Hart,
-    soc: Soc,
+    card: sim_card::Card,
+    console: Vec<u8>,
     program: Program,
 }
 
 impl Card {
-    /// One with firmware of this name, and settings in its flash.
+    /// One with this flash and an image of this name in its main memory, where LiteX's own loader puts it,
+    /// and enters it.
     fn new(bench: &Bench, name: &str, settings: &str) -> Result<Self> {
         let mut flash: Direct<1, 4096> = Direct(Nor::new(Part::W25Q128, 1));
         ::soc::settings::store(&mut flash, LAYOUT.config(), settings)?;
         let image = std::fs::read(bench.firmware.join(format!("{name}.img")))?;
-        let program = Program::new(std::fs::read(bench.firmware.join(name))?);
         let header = Header::parse(&image)?;
         let payload = &image[image.len() - header.payload_len as usize..];
-        let mut soc = Soc::new(flash.0);
-        let place = soc.memory(header.load, header.payload_len).context("it fits the memory")?;
-        place.copy_from_slice(payload);
-        Ok(Self { hart: Hart::new(header.entry), soc, program })
+        let mut card = Self::with_flash(bench, name, &flash.0)?;
+        card.card.load(header.load, payload)?;
+        card.card.hart.set_pc(header.entry);
+        Ok(card)
     }
 
-    /// Lets the core do one thing, or time pass in which it waits.
-    fn step(&mut self) -> Result<()> {
-        self.hart.set_interrupts(self.soc.interrupts());
-        let pc = self.hart.pc();
-        // The simulator's core has no such mask.
-        let is_mask = |word: &mut [u8]| {
-            u32::from_le_bytes(word.try_into().expect("four bytes")) & MASK.0 == MASK.1
-        };
-        if self.soc.memory(pc, 4).is_some_and(is_mask) {
-            self.hart.set_pc(pc + 4);
-        } else if self.hart.step(&mut self.soc) == Step::Waiting {
-            let until = self.soc.alarm.div_ceil(TICK).min(self.soc.watch_at());
-            ensure!(until >= self.soc.ticks, "an alarm that is over wakes the core");
-            ensure!(until < u64::MAX / TICK, "the core waits for ever: {:#?}", self.log()?);
-            self.soc.ticks = until;
+    /// One with this flash to which power comes, and whose log is of the firmware of this name.
+    fn with_flash(bench: &Bench, name: &str, flash: &Nor) -> Result<Self> {
+        let program = Program::new(std::fs::read(bench.firmware.join(name))?);
+        let mut card = sim_card::Card::litex();
+        card.board.nor(0).preload(0, flash.cells());
+        Ok(Self { card, console: Vec::new(), program })
+    }
+
+    fn soc(&mut self) -> &mut Litex {
+        match &mut self.card.board {
+            Board::Litex(soc) => soc,
+            other => unreachable!("{other:?}"),
         }
-        self.soc.ticks += 1;
-        if self.soc.ticks.is_multiple_of(LOOK) || self.hart.is_waiting() {
-            self.soc.watch();
-        }
-        Ok(())
+    }
+
+    fn nanos(&self) -> u64 {
+        self.card.board.nanos()
+    }
+
+    /// Lets a little of its time pass.
+    fn step(&mut self) {
+        self.card.run(LOOK);
+        self.console.extend(self.card.board.take_console());
     }
 
     /// What it has logged.
     fn log(&self) -> Result<Vec<String>> {
-        self.program.log(&self.soc.console)
+        self.program.log(&self.console)
     }
 
-    /// Runs until the loop has begun to feed the watchdog, and then on; the log.
+    /// Whether it was reset, and says why it should not have been.
+    fn is_well(&self) -> Result<()> {
+        ensure!(self.card.resets() == 0, "it resets itself: {:#?}", self.log()?);
+        Ok(())
+    }
+
+    /// Runs until the loop has begun to feed the watchdog.
+    fn start(&mut self) -> Result<()> {
+        while self.soc().fed() < 3 {
+            self.step();
+            self.is_well()?;
+            ensure!(self.nanos() < BOUND, "it does not start: {:#?}", self.log()?);
+        }
+        Ok(())
+    }
+
+    /// Runs until then, and then on; the log.
     fn live(&mut self) -> Result<Vec<String>> {
-        while self.soc.fed < 3 {
-            self.step()?;
-            let well = self.soc.nanos() < BOUND && self.soc.reset.is_none();
-            ensure!(well, "it does not start: {:#?}", self.log()?);
+        self.start()?;
+        let (began, fed) = (self.nanos(), self.soc().fed());
+        while self.nanos() < began + LIFE {
+            self.step();
+            self.is_well()?;
         }
-        let (began, fed) = (self.soc.nanos(), self.soc.fed);
-        while self.soc.nanos() < began + LIFE && self.soc.reset.is_none() {
-            self.step()?;
-        }
-        ensure!(self.soc.reset.is_none(), "it resets itself: {:#?}", self.log()?);
         // The loop sleeps for a tenth of a second at most, and does sleep.
-        let turns = self.soc.fed - fed;
+        let turns = self.soc().fed() - fed;
         ensure!((200..2000).contains(&turns), "{turns} turns in 20 s: {:#?}", self.log()?);
         self.log()
     }
@@ -106,7 +116,7 @@ impl Card {
 
 /// What the next life would say of the end of this one.
 fn left_behind(card: &mut Card) -> ResetReport {
-    let kept = card.soc.memory(RETAINED, reset::RETAINED as u32).expect("it is in memory");
+    let kept = card.soc().memory(RETAINED, reset::RETAINED as u32).expect("it is in memory");
     let mut kept: [u8; reset::RETAINED] = kept.try_into().expect("as many");
     reset::begin(&mut kept, None);
     reset::report(&kept).expect("a life was begun")
@@ -117,16 +127,14 @@ fn what_ends_a_life_is_written_down_though_the_console_stands_still() {
     let Some(bench) = Bench::new() else { return };
     let settings = "name = card-1\nmanager = 10.0.2.2:7781\n";
     let mut card = Card::new(&bench, "litex-box", settings).unwrap();
-    while card.soc.fed < 3 {
-        card.step().unwrap();
-    }
+    card.start().unwrap();
     assert_eq!(left_behind(&mut card).cause, ResetCause::Pin, "nobody wrote anything down");
     // The watchdog warns, and so soon resets the core.
-    *card.soc.register("uart.status") = 0;
-    card.soc.pending |= Pending::from_bits(0).with_watchdog(true).bits();
-    let until = card.soc.nanos() + WARNING;
-    while card.soc.nanos() < until && card.soc.reset.is_none() {
-        card.step().unwrap();
+    *card.soc().register("uart.status") = 0;
+    card.soc().raise(Pending::from_bits(0).with_watchdog(true));
+    let until = card.nanos() + WARNING;
+    while card.nanos() < until && card.card.resets() == 0 {
+        card.step();
     }
     let report = left_behind(&mut card);
     assert_eq!(report.cause, ResetCause::Watchdog, "{report:?}");
@@ -163,9 +171,9 @@ fn firmware_for_litex_that_cannot_start_says_why_and_waits_for_a_person() {
     let Some(bench) = Bench::new() else { return };
     for name in ["litex-box", "litex-host"] {
         let mut card = Card::new(&bench, name, "name = card-1\nmanager = here:7781\n").unwrap();
-        while card.soc.nanos() < LIFE {
-            card.step().unwrap();
-            assert_eq!(card.soc.reset, None, "{:#?}", card.log().unwrap());
+        while card.nanos() < LIFE {
+            card.step();
+            card.is_well().unwrap();
         }
         let log = card.log().unwrap();
         assert_eq!(
@@ -173,7 +181,8 @@ fn firmware_for_litex_that_cannot_start_says_why_and_waits_for_a_person() {
             ["settings: line 2: its key does not have such a value", "the card waits for a reset"]
         );
         // A hang would have been one from before the settings were read.
-        assert!(card.soc.fed > 3, "{name}: the watchdog was fed {} times", card.soc.fed);
+        let fed = card.soc().fed();
+        assert!(fed > 3, "{name}: the watchdog was fed {fed} times");
     }
 }
 
@@ -207,23 +216,21 @@ fn the_crc_of_a_frame_is_the_engines_where_the_gateware_has_one() {
     for has_engine in [true, false] {
         let settings = "name = card-1\nmanager = 10.0.2.2:7781\n";
         let mut card = Card::new(&bench, "litex-host", settings).unwrap();
-        let capabilities = card.soc.register("id.capabilities");
+        let capabilities = card.soc().register("id.capabilities");
         let has = Capabilities::from_bits(*capabilities).with_crc_engine(has_engine);
         *capabilities = has.bits();
-        while card.soc.fed < 3 {
-            card.step().unwrap();
-        }
+        card.start().unwrap();
         let frame = frame();
-        card.soc.comes(&frame);
-        let fed = card.soc.fed;
-        while card.soc.fed < fed + 3 {
-            card.step().unwrap();
+        card.soc().comes(&frame);
+        let fed = card.soc().fed();
+        while card.soc().fed() < fed + 3 {
+            card.step();
         }
         // All of it but Ethernet's header and the CRC itself.
         let covered = frame[14..frame.len() - 4].to_vec();
         let asked = has_engine.then_some((CrcAlgorithm::Crc32c, covered));
-        assert_eq!(card.soc.crcs, Vec::from_iter(asked));
+        assert_eq!(card.soc().crcs(), Vec::from_iter(asked));
         let carried = u32::from_le_bytes(*frame.last_chunk().unwrap());
-        assert_eq!(*card.soc.register("crc.result"), if has_engine { carried } else { 0 });
+        assert_eq!(*card.soc().register("crc.result"), if has_engine { carried } else { 0 });
     }
 }

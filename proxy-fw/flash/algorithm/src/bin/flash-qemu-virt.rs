@@ -6,16 +6,6 @@
 #[cfg(target_os = "none")]
 flash_algorithm::algorithm! { spi: 0x1001_0000, window: 0x2000_0000, erase_block: 0x4_0000 }
 
-/// Stops where the probe sees it.
-#[cfg(target_os = "none")]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {
-        // SAFETY: a probe is there, or else nothing called this.
-        unsafe { core::arch::asm!("ebreak") }
-    }
-}
-
 #[cfg(not(target_os = "none"))]
 fn main() {
     eprintln!("this runs on a card: build it for riscv32imac-unknown-none-elf");

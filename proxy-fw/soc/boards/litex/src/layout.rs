@@ -1,5 +1,6 @@
 //! Where things are in the SoC's address space and in its flash. The gateware is built for these
-//! numbers; what it says of itself (`hw/regs/card.md`, "id") is compared at the start.
+//! numbers; what it says of itself (`hw/regs/card.md`, "id") is compared at the start. The programs at a
+//! bench have them in the board file (`proxy-fw/flash/boards/litex.yaml`).
 
 use card_image::{BoardName, Layout, Region};
 
@@ -20,6 +21,10 @@ pub const INTERRUPT: u32 = 0;
 
 /// Bytes of the flash.
 pub const FLASH: u32 = 16 << 20;
+
+/// Where the flash is in the core's address space, as the SPI block shows it: where LiteX caches nothing,
+/// since a probe reads there what it has just written.
+pub const WINDOW: u32 = 0xa000_0000;
 
 /// Bytes that are erased at once: a sector, which every SPI NOR flash has.
 pub const ERASE_BLOCK: u32 = 4 << 10;

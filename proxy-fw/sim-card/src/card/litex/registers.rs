@@ -1,0 +1,144 @@
+//! The card's registers, as far as a start needs them: a queue runs while it is enabled and never fails,
+//! the link of the network port is down, and nothing is at the PCIe side.
+
+use card_regs::crc::Start;
+use card_regs::frame_descriptor::Status as FrameStatus;
+use card_regs::id::Capabilities;
+use card_regs::values::{CrcAlgorithm, PayloadSize};
+use card_regs::{Bits, REGISTERS as MAP};
+use std::collections::BTreeMap;
+
+use super::{Litex, MODULE_ABSENT, SPI};
+use crate::iss::AccessFault;
+
+/// The key of a request for a reset (`reset_control.request`).
+const RESET_KEY: u32 = 0xd0ff;
+
+/// Registers by address: their names, and what they hold.
+pub(super) type Registers = BTreeMap<u32, (&'static str, u32)>;
+
+/// All of them as a reset leaves them, with what the gateware says of itself.
+pub(super) fn after_reset() -> Registers {
+    let capabilities = Capabilities::from_bits(0)
+        .with_host_role(true)
+        .with_box_role(true)
+        .with_slots(Bits::new(16).expect("16"))
+        .with_ports(Bits::new(1).expect("1"))
+        .with_i2c_buses(Bits::new(2).expect("2"))
+        .with_queue_order(Bits::new(8).expect("8"))
+        .with_max_payload(PayloadSize::Bytes4096);
+    let of_board = [
+        ("id.board[0]", u32::from_le_bytes(*b"lite")),
+        ("id.board[1]", u32::from(b'x')),
+        ("id.capabilities", capabilities.bits()),
+        ("id.clock", 100_000_000),
+        ("gpio.input", 1 << MODULE_ABSENT),
+    ];
+    let value = |path, reset| {
+        let said = of_board.iter().find(|(name, _)| *name == path);
+        said.map_or(reset, |(_, value)| *value)
+    };
+    MAP.iter().map(|info| (info.address, (info.path, value(info.path, info.reset)))).collect()
+}
+
+/// Whether a block is a queue.
+fn is_queue(path: &str) -> bool {
+    path.starts_with("tlp.") && !path.contains("slot")
+        || path.starts_with("mac") && path.contains('.')
+}
+
+impl Litex {
+    /// What a register holds, by its path in the map.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such register.
+    pub fn register(&mut self, path: &str) -> &mut u32 {
+        let mut found = self.registers.values_mut().filter(|(name, _)| *name == path);
+        &mut found.next().expect(path).1
+    }
+
+    pub(super) fn read_register(&mut self, address: u32) -> Result<u32, AccessFault> {
+        if SPI.contains(&address) {
+            return self.spi.read(address - SPI.start);
+        }
+        let (name, value) = *self.registers.get(&address).ok_or(AccessFault)?;
+        Ok(match name {
+            "timer.low" => {
+                self.timer_high = (self.nanos() >> 32) as u32;
+                self.nanos() as u32
+            }
+            "timer.high" => self.timer_high,
+            "irq.pending" => self.pending,
+            "irq.enable" => self.enabled,
+            _ => match name.strip_prefix("watchdog.") {
+                Some(register) => self.watchdog.read(register, self.ticks),
+                None => value,
+            },
+        })
+    }
+
+    pub(super) fn write_register(&mut self, address: u32, value: u32) -> Result<(), AccessFault> {
+        if SPI.contains(&address) {
+            return self.spi.write(address - SPI.start, value, &mut self.flash, self.ticks);
+        }
+        let (name, before) = *self.registers.get(&address).ok_or(AccessFault)?;
+        self.registers.insert(address, (name, value));
+        match name {
+            "irq.pending" => self.pending &= !value,
+            "irq.enable" => self.enabled = value,
+            "uart.transmit" => self.console.push(value as u8),
+            "timer.alarm_high" => {
+                self.alarm = u64::from(value) << 32 | u64::from(*self.register("timer.alarm_low"));
+            }
+            "crc.start" => self.compute(Start::from_bits(value)),
+            "reset.request" if value >> 16 == RESET_KEY => self.reset_for(value & 7),
+            "i2c[0].command" => *self.register("i2c[0].status") = self.eeprom.carry_out(value),
+            "mac[0].transmit.tail" => self.throw_away(before, value),
+            _ => self.write_block(name, address, before, value),
+        }
+        Ok(())
+    }
+
+    /// What is the same for many registers of a kind.
+    fn write_block(&mut self, name: &'static str, address: u32, before: u32, value: u32) {
+        if let Some(register) = name.strip_prefix("watchdog.") {
+            if self.watchdog.write(register, value, self.ticks) {
+                self.bitten();
+            }
+        } else if let Some(path) = name.strip_suffix(".control").filter(|path| is_queue(path)) {
+            *self.register(&format!("{path}.status")) = value & 1;
+        } else if name.ends_with(".error") {
+            // What is written as 1 is cleared.
+            self.registers.insert(address, (name, before & !value));
+        }
+    }
+
+    /// What the port is given to send, from one position of its ring to another: it sends nothing, since
+    /// its link is down, and says so.
+    fn throw_away(&mut self, from: u32, to: u32) {
+        let (base, order) =
+            (*self.register("mac[0].transmit.base"), *self.register("mac[0].transmit.size"));
+        for position in from..to {
+            let status = base + 16 * (position & ((1 << order) - 1)) + 8;
+            let done = FrameStatus::from_bits(0).with_aborted(true).bits();
+            let word = self.memory(status, 4).expect("a ring is in memory");
+            word.copy_from_slice(&done.to_le_bytes());
+        }
+        *self.register("mac[0].transmit.head") = to;
+    }
+
+    /// The CRC engine's answer, which is there at once.
+    fn compute(&mut self, start: Start) {
+        let polynomial = match start.algorithm() {
+            CrcAlgorithm::Crc32c => 0x82f6_3b78,
+            _ => 0xedb8_8320,
+        };
+        let before = if start.continued() { *self.register("crc.seed") } else { 0 };
+        let source = *self.register("crc.source");
+        let bytes =
+            self.memory(source, start.length().into()).expect("a range is in memory").to_vec();
+        *self.register("crc.result") = !super::crc(!before, polynomial, &bytes);
+        self.crcs.push((start.algorithm(), bytes));
+    }
+}
