@@ -178,7 +178,7 @@ impl BoxRole {
     /// Gives the proxy's own request a tag and sends it, if one waits and there is room.
     fn send_access(&mut self, now: Instant, slot: usize) {
         let slot = &mut self.slots[slot];
-        if !slot.access.wants_tag(now) || slot.egress.room() == 0 {
+        if !slot.access.wants_tag(now) || !slot.has_room_for_own() {
             return;
         }
         if slot.access.send_posted(&mut slot.egress) {
@@ -192,7 +192,7 @@ impl BoxRole {
         let lent = slot.functions.iter().find(|f| f.number.get() == u16::from(number));
         let id = id_of(number, lent.and_then(|f| f.id));
         if let Some(tag) = slot.tags.insert(deadline, ToDevice::Own) {
-            slot.access.send(now, tag.index, id, &mut slot.egress);
+            slot.access.send(now, tag.index, id, &mut slot.asks);
         }
     }
 

@@ -21,6 +21,10 @@ use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
 /// in front of it when there is no room.
 pub(super) const EGRESS: usize = DEVICE_OUTSTANDING + 8;
 
+/// Non-posted requests of the proxy itself: the one that is under way, and one before it that the device
+/// did not take in its time.
+const ASKS: usize = 2;
+
 /// Words of a bit for each tag that a function may use.
 const TAG_WORDS: usize = if TEN_BIT_TAGS { 1024 / 64 } else { 256 / 64 };
 
@@ -36,8 +40,10 @@ pub(super) struct Slot {
     /// The highest epoch of functions that were here before: epochs of a slot only grow, whatever
     /// is in it.
     past_epoch: u32,
-    /// What the proxy itself sends to the device.
+    /// What the proxy itself sends to the device, but for its requests that are non-posted.
     pub(super) egress: TlpQueue,
+    /// Those. The others do not wait behind one for which the device has no room.
+    pub(super) asks: TlpQueue,
     pub(super) signals: Deque<SlotSignal, SIGNALS>,
     /// Whether PERST# is held.
     pub(super) perst: bool,
@@ -239,6 +245,7 @@ impl Slot {
             functions: Vec::new(),
             past_epoch: 0,
             egress: TlpQueue::new(EGRESS),
+            asks: TlpQueue::new(ASKS),
             signals: Deque::new(),
             perst: false,
             reset_over: Instant::ZERO,
@@ -266,6 +273,7 @@ impl Slot {
         self.present = false;
         self.model = Name::new();
         self.egress.clear();
+        self.asks.clear();
         self.signals.clear();
         self.perst = false;
         self.tags.clear();
@@ -300,6 +308,7 @@ impl Slot {
     /// device asked for and what it was asked. What it has not taken of that must not come after it.
     pub(super) fn signal(&mut self, signal: SlotSignal) {
         self.egress.clear();
+        self.asks.clear();
         self.free_tags();
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
@@ -371,11 +380,16 @@ impl Slot {
     fn work_deadline(&self) -> Option<Instant> {
         match self.work {
             Work::Idle => None,
-            _ if self.access.is_to_send() && self.tags.has_room() && self.egress.room() > 0 => {
+            _ if self.access.is_to_send() && self.tags.has_room() && self.has_room_for_own() => {
                 Some(Instant::ZERO)
             }
             _ => self.access.deadline(),
         }
+    }
+
+    /// Whether the proxy's own next request has room, whichever class it is of.
+    pub(super) fn has_room_for_own(&self) -> bool {
+        self.egress.room() > 0 && self.asks.room() > 0
     }
 
     pub(super) fn inventory(&self, index: usize) -> Option<InventoryEntry> {

@@ -1,7 +1,7 @@
 //! TLPs from hosts towards a device.
 
 use super::BoxRole;
-use super::slot::{ToDevice, Work};
+use super::slot::{Slot, ToDevice, Work};
 use crate::link::{ClassSet, Taken};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -18,6 +18,7 @@ impl BoxRole {
         let Some(index) = self.slot_index(slot) else { return false };
         let slot = &self.slots[index];
         !slot.egress.is_empty()
+            || !slot.asks.is_empty()
             || !slot.signals.is_empty()
             || matches!(slot.work, Work::Erase(_))
             || slot.functions.iter().any(|function| function.binding.is_some())
@@ -35,12 +36,10 @@ impl BoxRole {
         buf: &mut [u8],
     ) -> Option<usize> {
         let index = self.slot_index(slot)?;
-        let own =
-            self.slots[index].egress.front().and_then(|tlp| Packet::new_checked(tlp).ok()?.class());
-        if let Some(class) = own {
-            // The proxy's own TLPs are few; what they wait for is not worth passing them.
-            return if room.contains(class) { self.slots[index].egress.pop(buf) } else { None };
-        }
+        let room = match self.poll_own(index, room, buf) {
+            Ok(length) => return Some(length),
+            Err(room) => room,
+        };
         if room.contains(Class::Completion)
             && let Some(length) = self.answer_of_eraser(index, buf)
         {
@@ -55,6 +54,26 @@ impl BoxRole {
             }
         }
         None
+    }
+
+    /// What the proxy itself sends to a device; or the classes of which something else may go, beside
+    /// what of it has to wait (PCIe 5.0 table 2-40).
+    fn poll_own(
+        &mut self,
+        slot: usize,
+        mut room: ClassSet,
+        buf: &mut [u8],
+    ) -> Result<usize, ClassSet> {
+        let Slot { egress, asks, .. } = &mut self.slots[slot];
+        let first = egress.front().and_then(|tlp| Packet::new_checked(tlp).ok()?.class());
+        match first {
+            Some(class) if room.contains(class) => return egress.pop(buf).ok_or(room),
+            Some(Class::Posted) => return Err(ClassSet::NONE),
+            Some(class) => room = room.without(class),
+            None => {}
+        }
+        let asks = Some(asks).filter(|_| room.contains(Class::NonPosted));
+        asks.and_then(|asks| asks.pop(buf)).ok_or(room)
     }
 
     fn poll_function(

@@ -4,7 +4,7 @@ use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Wa
 use crate::bits::ones;
 use crate::canaries::{Canary, planted};
 use crate::limits::OWN_TLP;
-use crate::link::{ChannelId, Link, Taken, TlpMeta};
+use crate::link::{ChannelId, ClassSet, Link, Taken, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{MOST_COMPLETIONS, Progress, RequestInfo, completions_at_most};
 use crate::rewrite::rewrite;
@@ -44,16 +44,27 @@ pub(super) enum Fate {
 }
 
 impl HostRole {
-    /// The next TLP for the root complex, written into `buf`, which holds
+    /// The next TLP for a root complex that takes any, written into `buf`, which holds
     /// [`TLP_BUFFER`](crate::limits::TLP_BUFFER) bytes; its length. Ports are served in turn.
     pub fn poll_tlp(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
+        self.poll_tlp_of(now, ClassSet::ALL, buf)
+    }
+
+    /// As [`poll_tlp`](Self::poll_tlp), of one of the classes that the root complex has room for. What
+    /// it has none for is passed by what may (PCIe 5.0 table 2-40).
+    pub fn poll_tlp_of(&mut self, now: Instant, room: ClassSet, buf: &mut [u8]) -> Option<usize> {
         self.synthesise(now);
+        // What the switch itself says is posted or a completion. It waits for room of both, which a root
+        // complex always has for completions (section 2.6.1), and nothing passes what is posted.
+        if !room.contains(Class::Posted) || !room.contains(Class::Completion) {
+            return None;
+        }
         if let Some(length) = self.to_root.pop(buf) {
             return Some(length);
         }
         let later = self.awake & u32::MAX.checked_shl(self.turn as u32).unwrap_or(0);
         for index in ones(later).chain(ones(self.awake & !later)) {
-            if let Some(length) = self.poll_port(now, index, buf) {
+            if let Some(length) = self.poll_port(now, index, room, buf) {
                 self.turn = index + 1;
                 return Some(length);
             }
@@ -74,7 +85,13 @@ impl HostRole {
         ones(self.awake).any(|index| !self.ports[index].held.is_empty())
     }
 
-    fn poll_port(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<usize> {
+    fn poll_port(
+        &mut self,
+        now: Instant,
+        index: usize,
+        room: ClassSet,
+        buf: &mut [u8],
+    ) -> Option<usize> {
         self.retry_held(now, index);
         let count = self.ports[index].functions();
         let mut function = self.ports[index].turn;
@@ -83,7 +100,7 @@ impl HostRole {
                 function = 0;
             }
             let target = self.ports[index].target_of(function)?;
-            while let Some(taken) = self.take_from(index, &target, buf) {
+            while let Some(taken) = self.take_from(index, &target, room, buf) {
                 let Taken { outstanding, length, .. } = taken;
                 let port = PortId::new(index as u8).expect("at most 32 ports");
                 let (key, sampled) = (target.key, taken.stamp.is_some());
@@ -100,13 +117,19 @@ impl HostRole {
     }
 
     /// The next TLP of a function that may be handed on now.
-    fn take_from(&mut self, index: usize, target: &Target, buf: &mut [u8]) -> Option<Taken> {
+    fn take_from(
+        &mut self,
+        index: usize,
+        target: &Target,
+        room: ClassSet,
+        buf: &mut [u8],
+    ) -> Option<Taken> {
         if self.to_root.room() < ROOT_RESERVE {
             return None;
         }
         let port = &self.ports[index];
         let link = self.node.link(target.peer);
-        let mut ready = port.held.passable();
+        let mut ready = port.held.passable().and(room);
         if !port.upstream.has_room() || !has_room_for_answers(link, target.channel) {
             ready = ready.without(Class::NonPosted);
         }

@@ -222,6 +222,12 @@ impl ClassSet {
         Self(self.0 & !(1 << class as u8))
     }
 
+    /// Those that another one has, too.
+    #[must_use]
+    pub const fn and(self, other: ClassSet) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Whether a class is in it.
     pub const fn contains(self, class: Class) -> bool {
         self.0 & 1 << class as u8 != 0

@@ -28,6 +28,8 @@ pub struct Registers {
     pub memory: Vec<u8>,
     pub manner: Manner,
     pub out: VecDeque<Vec<u8>>,
+    /// The classes of which it takes what comes.
+    pub room: ClassSet,
     pub received: Vec<Vec<u8>>,
     pub resets: usize,
     pub bus: u16,
@@ -59,6 +61,7 @@ impl Registers {
             memory: vec![0; 4096],
             manner: Manner::Answers,
             out: VecDeque::new(),
+            room: ClassSet::ALL,
             received: Vec::new(),
             resets: 0,
             bus: 0,

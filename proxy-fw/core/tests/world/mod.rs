@@ -67,8 +67,9 @@ pub struct World {
     pub boxes: BoxRole,
     pub device: Registers,
     pub now: Instant,
-    /// What the root complex got.
+    /// What the root complex got, and the classes of which it takes more.
     pub to_root: VecDeque<Vec<u8>>,
+    pub root_room: ClassSet,
     pub host_messages: Vec<FromProxy>,
     pub box_messages: Vec<FromProxy>,
     /// Whether the cable to the first box is cut; what it loses is in `lost`.
@@ -93,6 +94,7 @@ impl World {
             device: Registers::new(),
             now: Instant::from_nanos(1_000_000),
             to_root: VecDeque::new(),
+            root_room: ClassSet::ALL,
             host_messages: Vec::new(),
             box_messages: Vec::new(),
             cut: false,
@@ -289,7 +291,8 @@ impl World {
         let mut tlp = vec![0; TLP_BUFFER];
         loop {
             let mut busy = false;
-            while let Some(length) = role!(self.host.poll_tlp(self.now, &mut tlp)) {
+            let room = self.root_room;
+            while let Some(length) = role!(self.host.poll_tlp_of(self.now, room, &mut tlp)) {
                 busy = true;
                 self.to_root.push_back(tlp[..length].to_vec());
             }
@@ -432,7 +435,7 @@ fn turn_box(
         busy = true;
         device.signal(signal);
     }
-    while let Some(length) = role!(boxes.poll_tlp(now, slot(1), ClassSet::ALL, &mut frame)) {
+    while let Some(length) = role!(boxes.poll_tlp(now, slot(1), device.room, &mut frame)) {
         busy = true;
         device.handle(&frame[..length]);
     }

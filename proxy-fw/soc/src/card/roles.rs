@@ -229,14 +229,14 @@ fn hand_over(
     taken
 }
 
-/// Moves TLPs to the root complex; how many. The role says what it has only by giving it, so it is
-/// asked when everything finds room.
+/// Moves TLPs to the root complex; how many.
 fn to_root(role: &mut HostRole, now: Instant, pcie: &mut impl PcieSide) -> usize {
     for moved in 0..TLPS_AT_ONCE {
-        if pcie.room(SlotWire::HOST) != ClassSet::ALL {
+        let room = pcie.room(SlotWire::HOST);
+        if room == ClassSet::NONE {
             return moved;
         }
-        if !pcie.send_with(SlotWire::HOST, |tlp| role.poll_tlp(now, tlp)) {
+        if !pcie.send_with(SlotWire::HOST, |tlp| role.poll_tlp_of(now, room, tlp)) {
             return moved;
         }
         if role.wants_mark() {
@@ -252,6 +252,7 @@ mod tests {
     use crate::records::{RecordPort, Windows};
     use crate::testing::WireMac;
     use proxy_core::boxes::SlotSignal;
+    use std::vec;
     use std::vec::Vec;
     use tlp_codec::tlp::{Class, Packet};
 
@@ -347,6 +348,76 @@ mod tests {
 
         fn stands_still(&mut self) -> bool {
             false
+        }
+    }
+
+    /// A root complex that has room for these classes, and what it got.
+    struct Root(ClassSet, Vec<Vec<u8>>);
+
+    impl PcieSide for Root {
+        fn happening(&mut self) -> Option<Happening> {
+            None
+        }
+
+        fn has_more(&self) -> bool {
+            false
+        }
+
+        fn next(&mut self, _at: SlotWire, _of: ClassSet) -> Option<&[u8]> {
+            None
+        }
+
+        fn take(&mut self, _at: SlotWire) {}
+
+        fn room(&mut self, _at: SlotWire) -> ClassSet {
+            self.0
+        }
+
+        fn send_with(
+            &mut self,
+            _at: SlotWire,
+            write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        ) -> bool {
+            assert_ne!(self.0, ClassSet::NONE, "there is room for something");
+            let mut tlp = vec![0; proxy_core::limits::TLP_BUFFER];
+            let Some(length) = write(&mut tlp) else { return false };
+            tlp.truncate(length);
+            self.1.push(tlp);
+            true
+        }
+
+        fn can_signal(&mut self, _at: SlotWire) -> bool {
+            false
+        }
+
+        fn signal(&mut self, _at: SlotWire, _signal: SlotSignal) {}
+
+        fn stands_still(&mut self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_root_complex_without_room_for_requests_gets_the_rest() {
+        let now = Instant::from_nanos(1);
+        let no_requests = ClassSet::ALL.without(Class::NonPosted);
+        let only_requests = ClassSet::NONE.with(Class::NonPosted);
+        for (room, comes) in [
+            (ClassSet::ALL, 1),
+            (no_requests, 1),
+            // The switch answers with a completion.
+            (only_requests, 0),
+            (ClassSet::NONE, 0),
+        ] {
+            let mut role = HostRole::new(&proxy_core::host::HostConfig::default()).unwrap();
+            // A read of the switch's own first configuration register.
+            let mut read = [0; 12];
+            read[..8].copy_from_slice(&[0x04, 0, 0, 1, 0, 0, 9, 0x0f]);
+            role.handle_tlp(now, &read).unwrap();
+            let mut root = Root(room, Vec::new());
+            assert_eq!(to_root(&mut role, now, &mut root), comes, "{room:?}");
+            assert_eq!(root.1.len(), comes);
+            assert!(root.1.iter().all(|tlp| class_of(tlp) == Class::Completion));
         }
     }
 

@@ -4,6 +4,7 @@
 mod bad_frames;
 mod behaviour;
 mod chaos;
+mod must_pass;
 mod network;
 mod oracle;
 mod pair;
