@@ -62,6 +62,8 @@ MISTAKES = {
     "probes-unanswered": "path.probe-answered",
     "no-fail-over": "path.dead",
     "no-probes": "path.probes-a-suspect",
+    "doubted-delivered": "doubt.taken-once",
+    "doubts-early": "doubt.not-early",
     "opens-by-one-path": "path.open-by-each",
     "completes-nothing-wrong": "device.memory",
 }

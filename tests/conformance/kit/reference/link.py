@@ -57,6 +57,8 @@ class Link(Sender):
         self.retry_at, self.retry, self.tries = 0.0, OPEN_RETRY_S, 0
         self.goodbye_at = 0.0
         self.next, self.stored, self.split = 0, {}, None
+        # The path that each record came by first.
+        self.came_by = {}
         self.bindings, self.closed = {}, set()
         self.heard = time.monotonic()
 
@@ -249,7 +251,9 @@ class Link(Sender):
             sequence = wrap(frame.sequence + number)
             offset = wrap(sequence - self.next)
             known = before(sequence, self.next) or sequence in self.stored
-            if known and not self.faulty("doubles-delivered"):
+            doubted = self.came_by.setdefault(sequence, way) is not way
+            twice = doubted and self.faulty("doubted-delivered")
+            if known and not (twice or self.faulty("doubles-delivered")):
                 again = True
             elif known:
                 self.deliver(record)

@@ -20,10 +20,29 @@ class Way:
         self.ack_now, self.ack_at = False, None
         self.good, self.suspect_since, self.acked = True, 0, None
         self.rto, self.probe_at, self.probe_gap = RTO_S, 0.0, PROBE_S
+        # When packets were sent; round-trip time, smoothed and how it varies; when something was
+        # acknowledged last.
+        self.times, self.smoothed, self.varies, self.acked_at = {}, None, 0.0, 0.0
 
     def arrive(self, packet):
         if self.largest is None or before(self.largest[0], packet):
             self.largest = packet, time.monotonic()
+
+    def measure(self, ack):
+        """An acknowledgement names a packet of this path: its round trip, as RFC 6298 has it."""
+        sent = self.times.get(ack.packet)
+        self.times = {p: at for p, at in self.times.items() if before(ack.packet, p)}
+        if sent is None or ack.delay_us == 65535:
+            return
+        took = max(time.monotonic() - sent - ack.delay_us / 1e6, 0.0)
+        if self.smoothed is None:
+            self.smoothed, self.varies = took, took / 2
+        self.varies += (abs(self.smoothed - took) - self.varies) / 4
+        self.smoothed += (took - self.smoothed) / 8
+
+    def timeout(self):
+        """The retransmission timeout, before it is doubled."""
+        return min(max((self.smoothed or 0.0) + 4 * self.varies + 0.0001, RTO_S), LONGEST_RTO_S)
 
     def want_ack(self, now, delay):
         self.ack_now |= now and delay < 0.1
@@ -36,7 +55,7 @@ class Sent:
     def __init__(self, record, path, packet):
         self.record, self.path, self.packet = record, path, packet
         self.first = self.last = time.monotonic()
-        self.times, self.lost = 1, False
+        self.times, self.lost, self.doubted = 1, False, False
 
 
 class Sender:
@@ -66,6 +85,7 @@ class Sender:
                      packet, sequence, ack, body).encode()
         if self.faulty("reserved-bit-set"):
             data = wire.resealed(data, 47, b"\1")
+        way.times[packet] = time.monotonic()
         self.node.ports[path].send(data, net.ECT0)
         return packet
 
@@ -113,9 +133,9 @@ class Sender:
             way.good = path == proven
             way.suspect_since = way.packet
 
-    def path(self):
+    def path(self, but=None):
         """The path of the next frame: the good ones in turn, or all when there is none."""
-        good = [p for p, way in enumerate(self.ways) if way.good]
+        good = [p for p, way in enumerate(self.ways) if way.good and p != but]
         usable = good or list(range(self.paths))
         if self.faulty("no-fail-over"):
             usable = list(range(self.paths))
@@ -147,6 +167,7 @@ class Sender:
         way = self.ways[ack.path % self.paths]
         if way.acked is None or before(way.acked, ack.packet):
             way.acked = ack.packet
+            way.measure(ack)
         if not before(ack.packet, way.suspect_since):
             way.good = True
         if before(self.acked, ack.next):
@@ -155,7 +176,7 @@ class Sender:
             ack = Ack(**{**vars(ack), "ranges": []})
         left = {s: sent for s, sent in self.flight.items() if not ack.covers(s)}
         if len(left) < len(self.flight):
-            way.rto = RTO_S
+            way.rto, way.acked_at = way.timeout(), time.monotonic()
         self.flight = left
         for sent in left.values():
             overtaken = sent.path == ack.path and not before(way.acked, wrap(sent.packet + OVERTAKEN))
@@ -175,18 +196,37 @@ class Sender:
                 way.rto = min(2 * way.rto, LONGEST_RTO_S)
             self.suspect(path)
 
+    def doubt(self, now):
+        """What nothing was acknowledged of for some time goes by another good path, too."""
+        good = [path for path, way in enumerate(self.ways) if way.good]
+        for path in good if len(good) > 1 else []:
+            way = self.ways[path]
+            oldest = min((s for s in self.flight.values() if s.path == path and not s.lost),
+                         key=lambda s: s.last, default=None)
+            patience = max(2 * (way.smoothed or 0.0), way.rto / 4)
+            if self.faulty("doubts-early"):
+                patience = RTO_S / 4
+            if oldest and oldest.times == 1 and now > max(oldest.last, way.acked_at) + patience:
+                for sent in self.flight.values():
+                    sent.lost |= sent.path == path and sent.packet == oldest.packet
+                    sent.doubted |= sent.lost
+                self.put(wire.PROBE, path, bytes(8),
+                         ack=self.acknowledgement(path) if way.largest else None)
+
     def resend(self):
         for sequence, sent in list(self.flight.items()):
             if not sent.lost:
                 continue
-            path = sent.path if self.faulty("no-fail-over") else self.path()
+            path = self.path(sent.path if sent.doubted else None)
+            if self.faulty("no-fail-over"):
+                path = sent.path
             record = self.now_said(sent.record)
             if self.faulty("resends-under-new-sequence"):
                 del self.flight[sequence]
                 sequence, self.sequence = self.sequence, wrap(self.sequence + 1)
                 self.flight[sequence] = sent
             packet = self.data(path, [record], sequence)
-            sent.path, sent.packet, sent.lost = path, packet, False
+            sent.path, sent.packet, sent.lost, sent.doubted = path, packet, False, False
             sent.last, sent.times = time.monotonic(), sent.times + 1
 
     def now_said(self, record):
@@ -250,6 +290,7 @@ class Sender:
     def send_all(self, now):
         """Everything that may leave now."""
         self.time_out(now)
+        self.doubt(now)
         self.resend()
         self.probe(now)
         self.credits(now)
