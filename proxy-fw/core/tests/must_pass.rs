@@ -66,8 +66,9 @@ fn offer(world: &mut World, out: &mut Out) {
 fn settle(world: &mut World, out: &mut Out) {
     let end = world.now + SOON;
     while world.now < end {
+        // A card's queues are short: what is offered goes on in many little turns.
         offer(world, out);
-        world.run(SOON / 8);
+        world.run(SOON / 64);
     }
 }
 

@@ -2,7 +2,7 @@
 //! memory, its SPI flash, and as much of the blocks as a start needs, with nothing at either side. Where
 //! things are is what the firmware of the board `litex` is built for.
 //!
-//! The core's first instruction is LiteX's BIOS's, which [is played](bios).
+//! The core's first instruction is LiteX's BIOS's, which is played.
 
 mod bios;
 mod eeprom;
