@@ -4,18 +4,16 @@
 //!
 //! An operator asks it for one slot for one host, again whenever there is no such lending.
 
-use crate::director::Order;
+use crate::director::{Order, Terms};
 use manager::config::Settings;
 use manager::control::server;
 use manager::manager::Manager;
 use manager::operations::{self, ReleaseMode, ReleaseTarget};
 use manager::planner::PlanRequest;
 use manager::reconcile;
-use manager::records::Records;
+use manager::records::{Records, next_generation};
 use manager::store::{Change, Record, Store, StoreError, Table};
-use manager::types::{
-    Desired, DeviceState, EventKind, FunctionAddress, NodeName, Phase, SlotAddress,
-};
+use manager::types::{Desired, DeviceState, EventKind, NodeName, Phase, SlotAddress};
 use proxy_core::control::{
     self, CONTROL_VERSION, Decoded, FromProxy, Hello, MAX_MESSAGE, PathAddress, Request, RoleKind,
     Term, ToProxy,
@@ -26,7 +24,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tlp_codec::ids::SlotFunction;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -234,6 +231,8 @@ struct Wish {
     host: NodeName,
     slot: SlotAddress,
     not_before: Instant,
+    /// How often it was asked for: each time on other terms.
+    asked: u32,
 }
 
 /// The manager, the one before it that has not noticed yet, and the operator.
@@ -244,6 +243,7 @@ pub(crate) struct Managed {
     left: Arc<MemoryStore>,
     back_at: Option<Instant>,
     wishes: Vec<Wish>,
+    terms: Terms,
     settings: Settings,
     hosts: usize,
     ports: u8,
@@ -272,14 +272,15 @@ impl Managed {
         hosts: usize,
         lendings: &[(usize, usize, usize, usize)],
         (ports, slots): (usize, usize),
-        paths: usize,
-        frame: usize,
+        (paths, frame): (usize, usize),
+        terms: Terms,
     ) -> Self {
         let wish = |&(host, _, at_box, slot): &(usize, usize, usize, usize)| Wish {
             host: name(hosts, host),
             slot: SlotAddress::new(name(hosts, hosts + at_box), crate::director::slot_id(slot))
                 .expect("a slot"),
             not_before: Instant::ZERO,
+            asked: 0,
         };
         let store = Arc::new(MemoryStore::default());
         let settings = Settings { host_grace: Some(GRACE), ..Settings::default() };
@@ -289,6 +290,7 @@ impl Managed {
             left: store,
             back_at: None,
             wishes: lendings.iter().map(wish).collect(),
+            terms,
             settings,
             hosts,
             ports: ports as u8,
@@ -352,10 +354,13 @@ impl Managed {
         }
     }
 
-    /// Another one takes over, and this one goes on as long as anybody listens to it.
+    /// Another one takes over, and this one goes on as long as anybody listens to it. It has a copy of
+    /// the records, which goes to its next generation as a restored one does: what the first one
+    /// lends from now on may be known to nobody when it is needed.
     pub(crate) fn taken_over(&mut self, now: Instant) {
         let Some(before) = self.current.take() else { return };
         self.left = Arc::new(before.store.copy());
+        next_generation(self.left.as_ref(), Path::new("memory"), 0).expect("there are 255 more");
         self.stale = Some(before);
         self.current = Some(Life::new(now, self.left.clone(), &self.settings));
     }
@@ -419,10 +424,12 @@ impl Managed {
         let Some(life) = &self.current else { return };
         let tables = life.manager.records.snapshot();
         for wish in self.wishes.iter_mut().filter(|wish| wish.not_before <= now) {
-            let address = FunctionAddress { slot: wish.slot.clone(), function: SlotFunction::ZERO };
-            let state = tables.devices().get(&address).map(|device| device.state);
+            let mut functions = tables.devices_of(wish.slot.box_name());
+            let quarantined = functions.any(|device| {
+                device.address.slot == wish.slot && device.state == DeviceState::Quarantined
+            });
             let manager = life.manager.clone();
-            if state == Some(DeviceState::Quarantined) {
+            if quarantined {
                 wish.not_before = now + ASK_AGAIN * 10;
                 if let Some(session) = manager.registry.ready(wish.slot.box_name()) {
                     let (slot, bound) = (wish.slot.slot(), self.settings.unbind_bound);
@@ -436,6 +443,10 @@ impl Managed {
                 let mut request = PlanRequest::for_host(wish.host.clone());
                 request.wishes.box_name = Some(wish.slot.box_name().clone());
                 request.slot = Some(wish.slot.slot());
+                let at_box = number(wish.slot.box_name());
+                request.link =
+                    self.terms.wished(at_box, usize::from(wish.slot.slot().get()), wish.asked);
+                wish.asked += 1;
                 life.runtime.spawn(async move {
                     let asked = manager.records.change(|txn| {
                         operations::allocate(
@@ -500,19 +511,16 @@ impl Managed {
         tables.events().values().any(|event| event.kind == EventKind::HostGraceOver)
     }
 
-    /// The bindings as the records have them: host and port, box and slot, epoch.
+    /// The bindings as the records have them, each function's: host and port, box and slot, epoch.
     pub(crate) fn records(&self) -> Vec<(usize, u8, usize, u8, u32)> {
         let Some(life) = &self.current else { return Vec::new() };
         let tables = life.manager.records.snapshot();
-        let entry = |b: &manager::types::BindingRecord| {
-            (
-                number(&b.host),
-                b.port.get(),
-                number(b.slot.box_name()),
-                b.slot.slot().get(),
-                b.port_epoch().bits(),
-            )
+        let entries = |b: &manager::types::BindingRecord| {
+            let (host, at_box) = (number(&b.host), number(b.slot.box_name()));
+            let (port, slot) = (b.port.get(), b.slot.slot().get());
+            let epochs: Vec<_> = b.functions.iter().map(|function| function.epoch.bits()).collect();
+            epochs.into_iter().map(move |epoch| (host, port, at_box, slot, epoch))
         };
-        tables.bindings().values().map(entry).collect()
+        tables.bindings().values().flat_map(entries).collect()
     }
 }

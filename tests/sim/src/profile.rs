@@ -350,6 +350,7 @@ built_in![
     "paths",
     "peers",
     "functions",
+    "lending",
     "storm",
     "day",
     "bench"

@@ -54,3 +54,13 @@ fn devices_ask_each_other() {
 fn further_functions_do_work() {
     check("functions", &[("operations of further functions", 500)]);
 }
+
+#[test]
+fn the_managers_own_code_lends_on_terms() {
+    let wanted = [
+        ("limits reached", 50),
+        ("TLPs with a choice of paths", 2000),
+        ("operations of further functions", 500),
+    ];
+    check("lending", &wanted);
+}

@@ -4,6 +4,7 @@
 
 use crate::profile::{Fabric, Shares};
 use crate::random::{Drawer, Random};
+use manager::types::LinkUse;
 use proxy_core::control::{PathSet, Share};
 use tlp_codec::ids::Epoch;
 
@@ -54,11 +55,31 @@ impl Terms {
     ) -> (Share, PathSet) {
         let place = (at_box as u64) << 9 | (slot as u64) << 1 | u64::from(up);
         let name = place << BITS | u64::from(epoch.bits());
+        self.draw(name)
+    }
+
+    fn draw(&self, name: u64) -> (Share, PathSet) {
         let mut random = Random::stream(self.seed, Drawer::Terms, name);
         let all = PathSet::first(self.paths);
         let paths = if self.sets { PathSet(random.between(1, all.0.into()) as u8) } else { all };
         let share = self.shares.map_or(Share::EVEN, |shares| share(&shares, &mut random));
         (share, paths)
+    }
+
+    /// What an operator wishes of the links when it asks the manager for a slot, the `asked`-th time:
+    /// the same for both directions.
+    pub(crate) fn wished(&self, at_box: usize, slot: usize, asked: u32) -> LinkUse {
+        let place = (at_box as u64) << 9 | (slot as u64) << 1;
+        let (Share { weight, limit, guarantee }, PathSet(set)) =
+            self.draw(place << BITS | u64::from(asked));
+        let rate = |rate: u64| (rate > 0).then_some(rate);
+        LinkUse {
+            paths: (0..8).filter(|path| self.sets && set >> path & 1 == 1).collect(),
+            weight: weight.max(1),
+            limit: rate(limit),
+            // More than its limit nobody is guaranteed.
+            guarantee: rate(if limit > 0 { guarantee.min(limit) } else { guarantee }),
+        }
     }
 }
 
@@ -101,5 +122,15 @@ mod tests {
         for (number, wanted) in wanted.into_iter().enumerate() {
             assert!(all.iter().any(|(share, _)| wanted(share)), "{number}");
         }
+    }
+
+    #[test]
+    fn what_is_wished_of_the_manager_it_accepts_and_is_something_else_each_time() {
+        let terms = Terms::new(3, &Profile::find("lending").unwrap().fabric);
+        let wishes: Vec<_> = (0..50).map(|asked| terms.wished(1, 2, asked)).collect();
+        assert!(wishes.iter().all(|wish| wish.check().is_ok() && !wish.paths.is_empty()));
+        assert!(wishes.iter().all(|wish| wish.paths.iter().all(|path| *path < 3)));
+        assert!(wishes.iter().any(|wish| wish.limit.is_some() && wish.guarantee.is_some()));
+        assert!(wishes.windows(2).filter(|pair| pair[0] == pair[1]).count() < 5);
     }
 }

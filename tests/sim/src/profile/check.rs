@@ -41,7 +41,6 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     within("slots", slots, 1..=MAX_SLOTS as u64)?;
     within("drives", fabric.drives, 0..=slots as u64)?;
     within("functions", fabric.functions, 1..=FUNCTIONS as u64)?;
-    ensure!(fabric.functions == 1 || !fabric.manager, "the manager's own code lends one function");
     within("paths", fabric.paths, 1..=MAX_PATHS as u64)?;
     within("tiers", fabric.tiers, 1..=2)?;
     within("frame", fabric.frame, MIN_FRAME as u64..=MAX_FRAME as u64)?;
@@ -51,8 +50,6 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     let ports = if fabric.roams { all } else { all.div_ceil(hosts) };
     ensure!(ports <= MAX_PORTS, "a host would need {ports} ports; there are {MAX_PORTS}");
     ensure!(!(fabric.roams && fabric.manager), "the manager's own code lends to one host");
-    let terms = fabric.path_sets || fabric.shares.is_some();
-    ensure!(!(terms && fabric.manager), "the manager's own code has terms of its own");
     fabric.shares.as_ref().map_or(Ok(()), shares).context("in [fabric.shares]")?;
     cable(&fabric.cable, fabric.frame).context("in [fabric.cable]")
 }

@@ -146,8 +146,8 @@ impl World {
         let agenda = Agenda::new();
         let lender = if fabric.manager {
             let (sizes, now) = ((ports, fabric.slots), agenda.now());
-            let managed =
-                Managed::new(now, fabric.hosts, &lendings, sizes, fabric.paths, fabric.frame);
+            let (network, terms) = ((fabric.paths, fabric.frame), Terms::new(seed, fabric));
+            let managed = Managed::new(now, fabric.hosts, &lendings, sizes, network, terms);
             Lender::Manager(Box::new(managed))
         } else {
             let lendings = lendings.into_iter();
