@@ -66,10 +66,10 @@ impl Bucket {
     }
 
     fn take(&mut self, bytes: u64) {
-        if self.rate > 0 {
-            let sent = bytes * SECOND + self.rest;
-            self.paid_at = self.paid_at.saturating_add(sent / self.rate);
-            self.rest = sent % self.rate;
+        let sent = bytes * SECOND + self.rest;
+        if let Some(time) = sent.checked_div(self.rate) {
+            self.paid_at = self.paid_at.saturating_add(time);
+            self.rest = sent - time * self.rate;
         }
     }
 

@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn a_meter_overflows_when_more_is_sent_than_was_saved_up() {
         let mut meter = Meter { rate: 100_000_000, level: 0, at: Instant::ZERO };
-        let most = 100_000 + LONGEST;
-        assert_eq!(meter.sent(at(5_000), 100_000), Some(false));
+        let most = 1_000_000 + LONGEST;
+        assert_eq!(meter.sent(at(5_000), 1_000_000), Some(false));
         assert_eq!(meter.sent(at(5_000), LONGEST), Some(true));
         assert_eq!(meter.sent(at(5_000), 1), None);
         let mut meter = Meter { rate: 100_000_000, level: 0, at: Instant::ZERO };
