@@ -10,9 +10,9 @@ use crate::report::Done;
 use crate::tools::{build_programs, cargo, compiler_with, output, run, target_dir};
 
 /// Seeds of each profile that every change runs.
-const FIXED: u64 = 120;
+const FIXED: u64 = 100;
 /// Seeds of each profile that nobody ran before.
-const NEW: u64 = 60;
+const NEW: u64 = 50;
 
 /// Profiles of which only the fixed seeds are run, and why.
 const ONLY_FIXED: &[(&str, &str)] = &[("day", "it takes long"), ("bench", "nothing happens in it")];
