@@ -24,10 +24,13 @@ struct Cable {
 /// Fast and slow ones, and one whose proxies have few buffers: who has less than a round trip's worth
 /// of them gets no more than that, whatever its weight.
 const CABLES: [Cable; 3] = [
-    Cable { rate_mbps: 1000, shared_buffers: 1024, mtu: MAX_FRAME },
-    Cable { rate_mbps: 60, shared_buffers: 1024, mtu: MAX_FRAME },
+    Cable { rate_mbps: 1000, shared_buffers: 1024, mtu: LARGE },
+    Cable { rate_mbps: 60, shared_buffers: 1024, mtu: LARGE },
     Cable { rate_mbps: 200, shared_buffers: 256, mtu: 1500 },
 ];
+
+/// The large frames: a card's queues are not as long as two of 9000 bytes.
+const LARGE: usize = if cfg!(dxpu_limits = "card") { 1500 } else { MAX_FRAME };
 
 const SLOTS: usize = 4;
 /// Bytes of a transfer.

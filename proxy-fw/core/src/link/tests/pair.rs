@@ -42,6 +42,8 @@ pub(super) struct Pair {
     pub(super) dropped: [Vec<FrameDropped>; 2],
     /// Flushes on their way: who sent it, and how much it ends.
     flushes: Vec<(BindingKey, usize, usize)>,
+    /// A sideband record that came and was not sent.
+    stray: Option<String>,
     buffer: Vec<u8>,
 }
 
@@ -58,6 +60,7 @@ impl Pair {
             sidebands: [vec![], vec![]],
             dropped: [vec![], vec![]],
             flushes: vec![],
+            stray: None,
             buffer: vec![0; MAX_FRAME],
         }
     }
@@ -262,6 +265,9 @@ impl Pair {
         most: usize,
     ) -> Result<usize, String> {
         self.poll_sidebands(end);
+        if let Some(stray) = self.stray.take() {
+            return Err(stray);
+        }
         let channels: Vec<ChannelId> = self.ends[end].channels_with_received().collect();
         let mut count = 0;
         for channel in channels {
@@ -296,7 +302,11 @@ impl Pair {
             if sideband.flushes() {
                 let flush =
                     self.flushes.iter().position(|(k, e, _)| (*k, *e) == (binding, 1 - end));
-                let (_, _, count) = self.flushes.remove(flush.expect("was sent"));
+                let Some(flush) = flush else {
+                    self.stray = Some(std::format!("{sideband:?} of {binding:?} was not sent"));
+                    continue;
+                };
+                let (_, _, count) = self.flushes.remove(flush);
                 self.oracle.dead((binding, 1 - end), count);
                 self.oracle.doubtful((binding, end));
             }
