@@ -4,17 +4,29 @@ use super::congestion::Congestion;
 use super::rtt::{Rtt, nanos};
 use super::sequence::before;
 use super::types::LinkConfig;
-use crate::limits::ACK_EVERY;
+use crate::limits::{ACK_EVERY, LINK_WINDOW};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::time::Duration;
 
-/// Frames whose time of departure is remembered, for round-trip samples.
-const REMEMBERED: usize = 64;
+/// Frames whose time of departure is remembered, for round-trip samples: as many as can be under way
+/// with a record each. With fewer there would be no sample just when queues are longest.
+const REMEMBERED: usize = LINK_WINDOW;
+
+/// A packet's number, and the low half of its time of departure in units of 4 ns: it is known for
+/// longer than anything is under way.
+type Departure = (u32, u32);
 
 /// No packet, at no time.
-const NEVER: (u32, Instant) = (u32::MAX, Instant::ZERO);
+const NEVER: Departure = (u32::MAX, 0);
+
+/// Nanoseconds of a unit, as a power of two.
+const UNIT: u32 = 2;
+
+fn units(at: Instant) -> u32 {
+    (at.as_nanos() >> UNIT) as u32
+}
 
 /// What this end thinks of a path, towards the peer. The peer judges the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +54,7 @@ pub(super) struct Path {
     /// Frames of those that the peer's acknowledgements showed to be lost.
     pub(super) losses: u32,
     /// When the last frames left, by packet number modulo their count.
-    sent_at: Box<[(u32, Instant)]>,
+    sent_at: Box<[Departure]>,
     /// Largest packet number that the peer said it received.
     pub(super) largest_acked: Option<u32>,
     /// Largest packet number received, and when.
@@ -101,7 +113,7 @@ impl Path {
         *self = Self::unused(sent_at, config);
     }
 
-    fn unused(sent_at: Box<[(u32, Instant)]>, config: &LinkConfig) -> Self {
+    fn unused(sent_at: Box<[Departure]>, config: &LinkConfig) -> Self {
         Self {
             next_packet: 0,
             losses: 0,
@@ -137,7 +149,7 @@ impl Path {
     /// Numbers a frame that leaves now.
     pub(super) fn depart(&mut self, now: Instant) -> u32 {
         let packet = self.next_packet;
-        self.sent_at[packet as usize % REMEMBERED] = (packet, now);
+        self.sent_at[packet as usize % REMEMBERED] = (packet, units(now));
         self.next_packet = packet.wrapping_add(1);
         packet
     }
@@ -184,8 +196,10 @@ impl Path {
         if number == packet
             && let Some(delay) = delay
         {
-            self.rtt.sample(now, now.nanos_since(sent).saturating_sub(nanos(delay)));
+            let passed = u64::from(units(now).wrapping_sub(sent)) << UNIT;
+            self.rtt.sample(now, passed.saturating_sub(nanos(delay)));
             let target = self.rtt.target(allowance);
+            let sent = Instant::from_nanos(now.as_nanos().saturating_sub(passed));
             self.congestion.delayed(now, sent, self.rtt.latest(), target);
         }
         true

@@ -67,8 +67,10 @@ pub(super) struct Outbox {
     pub(super) probe: Option<u8>,
     /// The place whose turn is next, or goes on.
     pub(super) cursor: u32,
-    /// The place whose turn has begun.
-    pub(super) served: Option<u8>,
+    /// The places whose turn has begun: there are several where paths carry different ones.
+    pub(super) begun: u64,
+    /// As `cursor`, of those with a guaranteed rate.
+    pub(super) guaranteed_cursor: u32,
     /// Bindings with a guaranteed rate.
     pub(super) guaranteed: u64,
     /// Bindings that may have a TLP to send and have reached their limit.
@@ -103,7 +105,8 @@ impl Outbox {
             nop: false,
             probe: None,
             cursor: 0,
-            served: None,
+            begun: 0,
+            guaranteed_cursor: 0,
             guaranteed: 0,
             limited: 0,
         }
@@ -115,9 +118,9 @@ impl Outbox {
         masks != 0 || self.splitting.is_some() || self.nop || !self.unbinds.is_empty()
     }
 
-    /// The place of a set, which is not empty, that comes first from the cursor on.
-    pub(super) fn at_cursor(&self, set: u64) -> usize {
-        ((set.rotate_right(self.cursor).trailing_zeros() + self.cursor) % 64) as usize
+    /// The place of a set, which is not empty, that comes first from a cursor on.
+    pub(super) fn first_from(cursor: u32, set: u64) -> usize {
+        ((set.rotate_right(cursor).trailing_zeros() + cursor) % 64) as usize
     }
 }
 

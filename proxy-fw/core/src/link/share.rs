@@ -10,7 +10,7 @@ use super::Link;
 use super::faults::Fault;
 use super::flight::Sent;
 use super::rtt::nanos;
-use super::send::Splitting;
+use super::send::{Outbox, Splitting};
 use super::transmit::split_sizes;
 use crate::control::Share;
 use crate::limits::TLP_BUFFER;
@@ -24,6 +24,10 @@ use tlp_codec::fabric::{MAX_OVERHEAD, SPLIT_HEADER, TLP_OVERHEAD};
 /// than some turns is paid for with them.
 const QUANTUM: i64 = 512;
 
+/// What a binding may owe of its turns at most, in bytes: what it sends by its guaranteed rate counts
+/// for them, and who owes much pays it off turn by turn when the others have nothing.
+const MOST_OWED: i64 = 16 * LEAST_SAVED as i64;
+
 /// How long a binding that did not send may save up what its guaranteed rate allows: so long it
 /// holds up all others afterwards.
 const GUARANTEE_SAVED: Duration = Duration::from_millis(1);
@@ -31,6 +35,9 @@ const GUARANTEE_SAVED: Duration = Duration::from_millis(1);
 /// How long a binding that did not send may save up what its limit allows. It is longer than a round
 /// of all turns takes, or who waits for its turn stays below its limit.
 const LIMIT_SAVED: Duration = Duration::from_millis(10);
+
+/// How long it takes at most until what a binding was given is paid for.
+const OWED: Duration = Duration::from_millis(10);
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -61,12 +68,15 @@ impl Bucket {
     /// Whether something may be sent now.
     fn has_some(&mut self, now: Instant) -> bool {
         let now = now.as_nanos();
-        self.paid_at = self.paid_at.max(now.saturating_sub(self.saved));
+        // Who had more than its guaranteed rate while nobody else wanted it has that rate again soon
+        // when others come.
+        let owed = self.saved.max(nanos(OWED));
+        self.paid_at = self.paid_at.clamp(now.saturating_sub(self.saved), now + owed);
         self.paid_at < now
     }
 
     fn take(&mut self, bytes: u64) {
-        let sent = bytes * SECOND + self.rest;
+        let sent = (bytes * SECOND).saturating_add(self.rest);
         if let Some(time) = sent.checked_div(self.rate) {
             self.paid_at = self.paid_at.saturating_add(time);
             self.rest = sent - time * self.rate;
@@ -100,27 +110,37 @@ impl Turn {
     }
 }
 
+#[cfg(test)]
+impl Turn {
+    /// What is left of it, in bytes.
+    pub(super) fn left(&self) -> i64 {
+        self.left
+    }
+}
+
 impl Link {
     /// The place whose TLP is to be sent next, of those in `set` that may have one.
     fn whose_turn(&mut self, now: Instant, set: u64) -> Option<usize> {
         let mut guaranteed = self.out.tlps & set & self.out.guaranteed;
         while guaranteed != 0 {
-            let index = self.out.at_cursor(guaranteed);
+            let index = Outbox::first_from(self.out.guaranteed_cursor, guaranteed);
             if !self.is_limited(now, index)
                 && self.channels.place(index).turn.guarantee.has_some(now)
             {
+                // Where more is guaranteed than there is, all have some of it.
+                self.out.guaranteed_cursor = (index as u32 + 1) % 64;
                 return Some(index);
             }
             guaranteed &= !(1 << index);
         }
         while self.out.tlps & set != 0 {
-            let index = self.out.at_cursor(self.out.tlps & set);
+            let index = Outbox::first_from(self.out.cursor, self.out.tlps & set);
             if self.is_limited(now, index) {
                 continue;
             }
             let turn = &mut self.channels.place(index).turn;
-            if self.out.served != Some(index as u8) {
-                self.out.served = Some(index as u8);
+            if self.out.begun & 1 << index == 0 {
+                self.out.begun |= 1 << index;
                 turn.left += turn.weight * QUANTUM;
             }
             if turn.left > 0 || self.faulty(Fault::EndlessTurn) {
@@ -150,8 +170,8 @@ impl Link {
     }
 
     fn end_turn(&mut self, index: usize) {
-        if self.out.served == Some(index as u8) {
-            self.out.served = None;
+        if self.out.begun & 1 << index != 0 {
+            self.out.begun &= !(1 << index);
             self.out.cursor = (index as u32 + 1) % 64;
         }
     }
@@ -202,7 +222,7 @@ impl Link {
             outgoing.queue.pop(&mut self.out.slab);
             outgoing.used = outgoing.used.wrapping_add(1);
             let bytes = TLP_OVERHEAD + length;
-            place.turn.left -= bytes as i64;
+            place.turn.left = (place.turn.left - bytes as i64).max(-MOST_OWED);
             place.turn.limit.take(bytes as u64);
             place.turn.guarantee.take(bytes as u64);
             let meta = self.out.slab.meta_mut(buffer);

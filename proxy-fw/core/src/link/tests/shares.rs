@@ -1,7 +1,7 @@
 //! Bindings that want more than there is: weights, guaranteed rates, limits.
 
 use super::pair::*;
-use crate::control::Share;
+use crate::control::{PathSet, Share};
 use crate::limits::{SEND_QUEUES, SHARED_SEND, TLP_BUFFER};
 use crate::link::*;
 use core::time::Duration;
@@ -189,4 +189,76 @@ fn send_buffers_are_shared_among_the_bindings_that_are_open() {
     assert_eq!(fill(&mut pair, keys[0]), SEND_QUEUES[0], "who is alone has the whole queue");
     pair.drain_for(Duration::from_millis(50)).unwrap();
     assert_eq!(pair.oracle.missing(), 0);
+}
+
+/// What it had beyond its rate while nobody else wanted anything is not held against it.
+#[test]
+fn a_guarantee_holds_after_a_second_alone() {
+    let (mut pair, keys) = bindings(&[share(1, 0, RATE / 10), share(255, 0, 0)]);
+    contend(&mut pair, &keys[..1], &[300], SECOND);
+    let came = contend(&mut pair, &keys, &[300, 100], SECOND);
+    assert!(came[0] >= RATE / 10 * 9 / 10, "{} of {}", came[0], RATE / 10);
+}
+
+#[test]
+fn where_more_is_guaranteed_than_there_is_all_have_some_of_it() {
+    let (mut pair, keys) = bindings(&[share(1, 0, RATE * 6 / 10); 3]);
+    let came = contend(&mut pair, &keys, &[300; 3], SECOND);
+    assert!(came.iter().all(|came| *came > RATE / 4), "{came:?}");
+}
+
+/// What was sent by a guaranteed rate counts for the turns, but not so much that it takes long to
+/// find whose turn it is when the others have nothing.
+#[test]
+fn what_is_owed_of_turns_is_bounded() {
+    let (mut pair, keys) = bindings(&[share(1, 0, RATE * 8 / 10), Share::EVEN]);
+    contend(&mut pair, &keys, &[300, 300], SECOND);
+    let channel = pair.ends[0].channel_of(&keys[0]).unwrap();
+    let owed = -pair.ends[0].channels.place(channel.index as usize).turn.left();
+    assert!((1..=16 * (TLP_BUFFER + TLP_OVERHEAD) as i64).contains(&owed), "{owed}");
+}
+
+/// Two bindings on a path of their own beside a third one on another: frames of both paths leave by
+/// turns, and a turn that the other path's frame interrupts is not granted again.
+#[test]
+fn turns_are_even_beside_another_path() {
+    let config = LinkConfig { max_frame: FRAME, paths: 2, ..LinkConfig::default() };
+    let mut pair = Pair::up_with(config);
+    let keys = [key(1, 1), key(2, 1), key(3, 1)];
+    for (key, end) in keys.iter().flat_map(|key| [(key, 1), (key, 0)]) {
+        pair.ends[end].open_channel(*key).unwrap();
+    }
+    pair.drain_for(Duration::from_millis(50)).unwrap();
+    // Turns of two frames.
+    let weight = (2 * FRAME / 512) as u8;
+    for (key, paths) in keys.iter().zip([0b01, 0b01, 0b10]) {
+        let channel = pair.ends[0].channel_of(key).unwrap();
+        pair.ends[0].set_share(channel, share(weight, 0, 0));
+        pair.ends[0].set_paths(channel, PathSet(paths));
+    }
+    let mut came = [0_u64; 3];
+    for _ in 0..4000 {
+        for key in &keys {
+            while pair.send(0, *key, Class::Posted, false, 300) {}
+        }
+        let now = pair.now;
+        let frames = [pair.one_frame(0), pair.one_frame(0)];
+        for frame in frames.into_iter().flatten() {
+            pair.hand_over(1, &frame).unwrap();
+        }
+        for (came, key) in came.iter_mut().zip(&keys) {
+            let channel = pair.ends[1].channel_of(key).unwrap();
+            while let Some((_, tlp)) = pair.take(1, channel, ClassSet::ALL) {
+                *came += tlp.len() as u64;
+            }
+        }
+        while let Some(frame) = pair.one_frame(1) {
+            pair.hand_over(0, &frame).unwrap();
+        }
+        pair.now = now + TURN;
+        let now = pair.now;
+        pair.ends.iter_mut().for_each(|end| end.handle_timeout(now));
+    }
+    let [first, second, other] = came;
+    assert!(second * 4 > first && first * 4 > second && other > 0, "{came:?}");
 }

@@ -5,11 +5,12 @@ use crate::hardware::{IMAGES, card, now, open_flash};
 use crate::layout::LAYOUT;
 use crate::{end, machine, shared};
 use board_common::boot::{enter, memory, wait};
-use card_image::{KeyId, TrustedKey};
+use card_image::{Header, KeyId, TrustedKey};
+use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use soc::blocks::uart::Console;
 use soc::boot::{self, Chosen, MAX_TRUSTED, Trap};
-use soc::reset;
+use soc::reset::{self, Life, Started};
 
 /// Keys whose images are started: the list that the build was given.
 const KEYS: &[TrustedKey] = include!(concat!(env!("OUT_DIR"), "/keys.rs"));
@@ -24,17 +25,9 @@ static ENTERED: AtomicBool = AtomicBool::new(false);
 pub extern "C" fn run_boot() -> ! {
     let console = &mut Console::new(card().uart());
     let life = shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
-    let Some(mut flash) = boot::open(open_flash, console) else { wait() };
-    let chosen = boot::decide::<_, ALL_KEYS>(&mut flash, &IMAGES, KEYS, &life, console);
-    let Some(Chosen { boot, started }) = chosen else { wait() };
-    let header = &boot.header;
-    // SAFETY: the header was checked against the memory for images, in which this program is not.
-    let memory = unsafe { memory(header.load, header.payload_len) };
-    if !boot::load(&mut flash, LAYOUT.slot(boot.slot), header, memory, console) {
-        wait()
-    }
-    // The window through which the BIOS reads the flash is as it was.
-    drop(flash);
+    // The flash is given back in there, so that the window through which the BIOS and a probe read it
+    // is as it was, also where nothing can be started and a person comes with a probe.
+    let Some((header, started)) = load(&life, console) else { wait() };
     shared::with_retained(|kept| reset::set_started(kept, started));
     ENTERED.store(true, Ordering::Relaxed);
     // An image that does nothing is reset. That it counts tells a firmware that a boot loader began
@@ -43,6 +36,18 @@ pub extern "C" fn run_boot() -> ! {
     // SAFETY: all of the image was checked where it is; interrupts and exceptions come to
     // `boot_trapped`, which does not return.
     unsafe { enter(header.entry) }
+}
+
+/// Chooses an image and loads it; nothing where none can be started, which was said.
+fn load(life: &Life, console: &mut impl Write) -> Option<(Header, Started)> {
+    let mut flash = boot::open(open_flash, console)?;
+    let chosen = boot::decide::<_, ALL_KEYS>(&mut flash, &IMAGES, KEYS, life, console);
+    let Chosen { boot, started } = chosen?;
+    let header = boot.header;
+    // SAFETY: the header was checked against the memory for images, in which this program is not.
+    let memory = unsafe { memory(header.load, header.payload_len) };
+    let slot = LAYOUT.slot(boot.slot);
+    boot::load(&mut flash, slot, &header, memory, console).then_some((header, started))
 }
 
 /// The boot loader itself is broken: it says so.
