@@ -78,14 +78,20 @@ impl SlotView {
 
     pub(super) fn text(&self) -> String {
         let mut text = format!("slot {}: {}", self.slot, self.state);
-        if let Some(left) = self.tries_left {
+        let used_up = self.tries_left == Some(0);
+        if used_up {
+            text.push_str(
+                ", its starts are used up: write it again, or `dxpu-flash erase boot-state` and it is \
+                 taken as a new one",
+            );
+        } else if let Some(left) = self.tries_left {
             let plural = if left == 1 { "" } else { "s" };
             text.push_str(&format!(", {left} further start{plural}"));
         }
         if let Some(written) = self.written {
             text.push_str(&format!(", {written} bytes are there"));
         }
-        if self.wanted && ["staged", "trying", "healthy"].contains(&self.state) {
+        if self.wanted && !used_up && ["staged", "trying", "healthy"].contains(&self.state) {
             text.push_str(", to be started");
         }
         match &self.image {
@@ -111,6 +117,11 @@ mod tests {
             (
                 SlotState::Trying { image, left: 1 },
                 "slot a: trying, 1 further start, to be started\n",
+            ),
+            (
+                SlotState::Trying { image, left: 0 },
+                "slot a: trying, its starts are used up: write it again, or `dxpu-flash erase \
+                 boot-state` and it is taken as a new one\n",
             ),
             (SlotState::Healthy { image }, "slot a: healthy, to be started\n"),
             (SlotState::Failed { image }, "slot a: failed\n"),

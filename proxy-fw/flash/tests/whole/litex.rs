@@ -96,3 +96,26 @@ fn a_litex_card_that_was_flashed_starts() {
     assert_eq!(info["slots"][0]["state"], "trying", "{info}");
     assert_eq!(info["settings"]["name"], "box-1", "{info}");
 }
+
+/// A boot loader that found nothing to start waits for a person: whose probe reads the flash then.
+#[test]
+fn a_litex_card_in_recovery_is_read_and_filled() {
+    let Some(firmware) = firmware().filter(|folder| folder.join("litex-box.img").exists()) else {
+        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
+        return;
+    };
+    let bench = Bench::new();
+    let path = |name: &str| firmware.join(name).to_str().unwrap().to_owned();
+    let card = SimCard::start(Card::litex());
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    run(&["write", "--boot-loader", &path("litex-boot.bin")]).fine();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !String::from_utf8_lossy(&card.console.lock().unwrap()).contains("recovery") {
+        assert!(Instant::now() < end, "it does not say that it can start nothing");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let info = run(&["info", "--json"]).fine().json();
+    assert_eq!(info["slots"][0]["state"], "empty", "{info}");
+    run(&["verify", "--boot-loader", &path("litex-boot.bin")]).fine();
+    run(&["write", "--no-start", &path("litex-box.img")]).fine();
+}
