@@ -64,6 +64,7 @@ impl Card {
         set_clock(&mut probe, clock_khz.or_else(|| slowest(candidates)))?;
         let taps = scan(&name, &mut probe, candidates)?;
         let board = scan::choose(&name, candidates, &taps)?;
+        scan::check_chain(&name, &board, &taps)?;
         scan::check_place(&board, &taps)?;
         let session = attach(&name, probe, &board)?;
         Ok(Self { session, board, probe: name, taps })

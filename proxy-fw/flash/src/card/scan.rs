@@ -67,6 +67,24 @@ fn lengths(elements: &[ScanChainElement]) -> String {
     }
 }
 
+/// Whether the chain is as the board's file has it, also where who is on it was asked before it was
+/// known which board that is.
+///
+/// # Errors
+///
+/// How the board's file has it.
+pub(super) fn check_chain(name: &ProbeName, board: &Board, taps: &[Tap]) -> Outcome<()> {
+    let elements = chain_of(board);
+    if taps.is_empty() || elements.is_empty() {
+        return Ok(());
+    }
+    let alike = |(element, tap): (&ScanChainElement, &Tap)| {
+        element.ir_len.is_none_or(|bits| bits == tap.ir_length)
+    };
+    let same = elements.len() == taps.len() && elements.iter().zip(taps).all(alike);
+    same.then_some(()).ok_or_else(|| other_chain(name, &elements))
+}
+
 /// Whether the core's TAP is where the board's file has it: what is said to another one is answered
 /// with nothing that makes sense.
 ///
@@ -274,6 +292,22 @@ mod tests {
         assert!(other.what.contains("this is no a"), "{other}");
         let not_named = candidates(&[("a", 11)], false);
         assert_eq!(choose(&probe(), &not_named, &[]).unwrap_err().kind, Kind::Input);
+    }
+
+    #[test]
+    fn a_chain_that_is_another_than_the_boards_is_told() {
+        let board = Board::built_in().remove(0);
+        let bits =
+            chain_of(&board).iter().map(|element| element.ir_len.unwrap()).collect::<Vec<_>>();
+        let taps = |bits: &[u8]| -> Vec<Tap> {
+            bits.iter().map(|ir_length| Tap { idcode: None, ir_length: *ir_length }).collect()
+        };
+        check_chain(&probe(), &board, &taps(&bits)).unwrap();
+        check_chain(&probe(), &board, &[]).unwrap();
+        for other in [&[2, bits[0]][..], &[bits[0] + 1]] {
+            let failure = check_chain(&probe(), &board, &taps(other)).unwrap_err();
+            assert!(failure.what.contains("not as the board's file has"), "{failure}");
+        }
     }
 
     #[test]
