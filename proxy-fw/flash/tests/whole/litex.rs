@@ -1,15 +1,13 @@
 //! A card whose processor is a LiteX SoC in an FPGA: another memory map, another flash with sectors of
 //! 4 KB, a boot loader that LiteX's BIOS starts, and a tunnel to its core, all as its board file has it.
 
-use std::time::{Duration, Instant};
-
 use board_litex::layout::{BOARD, LAYOUT};
 use card_image::SlotId;
 use dxpu_flash::image::{BootLoader, Label};
 use sim_card::Card;
 use sim_card::card::litex;
 
-use crate::sim::{Bench, SimCard, cells, firmware, label, read};
+use crate::sim::{Bench, SimCard, cells, firmware, label, of_firmware, read, wait};
 
 fn litex_label(version: &str) -> Label {
     Label { board: BOARD, ..label(version) }
@@ -62,12 +60,8 @@ fn a_litex_card_is_found_filled_checked_and_read() {
 /// its log, on the console and in memory.
 #[test]
 fn a_litex_card_that_was_flashed_starts() {
-    let Some(firmware) = firmware().filter(|folder| folder.join("litex-box.img").exists()) else {
-        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
-        return;
-    };
+    let Some(path) = firmware("litex-box.img") else { return };
     let bench = Bench::new();
-    let path = |name: &str| firmware.join(name).to_str().unwrap().to_owned();
     let card = SimCard::start(Card::litex());
     let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
     let (boot, image, elf) = (path("litex-boot.bin"), path("litex-box.img"), path("litex-box"));
@@ -76,20 +70,7 @@ fn a_litex_card_that_was_flashed_starts() {
     run(&["verify", "--boot-loader", &path("litex-boot")]).fine();
     run(&["verify", &image]).fine();
     run(&["config", "set", "name=box-1", "manager=10.0.2.2:7781"]).fine();
-    let log = || {
-        std::fs::write(bench.path("console"), &*card.console.lock().unwrap()).unwrap();
-        bench.run(None, &["log", "--elf", &elf, "--uart", "console", "--no-follow"]).fine().out
-    };
-    let end = Instant::now() + Duration::from_secs(120);
-    loop {
-        let log = log();
-        let after = log.split_once("starting slot a: box").map_or("", |(_, after)| after);
-        if after.contains("up, with") {
-            break;
-        }
-        assert!(Instant::now() < end, "{log}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait(120, || bench.log(&card, &elf), |log| of_firmware(log).contains("up, with"));
     // The same log from the card's memory.
     bench.watch(card.address, &["log", "--elf", &elf], "up, with");
     let info = run(&["info", "--json"]).fine().json();
@@ -100,20 +81,12 @@ fn a_litex_card_that_was_flashed_starts() {
 /// A boot loader that found nothing to start waits for a person: whose probe reads the flash then.
 #[test]
 fn a_litex_card_in_recovery_is_read_and_filled() {
-    let Some(firmware) = firmware().filter(|folder| folder.join("litex-box.img").exists()) else {
-        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
-        return;
-    };
+    let Some(path) = firmware("litex-box.img") else { return };
     let bench = Bench::new();
-    let path = |name: &str| firmware.join(name).to_str().unwrap().to_owned();
     let card = SimCard::start(Card::litex());
     let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
     run(&["write", "--boot-loader", &path("litex-boot.bin")]).fine();
-    let end = Instant::now() + Duration::from_secs(60);
-    while !String::from_utf8_lossy(&card.console.lock().unwrap()).contains("recovery") {
-        assert!(Instant::now() < end, "it does not say that it can start nothing");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait(60, || card.said(), |said| said.contains("recovery"));
     let info = run(&["info", "--json"]).fine().json();
     assert_eq!(info["slots"][0]["state"], "empty", "{info}");
     run(&["verify", "--boot-loader", &path("litex-boot.bin")]).fine();

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use dxpu_flash::image::BootLoader;
 use sim::{
-    Bench, SimCard, board, cells, emulated_console, firmware, label, noisy_cable, read, serve,
-    stuck,
+    Bench, SimCard, board, cells, emulated_console, firmware, label, noisy_cable, of_firmware,
+    read, serve, stuck, wait,
 };
 use sim_card::Card;
 
@@ -287,12 +287,8 @@ fn images_are_made_without_a_card() {
 /// same flash.
 #[test]
 fn a_card_that_was_flashed_starts() {
-    let Some(firmware) = firmware() else {
-        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
-        return;
-    };
+    let Some(path) = firmware("fw-box.img") else { return };
     let bench = Bench::new();
-    let path = |name: &str| firmware.join(name).to_str().unwrap().to_owned();
     let card = SimCard::start(Card::new());
     let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
     let (boot, image, elf) = (path("boot.bin"), path("fw-box.img"), path("fw-box"));
@@ -301,21 +297,9 @@ fn a_card_that_was_flashed_starts() {
     run(&["verify", "--boot-loader", &path("boot")]).fine();
     run(&["verify", "--boot-loader", &elf]).failed(5, "where images do");
     run(&["config", "set", "name=box-1", "manager=10.0.2.2:7781"]).fine();
-    let log = || {
-        std::fs::write(bench.path("console"), &*card.console.lock().unwrap()).unwrap();
-        bench.run(None, &["log", "--elf", &elf, "--uart", "console", "--no-follow"]).fine().out
-    };
-    let end = Instant::now() + Duration::from_secs(120);
-    loop {
-        let log = log();
-        // The firmware itself says something behind the boot loader.
-        let after = log.split_once("starting slot a: box").map_or("", |(_, after)| after);
-        if after.contains(" error ") || after.contains(" info ") {
-            break;
-        }
-        assert!(Instant::now() < end, "{log}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let begun =
+        |log: &str| [" error ", " info "].iter().any(|level| of_firmware(log).contains(level));
+    wait(120, || bench.log(&card, &elf), begun);
     // The same log from the card's memory.
     bench.watch(card.address, &["log", "--elf", &elf], " error ");
     let info = run(&["info", "--json"]).fine().json();
@@ -331,12 +315,8 @@ fn a_card_that_was_flashed_starts() {
 /// The boot loader looks at the images, and records that it starts one, while they are read.
 #[test]
 fn a_card_that_starts_is_read_right() {
-    let Some(firmware) = firmware() else {
-        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
-        return;
-    };
+    let Some(path) = firmware("fw-box.img") else { return };
     let bench = Bench::new();
-    let path = |name: &str| firmware.join(name).to_str().unwrap().to_owned();
     let (boot, image) = (path("boot.bin"), path("fw-box.img"));
     let card = SimCard::start(Card::new());
     let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
@@ -352,16 +332,7 @@ fn a_card_that_starts_is_read_right() {
     let info = run(&["info", "--json"]).fine().json();
     assert!(info["recorded"] == true && info["slots"][0]["image"].is_object(), "{info}");
     // Nobody has lost by it: the boot loader goes on where it was each time.
-    let end = Instant::now() + Duration::from_secs(120);
-    loop {
-        let console = card.console.lock().unwrap().clone();
-        let console = String::from_utf8_lossy(&console);
-        if console.contains("starting slot a: box") {
-            break;
-        }
-        assert!(Instant::now() < end, "{console}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait(120, || card.said(), |said| said.contains("starting slot a: box"));
 }
 
 /// Help names everything, with the exit codes.

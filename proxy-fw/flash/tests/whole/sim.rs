@@ -24,6 +24,11 @@ pub(crate) struct SimCard {
 }
 
 impl SimCard {
+    /// What it said on its console up to now.
+    pub(crate) fn said(&self) -> String {
+        String::from_utf8_lossy(&self.console.lock().unwrap()).into_owned()
+    }
+
     pub(crate) fn start(card: Card) -> Self {
         Self::start_until(card, |_| false)
     }
@@ -176,6 +181,12 @@ impl Bench {
         self.folder.path().join(name)
     }
 
+    /// The log of a card's console, up to now.
+    pub(crate) fn log(&self, card: &SimCard, elf: &str) -> String {
+        std::fs::write(self.path("console"), &*card.console.lock().unwrap()).unwrap();
+        self.run(None, &["log", "--elf", elf, "--uart", "console", "--no-follow"]).fine().out
+    }
+
     /// Runs the program until it prints a line with these words; then it is ended.
     pub(crate) fn watch(&self, probe: SocketAddr, arguments: &[&str], words: &str) {
         let mut command = self.command(Some(probe), arguments);
@@ -267,16 +278,38 @@ pub(crate) fn label(version: &str) -> Label {
     }
 }
 
-/// Where `cargo xtask firmware` leaves boot loader and images, unless the environment says
-/// otherwise.
-pub(crate) fn firmware() -> Option<PathBuf> {
+/// The paths of what `cargo xtask firmware` has built, or the environment names, by their names.
+/// Without this image among it says that the test is skipped.
+pub(crate) fn firmware(image: &str) -> Option<impl Fn(&str) -> String + use<>> {
     let built = || {
         let test = std::env::current_exe().ok()?;
         // A test is in a folder beside the programs.
         Some(test.ancestors().nth(3)?.join("bare-metal/riscv32imac-unknown-none-elf/card"))
     };
     let said = std::env::var_os("DXPU_FIRMWARE").map(PathBuf::from);
-    said.or_else(built).filter(|folder| folder.join("fw-box.img").exists())
+    let folder = said.or_else(built).filter(|folder| folder.join(image).exists());
+    if folder.is_none() {
+        println!("SKIPPED: there is no firmware: `cargo xtask firmware` builds it");
+    }
+    folder.map(|folder| move |name: &str| folder.join(name).to_str().unwrap().to_owned())
+}
+
+/// Waits until what is said is so, for as many seconds.
+pub(crate) fn wait(seconds: u64, say: impl Fn() -> String, is_so: impl Fn(&str) -> bool) {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        let said = say();
+        if is_so(&said) {
+            return;
+        }
+        assert!(Instant::now() < end, "{said}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// What the firmware itself says in a log, behind the boot loader.
+pub(crate) fn of_firmware(log: &str) -> &str {
+    log.split_once("starting slot a: box").map_or("", |(_, after)| after)
 }
 
 /// What QEMU's machine says on its console with this flash, up to these words; `None` without QEMU.

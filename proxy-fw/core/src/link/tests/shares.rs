@@ -36,6 +36,17 @@ fn bindings(shares: &[Share]) -> (Pair, Vec<BindingKey>) {
 /// Every binding has always something to send, of `lengths`, and one frame leaves each turn: the
 /// record bytes of each binding that came in so much time.
 fn contend(pair: &mut Pair, keys: &[BindingKey], lengths: &[usize], time: Duration) -> Vec<u64> {
+    contend_by(1, pair, keys, lengths, time)
+}
+
+/// As [`contend`], with so many frames each turn.
+fn contend_by(
+    frames: usize,
+    pair: &mut Pair,
+    keys: &[BindingKey],
+    lengths: &[usize],
+    time: Duration,
+) -> Vec<u64> {
     let mut came = std::vec![0; keys.len()];
     let until = pair.now + time;
     while pair.now < until {
@@ -43,8 +54,8 @@ fn contend(pair: &mut Pair, keys: &[BindingKey], lengths: &[usize], time: Durati
             while pair.send(0, *key, Class::Posted, false, length) {}
         }
         let now = pair.now;
-        let frame = pair.one_frame(0);
-        if let Some(frame) = frame {
+        let frames: Vec<_> = (0..frames).filter_map(|_| pair.one_frame(0)).collect();
+        for frame in frames {
             pair.hand_over(1, &frame).unwrap();
         }
         for (index, key) in keys.iter().enumerate() {
@@ -236,29 +247,7 @@ fn turns_are_even_beside_another_path() {
         pair.ends[0].set_share(channel, share(weight, 0, 0));
         pair.ends[0].set_paths(channel, PathSet(paths));
     }
-    let mut came = [0_u64; 3];
-    for _ in 0..4000 {
-        for key in &keys {
-            while pair.send(0, *key, Class::Posted, false, 300) {}
-        }
-        let now = pair.now;
-        let frames = [pair.one_frame(0), pair.one_frame(0)];
-        for frame in frames.into_iter().flatten() {
-            pair.hand_over(1, &frame).unwrap();
-        }
-        for (came, key) in came.iter_mut().zip(&keys) {
-            let channel = pair.ends[1].channel_of(key).unwrap();
-            while let Some((_, tlp)) = pair.take(1, channel, ClassSet::ALL) {
-                *came += tlp.len() as u64;
-            }
-        }
-        while let Some(frame) = pair.one_frame(1) {
-            pair.hand_over(0, &frame).unwrap();
-        }
-        pair.now = now + TURN;
-        let now = pair.now;
-        pair.ends.iter_mut().for_each(|end| end.handle_timeout(now));
-    }
-    let [first, second, other] = came;
+    let came = contend_by(2, &mut pair, &keys, &[300; 3], 4000 * TURN);
+    let [first, second, other] = came[..] else { panic!("three bindings") };
     assert!(second * 4 > first && first * 4 > second && other > 0, "{came:?}");
 }
