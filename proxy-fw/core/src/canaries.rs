@@ -44,18 +44,22 @@ pub enum Canary {
     ForgetTag,
     /// Host: the room that was kept for completions that do not come is not given back.
     KeepRoom,
+    /// Host: what a root complex does not take holds up what may pass it.
+    PassNothing,
     /// Host: what waits for another device is passed by what may not pass it.
     PassHeld,
     /// Host: a device's posted TLP for another one is dropped where there is no room for it.
     DropHeld,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
+    /// A frame that is none is dropped without being counted.
+    DropUncounted,
 }
 
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 22] = [
+    pub const ALL: [Canary; 24] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -75,9 +79,11 @@ impl Canary {
         Self::DropWhenFull,
         Self::ForgetTag,
         Self::KeepRoom,
+        Self::PassNothing,
         Self::PassHeld,
         Self::DropHeld,
         Self::SkipReset,
+        Self::DropUncounted,
     ];
 }
 

@@ -51,6 +51,7 @@ pub(crate) enum Drawer {
     Answer,
     Attributes,
     Terms,
+    RootStall,
 }
 
 impl Random {

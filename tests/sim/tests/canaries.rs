@@ -9,13 +9,13 @@ use sim::run::{Run, keep_panics};
 const fn found_by(canary: Canary) -> (&'static str, u64) {
     match canary {
         Canary::IgnoreOrder => ("calm", 4),
-        Canary::IgnoreEpoch => ("release", 200),
+        Canary::IgnoreEpoch => ("release", 60),
         Canary::IgnoreDuplicates => ("lossy", 4),
         Canary::AcknowledgeEarly => ("lossy", 4),
         Canary::ForgetCredit => ("calm", 4),
         Canary::ForgetLoss => ("lossy", 4),
         Canary::IgnoreTlpCrc => ("memory", 10),
-        Canary::NothingForClosed => ("release", 1200),
+        Canary::NothingForClosed => ("release", 60),
         Canary::IgnoreLimit => ("shares", 4),
         Canary::EndlessTurn => ("shares", 20),
         Canary::IgnorePathSet | Canary::ForgetPath => ("paths", 4),
@@ -27,7 +27,9 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::ForgetTag => ("calm", 4),
         Canary::KeepRoom => ("calm", 4),
         Canary::PassHeld | Canary::DropHeld => ("peers", 20),
+        Canary::PassNothing => ("calm", 4),
         Canary::SkipReset => ("nodes", 10),
+        Canary::DropUncounted => ("memory", 4),
     }
 }
 

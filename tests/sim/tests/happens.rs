@@ -56,6 +56,11 @@ fn further_functions_do_work() {
 }
 
 #[test]
+fn root_complexes_do_not_take_everything() {
+    check("calm", &[("TLPs past what a root complex did not take", 100)]);
+}
+
+#[test]
 fn the_managers_own_code_lends_on_terms() {
     let wanted = [
         ("limits reached", 50),

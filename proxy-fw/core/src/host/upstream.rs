@@ -59,6 +59,9 @@ impl HostRole {
         if !room.contains(Class::Posted) || !room.contains(Class::Completion) {
             return None;
         }
+        if planted(Canary::PassNothing) && room != ClassSet::ALL {
+            return None;
+        }
         if let Some(length) = self.to_root.pop(buf) {
             return Some(length);
         }

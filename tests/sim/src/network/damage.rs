@@ -5,11 +5,16 @@ use tlp_codec::crc;
 use tlp_codec::fabric::{FRAME_CRC, Frame, Record};
 
 /// Flips one to four bits: a damaged frame whose Ethernet FCS happens to be right, or was made so
-/// by a switch whose memory flipped them before the FCS was computed anew.
-pub(super) fn flip(bytes: &mut [u8], random: &mut Random) {
+/// by a switch whose memory flipped them before the FCS was computed anew. Those that are other than
+/// they were sent are noted: a bit that is flipped twice is right again.
+pub(super) fn flip(bytes: &mut [u8], flipped: &mut Vec<usize>, random: &mut Random) {
     for _ in 0..random.between(1, 4) {
         let bit = random.below(bytes.len() as u64 * 8) as usize;
         bytes[bit / 8] ^= 1 << (bit % 8);
+        match flipped.iter().position(|before| *before == bit) {
+            Some(at) => drop(flipped.swap_remove(at)),
+            None => flipped.push(bit),
+        }
     }
 }
 

@@ -22,11 +22,21 @@ pub(crate) struct InFlight {
     pub(crate) bytes: Vec<u8>,
     /// A switch had a long queue (Congestion Experienced).
     pub(crate) marked: bool,
+    pub(crate) harm: Harm,
     /// The ports that it still has to pass, last one first.
     hops: [u16; 3],
     left: u8,
     /// How often its plane's switches had been rebooted when it set out.
     reboots: u32,
+}
+
+/// What was changed of a frame on its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Harm {
+    /// Bits of it, so that its CRC is wrong.
+    pub(crate) flipped: Vec<usize>,
+    /// TLPs in it, and its CRC made right again.
+    pub(crate) lies: u64,
 }
 
 /// What comes of moving a frame on.
@@ -132,7 +142,8 @@ impl Network {
         self.sent += 1;
         let reboots = self.reboots[plane];
         let left = left as u8 + 1;
-        Some(self.keep(InFlight { from, to, path, bytes, marked: false, hops, left, reboots }))
+        let (marked, harm) = (false, Harm::default());
+        Some(self.keep(InFlight { from, to, path, bytes, marked, harm, hops, left, reboots }))
     }
 
     fn keep(&mut self, flight: InFlight) -> u32 {
@@ -160,7 +171,7 @@ impl Network {
         }
         flight.left -= 1;
         let port = &mut self.ports[flight.hops[flight.left as usize] as usize];
-        let fate = port.enter(now, &mut flight.bytes);
+        let fate = port.enter(now, &mut flight.bytes, &mut flight.harm);
         if let Fate::Comes { marked: true, .. } = fate {
             self.marked += u64::from(!flight.marked);
             flight.marked = true;
@@ -169,8 +180,8 @@ impl Network {
             Fate::Lost(why) => self.lose(number, why),
             Fate::Comes { at, again: None, .. } => Moved::Goes([Some((at, number)), None]),
             Fate::Comes { at, again: Some(again), .. } => {
-                let bytes = flight.bytes.clone();
-                let copy = InFlight { bytes, ..*flight };
+                let (bytes, harm) = (flight.bytes.clone(), flight.harm.clone());
+                let copy = InFlight { bytes, harm, ..*flight };
                 Moved::Goes([Some((at, number)), Some((again, self.keep(copy)))])
             }
         }

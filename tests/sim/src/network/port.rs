@@ -1,7 +1,7 @@
 //! One direction of one cable, with the queue of the port in front of it and all that goes wrong
 //! with it.
 
-use super::damage;
+use super::{Harm, damage};
 use crate::profile::{Cable, Trouble};
 use crate::random::{Drawer, Random};
 use proxy_core::time::Instant;
@@ -104,8 +104,8 @@ impl Port {
         in_ten_to_12 > 0 && self.random.below(1_000_000_000_000) < in_ten_to_12
     }
 
-    /// A frame enters at `now`.
-    pub(super) fn enter(&mut self, now: Instant, frame: &mut [u8]) -> Fate {
+    /// A frame enters at `now`; what is changed of it is noted.
+    pub(super) fn enter(&mut self, now: Instant, frame: &mut [u8], harm: &mut Harm) -> Fate {
         if self.down > 0 {
             return Fate::Lost("the cable is cut");
         }
@@ -143,10 +143,10 @@ impl Port {
                 if !self.random.chance(trouble.escapes_ppm) {
                     return Fate::Lost("damaged, and the FCS says so");
                 }
-                damage::flip(frame, &mut self.random);
+                damage::flip(frame, &mut harm.flipped, &mut self.random);
             }
             if self.random.chance(trouble.lies_ppm) {
-                damage::lie(frame, &mut self.random);
+                harm.lies += u64::from(damage::lie(frame, &mut self.random));
             }
             if self.random.chance(trouble.late_ppm) {
                 comes = comes + Duration::from_micros(self.random.below(trouble.late_us.max(1)));

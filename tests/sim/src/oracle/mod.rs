@@ -7,6 +7,7 @@
 //! | `peers` | 1 and 3: what devices of one host ask of each other |
 //! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
 //! | `bounds` | 5: nothing grows |
+//! | `counted` | 6: frames are taken or dropped, and counted |
 //! | `spells` | 3: when a device misbehaved, which excuses what was asked of it meanwhile |
 //! | `tags` | 3: which tags a device leaves to be asked under |
 //! | `wire` | 4 and 5: a binding's limit and its paths, in the frames that are sent |
@@ -19,6 +20,7 @@ pub(crate) mod binding;
 pub(crate) mod blocks;
 pub(crate) mod bounds;
 pub(crate) mod completion;
+pub(crate) mod counted;
 pub(crate) mod order;
 pub(crate) mod peers;
 pub(crate) mod spells;

@@ -259,6 +259,11 @@ impl Flow {
         self.under_way[class as usize].iter().filter(|sent| !sent.optional).count()
     }
 
+    /// No more than these are held: what is under way, with what need not come.
+    pub(crate) fn most_held(&self, class: Class) -> usize {
+        self.under_way[class as usize].len()
+    }
+
     /// Whether there is such a TLP under way; if it is said so, for this request.
     pub(crate) fn knows(&self, seen: &Seen, request: Option<u64>) -> bool {
         let alike = |sent: &Sent| {

@@ -104,7 +104,8 @@ fn work(work: &Work) -> Result<()> {
         ensure!(work.payload.is_power_of_two(), "payload: a power of two");
     }
     within("stalls_ppm", u64::from(work.stalls_ppm), PPM)?;
-    within("stall_us", work.stall_us, US)
+    within("stall_us", work.stall_us, US)?;
+    within("waits_ppm", u64::from(work.waits_ppm), PPM)
 }
 
 fn time(time: &Time) -> Result<()> {

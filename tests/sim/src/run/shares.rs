@@ -45,8 +45,17 @@ const FOR_MS: u64 = 150;
 const ANEW_MS: u64 = 600;
 const AWAY_MS: u64 = 200;
 
-/// Four devices of a box that write into one host for as long as it is measured, and longer.
-fn world(seed: u64, Cable { rate_mbps, shared_buffers, mtu }: Cable) -> World {
+/// A time in milliseconds, and what happens then.
+type Then = (u64, Act);
+
+/// A burst for a device that lasts for as long as it is measured, and longer.
+const fn work(port: usize) -> Act {
+    Act::Work { host: 0, port, task: Task::DmaWrites, operations: 1_000_000 }
+}
+
+/// Four devices of a box that write into one host when they have work.
+fn world(seed: u64, cable: Cable, guaranteed_ppm: Option<u32>, list: &[Then]) -> World {
+    let Cable { rate_mbps, shared_buffers, mtu } = cable;
     let mut profile = Profile::find("shares").unwrap();
     (profile.fabric.hosts, profile.fabric.boxes, profile.fabric.slots) = (1, 1, SLOTS);
     (profile.work.bytes, profile.work.stalls_ppm) = ([BYTES; 2], 0);
@@ -56,16 +65,21 @@ fn world(seed: u64, Cable { rate_mbps, shared_buffers, mtu }: Cable) -> World {
     (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) = (4, 64);
     (profile.fabric.cable.rate_mbps, profile.fabric.cable.mtu) = (rate_mbps, mtu);
     let of = |percent: [u64; 2]| percent.map(|percent| rate_mbps * percent / 100);
-    let (weights, limit_mbps, guarantee_mbps) = ([0, 4], of([5, 20]), of([10, 30]));
     let shares = profile.fabric.shares.take().expect("it is what the profile is for");
-    profile.fabric.shares = Some(Shares { weights, limit_mbps, guarantee_mbps, ..shares });
+    profile.fabric.shares = Some(match guaranteed_ppm {
+        None => {
+            let (weights, limit_mbps, guarantee_mbps) = ([0, 4], of([5, 20]), of([10, 30]));
+            Shares { weights, limit_mbps, guarantee_mbps, ..shares }
+        }
+        // Without them those of great weight would get nearly all.
+        Some(guaranteed_ppm) => {
+            let (weights, guarantee_mbps) = ([1, 16], of([15, 22]));
+            Shares { weights, guarantee_mbps, guaranteed_ppm, limited_ppm: 0, ..shares }
+        }
+    });
     (profile.time.busy_ms, profile.time.crosses_ms) = (10_000, 0);
-    let entry = |(id, (at_ms, act))| Entry { id: id as u32, at_us: at_ms * 1000, for_us: 0, act };
-    let work = |port| Act::Work { host: 0, port, task: Task::DmaWrites, operations: 1_000_000 };
-    let mut list: Vec<_> = (0..SLOTS).map(|port| (0, work(port))).collect();
-    list.push((ANEW_MS, Act::Release { at_box: 0, slot: 0, force: true }));
-    list.push((ANEW_MS + AWAY_MS, work(0)));
-    World::new(seed, &profile, list.into_iter().enumerate().map(entry).collect())
+    let entry = |(id, &(at_ms, act))| Entry { id: id as u32, at_us: at_ms * 1000, for_us: 0, act };
+    World::new(seed, &profile, list.iter().enumerate().map(entry).collect())
 }
 
 fn run(world: &mut World, ms: u64) {
@@ -118,8 +132,37 @@ fn bindings_get_their_shares_and_others_when_they_are_bound_anew() {
     }
 }
 
+/// A guaranteed rate is there when it is wanted: at once after a long time in which the others had it,
+/// and not only where somebody always asks for it.
+#[test]
+fn who_was_silent_gets_what_is_guaranteed() {
+    for (seed, cable) in (0..4).flat_map(|seed| CABLES.iter().map(move |cable| (seed, *cable))) {
+        let silent = seed as usize % SLOTS;
+        let at = |port| (if port == silent { ANEW_MS } else { 0 }, work(port));
+        let list: Vec<_> = (0..SLOTS).map(at).collect();
+        let mut world = world(seed, cable, Some(1_000_000), &list);
+        let terms = Terms::new(seed, &world.profile.fabric);
+        let epoch = Epoch::new(0, 1).unwrap();
+        let shares: Vec<_> = (0..SLOTS).map(|slot| terms.of(0, slot, epoch, true).0).collect();
+        assert!(shares.iter().all(|share| share.guarantee > 0));
+        while world.done() < 100 {
+            run(&mut world, 1);
+        }
+        run(&mut world, ANEW_MS - FOR_MS);
+        assert_eq!(world.done_by_port(0)[silent], 0, "it is silent");
+        while world.done_by_port(0)[silent] == 0 {
+            run(&mut world, 1);
+        }
+        let got = measure(&mut world);
+        compare(&shares, &got, &format!("seed {seed}, {cable:?}, {silent} was silent"));
+    }
+}
+
 fn one_run(seed: u64, cable: Cable) {
-    let mut world = world(seed, cable);
+    let mut list: Vec<_> = (0..SLOTS).map(|port| (0, work(port))).collect();
+    list.push((ANEW_MS, Act::Release { at_box: 0, slot: 0, force: true }));
+    list.push((ANEW_MS + AWAY_MS, work(0)));
+    let mut world = world(seed, cable, None, &list);
     let terms = Terms::new(seed, &world.profile.fabric);
     let mut epochs = [Epoch::new(0, 1).unwrap(); SLOTS];
     let shares = |epochs: &[Epoch]| -> Vec<Share> {

@@ -1,6 +1,7 @@
 //! A box in the world: its proxy, its devices, and the oracles between them.
 
 use super::hosts::HostNode;
+use super::room::Room;
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
@@ -10,14 +11,12 @@ use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
-use crate::profile::{Profile, Work};
-use crate::random::{Drawer, Random};
+use crate::profile::Profile;
+use crate::random::Drawer;
 use crate::trace::What;
 use proxy_core::boxes::{BoxConfig, BoxRole};
-use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::convert::Infallible;
-use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
@@ -54,9 +53,7 @@ pub(crate) struct SlotNode {
     pub(super) spells: Spells,
     /// What it leaves unanswered.
     pub(super) tags: Tags,
-    /// The classes that the device takes, until then.
-    stalled: Option<(Instant, ClassSet)>,
-    random: Random,
+    room: Room,
     /// When the device has something to say by itself, if that is planned.
     pub(super) wakes: Option<Instant>,
 }
@@ -75,7 +72,6 @@ impl SlotNode {
         (function, functions): (usize, usize),
         drive: Option<&(String, usize, Medium)>,
     ) -> Self {
-        let random = Random::stream(seed, Drawer::Stall, serial);
         let device = match drive {
             None => Device::Model(Box::new(Model::new(serial, function as u8, functions))),
             Some((name, block, medium)) => {
@@ -92,29 +88,9 @@ impl SlotNode {
             asked,
             spells: Spells::default(),
             tags: Tags::new(),
-            stalled: None,
-            random,
+            room: Room::new(seed, Drawer::Stall, serial),
             wakes: None,
         }
-    }
-
-    /// What the device takes now. Now and then it takes no non-posted requests for a while, or no
-    /// posted ones and so nothing that may not pass them; it always takes completions.
-    fn room(&mut self, now: Instant, work: &Work) -> ClassSet {
-        if let Some((until, room)) = self.stalled {
-            if now < until {
-                return room;
-            }
-            self.stalled = None;
-        }
-        if self.random.chance(work.stalls_ppm) {
-            let class = if self.random.chance(500_000) { Class::Posted } else { Class::NonPosted };
-            let until = now + Duration::from_micros(self.random.between(1, work.stall_us));
-            let room = ClassSet::ALL.without(class);
-            self.stalled = Some((until, room));
-            return room;
-        }
-        ClassSet::ALL
     }
 
     /// The device was reset, pulled, or is another one.
@@ -238,8 +214,8 @@ impl World {
     fn plan_device(&mut self, at_box: usize, slot: usize) {
         let now = self.now();
         let entry = &mut self.boxes[at_box].slots[slot];
-        let stalled = entry.stalled.map(|stalled| stalled.0);
-        if let Some(at) = [entry.device.next_at(now), stalled].into_iter().flatten().min()
+        if let Some(at) =
+            [entry.device.next_at(now), entry.room.until()].into_iter().flatten().min()
             && entry.wakes.is_none_or(|planned| at < planned)
         {
             entry.wakes = Some(at);
@@ -279,7 +255,7 @@ impl World {
                 }
                 continue;
             }
-            let mut room = entry.room(now, &self.profile.work);
+            let mut room = entry.room.of(now, &self.profile.work, false);
             let full = |slot: &SlotNode| !slot.device.room().contains(Class::NonPosted);
             if slots[all_of(slot)].iter().any(full) {
                 room = room.without(Class::NonPosted);
@@ -288,7 +264,10 @@ impl World {
                 break Ok(any);
             };
             any = true;
-            let function = Packet::new_checked(&tlp[..length]).map_or(0, |p| function_of(&p));
+            let packet = Packet::new_checked(&tlp[..length]).ok();
+            let class = packet.as_ref().and_then(Packet::class);
+            slots[slot].room.took(class.unwrap_or(Class::Posted));
+            let function = packet.map_or(0, |packet| function_of(&packet));
             // What is for none of its functions the first one refuses.
             let there = all_of(slot).find(|n| n % FUNCTIONS == function && slots[*n].present);
             if let Err(violation) = self.at_device(index, there.unwrap_or(slot), &tlp[..length]) {

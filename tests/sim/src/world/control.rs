@@ -5,6 +5,7 @@ use super::{Event, World};
 use crate::director::node_id;
 use crate::host::{FUNCTIONS, all_of};
 use crate::oracle::binding::Binding;
+use crate::oracle::counted::Counted;
 use crate::oracle::{Verdict, Violation};
 use crate::random::{Drawer, Random};
 use crate::trace::What;
@@ -120,6 +121,7 @@ impl World {
         self.post.know(node);
         let life = &mut self.lives[node];
         life.incarnation += 1;
+        life.counted = Counted::default();
         let incarnation = life.incarnation * 16 + node as u32 + 1;
         self.trace.say(now, node as u16 + 1, format!("proxy starts, incarnation {incarnation}"));
         match self.hosts.len() {
@@ -137,6 +139,7 @@ impl World {
     /// above it ends.
     pub(super) fn crash(&mut self, node: usize, tables: bool) -> Verdict {
         let now = self.now();
+        self.check_counters(node)?;
         self.trace.say(now, node as u16 + 1, "proxy dies".into());
         self.keep_tables(node, tables);
         self.disconnect(node);
@@ -244,7 +247,8 @@ impl World {
                 self.post.asked.push((node, id, request));
             }
         }
-        self.pump(node)
+        self.pump(node)?;
+        self.check_tables()
     }
 
     /// What a request ends by itself: from here on losses are excused.

@@ -1,6 +1,7 @@
 //! A host in the world: its proxy, its root complex, and the oracles between the two.
 
 use super::boxes::SlotNode;
+use super::room::Room;
 use super::{World, link_config};
 use crate::egress::Egress;
 use crate::host::driver::Failure;
@@ -33,6 +34,10 @@ pub(crate) struct HostNode {
     /// The binding of each port.
     pub(crate) ports: Vec<Option<usize>>,
     random: Random,
+    /// What the root complex takes.
+    pub(super) room: Room,
+    /// When it takes everything again, if that is planned.
+    pub(super) takes_again: Option<Instant>,
 }
 
 impl HostNode {
@@ -50,6 +55,8 @@ impl HostNode {
             requests: Requests::new(),
             ports: vec![None; ports],
             random: Random::stream(seed, Drawer::Root, index as u64),
+            room: Room::new(seed, Drawer::RootStall, index as u64),
+            takes_again: None,
         }
     }
 
@@ -153,6 +160,7 @@ impl World {
         }
         let mut busy = self.tell_proxy(index)?;
         busy |= self.hear_proxy(index)?;
+        self.plan_root(index);
         self.settle_ports(index);
         self.check_failures(index)?;
         let now = self.now();
@@ -205,14 +213,32 @@ impl World {
         Ok(taken.unwrap_or_default())
     }
 
+    /// A root complex that stands still goes on by itself.
+    fn plan_root(&mut self, index: usize) {
+        let now = self.now();
+        let host = &mut self.hosts[index];
+        let until = host.room.until().filter(|until| *until > now);
+        if let Some(at) = until
+            && host.takes_again.is_none_or(|planned| at < planned || planned <= now)
+        {
+            host.takes_again = Some(at);
+            self.agenda.plan(at, super::Event::RootTakes(index));
+        }
+    }
+
     /// Takes what the proxy has for the root complex.
     fn hear_proxy(&mut self, index: usize) -> Verdict<bool> {
         let mut any = false;
         let mut tlp = std::mem::take(&mut self.tlp);
         let result = loop {
             let now = self.now();
-            let Some(role) = &mut self.hosts[index].role else { break Ok(any) };
-            let Some(length) = role.poll_tlp(now, &mut tlp) else { break Ok(any) };
+            let HostNode { role: Some(role), room, requests, .. } = &mut self.hosts[index] else {
+                break Ok(any);
+            };
+            let takes = room.of(now, &self.profile.work, requests.live() > 0);
+            let Some(length) = role.poll_tlp_of(now, takes, &mut tlp) else { break Ok(any) };
+            let class = Packet::new_checked(&tlp[..length]).ok().and_then(|packet| packet.class());
+            room.took(class.unwrap_or(Class::Posted));
             any = true;
             if let Err(violation) = self.at_root(index, &tlp[..length]) {
                 break Err(violation);

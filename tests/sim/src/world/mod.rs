@@ -5,6 +5,7 @@ mod control;
 mod faults;
 mod hosts;
 mod peers;
+mod room;
 mod settle;
 mod silence;
 mod spin;
@@ -23,8 +24,10 @@ use crate::manager::Managed;
 use crate::network::{Moved, Network};
 use crate::oracle::binding::{Binding, Bindings};
 use crate::oracle::blocks::Drives;
+use crate::oracle::bounds::{self, Way};
+use crate::oracle::counted::Counted;
 use crate::oracle::wire::Wire;
-use crate::oracle::{Verdict, Violation, bounds};
+use crate::oracle::{Verdict, Violation};
 use crate::profile::{Fabric, Profile};
 use crate::run::Frames;
 use crate::schedule::Entry;
@@ -69,6 +72,8 @@ pub(crate) enum Event {
         at_box: usize,
         slot: usize,
     },
+    /// A root complex that took only some classes takes all of them again.
+    RootTakes(usize),
     /// A control message is where it was sent.
     Message(u32),
     /// The manager's turn.
@@ -98,6 +103,8 @@ pub(crate) struct Life {
     /// When its timer is planned.
     timer: Option<Instant>,
     spin: Spin,
+    /// What it has to have counted.
+    counted: Counted,
     connected: bool,
     /// The highest term that it was asked under.
     term: u64,
@@ -236,6 +243,7 @@ impl World {
             ("TLPs between devices", self.bindings.aside),
             ("transfers between devices that were right", self.peers_right()),
             ("operations of further functions", self.done_by_others()),
+            ("TLPs past what a root complex did not take", self.passed_at_roots()),
         ];
         all.into_iter().collect()
     }
@@ -247,6 +255,11 @@ impl World {
             ports.filter_map(|port| host.os.driver(port)).map(|driver| driver.done()).sum()
         };
         self.hosts.iter().map(others).sum()
+    }
+
+    /// TLPs that root complexes took while they took none of another class.
+    fn passed_at_roots(&self) -> u64 {
+        self.hosts.iter().map(|host| host.room.passed).sum()
     }
 
     /// Transfers between devices of which what they left was looked at.
@@ -287,6 +300,10 @@ impl World {
                 self.boxes[at_box].slots[slot].wakes = None;
                 self.boxes[at_box].slots[slot].device.wake(now);
                 self.pump(self.hosts.len() + at_box)?;
+            }
+            Event::RootTakes(host) => {
+                self.hosts[host].takes_again = None;
+                self.pump(host)?;
             }
             Event::Message(number) => self.message(number)?,
             Event::Manager => self.manager_turn()?,
@@ -350,6 +367,7 @@ impl World {
             } else {
                 role.handle_frame(now, &flight.bytes);
             }
+            self.lives[to].counted.give(&flight.harm);
         }
         self.network.recycle(flight);
         self.pump(to)
@@ -384,7 +402,24 @@ impl World {
             }
             self.lives[node].spin.moved();
         }
+        self.check_held(node)?;
         self.plan_timer(node)
+    }
+
+    /// What a node's TLPs are held in has a limit.
+    fn check_held(&self, node: usize) -> Verdict {
+        let shared = self.profile.fabric.shared_buffers;
+        let sound = |index: &usize| &self.bindings.all()[*index];
+        match node.checked_sub(self.hosts.len()) {
+            None => {
+                let ports = self.hosts[node].ports.iter().flatten();
+                bounds::check(ports.map(sound), Way::ToDevice, shared)
+            }
+            Some(at_box) => {
+                let slots = self.boxes[at_box].slots.iter().flat_map(|slot| &slot.binding);
+                bounds::check(slots.map(sound), Way::FromDevice, shared)
+            }
+        }
     }
 
     /// Hands the network what a node has to send.
@@ -410,6 +445,7 @@ impl World {
                 agenda.plan(now, Event::Frame(number));
             }
         }
+        bounds::check_frames(network.in_flight(), hosts.len() * boxes.len())?;
         Ok(any)
     }
 
@@ -439,10 +475,22 @@ impl World {
             slot.device.end().requests.check(now, self.bound)?;
             slot.device.check()?;
         }
-        bounds::check(self.bindings.all(), self.profile.fabric.shared_buffers)?;
         self.check_crossings()?;
-        bounds::check_frames(self.network.in_flight(), self.hosts.len() * self.boxes.len())?;
-        self.check_tables()
+        (0..self.lives.len()).try_for_each(|node| self.check_counters(node))
+    }
+
+    /// What came to a proxy it has counted.
+    fn check_counters(&self, node: usize) -> Verdict {
+        let counted = &self.lives[node].counted;
+        let said = match node.checked_sub(self.hosts.len()) {
+            None => self.hosts[node].role.as_ref().map(|role| counted.check(role.counters())),
+            Some(at_box) => {
+                self.boxes[at_box].role.as_ref().map(|role| counted.check(role.counters()))
+            }
+        };
+        said.unwrap_or(Ok(())).map_err(|said| {
+            Violation::new(said.promise, format!("node {}: {}", node + 1, said.what))
+        })
     }
 
     /// Nothing of a binding in use is under way for longer than the profile says.
