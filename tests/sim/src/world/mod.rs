@@ -1,6 +1,7 @@
 //! Everything at once: nodes, network, manager and oracles under one clock.
 
 mod boxes;
+mod check;
 mod control;
 mod faults;
 mod hosts;
@@ -406,22 +407,6 @@ impl World {
         self.plan_timer(node)
     }
 
-    /// What a node's TLPs are held in has a limit.
-    fn check_held(&self, node: usize) -> Verdict {
-        let shared = self.profile.fabric.shared_buffers;
-        let sound = |index: &usize| &self.bindings.all()[*index];
-        match node.checked_sub(self.hosts.len()) {
-            None => {
-                let ports = self.hosts[node].ports.iter().flatten();
-                bounds::check(ports.map(sound), Way::ToDevice, shared)
-            }
-            Some(at_box) => {
-                let slots = self.boxes[at_box].slots.iter().flat_map(|slot| &slot.binding);
-                bounds::check(slots.map(sound), Way::FromDevice, shared)
-            }
-        }
-    }
-
     /// Hands the network what a node has to send.
     fn transmit(&mut self, node: usize) -> Verdict<bool> {
         let Self { hosts, boxes, network, agenda, trace, frame, wire, .. } = self;
@@ -461,71 +446,6 @@ impl World {
         {
             life.timer = Some(at);
             self.agenda.plan(at, Event::Timer(node));
-        }
-        Ok(())
-    }
-
-    /// What is seen only by looking.
-    fn check(&mut self) -> Verdict {
-        let now = self.now();
-        for host in &mut self.hosts {
-            host.requests.check(now, self.bound)?;
-        }
-        for slot in self.boxes.iter_mut().flat_map(|b| &mut b.slots) {
-            slot.device.end().requests.check(now, self.bound)?;
-            slot.device.check()?;
-        }
-        self.check_crossings()?;
-        (0..self.lives.len()).try_for_each(|node| self.check_counters(node))
-    }
-
-    /// What came to a proxy it has counted.
-    fn check_counters(&self, node: usize) -> Verdict {
-        let counted = &self.lives[node].counted;
-        let said = match node.checked_sub(self.hosts.len()) {
-            None => self.hosts[node].role.as_ref().map(|role| counted.check(role.counters())),
-            Some(at_box) => {
-                self.boxes[at_box].role.as_ref().map(|role| counted.check(role.counters()))
-            }
-        };
-        said.unwrap_or(Ok(())).map_err(|said| {
-            Violation::new(said.promise, format!("node {}: {}", node + 1, said.what))
-        })
-    }
-
-    /// Nothing of a binding in use is under way for longer than the profile says.
-    fn check_crossings(&self) -> Verdict {
-        let bound = Duration::from_millis(self.profile.time.crosses_ms);
-        for binding in self.bindings.all().iter().filter(|b| b.is_sound() && !bound.is_zero()) {
-            for (flow, way) in [(&binding.down, "to"), (&binding.up, "from")] {
-                let since = flow.owed().1.unwrap_or(self.now());
-                if self.now().saturating_since(since) > bound {
-                    let Binding { at_box, slot, .. } = binding;
-                    let what = format!(
-                        "a TLP {way} the device in slot {slot} of box {at_box} is under way since {since:?}"
-                    );
-                    return Err(Violation::new(0, what));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A slot's function is bound to one host, and no two hosts show it under one epoch.
-    fn check_tables(&mut self) -> Verdict {
-        let mut seen = BTreeMap::new();
-        for (index, host) in self.hosts.iter().enumerate() {
-            let Some(role) = &host.role else { continue };
-            for port in role.switch().port_ids() {
-                let entry = role.mapping_entry(port);
-                for (function, epoch) in &entry.functions {
-                    let name = (entry.box_node, entry.slot, function.get(), epoch.bits());
-                    if let Some(other) = seen.insert(name, index) {
-                        let what = format!("{name:?} is bound to hosts {other} and {index}");
-                        return Err(Violation::new(4, what));
-                    }
-                }
-            }
         }
         Ok(())
     }
