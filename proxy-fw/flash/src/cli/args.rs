@@ -37,7 +37,13 @@ pub struct Args {
     #[arg(long, global = true, env = "DXPU_BOARD", value_name = "NAME", value_parser = board_name)]
     pub board: Option<BoardName>,
     /// Another board's file
-    #[arg(long, global = true, value_name = "FILE", conflicts_with = "board")]
+    #[arg(
+        long,
+        global = true,
+        env = "DXPU_BOARD_FILE",
+        value_name = "FILE",
+        conflicts_with = "board"
+    )]
     pub board_file: Option<PathBuf>,
     /// Clock of the JTAG port, if it is not to be the board's
     #[arg(long, global = true, value_name = "KHZ", value_parser = clap::value_parser!(u32).range(1..))]

@@ -223,7 +223,7 @@ impl Bench {
     fn command(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-flash"));
         command.current_dir(self.folder.path()).args(arguments);
-        for variable in ["DXPU_PROBE", "DXPU_BOARD"] {
+        for variable in ["DXPU_PROBE", "DXPU_BOARD", "DXPU_BOARD_FILE"] {
             command.env_remove(variable);
         }
         if let Some(address) = probe {
