@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-/// Programs, and where board files load them: above the beginning of the board's memory, since probe-rs
-/// puts two breakpoints before them and reads the word before those.
-const PROGRAMS: [(&str, u32); 2] = [("flash-qemu-virt", 0x8000_0100), ("flash-litex", 0x4000_0100)];
+/// Programs, and where board files load them: above the beginning of a memory that works as soon as the
+/// board is reset, since probe-rs puts two breakpoints before them and reads the word before those.
+const PROGRAMS: [(&str, u32); 2] = [("flash-qemu-virt", 0x8000_0100), ("flash-litex", 0x9000_0100)];
 
 fn main() {
     println!("cargo:rerun-if-changed=algorithm.x");

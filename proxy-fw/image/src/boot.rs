@@ -43,6 +43,8 @@ pub enum BootReason {
     },
     /// The other one is wanted, and cannot be started.
     Instead(WhyNot),
+    /// Its starts are used up, and the other one cannot be started either, for this reason.
+    Again(WhyNot),
 }
 
 /// Why a slot is not started.
@@ -85,7 +87,8 @@ impl fmt::Display for WhyNot {
 
 impl WhyNot {
     /// Whether the next boot may find otherwise.
-    fn may_pass(self) -> bool {
+    #[must_use]
+    pub fn may_pass(self) -> bool {
         matches!(self, Self::PolicyUnknown | Self::Unreadable | Self::NotRecorded)
     }
 }
@@ -109,9 +112,9 @@ impl BootStore {
     /// Decides which slot to boot, and records the start of an image that has not been healthy
     /// yet. It is the boot loader's, once after each reset.
     ///
-    /// The wanted slot comes first, then the other one. An image that has used up its tries or is
-    /// not right is not started again. Where nothing was ever recorded, the images in the slots
-    /// are taken over, the higher version first.
+    /// The wanted slot comes first, then the other one. An image that is not right is not started
+    /// again, nor is one that has used up its tries as long as there is another to start. Where
+    /// nothing was ever recorded, the images in the slots are taken over, the higher version first.
     pub fn decide<F: NorFlash>(
         &mut self,
         flash: &mut F,
@@ -153,6 +156,30 @@ impl BootStore {
                 (None, None) => BootReason::Healthy,
             };
             return Decision::Boot(Boot { slot, header, reason });
+        }
+        self.start_again(flash, requirements, why)
+    }
+
+    /// What is started where nothing is left to be started (`why` not, for each): an image that has
+    /// used up its tries, since it may have been the network that kept it from joining, and a card
+    /// that starts nothing has to be fetched. There is nothing to record: it has no tries to lose,
+    /// and is passed over as soon as there is another one.
+    fn start_again<F: NorFlash>(
+        &self,
+        flash: &mut F,
+        requirements: &Requirements<'_>,
+        mut why: [WhyNot; 2],
+    ) -> Decision {
+        let first = self.state.wanted;
+        for slot in [first, first.other()] {
+            let SlotState::Trying { image, left: 0 } = self.state.slot(slot) else { continue };
+            match self.verify_recorded(flash, slot, image, requirements) {
+                Ok(header) => {
+                    let reason = BootReason::Again(why[slot.other().index()]);
+                    return Decision::Boot(Boot { slot, header, reason });
+                }
+                Err(reason) => why[slot.index()] = reason,
+            }
         }
         Decision::Recovery(why)
     }
@@ -224,3 +251,6 @@ impl BootStore {
 fn happened(state: &BootState, slot: SlotId, event: SlotEvent) -> BootState {
     state.after(slot, event).expect("the slot's state was looked at")
 }
+
+#[cfg(test)]
+mod tests;

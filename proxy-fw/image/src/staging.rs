@@ -100,7 +100,7 @@ impl BootStore {
         let length = HEADER_LEN as u32 + payload_len;
         let state = self.state.slot(slot);
         let done = match state {
-            // One that has used up its tries or failed is written anew: somebody insists.
+            // One that has used up its tries or failed is written anew, and has all its tries again.
             _ if state.is_bootable() && state.image() == Some(image) => return Ok(Begun::Complete),
             SlotState::Writing { image: there, done }
                 if there == image

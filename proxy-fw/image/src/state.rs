@@ -167,7 +167,8 @@ impl SlotState {
         }
     }
 
-    /// Whether it may be started, as far as the state goes.
+    /// Whether it may be started, as far as the state goes. One whose tries are used up may not,
+    /// but where [nothing else can be](BootState::to_be_started).
     #[must_use]
     pub fn is_bootable(&self) -> bool {
         matches!(self, Self::Staged { .. } | Self::Trying { left: 1.., .. } | Self::Healthy { .. })
@@ -235,6 +236,17 @@ impl BootState {
     #[must_use]
     pub fn slot(&self, slot: SlotId) -> SlotState {
         self.slots[slot.index()]
+    }
+
+    /// The slot that the next boot starts, as far as the states go: the image in it may be wrong.
+    /// None when there is none that may be started.
+    #[must_use]
+    pub fn to_be_started(&self) -> Option<SlotId> {
+        let may = |slot: &SlotId| self.slot(*slot).is_bootable();
+        let is_used_up =
+            |slot: &SlotId| matches!(self.slot(*slot), SlotState::Trying { left: 0, .. });
+        let order = [self.wanted, self.wanted.other()];
+        order.into_iter().find(may).or_else(|| order.into_iter().find(is_used_up))
     }
 
     /// The state after an event of one slot.

@@ -130,13 +130,22 @@ pub fn choose<F: NorFlash>(
                 BootReason::Instead(why) => {
                     say(console, format_args!("slot {}: {why}", slot.other()));
                 }
+                BootReason::Again(why) => {
+                    say(console, format_args!("slot {}: {why}", slot.other()));
+                    say(
+                        console,
+                        format_args!("slot {slot} has used up its starts, and there is no other"),
+                    );
+                }
             }
+            // What is known to be wrong is no image to go back to.
+            let is_wrong = matches!(reason, BootReason::Again(why) if !why.may_pass());
             say(console, format_args!("starting slot {slot}: {} {}", header.role, header.version));
             let state = |slot| store.state().slot(slot);
             let started = Started {
                 slot: *slot,
                 trying: matches!(state(*slot), SlotState::Trying { .. }),
-                fallback: matches!(state(slot.other()), SlotState::Healthy { .. }),
+                fallback: matches!(state(slot.other()), SlotState::Healthy { .. }) && !is_wrong,
             };
             Some(Chosen { boot, started })
         }

@@ -1,11 +1,13 @@
 //! A card's slots and boot state: updates, power cuts, damage, records that were made up. Only a
-//! whole image that was signed is ever booted, and what was recorded is found again.
+//! whole image that was signed is ever booted, one that was recorded in a slot is where there is any,
+//! and what was recorded is found again.
 
 use crate::image::{IMAGES, SLOT, requirements};
 use crate::input::Input;
 use card_image::{
-    AntiDowngrade, Begun, BootStore, Decision, HEADER_LEN, Header, Layout, LayoutParts,
-    STATE_RECORD, SecurityVersion, SlotId, StoreError,
+    AntiDowngrade, BOOT_TRIES, Begun, Boot, BootReason, BootState, BootStore, Decision, HEADER_LEN,
+    Header, Layout, LayoutParts, STATE_RECORD, SecurityVersion, SlotId, SlotState, StoreError,
+    WhyNot,
 };
 use nor_model::{Direct, Fault, Nor, Part};
 use std::sync::LazyLock;
@@ -43,6 +45,35 @@ struct Card {
 
 fn open(flash: &mut Flash) -> BootStore {
     BootStore::open(flash, *LAYOUT).expect("it has power")
+}
+
+/// Whether it was decided for the slot that comes first: by its tries, else for want of another.
+fn check_choice(
+    before: &BootState,
+    candidates: [Option<u8>; 2],
+    decision: &Decision,
+    after: &BootState,
+) {
+    let order = [before.wanted, before.wanted.other()];
+    let find = |may: fn(u8) -> bool| {
+        order.into_iter().find(|slot| candidates[slot.index()].is_some_and(may))
+    };
+    let (by_tries, used_up) = (find(|left| left > 0), find(|left| left == 0));
+    let (chosen, why) = match decision {
+        Decision::Boot(boot) => match boot.reason {
+            BootReason::Instead(why) | BootReason::Again(why) => (Some(boot.slot), [why; 2]),
+            _ => (Some(boot.slot), [WhyNot::Empty; 2]),
+        },
+        Decision::Recovery(why) => (None, *why),
+    };
+    // A journal that takes nothing any more (its numbers are used up) lets nothing be tried.
+    if !why.contains(&WhyNot::NotRecorded) {
+        assert_eq!(chosen, by_tries.or(used_up), "{before:?} {candidates:?}: {decision:?}");
+    }
+    if let Decision::Boot(Boot { slot, reason: BootReason::Again(_), .. }) = decision {
+        assert_eq!(candidates[slot.index()], Some(0), "only what has no tries left");
+        assert_eq!(before, after, "nothing is recorded");
+    }
 }
 
 impl Card {
@@ -120,14 +151,34 @@ impl Card {
 
     fn boot(&mut self) {
         self.reset();
-        let Decision::Boot(boot) = self.store.decide(&mut self.flash, &requirements()) else {
-            return;
-        };
+        let (before, was_recorded) = (*self.store.state(), self.store.is_recorded());
+        let candidates = SlotId::ALL.map(|slot| self.candidate(slot));
+        let decision = self.store.decide(&mut self.flash, &requirements());
+        if was_recorded {
+            check_choice(&before, candidates, &decision, self.store.state());
+        }
+        let Decision::Boot(boot) = decision else { return };
         let region = LAYOUT.slot(boot.slot);
         let image = &self.flash.0.cells()[region.start as usize..region.end() as usize];
         let good = Header::check_image(image, &requirements(), SLOT, SecurityVersion(0));
         assert_eq!(good, Ok(boot.header), "what boots is whole and signed");
         self.running = Some(boot.slot);
+    }
+
+    /// Starts that a slot's image has left, where it is right and the recorded one; without end where
+    /// it was healthy.
+    fn candidate(&self, slot: SlotId) -> Option<u8> {
+        let (state, region) = (self.store.state(), LAYOUT.slot(slot));
+        let image = &self.flash.0.cells()[region.start as usize..region.end() as usize];
+        let header =
+            Header::check_image(image, &requirements(), SLOT, state.lowest_security).ok()?;
+        let left = match state.slot(slot) {
+            SlotState::Staged { .. } => BOOT_TRIES,
+            SlotState::Trying { left, .. } => left,
+            SlotState::Healthy { .. } => u8::MAX,
+            SlotState::Empty | SlotState::Writing { .. } | SlotState::Failed { .. } => return None,
+        };
+        (state.slot(slot).image() == Some(header.id())).then_some(left)
     }
 
     fn update(&mut self, which: usize) -> Result<(), StoreError<Fault>> {

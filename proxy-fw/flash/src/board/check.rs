@@ -161,20 +161,16 @@ fn check_flash(algorithm: &RawFlashAlgorithm, window: u32, layout: &Layout) -> R
 
 /// The algorithm is loaded where there is memory, also for the breakpoint before it.
 fn check_memory(algorithm: &RawFlashAlgorithm, map: &[MemoryRegion]) -> Result<(), Wrong> {
-    let memory = map.iter().find_map(|region| match region {
-        MemoryRegion::Ram(ram) => Some(ram.range.clone()),
-        _ => None,
-    });
-    let Some(memory) = memory else {
-        return wrong(&["target", "memory_map"], "no memory (`!Ram`) is in the map");
-    };
+    let memories = map.iter().filter_map(MemoryRegion::as_ram_region).map(|ram| ram.range.clone());
     // Two words before the code; probe-rs reads one more before them.
-    let least = memory.start + 16;
-    match algorithm.load_address {
-        Some(at) if at >= least && at < memory.end => Ok(()),
-        _ => {
-            let what = format!("the algorithm is loaded to memory, from {least:#x} on");
-            wrong(&["target", "flash_algorithms", "load_address"], what)
-        }
+    let places: Vec<_> = memories.map(|memory| memory.start + 16..memory.end).collect();
+    if places.is_empty() {
+        return wrong(&["target", "memory_map"], "no memory (`!Ram`) is in the map");
     }
+    if algorithm.load_address.is_some_and(|at| places.iter().any(|place| place.contains(&at))) {
+        return Ok(());
+    }
+    let from: Vec<_> = places.iter().map(|place| format!("{:#x}", place.start)).collect();
+    let what = format!("the algorithm is loaded to memory, from {} on", from.join(" or "));
+    wrong(&["target", "flash_algorithms", "load_address"], what)
 }

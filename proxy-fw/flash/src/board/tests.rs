@@ -1,4 +1,5 @@
 use super::*;
+use probe_rs_target::MemoryRegion;
 
 const QEMU_VIRT: &str = BUILT_IN[0].1;
 
@@ -37,8 +38,8 @@ fn qemu_virt_is_as_its_firmware_has_it() {
 #[test]
 fn litex_is_as_its_firmware_and_the_simulated_card_have_it() {
     use board_litex::layout::{
-        BOARD, BOOT_MEMORY, EUI_48, IDENTITY, LAYOUT, MEMORY, MODULE_ABSENT, REGISTERS, SHARED,
-        WINDOW,
+        BOARD, BOOT_MEMORY, EUI_48, IDENTITY, LAYOUT, MEMORY, MODULE_ABSENT, REGISTERS, RETAINED,
+        SHARED, WINDOW,
     };
     use sim_card::card::litex;
     let board = Board::parse("litex.yaml", BUILT_IN[1].1).unwrap();
@@ -56,6 +57,12 @@ fn litex_is_as_its_firmware_and_the_simulated_card_have_it() {
     assert_eq!(litex::PART.size, LAYOUT.parts().flash);
     assert_eq!((litex::IDENTITY, u16::from(litex::EUI_48)), (IDENTITY, EUI_48));
     assert_eq!(litex::MODULE_ABSENT, MODULE_ABSENT);
+    // The algorithm has its code, stack and pages where memory works before the BIOS runs, and leaves
+    // alone what outlasts a reset.
+    let place = board.algorithm().load_address.unwrap();
+    let memories = board.target.variants[0].memory_map.iter().filter_map(MemoryRegion::as_ram_region);
+    let of_algorithm = memories.map(|ram| ram.range.clone()).find(|range| range.contains(&place));
+    assert_eq!(of_algorithm, Some(SHARED.start.into()..RETAINED.into()));
     let jtag = board.target.variants[0].jtag.as_ref().unwrap();
     let tunnel = jtag.riscv_tunnel.as_ref().unwrap();
     assert_eq!(

@@ -52,6 +52,9 @@ pub(super) struct SlotView {
     pub(super) slot: String,
     /// Whether it is the one to be started.
     pub(super) wanted: bool,
+    /// Whether it is what the boot loader starts next, as far as the states go.
+    #[serde(skip)]
+    is_next: bool,
     pub(super) state: &'static str,
     /// Starts that a new image has left.
     pub(super) tries_left: Option<u8>,
@@ -71,19 +74,15 @@ impl SlotView {
             SlotState::Healthy { .. } => ("healthy", None, None),
             SlotState::Failed { .. } => ("failed", None, None),
         };
-        let wanted = state.wanted == slot;
+        let (wanted, is_next) = (state.wanted == slot, state.to_be_started() == Some(slot));
         let image = header.map(ImageView::from);
-        Self { slot: slot.to_string(), wanted, state: name, tries_left, written, image }
+        Self { slot: slot.to_string(), wanted, is_next, state: name, tries_left, written, image }
     }
 
     pub(super) fn text(&self) -> String {
         let mut text = format!("slot {}: {}", self.slot, self.state);
-        let used_up = self.tries_left == Some(0);
-        if used_up {
-            text.push_str(
-                ", its starts are used up: write it again, or `dxpu-flash erase boot-state` and it is \
-                 taken as a new one",
-            );
+        if self.tries_left == Some(0) {
+            text.push_str(", its starts are used up, and it is started only where no other can be");
         } else if let Some(left) = self.tries_left {
             let plural = if left == 1 { "" } else { "s" };
             text.push_str(&format!(", {left} further start{plural}"));
@@ -91,7 +90,7 @@ impl SlotView {
         if let Some(written) = self.written {
             text.push_str(&format!(", {written} bytes are there"));
         }
-        if self.wanted && !used_up && ["staged", "trying", "healthy"].contains(&self.state) {
+        if self.is_next {
             text.push_str(", to be started");
         }
         match &self.image {
@@ -109,7 +108,8 @@ mod tests {
     #[test]
     fn slots_are_told_in_words() {
         let image = ImageId([1; 16]);
-        let with = |state| BootState { slots: [state, SlotState::Empty], ..BootState::NEW };
+        let text =
+            |slots| SlotView::new(SlotId::A, &BootState { slots, ..BootState::NEW }, None).text();
         for (state, words) in [
             (SlotState::Empty, "slot a: empty\n"),
             (SlotState::Writing { image, done: 7 }, "slot a: writing, 7 bytes are there\n"),
@@ -120,14 +120,17 @@ mod tests {
             ),
             (
                 SlotState::Trying { image, left: 0 },
-                "slot a: trying, its starts are used up: write it again, or `dxpu-flash erase \
-                 boot-state` and it is taken as a new one\n",
+                "slot a: trying, its starts are used up, and it is started only where no other can \
+                 be, to be started\n",
             ),
             (SlotState::Healthy { image }, "slot a: healthy, to be started\n"),
             (SlotState::Failed { image }, "slot a: failed\n"),
         ] {
-            let text = SlotView::new(SlotId::A, &with(state), None).text();
+            let text = text([state, SlotState::Empty]);
             assert!(text.starts_with(words), "{text}");
         }
+        // Beside one that can be started it is none to be started, though it is the wanted one.
+        let text = text([SlotState::Trying { image, left: 0 }, SlotState::Staged { image }]);
+        assert!(text.starts_with("slot a: trying") && !text.contains("to be started"), "{text}");
     }
 }

@@ -314,10 +314,7 @@ pub(super) fn headers(card: &mut Card) -> Outcome<Vec<(SlotId, Header)>> {
 
 /// The slot that the boot loader would not start.
 fn free_slot(store: &BootStore) -> SlotId {
-    let state = store.state();
-    let starts = |slot: &SlotId| state.slot(*slot).is_bootable();
-    let in_use = [state.wanted, state.wanted.other()].into_iter().find(starts);
-    in_use.map_or(SlotId::A, SlotId::other)
+    store.state().to_be_started().map_or(SlotId::A, SlotId::other)
 }
 
 pub(super) fn store_failure(

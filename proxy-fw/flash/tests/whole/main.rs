@@ -12,6 +12,7 @@ mod tunnel;
 
 use std::time::{Duration, Instant};
 
+use card_image::{AntiDowngrade, Role};
 use dxpu_flash::image::BootLoader;
 use sim::{
     Bench, SimCard, board, cells, emulated_console, firmware, label, noisy_cable, of_firmware,
@@ -108,6 +109,35 @@ fn a_new_card_is_filled_checked_and_read() {
     let mut store_flash = nor_model::Direct::<1, 4096>(card.board.nor(0).clone());
     let store = card_image::BootStore::open(&mut store_flash, layout).unwrap();
     assert_eq!(store.state().wanted, card_image::SlotId::B);
+}
+
+/// Until the new image is whole the card starts the one that it has, also where that has no starts left.
+#[test]
+fn an_image_is_written_beside_one_whose_starts_are_used_up() {
+    let bench = Bench::new();
+    let board = board();
+    let image = bench.image("only.img", &label("1.0.0"), 3000);
+    let mut card = Card::new();
+    let mut flash: nor_model::Direct<1, { 256 << 10 }> =
+        nor_model::Direct(card.board.nor(0).clone());
+    flash.0.preload(board.layout.slots()[0].start, &image);
+    let requirements = board.requirements(Role::Box, &board.keys, AntiDowngrade::default());
+    for _ in 0..card_image::BOOT_TRIES {
+        let mut store = card_image::BootStore::open(&mut flash, board.layout).unwrap();
+        store.decide(&mut flash, &requirements);
+    }
+    card.board.nor(0).preload(0, flash.0.cells());
+    let card = SimCard::start(card);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let info = run(&["info"]).fine().out;
+    let words = "slot a: trying, its starts are used up, and it is started only where no other can be, \
+                 to be started\n";
+    assert!(info.contains(words), "{info}");
+    let wrote = run(&["write", "only.img", "--json"]).fine().json();
+    assert_eq!(wrote["slot"], "b", "{wrote}");
+    let info = run(&["info"]).fine().out;
+    assert!(info.contains("slot b: staged, to be started\n"), "{info}");
+    assert!(info.contains("no other can be\n"), "{info}");
 }
 
 /// Writes an image, takes the power away when so many bytes of it are there, and writes it again.

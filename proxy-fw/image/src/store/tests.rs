@@ -73,12 +73,37 @@ fn the_only_image_that_never_reports() {
     let image = image(1, 3000);
     card.update(A, None, &image).unwrap();
     (0..BOOT_TRIES).for_each(|_| assert_eq!(card.boot().slot, A));
-    card.reset();
-    assert_eq!(card.decide(), Decision::Recovery([WhyNot::TriesUsedUp, WhyNot::Empty]));
-    // Somebody insists.
-    assert_eq!(card.begin(A, None, &image), Ok(Begun::At(256)));
-    card.update(A, None, &image).unwrap();
-    assert_eq!(card.boot().reason, BootReason::Trying { left: BOOT_TRIES - 1 });
+    let used_up = SlotState::Trying { image: id(&image), left: 0 };
+    let steps = card.flash.0.steps();
+    for _ in 0..3 {
+        let boot = card.boot();
+        assert_eq!((boot.slot, boot.reason), (A, BootReason::Again(WhyNot::Empty)));
+        assert_eq!((card.slot(A), card.flash.0.steps()), (used_up, steps), "nothing is recorded");
+    }
+    assert_eq!(card.want(A), Err(StoreError::NotBootable(A)));
+    // It joins after all, and is as good as any.
+    let mut joined = card.clone();
+    joined.report_healthy(A).unwrap();
+    assert_eq!(joined.boot().reason, BootReason::Healthy);
+    // Written anew it has its starts again.
+    let mut anew = card.clone();
+    assert_eq!(anew.begin(A, None, &image), Ok(Begun::At(256)));
+    anew.update(A, None, &image).unwrap();
+    assert_eq!(anew.boot().reason, BootReason::Trying { left: BOOT_TRIES - 1 });
+    // Beside another one it is given up, and that one is started again in its turn.
+    let two = crate::test_card::image(2, 2000);
+    card.update(B, None, &two).unwrap();
+    (0..BOOT_TRIES).for_each(|_| assert_eq!(card.boot().slot, B));
+    assert_eq!(card.slot(A), used_up, "nobody has looked at it");
+    let boot = card.boot();
+    assert_eq!((boot.slot, boot.reason), (B, BootReason::Again(WhyNot::TriesUsedUp)));
+    // It may be the flash alone that is wrong.
+    card.flash.0.flip(layout().slot(B).start + 300, 1);
+    let boot = card.boot();
+    let why = WhyNot::Refused(Refusal::BadCrc);
+    assert_eq!((boot.slot, boot.reason), (A, BootReason::Again(why)));
+    card.flash.0.flip(layout().slot(B).start + 300, 1);
+    assert_eq!(card.boot().slot, B);
 }
 
 #[test]
@@ -269,6 +294,11 @@ fn flash_that_cannot_be_written() {
     let mut card = Card::new(1);
     card.update(A, None, &image(1, 2000)).unwrap();
     assert_eq!(boot(&card), Decision::Recovery([why, WhyNot::Empty]));
+    // One that has no tries to lose needs no record.
+    (0..BOOT_TRIES).for_each(|_| assert_eq!(card.boot().slot, A));
+    card.update(B, None, &image(2, 2000)).unwrap();
+    let Decision::Boot(again) = boot(&card) else { panic!() };
+    assert_eq!((again.slot, again.reason), (A, BootReason::Again(why)));
 }
 
 /// Bytes of one byte each make the same image as one large piece.

@@ -89,6 +89,29 @@ fn the_power_is_cut_at_every_step_of_the_first_installation() {
     }
 }
 
+/// A card whose only image has used up its starts is updated by a probe: until the new image is there
+/// it goes on starting the one that it has.
+#[test]
+fn the_power_is_cut_at_every_step_of_an_update_beside_starts_that_are_used_up() {
+    let (one, two) = (image(1, 1500), image(2, 1300));
+    let mut start = Card::new(3);
+    start.update(A, None, &one).unwrap();
+    (0..crate::BOOT_TRIES).for_each(|_| assert_eq!(start.boot().slot, A));
+    let mut whole = start.clone();
+    whole.update(B, None, &two).unwrap();
+    let steps = whole.flash.0.steps() - start.flash.0.steps();
+    let mut started = [0, 0];
+    for step in 0..=steps {
+        let mut card = start.clone();
+        card.flash.0.cut_after(step);
+        assert_eq!(card.update(B, None, &two).is_ok(), step == steps);
+        let boot = card.boot();
+        assert_good(&card, &boot, [&one, &two]);
+        started[boot.slot.index()] += 1;
+    }
+    assert!(started[0] > 1300 && started[1] > 0, "{started:?}");
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
     /// Power cuts whenever they like, one after the other.

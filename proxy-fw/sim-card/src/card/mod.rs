@@ -131,7 +131,7 @@ impl Card {
         self.resets
     }
 
-    /// Puts bytes into memory, as a loader of the emulator does.
+    /// Puts bytes into memory, as a loader of the emulator does, for which main memory works at once.
     ///
     /// # Errors
     ///
@@ -142,6 +142,9 @@ impl Card {
         let start = at.checked_sub(base).ok_or(AccessFault)?;
         if start > size || length > size - start {
             return Err(AccessFault);
+        }
+        if let Board::Litex(soc) = &mut self.board {
+            soc.set_up_ram();
         }
         (at..)
             .zip(bytes)

@@ -100,6 +100,73 @@ fn a_new_image_is_tried_and_then_given_up() {
 }
 
 #[test]
+fn an_image_that_has_used_up_its_starts_is_started_where_there_is_no_other() {
+    let mut flash = flash([Some(image(board(), 1)), Some(image(board(), 2))]);
+    let slot = start(&mut flash).0.unwrap().boot.slot;
+    let mut store = BootStore::open(&mut flash, layout()).unwrap();
+    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion).unwrap();
+    let trusted = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
+    store.want(&mut flash, SlotId::A, &requirements(&trusted)).unwrap();
+    // There is one to go back to, as far as the boot loader knows, until it has looked at it.
+    flash.0.flip(layout().slot(SlotId::B).start + 300, 1);
+    for _ in 0..3 {
+        let started = Started { slot: SlotId::A, trying: true, fallback: true };
+        assert_eq!(start(&mut flash).0.unwrap().started, started);
+    }
+    for _ in 0..2 {
+        let (chosen, said) = start(&mut flash);
+        let started = Started { slot: SlotId::A, trying: true, fallback: false };
+        assert_eq!(chosen.unwrap().started, started, "{said}");
+        assert!(said.contains("slot b: the image's payload is damaged"), "{said}");
+        assert!(said.contains("slot a has used up its starts, and there is no other"), "{said}");
+        assert!(said.contains("starting slot a: box 1.0.0+0"), "{said}");
+    }
+    // What could not be read now may be the next time: it gives way to that.
+    flash.0.flip(layout().slot(SlotId::B).start + 300, 1);
+    let again = start_with(&mut UnreadableSlotB(flash.clone()), &trusted, true);
+    let started = Started { slot: SlotId::A, trying: true, fallback: true };
+    assert_eq!(again.0.unwrap().started, started, "{}", again.1);
+    assert!(again.1.contains("slot b: the flash could not be read"), "{}", again.1);
+    assert_eq!(start(&mut flash).0.unwrap().started.slot, SlotId::B);
+}
+
+/// A flash of which slot b cannot be read.
+struct UnreadableSlotB(Flash);
+
+impl ErrorType for UnreadableSlotB {
+    type Error = Fault;
+}
+
+impl ReadNorFlash for UnreadableSlotB {
+    const READ_SIZE: usize = 1;
+
+    fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Fault> {
+        let slot = layout().slot(SlotId::B);
+        if (slot.start..slot.start + slot.len).contains(&offset) {
+            return Err(Fault::Busy);
+        }
+        self.0.read(offset, bytes)
+    }
+
+    fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+}
+
+impl NorFlash for UnreadableSlotB {
+    const WRITE_SIZE: usize = 4;
+    const ERASE_SIZE: usize = 1024;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), Fault> {
+        self.0.erase(from, to)
+    }
+
+    fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Fault> {
+        self.0.write(offset, bytes)
+    }
+}
+
+#[test]
 fn a_healthy_image_starts_without_more_words() {
     let mut flash = flash([Some(image(board(), 1)), None]);
     let slot = start(&mut flash).0.unwrap().boot.slot;

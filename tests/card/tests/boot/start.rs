@@ -1,9 +1,9 @@
 //! A new image that stops before its loop: what the firmware does as it is built.
 
-use super::images::{Label, image, relabelled};
+use super::images::{Label, image, relabelled, requirements, trusted};
 use super::{BOUND, Bench, Connected, with_update};
 use anyhow::{Result, ensure};
-use card_image::SlotId;
+use card_image::{BOOT_TRIES, Decision, SlotId, SlotState};
 use emulated_card::flash::CardFlash;
 use proxy_core::control::FromProxy;
 use std::fs::{File, OpenOptions};
@@ -90,6 +90,34 @@ fn a_new_image_that_hangs_before_its_loop_is_given_up() {
     let log = bench.log().unwrap();
     let bites = log.iter().filter(|line| line.contains(&format!("watchdog at {at:#010x}")));
     assert_eq!(bites.count(), 3, "{log:#?}");
+}
+
+/// Three starts before there was a manager: the image of a card that has no other is started on, and is
+/// as good as any when the card joins.
+#[test]
+fn an_image_whose_starts_are_used_up_joins_where_there_is_no_other() {
+    let Some(scene) = Connected::new() else { return };
+    let bench = &scene.bench;
+    let mut flash = bench.new_flash().unwrap();
+    flash.set_settings(&scene.settings(scene.manager.port)).unwrap();
+    flash.write_image(SlotId::A, &bench.box_image().unwrap()).unwrap();
+    let keys = trusted();
+    for _ in 0..BOOT_TRIES {
+        let mut store = flash.store().unwrap();
+        let decision = store.decide(&mut flash.0, &requirements(&keys));
+        assert!(
+            matches!(&decision, Decision::Boot(boot) if boot.slot == SlotId::A),
+            "{decision:?}"
+        );
+    }
+    let state = *flash.store().unwrap().state();
+    assert!(matches!(state.slot(SlotId::A), SlotState::Trying { left: 0, .. }), "{state:?}");
+    flash.write(&bench.path("flash")).unwrap();
+    let _card = scene.start().unwrap();
+    scene.until_healthy(SlotId::A).unwrap();
+    let console = bench.console();
+    let words = "slot a has used up its starts, and there is no other";
+    assert!(console.contains(words), "{console}");
 }
 
 /// A pipe as the card's console, which is full, and which nobody reads while the file is open.

@@ -61,6 +61,8 @@ const WINDOW_LAST: u32 = WINDOW_BASE + PART.size - 1;
 #[derive(Debug)]
 pub struct Litex {
     ram: Vec<u8>,
+    /// Main memory works: the BIOS, or a loader in its place, has set its controller up since the reset.
+    ram_is_set_up: bool,
     shared: Vec<u8>,
     rom: [u32; 2],
     registers: Registers,
@@ -94,6 +96,7 @@ impl Litex {
         set_cause(&mut registers, ResetCause::Power.bits(), 0);
         Self {
             ram: vec![0; RAM_SIZE as usize],
+            ram_is_set_up: false,
             shared: vec![0; SHARED_SIZE as usize],
             rom: bios::WAIT,
             registers,
@@ -133,7 +136,18 @@ impl Litex {
         self.touched = true;
     }
 
-    /// Memory from an address on, if there is enough.
+    /// Main memory is set up, as the BIOS does it.
+    pub(super) fn set_up_ram(&mut self) {
+        self.ram_is_set_up = true;
+    }
+
+    /// Memory from an address on as the core and a debugger find it, if there is enough.
+    fn reachable(&mut self, address: u32, length: u32) -> Option<&mut [u8]> {
+        let in_ram = (RAM_BASE..=RAM_LAST).contains(&address);
+        if in_ram && !self.ram_is_set_up { None } else { self.memory(address, length) }
+    }
+
+    /// Memory from an address on, if there is enough; what is in it, whether it works or not.
     pub fn memory(&mut self, address: u32, length: u32) -> Option<&mut [u8]> {
         let (start, bytes) = match address {
             RAM_BASE..=RAM_LAST => (RAM_BASE, &mut self.ram),
@@ -261,8 +275,9 @@ impl Litex {
         self.reset_for(ResetCause::Watchdog.bits());
     }
 
-    /// The BIOS runs: it puts what it starts into main memory, and the ROM goes on with that.
+    /// The BIOS runs: it sets up main memory, puts what it starts there, and the ROM goes on with that.
     fn play_bios(&mut self) {
+        self.set_up_ram();
         let program = bios::program(self.flash.nor(self.ticks).cells());
         let place = program.and_then(|program| self.ram.get_mut(..program.len()));
         self.rom = match (program, place) {
@@ -304,7 +319,7 @@ fn crc(before: u32, polynomial: u32, bytes: &[u8]) -> u32 {
 
 impl Bus for Litex {
     fn read(&mut self, at: u32, width: Width) -> Result<u32, AccessFault> {
-        if let Some(bytes) = self.memory(at, width.bytes()) {
+        if let Some(bytes) = self.reachable(at, width.bytes()) {
             return Ok(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte)));
         }
         self.touched = true;
@@ -316,7 +331,7 @@ impl Bus for Litex {
     }
 
     fn write(&mut self, at: u32, width: Width, value: u32) -> Result<(), AccessFault> {
-        if let Some(bytes) = self.memory(at, width.bytes()) {
+        if let Some(bytes) = self.reachable(at, width.bytes()) {
             bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
             return Ok(());
         }
@@ -325,13 +340,17 @@ impl Bus for Litex {
         if width == Width::Word { self.write_register(offset, value) } else { Err(AccessFault) }
     }
 
-    /// From main memory and the ROM.
+    /// From both memories and the ROM.
     fn fetch(&mut self, at: u32) -> Result<u16, AccessFault> {
         let start = at.wrapping_sub(RAM_BASE) as usize;
         if let Some(half) = self.ram.get(start..).and_then(|bytes| bytes.first_chunk()) {
-            return Ok(u16::from_le_bytes(*half));
+            return if self.ram_is_set_up {
+                Ok(u16::from_le_bytes(*half))
+            } else {
+                Err(AccessFault)
+            };
         }
-        if at > 7 {
+        if at > 7 && !(SHARED_BASE..=SHARED_LAST).contains(&at) {
             return Err(AccessFault);
         }
         if at == ROM_BASE {

@@ -1,0 +1,123 @@
+//! What is decided for any two slots.
+
+use std::vec::Vec;
+
+use super::*;
+use crate::SecurityVersion;
+use crate::header::ImageId;
+use crate::test_card::*;
+use SlotId::{A, B};
+
+/// What a slot may be in, with an image or not, and whether that is right.
+const KINDS: [(fn(ImageId) -> SlotState, bool); 11] = [
+    (|_| SlotState::Empty, false),
+    (|image| SlotState::Writing { image, done: 1024 }, true),
+    (|image| SlotState::Failed { image }, true),
+    (|image| SlotState::Staged { image }, true),
+    (|image| SlotState::Staged { image }, false),
+    (|image| SlotState::Trying { image, left: 1 }, true),
+    (|image| SlotState::Trying { image, left: 1 }, false),
+    (|image| SlotState::Trying { image, left: 0 }, true),
+    (|image| SlotState::Trying { image, left: 0 }, false),
+    (|image| SlotState::Healthy { image }, true),
+    (|image| SlotState::Healthy { image }, false),
+];
+
+/// A card of which this is recorded, with images in its slots that are right or not.
+fn card(kinds: [usize; 2], wanted: SlotId) -> Card {
+    let mut card = Card::new(1);
+    let images = [image(1, 600), image(2, 600)];
+    for (slot, image) in SlotId::ALL.into_iter().zip(&images) {
+        let start = layout().slot(slot).start;
+        card.flash.0.preload(start, image);
+        if !KINDS[kinds[slot.index()]].1 {
+            card.flash.0.flip(start + 300, 1);
+        }
+    }
+    let states = [0, 1].map(|n| {
+        let (state, _) = KINDS[kinds[n]];
+        state(Header::parse(&images[n]).unwrap().id())
+    });
+    let state = BootState { slots: states, wanted, lowest_security: SecurityVersion(1) };
+    card.store.record(&mut card.flash, state).unwrap();
+    card.reset();
+    assert_eq!(*card.store.state(), state);
+    card
+}
+
+/// Every pair of states, of images that are right and wrong, and either slot wanted.
+#[test]
+fn any_two_slots() {
+    let (mut again, mut recovered) = (0, 0);
+    let pairs: Vec<_> =
+        (0..KINDS.len()).flat_map(|a| (0..KINDS.len()).map(move |b| [a, b])).collect();
+    for (kinds, wanted) in pairs.iter().flat_map(|kinds| [(*kinds, A), (*kinds, B)]) {
+        let mut card = card(kinds, wanted);
+        let before = *card.store.state();
+        let order = [wanted, wanted.other()];
+        let is_right = |slot: &SlotId| KINDS[kinds[slot.index()]].1;
+        let left = |slot: &SlotId| match before.slot(*slot) {
+            SlotState::Staged { .. } => Some(crate::BOOT_TRIES),
+            SlotState::Trying { left, .. } => Some(left),
+            SlotState::Healthy { .. } => Some(u8::MAX),
+            _ => None,
+        };
+        let by_tries = |slot: &SlotId| is_right(slot) && left(slot).is_some_and(|left| left > 0);
+        let used_up = |slot: &SlotId| is_right(slot) && left(slot) == Some(0);
+        let steps = card.flash.0.steps();
+        let decision = card.decide();
+        let after = *card.store.state();
+        let what = std::format!("{before:?}: {decision:?}");
+        let chosen = match &decision {
+            Decision::Boot(boot) => Some(boot.slot),
+            Decision::Recovery(_) => None,
+        };
+        if let Some(slot) = order.into_iter().find(by_tries) {
+            assert_eq!((chosen, after.wanted), (Some(slot), slot), "{what}");
+            assert_eq!(Ok(after.slot(slot)), before.slot(slot).after(SlotEvent::Try), "{what}");
+            let other = slot.other();
+            let given_up = slot != wanted && left(&other).is_some();
+            let expected = match before.slot(other).image() {
+                Some(image) if given_up => SlotState::Failed { image },
+                _ => before.slot(other),
+            };
+            assert_eq!(after.slot(other), expected, "{what}");
+            continue;
+        }
+        let expected = order.into_iter().find(used_up);
+        assert_eq!(chosen, expected, "{what}");
+        assert_eq!((after, card.flash.0.steps()), (before, steps), "nothing is recorded: {what}");
+        match decision {
+            Decision::Boot(boot) => {
+                again += 1;
+                assert!(matches!(boot.reason, BootReason::Again(_)), "{what}");
+                assert_eq!(card.boot(), boot, "and so on");
+            }
+            Decision::Recovery(why) => {
+                recovered += 1;
+                assert!(!why.contains(&WhyNot::TriesUsedUp), "{what}");
+            }
+        }
+    }
+    // Beside what cannot be started, of which there are seven kinds, in either slot; and both.
+    assert_eq!((again, recovered), ((2 * 7 + 1) * 2, 7 * 7 * 2));
+}
+
+/// As far as the states go, what is to be started is what is started.
+#[test]
+fn what_is_to_be_started() {
+    for (a, b) in (0..KINDS.len()).flat_map(|a| (0..KINDS.len()).map(move |b| (a, b))) {
+        if ![a, b].iter().all(|kind| KINDS[*kind].1 || *kind == 0) {
+            continue;
+        }
+        for wanted in SlotId::ALL {
+            let mut card = card([a, b], wanted);
+            let to_be = card.store.state().to_be_started();
+            let started = match card.decide() {
+                Decision::Boot(boot) => Some(boot.slot),
+                Decision::Recovery(_) => None,
+            };
+            assert_eq!(to_be, started, "{:?}", card.store.state());
+        }
+    }
+}
