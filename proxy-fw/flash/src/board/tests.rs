@@ -60,7 +60,8 @@ fn litex_is_as_its_firmware_and_the_simulated_card_have_it() {
     // The algorithm has its code, stack and pages where memory works before the BIOS runs, and leaves
     // alone what outlasts a reset.
     let place = board.algorithm().load_address.unwrap();
-    let memories = board.target.variants[0].memory_map.iter().filter_map(MemoryRegion::as_ram_region);
+    let memories =
+        board.target.variants[0].memory_map.iter().filter_map(MemoryRegion::as_ram_region);
     let of_algorithm = memories.map(|ram| ram.range.clone()).find(|range| range.contains(&place));
     assert_eq!(of_algorithm, Some(SHARED.start.into()..RETAINED.into()));
     let jtag = board.target.variants[0].jtag.as_ref().unwrap();

@@ -48,10 +48,13 @@ impl State {
     }
 }
 
+/// Bytes that wait for a probe: what a card logs while it starts, several times.
+const FOR_PROBE: usize = 2048;
+
 /// A probe can fetch what is logged from now on. To be called once, before anything is logged.
 pub fn start() {
     let channels = rtt_init! {
-        up: { 0: { size: 4096, mode: ChannelMode::NoBlockSkip, name: "defmt" } }
+        up: { 0: { size: FOR_PROBE, mode: ChannelMode::NoBlockSkip, name: "defmt" } }
     };
     // SAFETY: as said above.
     unsafe { (*STATE.0.get()).probe = Some(channels.up.0) };

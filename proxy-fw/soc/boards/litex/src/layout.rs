@@ -48,7 +48,9 @@ pub const BOOT_MEMORY: Region = Region { start: 0x4078_0000, len: 0x8_0000 };
 pub const SHARED: Region = Region { start: 0x9000_0000, len: 256 << 10 };
 
 /// Memory that only records which outlast a reset are in.
-pub const RETAINED: u32 = SHARED.start + SHARED.len - 4096;
+pub const RETAINED: u32 = SHARED.start + SHARED.len - RETAINED_ROOM;
+/// Bytes of it.
+pub const RETAINED_ROOM: u32 = 4096;
 
 /// The peripherals' clock divided by the flash's bit rate.
 pub const SPI_RATIO: u16 = 4;

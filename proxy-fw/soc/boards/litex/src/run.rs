@@ -2,7 +2,7 @@
 
 use crate::end;
 use crate::hardware::{self, IMAGES, card, now};
-use crate::layout::{MAX_FRAME, NAME, TLP_RECEIVE};
+use crate::layout::{MAX_FRAME, NAME, RETAINED_ROOM, TLP_RECEIVE};
 use crate::machine::{self, Soc};
 use crate::panel::Panel;
 use crate::shared::{self, Mac, Parts, Pcie};
@@ -119,8 +119,10 @@ fn run<R: CardRole>(
         .and_then(|life| life.started)
         .map(|started| Slots::new(&IMAGES, started, kind, start.settings(), now()));
     let mut card = start.card(role, now(), &mut mac, life.as_ref(), reset);
-    // What the shared memory has is not among the variables; what links have is in the arena.
-    let made = ARENA.variables() + ARENA.used() - links;
+    // What links have is in the arena, and the packet pool's; what the shared memory has is not among the
+    // variables.
+    let shared = (shared::RINGS + RETAINED_ROOM) as usize;
+    let made = ARENA.variables() + ARENA.used() - links + shared;
     let (first, places) = match kind {
         RoleKind::Host { .. } => (SlotWire::HOST, 1),
         RoleKind::Box { slots } => (SlotWire(1), slots),

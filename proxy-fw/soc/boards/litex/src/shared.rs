@@ -24,6 +24,8 @@ const FABRIC: u32 = TRANSMIT + (DESCRIPTOR << TLP_TRANSMIT);
 const OTHER: u32 = FABRIC + (DESCRIPTOR << MAC_FABRIC);
 const FRAMES: u32 = OTHER + (DESCRIPTOR << MAC_OTHER);
 const TLPS: u32 = FRAMES + (DESCRIPTOR << MAC_TRANSMIT);
+/// Bytes of all rings.
+pub(crate) const RINGS: u32 = TLPS - RECEIVE;
 const FRAME_BUFFERS: u32 = TLPS + TLP_COUNT as u32 * TLP_BUFFER as u32;
 
 /// Buffers of TLPs: a descriptor's each.

@@ -32,3 +32,5 @@ pub const BOOT_MEMORY: Region = Region { start: 0x8078_0000, len: 0x7_f000 };
 
 /// Memory that only records which outlast a reset are in.
 pub const RETAINED: u32 = 0x807f_f000;
+/// Bytes of it.
+pub const RETAINED_ROOM: u32 = 4096;

@@ -1,6 +1,6 @@
 //! From the start to the loop that never ends.
 
-use crate::layout::LAYOUT;
+use crate::layout::{LAYOUT, RETAINED_ROOM};
 use crate::machine::Virt;
 use crate::virtio::{self, VirtioMac};
 use crate::{clint, end, flash, retained, watchdog};
@@ -117,7 +117,7 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     let mut board = Virt::new(mac, pcie, slots);
     // Frames and TLPs, and what says which of them is whose.
     let pool = pool + board.pcie().packet_pool() + virtio::PACKET_POOL;
-    let made = ARENA.variables() + ARENA.used() - pool;
+    let made = ARENA.variables() + ARENA.used() - pool + RETAINED_ROOM as usize;
     // These two lie on the stack, but as long as the firmware runs.
     let fixed = made + size_of_val(&card) + size_of_val(&board);
     let (made, kept) = (stack::used(), stack::in_use());
