@@ -112,9 +112,10 @@ const HEADER_ONLY: (u64, u64) = (1_500, 6_600);
 /// The budget from the interrupt that ends a card's sleep to the first thing that it does for it.
 const TO_FIRST_ACTION: u64 = 300;
 
-/// How many turns there are for a TLP, and what is looked at before something is found, depends on
-/// how busy this computer is. So the least counts of as many runs as these, if the first is above a
-/// budget.
+/// How many turns there are for a TLP depends on when frames arrive, and so on how busy this computer is:
+/// the two cards' emulators are programs of their own, whose instructions are counted and whose wires
+/// are not. So the least counts of as many runs as these, if the first is above a budget. From an
+/// interrupt to the first action the most counts, of every run: that is a bound.
 const RUNS: usize = 8;
 
 /// What was counted in a run.
@@ -142,19 +143,19 @@ impl Run {
         Self { costs, first_action }
     }
 
-    /// The least of both.
-    fn least(self, other: Self) -> Self {
+    /// The least that a TLP took in both, and the most to a first action.
+    fn and(self, other: Self) -> Self {
         let least = |a: Cost, b: Cost| if a.all() <= b.all() { a } else { b };
         let costs = self.costs.into_iter().zip(other.costs);
         Self {
             costs: costs
                 .map(|((what, a), (_, b))| (what, [least(a[0], b[0]), least(a[1], b[1])]))
                 .collect(),
-            first_action: [0, 1].map(|n| self.first_action[n].min(other.first_action[n])),
+            first_action: [0, 1].map(|n| self.first_action[n].max(other.first_action[n])),
         }
     }
 
-    /// What is above its bound.
+    /// What is above its bound of what a TLP took.
     fn above(&self) -> Vec<String> {
         let bound = |what: &str| {
             let budget = BUDGETS.iter().find(|(name, _)| *name == what);
@@ -162,11 +163,7 @@ impl Run {
         };
         let costs = self.costs.iter().flat_map(|(what, costs)| costs.map(|cost| (*what, cost)));
         let costs = costs.filter(|(what, cost)| cost.all() > bound(what));
-        let late = CARDS.iter().zip(self.first_action).filter(|(_, most)| *most > TO_FIRST_ACTION);
-        costs
-            .map(|(what, cost)| format!("{what}: {cost}, of {}", bound(what)))
-            .chain(late.map(|(card, most)| format!("{card}: {most} to the first action")))
-            .collect()
+        costs.map(|(what, cost)| format!("{what}: {cost}, of {}", bound(what))).collect()
     }
 }
 
@@ -184,7 +181,7 @@ fn what_a_tlp_costs() {
         if run.above().is_empty() {
             break;
         }
-        run = run.least(Run::of(&firmware));
+        run = run.and(Run::of(&firmware));
     }
     for (what, costs) in &run.costs {
         let budget = match *what {
@@ -200,6 +197,7 @@ fn what_a_tlp_costs() {
              (budget {TO_FIRST_ACTION})"
         );
         assert!(most > 0, "{card} was never woken");
+        assert!(most <= TO_FIRST_ACTION, "{card}: {most} to the first action");
     }
     let above = run.above();
     assert!(above.is_empty(), "{above:#?}");
