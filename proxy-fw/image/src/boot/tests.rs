@@ -8,8 +8,10 @@ use crate::header::ImageId;
 use crate::test_card::*;
 use SlotId::{A, B};
 
-/// What a slot may be in, with an image or not, and whether that is right.
-const KINDS: [(fn(ImageId) -> SlotState, bool); 11] = [
+/// A state of a slot with this image, and whether the image in it is right.
+type Kind = (fn(ImageId) -> SlotState, bool);
+
+const KINDS: [Kind; 11] = [
     (|_| SlotState::Empty, false),
     (|image| SlotState::Writing { image, done: 1024 }, true),
     (|image| SlotState::Failed { image }, true),

@@ -1,6 +1,8 @@
 //! Two emulated cards with the firmware in them, a real manager between them, a model host at one
 //! and model devices at the other.
 
+mod tap;
+
 use anyhow::{Context, ensure};
 use card_image::Role;
 use emulated_card::emulator::{BadCable, Network, NewCard};
@@ -10,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+pub(crate) use tap::Tap;
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
@@ -21,6 +24,8 @@ pub(crate) struct Scene {
     /// What watches the cards' cables and may misbehave, where that was asked for: the box's, the
     /// host's.
     pub(crate) cables: Vec<BadCable>,
+    /// In the wire between the box's card and the devices, where that was asked for.
+    pub(crate) tap: Option<Tap>,
 }
 
 /// How the cards run.
@@ -34,6 +39,8 @@ pub(crate) enum Cards {
     BadCables(u64),
     /// Their fabric's frames in this VLAN, and a watch at their cables.
     InVlan(u16),
+    /// As they are, with a tap between the box's card and the devices.
+    Tapped,
 }
 
 pub(crate) type Counters = BTreeMap<String, u64>;
@@ -91,7 +98,7 @@ impl Scene {
         let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
         let folder = tempfile::tempdir()?;
         let (manager, daemons, cables) = (String::new(), Vec::new(), Vec::new());
-        let mut scene = Self { folder, programs, manager, daemons, cables };
+        let mut scene = Self { folder, programs, manager, daemons, cables, tap: None };
         let ready = scene.path("ready.json");
         let mut command = Command::new(scene.programs.join("dxpu-manager"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
@@ -121,13 +128,19 @@ impl Scene {
         let (mut network, process) = Network::start(scene.folder.path(), 2, false)?;
         network.count_instructions(cards == Cards::Counting);
         scene.daemons.push(process);
-        let sides = [("card-box", Role::Box, "box-side"), ("card-host", Role::Host, "host-side")];
+        let mut box_side = "box-side";
+        if cards == Cards::Tapped {
+            box_side = "box-tap";
+            let (card, side) = (scene.path(box_side), scene.path("box-side"));
+            scene.tap = Some(Tap::between(&card, &side)?);
+        }
+        let sides = [("card-box", Role::Box, box_side), ("card-host", Role::Host, "host-side")];
         for (cable, (name, role, side)) in sides.into_iter().enumerate() {
             let pcie = &scene.path(side);
             let (seed, vlan) = match cards {
                 Cards::BadCables(seed) => (Some(seed), None),
                 Cards::InVlan(vlan) => (Some(0), Some(vlan)),
-                Cards::Plain | Cards::Counting => (None, None),
+                Cards::Plain | Cards::Counting | Cards::Tapped => (None, None),
             };
             if let Some(seed) = seed {
                 scene.cables.push(network.make_bad(cable, seed + 2 * cable as u64)?);

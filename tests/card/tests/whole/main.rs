@@ -1,5 +1,6 @@
 //! The firmware in two emulated cards, and all that belongs to them.
 
+mod garbage;
 mod load;
 #[path = "../common/scene.rs"]
 mod scene;

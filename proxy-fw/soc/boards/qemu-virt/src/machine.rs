@@ -77,6 +77,10 @@ impl Board for Virt {
         None
     }
 
+    fn counters(&mut self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.pcie.counters().into_iter()
+    }
+
     fn clock_failed(&mut self) {
         end::end(ResetCause::Clock, 0, format_args!("the timer stood still"));
     }
