@@ -58,7 +58,7 @@ pub struct Started {
     pub slot: SlotId,
     /// It has yet to report that it is healthy.
     pub trying: bool,
-    /// The other slot has an image that was healthy.
+    /// The other slot has an image that was healthy, and that nothing is known to be wrong with.
     pub fallback: bool,
 }
 
