@@ -13,7 +13,7 @@ use tlp_codec::tlp::{Class, Packet, TlpType};
 
 /// Stamps of one end whose dates are further apart than this are not of the same TLP. Clocks are
 /// known to a few milliseconds, and a name is not used again as soon.
-const NOT_THE_SAME: u64 = 200_000_000;
+pub(super) const NOT_THE_SAME: u64 = 200_000_000;
 
 /// The times of one TLP at one end; three of the six are there.
 pub type Times = [Option<u64>; 6];
@@ -135,6 +135,16 @@ impl<'a> Index<'a> {
         }
         queue.pop_front()
     }
+
+    /// What the other end stamped and this end did, of which `here` is a TLP.
+    fn join(&mut self, here: &StampEntry, near: &Collected, at_host: bool) -> Tlp<'a> {
+        let StampEntry { binding, from_host, tlp: what, at, .. } = *here;
+        let date = at.iter().flatten().next().map_or(0, |at| near.date(*at));
+        let there = self.take(&(binding, from_host, what), date);
+        let far = there.map_or([None; 6], |s| s.at);
+        let (host, boxed) = if at_host { (at, far) } else { (far, at) };
+        Tlp { binding, from_host, what, bytes: &[], length: 0, host, boxed }
+    }
 }
 
 /// TLPs that one end recorded, each with what both ends stamped, in the order of recording.
@@ -153,24 +163,18 @@ pub fn tlps<'a>(host: &'a Collected, boxed: &'a Collected, at_host: bool) -> Vec
             let same = |s: &&StampEntry| first(s) == first(&tlp.stamps);
             queue.iter().position(same).and_then(|at| queue.remove(at))
         });
-        let here = mine.unwrap_or(&tlp.stamps);
-        let StampEntry { binding, from_host, tlp: what, at: near_times, .. } = here;
-        let date = near_times.iter().flatten().next().map_or(0, |at| near.date(*at));
-        let there = others.take(&(*binding, *from_host, *what), date);
-        let far_times = there.map_or([None; 6], |s| s.at);
-        let (host, boxed) =
-            if at_host { (*near_times, far_times) } else { (far_times, *near_times) };
-        all.push(Tlp {
-            binding: *binding,
-            from_host: *from_host,
-            what: *what,
-            bytes: &tlp.bytes,
-            length: tlp.length,
-            host,
-            boxed,
-        });
+        let joined = others.join(mine.unwrap_or(&tlp.stamps), near, at_host);
+        all.push(Tlp { bytes: &tlp.bytes, length: tlp.length, ..joined });
     }
     all
+}
+
+/// As [`tlps`], of all that one end stamped, in the order in which it had its last stamp, whether
+/// its bytes were recorded or not: none are given.
+pub fn stamped<'a>(host: &'a Collected, boxed: &'a Collected, at_host: bool) -> Vec<Tlp<'a>> {
+    let (near, far) = if at_host { (host, boxed) } else { (boxed, host) };
+    let mut others = Index::new(far);
+    near.stamps.iter().map(|(_, here)| others.join(here, near, at_host)).collect()
 }
 
 /// A request and its completions.

@@ -1,5 +1,6 @@
 //! Recordings as pcapng (draft-ietf-opsawg-pcapng), which Wireshark opens.
 
+use super::carried::Carried;
 use super::collect::Collected;
 use super::join::{Times, Tlp};
 use super::network::{self, End};
@@ -16,7 +17,8 @@ use pcap_file::{DataLink, Endianness};
 use proxy_core::control::PathAddress;
 use proxy_core::stamps::StampedTlp;
 use std::time::Duration;
-use tlp_codec::ids::NodeId;
+use tlp_codec::ids::{BindingKey, NodeId};
+use tlp_codec::tlp::Class;
 
 /// The names of the stages, in the order of the times.
 pub const STAGES: [&str; 6] = ["arrived", "encoded", "sent", "received", "decoded", "delivered"];
@@ -52,7 +54,7 @@ struct Packet {
     length: u32,
     received: bool,
     lost_before: u64,
-    comment: Option<String>,
+    comments: Vec<String>,
 }
 
 /// Direction of a packet in the option `epb_flags`.
@@ -91,7 +93,8 @@ fn write(about: &About, link: DataLink, snap: u32, mut packets: Vec<Packet>) -> 
         if packet.lost_before > 0 {
             options.push(EnhancedPacketOption::DropCount(packet.lost_before));
         }
-        options.extend(packet.comment.map(|text| EnhancedPacketOption::Comment(text.into())));
+        let comments = packet.comments.into_iter();
+        options.extend(comments.map(|text| EnhancedPacketOption::Comment(text.into())));
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: Duration::from_nanos(packet.date),
@@ -110,8 +113,17 @@ fn write(about: &About, link: DataLink, snap: u32, mut packets: Vec<Packet>) -> 
     out.into_inner()
 }
 
-/// The frames that one proxy recorded, link type Ethernet.
-pub fn frames(about: &About, seen: &Collected, here: &Node, there: &Node) -> Vec<u8> {
+/// The frames that one proxy recorded, link type Ethernet, each with what is known of its TLPs in
+/// comments.
+pub fn frames(
+    about: &About,
+    seen: &Collected,
+    at_host: bool,
+    tlps: &[Tlp<'_>],
+    here: &Node,
+    there: &Node,
+) -> Vec<u8> {
+    let known = Carried::new(seen, at_host, tlps);
     let packets = seen.frames.iter().map(|frame| {
         let end = |node: &Node| End {
             node: node.node,
@@ -128,7 +140,7 @@ pub fn frames(about: &About, seen: &Collected, here: &Node, there: &Node) -> Vec
             length,
             received: frame.received,
             lost_before: frame.lost_before,
-            comment: None,
+            comments: known.comments(frame),
         }
     });
     let snap = HEADERS + u32::from(about.snap);
@@ -149,31 +161,48 @@ pub fn tlps(about: &About, seen: &Collected, at_host: bool, tlps: &[Tlp<'_>]) ->
             length: tlp.length.into(),
             received,
             lost_before: 0,
-            comment: Some(comment(tlp)),
+            comments: vec![comment(tlp)],
         }
     });
     write(about, DataLink::USER0, about.snap.into(), packets.collect())
 }
 
+/// The words of a comment that say which TLP it is of. `what` is not known of parts of a split TLP
+/// whose beginning was not recorded.
+pub(super) fn name(
+    class: Class,
+    what: Option<StampedTlp>,
+    from_host: bool,
+    binding: &BindingKey,
+) -> String {
+    let kind = match class {
+        Class::Posted => "posted",
+        Class::NonPosted => "request",
+        Class::Completion => "completion",
+    };
+    let which = match what {
+        Some(StampedTlp::Request(entry) | StampedTlp::Completion(entry)) => {
+            format!(" outstanding={}.{}", entry.index, entry.generation)
+        }
+        Some(StampedTlp::Posted(Some(sequence))) => format!(" sequence={sequence}"),
+        Some(StampedTlp::Posted(None)) | None => String::new(),
+    };
+    let asker = if from_host { "host" } else { "device" };
+    format!(
+        "kind={kind}{which} asker={asker} slot={} function={} epoch={}",
+        binding.slot, binding.function, binding.epoch
+    )
+}
+
 /// What is known of a TLP beside its bytes: words of the form `name=value`. Times are nanoseconds,
 /// each by the clock of the proxy that is named.
 pub fn comment(tlp: &Tlp<'_>) -> String {
-    let asker = if tlp.from_host { "host" } else { "device" };
-    let what = match tlp.what {
-        StampedTlp::Request(entry) => {
-            format!("kind=request outstanding={}.{}", entry.index, entry.generation)
-        }
-        StampedTlp::Completion(entry) => {
-            format!("kind=completion outstanding={}.{}", entry.index, entry.generation)
-        }
-        StampedTlp::Posted(Some(sequence)) => format!("kind=posted sequence={sequence}"),
-        StampedTlp::Posted(None) => "kind=posted".to_owned(),
+    let class = match tlp.what {
+        StampedTlp::Request(_) => Class::NonPosted,
+        StampedTlp::Completion(_) => Class::Completion,
+        StampedTlp::Posted(_) => Class::Posted,
     };
-    let binding = tlp.binding;
-    let mut text = format!(
-        "{what} asker={asker} slot={} function={} epoch={}",
-        binding.slot, binding.function, binding.epoch
-    );
+    let mut text = name(class, Some(tlp.what), tlp.from_host, &tlp.binding);
     let mut end = |name: &str, times: &Times| {
         for (stage, time) in STAGES.iter().zip(times) {
             if let Some(time) = time {

@@ -169,13 +169,10 @@ fn ends(
 fn wanted(wish: &Wish, binding: &BindingRecord, here: Role, peer: NodeId) -> Vec<Recorded> {
     let seen_here = wish.seen_from == here;
     let (one_in, tlps, frames) = match wish.format {
-        Format::Frames => (0, 0, if seen_here { wish.snap } else { 0 }),
+        Format::Frames => (1, 0, if seen_here { wish.snap } else { 0 }),
         Format::Tlps => (1, if seen_here { wish.snap } else { 0 }, 0),
         Format::Perfetto => (1, if seen_here { wish.snap.min(HEADER) } else { 0 }, 0),
     };
-    if one_in == 0 && frames == 0 {
-        return Vec::new();
-    }
     binding.keys().map(|binding| Recorded { peer, binding, one_in, tlps, frames }).collect()
 }
 
@@ -389,7 +386,10 @@ impl Recording {
             lost: seen.lost,
         };
         Some(match format {
-            Format::Frames => pcapng::frames(&about, seen, here, there),
+            Format::Frames => {
+                let tlps = join::stamped(host, boxed, at_host);
+                pcapng::frames(&about, seen, at_host, &tlps, here, there)
+            }
             Format::Tlps => pcapng::tlps(&about, seen, at_host, &join::tlps(host, boxed, at_host)),
             Format::Perfetto => {
                 let about = perfetto::About {

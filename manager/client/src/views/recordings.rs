@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// pcapng of the frames that carried the binding's records, without others' records.
+    /// pcapng of the frames that carried the binding's records, without others' records, with both
+    /// ends' stage stamps of each record in comments.
     Frames,
     /// pcapng of TLPs alone, with both ends' stage stamps in comments.
     Tlps,

@@ -24,7 +24,7 @@ pub struct Stamps {
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Formats: `frames` is pcapng of the frames that carried the binding's records; \
-records of others in them are replaced by NOPs. `tlps` is pcapng of TLPs alone, with both ends' \
+records of others in them are replaced by NOPs. `tlps` is pcapng of TLPs alone. Both have both ends' \
 stage stamps in packet comments. `perfetto` is a trace in JSON for ui.perfetto.dev. \
 tlp-codec/wireshark has the dissector for the first two."
 )]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tlp_codec::fabric::{Frame, Record};
 use tlp_codec::ids::SlotId;
-use tlp_codec::tlp::Packet;
+use tlp_codec::tlp::{Class, Packet};
 
 /// What is written to the drive that is recorded, and to the one beside it.
 const MINE: &[u8; 8] = b"RECORDED";
@@ -95,7 +95,10 @@ impl Desk {
 struct Captured {
     data: Vec<u8>,
     length: u32,
-    comment: Option<String>,
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    date: u64,
+    sent: bool,
+    comments: Vec<String>,
 }
 
 /// The packets of a capture, its link type and what was lost.
@@ -108,12 +111,17 @@ fn read(file: &Path) -> (DataLink, Vec<Captured>, u64) {
             Block::EnhancedPacket(packet) => {
                 assert!(last <= Some(packet.timestamp), "in the order of time");
                 last = Some(packet.timestamp);
-                let comment = packet.options.iter().find_map(|option| match option {
-                    EnhancedPacketOption::Comment(text) => Some(text.to_string()),
-                    _ => None,
-                });
+                let (mut comments, mut way) = (Vec::new(), 0);
+                for option in &packet.options {
+                    match option {
+                        EnhancedPacketOption::Comment(text) => comments.push(text.to_string()),
+                        EnhancedPacketOption::Flags(flags) => way = flags & 3,
+                        _ => {}
+                    }
+                }
                 let (data, length) = (packet.data.into_owned(), packet.original_len);
-                packets.push(Captured { data, length, comment });
+                let date = packet.timestamp.as_nanos() as u64;
+                packets.push(Captured { data, length, date, sent: way == 2, comments });
             }
             Block::InterfaceStatistics(statistics) => {
                 lost = statistics.options.iter().find_map(|option| match option {
@@ -193,18 +201,29 @@ fn frames_have_this_binding_and_no_other() {
         assert!(tlps > 100, "{tlps} TLPs, {nops} NOPs");
         let bytes = std::fs::read(&path).expect("a file");
         assert!(has(&bytes, MINE) && !has(&bytes, OTHERS));
-        let fields = ["dxpu.source", "dxpu.response_in", "dxpu.expert.crc", "dxpu.expert.record"];
+        let fields = [
+            "dxpu.source",
+            "dxpu.response_in",
+            "dxpu.expert.crc",
+            "dxpu.expert.record",
+            "frame.comment",
+        ];
         if let Some(shown) = tshark(&path, &[], &fields) {
             assert_eq!(shown.len(), packets.len());
             let column = |at: usize| shown.iter().filter(|line| !line[at].is_empty()).count();
             assert_eq!(column(0), packets.len(), "each is a frame of the fabric");
             assert!(column(1) > 20, "requests know their completions");
             assert_eq!((column(2), column(3)), (0, 0), "nothing is wrong with any");
+            for (line, packet) in shown.iter().zip(&packets) {
+                assert_eq!(line[4].matches("kind=").count(), packet.comments.len(), "{line:?}");
+            }
         }
     }
-    // The first bytes alone are no payload.
+    // The first bytes alone are no payload, and say which TLP the first one is.
     let (path, _) = desk.record_traffic("short.pcapng", &["--snap", "70"]);
     let (_, packets, _) = read(&path);
+    let first = packets.iter().filter_map(|packet| packet.comments.first());
+    assert!(first.filter(|comment| comment.contains("host.arrived=")).count() > 20);
     assert!(packets.iter().all(|packet| packet.data.len() <= 42 + 70));
     assert!(packets.iter().any(|packet| packet.length as usize > packet.data.len()));
     assert!(!has(&std::fs::read(&path).expect("a file"), &MINE.repeat(8)));
@@ -228,7 +247,7 @@ fn tlps_have_the_six_stages_of_both_ends() {
         for packet in &packets {
             let tlp = Packet::new_checked(&packet.data[..]).expect("a right TLP");
             assert_eq!(tlp.total_len(), packet.length as usize);
-            let comment = packet.comment.as_deref().expect("a comment");
+            let [comment] = &packet.comments[..] else { panic!("{:?}", packet.comments) };
             let words = words(comment);
             assert_eq!((words["slot"], words["function"]), ("1", "0"), "{comment}");
             match words["kind"] {
@@ -257,6 +276,71 @@ fn tlps_have_the_six_stages_of_both_ends() {
             assert_eq!(shown.len(), packets.len());
             assert!(shown.iter().all(|line| !line[0].is_empty() && line[1].contains("kind=")));
         }
+    }
+}
+
+/// What a comment has to begin with, of a record that carries a TLP.
+fn said(sequence: u32, record: &Record<'_>, host_sends: bool) -> Option<String> {
+    let (address, traits) = match record {
+        Record::Tlp(r) => (r.address, r.traits),
+        Record::SplitHeader(r) => (r.address, r.traits),
+        Record::SplitData(r) => return Some(format!("record={sequence} part={} ", r.part)),
+        _ => return None,
+    };
+    let (kind, answers) = match traits.class {
+        Class::Posted => ("posted", false),
+        Class::NonPosted => ("request", false),
+        Class::Completion => ("completion", true),
+    };
+    let which = match traits.outstanding {
+        Some(entry) => format!("outstanding={}.{}", entry.index, entry.generation),
+        None => format!("sequence={sequence}"),
+    };
+    let asker = if host_sends != answers { "host" } else { "device" };
+    let key = address.binding(host_sends);
+    Some(format!(
+        "record={sequence} kind={kind} {which} asker={asker} slot={} function={} epoch={}",
+        key.slot, key.function, key.epoch
+    ))
+}
+
+#[test]
+fn frames_have_the_stages_of_each_of_their_records() {
+    let desk = Desk::new();
+    for from in ["host", "box"] {
+        let (path, _) = desk.record_traffic(&format!("{from}.pcapng"), &["--seen-from", from]);
+        let (_, packets, _) = read(&path);
+        let (mut all, mut whole, mut between) = (0, 0, Vec::new());
+        for packet in &packets {
+            let frame = Frame::new_checked(&packet.data[42..]).expect("a right frame");
+            let host_sends = packet.sent == (from == "host");
+            let numbered = (frame.header().sequence..).zip(frame.records());
+            let wanted: Vec<String> = numbered
+                .filter_map(|(at, record)| said(at, &record.expect("a right record"), host_sends))
+                .collect();
+            let comments = &packet.comments;
+            assert_eq!(comments.len(), wanted.len(), "{wanted:?}, {comments:?}");
+            for (comment, wanted) in comments.iter().zip(&wanted) {
+                assert!(comment.starts_with(wanted), "{wanted}, but {comment}");
+                let words = words(comment);
+                let (sender, receiver) = if host_sends { ("host", "box") } else { ("box", "host") };
+                let time = |end: &str, stage: &str| -> Option<u64> {
+                    words.get(format!("{end}.{stage}").as_str()).map(|time| time.parse().unwrap())
+                };
+                let sent = ["arrived", "encoded", "sent"].map(|stage| time(sender, stage));
+                let got = ["received", "decoded", "delivered"].map(|stage| time(receiver, stage));
+                assert!(sent.is_sorted() && got.is_sorted(), "{comment}");
+                all += 1;
+                whole += u32::from(sent.iter().chain(&got).all(Option::is_some));
+                // The frame's own time is that at which it came or was begun, by the same clock.
+                if let (false, Some(received)) = (packet.sent, got[0]) {
+                    between.push(packet.date.wrapping_sub(received));
+                }
+            }
+        }
+        // Those under way at the beginning or the end are not whole.
+        assert!(all > 100 && whole * 100 > all * 95, "{whole} of {all}");
+        assert!(between.len() > 50 && between.iter().all(|all| *all == between[0]), "{between:?}");
     }
 }
 
