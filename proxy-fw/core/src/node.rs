@@ -172,7 +172,9 @@ impl Node {
         Some(index)
     }
 
-    /// The next frame of any link, in turn.
+    /// The next frame of any link, in turn. For the compiler it is just too long to be put into the
+    /// only place of each role that calls it, which is what it is to do.
+    #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
         // From the place whose turn it is on, and then those before it.
         let turn = self.turn;
