@@ -33,6 +33,7 @@ impl From<&Recording> for RecordingView {
             bytes: progress.bytes,
             lost_at_host: progress.lost_at_host,
             lost_at_box: progress.lost_at_box,
+            not_recorded: recording.not_recorded.clone(),
             ended: progress.ended,
         }
     }

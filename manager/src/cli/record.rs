@@ -3,10 +3,10 @@
 
 use super::args::{Fetch, Record};
 use super::{Failure, Output};
-use crate::types::RecordingId;
+use crate::types::{RecordingId, Role};
 use manager_client::Client;
 use manager_client::bodies::RecordBody;
-use manager_client::views::{EndReason, Format, RecordingView};
+use manager_client::views::{EndReason, Format, NotRecorded, RecordingView};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -157,6 +157,13 @@ fn done(view: &RecordingView, path: &Path) -> String {
     );
     if let Some(ended) = ended.filter(|ended| ended.reason != EndReason::Time) {
         text.push_str(&format!("\nended early: {}", ended.detail));
+    }
+    if let Some(NotRecorded { end, detail }) = &view.not_recorded {
+        let card = if *end == Role::Host { &view.host } else { view.slot.box_name() };
+        text.push_str(&format!(
+            "\n{detail}: its stages are missing, and what it asked itself has none unless \
+             `stamps {card} --sampling all` was said"
+        ));
     }
     let lost = view.lost_at_host + view.lost_at_box;
     if lost > 0 {

@@ -281,23 +281,35 @@ impl Trip<'_> {
     /// Its times, if it is a request that was answered and the requester's proxy saw all of it.
     pub fn round_trip(&self) -> Option<RoundTrip> {
         let last = self.completions.last()?;
-        let ((near_out, far_in), (far_out, near_in)) = (self.request.ends(), last.ends());
+        let ((near_out, _), (_, near_in)) = (self.request.ends(), last.ends());
         let sent = near_out[Stage::Sent as usize]?;
-        let far = || {
-            let delivered = far_in[Stage::Delivered as usize]?;
-            Some(Far {
-                request: Part::of(far_in, RECEIVING)?,
-                original: far_out[Stage::Arrived as usize]?.checked_sub(delivered)?,
-                answer: Part::of(far_out, SENDING)?,
-            })
-        };
         Some(RoundTrip {
             start: near_out[Stage::Arrived as usize]?,
             request: Part::of(near_out, SENDING)?,
             away: near_in[Stage::Received as usize]?.checked_sub(sent)?,
             answer: Part::of(near_in, RECEIVING)?,
-            far: far(),
+            far: self.far(),
         })
+    }
+
+    /// What the other proxy than the requester's saw of a request that was answered.
+    fn far(&self) -> Option<Far> {
+        let last = self.completions.last()?;
+        let ((_, far_in), (far_out, _)) = (self.request.ends(), last.ends());
+        let delivered = far_in[Stage::Delivered as usize]?;
+        Some(Far {
+            request: Part::of(far_in, RECEIVING)?,
+            original: far_out[Stage::Arrived as usize]?.checked_sub(delivered)?,
+            answer: Part::of(far_out, SENDING)?,
+        })
+    }
+
+    /// Of what the requester's proxy did not stamp: when it came to the other one, by that one's
+    /// clock, what it took there, and all that was seen there if it was answered.
+    pub fn seen_at_receiver(&self) -> Option<(u64, Part, Option<Far>)> {
+        let (_, receiver) = self.request.ends();
+        let start = receiver[Stage::Received as usize]?;
+        Some((start, Part::of(receiver, RECEIVING)?, self.far()))
     }
 
     /// Of a posted request: when it began at its sender, what it took there, and at the receiver.

@@ -8,8 +8,8 @@ use super::join::{self, RoundTrip, Trip};
 use super::tap::{self, Piece};
 use crate::control::Session;
 use crate::manager::Manager;
-use crate::types::{BindingRecord, NodeName};
-use manager_client::views::{DeviceLatency, Latency, SlowRequest, Split, StageTime};
+use crate::types::{BindingRecord, NodeName, Role};
+use manager_client::views::{DeviceLatency, Latency, NotRecorded, SlowRequest, Split, StageTime};
 use proxy_core::limits::MAX_RECORDED;
 use proxy_core::recorder::Recorded;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
         let window = question.window;
         looks.spawn(async move { (name, at_proxy(&session, list, window, bound).await) });
     }
-    let mut pieces: BTreeMap<NodeName, Pieces> = BTreeMap::new();
+    let mut pieces: BTreeMap<NodeName, Option<Pieces>> = BTreeMap::new();
     while let Some(done) = looks.join_next().await {
         match done.expect("no look panics") {
             (name, Ok(seen)) => {
@@ -78,13 +78,15 @@ pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
     };
     for device in &devices {
         let of = |end: &(Arc<Session>, Vec<Recorded>)| {
-            let seen = pieces.get(end.0.name())?;
-            let mut collected = Collected::new(end.1.clone());
-            seen.pieces.iter().for_each(|piece| collected.take(piece));
-            Some((collected, seen.over))
+            let seen = pieces.get(end.0.name())?.as_ref();
+            Some(seen.map(|seen| {
+                let mut collected = Collected::new(end.1.clone());
+                seen.pieces.iter().for_each(|piece| collected.take(piece));
+                (collected, seen.over)
+            }))
         };
         if let (Some(host), Some(boxed)) = (of(&device.host), of(&device.boxed)) {
-            device.evaluate(&host, &boxed, question, &mut latency);
+            device.evaluate(host, boxed, question, &mut latency);
         }
     }
     latency.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.total_ns));
@@ -110,7 +112,9 @@ fn choose(manager: &Manager, question: &Question) -> (Vec<Device>, Lists, Vec<St
             let (peer, one_in) = (peer.identity().node, question.one_in);
             binding.keys().map(|b| Recorded { peer, binding: b, one_in, tlps, frames: 0 }).collect()
         };
-        let ends = [(&host, recorded(&boxed, HEADER)), (&boxed, recorded(&host, 0))];
+        // What is asked is read at the host, or at the box where the host may have no recorder.
+        let at_box = if host.tap.has_recorder() { 0 } else { HEADER };
+        let ends = [(&host, recorded(&boxed, HEADER)), (&boxed, recorded(&host, at_box))];
         let room = |(session, list): &(&Arc<Session>, Vec<Recorded>)| {
             lists.get(session.name()).map_or(0, |(_, l)| l.len()) + list.len() <= MAX_RECORDED
         };
@@ -139,13 +143,18 @@ struct Pieces {
     over: Duration,
 }
 
+/// Nothing of a proxy that has no recorder.
 async fn at_proxy(
     session: &Arc<Session>,
     list: Vec<Recorded>,
     window: Duration,
     bound: Duration,
-) -> Result<Pieces, String> {
-    let mut watch = tap::watch(session, list, bound).await.map_err(|error| error.to_string())?;
+) -> Result<Option<Pieces>, String> {
+    let mut watch = match tap::watch(session, list, bound).await {
+        Ok(watch) => watch,
+        Err(error) if error.is_for_want_of_a_recorder() => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
     let (begin, mut pieces) = (Instant::now(), Vec::new());
     let until = begin + window;
     // What was asked for before the end may come a little later.
@@ -164,7 +173,7 @@ async fn at_proxy(
         Ok(false) => Err("its connection ended".to_owned()),
         _ => {
             let over = pieces.last().map_or(window, |last| last.asked - pieces[0].asked);
-            Ok(Pieces { pieces, over })
+            Ok(Some(Pieces { pieces, over }))
         }
     }
 }
@@ -172,31 +181,55 @@ async fn at_proxy(
 impl Device {
     fn evaluate(
         &self,
-        (host, host_over): &(Collected, Duration),
-        (boxed, box_over): &(Collected, Duration),
+        host: Option<(Collected, Duration)>,
+        boxed: Option<(Collected, Duration)>,
         question: &Question,
         latency: &mut Latency,
     ) {
-        let trips = join::trips(join::tlps(host, boxed, true));
+        let (host_name, box_name) = (self.host.0.name(), self.boxed.0.name());
+        let not_recorded = match (&host, &boxed) {
+            (Some(_), Some(_)) => None,
+            (None, Some(_)) => Some((Role::Host, host_name)),
+            (Some(_), None) => Some((Role::Box, box_name)),
+            (None, None) => {
+                latency.missing.push(format!(
+                    "{}: neither {host_name} nor {box_name} has memory for a flight recorder",
+                    self.binding.id
+                ));
+                return;
+            }
+        };
+        let not_recorded = not_recorded.map(|(end, name)| {
+            let detail = format!("{name} has no memory for a flight recorder");
+            NotRecorded { end, detail }
+        });
+        let per_s = |end: &Option<(Collected, Duration)>| {
+            let (collected, over) = end.as_ref()?;
+            let count: u64 = self.binding.keys().map(|key| collected.requests(&key)).sum();
+            Some(count as f64 / over.as_secs_f64().max(0.001))
+        };
+        let (host_requests_per_s, device_requests_per_s) = (per_s(&host), per_s(&boxed));
+        let (at_host, both) = (host.is_some(), not_recorded.is_none());
+        let kept =
+            |end: Option<(Collected, Duration)>| end.map(|(kept, _)| kept).unwrap_or_default();
+        let (host, boxed) = (kept(host), kept(boxed));
+        let trips = join::trips(join::tlps(&host, &boxed, at_host));
         let mut round_trips: Vec<(&Trip<'_>, RoundTrip)> =
             trips.iter().filter_map(|trip| Some((trip, trip.round_trip()?))).collect();
-        let per_s = |end: &Collected, over: &Duration| {
-            let count: u64 = self.binding.keys().map(|key| end.requests(&key)).sum();
-            count as f64 / over.as_secs_f64().max(0.001)
-        };
         let of = |from_host| {
             let of = round_trips.iter().filter(|(t, _)| t.request.from_host == from_host);
-            split(of.map(|(_, round_trip)| *round_trip), from_host)
+            split(of.map(|(_, round_trip)| *round_trip), from_host, both)
         };
         latency.devices.push(DeviceLatency {
             binding: self.binding.id,
             slot: self.binding.slot.clone(),
             host: self.binding.host.clone(),
             model: self.model.clone(),
-            host_requests_per_s: per_s(host, host_over),
-            device_requests_per_s: per_s(boxed, box_over),
+            host_requests_per_s,
+            device_requests_per_s,
             from_host: of(true),
             from_device: of(false),
+            not_recorded,
             lost: host.lost + boxed.lost,
         });
         round_trips.sort_by_key(|(_, round_trip)| std::cmp::Reverse(round_trip.total()));
@@ -252,32 +285,37 @@ fn stages(trip: &RoundTrip, from_host: bool) -> Vec<StageTime> {
     stages
 }
 
-/// Of round trips that both ends saw.
-fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool) -> Option<Split> {
-    let mut parts: [Vec<u64>; 5] = Default::default();
+/// Of round trips that both ends saw; where only one is recorded, of those that it saw whole.
+fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool, both: bool) -> Option<Split> {
+    let [mut total, mut near, mut original, mut network, mut far]: [Vec<u64>; 5] =
+        Default::default();
     for trip in trips {
-        let (Some(far), Some(network)) = (trip.far, trip.network()) else { continue };
-        let near = trip.request.total() + trip.answer.total();
-        let far_part = far.request.total() + far.answer.total();
-        let (host, boxed) = if from_host { (near, far_part) } else { (far_part, near) };
-        let values = [trip.total(), far.original, network, host, boxed];
-        parts.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
+        match (trip.far, trip.network()) {
+            (Some(there), Some(between)) => {
+                original.push(there.original);
+                network.push(between);
+                far.push(there.request.total() + there.answer.total());
+            }
+            _ if both => continue,
+            _ => {}
+        }
+        total.push(trip.total());
+        near.push(trip.request.total() + trip.answer.total());
     }
-    parts.iter_mut().for_each(|all| all.sort_unstable());
-    let samples = parts[0].len();
-    if samples == 0 {
-        return None;
-    }
-    let [total, original, network, host, boxed] = &parts;
     // The nearest rank: the smallest value that so many are not above.
-    let rank = |all: &Vec<u64>, of_100: usize| all[(samples * of_100).div_ceil(100).max(1) - 1];
+    let rank = |all: &mut Vec<u64>, of_100: usize| {
+        all.sort_unstable();
+        all.get((all.len() * of_100).div_ceil(100).max(1) - 1).copied()
+    };
+    let (near, far) = (rank(&mut near, 50), rank(&mut far, 50));
+    let (host, boxed) = if from_host { (near, far) } else { (far, near) };
     Some(Split {
-        samples,
-        p50_ns: rank(total, 50),
-        p99_ns: rank(total, 99),
-        original_ns: rank(original, 50),
-        network_ns: rank(network, 50),
-        host_conversion_ns: rank(host, 50),
-        box_conversion_ns: rank(boxed, 50),
+        samples: total.len(),
+        p50_ns: rank(&mut total, 50)?,
+        p99_ns: rank(&mut total, 99)?,
+        original_ns: rank(&mut original, 50),
+        network_ns: rank(&mut network, 50),
+        host_conversion_ns: host,
+        box_conversion_ns: boxed,
     })
 }

@@ -3,7 +3,9 @@
 //! A device's function is a process; requests are slices in it, on as many tracks as there are
 //! at a time, and the stages of a request are slices inside. No two clocks are compared: a slice
 //! begins and ends by the clock of the requester's proxy, and what the other proxy saw, which is
-//! known only as differences, stands in the middle of the gap that it left.
+//! known only as differences, stands in the middle of the gap that it left. Of a request that the
+//! requester's proxy did not stamp, as a card does not, what the other one saw stands alone, by that
+//! one's clock.
 
 use super::collect::Collected;
 use super::join::{Far, Part, RoundTrip, Trip};
@@ -80,10 +82,15 @@ fn draw_round_trip(trip: &RoundTrip, from_host: bool) -> Vec<Slice> {
 fn draw_far(row: &mut Row, away: u64, far: &Far, from_host: bool) {
     let network = away - far.total();
     row.push("network", network / 2);
+    draw_there(row, far, from_host);
+    row.push("network", network - network / 2);
+}
+
+/// What the other proxy saw.
+fn draw_there(row: &mut Row, far: &Far, from_host: bool) {
     row.part(RECEIVING, far.request);
     row.push(if from_host { "device" } else { "host memory" }, far.original);
     row.part(SENDING, far.answer);
-    row.push("network", network - network / 2);
 }
 
 fn draw(trip: &Trip<'_>, host: &Collected, boxed: &Collected) -> Option<Drawn> {
@@ -98,33 +105,46 @@ fn draw(trip: &Trip<'_>, host: &Collected, boxed: &Collected) -> Option<Drawn> {
     args.insert("epoch".into(), request.binding.epoch.to_string().into());
     args.insert("request at host (ns)".into(), times(&request.host));
     args.insert("request at box (ns)".into(), times(&request.boxed));
-    let near = if request.from_host { host } else { boxed };
-    let (start, length, inside, posted) = match trip.round_trip() {
+    if let Some(last) = trip.completions.last() {
+        args.insert("completions".into(), trip.completions.len().into());
+        args.insert("last completion at host (ns)".into(), times(&last.host));
+        args.insert("last completion at box (ns)".into(), times(&last.boxed));
+    }
+    let (near, far) = if request.from_host { (host, boxed) } else { (boxed, host) };
+    let posted = matches!(request.what, proxy_core::stamps::StampedTlp::Posted(_));
+    let (date, length, inside) = match trip.round_trip() {
         Some(round_trip) => {
-            let last = trip.completions.last().expect("it has a round trip");
-            args.insert("completions".into(), trip.completions.len().into());
-            args.insert("last completion at host (ns)".into(), times(&last.host));
-            args.insert("last completion at box (ns)".into(), times(&last.boxed));
             args.insert("network (ns)".into(), round_trip.network().into());
             let inside = draw_round_trip(&round_trip, request.from_host);
-            (round_trip.start, round_trip.total(), inside, false)
+            (near.date(round_trip.start), round_trip.total(), inside)
         }
         None => {
-            let (start, sending, receiving) = trip.one_way()?;
             let mut row = Row { at: 0, slices: Vec::new() };
-            row.part(SENDING, sending);
-            let posted = matches!(request.what, proxy_core::stamps::StampedTlp::Posted(_));
-            if let Some(receiving) = receiving {
-                // How long the network took cannot be known: nothing comes back.
-                row.part(RECEIVING, receiving);
-            }
+            let (date, answered) = match trip.one_way() {
+                Some((start, sending, receiving)) => {
+                    row.part(SENDING, sending);
+                    if let Some(receiving) = receiving {
+                        // How long the network took cannot be known: nothing comes back.
+                        row.part(RECEIVING, receiving);
+                    }
+                    (near.date(start), false)
+                }
+                None => {
+                    let (start, receiving, answered) = trip.seen_at_receiver()?;
+                    match &answered {
+                        Some(there) => draw_there(&mut row, there, request.from_host),
+                        None => row.part(RECEIVING, receiving),
+                    }
+                    (far.date(start), answered.is_some())
+                }
+            };
             args.insert("network (ns)".into(), Value::Null);
-            args.insert("answered".into(), if posted { Value::Null } else { false.into() });
-            (start, row.at, row.slices, posted)
+            args.insert("answered".into(), if posted { Value::Null } else { answered.into() });
+            (date, row.at, row.slices)
         }
     };
     let (binding, from_host, name) = (request.binding, request.from_host, described.line());
-    Some(Drawn { binding, from_host, posted, name, date: near.date(start), length, inside, args })
+    Some(Drawn { binding, from_host, posted, name, date, length, inside, args })
 }
 
 /// The trace. Requests are drawn one after the other into its text, so that it takes little memory
@@ -175,7 +195,8 @@ impl Events {
             "lost_at_box": about.lost.1,
             "clocks": "each slice is by the clock of the requester's proxy; what the other proxy \
                        saw is known as differences and stands in the middle of the gap, or, of \
-                       posted requests, right behind the sending",
+                       posted requests, right behind the sending; what the requester's proxy did \
+                       not stamp is by the other one's clock, and only what that one saw",
         });
         let head = format!(r#"{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":["#);
         Self { text: head.into_bytes(), any: false }

@@ -5,7 +5,7 @@
 
 use super::HEADER;
 use super::collect::Collected;
-use super::tap::{self, Watch, WatchError};
+use super::tap::{self, Piece, Watch, WatchError};
 use super::{join, pcapng, perfetto};
 use crate::control::Session;
 use crate::manager::Manager;
@@ -13,7 +13,7 @@ use crate::types::{
     BindingId, BindingRecord, NodeName, Problem, ProblemCode, RecordingId, Role, SlotAddress,
     Timestamp,
 };
-use manager_client::views::{EndReason, Ended, Format};
+use manager_client::views::{EndReason, Ended, Format, NotRecorded};
 use proxy_core::recorder::Recorded;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -87,6 +87,8 @@ pub struct Recording {
     pub host: NodeName,
     /// Since when.
     pub since: Timestamp,
+    /// The end that is not recorded.
+    pub not_recorded: Option<NotRecorded>,
     nodes: (pcapng::Node, pcapng::Node),
     progress: watch::Sender<Progress>,
     stop: Notify,
@@ -184,6 +186,80 @@ pub fn watch_problem(error: WatchError, name: &NodeName) -> Problem {
     }
 }
 
+/// One end of a binding that is recorded: its proxy, what comes from it, and what was kept of that.
+struct End {
+    session: Arc<Session>,
+    /// None where the proxy has no recorder.
+    watch: Option<Watch>,
+    collected: Collected,
+}
+
+impl End {
+    async fn begin(
+        session: Arc<Session>,
+        list: Vec<Recorded>,
+        bound: Duration,
+    ) -> Result<Self, Problem> {
+        let (watch, wanted) = match tap::watch(&session, list.clone(), bound).await {
+            Ok(watch) => (Some(watch), list),
+            Err(error) if error.is_for_want_of_a_recorder() => (None, Vec::new()),
+            Err(error) => return Err(watch_problem(error, session.name())),
+        };
+        Ok(Self { session, watch, collected: Collected::new(wanted) })
+    }
+
+    /// The next piece; `None` when the proxy's connection ended.
+    async fn next(&mut self) -> Option<Arc<Piece>> {
+        match &mut self.watch {
+            Some(watch) => watch.next().await,
+            None => {
+                self.session.closed().await;
+                None
+            }
+        }
+    }
+
+    /// Takes what was recorded until a point in time.
+    async fn drain(&mut self, until: Instant) {
+        let Some(watch) = &mut self.watch else { return };
+        let rest = async {
+            while let Some(piece) = watch.next().await {
+                self.collected.take(&piece);
+                if piece.complete && piece.asked >= until {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, rest).await;
+    }
+}
+
+/// Which of both ends has no recorder, if it is one, and not the one that is to be seen from.
+fn not_recorded(seen_from: Role, host: &End, boxed: &End) -> Result<Option<NotRecorded>, Problem> {
+    let refused = |detail| Err(Problem::new(ProblemCode::ProxyRefused, detail));
+    let (host_name, box_name) = (host.session.name(), boxed.session.name());
+    let (end, without, with) = match (&host.watch, &boxed.watch) {
+        (Some(_), Some(_)) => return Ok(None),
+        (None, None) => {
+            return refused(format!(
+                "neither {host_name} nor {box_name} has memory for a flight recorder: of what \
+                 cards at both ends do nothing can be recorded"
+            ));
+        }
+        (None, Some(_)) => (Role::Host, host_name, box_name),
+        (Some(_), None) => (Role::Box, box_name, host_name),
+    };
+    if end == seen_from {
+        let other = if end == Role::Host { Role::Box } else { Role::Host };
+        return refused(format!(
+            "{without} has no memory for a flight recorder: record what {with} sees (seen from: \
+             {other})"
+        ));
+    }
+    let detail = format!("{without} has no memory for a flight recorder");
+    Ok(Some(NotRecorded { end, detail }))
+}
+
 /// Starts a recording: it runs when this returns.
 ///
 /// # Errors
@@ -199,13 +275,10 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>,
     let bound = manager.settings.request_bound;
     let at_host = wanted(&wish, &binding, Role::Host, nodes.1.node);
     let at_box = wanted(&wish, &binding, Role::Box, nodes.0.node);
-    let begin = async |session: &Arc<Session>, list: &Vec<Recorded>| {
-        let watch = tap::watch(session, list.clone(), bound).await;
-        watch.map_err(|error| watch_problem(error, session.name()))
-    };
     // The box first: what the host asks then is stamped at both ends from the beginning.
-    let box_watch = begin(&boxed, &at_box).await?;
-    let host_watch = begin(&host, &at_host).await?;
+    let boxed = End::begin(boxed, at_box, bound).await?;
+    let host = End::begin(host, at_host, bound).await?;
+    let not_recorded = not_recorded(wish.seen_from, &host, &boxed)?;
     let recording = {
         let mut state = manager.recordings.state();
         Recordings::make_room(&mut state)?;
@@ -215,6 +288,7 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>,
             slot: binding.slot.clone(),
             host: binding.host.clone(),
             since: Timestamp::now(),
+            not_recorded,
             nodes,
             progress: watch::Sender::default(),
             stop: Notify::new(),
@@ -224,12 +298,7 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>,
         state.all.insert(recording.id, recording.clone());
         recording
     };
-    let run = Run {
-        recording: recording.clone(),
-        binding,
-        host: (host_watch, Collected::new(at_host)),
-        boxed: (box_watch, Collected::new(at_box)),
-    };
+    let run = Run { recording: recording.clone(), binding, host, boxed };
     tokio::spawn(run.finish(manager.clone()));
     Ok(recording)
 }
@@ -238,19 +307,20 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>,
 struct Run {
     recording: Arc<Recording>,
     binding: BindingRecord,
-    host: (Watch, Collected),
-    boxed: (Watch, Collected),
+    host: End,
+    boxed: End,
 }
 
 impl Run {
     async fn finish(mut self, manager: Arc<Manager>) {
         let ended = self.until_it_ends(&manager).await;
         let now = Instant::now();
-        drain(&mut self.host, now).await;
-        drain(&mut self.boxed, now).await;
+        self.host.drain(now).await;
+        self.boxed.drain(now).await;
         let Self { recording, host, boxed, .. } = self;
-        let progress = Progress { ended: Some(ended), ..recording.count(&host.1, &boxed.1) };
-        let kept = Arc::new(Kept { host: host.1, boxed: boxed.1 });
+        let (host, boxed) = (host.collected, boxed.collected);
+        let progress = Progress { ended: Some(ended), ..recording.count(&host, &boxed) };
+        let kept = Arc::new(Kept { host, boxed });
         *recording.kept.lock().expect("no one panics while holding it") = Some(kept);
         recording.progress.send_replace(progress);
     }
@@ -262,9 +332,9 @@ impl Run {
         tokio::pin!(time);
         let mut look = tokio::time::interval(LOOK);
         loop {
-            let (piece, collected, name) = tokio::select! {
-                piece = self.host.0.next() => (piece, &mut self.host.1, self.host.0.session()),
-                piece = self.boxed.0.next() => (piece, &mut self.boxed.1, self.boxed.0.session()),
+            let (piece, end) = tokio::select! {
+                piece = self.host.next() => (piece, &mut self.host),
+                piece = self.boxed.next() => (piece, &mut self.boxed),
                 _ = look.tick() => {
                     if let Some(why) = self.binding_is_over(manager) {
                         return ended(EndReason::BindingEnded, why);
@@ -284,12 +354,13 @@ impl Run {
                 }
             };
             let Some(piece) = piece else {
-                let why = name.close_reason().unwrap_or_else(|| "it does not record".to_owned());
-                let detail = format!("{} is disconnected: {why}", name.name());
+                let session = &end.session;
+                let why = session.close_reason().unwrap_or_else(|| "it does not record".to_owned());
+                let detail = format!("{} is disconnected: {why}", session.name());
                 return ended(EndReason::ProxyGone, detail);
             };
-            collected.take(&piece);
-            let progress = recording.count(&self.host.1, &self.boxed.1);
+            end.collected.take(&piece);
+            let progress = recording.count(&self.host.collected, &self.boxed.collected);
             let full = progress.bytes >= recording.wish.limit;
             recording.progress.send_replace(progress);
             if full {
@@ -314,22 +385,6 @@ impl Run {
             Some(_) => None,
         }
     }
-}
-
-/// Takes what was recorded until a point in time.
-async fn drain((watch, collected): &mut (Watch, Collected), until: Instant) {
-    if collected.wants_nothing() {
-        return;
-    }
-    let rest = async {
-        while let Some(piece) = watch.next().await {
-            collected.take(&piece);
-            if piece.complete && piece.asked >= until {
-                return;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN, rest).await;
 }
 
 impl Recording {
@@ -367,11 +422,14 @@ impl Recording {
         let ended = self.progress().ended?;
         let Kept { host, boxed } = &*kept;
         let Wish { binding, format, seen_from, snap, .. } = &self.wish;
-        let comment = format!(
+        let mut comment = format!(
             "{binding}: {} lent to {}, recorded since {}; ended because {}. Dates are by the \
              manager's clock, to a control message's round trip; differences are the proxy's own.",
             self.slot, self.host, self.since, ended.detail
         );
+        if let Some(NotRecorded { detail, .. }) = &self.not_recorded {
+            comment.push_str(&format!(" {detail}: its stages are missing."));
+        }
         let at_host = *seen_from == Role::Host;
         let (here, there) = match at_host {
             true => (&self.nodes.0, &self.nodes.1),

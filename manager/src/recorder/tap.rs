@@ -1,7 +1,7 @@
 //! What one proxy records, drained once and handed to everybody who wants some of it.
 
 use crate::control::{RequestError, Session};
-use proxy_core::control::{RecorderPage, Reply, Request};
+use proxy_core::control::{ControlError, RecorderPage, Reply, Request};
 use proxy_core::limits::MAX_RECORDED;
 use proxy_core::recorder::{Entry, Recorded, entries};
 use std::convert::Infallible;
@@ -66,6 +66,13 @@ pub enum WatchError {
     Full,
 }
 
+impl WatchError {
+    /// Whether the proxy has nothing to record with, as a card has not.
+    pub fn is_for_want_of_a_recorder(&self) -> bool {
+        matches!(self, Self::Request(RequestError::Refused(ControlError::NoRecorder)))
+    }
+}
+
 struct Watcher {
     id: u64,
     wanted: Vec<Recorded>,
@@ -78,6 +85,8 @@ struct Watcher {
 struct State {
     watchers: Vec<Watcher>,
     next: u64,
+    /// It recorded something once.
+    has_recorder: bool,
 }
 
 /// One proxy's.
@@ -177,6 +186,11 @@ impl Tap {
         self.state.lock().expect("no one panics while holding it")
     }
 
+    /// Whether it is known that this proxy records when it is asked to.
+    pub fn has_recorder(&self) -> bool {
+        self.state().has_recorder
+    }
+
     /// What is wanted now, and by whom.
     fn wanted(&self) -> (Vec<Recorded>, Vec<u64>) {
         let state = self.state();
@@ -229,7 +243,10 @@ async fn drain(session: &Session, bound: Duration) -> Result<Infallible, Request
             let result = session.request_done(Request::SetRecorder(list), bound).await;
             session.tap.told(&whom, &result);
             match result {
-                Ok(()) => set = wanted,
+                Ok(()) => {
+                    session.tap.state().has_recorder |= !wanted.is_empty();
+                    set = wanted;
+                }
                 Err(RequestError::Refused(_)) => continue,
                 Err(error) => return Err(error),
             }

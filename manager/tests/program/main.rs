@@ -15,6 +15,7 @@ mod handshake;
 mod lending;
 mod lies;
 mod placement;
+mod recorder;
 mod slow;
 mod store;
 mod store_faults;

@@ -8,7 +8,7 @@ use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{ControlError, FromProxy, OperationId, Reply, Request, StampEntry, Term};
 use proxy_core::recorder::{Entry, Recorded, entries};
 use proxy_core::role::Role;
-use proxy_core::stamps::StampedTlp;
+use proxy_core::stamps::{Sampling, StampedTlp};
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::tlp::*;
@@ -78,6 +78,37 @@ fn a_recorded_binding_leaves_its_tlps_their_stamps_and_its_frames() {
     world.host.control_reconnected();
     world.mem_read(WINDOW, 1);
     assert_eq!(recorded(world.ask_host(Request::ReadRecorder { from: 0 })), []);
+}
+
+/// An end that does not record, such as a card, answers what is stamped with what is stamped. What
+/// it sends on its own is stamped if it samples.
+#[test]
+fn of_an_end_that_does_not_record_the_answers_are_stamped_and_what_it_samples() {
+    let mut world = World::bound();
+    let one = Recorded { peer: node(BOX), binding: key(1), one_in: 1, tlps: 4096, frames: 0 };
+    world.ask_host(Request::SetRecorder([one].into_iter().collect())).unwrap();
+    let mut from = 0;
+    let mut stamped = |world: &mut World| {
+        world.mem_read(WINDOW, 1);
+        world.device.out.push_back(emit(&Repr::new(mem_write(bdf(3, 0), 0x1000, &[9; 64]))));
+        world.run(Duration::from_millis(10));
+        let answer = world.ask_host(Request::ReadRecorder { from });
+        if let Ok(Reply::Recorder(page)) = &answer {
+            from = page.end;
+        }
+        let whole = |entry: &(Entry, Vec<u8>)| match &entry.0 {
+            Entry::Stamps { stamps, .. } => {
+                assert_eq!(stamps.at.iter().flatten().count(), 3, "{stamps:?}");
+                Some(stamps.tlp)
+            }
+            _ => None,
+        };
+        recorded(answer).iter().filter_map(whole).collect::<Vec<_>>()
+    };
+    use StampedTlp::{Completion, Posted, Request as Asked};
+    assert!(matches!(stamped(&mut world)[..], [Asked(_), Completion(_)]));
+    world.ask_box(Request::SetSampling(Sampling::All)).unwrap();
+    assert!(matches!(stamped(&mut world)[..], [Asked(_), Completion(_), Posted(Some(_))]));
 }
 
 #[test]

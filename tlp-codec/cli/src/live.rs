@@ -135,7 +135,7 @@ fn text(latency: &Value) -> String {
                 word(&device["host"]).to_owned(),
                 word(&device["model"]).to_owned(),
                 asker.to_owned(),
-                format!("{:.0}", device[rate].as_f64().unwrap_or(0.0)),
+                device[rate].as_f64().map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}")),
                 micros(&split["p50_ns"]),
                 micros(&split["p99_ns"]),
                 micros(&split["original_ns"]),
@@ -156,6 +156,12 @@ fn text(latency: &Value) -> String {
     }
     if lost > 0 {
         let _ = writeln!(text, "\n{lost} entries were lost: give --one-in a larger number");
+    }
+    for device in items(&latency["devices"]) {
+        if let Some(why) = device["not_recorded"]["detail"].as_str() {
+            let (slot, host) = (word(&device["slot"]), word(&device["host"]));
+            let _ = writeln!(text, "\nnot split: {slot} of {host}: {why}");
+        }
     }
     for missing in items(&latency["missing"]) {
         let _ = writeln!(text, "\nnot looked at: {}", word(missing));
@@ -231,5 +237,28 @@ mod tests {
         assert_eq!(line("device 3.1"), "device 3.1");
         assert!(text.contains("one in 4 stamped") && text.contains("bind-9: away"));
         assert!(line("7 entries").contains("--one-in"));
+        assert!(!text.contains("not split"), "{text}");
+    }
+
+    #[test]
+    fn of_a_device_with_a_card_at_one_end_what_is_known_is_shown() {
+        let split = json!({ "samples": 3, "p50_ns": 8000, "p99_ns": 9500, "original_ns": null,
+            "network_ns": null, "host_conversion_ns": 1000, "box_conversion_ns": null });
+        let text = text(&json!({
+            "window_ms": 1000, "one_in": 1, "missing": [], "slowest": [],
+            "devices": [{ "slot": "box-a/1", "host": "host-a", "model": "nvme", "lost": 0,
+                "host_requests_per_s": 1234.5, "device_requests_per_s": null, "from_host": split,
+                "from_device": null,
+                "not_recorded": { "end": "box", "detail": "box-a has no memory" } }],
+        }));
+        let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let lines: Vec<String> = lines.collect();
+        for line in [
+            "box-a/1 host-a nvme host 1234 8.0 9.5 - - - 1.0 -",
+            "box-a/1 host-a nvme device - - - - - - - -",
+            "not split: box-a/1 of host-a: box-a has no memory",
+        ] {
+            assert!(lines.iter().any(|there| there == line), "{line} is not in {text}");
+        }
     }
 }

@@ -1,26 +1,28 @@
 //! A look at all lent devices for a moment.
 
+use super::NotRecorded;
 use crate::types::{BindingId, NodeName, SlotAddress};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The medians of the parts of a round trip, and its percentiles, nanoseconds.
+/// The percentiles of round trips, and the medians of their parts, nanoseconds. Where one end is
+/// not recorded, of the parts only the other proxy's is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Split {
-    /// Round trips that were stamped at both ends.
+    /// Round trips that were stamped at both ends, or at the one that is recorded.
     pub samples: usize,
     /// Half of the round trips took no longer.
     pub p50_ns: u64,
     /// 99 of 100 took no longer.
     pub p99_ns: u64,
     /// The device itself; of the device's requests, the host's memory.
-    pub original_ns: u64,
+    pub original_ns: Option<u64>,
     /// Between the two proxies, both ways.
-    pub network_ns: u64,
+    pub network_ns: Option<u64>,
     /// Inside the host proxy, both ways.
-    pub host_conversion_ns: u64,
+    pub host_conversion_ns: Option<u64>,
     /// Inside the box proxy, both ways.
-    pub box_conversion_ns: u64,
+    pub box_conversion_ns: Option<u64>,
 }
 
 /// One lent device.
@@ -34,14 +36,18 @@ pub struct DeviceLatency {
     pub host: NodeName,
     /// Its model, or empty.
     pub model: String,
-    /// Requests of the host in a second, posted ones too, stamped or not.
-    pub host_requests_per_s: f64,
-    /// Requests of the device in a second, posted ones too, stamped or not.
-    pub device_requests_per_s: f64,
-    /// Round trips of the host's requests, if there were any.
+    /// Requests of the host in a second, posted ones too, stamped or not; not known where the host
+    /// proxy is not recorded.
+    pub host_requests_per_s: Option<f64>,
+    /// Requests of the device in a second, posted ones too, stamped or not; not known where the box
+    /// proxy is not recorded.
+    pub device_requests_per_s: Option<f64>,
+    /// Round trips of the host's requests, if there were any and the host proxy is recorded.
     pub from_host: Option<Split>,
-    /// Round trips of the device's requests, if there were any.
+    /// Round trips of the device's requests, if there were any and the box proxy is recorded.
     pub from_device: Option<Split>,
+    /// The end that is not recorded; nothing if both are.
+    pub not_recorded: Option<NotRecorded>,
     /// Entries that its proxies had no room for, of any device: some round trips are missing.
     pub lost: u64,
 }

@@ -22,7 +22,7 @@ pub use pool::{
     List, NodeView, RootComplexView, SlotView, StoreTrouble,
 };
 pub use proxies::{Counters, StampView, StampedKind, Stamps};
-pub use recordings::{EndReason, Ended, Format, RecordingView};
+pub use recordings::{EndReason, Ended, Format, NotRecorded, RecordingView};
 pub use spares::{RateSource, SparesView};
 pub use tables::{
     AllTables, BoxTable, HostTable, MappingView, Range, SilentProxy, SlotTableEntry, TableFunction,

@@ -55,6 +55,15 @@ pub struct Ended {
     pub detail: String,
 }
 
+/// One end of a binding, of which nothing is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NotRecorded {
+    /// Which end: the host's proxy or the box's.
+    pub end: Role,
+    /// Why, for a person.
+    pub detail: String,
+}
+
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecordingView {
@@ -80,6 +89,9 @@ pub struct RecordingView {
     pub lost_at_host: u64,
     /// As `lost_at_host`, of the box proxy.
     pub lost_at_box: u64,
+    /// The end that is not recorded, whose stages are missing; nothing if both are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_recorded: Option<NotRecorded>,
     /// Why it ended; nothing while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,

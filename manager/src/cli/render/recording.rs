@@ -2,7 +2,7 @@
 
 use super::{or_dash, table, text_or_dash};
 use manager_client::views::{
-    Counters, Latency, List, RecordingView, SlowRequest, Split, StampedKind, Stamps,
+    Counters, Latency, List, NotRecorded, RecordingView, SlowRequest, Split, StampedKind, Stamps,
 };
 
 /// A proxy's counters.
@@ -105,17 +105,18 @@ pub(in crate::cli) fn latency(latency: &Latency) -> String {
             ("device", device.device_requests_per_s, &device.from_device),
         ];
         ends.map(|(asker, per_s, split)| {
-            let us = |of: fn(&Split) -> u64| or_dash(split.as_ref().map(|s| micros(of(s))));
+            let us =
+                |of: fn(&Split) -> Option<u64>| or_dash(split.as_ref().and_then(of).map(micros));
             [
                 device.binding.to_string(),
                 device.slot.to_string(),
                 device.host.to_string(),
                 text_or_dash(&device.model),
                 asker.to_owned(),
-                format!("{per_s:.0}"),
+                or_dash(per_s.map(|per_s| format!("{per_s:.0}"))),
                 split.as_ref().map_or(0, |s| s.samples).to_string(),
-                us(|s| s.p50_ns),
-                us(|s| s.p99_ns),
+                us(|s| Some(s.p50_ns)),
+                us(|s| Some(s.p99_ns)),
                 us(|s| s.original_ns),
                 us(|s| s.network_ns),
                 us(|s| s.host_conversion_ns),
@@ -135,6 +136,11 @@ pub(in crate::cli) fn latency(latency: &Latency) -> String {
             slow_request(slow),
             stages.collect::<Vec<_>>().join("\n")
         ));
+    }
+    for device in &latency.devices {
+        if let Some(NotRecorded { detail, .. }) = &device.not_recorded {
+            text.push_str(&format!("\nnot split: {} of {}: {detail}", device.slot, device.host));
+        }
     }
     for missing in &latency.missing {
         text.push_str(&format!("\nnot looked at: {missing}"));
