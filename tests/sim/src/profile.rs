@@ -185,14 +185,15 @@ pub(crate) struct Work {
     /// Blocks of one of them, from and to; at most 40 KB are taken.
     #[serde(default = "blocks")]
     pub(crate) blocks: [u64; 2],
-    /// How often a device or a root complex stops taking some classes for a while, in a million TLPs.
+    /// How often a device or a root complex stops taking some classes for a while, in a million times
+    /// that it could take something.
     #[serde(default = "stalls")]
     pub(crate) stalls_ppm: u32,
     /// How long, microseconds at most; of one in sixteen a hundred times as long.
     #[serde(default = "stall_us")]
     pub(crate) stall_us: u64,
     /// How often a root complex takes no non-posted requests before one of its own is answered, in a
-    /// million TLPs.
+    /// million times that it could take something.
     #[serde(default)]
     pub(crate) waits_ppm: u32,
     /// Largest payload of every device in bytes, a power of two; 0: of some as large as there are,

@@ -19,6 +19,7 @@ impl World {
             slot.device.check()?;
         }
         self.check_crossings()?;
+        self.check_tables()?;
         (0..self.lives.len()).try_for_each(|node| self.check_counters(node))
     }
 

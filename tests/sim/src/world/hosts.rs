@@ -81,6 +81,7 @@ impl HostNode {
     pub(super) fn boot(&mut self) {
         self.out.clear();
         self.requests.forget();
+        self.room.forget();
         self.os.boot();
     }
 

@@ -219,6 +219,12 @@ impl World {
         self.hosts.iter().map(|host| host.os.done()).sum()
     }
 
+    /// When the schedule began.
+    #[cfg(test)]
+    pub(crate) fn began(&self) -> Option<Instant> {
+        self.began
+    }
+
     /// Operations that ended well, for each port of a host.
     #[cfg(test)]
     pub(crate) fn done_by_port(&self, host: usize) -> Vec<u64> {

@@ -71,6 +71,11 @@ impl Room {
         }
     }
 
+    /// It begins anew.
+    pub(super) fn forget(&mut self) {
+        self.stalled = None;
+    }
+
     /// When it takes all of them again.
     pub(super) fn until(&self) -> Option<Instant> {
         self.stalled.map(|stall| stall.until)
@@ -105,6 +110,15 @@ mod tests {
         let none = Work { stalls_ppm: 0, ..work };
         assert_eq!(room.of(now, &none, false), ClassSet::ALL);
         assert_eq!(room.until(), None);
+    }
+
+    #[test]
+    fn who_begins_anew_waits_for_nothing() {
+        let work = Work { stalls_ppm: 0, waits_ppm: 1_000_000, ..Profile::calm().work };
+        let mut room = Room::new(1, Drawer::RootStall, 0);
+        assert_ne!(room.of(Instant::ZERO, &work, true), ClassSet::ALL);
+        room.forget();
+        assert_eq!(room.of(Instant::ZERO, &work, false), ClassSet::ALL);
     }
 
     #[test]

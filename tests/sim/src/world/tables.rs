@@ -139,7 +139,8 @@ impl World {
         } else {
             self.connect(node)?;
         }
-        self.pump(node)
+        self.pump(node)?;
+        self.check_tables()
     }
 
     /// A proxy answered somebody. Whether it was whoever kept its tables.
