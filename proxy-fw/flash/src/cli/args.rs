@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -33,17 +34,12 @@ pub struct Args {
     /// USB if nothing is said
     #[arg(long, global = true, env = "DXPU_PROBE", value_name = "PROBE")]
     pub probe: Option<ProbeName>,
-    /// The board, of those that the program knows; found by its IDCODE if nothing is said
-    #[arg(long, global = true, env = "DXPU_BOARD", value_name = "NAME", value_parser = board_name)]
+    /// The board, of those that the program knows; found by its IDCODE if nothing is said [env:
+    /// DXPU_BOARD]
+    #[arg(long, global = true, value_name = "NAME", value_parser = board_name)]
     pub board: Option<BoardName>,
-    /// Another board's file
-    #[arg(
-        long,
-        global = true,
-        env = "DXPU_BOARD_FILE",
-        value_name = "FILE",
-        conflicts_with = "board"
-    )]
+    /// Another board's file [env: DXPU_BOARD_FILE, before DXPU_BOARD]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "board")]
     pub board_file: Option<PathBuf>,
     /// Clock of the JTAG port, if it is not to be the board's
     #[arg(long, global = true, value_name = "KHZ", value_parser = clap::value_parser!(u32).range(1..))]
@@ -61,6 +57,33 @@ pub struct Args {
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    /// Takes the board from the environment, where the command line names none: there either may
+    /// be set while a command names the other one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the name.
+    pub fn take_board_of(
+        &mut self,
+        environment: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<(), String> {
+        if self.board.is_some() || self.board_file.is_some() {
+            return Ok(());
+        }
+        let of = |name| environment(name).filter(|value| !value.is_empty());
+        self.board_file = of("DXPU_BOARD_FILE").map(PathBuf::from);
+        if self.board_file.is_none()
+            && let Some(name) = of("DXPU_BOARD")
+        {
+            let name = name.to_string_lossy();
+            let board = board_name(&name);
+            self.board = Some(board.map_err(|error| format!("DXPU_BOARD={name}: {error}"))?);
+        }
+        Ok(())
+    }
 }
 
 /// The commands.
@@ -411,6 +434,32 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    /// What board a command line means where these variables are set.
+    fn board(
+        line: &str,
+        set: &[(&str, &str)],
+    ) -> Result<(Option<String>, Option<PathBuf>), String> {
+        let mut args = parse(line).unwrap();
+        let of = |name: &str| Some(set.iter().find(|variable| variable.0 == name)?.1.into());
+        args.take_board_of(of)?;
+        Ok((args.board.map(|board| board.to_string()), args.board_file))
+    }
+
+    #[test]
+    fn a_board_is_named_by_the_command_line_or_else_by_the_environment() {
+        let named = |name: &str| Ok((Some(name.to_owned()), None));
+        let file = |path: &str| Ok((None, Some(path.into())));
+        let both = [("DXPU_BOARD_FILE", "f.yaml"), ("DXPU_BOARD", "litex")];
+        assert_eq!(board("list", &[]), Ok((None, None)));
+        assert_eq!(board("list", &both[..1]), file("f.yaml"));
+        assert_eq!(board("list", &both[1..]), named("litex"));
+        assert_eq!(board("list", &both), file("f.yaml"));
+        assert_eq!(board("--board qemu-virt list", &both), named("qemu-virt"));
+        assert_eq!(board("--board-file g.yaml list", &both), file("g.yaml"));
+        assert_eq!(board("list", &[("DXPU_BOARD_FILE", ""), both[1]]), named("litex"));
+        assert!(board("list", &[("DXPU_BOARD", "No Board")]).unwrap_err().contains("DXPU_BOARD"));
     }
 
     proptest! {
