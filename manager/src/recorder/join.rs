@@ -1,8 +1,9 @@
 //! The two ends' stamps of the same TLPs, joined, and requests with their completions.
 //!
 //! What joins them is the binding and the entry of the outstanding table, or the link's sequence
-//! of a posted request. An entry is used again after 65,536 requests: of several that have the
-//! same name, the one whose date is close is meant.
+//! of a posted request. An entry is used again after 65,536 requests, and either end may have lost
+//! stamps: of several that have the same name, the first is meant whose date is close, and if none
+//! is, it is not known what the other end stamped.
 
 use super::collect::Collected;
 use proxy_core::control::StampEntry;
@@ -11,8 +12,8 @@ use std::collections::{HashMap, VecDeque};
 use tlp_codec::ids::{BindingKey, OutstandingRef};
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
-/// Stamps of one end whose dates are further apart than this are not of the same TLP. Clocks are
-/// known to a few milliseconds, and a name is not used again as soon.
+/// Stamps whose dates on the network's side are further apart than this are not of the same TLP,
+/// nanoseconds. Clocks are known to a few milliseconds, and a name is not used again as soon.
 pub(super) const NOT_THE_SAME: u64 = 200_000_000;
 
 /// The times of one TLP at one end; three of the six are there.
@@ -105,6 +106,13 @@ impl Described {
     }
 }
 
+/// The date of a TLP on the network's side of an end, or as near to it as was stamped.
+fn on_network(at: &Times, end: &Collected) -> u64 {
+    let sides = [Stage::Sent, Stage::Received].map(|stage| at[stage as usize]);
+    let time = sides.iter().chain(at).flatten().next();
+    time.map_or(0, |time| end.date(*time))
+}
+
 type Key = (BindingKey, bool, StampedTlp);
 
 /// One end's stamps by name, in the order in which they were taken.
@@ -123,23 +131,26 @@ impl<'a> Index<'a> {
         Self { end, by_key }
     }
 
-    /// Takes the first of this name that is not far from a date.
+    /// Takes the first of this name that is not far from a date. What is later is left for others.
     fn take(&mut self, key: &Key, date: u64) -> Option<&'a StampEntry> {
         let queue = self.by_key.get_mut(key)?;
-        while queue.len() > 1 {
-            let there = queue[0].at.iter().flatten().next().map_or(0, |at| self.end.date(*at));
-            if there.saturating_add(NOT_THE_SAME) >= date {
-                break;
+        while let Some(first) = queue.front() {
+            let there = on_network(&first.at, self.end);
+            if there.abs_diff(date) <= NOT_THE_SAME {
+                return queue.pop_front();
+            }
+            if there > date {
+                return None;
             }
             queue.pop_front();
         }
-        queue.pop_front()
+        None
     }
 
     /// What the other end stamped and this end did, of which `here` is a TLP.
     fn join(&mut self, here: &StampEntry, near: &Collected, at_host: bool) -> Tlp<'a> {
         let StampEntry { binding, from_host, tlp: what, at, .. } = *here;
-        let date = at.iter().flatten().next().map_or(0, |at| near.date(*at));
+        let date = on_network(&at, near);
         let there = self.take(&(binding, from_host, what), date);
         let far = there.map_or([None; 6], |s| s.at);
         let (host, boxed) = if at_host { (at, far) } else { (far, at) };
@@ -150,19 +161,16 @@ impl<'a> Index<'a> {
 /// TLPs that one end recorded, each with what both ends stamped, in the order of recording.
 pub fn tlps<'a>(host: &'a Collected, boxed: &'a Collected, at_host: bool) -> Vec<Tlp<'a>> {
     let (near, far) = if at_host { (host, boxed) } else { (boxed, host) };
-    let mut own: HashMap<u32, VecDeque<&StampEntry>> = HashMap::new();
+    // An id is used again for another TLP after a while, which has another time.
+    let name = |id: u32, s: &StampEntry| (id, s.at.iter().flatten().next().copied());
+    let mut own: HashMap<(u32, Option<u64>), VecDeque<&StampEntry>> = HashMap::new();
     for (id, stamps) in &near.stamps {
-        own.entry(*id).or_default().push_back(stamps);
+        own.entry(name(*id, stamps)).or_default().push_back(stamps);
     }
     let mut others = Index::new(far);
     let mut all = Vec::with_capacity(near.tlps.len());
     for tlp in &near.tlps {
-        // An id is used again for another TLP after a while; stamps are of the one before them.
-        let mine = own.get_mut(&tlp.id).and_then(|queue| {
-            let first = |s: &StampEntry| s.at.iter().flatten().next().copied();
-            let same = |s: &&StampEntry| first(s) == first(&tlp.stamps);
-            queue.iter().position(same).and_then(|at| queue.remove(at))
-        });
+        let mine = own.get_mut(&name(tlp.id, &tlp.stamps)).and_then(VecDeque::pop_front);
         let joined = others.join(mine.unwrap_or(&tlp.stamps), near, at_host);
         all.push(Tlp { bytes: &tlp.bytes, length: tlp.length, ..joined });
     }

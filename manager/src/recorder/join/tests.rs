@@ -103,6 +103,47 @@ fn a_name_that_is_used_again_is_told_apart_by_its_date() {
     assert_eq!(tlps[0].boxed[3], Some(4 * second));
 }
 
+/// Whose stamps the other end lost has none of its, and does not take those of the next one.
+#[test]
+fn one_that_was_lost_does_not_shift_those_behind_it() {
+    const SECOND: u64 = 1_000_000_000;
+    let there = |s: u64| (false, stamps(true, Request(entry(1, 1)), [0, 0, 0, s, s + 1, s + 2]));
+    let here = |s: u64| (true, stamps(true, Request(entry(1, 1)), [s - 2, s - 1, s, 0, 0, 0]));
+    let joined = |sent: &[u64], received: &[u64]| -> Vec<Option<u64>> {
+        let at = |times: &[u64], one: &dyn Fn(u64) -> (bool, StampEntry)| {
+            times.iter().map(|s| one(s * SECOND)).collect::<Vec<_>>()
+        };
+        let host = collected(10 * SECOND, &at(sent, &here));
+        let boxed = collected(10 * SECOND, &at(received, &there));
+        let whole = tlps(&host, &boxed, true);
+        let of = |tlp: &Tlp<'_>| tlp.boxed[3].map(|at| at / SECOND);
+        let bare: Vec<_> = stamped(&host, &boxed, true).iter().map(of).collect();
+        assert_eq!(whole.iter().map(of).collect::<Vec<_>>(), bare);
+        bare
+    };
+    assert_eq!(joined(&[1, 4, 7], &[4, 7]), [None, Some(4), Some(7)]);
+    assert_eq!(joined(&[1, 4, 7], &[1, 7]), [Some(1), None, Some(7)]);
+    assert_eq!(joined(&[1, 4, 7], &[1, 4]), [Some(1), Some(4), None]);
+    assert_eq!(joined(&[4, 7], &[1, 4, 7]), [Some(4), Some(7)]);
+    assert_eq!(joined(&[7], &[1]), [None]);
+    assert_eq!(joined(&[1], &[7]), [None]);
+}
+
+/// A TLP may wait for long before it is sent: what counts is how long it was between the ends.
+#[test]
+fn how_far_two_stamps_are_from_each_other_is_seen_on_the_network() {
+    let joined = |ask: [u64; 6], asked: [u64; 6]| {
+        let host = collected(0, &[(true, stamps(true, Request(entry(1, 1)), ask))]);
+        let boxed = collected(0, &[(false, stamps(true, Request(entry(1, 1)), asked))]);
+        tlps(&host, &boxed, true)[0].boxed[3].is_some()
+    };
+    let (sent, far) = (5 * NOT_THE_SAME, NOT_THE_SAME);
+    let ask = [1, 2, sent, 0, 0, 0];
+    let asked = |at| [0, 0, 0, at, at + 1, at + 2];
+    assert!(joined(ask, asked(sent + far)) && joined(ask, asked(sent - far)));
+    assert!(!joined(ask, asked(sent + far + 1)) && !joined(ask, asked(sent - far - 1)));
+}
+
 #[test]
 fn what_one_end_did_not_see_has_no_far_part() {
     let ask = stamps(true, Request(entry(3, 9)), [100, 110, 130, 0, 0, 0]);
