@@ -4,6 +4,8 @@
 //! the outstanding table is used again after a while. The time tells: a TLP that came has the time
 //! of the frame that brought it as its *received*, and the frame that first sent one was begun
 //! before its *sent*. A record that comes again has the same sequence.
+//!
+//! Both are in the order of time, and a proxy may say anything: each is looked at a few times.
 
 use super::collect::{Collected, KeptFrame};
 use super::join::{NOT_THE_SAME, Times, Tlp};
@@ -12,7 +14,8 @@ use proxy_core::stamps::{Stage, StampedTlp};
 use std::collections::{HashMap, VecDeque};
 use tlp_codec::crc;
 use tlp_codec::fabric::{
-    FRAME_CRC, Frame, HEADER, Header, RECORD_HEADER, Record, RecordAddress, SPLIT_HEADER, TlpTraits,
+    FRAME_CRC, Frame, HEADER, Header, MAX_OVERHEAD, RECORD_HEADER, Record, RecordAddress,
+    RecordError, SPLIT_HEADER, TlpTraits,
 };
 use tlp_codec::ids::BindingKey;
 use tlp_codec::tlp::Class;
@@ -43,9 +46,13 @@ struct Carrier {
 impl<'a> Carried<'a> {
     /// Finds for each record the TLP, among those that this end stamped.
     pub(super) fn new(seen: &Collected, at_host: bool, tlps: &'a [Tlp<'a>]) -> Self {
-        let mut waiting: HashMap<Name, VecDeque<&Tlp<'_>>> = HashMap::new();
+        // Those that came, by when; those that were sent, in the order of being sent.
+        let mut waiting: HashMap<(Name, Option<u64>), VecDeque<&Tlp<'_>>> = HashMap::new();
+        let times = |tlp: &'a Tlp<'_>| if at_host { &tlp.host } else { &tlp.boxed };
         for tlp in tlps {
-            waiting.entry((tlp.binding, tlp.from_host, tlp.what)).or_default().push_back(tlp);
+            let name = (tlp.binding, tlp.from_host, tlp.what);
+            let came = times(tlp)[Stage::Received as usize];
+            waiting.entry((name, came)).or_default().push_back(tlp);
         }
         let mut carried = Self { at_host, by_place: HashMap::new() };
         for frame in &seen.frames {
@@ -55,12 +62,16 @@ impl<'a> Carried<'a> {
                 if carried.by_place.contains_key(&place) {
                     continue;
                 }
-                let queue = carried.name(frame, &carrier).and_then(|name| waiting.get_mut(&name));
-                let Some(queue) = queue else { continue };
-                let fits =
-                    |tlp: &&Tlp<'_>| is_of(frame, if at_host { &tlp.host } else { &tlp.boxed });
-                if let Some(tlp) = queue.iter().position(fits).and_then(|at| queue.remove(at)) {
-                    carried.by_place.insert(place, tlp);
+                let Some(name) = carried.name(frame, &carrier) else { continue };
+                let came = frame.received.then_some(frame.at);
+                let Some(queue) = waiting.get_mut(&(name, came)) else { continue };
+                // Frames are in the order of their times, too: what was sent before this one was
+                // begun is of none behind it.
+                while queue.front().is_some_and(|tlp| is_over(frame, times(tlp))) {
+                    queue.pop_front();
+                }
+                if queue.front().is_some_and(|tlp| is_begun(frame, times(tlp))) {
+                    carried.by_place.extend(queue.pop_front().map(|tlp| (place, tlp)));
                 }
             }
         }
@@ -113,34 +124,44 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// Whether a TLP with these stamps of this end can have come with a frame, or first left with it.
-fn is_of(frame: &KeptFrame, times: &Times) -> bool {
-    let at = |stage: Stage| times[stage as usize];
-    if frame.received {
-        return at(Stage::Received) == Some(frame.at);
-    }
+/// Whether a TLP with these stamps of this end was first sent before a frame that is sent.
+fn is_over(frame: &KeptFrame, times: &Times) -> bool {
+    !frame.received && times[Stage::Sent as usize].is_some_and(|sent| sent < frame.at)
+}
+
+/// Whether a TLP with these stamps of this end can have been there when a frame was made.
+fn is_begun(frame: &KeptFrame, times: &Times) -> bool {
     // A frame has the time of its proxy's turn, and a TLP that came in that turn may have a later
     // one: of the same name, and much later, are others.
     let soon = frame.at.saturating_add(NOT_THE_SAME);
-    at(Stage::Arrived).is_some_and(|arrived| arrived <= soon)
-        && at(Stage::Sent).is_none_or(|sent| frame.at <= sent)
+    frame.received || times[Stage::Arrived as usize].is_some_and(|arrived| arrived <= soon)
 }
 
 /// The header of a frame and its records that carry TLPs, as far as they were kept.
 fn carriers(frame: &KeptFrame) -> Option<(Header, Vec<Carrier>)> {
-    let whole = made_whole(frame)?;
-    let parsed = Frame::new_checked(&whole[..]).ok()?;
-    let (header, mut found) = (parsed.header(), Vec::new());
-    let mut at = whole.len() - FRAME_CRC - parsed.body().len();
-    for (number, record) in parsed.records().map_while(Result::ok).enumerate() {
+    let (header, mut at) = header(frame)?;
+    let end = usize::from(frame.length).checked_sub(FRAME_CRC)?;
+    let kept = &frame.bytes[..frame.bytes.len().min(end)];
+    let (mut found, mut last) = (Vec::new(), Vec::new());
+    for number in 0_u32.. {
+        let Some(rest) = kept.get(at..).filter(|rest| !rest.is_empty()) else { break };
+        let record = match Record::parse(rest) {
+            Err(RecordError::CutShort { need, .. }) if need > rest.len() && at + need <= end => {
+                // What follows its head is not looked at.
+                last.extend_from_slice(rest);
+                last.resize(need, 0);
+                Record::parse(&last)
+            }
+            whole => whole,
+        };
+        let Ok((record, length)) = record else { break };
         let head =
             if matches!(record, Record::SplitHeader(_)) { SPLIT_HEADER } else { RECORD_HEADER };
-        if !matches!(record, Record::Nop) && at + head > frame.bytes.len() {
-            // From here on it is made up.
+        if !matches!(record, Record::Nop) && rest.len() < head {
             break;
         }
-        at += record.emitted_len();
-        let sequence = header.sequence.wrapping_add(number as u32);
+        at += length;
+        let sequence = header.sequence.wrapping_add(number);
         let begins = |address, traits: TlpTraits| {
             let (class, traits) = (traits.class, Some(traits));
             Carrier { sequence, address, class, traits, part: 0 }
@@ -158,19 +179,23 @@ fn carriers(frame: &KeptFrame) -> Option<(Header, Vec<Carrier>)> {
     Some((header, found))
 }
 
-/// The bytes of a frame; of one that was cut, zeros where nothing was kept, and a CRC that is right
-/// for them, which is what it takes to be read.
-fn made_whole(frame: &KeptFrame) -> Option<Vec<u8>> {
-    let (mut bytes, length) = (frame.bytes.clone(), usize::from(frame.length));
-    if bytes.len() < length {
-        if bytes.len() < HEADER {
-            return None;
-        }
-        bytes.resize(length, 0);
-        let (covered, place) = bytes.split_at_mut(length - FRAME_CRC);
-        place.copy_from_slice(&crc::frame(covered).to_le_bytes());
+/// The header of a frame, and where its records begin.
+fn header(frame: &KeptFrame) -> Option<(Header, usize)> {
+    /// Where a frame has its length (`docs/wire.md`, "Frame header").
+    const LENGTH: usize = 2;
+    const LONGEST: usize = MAX_OVERHEAD - FRAME_CRC;
+    if frame.bytes.len() < HEADER {
+        return None;
     }
-    Some(bytes)
+    // A frame of as many bytes as a header can have, with a CRC of its own, is enough to be read.
+    let mut alone = [0; MAX_OVERHEAD];
+    let there = frame.bytes.len().min(LONGEST);
+    alone[..there].copy_from_slice(&frame.bytes[..there]);
+    alone[LENGTH..][..2].copy_from_slice(&(MAX_OVERHEAD as u16).to_le_bytes());
+    let (covered, place) = alone.split_at_mut(LONGEST);
+    place.copy_from_slice(&crc::frame(covered).to_le_bytes());
+    let parsed = Frame::new_checked(&alone[..]).ok()?;
+    Some((parsed.header(), LONGEST - parsed.body().len()))
 }
 
 #[cfg(test)]

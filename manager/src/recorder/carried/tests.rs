@@ -145,6 +145,61 @@ fn what_was_not_stamped_is_named_and_is_not_taken_for_another() {
     );
 }
 
+/// A proxy may say that it stamped one name very often. What looks each of them up anew for every
+/// frame does not end.
+#[test]
+fn many_of_one_name_are_found_in_time() {
+    const MANY: u64 = 100_000;
+    const APART: u64 = 10_000;
+    let of_frames = |received: bool, class| -> Vec<KeptFrame> {
+        let model = frame(0, received, 0, &[record(class)]);
+        let number = |n: u64| {
+            let mut frame = KeptFrame { at: (n + 1) * APART, ..model.clone() };
+            // Where a frame has the sequence of its first record.
+            frame.bytes[28..32].copy_from_slice(&(n as u32).to_le_bytes());
+            frame
+        };
+        (0..MANY).map(number).collect()
+    };
+    let of_stamps = |times: &dyn Fn(u64) -> [u64; 6]| -> Vec<_> {
+        (0..MANY).map(|n| (true, Request(ENTRY), times(n))).collect()
+    };
+    let nothing = Collected::new(Vec::new());
+    let named = |host: &Collected, boxed: &Collected, at_host, n: usize| {
+        let seen = if at_host { host } else { boxed };
+        let tlps = join::stamped(host, boxed, at_host);
+        let carried = Carried::new(seen, at_host, &tlps);
+        assert_eq!(carried.comments(&seen.frames[n])[0].split(' ').next().unwrap(), {
+            format!("record={n}")
+        });
+        (carried.by_place.len(), carried.comments(&seen.frames[n])[0].clone())
+    };
+    let sent = |n: u64| [(n + 1) * APART - 2, (n + 1) * APART - 1, (n + 1) * APART + 5, 0, 0, 0];
+    let got = |n: u64| [0, 0, 0, (n + 1) * APART, (n + 1) * APART + 1, (n + 1) * APART + 2];
+    let host = collected(of_frames(false, Class::NonPosted), &of_stamps(&sent));
+    let boxed = collected(of_frames(true, Class::NonPosted), &of_stamps(&got));
+    // Both ends have all.
+    for at_host in [true, false] {
+        let (found, text) = named(&host, &boxed, at_host, 77_776);
+        assert_eq!(found as u64, MANY);
+        assert!(text.contains(" host.sent=777770005 box.received=777770000 "), "{text}");
+    }
+    // Stamps of other times than the frames: long after them, and before them.
+    for shift in [2 * NOT_THE_SAME + MANY * APART, 1] {
+        let frames = of_frames(false, Class::NonPosted).into_iter();
+        let later = if shift == 1 { 2 * NOT_THE_SAME + MANY * APART } else { 0 };
+        let frames = frames.map(|f| KeptFrame { at: f.at + later, ..f }).collect();
+        let stamps = of_stamps(&|n| sent(n).map(|at| if at > 0 { at + shift } else { 0 }));
+        let (found, text) = named(&collected(frames, &stamps), &nothing, true, 77_776);
+        assert!(found == 0 && !text.contains("host."), "{found}: {text}");
+    }
+    // Delivered the other way round than they came.
+    let boxed = collected(of_frames(true, Class::NonPosted), &of_stamps(&|n| got(MANY - 1 - n)));
+    let (found, text) = named(&nothing, &boxed, false, 77_776);
+    assert_eq!(found as u64, MANY);
+    assert!(text.contains(" box.received=777770000 "), "{text}");
+}
+
 #[test]
 fn parts_of_a_split_tlp_have_the_stamps_of_all_of_it() {
     let address = RecordAddress::from_host(&binding());
