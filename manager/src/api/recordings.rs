@@ -182,13 +182,17 @@ pub(super) async fn file(
 ) -> Result<Response, Problem> {
     let recording = find(&manager, &id)?;
     let (id, media) = (recording.id, recording.wish.format.media_type());
-    // It may be long, and others want to be served meanwhile.
-    let made = tokio::task::spawn_blocking(move || recording.file()).await;
-    let made = made.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
-    let file = made.ok_or_else(|| {
+    let runs = || {
         let detail = format!("{id} runs; its file is there when it has ended");
         Problem::new(ProblemCode::RecordingRuns, detail)
-    })?;
+    };
+    if recording.progress().ended.is_none() {
+        return Err(runs());
+    }
+    // It may be long, and others want to be served meanwhile.
+    let made = manager.recordings.make(move || recording.file()).await;
+    let made = made.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
+    let file = made.ok_or_else(runs)?;
     Ok(([(header::CONTENT_TYPE, media)], file).into_response())
 }
 

@@ -61,9 +61,20 @@ struct Packet {
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-fn write(about: &About, link: DataLink, snap: u32, mut packets: Vec<Packet>) -> Vec<u8> {
-    // Frames are recorded in order; TLPs are dated by their stamps.
-    packets.sort_by_key(|packet| packet.date);
+/// What is to be a packet, by date: frames are recorded in order, TLPs are dated by their stamps.
+fn in_order<T>(of: impl Iterator<Item = (u64, T)>) -> Vec<(u64, T)> {
+    let mut all: Vec<_> = of.collect();
+    all.sort_by_key(|(date, _)| *date);
+    all
+}
+
+/// Each packet is made when it is its turn: there is one at a time.
+fn write(
+    about: &About,
+    link: DataLink,
+    snap: u32,
+    packets: impl Iterator<Item = Packet>,
+) -> Vec<u8> {
     let section = SectionHeaderBlock {
         endianness: Endianness::Little,
         options: vec![
@@ -86,8 +97,9 @@ fn write(about: &About, link: DataLink, snap: u32, mut packets: Vec<Packet>) -> 
         ],
     };
     out.write_pcapng_block(interface).expect(MEMORY);
-    let end = packets.last().map_or(0, |packet| packet.date);
+    let mut end = 0;
     for packet in packets {
+        end = packet.date;
         let way = if packet.received { INBOUND } else { OUTBOUND };
         let mut options = vec![EnhancedPacketOption::Flags(way)];
         if packet.lost_before > 0 {
@@ -124,7 +136,8 @@ pub fn frames(
     there: &Node,
 ) -> Vec<u8> {
     let known = Carried::new(seen, at_host, tlps);
-    let packets = seen.frames.iter().map(|frame| {
+    let frames = in_order(seen.frames.iter().map(|frame| (seen.date(frame.at), frame)));
+    let packets = frames.into_iter().map(|(date, frame)| {
         let end = |node: &Node| End {
             node: node.node,
             address: node.paths.get(usize::from(frame.path.get())).copied(),
@@ -135,7 +148,7 @@ pub fn frames(
         let length = (data.len() + usize::from(frame.length)) as u32;
         data.extend_from_slice(&frame.bytes);
         Packet {
-            date: seen.date(frame.at),
+            date,
             data,
             length,
             received: frame.received,
@@ -144,27 +157,28 @@ pub fn frames(
         }
     });
     let snap = HEADERS + u32::from(about.snap);
-    write(about, DataLink::ETHERNET, snap, packets.collect())
+    write(about, DataLink::ETHERNET, snap, packets)
 }
 
 /// TLPs alone, link type USER0, each with the stamps of both ends in a comment.
 pub fn tlps(about: &About, seen: &Collected, at_host: bool, tlps: &[Tlp<'_>]) -> Vec<u8> {
-    let packets = tlps.iter().map(|tlp| {
+    let received = |tlp: &Tlp<'_>| tlp.sent_by_host() != at_host;
+    let date = |tlp: &Tlp<'_>| {
         let times = if at_host { &tlp.host } else { &tlp.boxed };
-        let received = tlp.sent_by_host() != at_host;
         // When it was on the network's side of the proxy, if that was stamped.
-        let on_network = times[if received { 3 } else { 2 }];
-        let time = on_network.or(times.iter().flatten().next().copied()).unwrap_or(0);
-        Packet {
-            date: seen.date(time),
-            data: tlp.bytes.to_vec(),
-            length: tlp.length.into(),
-            received,
-            lost_before: 0,
-            comments: vec![comment(tlp)],
-        }
+        let on_network = times[if received(tlp) { 3 } else { 2 }];
+        seen.date(on_network.or(times.iter().flatten().next().copied()).unwrap_or(0))
+    };
+    let all = in_order(tlps.iter().map(|tlp| (date(tlp), tlp)));
+    let packets = all.into_iter().map(|(date, tlp)| Packet {
+        date,
+        data: tlp.bytes.to_vec(),
+        length: tlp.length.into(),
+        received: received(tlp),
+        lost_before: 0,
+        comments: vec![comment(tlp)],
     });
-    write(about, DataLink::USER0, about.snap.into(), packets.collect())
+    write(about, DataLink::USER0, about.snap.into(), packets)
 }
 
 /// The words of a comment that say which TLP it is of. `what` is not known of parts of a split TLP

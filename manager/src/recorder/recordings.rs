@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 /// Recordings that are kept. For a further one the oldest that has ended is forgotten; if none
@@ -105,6 +106,7 @@ struct State {
 #[derive(Default)]
 pub struct Recordings {
     state: Mutex<State>,
+    making: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Recordings {
@@ -129,6 +131,25 @@ impl Recordings {
             recording.stop();
         }
         found.is_some()
+    }
+
+    /// Makes a file, one at a time: that takes time, and more memory than what it is made of. Others
+    /// wait.
+    ///
+    /// # Errors
+    ///
+    /// When the making panics.
+    pub async fn make<T: Send + 'static>(
+        &self,
+        file: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let turn = self.making.clone().lock_owned().await;
+        let made = tokio::task::spawn_blocking(move || {
+            // Whoever wanted it may have gone away: the turn is over when it is made.
+            let _turn = turn;
+            file()
+        });
+        made.await
     }
 
     fn make_room(state: &mut State) -> Result<(), Problem> {
@@ -460,5 +481,39 @@ impl Recording {
                 perfetto::trace(&about, host, boxed, &trips)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::mpsc;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_file_is_made_at_a_time_even_if_nobody_waits_for_it_any_more() {
+        let recordings = Arc::new(Recordings::default());
+        let (go_on, wait) = mpsc::channel::<()>();
+        let (began, has_begun) = tokio::sync::oneshot::channel();
+        let making = Arc::new(AtomicU32::new(0));
+        let (all, of_first) = (recordings.clone(), making.clone());
+        let first = tokio::spawn(async move {
+            let file = move || {
+                of_first.fetch_add(1, SeqCst);
+                began.send(()).unwrap();
+                wait.recv().unwrap();
+                of_first.fetch_sub(1, SeqCst);
+            };
+            all.make(file).await
+        });
+        has_begun.await.unwrap();
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        let second = recordings.make(move || making.load(SeqCst));
+        tokio::pin!(second);
+        let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
+        assert!(early.is_err(), "{early:?} were being made");
+        go_on.send(()).unwrap();
+        assert_eq!(second.await.unwrap(), 0);
     }
 }
