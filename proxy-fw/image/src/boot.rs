@@ -43,7 +43,8 @@ pub enum BootReason {
     },
     /// The other one is wanted, and cannot be started.
     Instead(WhyNot),
-    /// Its starts are used up, and the other one cannot be started either, for this reason.
+    /// Its starts are used up, and the other one cannot be started either, for this reason. Where
+    /// that one's are used up, too, it is its turn at the next boot.
     Again(WhyNot),
 }
 
@@ -110,7 +111,8 @@ impl BootStore {
     }
 
     /// Decides which slot to boot, and records the start of an image that has not been healthy
-    /// yet. It is the boot loader's, once after each reset.
+    /// yet, or whose turn it is next of two that have used up their tries. It is the boot loader's,
+    /// once after each reset.
     ///
     /// The wanted slot comes first, then the other one. An image that is not right is not started
     /// again, nor is one that has used up its tries as long as there is another to start. Where
@@ -162,26 +164,34 @@ impl BootStore {
 
     /// What is started where nothing is left to be started (`why` not, for each): an image that has
     /// used up its tries, since it may have been the network that kept it from joining, and a card
-    /// that starts nothing has to be fetched. There is nothing to record: it has no tries to lose,
-    /// and is passed over as soon as there is another one.
+    /// that starts nothing has to be fetched. It has no tries to lose, and is passed over as soon as
+    /// there is another one. Two such take turns, since one of them may be no good.
     fn start_again<F: NorFlash>(
-        &self,
+        &mut self,
         flash: &mut F,
         requirements: &Requirements<'_>,
         mut why: [WhyNot; 2],
     ) -> Decision {
         let first = self.state.wanted;
+        let mut chosen = None;
         for slot in [first, first.other()] {
             let SlotState::Trying { image, left: 0 } = self.state.slot(slot) else { continue };
             match self.verify_recorded(flash, slot, image, requirements) {
-                Ok(header) => {
-                    let reason = BootReason::Again(why[slot.other().index()]);
-                    return Decision::Boot(Boot { slot, header, reason });
+                Ok(header) if chosen.is_none() => chosen = Some((slot, header)),
+                Ok(_) => {
+                    // The chosen one is started also where nothing can be recorded any more.
+                    let _ = self.record(flash, BootState { wanted: slot, ..self.state });
                 }
                 Err(reason) => why[slot.index()] = reason,
             }
         }
-        Decision::Recovery(why)
+        match chosen {
+            Some((slot, header)) => {
+                let reason = BootReason::Again(why[slot.other().index()]);
+                Decision::Boot(Boot { slot, header, reason })
+            }
+            None => Decision::Recovery(why),
+        }
     }
 
     /// Whether a slot can be started, and what its state is then, or is when not.

@@ -72,7 +72,10 @@ fn check_choice(
     }
     if let Decision::Boot(Boot { slot, reason: BootReason::Again(_), .. }) = decision {
         assert_eq!(candidates[slot.index()], Some(0), "only what has no tries left");
-        assert_eq!(before, after, "nothing is recorded");
+        let turned = BootState { wanted: slot.other(), ..*before };
+        // A journal that takes nothing any more does not take that either.
+        let is_turned = candidates == [Some(0); 2] && *after == turned;
+        assert!(is_turned || after == before, "{before:?}: {after:?}");
     }
 }
 

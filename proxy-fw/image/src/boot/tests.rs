@@ -50,7 +50,7 @@ fn card(kinds: [usize; 2], wanted: SlotId) -> Card {
 /// Every pair of states, of images that are right and wrong, and either slot wanted.
 #[test]
 fn any_two_slots() {
-    let (mut again, mut recovered) = (0, 0);
+    let (mut again, mut turns, mut recovered) = (0, 0, 0);
     let pairs: Vec<_> =
         (0..KINDS.len()).flat_map(|a| (0..KINDS.len()).map(move |b| [a, b])).collect();
     for (kinds, wanted) in pairs.iter().flat_map(|kinds| [(*kinds, A), (*kinds, B)]) {
@@ -88,6 +88,15 @@ fn any_two_slots() {
         }
         let expected = order.into_iter().find(used_up);
         assert_eq!(chosen, expected, "{what}");
+        if SlotId::ALL.iter().all(used_up) {
+            let Decision::Boot(boot) = &decision else { panic!("{what}") };
+            assert_eq!(boot.reason, BootReason::Again(WhyNot::TriesUsedUp), "{what}");
+            let turned = BootState { wanted: wanted.other(), ..before };
+            assert_eq!(after, turned, "it is the other one's turn: {what}");
+            assert_eq!((card.boot().slot, card.boot().slot), (wanted.other(), wanted));
+            turns += 1;
+            continue;
+        }
         assert_eq!((after, card.flash.0.steps()), (before, steps), "nothing is recorded: {what}");
         match decision {
             Decision::Boot(boot) => {
@@ -102,7 +111,7 @@ fn any_two_slots() {
         }
     }
     // Beside what cannot be started, of which there are seven kinds, in either slot; and both.
-    assert_eq!((again, recovered), ((2 * 7 + 1) * 2, 7 * 7 * 2));
+    assert_eq!((again, turns, recovered), (2 * 7 * 2, 2, 7 * 7 * 2));
 }
 
 /// As far as the states go, what is to be started is what is started.

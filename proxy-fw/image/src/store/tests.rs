@@ -97,6 +97,14 @@ fn the_only_image_that_never_reports() {
     assert_eq!(card.slot(A), used_up, "nobody has looked at it");
     let boot = card.boot();
     assert_eq!((boot.slot, boot.reason), (B, BootReason::Again(WhyNot::TriesUsedUp)));
+    // That one may be no good, so they take turns.
+    let boot = card.boot();
+    assert_eq!((boot.slot, boot.reason), (A, BootReason::Again(WhyNot::TriesUsedUp)));
+    let mut joined = card.clone();
+    joined.report_healthy(A).unwrap();
+    let boot = joined.boot();
+    assert_eq!((boot.slot, boot.reason), (A, BootReason::Instead(WhyNot::TriesUsedUp)));
+    assert_eq!((joined.store.state().wanted, joined.boot().reason), (A, BootReason::Healthy));
     // It may be the flash alone that is wrong.
     card.flash.0.flip(layout().slot(B).start + 300, 1);
     let boot = card.boot();
@@ -104,6 +112,29 @@ fn the_only_image_that_never_reports() {
     assert_eq!((boot.slot, boot.reason), (A, BootReason::Again(why)));
     card.flash.0.flip(layout().slot(B).start + 300, 1);
     assert_eq!(card.boot().slot, B);
+}
+
+/// The power goes after `finish` and before `want`: the image that the card has is started still, unless
+/// it has no starts left.
+#[test]
+fn an_image_that_is_whole_and_not_wanted_yet() {
+    for starts in [BOOT_TRIES - 1, BOOT_TRIES] {
+        let mut card = Card::new(1);
+        let (one, two) = (image(1, 3000), image(2, 2000));
+        card.update(A, None, &one).unwrap();
+        (0..starts).for_each(|_| assert_eq!(card.boot().slot, A));
+        card.begin(B, None, &two).unwrap();
+        card.write(256, &two[256..]).unwrap();
+        card.finish().unwrap();
+        let boot = card.boot();
+        if starts < BOOT_TRIES {
+            assert_eq!((boot.slot, boot.reason), (A, BootReason::Trying { left: 0 }));
+            assert_eq!(card.slot(B), SlotState::Staged { image: id(&two) });
+        } else {
+            assert_eq!((boot.slot, boot.reason), (B, BootReason::Instead(WhyNot::TriesUsedUp)));
+            assert_eq!(card.slot(A), SlotState::Failed { image: id(&one) });
+        }
+    }
 }
 
 #[test]
@@ -299,6 +330,12 @@ fn flash_that_cannot_be_written() {
     card.update(B, None, &image(2, 2000)).unwrap();
     let Decision::Boot(again) = boot(&card) else { panic!() };
     assert_eq!((again.slot, again.reason), (A, BootReason::Again(why)));
+    // Where it is not recorded whose turn it is, it is the same one's.
+    (0..BOOT_TRIES).for_each(|_| assert_eq!(card.boot().slot, B));
+    for _ in 0..2 {
+        let Decision::Boot(again) = boot(&card) else { panic!() };
+        assert_eq!((again.slot, again.reason), (B, BootReason::Again(WhyNot::TriesUsedUp)));
+    }
 }
 
 /// Bytes of one byte each make the same image as one large piece.
