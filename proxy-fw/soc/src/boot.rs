@@ -138,14 +138,14 @@ pub fn choose<F: NorFlash>(
                     );
                 }
             }
-            // What is known to be wrong is no image to go back to.
-            let is_wrong = matches!(reason, BootReason::Again(why) if !why.may_pass());
+            // Such a start is not counted: a life that gave way would begin over and over.
+            let is_again = matches!(reason, BootReason::Again(_));
             say(console, format_args!("starting slot {slot}: {} {}", header.role, header.version));
             let state = |slot| store.state().slot(slot);
             let started = Started {
                 slot: *slot,
                 trying: matches!(state(*slot), SlotState::Trying { .. }),
-                fallback: matches!(state(slot.other()), SlotState::Healthy { .. }) && !is_wrong,
+                fallback: matches!(state(slot.other()), SlotState::Healthy { .. }) && !is_again,
             };
             Some(Chosen { boot, started })
         }

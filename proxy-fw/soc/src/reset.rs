@@ -58,7 +58,8 @@ pub struct Started {
     pub slot: SlotId,
     /// It has yet to report that it is healthy.
     pub trying: bool,
-    /// The other slot has an image that was healthy, and that nothing is known to be wrong with.
+    /// The other slot has an image that was healthy, which is started when this one's starts are used
+    /// up: they are not yet.
     pub fallback: bool,
 }
 

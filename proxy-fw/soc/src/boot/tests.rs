@@ -121,13 +121,37 @@ fn an_image_that_has_used_up_its_starts_is_started_where_there_is_no_other() {
         assert!(said.contains("slot a has used up its starts, and there is no other"), "{said}");
         assert!(said.contains("starting slot a: box 1.0.0+0"), "{said}");
     }
-    // What could not be read now may be the next time: it gives way to that.
+    // What could not be read now may be the next time. It does not give way to that: no start counts
+    // any more, so one that refuses to start would do so over and over.
     flash.0.flip(layout().slot(SlotId::B).start + 300, 1);
     let again = start_with(&mut UnreadableSlotB(flash.clone()), &trusted, true);
-    let started = Started { slot: SlotId::A, trying: true, fallback: true };
+    let started = Started { slot: SlotId::A, trying: true, fallback: false };
     assert_eq!(again.0.unwrap().started, started, "{}", again.1);
+    assert!(!started.gives_way());
     assert!(again.1.contains("slot b: the flash could not be read"), "{}", again.1);
     assert_eq!(start(&mut flash).0.unwrap().started.slot, SlotId::B);
+}
+
+#[test]
+fn an_image_that_is_not_counted_any_more_does_not_give_way() {
+    let mut flash = flash([Some(image(board(), 1)), Some(image(board(), 2))]);
+    let trusted = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
+    // The other key is the settings', which cannot be read from then on.
+    let parts = Header::parse(&image(board(), 2)).unwrap();
+    let owner = seal(parts, KeyId(2), &[4; 32]).unwrap();
+    flash.0.preload(layout().slot(SlotId::B).start, &owner.emit());
+    let both = [trusted[0], TrustedKey { id: KeyId(2), key: public_key(&[4; 32]) }];
+    let slot = start_with(&mut flash, &both, true).0.unwrap().boot.slot;
+    assert_eq!(slot, SlotId::B);
+    let mut store = BootStore::open(&mut flash, layout()).unwrap();
+    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion).unwrap();
+    store.want(&mut flash, SlotId::A, &requirements(&trusted)).unwrap();
+    for fallback in [true, true, true, false, false] {
+        let (chosen, said) = start_with(&mut flash, &trusted, false);
+        let started = Started { slot: SlotId::A, trying: true, fallback };
+        assert_eq!(chosen.unwrap().started, started, "{said}");
+    }
+    assert_eq!(start_with(&mut flash, &both, true).0.unwrap().boot.slot, SlotId::B);
 }
 
 /// A flash of which slot b cannot be read.
