@@ -20,6 +20,7 @@ mod check;
 mod header;
 mod journal;
 mod layout;
+mod look;
 mod names;
 mod seal;
 mod staging;
@@ -35,6 +36,7 @@ pub use check::{
 pub use header::{FORMAT_VERSION, HEADER_LEN, Header, ImageId, MAGIC};
 pub use journal::{Journal, JournalError};
 pub use layout::{Layout, LayoutError, LayoutParts, Region};
+pub use look::Look;
 pub use names::{BadName, BoardName, KeyId, Role, SecurityVersion, Version};
 pub use seal::{ImageParts, public_key, seal};
 pub use staging::Begun;

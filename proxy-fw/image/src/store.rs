@@ -5,7 +5,7 @@ use core::fmt;
 use embedded_storage::nor_flash::NorFlash;
 
 use crate::boot::WhyNot;
-use crate::check::{AntiDowngrade, PayloadCheck, Refusal, Requirements};
+use crate::check::{AntiDowngrade, Demands, Keys, PayloadCheck, Refusal, Requirements};
 use crate::header::{HEADER_LEN, Header, ImageId};
 use crate::journal::{Journal, JournalError};
 use crate::layout::Layout;
@@ -169,11 +169,11 @@ impl BootStore {
     /// # Errors
     ///
     /// When the flash cannot be read; inside, why it is not to be run.
-    pub fn verify<F: NorFlash>(
+    pub fn verify<F: NorFlash, K: Keys>(
         &self,
         flash: &mut F,
         slot: SlotId,
-        requirements: &Requirements<'_>,
+        requirements: &Demands<K>,
     ) -> Result<Result<Header, Refusal>, F::Error> {
         let region = self.layout.slot(slot);
         let header = match self.header(flash, slot)? {

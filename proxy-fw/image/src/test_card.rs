@@ -86,6 +86,10 @@ impl Card {
         self.store.decide(&mut self.flash, &requirements(&self.keys))
     }
 
+    pub(crate) fn look(&mut self) -> Look {
+        self.store.look(&mut self.flash, &requirements(&self.keys)).unwrap()
+    }
+
     /// Resets, and starts what is decided for.
     pub(crate) fn boot(&mut self) -> Boot {
         self.reset();

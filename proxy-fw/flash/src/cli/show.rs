@@ -113,13 +113,16 @@ pub(super) fn info(bench: &Bench) -> Outcome<()> {
     let mut flash = card.flash_to_read()?;
     let id = flash.jedec_id();
     let store = open_store(&mut flash, &board, &probe)?;
+    let settings = super::config::text(&mut flash, &board, &probe)?;
+    let policy = Policy::of(settings.as_deref().unwrap_or_default());
+    let keys = bench.keys(Some(&board), &policy)?;
+    let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
+    let look = store.look(&mut flash, &requirements).map_err(|fault| fault.told(&probe))?;
     let mut slots = Vec::new();
     for slot in SlotId::ALL {
         let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
-        slots.push(SlotView::new(slot, store.state(), header.as_ref().ok()));
+        slots.push(SlotView::new(slot, store.state(), &look, header.as_ref().ok()));
     }
-    let settings = super::config::text(&mut flash, &board, &probe)?;
-    let policy = Policy::of(settings.as_deref().unwrap_or_default());
     let settings_text = settings.as_deref().map(without_secrets);
     let view = CardView {
         board: board.name.to_string(),

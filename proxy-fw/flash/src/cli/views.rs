@@ -1,6 +1,6 @@
 //! What is printed, as JSON has it.
 
-use card_image::{BootState, Header, SlotId, SlotState};
+use card_image::{BootState, Header, Look, SlotId, SlotState};
 use serde::Serialize;
 
 /// An image's header.
@@ -52,7 +52,7 @@ pub(super) struct SlotView {
     pub(super) slot: String,
     /// Whether it is the one to be started.
     pub(super) wanted: bool,
-    /// Whether it is what the boot loader starts next, as far as the states go.
+    /// Whether it is what the boot loader starts next.
     #[serde(skip)]
     is_next: bool,
     pub(super) state: &'static str,
@@ -60,12 +60,19 @@ pub(super) struct SlotView {
     pub(super) tries_left: Option<u8>,
     /// Bytes that are there of an image that is being written.
     pub(super) written: Option<u32>,
+    /// Why the boot loader does not start its image, where the state lets it be started.
+    pub(super) wrong: Option<String>,
     /// The header that stands in it, whatever the state says.
     pub(super) image: Option<ImageView>,
 }
 
 impl SlotView {
-    pub(super) fn new(slot: SlotId, state: &BootState, header: Option<&Header>) -> Self {
+    pub(super) fn new(
+        slot: SlotId,
+        state: &BootState,
+        look: &Look,
+        header: Option<&Header>,
+    ) -> Self {
         let (name, tries_left, written) = match state.slot(slot) {
             SlotState::Empty => ("empty", None, None),
             SlotState::Writing { done, .. } => ("writing", None, Some(done)),
@@ -74,9 +81,11 @@ impl SlotView {
             SlotState::Healthy { .. } => ("healthy", None, None),
             SlotState::Failed { .. } => ("failed", None, None),
         };
-        let (wanted, is_next) = (state.wanted == slot, state.to_be_started() == Some(slot));
+        let (wanted, is_next) = (state.wanted == slot, look.next == Some(slot));
+        let wrong = look.wrong[slot.index()].map(|refusal| refusal.to_string());
         let image = header.map(ImageView::from);
-        Self { slot: slot.to_string(), wanted, is_next, state: name, tries_left, written, image }
+        let slot = slot.to_string();
+        Self { slot, wanted, is_next, state: name, tries_left, written, wrong, image }
     }
 
     pub(super) fn text(&self) -> String {
@@ -89,6 +98,9 @@ impl SlotView {
         }
         if let Some(written) = self.written {
             text.push_str(&format!(", {written} bytes are there"));
+        }
+        if let Some(wrong) = &self.wrong {
+            text.push_str(&format!(", not to be started: {wrong}"));
         }
         if self.is_next {
             text.push_str(", to be started");
@@ -103,13 +115,18 @@ impl SlotView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use card_image::ImageId;
+    use card_image::{ImageId, Refusal};
 
     #[test]
     fn slots_are_told_in_words() {
         let image = ImageId([1; 16]);
-        let text =
-            |slots| SlotView::new(SlotId::A, &BootState { slots, ..BootState::NEW }, None).text();
+        let seen = |slots, wrong| {
+            let state = BootState { slots, ..BootState::NEW };
+            let next = if wrong { None } else { state.to_be_started() };
+            let look = Look { wrong: [wrong.then_some(Refusal::BadCrc), None], next };
+            SlotView::new(SlotId::A, &state, &look, None).text()
+        };
+        let text = |slots| seen(slots, false);
         for (state, words) in [
             (SlotState::Empty, "slot a: empty\n"),
             (SlotState::Writing { image, done: 7 }, "slot a: writing, 7 bytes are there\n"),
@@ -129,6 +146,9 @@ mod tests {
             let text = text([state, SlotState::Empty]);
             assert!(text.starts_with(words), "{text}");
         }
+        let text_of_wrong = seen([SlotState::Healthy { image }, SlotState::Empty], true);
+        let words = "slot a: healthy, not to be started: the image's payload is damaged\n";
+        assert!(text_of_wrong.starts_with(words), "{text_of_wrong}");
         // Beside one that can be started it is none to be started, though it is the wanted one.
         let text = text([SlotState::Trying { image, left: 0 }, SlotState::Staged { image }]);
         assert!(text.starts_with("slot a: trying") && !text.contains("to be started"), "{text}");

@@ -261,7 +261,18 @@ fn write_image(
     let Job { flash, probe, out } = job;
     let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
     let mut store = open_store(flash, board, probe)?;
-    let slot = slot.unwrap_or_else(|| free_slot(&store));
+    let look = store.look(flash, requirements).map_err(|fault| fault.told(probe))?;
+    // One that the boot loader does not start: a cut leaves the card what it had.
+    let slot = slot.unwrap_or_else(|| look.next.map_or(SlotId::A, SlotId::other));
+    if look.wrong[slot.index()].is_some() {
+        // Not for an image that is refused then.
+        let checked = Header::parse(&image.bytes).and_then(|header| {
+            let (room, lowest) = (board.layout.slot(slot).len, store.state().lowest_security);
+            header.check(requirements, room, lowest)
+        });
+        checked.map_err(|refusal| refused(&image.path, refusal))?;
+        store.give_up(flash, slot).map_err(told)?;
+    }
     let bytes = &image.bytes[..];
     let begun = store.begin(flash, slot, None, bytes, requirements).map_err(told)?;
     if let Begun::At(at) = begun {
@@ -310,11 +321,6 @@ pub(super) fn headers(card: &mut Card) -> Outcome<Vec<(SlotId, Header)>> {
         there.extend(header.ok().map(|header| (slot, header)));
     }
     Ok(there)
-}
-
-/// The slot that the boot loader would not start.
-fn free_slot(store: &BootStore) -> SlotId {
-    store.state().to_be_started().map_or(SlotId::A, SlotId::other)
 }
 
 pub(super) fn store_failure(

@@ -140,6 +140,47 @@ fn an_image_is_written_beside_one_whose_starts_are_used_up() {
     assert!(info.contains("no other can be\n"), "{info}");
 }
 
+/// What was healthy and is damaged is no image to keep, nor one that is to be started.
+#[test]
+fn an_image_is_written_over_one_that_is_damaged() {
+    use card_image::SlotId::{A, B};
+    let bench = Bench::new();
+    let board = board();
+    let images = ["first.img", "second.img"].map(|name| bench.image(name, &label("1.0.0"), 3000));
+    let mut card = Card::new();
+    let mut flash: nor_model::Direct<1, { 256 << 10 }> =
+        nor_model::Direct(card.board.nor(0).clone());
+    let requirements = board.requirements(Role::Box, &board.keys, AntiDowngrade::default());
+    let mut store = card_image::BootStore::open(&mut flash, board.layout).unwrap();
+    for (slot, image) in [(B, &images[1]), (A, &images[0])] {
+        flash.0.preload(board.layout.slot(slot).start, image);
+        store.adopt(&mut flash, slot, &requirements).unwrap();
+        store.decide(&mut flash, &requirements);
+        if slot == B {
+            store.report_healthy(&mut flash, B, AntiDowngrade::default()).unwrap();
+        }
+    }
+    flash.0.flip(board.layout.slot(B).start + 1000, 1);
+    for _ in 0..card_image::BOOT_TRIES {
+        let decision = store.decide(&mut flash, &requirements);
+        assert!(matches!(decision, card_image::Decision::Boot(boot) if boot.slot == A));
+    }
+    card.board.nor(0).preload(0, flash.0.cells());
+    let card = SimCard::start(card);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let info = run(&["info"]).fine().out;
+    assert!(info.contains("no other can be, to be started\n"), "{info}");
+    let words = "slot b: healthy, not to be started: the image's payload is damaged\n";
+    assert!(info.contains(words), "{info}");
+    // The same image again, and not what is there of it.
+    let wrote = run(&["write", "second.img", "--json"]).fine().json();
+    assert_eq!((&wrote["slot"], wrote["resumed_at"].is_null()), (&"b".into(), true), "{wrote}");
+    let info = run(&["info", "--json"]).fine().json();
+    let b = &info["slots"][1];
+    assert_eq!((&b["state"], b["wrong"].is_null()), (&"staged".into(), true), "{info}");
+    run(&["verify", "second.img", "--slot", "b"]).fine();
+}
+
 /// Writes an image, takes the power away when so many bytes of it are there, and writes it again.
 fn torn_and_resumed(length: usize, torn_at: usize, recorded: u32) {
     let bench = Bench::new();

@@ -6,6 +6,7 @@ use super::*;
 use crate::SecurityVersion;
 use crate::header::ImageId;
 use crate::test_card::*;
+use crate::{Begun, Refusal};
 use SlotId::{A, B};
 
 /// A state of a slot with this image, and whether the image in it is right.
@@ -114,21 +115,63 @@ fn any_two_slots() {
     assert_eq!((again, turns, recovered), (2 * 7 * 2, 2, 7 * 7 * 2));
 }
 
-/// As far as the states go, what is to be started is what is started.
+/// What somebody sees with a probe is what is started then.
 #[test]
 fn what_is_to_be_started() {
     for (a, b) in (0..KINDS.len()).flat_map(|a| (0..KINDS.len()).map(move |b| (a, b))) {
-        if ![a, b].iter().all(|kind| KINDS[*kind].1 || *kind == 0) {
-            continue;
-        }
         for wanted in SlotId::ALL {
             let mut card = card([a, b], wanted);
-            let to_be = card.store.state().to_be_started();
+            let (state, steps) = (*card.store.state(), card.flash.0.steps());
+            let look = card.look();
+            assert_eq!((*card.store.state(), card.flash.0.steps()), (state, steps));
+            let wrong = [a, b].map(|kind| (kind > 2 && !KINDS[kind].1).then_some(Refusal::BadCrc));
+            assert_eq!(look.wrong, wrong, "{state:?}");
             let started = match card.decide() {
                 Decision::Boot(boot) => Some(boot.slot),
                 Decision::Recovery(_) => None,
             };
-            assert_eq!(to_be, started, "{:?}", card.store.state());
+            assert_eq!(look.next, started, "{state:?}");
         }
     }
+}
+
+/// The only image that is started has used up its starts, and the one that was healthy is damaged: that
+/// one is overwritten, and a cut meanwhile leaves the other one.
+#[test]
+fn what_is_wrong_is_overwritten() {
+    let healthy = KINDS.len() - 1;
+    let used_up = 7;
+    let mut card = card([used_up, healthy], B);
+    let look = card.look();
+    assert_eq!((look.wrong, look.next), ([None, Some(Refusal::BadCrc)], Some(A)));
+    // The image that it was, and another one.
+    for image in [image(2, 600), image(3, 700)] {
+        let mut card = card.clone();
+        let begun = card.begin(B, None, &image);
+        assert_ne!(begun, Ok(Begun::At(256)), "it was not looked at: {begun:?}");
+        card.store.give_up(&mut card.flash, B).unwrap();
+        assert_eq!(card.begin(B, None, &image), Ok(Begun::At(256)));
+        let mut cut = card.clone();
+        let boot = cut.boot();
+        assert_eq!((boot.slot, boot.reason), (A, BootReason::Again(WhyNot::Unfinished)));
+        card.update(B, None, &image).unwrap();
+        assert_eq!(card.boot().slot, B);
+    }
+}
+
+#[test]
+fn a_key_that_is_not_given_may_be_the_boot_loaders() {
+    let card = card([9, 10], A);
+    let look = |flash: &mut _| card.store.look(flash, &requirements(&[])).unwrap();
+    let seen = look(&mut card.flash.clone());
+    assert_eq!((seen.wrong, seen.next), ([None, Some(Refusal::BadCrc)], Some(A)));
+    // Another image than was recorded is another one whoever has signed it.
+    let mut flash = card.flash.clone();
+    flash.0.preload(layout().slot(A).start, &image(3, 600));
+    let seen = look(&mut flash);
+    assert_eq!((seen.wrong[0], seen.next), (Some(Refusal::NotAsRecorded), None));
+    let security = SecurityVersion(0);
+    let old = signed(crate::ImageParts { security, ..parts(1) }, &[1; 600]);
+    flash.0.preload(layout().slot(A).start, &old);
+    assert!(matches!(look(&mut flash).wrong[0], Some(Refusal::Downgrade { .. })));
 }
