@@ -18,6 +18,7 @@ use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::SYNTHESISED_COMPLETION;
+use proxy_core::link::ClassSet;
 use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
 use std::convert::Infallible;
@@ -236,7 +237,11 @@ impl World {
             let HostNode { role: Some(role), room, requests, .. } = &mut self.hosts[index] else {
                 break Ok(any);
             };
-            let takes = room.of(now, &self.profile.work, requests.live() > 0);
+            let work = &self.profile.work;
+            let takes = match work.root_stalls {
+                true => room.of(now, work, requests.live() > 0),
+                false => ClassSet::ALL,
+            };
             let Some(length) = role.poll_tlp_of(now, takes, &mut tlp) else { break Ok(any) };
             let class = Packet::new_checked(&tlp[..length]).ok().and_then(|packet| packet.class());
             room.took(class.unwrap_or(Class::Posted));

@@ -57,7 +57,8 @@ impl Room {
         }
         let posted = self.random.chance(500_000);
         let room = if posted { ClassSet::ALL.without(Class::Posted) } else { requests };
-        let factor = if self.random.below(LONG) == 0 { LONGER } else { 1 };
+        let long = work.root_stalls && self.random.below(LONG) == 0;
+        let factor = if long { LONGER } else { 1 };
         let longest = work.stall_us * factor;
         let until = now + Duration::from_micros(self.random.between(1, longest));
         Some(Stall { room, until, answer: false })
