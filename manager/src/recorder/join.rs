@@ -107,10 +107,10 @@ impl Described {
 }
 
 /// The date of a TLP on the network's side of an end, or as near to it as was stamped.
-fn on_network(at: &Times, end: &Collected) -> u64 {
+pub(super) fn on_network(at: &Times, end: &Collected) -> u64 {
     let sides = [Stage::Sent, Stage::Received].map(|stage| at[stage as usize]);
     let time = sides.iter().chain(at).flatten().next();
-    time.map_or(0, |time| end.date(*time))
+    end.date(time.copied().unwrap_or(0))
 }
 
 type Key = (BindingKey, bool, StampedTlp);

@@ -2,7 +2,7 @@
 
 use super::carried::Carried;
 use super::collect::Collected;
-use super::join::{Times, Tlp};
+use super::join::{Times, Tlp, on_network};
 use super::network::{self, End};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -163,12 +163,7 @@ pub fn frames(
 /// TLPs alone, link type USER0, each with the stamps of both ends in a comment.
 pub fn tlps(about: &About, seen: &Collected, at_host: bool, tlps: &[Tlp<'_>]) -> Vec<u8> {
     let received = |tlp: &Tlp<'_>| tlp.sent_by_host() != at_host;
-    let date = |tlp: &Tlp<'_>| {
-        let times = if at_host { &tlp.host } else { &tlp.boxed };
-        // When it was on the network's side of the proxy, if that was stamped.
-        let on_network = times[if received(tlp) { 3 } else { 2 }];
-        seen.date(on_network.or(times.iter().flatten().next().copied()).unwrap_or(0))
-    };
+    let date = |tlp: &Tlp<'_>| on_network(if at_host { &tlp.host } else { &tlp.boxed }, seen);
     let all = in_order(tlps.iter().map(|tlp| (date(tlp), tlp)));
     let packets = all.into_iter().map(|(date, tlp)| Packet {
         date,

@@ -4,7 +4,7 @@ use embedded_storage::nor_flash::NorFlash;
 
 use crate::check::{Demands, Keys, Refusal, Requirements, TrustedKey};
 use crate::header::Header;
-use crate::state::{SlotEvent, SlotId, SlotState};
+use crate::state::{SlotEvent, SlotId};
 use crate::store::{BootStore, StoreError};
 
 /// What there is to see of the slots.
@@ -66,8 +66,7 @@ impl BootStore {
         demands: &Demands<IfKnown<'_>>,
     ) -> Result<Option<Refusal>, F::Error> {
         let state = self.state.slot(slot);
-        let is_used_up = matches!(state, SlotState::Trying { left: 0, .. });
-        let may_be_started = state.is_bootable() || is_used_up;
+        let may_be_started = state.is_bootable() || state.is_used_up();
         let Some(recorded) = state.image().filter(|_| may_be_started) else { return Ok(None) };
         let mut once = || {
             Ok(match self.verify(flash, slot, demands)? {

@@ -167,6 +167,12 @@ impl SlotState {
         }
     }
 
+    /// Whether all its tries are used up, and it has not said that it is healthy.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        matches!(self, Self::Trying { left: 0, .. })
+    }
+
     /// Whether it may be started, as far as the state goes. One whose tries are used up may not,
     /// but where [nothing else can be](BootState::to_be_started).
     #[must_use]
@@ -242,11 +248,10 @@ impl BootState {
     /// None when there is none that may be started.
     #[must_use]
     pub fn to_be_started(&self) -> Option<SlotId> {
-        let may = |slot: &SlotId| self.slot(*slot).is_bootable();
-        let is_used_up =
-            |slot: &SlotId| matches!(self.slot(*slot), SlotState::Trying { left: 0, .. });
-        let order = [self.wanted, self.wanted.other()];
-        order.into_iter().find(may).or_else(|| order.into_iter().find(is_used_up))
+        let first = |may: fn(&SlotState) -> bool| {
+            [self.wanted, self.wanted.other()].into_iter().find(|slot| may(&self.slot(*slot)))
+        };
+        first(SlotState::is_bootable).or_else(|| first(SlotState::is_used_up))
     }
 
     /// The state after an event of one slot.

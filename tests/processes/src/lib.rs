@@ -4,6 +4,7 @@
 mod commands;
 mod daemon;
 pub mod namespaces;
+pub mod random;
 pub mod relay;
 mod signals;
 

@@ -1,6 +1,7 @@
 //! A network that misbehaves: a relay stands between a proxy that talks UDP and everybody that
 //! sends to it, or in one direction of an emulated card's cable.
 
+use crate::random::Random;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -217,19 +218,6 @@ impl Shared {
     fn send(&self, frame: &[u8]) {
         let sent = self.ends.send(frame);
         self.lock().1.sent += u64::from(sent);
-    }
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    /// From 0 up to and without 1.
-    fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) as f64 / 2_f64.powi(64)
     }
 }
 

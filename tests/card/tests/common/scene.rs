@@ -63,6 +63,11 @@ impl Drop for Scene {
     }
 }
 
+/// The firmware; without it this says that the test is skipped.
+pub(crate) fn firmware() -> Option<Firmware> {
+    Firmware::find().inspect_err(|reason| println!("SKIPPED: {reason}")).ok()
+}
+
 impl Scene {
     pub(crate) fn manager(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(self.programs.join("dxpu-manager"));
@@ -160,6 +165,15 @@ impl Scene {
             Some((name.trim().to_owned(), value.parse().ok()?))
         });
         lines.collect()
+    }
+
+    /// The accelerator of the card with the devices becomes the host's first device.
+    pub(crate) fn lend_accelerator(&mut self) {
+        self.until("the accelerator", &["list"], "accelerator").unwrap();
+        // The host has enumerated when it answers.
+        self.host(&["lspci"]).unwrap();
+        self.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
+        self.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
     }
 
     pub(crate) fn until(

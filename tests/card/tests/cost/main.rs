@@ -7,7 +7,7 @@
 mod scene;
 
 use emulated_card::firmware::Firmware;
-use scene::{Cards, Counters, Scene};
+use scene::{Cards, Counters, Scene, firmware};
 
 /// What a turn of a card does, by the names of its counters.
 const STAGES: [(&str, &str); 4] = [
@@ -127,10 +127,7 @@ struct Run {
 impl Run {
     fn of(firmware: &Firmware) -> Self {
         let mut scene = Scene::start(firmware, Cards::Counting).unwrap();
-        scene.until("the accelerator", &["list"], "accelerator").unwrap();
-        scene.host(&["lspci"]).unwrap();
-        scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
-        scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
+        scene.lend_accelerator();
         let mut costs = Vec::new();
         let alone = ["latency", DEVICE, "--reads", "1000"];
         costs.push((READ_ALONE, cost(&scene, READ_ALONE, &alone)));
@@ -169,13 +166,7 @@ impl Run {
 
 #[test]
 fn what_a_tlp_costs() {
-    let firmware = match Firmware::find() {
-        Ok(firmware) => firmware,
-        Err(reason) => {
-            println!("SKIPPED: {reason}");
-            return;
-        }
-    };
+    let Some(firmware) = firmware() else { return };
     let mut run = Run::of(&firmware);
     for _ in 1..RUNS {
         if run.above().is_empty() {

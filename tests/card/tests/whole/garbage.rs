@@ -1,7 +1,7 @@
 //! What is none of a card's frames: from the network, and from where its devices are.
 
-use crate::scene::{Cards, Scene, Tap};
-use emulated_card::firmware::Firmware;
+use crate::scene::{Cards, Scene, Tap, firmware};
+use processes::random::Random;
 use soc::board::SlotWire;
 use soc::records::{Body, Record};
 use std::os::unix::net::UnixDatagram;
@@ -32,15 +32,11 @@ const DROPS: [&str; 3] =
 /// What counts frames that are no records.
 const NO_RECORDS: &str = "records: frames that are no record";
 
-/// SplitMix64.
-struct Noise(u64);
+struct Noise(Random);
 
 impl Noise {
     fn next(&mut self) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 33) as usize
+        self.0.next() as usize
     }
 
     fn bytes(&mut self, most: usize) -> Vec<u8> {
@@ -116,7 +112,7 @@ fn from_devices(noise: &mut Noise) -> Vec<u8> {
 fn send(scene: &Scene, tap: &Tap, stop: &AtomicBool) -> (u64, u64) {
     let socket = UnixDatagram::unbound().expect("a socket");
     let cable = scene.path(CABLE);
-    let (mut noise, mut sent) = (Noise(1), (0, 0));
+    let (mut noise, mut sent) = (Noise(Random(1)), (0, 0));
     while !stop.load(Ordering::Relaxed) {
         // What the card has no room for is lost, as in any network.
         let _ = socket.send_to(&from_network(&mut noise), &cable);
@@ -132,18 +128,9 @@ fn send(scene: &Scene, tap: &Tap, stop: &AtomicBool) -> (u64, u64) {
 
 #[test]
 fn a_card_counts_garbage_from_both_sides_and_goes_on() {
-    let firmware = match Firmware::find() {
-        Ok(firmware) => firmware,
-        Err(reason) => {
-            println!("SKIPPED: {reason}");
-            return;
-        }
-    };
+    let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::Tapped).unwrap();
-    scene.until("the accelerator", &["list"], "accelerator").unwrap();
-    scene.host(&["lspci"]).unwrap();
-    scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
-    scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
+    scene.lend_accelerator();
     let reads = |scene: &Scene, count: &str| {
         scene.host(&["latency", "03:00.0", "--reads", count]).unwrap();
     };

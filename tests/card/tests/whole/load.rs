@@ -3,8 +3,7 @@
 //! A minute of it; `DXPU_CARD_LOAD_MINUTES=60` makes it an hour.
 
 use crate::content;
-use crate::scene::{BOUND, Cards, Counters, Scene};
-use emulated_card::firmware::Firmware;
+use crate::scene::{BOUND, Cards, Counters, Scene, firmware};
 use processes::relay::{Done, Faults};
 use processes::wait_for;
 use std::time::{Duration, Instant};
@@ -96,13 +95,7 @@ fn until_empty(scene: &Scene) {
 
 #[test]
 fn load_with_faults_on_the_wire() {
-    let firmware = match Firmware::find() {
-        Ok(firmware) => firmware,
-        Err(reason) => {
-            println!("SKIPPED: {reason}");
-            return;
-        }
-    };
+    let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::BadCables(5)).unwrap();
     for model in ["nvme", "accelerator"] {
         scene.until("the device", &["list"], model).unwrap();

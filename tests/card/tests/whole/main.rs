@@ -5,9 +5,8 @@ mod load;
 #[path = "../common/scene.rs"]
 mod scene;
 
-use emulated_card::firmware::Firmware;
 use processes::wait_for;
-use scene::{BOUND, Cards, Scene};
+use scene::{BOUND, Cards, Scene, firmware};
 use std::path::Path;
 
 /// The same bytes each time for a seed, none of them regular.
@@ -22,13 +21,7 @@ fn content(bytes: usize, seed: u32) -> Vec<u8> {
 
 #[test]
 fn the_whole_path_through_two_cards() {
-    let firmware = match Firmware::find() {
-        Ok(firmware) => firmware,
-        Err(reason) => {
-            println!("SKIPPED: {reason}");
-            return;
-        }
-    };
+    let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::Plain).unwrap();
     for address in ["ethernet 02:00:00:00:00:00", "ethernet 02:00:00:00:00:01"] {
         scene.until("a card's path", &["nodes"], address).unwrap();
@@ -81,19 +74,10 @@ fn the_whole_path_through_two_cards() {
 
 #[test]
 fn two_cards_keep_the_fabric_in_its_vlan() {
-    let firmware = match Firmware::find() {
-        Ok(firmware) => firmware,
-        Err(reason) => {
-            println!("SKIPPED: {reason}");
-            return;
-        }
-    };
+    let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::InVlan(100)).unwrap();
     scene.until("a card's path", &["nodes"], "vlan 100").unwrap();
-    scene.until("the accelerator", &["list"], "accelerator").unwrap();
-    scene.host(&["lspci"]).unwrap();
-    scene.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
-    scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
+    scene.lend_accelerator();
     scene.host(&["latency", "03:00.0", "--reads", "200"]).unwrap();
     for cable in &scene.cables {
         for relay in [&cable.to_card, &cable.from_card] {

@@ -7,6 +7,9 @@ use crate::oracle::{Verdict, Violation};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// A counter's name, and how far it is.
+type Counter = (&'static str, u64);
+
 impl World {
     /// What is seen only by looking.
     pub(super) fn check(&mut self) -> Verdict {
@@ -25,16 +28,18 @@ impl World {
 
     /// What came to a proxy it has counted.
     pub(super) fn check_counters(&self, node: usize) -> Verdict {
-        let counted = &self.lives[node].counted;
-        let said = match node.checked_sub(self.hosts.len()) {
-            None => self.hosts[node].role.as_ref().map(|role| counted.check(role.counters())),
-            Some(at_box) => {
-                self.boxes[at_box].role.as_ref().map(|role| counted.check(role.counters()))
-            }
-        };
-        said.unwrap_or(Ok(())).map_err(|said| {
+        let Some(counters) = self.counters(node) else { return Ok(()) };
+        self.lives[node].counted.check(counters).map_err(|said| {
             Violation::new(said.promise, format!("node {}: {}", node + 1, said.what))
         })
+    }
+
+    /// What a node's proxy has counted, if it lives.
+    pub(super) fn counters(&self, node: usize) -> Option<Box<dyn Iterator<Item = Counter>>> {
+        match node.checked_sub(self.hosts.len()) {
+            None => Some(Box::new(self.hosts[node].role.as_ref()?.counters())),
+            Some(at_box) => Some(Box::new(self.boxes[at_box].role.as_ref()?.counters())),
+        }
     }
 
     /// Nothing of a binding in use is under way for longer than the profile says.

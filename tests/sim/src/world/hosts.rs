@@ -238,9 +238,10 @@ impl World {
                 break Ok(any);
             };
             let work = &self.profile.work;
-            let takes = match work.root_stalls {
-                true => room.of(now, work, requests.live() > 0),
-                false => ClassSet::ALL,
+            let takes = if work.root_stalls {
+                room.of(now, work, requests.live() > 0)
+            } else {
+                ClassSet::ALL
             };
             let Some(length) = role.poll_tlp_of(now, takes, &mut tlp) else { break Ok(any) };
             let class = Packet::new_checked(&tlp[..length]).ok().and_then(|packet| packet.class());

@@ -100,10 +100,8 @@ impl World {
 
     /// The nodes whose links hold something, or keep room for something, and how many buffers.
     fn held_buffers(&self) -> Vec<(usize, u64)> {
-        let hosts = self.hosts.iter().map(|h| h.role.as_ref().map(|role| in_use(role.counters())));
-        let boxes = self.boxes.iter().map(|b| b.role.as_ref().map(|role| in_use(role.counters())));
-        let held = hosts.chain(boxes).enumerate();
-        held.filter_map(|(node, held)| Some((node + 1, held.filter(|held| *held > 0)?))).collect()
+        let held = |node| Some((node + 1, in_use(self.counters(node)?)));
+        (0..self.lives.len()).filter_map(held).filter(|(_, held)| *held > 0).collect()
     }
 
     /// Until the schedule is over, and no further.

@@ -257,13 +257,7 @@ fn tlps_have_the_six_stages_of_both_ends() {
                 other => panic!("{other}"),
             }
             let host_sends = (words["asker"] == "host") != (words["kind"] == "completion");
-            let (sender, receiver) = if host_sends { ("host", "box") } else { ("box", "host") };
-            let time = |end: &str, stage: &str| -> Option<u64> {
-                words.get(format!("{end}.{stage}").as_str()).map(|time| time.parse().unwrap())
-            };
-            let sent = ["arrived", "encoded", "sent"].map(|stage| time(sender, stage));
-            let got = ["received", "decoded", "delivered"].map(|stage| time(receiver, stage));
-            assert!(sent.is_sorted() && got.is_sorted(), "{comment}");
+            let (sent, got) = stages(&words, host_sends);
             whole += u32::from(sent.iter().chain(&got).all(Option::is_some));
         }
         // Those under way at the beginning or the end are not whole.
@@ -277,6 +271,21 @@ fn tlps_have_the_six_stages_of_both_ends() {
             assert!(shown.iter().all(|line| !line[0].is_empty() && line[1].contains("kind=")));
         }
     }
+}
+
+/// Three stages of a TLP at one end.
+type Stages = [Option<u64>; 3];
+
+/// When a TLP was where, by the words of its comment: at its sender, and at its receiver.
+fn stages(words: &BTreeMap<&str, &str>, host_sends: bool) -> (Stages, Stages) {
+    let (sender, receiver) = if host_sends { ("host", "box") } else { ("box", "host") };
+    let time = |end: &str, stage: &str| -> Option<u64> {
+        words.get(format!("{end}.{stage}").as_str()).map(|time| time.parse().unwrap())
+    };
+    let sent = ["arrived", "encoded", "sent"].map(|stage| time(sender, stage));
+    let got = ["received", "decoded", "delivered"].map(|stage| time(receiver, stage));
+    assert!(sent.is_sorted() && got.is_sorted(), "{words:?}");
+    (sent, got)
 }
 
 /// What a comment has to begin with, of a record that carries a TLP.
@@ -323,13 +332,7 @@ fn frames_have_the_stages_of_each_of_their_records() {
             for (comment, wanted) in comments.iter().zip(&wanted) {
                 assert!(comment.starts_with(wanted), "{wanted}, but {comment}");
                 let words = words(comment);
-                let (sender, receiver) = if host_sends { ("host", "box") } else { ("box", "host") };
-                let time = |end: &str, stage: &str| -> Option<u64> {
-                    words.get(format!("{end}.{stage}").as_str()).map(|time| time.parse().unwrap())
-                };
-                let sent = ["arrived", "encoded", "sent"].map(|stage| time(sender, stage));
-                let got = ["received", "decoded", "delivered"].map(|stage| time(receiver, stage));
-                assert!(sent.is_sorted() && got.is_sorted(), "{comment}");
+                let (sent, got) = stages(&words, host_sends);
                 all += 1;
                 whole += u32::from(sent.iter().chain(&got).all(Option::is_some));
                 // The frame's own time is that at which it came or was begun, by the same clock.
