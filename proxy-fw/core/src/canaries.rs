@@ -50,6 +50,8 @@ pub enum Canary {
     PassHeld,
     /// Host: a device's posted TLP for another one is dropped where there is no room for it.
     DropHeld,
+    /// Host: what a device sent before it was reset is taken after that.
+    KeepStale,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
     /// A frame that is none is dropped without being counted.
@@ -59,7 +61,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 24] = [
+    pub const ALL: [Canary; 25] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -82,6 +84,7 @@ impl Canary {
         Self::PassNothing,
         Self::PassHeld,
         Self::DropHeld,
+        Self::KeepStale,
         Self::SkipReset,
         Self::DropUncounted,
     ];

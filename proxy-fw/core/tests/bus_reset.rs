@@ -7,6 +7,7 @@ use proxy_core::boxes::SlotSignal;
 use proxy_core::limits::{MAX_FRAME, SYNTHESISED_COMPLETION, TLP_BUFFER};
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role as _;
+use proxy_core::switch::ResetKind;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -187,4 +188,65 @@ fn what_the_device_wrote_before_does_not_come_after_it_was_found_again() {
     world.device.out.push_back(write(bdf(3, 0), 0x1000, &AFTER));
     world.turn();
     assert!(world.to_root.iter().any(|tlp| has(tlp, AFTER)), "what comes now does");
+}
+
+/// Memory of the host that the device adds to.
+const COUNTER: u64 = 0x2000;
+
+fn add(tag: u16) -> Vec<u8> {
+    emit(&Repr::new(Kind::Atomic {
+        op: AtomicOp::FetchAdd,
+        requester: bdf(3, 0),
+        tag: Tag::new(tag).unwrap(),
+        address: COUNTER,
+        hint: None,
+        data: &[1, 0, 0, 0],
+    }))
+}
+
+fn additions(world: &World) -> usize {
+    let packets = world.to_root.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap());
+    packets.filter(|packet| packet.tlp_type() == TlpType::FetchAdd).count()
+}
+
+/// What the device asked before a reset, of a root complex that takes no requests, while completions
+/// pass it: the operating system finds the device again, and uses its memory anew.
+fn nothing_asked_before_comes_after(reset: impl FnOnce(&mut World)) {
+    let mut world = World::bound();
+    world.root_room = ClassSet::ALL.without(Class::NonPosted);
+    // More than the host's end stores: some of them are on their way, and some wait at the box.
+    world.device.out.extend((0..200).map(add));
+    world.turn();
+    assert_eq!(additions(&world), 0);
+    reset(&mut world);
+    world.assign_buses();
+    assert_eq!(world.config_read(bdf(3, 0), 0), (CplStatus::Success, 0xd0ac_1b36));
+    world.config_write(bdf(3, 0), 0x04, 6);
+    assert!(world.counter("host: TLPs from devices from before their reset") > 0);
+    world.device.out.push_back(add(7));
+    world.root_room = ClassSet::ALL;
+    world.run(Duration::from_millis(500));
+    assert_eq!(additions(&world), 1, "that of after the reset");
+    // All room that the others had is free again.
+    world.device.out.extend((8..208).map(add));
+    world.run(Duration::from_millis(500));
+    assert_eq!(additions(&world), 201);
+}
+
+#[test]
+fn what_the_device_asked_before_never_comes_after_a_bus_reset() {
+    nothing_asked_before_comes_after(|world| {
+        for (tag, value) in [(1, RESET), (2, 0)] {
+            world.host.handle_tlp(world.now, &port_write(tag, value)).unwrap();
+        }
+        world.turn();
+    });
+}
+
+#[test]
+fn what_the_device_asked_before_never_comes_to_the_next_operating_system() {
+    nothing_asked_before_comes_after(|world| {
+        world.host.handle_reset(world.now, ResetKind::Fundamental);
+        world.turn();
+    });
 }

@@ -192,9 +192,6 @@ pub(crate) struct Work {
     /// How long, microseconds at most; of one in sixteen a hundred times as long.
     #[serde(default = "stall_us")]
     pub(crate) stall_us: u64,
-    /// Whether root complexes do so, too, and anybody for long.
-    #[serde(default = "root_stalls")]
-    pub(crate) root_stalls: bool,
     /// How often a root complex takes no non-posted requests before one of its own is answered, in a
     /// million times that it could take something.
     #[serde(default)]
@@ -214,10 +211,6 @@ const fn stalls() -> u32 {
 
 const fn stall_us() -> u64 {
     30
-}
-
-const fn root_stalls() -> bool {
-    true
 }
 
 const fn blocks() -> [u64; 2] {
@@ -352,6 +345,7 @@ built_in![
     "lossy",
     "nodes",
     "devices",
+    "reset",
     "release",
     "slow",
     "memory",

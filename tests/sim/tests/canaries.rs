@@ -28,6 +28,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::KeepRoom => ("calm", 4),
         Canary::PassHeld | Canary::DropHeld => ("peers", 20),
         Canary::PassNothing => ("calm", 4),
+        Canary::KeepStale => ("reset", 4),
         Canary::SkipReset => ("nodes", 10),
         Canary::DropUncounted => ("memory", 4),
     }

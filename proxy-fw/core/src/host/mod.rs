@@ -154,6 +154,7 @@ counters! {
         unexpected_from_root = "host: unexpected completions from the root complex",
         late_from_root = "host: late completions from the root complex",
         unexpected_from_device = "host: unexpected completions from devices",
+        stale_from_device = "host: TLPs from devices from before their reset",
         mismatched_from_device = "host: completions from devices that do not fit their request",
         synthesised = "host: completions synthesised",
         device_requests_timed_out = "host: device requests timed out at the root complex",
@@ -215,6 +216,7 @@ impl HostRole {
             held: Held::new(),
             turn: 0,
             pending: Pending::new(),
+            flushed: 0,
         };
         Ok(Self {
             node: Node::new(config.incarnation, true, config.peers, config.link, config.recorder),

@@ -59,6 +59,11 @@ impl Wanted {
     }
 }
 
+/// So many functions, by number in the binding.
+fn all_functions(count: usize) -> u8 {
+    ((1_u16 << count) - 1) as u8
+}
+
 impl Pending {
     pub(super) fn new() -> Self {
         Self { records: 0, flushes: 0, broadcasts: TlpQueue::new(BROADCASTS) }
@@ -75,7 +80,7 @@ impl Pending {
         self.broadcasts.clear();
     }
 
-    fn want(&mut self, wanted: Wanted, functions: usize) {
+    fn want(&mut self, wanted: Wanted, functions: u8) {
         let mut flushes = wanted.flushes();
         match wanted {
             Wanted::HotReset => self.want_hot_reset(),
@@ -93,7 +98,7 @@ impl Pending {
             }
         }
         if flushes {
-            self.flushes = ((1_u16 << functions) - 1) as u8 & !1;
+            self.flushes = functions & !1;
             self.broadcasts.clear();
         }
     }
@@ -125,11 +130,13 @@ impl HostRole {
     pub(super) fn tell_box(&mut self, now: Instant, port: PortId, wanted: Wanted) {
         let entry = &mut self.ports[port.get() as usize];
         let Some(bound) = &entry.binding else { return };
-        entry.pending.want(wanted, bound.channels.len());
+        let functions = all_functions(bound.channels.len());
+        entry.pending.want(wanted, functions);
         self.with_pending |= 1 << port.get();
         self.send_pending(now, port);
         if wanted.flushes() {
             let entry = &mut self.ports[port.get() as usize];
+            entry.flushed = functions;
             entry.held.clear();
             entry.requests.expire_where(now, |_| true);
             self.synthesised_at = None;

@@ -5,6 +5,7 @@ use super::peers::Held;
 use super::pending::{Pending, Wanted};
 use super::{DeviceRequest, HostRequest, HostRole};
 use crate::answers::Answer;
+use crate::canaries::{Canary, planted};
 use crate::control::{
     BindingFailure, ControlError, Event, OperationId, PortBinding, PortState, Removal,
 };
@@ -42,6 +43,9 @@ pub(super) struct Port {
     pub(super) turn: usize,
     /// What its box has still to be told.
     pub(super) pending: Pending,
+    /// The functions, by number in the binding, that have answered nothing since they were flushed:
+    /// what comes of them was sent before.
+    pub(super) flushed: u8,
 }
 
 /// What a port is bound to.
@@ -99,6 +103,11 @@ impl Port {
             && self.held.is_empty()
             && self.requests.live() == 0
             && self.upstream.live() == 0
+    }
+
+    /// Whether this function, by number in the binding, has answered nothing since it was flushed.
+    pub(super) fn is_flushed(&self, function: usize) -> bool {
+        self.flushed >> function & 1 != 0 && !planted(Canary::KeepStale)
     }
 
     /// How many functions are lent.
@@ -226,6 +235,7 @@ impl HostRole {
             settles: None,
         });
         self.ports[index].failed = false;
+        self.ports[index].flushed = 0;
         self.port_event(request.port);
         self.plug_ready(now, peer);
         Ok(Answer::Done)

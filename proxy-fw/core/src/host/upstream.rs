@@ -103,11 +103,14 @@ impl HostRole {
                 function = 0;
             }
             let target = self.ports[index].target_of(function)?;
-            while let Some(taken) = self.take_from(index, &target, room, buf) {
+            while let Some(taken) = self.take_from(index, function, &target, room, buf) {
                 let Taken { outstanding, length, .. } = taken;
                 let port = PortId::new(index as u8).expect("at most 32 ports");
                 let (key, sampled) = (target.key, taken.stamp.is_some());
                 let origin = Origin { port, key, function, outstanding, sampled };
+                if self.is_stale(origin, taken.class) {
+                    continue;
+                }
                 if self.comes_through(now, origin, &taken, &mut buf[..length]) {
                     // What the others wait for is theirs next.
                     self.ports[index].turn = function + 1;
@@ -123,6 +126,7 @@ impl HostRole {
     fn take_from(
         &mut self,
         index: usize,
+        function: usize,
         target: &Target,
         room: ClassSet,
         buf: &mut [u8],
@@ -136,7 +140,22 @@ impl HostRole {
         if !port.upstream.has_room() || !has_room_for_answers(link, target.channel) {
             ready = ready.without(Class::NonPosted);
         }
+        if port.is_flushed(function) {
+            // What is dropped waits for nobody: nothing of it is left when there is an answer.
+            ready = ready.with(Class::Posted).with(Class::NonPosted);
+        }
         link.take_received(target.channel, ready, buf)
+    }
+
+    /// Whether a device sent a TLP before it was reset, or its binding flushed: before it answered
+    /// anything that it was asked since. A reset device asks nothing before that, and order lets
+    /// nothing that it sent before stay behind the answer: what the box had queued is dropped
+    /// there, and what is stored here is taken as it came.
+    fn is_stale(&mut self, origin: Origin, class: Class) -> bool {
+        let port = &self.ports[usize::from(origin.port.get())];
+        let stale = class != Class::Completion && port.is_flushed(origin.function);
+        self.counters.stale_from_device += u64::from(stale);
+        stale
     }
 
     /// Whether a TLP of a device, which may be changed on the way, goes to the root complex.
@@ -223,6 +242,7 @@ impl HostRole {
         };
         let progress = request.info.accept(completion);
         self.counters.mismatched_from_device += u64::from(progress.is_err());
+        self.ports[usize::from(origin.port.get())].flushed &= !(1 << origin.function);
         progress.ok().map(|progress| Owed { request, progress })
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Binding {
     pub(crate) port: Option<usize>,
     pub(super) aside: BTreeMap<usize, Aside>,
     pub(crate) standing: Standing,
-    /// How often something happened that excuses a loss.
+    /// How often something happened that excuses a loss, or it was in use again.
     pub(super) upsets: u64,
     /// The last TLP to the device before its host reset the bus, and the last one of the device
     /// before it was reset.
@@ -146,9 +146,11 @@ impl Binding {
     pub(crate) fn settle(&mut self) {
         if self.standing == Standing::Fresh {
             self.standing = Standing::Sound;
+            // Another state: what was sent meanwhile is not owed now, either.
+            self.upsets += 1;
             self.gave_up = None;
-            // What the device wrote and answered before its reset came before it was found again.
-            self.up.drop_before(self.reset_after.1, &[Class::Posted, Class::Completion]);
+            // What the device sent before its reset came before it was found again, or never comes.
+            self.up.drop_before(self.reset_after.1, &Class::ALL);
         }
     }
 

@@ -6,7 +6,7 @@
 //! may come or not; at the other end it may even come to the port's next tenant, if it was behind
 //! the switch already: addresses are the host's, and who is behind them is its affair.
 
-use super::binding::Bindings;
+use super::binding::{Binding, Bindings};
 use super::order::{Flow, Seen, Sent};
 use super::{Verdict, Violation};
 use proxy_core::time::Instant;
@@ -112,18 +112,16 @@ impl Bindings {
         Ok((from, aside.flow.deliver(seen, request)?))
     }
 
-    /// A request to the device behind a port ended with a cause, but without its answer.
-    pub(crate) fn give_up_aside(
-        &mut self,
-        now: Instant,
-        from: usize,
-        target: Option<State>,
-        request: u64,
-    ) {
+    /// A request to the device behind a port ended with a cause, but without its answer, which may
+    /// come from the port's next tenant, too.
+    pub(crate) fn give_up_aside(&mut self, now: Instant, from: usize, port: usize, request: u64) {
         self.get(from).give_up(now, request);
-        let (Some(port), Some((index, _))) = (self.all()[from].port, target) else { return };
-        if let Some(aside) = self.get(index).aside.get_mut(&port) {
-            aside.flow.relax_request(request);
+        let Binding { host, port: asker, .. } = self.all()[from];
+        let behind = |binding: &&mut Binding| (binding.host, binding.port) == (host, Some(port));
+        for binding in self.all_mut().iter_mut().filter(behind) {
+            if let Some(aside) = asker.and_then(|asker| binding.aside.get_mut(&asker)) {
+                aside.relax_request(request);
+            }
         }
     }
 

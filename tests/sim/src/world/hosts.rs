@@ -18,7 +18,6 @@ use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::SYNTHESISED_COMPLETION;
-use proxy_core::link::ClassSet;
 use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
 use std::convert::Infallible;
@@ -238,11 +237,7 @@ impl World {
                 break Ok(any);
             };
             let work = &self.profile.work;
-            let takes = if work.root_stalls {
-                room.of(now, work, requests.live() > 0)
-            } else {
-                ClassSet::ALL
-            };
+            let takes = room.of(now, work, requests.live() > 0);
             let Some(length) = role.poll_tlp_of(now, takes, &mut tlp) else { break Ok(any) };
             let class = Packet::new_checked(&tlp[..length]).ok().and_then(|packet| packet.class());
             room.took(class.unwrap_or(Class::Posted));

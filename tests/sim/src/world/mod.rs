@@ -191,7 +191,10 @@ impl World {
             frame: vec![0; MAX_FRAME],
             tlp: vec![0; MAX_FRAME],
             held: Vec::new(),
-            bound: SYNTHESISED_COMPLETION + GRACE + Duration::from_micros(frozen),
+            bound: SYNTHESISED_COMPLETION
+                + GRACE
+                + Duration::from_micros(frozen)
+                + room::longest_stall(&profile.work) * 2,
             steps: 0,
         };
         for node in 0..nodes {

@@ -30,7 +30,7 @@ impl World {
         if known {
             self.bindings.deliver_aside(from, port, seen, Some(request))?;
             if !good && upset {
-                self.bindings.give_up_aside(now, from, target, request);
+                self.bindings.give_up_aside(now, from, port, request);
             }
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl World {
         }
         let refused = target.is_some_and(|(index, _)| self.has_no_tags(index, asked.since));
         if is_made_up(tlp) && (upset || refused || self.peers_kept(asked.since)) {
-            self.bindings.give_up_aside(now, from, target, request);
+            self.bindings.give_up_aside(now, from, port, request);
             return Ok(());
         }
         let what =

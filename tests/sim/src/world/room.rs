@@ -25,6 +25,12 @@ struct Stall {
     answer: bool,
 }
 
+/// For how long something takes no TLPs at most, but for what waits for an answer; now and then one
+/// such time follows another.
+pub(super) fn longest_stall(work: &Work) -> Duration {
+    Duration::from_micros(work.stall_us * LONGER)
+}
+
 /// The room of a taker.
 pub(crate) struct Room {
     stalled: Option<Stall>,
@@ -57,9 +63,8 @@ impl Room {
         }
         let posted = self.random.chance(500_000);
         let room = if posted { ClassSet::ALL.without(Class::Posted) } else { requests };
-        let long = work.root_stalls && self.random.below(LONG) == 0;
-        let factor = if long { LONGER } else { 1 };
-        let longest = work.stall_us * factor;
+        let long = self.random.below(LONG) == 0;
+        let longest = work.stall_us * if long { LONGER } else { 1 };
         let until = now + Duration::from_micros(self.random.between(1, longest));
         Some(Stall { room, until, answer: false })
     }

@@ -5,6 +5,10 @@
 //! device come there before what its own device asks of that one when it is told to, and what its
 //! device wrote there before what the driver asks of that one after the interrupt. So neither of
 //! those requests has ID-based ordering, which would let it pass.
+//!
+//! What a device asked of another one before it was reset may be on its way to that one for as long
+//! as that one takes nothing. Its next driver begins with a read of its part there: no request of
+//! before comes behind that.
 
 use super::model::ModelDriver;
 use super::{Failure, Others, Question};
@@ -17,12 +21,15 @@ use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::random::Random;
+use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use tlp_codec::tlp::{ByteEnables, CplStatus, Kind};
 
 /// Where a transfer between devices stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    /// The other device is asked for something, before anything else.
+    Settling,
     /// Its interrupt is to come.
     Told,
     /// It came: what was left is to be read. Whether its device found something else than it should.
@@ -40,12 +47,25 @@ struct Transfer {
     step: Step,
 }
 
+/// What a transfer that failed leaves behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Spoilt {
+    #[default]
+    Nothing,
+    /// The device of this driver may still do what was asked of it.
+    Device(u32),
+    /// So may whoever is behind the port: the request's time was over, and it may be anywhere.
+    Port,
+}
+
 /// Transfers with other devices, one with each.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     transfers: [Option<Transfer>; PARTS],
-    /// Devices, by their drivers, that may still do what a transfer asked for that failed.
-    spoiled: [Option<u32>; PARTS],
+    spoilt: [Spoilt; PARTS],
+    /// Devices, by their drivers, that have answered this driver: what its device had asked of them
+    /// before it was reset was behind the switch and came before that.
+    settled: [Option<u32>; PARTS],
     /// Of which it was looked at what they left.
     pub(super) checked: u64,
 }
@@ -69,7 +89,8 @@ impl ModelDriver {
         let peers = &self.peers;
         let there = |port: &usize| {
             let other = others[*port].filter(|_| first(*port) != first(self.port));
-            other.is_some_and(|life| peers.spoiled[*port] != Some(life))
+            let spoilt = peers.spoilt[*port];
+            other.is_some_and(|life| ![Spoilt::Port, Spoilt::Device(life)].contains(&spoilt))
         };
         let all: Vec<usize> = (0..PARTS).filter(there).collect();
         let free: Vec<usize> =
@@ -96,6 +117,12 @@ impl ModelDriver {
             interrupt: (memory::interrupt(self.port, buffer), buffer as u32),
         };
         let since = self.now;
+        if self.peers.settled[target] != Some(life) {
+            let step = Step::Settling;
+            self.peers.transfers[target] = Some(Transfer { command, since, life, step });
+            self.ask_for_part(out, target);
+            return true;
+        }
         self.peers.transfers[target] = Some(Transfer { command, since, life, step: Step::Told });
         // What is to be found there, or something else than what is to be left.
         let mut before = [0; PART as usize];
@@ -123,7 +150,8 @@ impl ModelDriver {
         if message & device::FAILED != 0 {
             let Transfer { command, since, life, .. } = *transfer;
             self.peers.transfers[target] = None;
-            self.peers.spoiled[target] = Some(life);
+            let over = self.now.saturating_since(since) >= SYNTHESISED_COMPLETION;
+            self.peers.spoilt[target] = if over { Spoilt::Port } else { Spoilt::Device(life) };
             let what =
                 format!("a transfer with the device of port {target} failed: {:?}", command.job);
             self.failure.get_or_insert(Failure { since, what });
@@ -150,21 +178,26 @@ impl ModelDriver {
                 return Err(Violation::new(3, what));
             }
             transfer.step = Step::Asked;
-            let length_dw = (PART / 4) as u16;
-            let address = window(target) + part(self.port);
-            self.ask_of(out, (target, false), Question::Left { target }, |requester, tag| {
-                Kind::MemRead {
-                    requester,
-                    tag,
-                    address,
-                    length_dw,
-                    enables: ByteEnables::all(length_dw),
-                    hint: None,
-                    locked: false,
-                }
-            });
+            self.ask_for_part(out, target);
         }
         Ok(())
+    }
+
+    /// Reads what is in its device's part of another one's memory.
+    fn ask_for_part(&mut self, out: &mut Egress<Purpose>, target: usize) {
+        let length_dw = (PART / 4) as u16;
+        let address = window(target) + part(self.port);
+        self.ask_of(out, (target, false), Question::Left { target }, |requester, tag| {
+            Kind::MemRead {
+                requester,
+                tag,
+                address,
+                length_dw,
+                enables: ByteEnables::all(length_dw),
+                hint: None,
+                locked: false,
+            }
+        });
     }
 
     /// What a transfer left is here.
@@ -175,7 +208,7 @@ impl ModelDriver {
         payload: &[u8],
         others: &Others,
     ) -> Verdict {
-        let Some(Transfer { command, life, .. }) = self.peers.transfers[target].take() else {
+        let Some(Transfer { command, life, step, .. }) = self.peers.transfers[target].take() else {
             return Err(Violation::new(3, "an answer about a transfer that is over"));
         };
         let the_same = others[target] == Some(life);
@@ -183,6 +216,10 @@ impl ModelDriver {
             return Ok(());
         }
         self.done += 1;
+        if step == Step::Settling {
+            self.peers.settled[target] = Some(life);
+            return Ok(());
+        }
         self.peers.checked += 1;
         let mut expected = [0; PART as usize];
         let at = (command.address - window(target) - part(self.port)) as usize;
