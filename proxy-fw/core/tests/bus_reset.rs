@@ -190,6 +190,36 @@ fn what_the_device_wrote_before_does_not_come_after_it_was_found_again() {
     assert!(world.to_root.iter().any(|tlp| has(tlp, AFTER)), "what comes now does");
 }
 
+#[test]
+fn what_the_device_asks_between_the_record_and_its_reset_is_of_before() {
+    let mut world = World::bound();
+    for (tag, value) in [(1, RESET), (2, 0)] {
+        world.host.handle_tlp(world.now, &port_write(tag, value)).unwrap();
+    }
+    let (now, mut frame) = (world.now, vec![0; MAX_FRAME]);
+    while let Some(out) = world.host.poll_transmit(now, &mut frame) {
+        world.boxes.handle_frame(now, &frame[..out.len]);
+    }
+    // As a card does: it takes what its device has said before it drives the wire.
+    let read = emit(&Repr::new(mem_read(bdf(3, 0), 5, COUNTER, 1)));
+    world.boxes.handle_tlp(now, slot(1), &read).unwrap();
+    assert_eq!(world.counter("box: TLPs from devices that are to be reset"), 1);
+    world.turn();
+    assert_eq!(world.config_read(bdf(3, 0), 0), (CplStatus::Success, 0xd0ac_1b36));
+    world.config_write(bdf(3, 0), 0x04, 6);
+    // It has the tag to itself.
+    world.device.out.push_back(read);
+    world.turn();
+    let packets = world.to_root.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap());
+    assert_eq!(packets.filter(|packet| packet.tlp_type() == TlpType::MRd).count(), 1);
+    world.run(SYNTHESISED_COMPLETION - Duration::from_millis(100));
+    assert!(
+        world.device.received.iter().all(|tlp| {
+            Packet::new_checked(&tlp[..]).unwrap().class() != Some(Class::Completion)
+        })
+    );
+}
+
 /// Memory of the host that the device adds to.
 const COUNTER: u64 = 0x2000;
 

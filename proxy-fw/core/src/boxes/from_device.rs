@@ -94,6 +94,11 @@ impl BoxRole {
         tlp: &[u8],
     ) -> Result<(), Backpressure> {
         let index = self.slot_index(slot).expect("a slot of this box");
+        if !self.slots[index].signals.is_empty() {
+            // Its reset is on the way: what it asked before is forgotten already.
+            self.counters.before_reset += 1;
+            return Ok(());
+        }
         let Some(packet) = self.node.malformed.sound(tlp) else {
             self.counters.malformed_from_device += 1;
             return Ok(());

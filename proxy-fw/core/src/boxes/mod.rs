@@ -113,6 +113,7 @@ counters! {
         backpressure = "box: TLPs that had to wait for room",
         quarantined = "box: functions quarantined",
         config_writes_owned = "box: configuration writes to fields that the proxy owns",
+        before_reset = "box: TLPs from devices that are to be reset",
         resets_refused = "box: resets of a device that several hosts share",
         sideband_ignored = "box: sideband records that mean nothing here",
     }

@@ -108,9 +108,6 @@ impl HostRole {
                 let port = PortId::new(index as u8).expect("at most 32 ports");
                 let (key, sampled) = (target.key, taken.stamp.is_some());
                 let origin = Origin { port, key, function, outstanding, sampled };
-                if self.is_stale(origin, taken.class) {
-                    continue;
-                }
                 if self.comes_through(now, origin, &taken, &mut buf[..length]) {
                     // What the others wait for is theirs next.
                     self.ports[index].turn = function + 1;
@@ -137,20 +134,22 @@ impl HostRole {
         let port = &self.ports[index];
         let link = self.node.link(target.peer);
         let mut ready = port.held.passable().and(room);
-        if !port.upstream.has_room() || !has_room_for_answers(link, target.channel) {
-            ready = ready.without(Class::NonPosted);
-        }
         if port.is_flushed(function) {
-            // What is dropped waits for nobody: nothing of it is left when there is an answer.
-            ready = ready.with(Class::Posted).with(Class::NonPosted);
+            // What is dropped waits for nobody, and is taken as it came: nothing of it is left behind
+            // an answer, and nothing is dropped that came behind one.
+            let answers = ready.contains(Class::Completion);
+            ready = if answers { ClassSet::ALL } else { ClassSet::NONE };
+        } else if !port.upstream.has_room() || !has_room_for_answers(link, target.channel) {
+            ready = ready.without(Class::NonPosted);
         }
         link.take_received(target.channel, ready, buf)
     }
 
-    /// Whether a device sent a TLP before it was reset, or its binding flushed: before it answered
-    /// anything that it was asked since. A reset device asks nothing before that, and order lets
-    /// nothing that it sent before stay behind the answer: what the box had queued is dropped
-    /// there, and what is stored here is taken as it came.
+    /// Whether a TLP of a device is of before its reset: before it answered anything that it was asked
+    /// since. A reset device asks nothing until its operating system has found it again, and order lets
+    /// nothing of before stay behind that answer: what the box had queued is dropped there, and what
+    /// is stored here is taken as it came. One that its host shares with others is not reset; to this
+    /// host it is all the same, and nothing of it comes before the host has found it again.
     fn is_stale(&mut self, origin: Origin, class: Class) -> bool {
         let port = &self.ports[usize::from(origin.port.get())];
         let stale = class != Class::Completion && port.is_flushed(origin.function);
@@ -169,6 +168,9 @@ impl HostRole {
         let Taken { class, outstanding, stamp, .. } = *taken;
         if let Some(id) = stamp {
             self.node.stamps.taken(id, tlp);
+        }
+        if self.is_stale(origin, class) {
+            return false;
         }
         let Some(packet) = self.node.malformed.as_said(tlp, class, outstanding) else {
             self.counters.malformed_from_device += 1;

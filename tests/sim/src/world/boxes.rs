@@ -202,6 +202,13 @@ impl World {
         for slot in 0..self.boxes[index].slots.len() {
             if self.boxes[index].slots[slot].present && self.boxes[index].role.is_some() {
                 if slot == first(slot) {
+                    if self.steps % 2 == 1 {
+                        // As a card does: what a device has said is taken before it is signalled to.
+                        for function in all_of(slot) {
+                            busy |= self.boxes[index].slots[function].present
+                                && self.hear_device(index, function);
+                        }
+                    }
                     busy |= self.serve_device(index, slot)?;
                 }
                 busy |= self.hear_device(index, slot);
