@@ -263,8 +263,8 @@ fn not_recorded(seen_from: Role, host: &End, boxed: &End) -> Result<Option<NotRe
         (Some(_), Some(_)) => return Ok(None),
         (None, None) => {
             return refused(format!(
-                "neither {host_name} nor {box_name} has memory for a flight recorder: of what \
-                 cards at both ends do nothing can be recorded"
+                "neither {host_name} nor {box_name} has memory for a flight recorder: nothing of \
+                 what they do can be recorded"
             ));
         }
         (None, Some(_)) => (Role::Host, host_name, box_name),

@@ -67,7 +67,7 @@ pub enum WatchError {
 }
 
 impl WatchError {
-    /// Whether the proxy has nothing to record with, as a card has not.
+    /// Whether the proxy has nothing to record with, as a card may have not.
     pub fn is_for_want_of_a_recorder(&self) -> bool {
         matches!(self, Self::Request(RequestError::Refused(ControlError::NoRecorder)))
     }

@@ -1,4 +1,4 @@
-//! Recordings and looks where a proxy has no recorder, as a card has none.
+//! Recordings and looks where a proxy has no recorder, as a card may have none.
 
 use crate::common::Manager;
 use crate::common::fake::{Fake, Script, boxed, host};
@@ -131,7 +131,7 @@ fn a_card_in_the_host_is_recorded_from_the_box() {
 }
 
 #[test]
-fn cards_at_both_ends_are_not_recorded() {
+fn without_a_recorder_at_either_end_nothing_is_recorded() {
     let manager = Manager::start();
     let _fakes = pool(&manager, &["host1", "box1"]);
     for seen_from in ["host", "box"] {

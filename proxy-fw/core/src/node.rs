@@ -86,6 +86,7 @@ impl Node {
         assert!((1..=MAX_PEERS).contains(&peers), "a node has 1 to {MAX_PEERS} peers");
         let storages: alloc::vec::Vec<_> =
             (0..peers).map(|_| LinkStorage::new(&link_config)).collect();
+        let stamps = Stamps::with_recorder(recorder);
         Self {
             id: None,
             incarnation,
@@ -93,9 +94,10 @@ impl Node {
             link_config,
             peers: core::iter::repeat_with(|| None).take(peers).collect(),
             known: 0,
-            packet_pool: storages.iter().map(LinkStorage::allocated).sum(),
+            packet_pool: storages.iter().map(LinkStorage::allocated).sum::<usize>()
+                + stamps.recorder.allocated(),
             storages,
-            stamps: Stamps::with_recorder(recorder),
+            stamps,
             malformed: Malformed::new(),
             term: Term(0),
             answers: Deque::new(),

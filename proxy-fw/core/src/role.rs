@@ -82,8 +82,8 @@ pub trait Role {
     /// A timer may have run out.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Bytes of the packet pool: TLP buffers of all links, open or not, and what says which of them
-    /// is whose. It was allocated when the role was made and stays as it is.
+    /// Bytes of the packet pool: TLP buffers of all links, open or not, what says which of them is
+    /// whose, and what the flight recorder keeps packets in. It was allocated when the role was made and stays as it is.
     fn packet_pool(&self) -> usize;
 
     /// Whether a stage ended that waits for its stamp.

@@ -1,6 +1,6 @@
 //! The flight recorder in both roles. A card has none.
 
-#![cfg(not(dxpu_limits = "card"))]
+#![cfg(any(not(dxpu_limits = "card"), feature = "card-recorder"))]
 
 mod world;
 

@@ -12,7 +12,7 @@ use core::time::Duration;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{CONTROL_VERSION, Hello, PathAddress, ResetReport, RoleKind, Term};
 use proxy_core::host::{HostConfig, HostRole};
-use proxy_core::limits::{MAX_SLOTS, SLOT_FUNCTIONS};
+use proxy_core::limits::{MAX_SLOTS, RECORDER_RING, SLOT_FUNCTIONS};
 use proxy_core::link::LinkConfig;
 use proxy_core::switch::{SwitchConfig, SwitchConfigError};
 use proxy_core::time::Instant;
@@ -100,7 +100,7 @@ impl Start {
             slots: slots.into(),
             link: LinkConfig { channels: channels(slots), ..self.link },
             peers: self.bounds.peers,
-            recorder: 0,
+            recorder: RECORDER_RING,
             completion_bound: self.bounds.completion,
             completion_timeout: self.bounds.completion_timeout,
             ..BoxConfig::default()
@@ -121,7 +121,7 @@ impl Start {
             switch: SwitchConfig { ports, ..SwitchConfig::default() },
             link: self.link,
             peers: self.bounds.peers,
-            recorder: 0,
+            recorder: RECORDER_RING,
             completion_bound: self.bounds.completion,
         })?;
         Ok((role, RoleKind::Host { ports }))

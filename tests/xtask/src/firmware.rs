@@ -16,13 +16,37 @@ use crate::tools::{root, run};
 const FIRMWARE_BUDGET: u64 = 256 * 1024;
 const BOOT_BUDGET: u64 = 64 * 1024;
 
-/// Firmware, by the name of its program, and the board that it is for.
-const FIRMWARE: [(&str, &str, Role); 4] = [
-    ("fw-box", "qemu-virt", Role::Box),
-    ("fw-host", "qemu-virt", Role::Host),
-    ("litex-box", "litex", Role::Box),
-    ("litex-host", "litex", Role::Host),
+/// Whether a program has the flight recorder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Recorder {
+    With,
+    Without,
+}
+
+/// A firmware: the name of its program, and what it is for.
+struct Firmware {
+    name: &'static str,
+    board: &'static str,
+    role: Role,
+    recorder: Recorder,
+}
+
+const FIRMWARE: [Firmware; 4] = [
+    firmware("fw-box", "qemu-virt", Role::Box, Recorder::With),
+    firmware("fw-host", "qemu-virt", Role::Host, Recorder::With),
+    firmware("litex-box", "litex", Role::Box, Recorder::With),
+    // Its program has no room for one.
+    firmware("litex-host", "litex", Role::Host, Recorder::Without),
 ];
+
+const fn firmware(
+    name: &'static str,
+    board: &'static str,
+    role: Role,
+    recorder: Recorder,
+) -> Firmware {
+    Firmware { name, board, role, recorder }
+}
 
 /// Boot loaders, by the name of their programs, and how their boards' flash has them.
 pub(crate) const BOOT_LOADERS: [(&str, BootLoader); 2] =
@@ -33,28 +57,48 @@ pub(crate) const BOOT_LOADERS: [(&str, BootLoader); 2] =
 pub(crate) fn build() -> Result<Done> {
     let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
     let key = OwnKeys::find()?;
-    let mut command = toolchain.build(&bare_target_dir());
-    command.args(["--profile", "card", "-p", "board-qemu-virt", "-p", "board-litex"]);
-    command.arg("--bins").arg("--config").arg(without_home(&cargo_home()?));
-    // What is compiled in; the card's settings and the manager say what of it is logged.
-    command.env("DEFMT_LOG", "debug");
-    if let Some(trusted) = &key.trusted {
-        command.env(TRUSTED, trusted);
+    let boot_loaders = BOOT_LOADERS.map(|(name, _)| (name, Recorder::Without));
+    let firmware = FIRMWARE.map(|Firmware { name, recorder, .. }| (name, recorder));
+    let programs: Vec<_> = boot_loaders.into_iter().chain(firmware).collect();
+    for recorder in [Recorder::Without, Recorder::With] {
+        let of_it = programs.iter().filter(|(_, has)| *has == recorder).map(|(name, _)| *name);
+        compile(&toolchain, &key, of_it, recorder)?;
     }
-    run(&mut command).context("the firmware does not build")?;
     let folder = folder();
     let mut details = Vec::new();
     for (name, kind) in BOOT_LOADERS {
         let program = program(&folder, name, BOOT_BUDGET, &mut details)?;
         write(&folder.join(format!("{name}.bin")), &kind.in_flash(&program.payload))?;
     }
-    for (name, board, role) in FIRMWARE {
+    for Firmware { name, board, role, .. } in FIRMWARE {
         let program = self::program(&folder, name, FIRMWARE_BUDGET, &mut details)?;
         let signer = Signer { number: key.number, secret: &key.secret };
         let image = program.image(&label(board, role)?, Some(&signer))?;
         write(&folder.join(format!("{name}.img")), &image)?;
     }
     Ok(Done::with(details.join(", ")))
+}
+
+/// Compiles these programs, which all have the flight recorder or have it not.
+fn compile<'a>(
+    toolchain: &Toolchain,
+    key: &OwnKeys,
+    names: impl Iterator<Item = &'a str>,
+    recorder: Recorder,
+) -> Result<()> {
+    let mut command = toolchain.build(&bare_target_dir());
+    command.args(["--profile", "card", "-p", "board-qemu-virt", "-p", "board-litex"]);
+    names.for_each(|name| drop(command.args(["--bin", name])));
+    if recorder == Recorder::With {
+        command.args(["--features", "board-qemu-virt/recorder,board-litex/recorder"]);
+    }
+    command.arg("--config").arg(without_home(&cargo_home()?));
+    // What is compiled in; the card's settings and the manager say what of it is logged.
+    command.env("DEFMT_LOG", "debug");
+    if let Some(trusted) = &key.trusted {
+        command.env(TRUSTED, trusted);
+    }
+    run(&mut command).context("the firmware does not build")
 }
 
 /// The setting by which places in the sources of libraries, of which panics tell, are told without

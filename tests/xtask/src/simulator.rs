@@ -53,7 +53,8 @@ pub(crate) fn card_limits(long: bool) -> Result<Done> {
         command.env("RUSTC_WORKSPACE_WRAPPER", &compiler).args(["--package", "sim"]);
         command
     };
-    run(with_limits(&["test", "--quiet"]).args(["--package", "proxy-core"]))?;
+    let mut tests = with_limits(&["test", "--quiet", "--features", "proxy-core/card-recorder"]);
+    run(tests.args(["--package", "proxy-core"]))?;
     if long {
         // In a folder of its own: programs lie under the same name whatever their limits.
         let folder = target_dir().join("card-limits");

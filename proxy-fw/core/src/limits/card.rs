@@ -18,7 +18,9 @@ pub(super) const DEVICE_TAGS: usize = 16;
 pub(super) const STAMP_RING: usize = 32;
 pub(super) const EVENT_QUEUE: usize = 32;
 pub(super) const ANSWER_QUEUE: usize = 8;
-// No recorder: its code and memory are for what a card is there for.
-pub(super) const RECORDER_PIECE: usize = 0;
+// A whole frame of 1500 bytes and what is said of it. None where the program has no room for its code.
+pub(super) const RECORDER_PIECE: usize = if cfg!(feature = "card-recorder") { 2 * 1024 } else { 0 };
+pub(super) const RECORDED_FRAME: usize = 1536;
+pub(super) const RECORDER_RING: usize = 16 * 1024;
 pub(super) const MAX_ANSWER: usize = 4 * 1024;
 pub(super) const PAGE: usize = 8;

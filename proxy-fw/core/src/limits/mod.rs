@@ -151,12 +151,19 @@ pub const MAX_RECORDED: usize = 32;
 
 /// Bytes of entries that a recorder keeps for the manager by default. When they are full, what is
 /// new is lost and counted.
-pub const RECORDER_RING: usize = 1 << 20;
+pub const RECORDER_RING: usize = sizes::RECORDER_RING;
 
-/// Bytes of recorded entries in one answer. A longer entry is lost and counted; in a program the
-/// longest frame is shorter. No more than makes an answer as large as other answers are: all are
-/// moved alike. None where there is no recorder.
+/// Bytes of recorded entries in one answer. A longer entry is lost and counted; the longest frame's
+/// is shorter. No more than makes an answer as large as other answers are: all are moved alike. None
+/// where there is no recorder.
 pub const RECORDER_PIECE: usize = sizes::RECORDER_PIECE;
+
+/// Bytes of the longest frame that is recorded. A longer one is lost and counted: a program has none,
+/// and a card none whose Ethernet carries 1500 bytes.
+pub const RECORDED_FRAME: usize = sizes::RECORDED_FRAME;
+
+const _: () =
+    assert!(!HAS_RECORDER || RECORDED_FRAME + 128 < RECORDER_PIECE, "an entry fits an answer");
 
 /// Whether there is a recorder. Where there is none, no code of it is left.
 pub const HAS_RECORDER: bool = RECORDER_PIECE > 0;

@@ -22,7 +22,7 @@ pub(super) const STAMP_RING: usize = 4096;
 pub(super) const EVENT_QUEUE: usize = 64;
 pub(super) const ANSWER_QUEUE: usize = 32;
 pub(super) const RECORDER_PIECE: usize = 10 * 1024;
+pub(super) const RECORDED_FRAME: usize = super::MAX_FRAME;
+pub(super) const RECORDER_RING: usize = 1 << 20;
 pub(super) const MAX_ANSWER: usize = 16 * 1024;
 pub(super) const PAGE: usize = 32;
-
-const _: () = assert!(super::MAX_FRAME + 128 < RECORDER_PIECE, "a frame's entry fits an answer");

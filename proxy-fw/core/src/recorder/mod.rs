@@ -18,11 +18,11 @@
 //! recorded.
 
 mod ring;
-#[cfg(all(test, not(dxpu_limits = "card")))]
+#[cfg(all(test, any(not(dxpu_limits = "card"), feature = "card-recorder")))]
 mod tests;
 
 use crate::control::{RecorderPage, StampEntry};
-use crate::limits::{HAS_RECORDER, MAX_FRAME, MAX_RECORDED};
+use crate::limits::{HAS_RECORDER, MAX_RECORDED, RECORDED_FRAME};
 use crate::stamps::{StampKey, StampRecord};
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -163,7 +163,7 @@ impl Recorder {
     /// ([`HAS_RECORDER`]), it records nothing.
     pub fn new(bytes: usize) -> Self {
         let bytes = if HAS_RECORDER { bytes } else { 0 };
-        let scratch = if bytes == 0 { 0 } else { MAX_FRAME };
+        let scratch = if bytes == 0 { 0 } else { RECORDED_FRAME };
         Self {
             list: Vec::new(),
             stamping: false,
@@ -171,6 +171,11 @@ impl Recorder {
             ring: Ring::new(bytes),
             scratch: vec![0; scratch].into_boxed_slice(),
         }
+    }
+
+    /// Bytes that it has taken.
+    pub(crate) fn allocated(&self) -> usize {
+        self.ring.size() + self.scratch.len()
     }
 
     /// Whether it can record anything.

@@ -30,6 +30,10 @@ impl Ring {
         Self { bytes: vec![0; bytes].into_boxed_slice(), head: 0, tail: 0, missing: 0, lost: 0 }
     }
 
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn head(&self) -> u64 {
         self.head
     }

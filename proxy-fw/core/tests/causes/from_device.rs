@@ -3,6 +3,8 @@
 use super::from_host::{fetch_add, locked};
 use super::*;
 use proxy_core::control::{PathSet, Reply, SlotBinding, Window};
+use proxy_core::link::ClassSet;
+use proxy_core::switch::ResetKind;
 use std::time::Duration;
 
 const DEVICE: Bdf = Bdf::from_bits(0x0300);
@@ -93,6 +95,18 @@ pub(super) const CASES: &[Case] = &[
             Seen::Statuses(got)
         },
         counters: &[FOR_DEVICE, "box: non-posted requests of functions that are not lent"],
+    },
+    Case {
+        cause: "asked before the device was reset",
+        run: |world| {
+            world.root_room = ClassSet::ALL.without(Class::NonPosted);
+            send(world, &Repr::new(mem_read(DEVICE, 9, 0x1000, 1)));
+            world.host.handle_reset(world.now, ResetKind::Fundamental);
+            world.assign_buses();
+            world.run(Duration::from_millis(2100));
+            received(world)
+        },
+        counters: &["host: TLPs from devices from before their reset"],
     },
     Case {
         cause: "timeout: the host does not answer",

@@ -70,8 +70,14 @@ pub(crate) fn firmware() -> Option<Firmware> {
 
 impl Scene {
     pub(crate) fn manager(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        line(&mut self.manager_command(arguments))
+    }
+
+    /// The manager's command line, to be run.
+    pub(crate) fn manager_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.programs.join("dxpu-manager"));
-        line(command.args(["--server", &self.manager]).args(arguments))
+        command.args(["--server", &self.manager]).args(arguments);
+        command
     }
 
     pub(crate) fn host(&self, arguments: &[&str]) -> anyhow::Result<String> {

@@ -2,6 +2,7 @@
 
 mod garbage;
 mod load;
+mod recorder;
 #[path = "../common/scene.rs"]
 mod scene;
 
