@@ -88,7 +88,9 @@ fn compile<'a>(
 ) -> Result<()> {
     let mut command = toolchain.build(&bare_target_dir());
     command.args(["--profile", "card", "-p", "board-qemu-virt", "-p", "board-litex"]);
-    names.for_each(|name| drop(command.args(["--bin", name])));
+    for name in names {
+        command.args(["--bin", name]);
+    }
     if recorder == Recorder::With {
         command.args(["--features", "board-qemu-virt/recorder,board-litex/recorder"]);
     }
