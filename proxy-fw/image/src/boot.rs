@@ -124,7 +124,8 @@ impl BootStore {
     ) -> Decision {
         let mut next = self.state;
         if !self.is_recorded() {
-            next = self.take_over(flash, requirements);
+            let mut right = |slot| self.verify(flash, slot, requirements).ok().and_then(Result::ok);
+            next = self.with_found(SlotId::ALL.map(&mut right));
         }
         let first = next.wanted;
         let mut why = [WhyNot::Empty; 2];
@@ -242,12 +243,13 @@ impl BootStore {
         }
     }
 
-    /// The state of a card whose slots were filled by somebody who did not record it.
-    fn take_over<F: NorFlash>(&self, flash: &mut F, requirements: &Requirements<'_>) -> BootState {
+    /// The state of a card whose slots were filled, with these right images, by somebody who did not
+    /// record it.
+    pub(crate) fn with_found(&self, right: [Option<Header>; 2]) -> BootState {
         let mut state = self.state;
         let mut best = None;
-        for slot in SlotId::ALL {
-            let Ok(Ok(header)) = self.verify(flash, slot, requirements) else { continue };
+        for (slot, header) in SlotId::ALL.into_iter().zip(right) {
+            let Some(header) = header else { continue };
             state = happened(&state, slot, SlotEvent::Adopt(header.id()));
             if best.is_none_or(|best| header.version > best) {
                 best = Some(header.version);

@@ -28,7 +28,43 @@ impl Keys for IfKnown<'_> {
     }
 }
 
+fn if_known<'a>(requirements: &Requirements<'a>) -> Demands<IfKnown<'a>> {
+    Demands {
+        board: requirements.board,
+        role: requirements.role,
+        memory: requirements.memory,
+        keys: IfKnown(requirements.keys),
+        anti_downgrade: requirements.anti_downgrade,
+        lowest_security: requirements.lowest_security,
+    }
+}
+
 impl BootStore {
+    /// Records the images that stand in the slots, if they are right and nothing was ever recorded:
+    /// what a boot loader does at the first start. So what is written after that does not make it
+    /// forget the image beside it. An image that is signed with a key that is not given counts as one
+    /// whose signature is right.
+    ///
+    /// # Errors
+    ///
+    /// When the flash cannot be read, or it cannot be recorded.
+    pub fn record_found<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        requirements: &Requirements<'_>,
+    ) -> Result<(), StoreError<F::Error>> {
+        if self.is_recorded() {
+            return Ok(());
+        }
+        let (demands, mut right) = (if_known(requirements), [None, None]);
+        for slot in SlotId::ALL {
+            let found = self.verify(flash, slot, &demands).map_err(StoreError::Flash)?;
+            right[slot.index()] = found.ok();
+        }
+        let next = self.with_found(right);
+        if next == self.state { Ok(()) } else { self.record(flash, next) }
+    }
+
     /// Looks at the images that may be started, and says which one a boot loader
     /// [starts](Self::decide), where anything was recorded. Nothing is recorded. An image that is
     /// signed with a key that is not given counts as one whose signature is right.
@@ -41,14 +77,7 @@ impl BootStore {
         flash: &mut F,
         requirements: &Requirements<'_>,
     ) -> Result<Look, F::Error> {
-        let demands = Demands {
-            board: requirements.board,
-            role: requirements.role,
-            memory: requirements.memory,
-            keys: IfKnown(requirements.keys),
-            anti_downgrade: requirements.anti_downgrade,
-            lowest_security: requirements.lowest_security,
-        };
+        let demands = if_known(requirements);
         let (mut wrong, mut state) = ([None; 2], self.state);
         for slot in SlotId::ALL {
             let Some(refusal) = self.find_wrong(flash, slot, &demands)? else { continue };

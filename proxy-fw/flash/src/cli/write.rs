@@ -261,6 +261,7 @@ fn write_image(
     let Job { flash, probe, out } = job;
     let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
     let mut store = open_store(flash, board, probe)?;
+    store.record_found(flash, requirements).map_err(told)?;
     let look = store.look(flash, requirements).map_err(|fault| fault.told(probe))?;
     // One that the boot loader does not start: a cut leaves the card what it had.
     let slot = slot.unwrap_or_else(|| look.next.map_or(SlotId::A, SlotId::other));

@@ -111,6 +111,26 @@ fn a_new_card_is_filled_checked_and_read() {
     assert_eq!(store.state().wanted, card_image::SlotId::B);
 }
 
+/// What nobody recorded is an image all the same: the new one goes beside it, and until that is whole the
+/// card starts the one that it has.
+#[test]
+fn an_image_is_written_beside_one_that_was_not_recorded() {
+    let bench = Bench::new();
+    let board = board();
+    let image = bench.image("only.img", &label("1.0.0"), 3000);
+    bench.image("next.img", &label("1.1.0"), 3000);
+    let mut card = Card::new();
+    card.board.nor(0).preload(board.layout.slots()[0].start, &image);
+    let card = SimCard::start(card);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let wrote = run(&["write", "next.img", "--json"]).fine().json();
+    assert_eq!(wrote["slot"], "b", "{wrote}");
+    let info = run(&["info"]).fine().out;
+    for words in ["slot a: staged\n", "slot b: staged, to be started\n"] {
+        assert!(info.contains(words), "{info}");
+    }
+}
+
 /// Until the new image is whole the card starts the one that it has, also where that has no starts left.
 #[test]
 fn an_image_is_written_beside_one_whose_starts_are_used_up() {

@@ -159,6 +159,38 @@ fn what_is_wrong_is_overwritten() {
     }
 }
 
+/// Images that somebody wrote without recording it: another one is written beside the newer one, and a
+/// cut meanwhile leaves that.
+#[test]
+fn what_was_not_recorded_is_kept() {
+    let with = |images: [Option<u16>; 2]| {
+        let mut card = Card::new(5);
+        for (slot, major) in SlotId::ALL.into_iter().zip(images) {
+            let bytes = major.map_or(Vec::new(), |major| image(major, 600));
+            card.flash.0.preload(layout().slot(slot).start, &bytes);
+        }
+        card.store.record_found(&mut card.flash, &requirements(&card.keys)).unwrap();
+        card
+    };
+    for (images, kept) in [([Some(1), None], A), ([None, Some(1)], B), ([Some(2), Some(1)], A)] {
+        let mut card = with(images);
+        assert_eq!(card.look().next, Some(kept));
+        assert_eq!(card.begin(kept.other(), None, &image(3, 700)), Ok(Begun::At(256)));
+        let mut cut = card.clone();
+        assert_eq!(cut.boot().slot, kept, "a cut");
+        card.update(kept.other(), None, &image(3, 700)).unwrap();
+        assert_eq!(card.boot().slot, kept.other());
+    }
+    // Of a card that has none nothing is recorded, nor of one whose state is known.
+    let mut card = with([None; 2]);
+    assert!(!card.store.is_recorded());
+    card.update(A, None, &image(1, 600)).unwrap();
+    card.flash.0.preload(layout().slot(B).start, &image(9, 600));
+    let before = *card.store.state();
+    card.store.record_found(&mut card.flash, &requirements(&card.keys)).unwrap();
+    assert_eq!(*card.store.state(), before);
+}
+
 #[test]
 fn a_key_that_is_not_given_may_be_the_boot_loaders() {
     let card = card([9, 10], A);
