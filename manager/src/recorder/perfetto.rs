@@ -4,8 +4,8 @@
 //! at a time, and the stages of a request are slices inside. No two clocks are compared: a slice
 //! begins and ends by the clock of the requester's proxy, and what the other proxy saw, which is
 //! known only as differences, stands in the middle of the gap that it left. Of a request that the
-//! requester's proxy did not stamp, as a card without a recorder does not, what the other one saw stands alone, by that
-//! one's clock.
+//! requester's proxy did not stamp, as a card without a recorder does not, what the other one saw stands
+//! alone, by that one's clock.
 
 use super::collect::Collected;
 use super::join::{Far, Part, RoundTrip, Trip};

@@ -83,7 +83,8 @@ pub trait Role {
     fn handle_timeout(&mut self, now: Instant);
 
     /// Bytes of the packet pool: TLP buffers of all links, open or not, what says which of them is
-    /// whose, and what the flight recorder keeps packets in. It was allocated when the role was made and stays as it is.
+    /// whose, and what the flight recorder keeps packets in. It was allocated when the role was made and
+    /// stays as it is.
     fn packet_pool(&self) -> usize;
 
     /// Whether a stage ended that waits for its stamp.

@@ -213,10 +213,12 @@ impl Stamps {
     }
 
     fn seen(&mut self, id: StampId, tlp: &[u8]) {
-        if self.recorder.wants_stamps()
-            && let Some(record) = self.record_mut(id).copied()
-        {
-            self.recorder.tlp(id.bits(), &record, tlp);
+        if !self.recorder.wants_stamps() {
+            return;
+        }
+        match self.record_mut(id).copied() {
+            Some(record) => self.recorder.tlp(id.bits(), &record, tlp),
+            None => self.recorder.lose(),
         }
     }
 
@@ -252,11 +254,15 @@ impl Stamps {
     pub fn mark(&mut self, now: Instant) {
         for index in 0..self.pending.len() {
             let (id, stage) = self.pending[index];
-            let Some(record) = self.record_mut(id) else { continue };
-            record.at[stage as usize] = Some(now);
+            let record = self.record_mut(id).map(|record| {
+                record.at[stage as usize] = Some(now);
+                *record
+            });
             if self.recorder.wants_stamps() && matches!(stage, Stage::Sent | Stage::Delivered) {
-                let record = *self.record_mut(id).expect("it was there just now");
-                self.recorder.stamps(id.bits(), &record);
+                match record {
+                    Some(record) => self.recorder.stamps(id.bits(), &record),
+                    None => self.recorder.lose(),
+                }
             }
         }
         self.pending.clear();

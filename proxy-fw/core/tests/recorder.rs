@@ -1,4 +1,4 @@
-//! The flight recorder in both roles. A card has none.
+//! The flight recorder in both roles.
 
 #![cfg(any(not(dxpu_limits = "card"), feature = "card-recorder"))]
 
@@ -80,7 +80,7 @@ fn a_recorded_binding_leaves_its_tlps_their_stamps_and_its_frames() {
     assert_eq!(recorded(world.ask_host(Request::ReadRecorder { from: 0 })), []);
 }
 
-/// An end that does not record, such as a card, answers what is stamped with what is stamped. What
+/// An end that does not record, as a card may not, answers what is stamped with what is stamped. What
 /// it sends on its own is stamped if it samples.
 #[test]
 fn of_an_end_that_does_not_record_the_answers_are_stamped_and_what_it_samples() {

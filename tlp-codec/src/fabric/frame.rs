@@ -251,6 +251,12 @@ impl<T: AsRef<[u8]>> Frame<T> {
         PathId::new(self.bytes.as_ref()[at]).unwrap_or(PathId::MAX)
     }
 
+    /// Bytes of the frame, its CRC among them, without what pads it.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.length.into()
+    }
+
     /// What the frame is.
     #[inline]
     pub fn kind(&self) -> FrameKind {

@@ -271,6 +271,13 @@ impl Recorder {
         }
     }
 
+    /// Something that was to be recorded was forgotten before it could be.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lose(&mut self) {
+        self.ring.lose();
+    }
+
     /// A frame left for a peer or came from it. `from_host` says whether its sender is a host.
     #[cold]
     #[inline(never)]
@@ -285,6 +292,14 @@ impl Recorder {
         for listed in &self.list {
             let Recorded { binding, frames, .. } = listed.what;
             if frames == 0 || listed.what.peer != peer {
+                continue;
+            }
+            let most = frame.size().min(frames.into());
+            if !self.ring.has_room(most) {
+                // It is not cut for nothing.
+                if has_any_of(frame, &binding, from_host) {
+                    self.ring.lose();
+                }
                 continue;
             }
             match cut(frame, &binding, from_host, &mut self.scratch) {
@@ -336,25 +351,36 @@ fn cut(
     from_host: bool,
     out: &mut [u8],
 ) -> Result<Option<usize>, Full> {
-    let is_mine = |record: &Record<'_>| {
-        let address = match record {
-            Record::Nop => return false,
-            Record::Tlp(r) => &r.address,
-            Record::SplitHeader(r) => &r.address,
-            Record::SplitData(r) => &r.address,
-            Record::Credits(r) => &r.address,
-            Record::Sideband(address, _) | Record::Unbind(address) => address,
-        };
-        address.binding(from_host) == *binding
-    };
-    // What is behind a record that cannot be read belongs to nobody.
-    let records = || frame.records().map_while(Result::ok);
-    if frame.kind() != FrameKind::Data || !records().any(|record| is_mine(&record)) {
+    if !has_any_of(frame, binding, from_host) {
         return Ok(None);
     }
     let mut writer = FrameWriter::new(out, &frame.header())?;
-    for record in records() {
-        writer.push(if is_mine(&record) { &record } else { &Record::Nop })?;
+    for record in records(frame) {
+        let mine = is_of(&record, binding, from_host);
+        writer.push(if mine { &record } else { &Record::Nop })?;
     }
     Ok(Some(writer.finish()))
+}
+
+/// Whether a frame has any record of a binding.
+fn has_any_of(frame: &Frame<&[u8]>, binding: &BindingKey, from_host: bool) -> bool {
+    frame.kind() == FrameKind::Data
+        && records(frame).any(|record| is_of(&record, binding, from_host))
+}
+
+/// What is behind a record that cannot be read belongs to nobody.
+fn records<'a>(frame: &'a Frame<&[u8]>) -> impl Iterator<Item = Record<'a>> {
+    frame.records().map_while(Result::ok)
+}
+
+fn is_of(record: &Record<'_>, binding: &BindingKey, from_host: bool) -> bool {
+    let address = match record {
+        Record::Nop => return false,
+        Record::Tlp(r) => &r.address,
+        Record::SplitHeader(r) => &r.address,
+        Record::SplitData(r) => &r.address,
+        Record::Credits(r) => &r.address,
+        Record::Sideband(address, _) | Record::Unbind(address) => address,
+    };
+    address.binding(from_host) == *binding
 }

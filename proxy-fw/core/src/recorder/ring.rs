@@ -52,6 +52,12 @@ impl Ring {
         self.missing = 0;
     }
 
+    /// Whether an entry with so many bytes of a TLP or frame has room, however long its head.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        let room = self.bytes.len() - (self.tail - self.head) as usize;
+        LOST + LENGTH + LONGEST_HEAD + bytes <= room
+    }
+
     /// An entry is lost.
     pub(super) fn lose(&mut self) {
         self.missing += 1;

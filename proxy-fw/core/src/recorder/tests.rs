@@ -1,6 +1,6 @@
 use super::*;
-use crate::limits::RECORDER_PIECE;
-use crate::stamps::StampedTlp;
+use crate::limits::{RECORDER_PIECE, STAMP_RING};
+use crate::stamps::{StampedTlp, Stamps};
 use std::vec;
 use std::vec::Vec as Growing;
 use tlp_codec::crc;
@@ -191,6 +191,30 @@ fn a_frame_is_cut_to_the_records_of_one_binding() {
     assert_eq!(cut.header(), header);
     let records: Growing<_> = cut.records().map(Result::unwrap).collect();
     assert_eq!(records, [Record::Nop, tlp_record(1, &mine), Record::Nop, tlp_record(1, &mine)]);
+    // Without room it is lost to who has records in it, and to nobody else.
+    let mut full = Recorder::new(frame.size());
+    full.set(&[recorded(1), recorded(4)]);
+    full.frame(Instant::from_nanos(9), node(2), false, true, &frame);
+    assert_eq!((full.lost(), read_all(&mut full)), (1, Growing::new()));
+}
+
+#[test]
+fn what_has_no_stamps_any_more_is_counted() {
+    let mut stamps = Stamps::with_recorder(4096);
+    stamps.recorder.set(&[recorded(1)]);
+    let old = stamps.arrived(stamp(1).key, Instant::ZERO);
+    for _ in 0..STAMP_RING {
+        stamps.arrived(stamp(3).key, Instant::ZERO);
+        stamps.mark(Instant::ZERO);
+    }
+    assert_eq!(stamps.recorder.lost(), 0);
+    stamps.sent(old, 5, &[0; 12]);
+    stamps.mark(Instant::ZERO);
+    assert_eq!(stamps.recorder.lost(), 2, "the TLP, and its stamps");
+    stamps.recorder.stop();
+    stamps.sent(old, 5, &[0; 12]);
+    stamps.mark(Instant::ZERO);
+    assert_eq!(stamps.recorder.lost(), 2, "nobody wants them");
 }
 
 #[test]
