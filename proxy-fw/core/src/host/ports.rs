@@ -106,6 +106,7 @@ impl Port {
     }
 
     /// Whether this function, by number in the binding, has answered nothing since it was flushed.
+    #[inline]
     pub(super) fn is_flushed(&self, function: usize) -> bool {
         self.flushed >> function & 1 != 0 && !planted(Canary::KeepStale)
     }

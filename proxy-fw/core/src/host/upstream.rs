@@ -150,11 +150,10 @@ impl HostRole {
     /// nothing of before stay behind that answer: what the box had queued is dropped there, and what
     /// is stored here is taken as it came. One that its host shares with others is not reset; to this
     /// host it is all the same, and nothing of it comes before the host has found it again.
-    fn is_stale(&mut self, origin: Origin, class: Class) -> bool {
-        let port = &self.ports[usize::from(origin.port.get())];
-        let stale = class != Class::Completion && port.is_flushed(origin.function);
-        self.counters.stale_from_device += u64::from(stale);
-        stale
+    #[inline]
+    fn is_stale(&self, origin: Origin, class: Class) -> bool {
+        class != Class::Completion
+            && self.ports[usize::from(origin.port.get())].is_flushed(origin.function)
     }
 
     /// Whether a TLP of a device, which may be changed on the way, goes to the root complex.
@@ -170,6 +169,7 @@ impl HostRole {
             self.node.stamps.taken(id, tlp);
         }
         if self.is_stale(origin, class) {
+            self.counters.stale_from_device += 1;
             return false;
         }
         let Some(packet) = self.node.malformed.as_said(tlp, class, outstanding) else {
