@@ -124,8 +124,8 @@ impl BootStore {
     ) -> Decision {
         let mut next = self.state;
         if !self.is_recorded() {
-            let mut right = |slot| self.verify(flash, slot, requirements).ok().and_then(Result::ok);
-            next = self.with_found(SlotId::ALL.map(&mut right));
+            let right = SlotId::ALL.map(|slot| self.verify(flash, slot, requirements).ok()?.ok());
+            next = self.with_found(right);
         }
         let first = next.wanted;
         let mut why = [WhyNot::Empty; 2];

@@ -173,12 +173,12 @@ impl Scene {
         lines.collect()
     }
 
-    /// The accelerator of the card with the devices becomes the host's first device.
-    pub(crate) fn lend_accelerator(&mut self) {
-        self.until("the accelerator", &["list"], "accelerator").unwrap();
+    /// The device of this model of the card with the devices becomes the host's first device.
+    pub(crate) fn lend(&mut self, model: &str) {
+        self.until(model, &["list"], model).unwrap();
         // The host has enumerated when it answers.
         self.host(&["lspci"]).unwrap();
-        self.manager(&["allocate", "--host", "card-host", "--model", "accelerator"]).unwrap();
+        self.manager(&["allocate", "--host", "card-host", "--model", model]).unwrap();
         self.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
     }
 

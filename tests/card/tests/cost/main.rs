@@ -127,7 +127,7 @@ struct Run {
 impl Run {
     fn of(firmware: &Firmware) -> Self {
         let mut scene = Scene::start(firmware, Cards::Counting).unwrap();
-        scene.lend_accelerator();
+        scene.lend("accelerator");
         let mut costs = Vec::new();
         let alone = ["latency", DEVICE, "--reads", "1000"];
         costs.push((READ_ALONE, cost(&scene, READ_ALONE, &alone)));

@@ -130,7 +130,7 @@ fn send(scene: &Scene, tap: &Tap, stop: &AtomicBool) -> (u64, u64) {
 fn a_card_counts_garbage_from_both_sides_and_goes_on() {
     let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::Tapped).unwrap();
-    scene.lend_accelerator();
+    scene.lend("accelerator");
     let reads = |scene: &Scene, count: &str| {
         scene.host(&["latency", "03:00.0", "--reads", count]).unwrap();
     };

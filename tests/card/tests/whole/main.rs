@@ -78,7 +78,7 @@ fn two_cards_keep_the_fabric_in_its_vlan() {
     let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::InVlan(100)).unwrap();
     scene.until("a card's path", &["nodes"], "vlan 100").unwrap();
-    scene.lend_accelerator();
+    scene.lend("accelerator");
     scene.host(&["latency", "03:00.0", "--reads", "200"]).unwrap();
     for cable in &scene.cables {
         for relay in [&cable.to_card, &cable.from_card] {

@@ -42,7 +42,7 @@ fn count(bytes: &[u8], word: &str) -> usize {
 fn a_binding_of_two_cards_is_recorded_by_both() {
     let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::Plain).unwrap();
-    scene.lend_accelerator();
+    scene.lend("accelerator");
 
     let recorded = |format: &str| {
         let (bytes, view) = record(&scene, "bind-1", format, || {
@@ -81,10 +81,7 @@ fn a_binding_of_two_cards_is_recorded_by_both() {
 fn a_stream_overtakes_the_recorders_of_cards_and_nothing_else_comes_of_it() {
     let Some(firmware) = firmware() else { return };
     let mut scene = Scene::start(&firmware, Cards::Plain).unwrap();
-    scene.until("the drive", &["list"], "nvme").unwrap();
-    scene.host(&["lspci"]).unwrap();
-    scene.manager(&["allocate", "--host", "card-host", "--model", "nvme"]).unwrap();
-    scene.host(&["wait", "--devices", "1", "--seconds", "60"]).unwrap();
+    scene.lend("nvme");
     let (sent, read) = (scene.path("sent"), scene.path("read"));
     std::fs::write(&sent, crate::content(1 << 20, 3)).unwrap();
     let name = |path: &Path| path.to_str().unwrap().to_owned();
