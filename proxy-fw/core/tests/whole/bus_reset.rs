@@ -1,8 +1,7 @@
 //! Secondary Bus Reset of a downstream port (PCIe 5.0 sections 6.6.1 and 7.5.1.3.13), with requests
 //! outstanding both ways and with writes of before it on a wire that loses everything meanwhile.
 
-mod world;
-
+use crate::world::*;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::limits::{MAX_FRAME, SYNTHESISED_COMPLETION, TLP_BUFFER};
 use proxy_core::link::ClassSet;
@@ -11,7 +10,6 @@ use proxy_core::switch::ResetKind;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 const BRIDGE_CONTROL: u16 = 0x3c;
 const RESET: u32 = 1 << 22;

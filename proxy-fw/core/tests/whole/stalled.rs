@@ -1,8 +1,7 @@
 //! A device whose link stands still while the root complex answers what it has read: it holds up
 //! nobody else.
 
-mod world;
-
+use crate::world::*;
 use proxy_core::control::{PortBinding, Removal, Reply, Request};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
@@ -12,7 +11,6 @@ use proxy_core::switch::{ResetKind, SwitchConfig};
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 /// Reads of a device, and how many doublewords each is for.
 const READS: u16 = 200;

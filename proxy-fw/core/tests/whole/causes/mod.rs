@@ -2,20 +2,17 @@
 //! roles and switch, and what the requester gets, what the ports report and what is counted is held
 //! against the table. A line without a case fails, and so does a case without a line.
 
-#[path = "../world/mod.rs"]
-mod world;
-
 mod from_device;
 mod from_host;
 mod to_peer;
 
+use crate::world::*;
 use proxy_core::control::{Event, FromProxy, Removal, Request};
 use std::collections::BTreeMap;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
-const DOCUMENT: &str = include_str!("../../../../tlp-codec/docs/wire.md");
+const DOCUMENT: &str = include_str!("../../../../../tlp-codec/docs/wire.md");
 
 const UPSTREAM: Bdf = Bdf::from_bits(0x0100);
 const PORT: Bdf = Bdf::from_bits(0x0200);

@@ -3,14 +3,12 @@
 //! and D; wire.md section 9). One end takes nothing of a class, until all that is on the way there is
 //! full of it; what may pass still comes, at once, and all of the rest when it takes that class again.
 
-mod world;
-
+use crate::world::*;
 use proxy_core::link::ClassSet;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 /// More than the way has room for, of any class.
 const MANY: u16 = 700;

@@ -2,8 +2,7 @@
 
 #![cfg(any(not(dxpu_limits = "card"), feature = "card-recorder"))]
 
-mod world;
-
+use crate::world::*;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{ControlError, FromProxy, OperationId, Reply, Request, StampEntry, Term};
 use proxy_core::recorder::{Entry, Recorded, entries};
@@ -12,7 +11,6 @@ use proxy_core::stamps::{Sampling, StampedTlp};
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::tlp::*;
-use world::*;
 
 const WINDOW: u64 = FIRST_WINDOW;
 

@@ -1,8 +1,7 @@
 //! Whatever a device sends, and whatever the other node's records say: nothing panics, nothing that
 //! is not a TLP gets out, and nobody else's requests are lost or get other data than their own.
 
-mod world;
-
+use crate::world::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proxy_core::control::{PortState, Reply, Request, SlotState};
@@ -14,7 +13,6 @@ use std::time::Duration;
 use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 const CASES: u32 = 64;
 

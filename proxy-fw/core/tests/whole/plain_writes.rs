@@ -2,14 +2,12 @@
 //! long one: whatever a device sends, both say the same to it, count the same, and bring the host the
 //! same.
 
-mod world;
-
+use crate::world::*;
 use proptest::prelude::*;
 use proxy_core::control::{PathSet, Reply, Request, SlotBinding, Window};
 use proxy_core::stamps::Sampling;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 /// Windows as they are, moved, and for reading only, with gaps between them; one is above 4 GB.
 fn windows(epoch: Epoch) -> impl Iterator<Item = Window> {

@@ -1,7 +1,6 @@
 //! Resets and messages for a device that the link has no room for when they come.
 
-mod world;
-
+use crate::world::*;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::control::{OperationId, Removal, Term};
 use proxy_core::role::Role as _;
@@ -9,7 +8,6 @@ use proxy_core::switch::ResetKind;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 fn config_write(tag: u16, destination: Bdf, register: u16, value: u32) -> Vec<u8> {
     emit(&Repr::new(Kind::ConfigWrite {

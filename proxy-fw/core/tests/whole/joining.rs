@@ -1,7 +1,6 @@
 //! What a proxy tells a manager that was not there: of a host with many boxes and several paths.
 
-mod world;
-
+use crate::world::{HOST, key, node, peer, port, port_binding};
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{
     Event, FromProxy, OperationId, PathAddress, Peer, PortBinding, Request, Term,
@@ -14,7 +13,6 @@ use proxy_core::switch::SwitchConfig;
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::PathId;
-use world::{HOST, key, node, peer, port, port_binding};
 
 /// A host and boxes around it, node 2 and on.
 struct Star {

@@ -1,7 +1,6 @@
 //! Devices of several functions: reset together, taken back one after the other.
 
-mod world;
-
+use crate::world::*;
 use proxy_core::control::{
     ControlError, OperationId, PathSet, Reply, Request, SlotState, Term, Window,
 };
@@ -11,7 +10,6 @@ use std::time::Duration;
 use tlp_codec::fabric::{Frame, Record};
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 fn key_of(function: u16, counter: u32) -> BindingKey {
     BindingKey { function: SlotFunction::new(function).unwrap(), ..key(counter) }

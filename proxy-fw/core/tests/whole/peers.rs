@@ -1,13 +1,11 @@
 //! One device of a host asks another, in another box, through the switch.
 
-mod world;
-
+use crate::world::*;
 use proxy_core::control::{Removal, Reply, Request};
 use proxy_core::limits::{HOST_OUTSTANDING, HOST_RESERVED};
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
-use world::*;
 
 const TAG: u16 = 0x21;
 const ACS_CONTROL: u16 = 0x154;

@@ -12,7 +12,7 @@ use tlp_codec::ids::{
     BindingKey, Epoch, NodeId, OutstandingRef, PathId, PortId, SlotFunction, SlotId,
 };
 
-const DOCUMENT: &str = include_str!("../docs/control.md");
+const DOCUMENT: &str = include_str!("../../docs/control.md");
 
 /// Examples by name: the bytes before each line's explanation.
 fn examples() -> BTreeMap<&'static str, Vec<u8>> {
