@@ -13,6 +13,7 @@ use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use proxy_core::time::Instant;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, SlotFunction, SlotId};
@@ -28,13 +29,15 @@ struct Shared {
     /// Whether what takes long fails, and whether it ever ends.
     fails: bool,
     ends: bool,
+    /// It ends later.
+    holds: Arc<AtomicBool>,
 }
 
 impl Shared {
     fn full() -> Self {
         let mut image = MemoryImage::new(SIZE);
         image.write(0, &vec![0xa5; SIZE]).unwrap();
-        Self { image: Arc::new(Mutex::new(image)), fails: false, ends: true }
+        Self { image: Arc::new(Mutex::new(image)), fails: false, ends: true, holds: Arc::default() }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -71,7 +74,7 @@ impl Image for Shared {
     }
 
     fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
-        if !self.ends {
+        if !self.ends || self.holds.load(Ordering::Relaxed) {
             return None;
         }
         let (id, result) = self.image.lock().unwrap().finished()?;
@@ -122,10 +125,15 @@ fn request(counter: u32, methods: &[EraseMethod]) -> EraseRequest {
 
 impl<D: Device> Bench<D> {
     fn new(device: D) -> Self {
+        Self::after(device, Instant::ZERO)
+    }
+
+    /// A proxy that begins then, and knows nothing of what the device did before.
+    fn after(device: D, now: Instant) -> Self {
         let mut role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
         role.set_node(NodeId::new(1).unwrap());
-        role.device_inserted(Instant::ZERO, slot(), "drive".try_into().unwrap());
-        let mut bench = Self { role, device, now: Instant::ZERO, asked: 0, held_back: 0 };
+        role.device_inserted(now, slot(), "drive".try_into().unwrap());
+        let mut bench = Self { role, device, now, asked: 0, held_back: 0 };
         bench.run_until(Duration::from_secs(5), |bench| bench.state() != SlotState::Probing);
         assert_eq!(bench.state(), SlotState::Free);
         bench
@@ -284,6 +292,38 @@ fn while_it_goes_on_nothing_else_gets_the_device() {
     assert_eq!(bench.erased(&erase), Erasure::Failed(EraseFailure::TooLong));
     assert_eq!(bench.state(), SlotState::Quarantined);
     assert_eq!(bench.ask(Request::Recover(slot())), Ok(Reply::Slot(SlotState::Free)));
+}
+
+/// A sanitize operation goes on over resets and power cycles: a proxy that begins anew finds it
+/// under way.
+#[test]
+fn a_sanitize_that_goes_on_is_waited_for() {
+    use EraseMethod::*;
+    for (wanted, anew) in [(SanitizeBlock, false), (FormatUser, true)] {
+        let image = Shared::full();
+        let mut bench = Bench::new(one(&image));
+        bench.erase(&request(1, &[SanitizeBlock])).unwrap();
+        image.holds.store(true, Ordering::Relaxed);
+        while !matches!(bench.erase(&request(1, &[SanitizeBlock])), Ok(Erasure::Running(1..))) {
+            bench.run_until(Duration::from_secs(1), |_| true);
+            bench.now = Instant::from_nanos(bench.now.as_nanos() + 20_000_000);
+        }
+        let Bench { device, now, .. } = bench;
+        let mut bench = Bench::after(device, now);
+        let erase = request(2, &[wanted]);
+        for _ in 0..50 {
+            assert!(matches!(bench.erase(&erase), Ok(Erasure::Running(_))), "{wanted:?}");
+            bench.now = Instant::from_nanos(bench.now.as_nanos() + 50_000_000);
+            bench.run_until(Duration::from_secs(1), |_| true);
+        }
+        // Who wants the slot back meanwhile is not kept waiting.
+        let asked = bench.ask(Request::UnbindSlot(key(1)));
+        assert_eq!(asked, Ok(Reply::Slot(SlotState::Releasing)));
+        image.holds.store(false, Ordering::Relaxed);
+        assert_eq!(bench.erased(&erase), Erasure::Done(wanted), "anew: {anew}");
+        assert!(image.is_erased());
+        assert_eq!(bench.state(), SlotState::Free);
+    }
 }
 
 #[test]

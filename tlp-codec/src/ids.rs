@@ -194,6 +194,13 @@ impl Bdf {
     pub const fn function(self) -> Function {
         Function(self.0 as u8 & 7)
     }
+
+    /// Device and function number in one byte: behind a downstream port, where the device number is
+    /// 0 or part of the function's number (ARI, PCIe 5.0 section 6.13), the function's number.
+    #[inline(always)]
+    pub const fn routed_function(self) -> u8 {
+        self.0 as u8
+    }
 }
 
 impl fmt::Debug for Bdf {

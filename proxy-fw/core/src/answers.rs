@@ -91,10 +91,10 @@ impl Node {
                     continue;
                 }
                 let (what, count) =
-                    if nth.is_multiple_of(2) { ("sent", sent) } else { ("lost", lost) };
+                    if nth.is_multiple_of(2) { ("sent", sent) } else { ("lost", lost.into()) };
                 let mut name = Name::new();
                 write!(name, "path {}/{path}: frames {what}", peer.node).expect("it is short");
-                return Some((name, u64::from(count)));
+                return Some((name, count));
             }
         }
         None

@@ -20,6 +20,10 @@ pub enum Canary {
     ForgetLoss,
     /// Link: a TLP's own CRC is not looked at.
     IgnoreTlpCrc,
+    /// Link: that of one that came in parts is not.
+    IgnoreSplitCrc,
+    /// Link: what speaks of a path that has just been taken away breaks the protocol.
+    RefuseLateAck,
     /// Link: a record of a closed binding becomes nothing, and what is behind it is taken.
     NothingForClosed,
     /// Link: a binding sends what it has, whatever its limit.
@@ -52,6 +56,8 @@ pub enum Canary {
     DropHeld,
     /// Host: what a device sent before it was reset is taken after that.
     KeepStale,
+    /// Host: with a device that is gone fail all others of its box.
+    FailNeighbours,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
     /// A frame that is none is dropped without being counted.
@@ -61,7 +67,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 25] = [
+    pub const ALL: [Canary; 28] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -69,6 +75,8 @@ impl Canary {
         Self::ForgetCredit,
         Self::ForgetLoss,
         Self::IgnoreTlpCrc,
+        Self::IgnoreSplitCrc,
+        Self::RefuseLateAck,
         Self::NothingForClosed,
         Self::IgnoreLimit,
         Self::EndlessTurn,
@@ -85,6 +93,7 @@ impl Canary {
         Self::PassHeld,
         Self::DropHeld,
         Self::KeepStale,
+        Self::FailNeighbours,
         Self::SkipReset,
         Self::DropUncounted,
     ];

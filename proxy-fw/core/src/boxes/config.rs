@@ -158,6 +158,23 @@ impl Access {
         true
     }
 
+    /// A write of the same register that is not done yet, perhaps since the device is to be asked
+    /// again, is this one.
+    pub(super) fn revise(&mut self, new: Want) {
+        let (State::ToSend(want) | State::Waiting { want, .. } | State::Again { want, .. }) =
+            &mut self.state
+        else {
+            return;
+        };
+        let place = |want| match want {
+            Want::Write { function, register, .. } => Some((function, register)),
+            _ => None,
+        };
+        if place(*want).is_some_and(|at| Some(at) == place(new)) {
+            *want = new;
+        }
+    }
+
     /// Ends a pause before its time.
     pub(super) fn wake(&mut self) {
         if let State::Pausing { until } = &mut self.state {

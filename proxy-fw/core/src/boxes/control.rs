@@ -83,6 +83,11 @@ impl BoxRole {
         if self.slots[slot].functions.iter().any(|f| f.state == SlotState::Releasing) {
             return Err(ControlError::Busy);
         }
+        // What is the proxy's in it is not there yet after a reset of the whole device.
+        let restores = |work: &Work| matches!(work, Work::Restore(r) if r.function == function);
+        if entry.restore_wanted || restores(&self.slots[slot].work) {
+            return Err(ControlError::Busy);
+        }
         if key.epoch.bits() <= entry.highest_epoch {
             let highest = Epoch::from_bits(entry.highest_epoch).expect("not 0, it is not below");
             return Err(ControlError::StaleEpoch(highest));
@@ -118,6 +123,7 @@ impl BoxRole {
             Err(ControlError::SlotEmpty(_)) => return Some(Ok(Answer::Slot(SlotState::Empty))),
             Err(error) => return Some(Err(error)),
         };
+        let is_erased = self.is_for_eraser(slot, Some(function));
         let entry = &mut self.slots[slot].functions[function];
         match &entry.binding {
             Some(binding) if binding.request.key == *key => {
@@ -128,7 +134,10 @@ impl BoxRole {
             }
             // Another epoch's binding is none of this request's business.
             Some(_) => Some(Ok(Answer::Slot(SlotState::Bound))),
-            None if entry.release == Pending::Reset => Some(Ok(Answer::Slot(entry.state))),
+            // What may take hours is not waited for.
+            None if entry.release == Pending::Reset || is_erased => {
+                Some(Ok(Answer::Slot(entry.state)))
+            }
             None if entry.state == SlotState::Releasing => {
                 entry.release_operation = Some(id);
                 None

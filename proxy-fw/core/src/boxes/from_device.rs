@@ -134,7 +134,7 @@ impl BoxRole {
             return None;
         }
         let Slot { work, functions, .. } = &self.slots[slot];
-        let number = u16::from(packet.requester().function().get());
+        let number = u16::from(packet.requester().routed_function());
         let function = functions.iter().find(|f| f.number.get() == number)?;
         let Binding { request, peer, channel } = function.binding.as_ref()?;
         let (address, bytes) = (packet.address(), packet.payload_len() as u64);
@@ -270,7 +270,7 @@ impl BoxRole {
         packet: &Packet<&[u8]>,
         class: Class,
     ) -> Result<(), Backpressure> {
-        let number = u16::from(packet.requester().function().get());
+        let number = u16::from(packet.requester().routed_function());
         let function = self.slots[slot].function_index(number);
         if self.is_for_eraser(slot, function) {
             return self.request_for_eraser(now, slot, packet, class);

@@ -37,7 +37,6 @@ use alloc::boxed::Box;
 use core::fmt::Write as _;
 use core::time::Duration;
 use slot::Slot;
-use tlp_codec::fabric::Sideband;
 use tlp_codec::ids::{NodeId, SlotId};
 
 /// How a box role is made.
@@ -178,11 +177,7 @@ impl BoxRole {
     pub fn device_removed(&mut self, now: Instant, slot: SlotId) {
         let index = self.slot_index(slot).expect("a slot of this box");
         for function in 0..self.slots[index].functions.len() {
-            if let Some(target) = self.slots[index].target(function) {
-                let link = self.node.link(target.peer);
-                // The control reserve has room for it; a dying link needs no word.
-                let _ = link.send_sideband(now, target.channel, Sideband::DeviceGone);
-            }
+            // Their hosts hear that the bindings are over.
             self.fail_function(now, index, function, BindingFailure::DeviceGone);
         }
         self.abandon_work(index);

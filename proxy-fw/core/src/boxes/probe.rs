@@ -270,18 +270,17 @@ fn bar_register(bar: u8) -> u16 {
 }
 
 /// The write of what the proxy owns of Device Control 2 to a function, if it has something to set,
-/// with what its host wrote to the rest of the upper byte.
+/// with what its host wrote to the rest of the register.
 pub(super) fn owned_write(
     facts: &Facts,
     least: Duration,
     function: u8,
     host: HostControl2,
 ) -> Option<Want> {
-    let high = u16::from(host.high) << 8;
     owned_setting(facts, least).map(|setting| Want::Write {
         function,
         register: facts.pcie_capability + 0x28,
-        value: (setting | high).into(),
+        value: (setting | host.value).into(),
         enables: if setting >> 8 == 0 { 0b0001 } else { 0b0011 },
     })
 }

@@ -156,7 +156,12 @@ impl BoxRole {
             // The host was too early with it, and so was this.
             self.slots[slot].functions[restore.function].restore_wanted = true;
         }
-        // Done; or the device did not take it, and its host will find it broken, too.
+        // Done; or the device did not take it, and its host will find it broken, too. What nobody
+        // has is not lent so.
+        let state = self.slots[slot].functions[restore.function].state;
+        if got != Got::Written && state == SlotState::Free {
+            self.set_state(slot, restore.function, SlotState::Quarantined);
+        }
         self.next_release(now, slot);
     }
 

@@ -119,20 +119,19 @@ pub(super) struct Function {
 pub(super) struct HostControl2 {
     /// Bytes of the register that it wrote, and the proxy's fields with them, by bit.
     written: u8,
-    /// The upper byte, without the proxy's field.
-    pub(super) high: u8,
+    /// The register, without the proxy's fields.
+    pub(super) value: u16,
 }
 
 impl HostControl2 {
-    /// 10-Bit Tag Requester Enable, in the upper byte.
-    const TEN_BIT: u8 = 0x10;
+    /// Completion timeout, and 10-Bit Tag Requester Enable: the proxy's.
+    const OWNED: u16 = 0x101f;
 
     /// The host wrote the register.
-    pub(super) fn note(&mut self, enables: u8, high: u8) {
+    pub(super) fn note(&mut self, enables: u8, bytes: [u8; 2]) {
         self.written |= enables & 0b11;
-        if enables & 0b10 != 0 {
-            self.high = high & !Self::TEN_BIT;
-        }
+        let mask = u16::from_le_bytes([0, 1].map(|n| 0xff * (enables >> n & 1)));
+        self.value = (self.value & !mask | u16::from_le_bytes(bytes) & mask) & !Self::OWNED;
     }
 
     /// Whether what the proxy owns is there with what the host wrote.

@@ -1,7 +1,7 @@
 //! TLPs from hosts towards a device.
 
 use super::BoxRole;
-use super::slot::{Slot, ToDevice, Work};
+use super::slot::{Function, Slot, ToDevice, Work};
 use crate::link::{ClassSet, Taken};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -222,8 +222,16 @@ impl BoxRole {
         if let Some(bytes) = packet.payload_mut().first_chunk_mut::<2>() {
             let before = *bytes;
             *bytes = [bytes[0] & !0x1f | timeout, bytes[1] & !0x10 | tags];
-            self.slots[slot].functions[function].control_2.note(enables, bytes[1]);
-            self.counters.config_writes_owned += u64::from(before != *bytes);
+            let bytes = *bytes;
+            self.counters.config_writes_owned += u64::from(before != bytes);
+            let entry = &mut self.slots[slot];
+            let Function { number, facts, control_2, .. } = &mut entry.functions[function];
+            control_2.note(enables, bytes);
+            // What waits to be written of it would be of before.
+            let (number, timeout) = (number.get() as u8, self.config.completion_timeout);
+            if let Some(want) = super::probe::owned_write(facts, timeout, number, *control_2) {
+                entry.access.revise(want);
+            }
         }
     }
 

@@ -40,6 +40,7 @@ pub use table::{
 };
 
 use crate::limits::{MAX_ANSWER, MAX_PATHS, PAGE};
+use core::time::Duration;
 use heapless::{String, Vec};
 use serde::{Deserialize, Serialize};
 use tlp_codec::ids::NodeId;
@@ -52,6 +53,11 @@ pub const CONTROL_VERSION: u16 = 1;
 pub const MAX_MESSAGE: usize = 16 * 1024;
 
 const _: () = assert!(MAX_ANSWER <= MAX_MESSAGE);
+
+/// How long a proxy hears nothing whole of its manager before it takes it for gone and dials again:
+/// three of the manager's pings, which come every 5 s unless its settings say otherwise. A machine
+/// that lost its power, or whose cable was cut, ends no connection.
+pub const SILENCE_BOUND: Duration = Duration::from_secs(15);
 
 /// Longest name of anything, in bytes.
 pub const MAX_NAME: usize = 64;

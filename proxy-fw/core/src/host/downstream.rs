@@ -102,10 +102,49 @@ impl HostRole {
                 self.refused = None;
                 Ok(())
             }
-            Verdict::Discarded(_) => Ok(()),
+            Verdict::Discarded(_) => {
+                self.end_with_discarded(tlp);
+                Ok(())
+            }
         };
         self.process_switch_events(now);
         result
+    }
+
+    /// A completion that the switch lets nobody have, since its requester's device was taken out or is
+    /// being reset, has come all the same: the request waits for it no longer, and its tag is used
+    /// again.
+    #[cold]
+    #[inline(never)]
+    fn end_with_discarded(&mut self, tlp: &mut [u8]) {
+        let packet = Packet::new_checked(tlp).expect("checked when it came in");
+        if packet.class() != Some(Class::Completion) {
+            return;
+        }
+        let (index, requester) = (packet.tag().get(), packet.requester());
+        for port in 0..self.ports.len() {
+            let upstream = &mut self.ports[port].upstream;
+            if upstream.late_mut(index).is_some_and(|r| r.info.requester == requester) {
+                let port = PortId::new(port as u8).expect("at most 32 ports");
+                return self.late_completion(port, &packet);
+            }
+            let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
+            let Some((reference, mut request)) = live.filter(|l| l.1.info.requester == requester)
+            else {
+                continue;
+            };
+            match request.info.accept(&packet) {
+                Ok(Progress::Final) => {
+                    upstream.remove(reference);
+                    self.keep_room(port, &request, 0);
+                }
+                Ok(Progress::Partial) => {
+                    *upstream.get_mut(reference).expect("it was there just now") = request;
+                }
+                Err(_) => {}
+            }
+            return;
+        }
     }
 
     /// Queues a TLP for the device behind a port. A request is the root complex's, or that of the
@@ -191,6 +230,10 @@ impl HostRole {
         let completer = self.switch.device_id(port);
         let request = HostRequest { info, completer, asker, watched };
         let Some(target) = target else {
+            // What the switch had to say first may have taken the room that there was.
+            if self.to_root.room() == 0 {
+                return Err(Backpressure);
+            }
             self.counters.function_not_lent += 1;
             self.refuse(now, &request);
             return Ok(());
@@ -327,7 +370,7 @@ impl HostRole {
 /// The function that a configuration request is for; other requests are not for one by number.
 fn config_function(packet: &Packet<&mut [u8]>) -> Option<u8> {
     match packet.tlp_type() {
-        TlpType::CfgRd0 | TlpType::CfgWr0 => Some(packet.destination().function().get()),
+        TlpType::CfgRd0 | TlpType::CfgWr0 => Some(packet.destination().routed_function()),
         _ => None,
     }
 }

@@ -418,7 +418,7 @@ impl Role for HostRole {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let mut first = Earliest::NONE;
-        // What cannot be completed for lack of room waits for room, not for the clock.
+        // What cannot be said for lack of room waits for room, not for the clock.
         let room = self.to_root.room() > 0;
         for port in ones(self.awake).map(|index| &self.ports[index]) {
             if room {
@@ -429,7 +429,9 @@ impl Role for HostRole {
             first.or(port.settles());
         }
         first.or(self.node.poll_timeout());
-        first.or(self.switch.poll_timeout());
+        if self.to_root.room() >= ROOT_RESERVE {
+            first.or(self.switch.poll_timeout());
+        }
         first.get()
     }
 

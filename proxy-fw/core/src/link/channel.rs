@@ -100,8 +100,12 @@ impl Channel {
     /// The first TLP of a class that waits, if it may be sent now.
     ///
     /// PCIe 5.0 section 2.4.1: nothing passes a posted TLP that came before it, except a
-    /// completion with relaxed ordering; posted TLPs and completions pass what waits.
+    /// completion with relaxed ordering; posted TLPs and completions pass what waits. Nothing passes a
+    /// sideband record that waits for credit: it may be a reset that comes before them.
     pub(super) fn sendable(&self, slab: &Slab<super::send::Queued>) -> Option<Class> {
+        if !self.sideband.is_empty() {
+            return None;
+        }
         if let Some((class, _)) = only_one(self.outgoing.each_ref().map(|class| &class.queue)) {
             // Most often there is nothing to pass and nothing that could.
             return self.outgoing[class as usize].has_credit().then_some(class);

@@ -409,9 +409,9 @@ impl Link {
 
     /// By each path that was sent on since the link came up: frames sent, and of these how many the
     /// peer's acknowledgements showed to be lost.
-    pub fn path_traffic(&self) -> impl Iterator<Item = (PathId, u32, u32)> {
-        let used = self.paths().iter().enumerate().filter(|(_, path)| path.next_packet > 0);
-        used.map(|(index, path)| (path_id(index), path.next_packet, path.losses))
+    pub fn path_traffic(&self) -> impl Iterator<Item = (PathId, u64, u32)> {
+        let used = self.paths().iter().enumerate().filter(|(_, path)| path.frames_sent > 0);
+        used.map(|(index, path)| (path_id(index), path.frames_sent, path.losses))
     }
 
     /// Marks a binding as failed, because of something that only its owner can see.

@@ -49,8 +49,10 @@ pub(super) enum Health {
 /// The state of one path.
 #[derive(Debug)]
 pub(super) struct Path {
-    /// Number of the next frame: so many were sent.
+    /// Number of the next frame, which wraps.
     pub(super) next_packet: u32,
+    /// Frames that were sent.
+    pub(super) frames_sent: u64,
     /// Frames of those that the peer's acknowledgements showed to be lost.
     pub(super) losses: u32,
     /// When the last frames left, by packet number modulo their count.
@@ -116,6 +118,7 @@ impl Path {
     fn unused(sent_at: Box<[Departure]>, config: &LinkConfig) -> Self {
         Self {
             next_packet: 0,
+            frames_sent: 0,
             losses: 0,
             sent_at,
             largest_acked: None,
@@ -151,6 +154,7 @@ impl Path {
         let packet = self.next_packet;
         self.sent_at[packet as usize % REMEMBERED] = (packet, units(now));
         self.next_packet = packet.wrapping_add(1);
+        self.frames_sent += 1;
         packet
     }
 

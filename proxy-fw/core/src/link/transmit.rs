@@ -5,6 +5,7 @@ use super::send::Splitting;
 use super::slab::BufferId;
 use super::types::{ChannelId, Transmit};
 use super::{Link, path_id};
+use crate::limits::SAFE_FRAME;
 use crate::stamps::Stamps;
 use crate::time::Instant;
 use tlp_codec::fabric::{
@@ -65,7 +66,11 @@ impl Link {
     ) -> Option<Transmit> {
         assert!(buffer.len() >= self.peer_limits.frame, "it takes the largest frame");
         let header = self.header(now, path, resend.unwrap_or(self.flight.next()));
-        let size = self.paths[path].frame;
+        // What was lost twice in large frames may be too large for the path by now. Timeouts do not
+        // tell as long as small frames come through.
+        let stubborn = resend.is_some_and(|sequence| self.flight.entry(sequence).tries > 1);
+        let most = if stubborn { SAFE_FRAME } else { usize::MAX };
+        let size = self.paths[path].frame.min(most);
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
         let mut end = header.sequence;
         if resend.is_some() {
@@ -207,6 +212,10 @@ impl Link {
             {
                 place.sideband_used = place.sideband_used.wrapping_add(1);
                 self.counters.sideband_sent += 1;
+                if place.sideband.is_empty() {
+                    // TLPs waited behind it.
+                    self.out.tlps |= 1 << index;
+                }
                 return Some(Sent::Sideband(key, record));
             }
             self.out.sidebands &= self.out.sidebands - 1;

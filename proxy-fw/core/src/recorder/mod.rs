@@ -202,7 +202,10 @@ impl Recorder {
         for what in list {
             let same = |l: &&mut Listed| (l.what.peer, l.what.binding) == (what.peer, what.binding);
             let known = before.iter_mut().find(same);
-            let (countdown, requests) = known.map_or((0, 0), |l| (l.countdown, l.requests));
+            // The first one is sampled, so that a device that asks little is seen, too; and nobody
+            // who wants more of them waits for as long as somebody who wanted fewer.
+            let (countdown, requests) =
+                known.map_or((1, 0), |l| (l.countdown.min(what.one_in.max(1)), l.requests));
             let listed = Listed { what: *what, countdown, requests };
             if self.list.push(listed).is_err() {
                 break;
@@ -328,6 +331,7 @@ impl Recorder {
     pub fn read(&mut self, from: u64, now: Instant) -> RecorderPage {
         let bytes = if HAS_RECORDER {
             self.ring.free(from);
+            self.ring.tell_missing();
             self.ring.page()
         } else {
             Vec::new()

@@ -75,13 +75,20 @@ impl Ring {
         if lost + length > room || length > RECORDER_PIECE {
             return self.lose();
         }
-        if self.missing > 0 {
+        self.tell_missing();
+        self.write(head, bytes);
+    }
+
+    /// Says what is missing since the last entry, if there is room to say so: whoever reads all that
+    /// there is hears of it also when nothing follows.
+    pub(super) fn tell_missing(&mut self) {
+        let room = self.bytes.len() - (self.tail - self.head) as usize;
+        if self.missing > 0 && LOST <= room {
             let missing = Entry::Lost { entries: core::mem::take(&mut self.missing) };
             let mut buffer = [0; LOST];
             let lost = postcard::to_slice(&missing, &mut buffer).expect("a number and a number");
             self.write(lost, &[]);
         }
-        self.write(head, bytes);
     }
 
     fn write(&mut self, head: &[u8], bytes: &[u8]) {

@@ -248,6 +248,10 @@ impl DownstreamPort {
         {
             // The host boots again: the room is shown again.
             self.occupant = Occupant::Placeholder;
+            if let Motion::Gap { until } = self.motion {
+                // A device that was about to come has its way to make once more.
+                self.motion = Motion::MakingRoom { until, pressed: false };
+            }
         }
         if let Some(placeholder) = &mut self.placeholder {
             placeholder.reset(kind);

@@ -6,7 +6,7 @@ use proxy_core::control::{
     ControlError, Event, FromProxy, LinkDownReason, OperationId, PortState, Removal, Reply,
     Request, SlotState, Term,
 };
-use proxy_core::limits::TLP_BUFFER;
+use proxy_core::limits::{DEVICE_TAGS, ROOT_OUTSTANDING, TLP_BUFFER};
 use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use std::time::Duration;
@@ -278,4 +278,50 @@ fn answers_that_a_device_has_not_taken_do_not_come_after_its_reset() {
     world.boxes.handle_tlp(world.now, slot(1), &refused).unwrap();
     assert_eq!(world.boxes.poll_signal(slot(1)), Some(SlotSignal::HotReset));
     assert_eq!(world.boxes.poll_tlp(world.now, slot(1), ClassSet::ALL, &mut tlp), None);
+}
+
+/// The root complex answers what it was asked when the device is gone already: the port has all of
+/// its tags for the next one.
+#[test]
+fn answers_for_a_device_that_is_gone_free_the_tags_of_its_port() {
+    let mut world = World::bound();
+    let mut counter = 1;
+    for _ in 0..3 {
+        for n in 0..ROOT_OUTSTANDING.min(DEVICE_TAGS) as u16 {
+            let address = 0x2000 + 64 * u64::from(n);
+            world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), n, address, 1))));
+        }
+        world.run(Duration::from_millis(20));
+        assert_eq!(world.to_root.len(), ROOT_OUTSTANDING.min(DEVICE_TAGS), "{counter}");
+        assert_eq!(world.ask_host(force(counter)), Ok(Reply::Removed { orderly: false }));
+        let taken = world.ask_box(Request::UnbindSlot(key(counter)));
+        assert_eq!(taken, Ok(Reply::Slot(SlotState::Free)));
+        let reads: Vec<_> = world.to_root.drain(..).collect();
+        for read in reads.iter().filter(|tlp| is_read(tlp)) {
+            world.host.handle_tlp(world.now, &answer_to(read, &[1; 4])).unwrap();
+        }
+        world.turn();
+        counter += 1;
+        world.bind(counter);
+        world.assign_buses();
+        world.forget_the_past();
+    }
+}
+
+fn is_read(tlp: &[u8]) -> bool {
+    Packet::new_checked(tlp).unwrap().tlp_type() == TlpType::MRd
+}
+
+/// With ARI a routing ID beyond function 7 is that of another function, and not of one that has the
+/// same last three bits.
+#[test]
+fn a_function_that_is_not_lent_is_not_taken_for_one_that_is() {
+    let mut world = World::bound();
+    let device = world.device.received.len();
+    let virtual_function = Bdf::from_bits(bdf(3, 0).bits() | 0x80);
+    assert_eq!(world.config_read(virtual_function, 0).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.device.received.len(), device);
+    world.device.out.push_back(emit(&Repr::new(mem_read(virtual_function, 1, 0x2000, 1))));
+    world.turn();
+    assert!(!world.to_root.iter().any(|tlp| is_read(tlp)), "it is nobody's");
 }

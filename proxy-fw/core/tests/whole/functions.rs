@@ -298,6 +298,26 @@ fn a_function_that_does_not_come_back_from_the_common_reset_is_quarantined() {
     assert_eq!(states(&world), [SlotState::Quarantined; 2]);
 }
 
+/// The other one, free for long, was reset with it and is not what it was.
+#[test]
+fn a_free_function_that_does_not_come_back_from_a_reset_is_quarantined() {
+    let mut world = two_functions(true);
+    lose_host(&mut world);
+    assert_eq!(world.ask_box(Request::UnbindSlot(key_of(0, 1))), Ok(Reply::Slot(SlotState::Free)));
+    // The last one takes no write any more until the whole device is reset.
+    world.device.manner = Manner::Silent;
+    let release = Request::UnbindSlot(key_of(1, 1));
+    world.boxes.handle_control(world.now, OperationId(u64::MAX), Term(1), &release);
+    let resets = world.device.resets;
+    while world.device.resets == resets {
+        world.run(Duration::from_millis(1));
+    }
+    let again = Request::BindSlot(slot_binding(key_of(0, 2)));
+    assert_eq!(world.ask_box(again), Err(ControlError::Busy), "it is not what it was yet");
+    world.run(Duration::from_secs(10));
+    assert_eq!(states(&world), [SlotState::Quarantined; 2]);
+}
+
 #[test]
 fn a_device_that_two_hosts_share_is_reset_by_none_of_them() {
     let mut world = World::new();

@@ -54,14 +54,32 @@ fn what_a_host_writes_beside_what_the_proxies_own_stays_after_a_reset() {
         let mut world = World::bound_to(|device| device.capabilities_2 |= u32::from(ten_bit) << 17);
         let owned = 0xd | if ten_bit && TEN_BIT_TAGS { 1 << 12 } else { 0 };
         world.config_write(bdf(3, 0), 0x48, 0x8000);
-        world.config_write(bdf(3, 0), 0x68, 0x0700);
-        assert_eq!(world.device.get(0x68), 0x0700 | owned);
+        // Among it AtomicOp Requester Enable, in the byte that has the completion timeout.
+        world.config_write(bdf(3, 0), 0x68, 0x0740);
+        assert_eq!(world.device.get(0x68), 0x0740 | owned);
         let writes = world.device.received.len();
         world.config_write(bdf(3, 0), 0x04, 0b110);
         assert_eq!(world.device.received.len(), writes + 1, "there is nothing to hurry with");
         world.run(Duration::from_millis(200));
-        assert_eq!(world.device.get(0x68), 0x0700 | owned);
+        assert_eq!(world.device.get(0x68), 0x0740 | owned);
     }
+}
+
+/// A device that asks to be asked again gets, when it is, what its host has written meanwhile.
+#[test]
+fn what_a_host_writes_while_the_proxy_asks_again_stays() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x48, 0x8000);
+    world.device.manner = Manner::Refuses(CplStatus::ConfigRetry);
+    let writes = |world: &World| world.device.received.len();
+    let before = writes(&world);
+    while writes(&world) == before {
+        world.run(Duration::from_millis(1));
+    }
+    world.device.manner = Manner::Answers;
+    world.config_write(bdf(3, 0), 0x68, 0x0740);
+    world.run(Duration::from_millis(50));
+    assert_eq!(world.device.get(0x68), 0x074d);
 }
 
 #[test]

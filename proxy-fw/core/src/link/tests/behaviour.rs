@@ -235,6 +235,29 @@ fn the_sideband_reserve_is_bounded_and_comes_back() {
     assert!(pair.send_sideband(0, key, Sideband::Flush));
 }
 
+/// A reset that waits for credit comes before what is meant for the device after it.
+#[test]
+fn tlps_do_not_overtake_sideband_records_that_wait() {
+    let (mut pair, key) = Pair::bound();
+    for argument in 0..SIDEBAND_QUEUE as u16 {
+        assert!(pair.send_sideband(0, key, Sideband::Unknown { code: 99, argument }));
+    }
+    for frame in pair.frames_from(0) {
+        pair.hand_over(1, &frame).unwrap();
+    }
+    assert!(pair.send_sideband(0, key, Sideband::Unknown { code: 98, argument: 0 }));
+    assert!(pair.send_sideband(0, key, Sideband::HotReset));
+    pair.send(0, key, Posted, false, 64);
+    for frame in pair.frames_from(0) {
+        pair.hand_over(1, &frame).unwrap();
+    }
+    assert_eq!(pair.counter(1, "tlps_received"), 0, "two records wait for credit before it");
+    pair.drain_for(10 * MS).unwrap();
+    assert_eq!(pair.sidebands[1].len(), SIDEBAND_QUEUE + 2);
+    assert_eq!(pair.counter(1, "flushed_received"), 0);
+    assert_eq!(pair.oracle.missing(), 0, "what was sent behind the reset came");
+}
+
 #[test]
 fn a_closed_binding_is_told_to_the_peer_and_its_records_are_stale() {
     let (mut pair, key) = Pair::bound();

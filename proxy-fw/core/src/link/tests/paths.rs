@@ -370,6 +370,33 @@ fn frames_shrink_to_what_a_path_carries_and_grow_again() {
     }
 }
 
+/// Small frames come through all the time, so that no timeout tells that large ones do not.
+#[test]
+fn what_a_path_carries_no_more_goes_in_small_frames_beside_a_trickle() {
+    for pause in [1, 3, 8] {
+        let (mut pair, key) = Pair::bound_with(paths(1));
+        let other = super::pair::key(2, 1);
+        for end in 0..2 {
+            pair.ends[end].open_channel(other).unwrap();
+        }
+        traffic(&mut pair, key, 20);
+        pair.network.routes[0].mtu = 1500;
+        for _ in 0..10 {
+            assert!(pair.send(0, key, Posted, false, 272));
+        }
+        let mut left = 0;
+        while pair.oracle.missing() > 0 {
+            pair.drain_for(pause * MS).unwrap();
+            left += pause;
+            assert!(left < 60, "nothing comes through beside a frame each {pause} ms");
+            pair.send(0, other, Posted, false, 16);
+            pair.drain_for(MS / 2).unwrap();
+        }
+        settle(&mut pair);
+        assert!(pair.both_up());
+    }
+}
+
 #[test]
 fn a_peer_may_get_and_lose_a_path() {
     let (mut pair, key) = Pair::bound_with(paths(2));

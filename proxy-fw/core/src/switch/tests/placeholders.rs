@@ -142,3 +142,27 @@ fn it_is_back_when_the_host_boots_again() {
     host.switch.handle_reset(ResetKind::Fundamental);
     assert_eq!(host.switch.port_state(port(0)), PortState::Present, "a device stays");
 }
+
+/// A boot that begins while the device is about to come sees the placeholder, and then that it goes.
+#[test]
+fn a_device_that_was_about_to_come_when_the_host_boots_comes_as_a_change() {
+    let mut host = host();
+    host.enumerate();
+    let driver = Driver::probe(&mut host, 0);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    driver.power_indicator(&mut host, Indicator::Off);
+    assert_eq!(host.switch.port_state(port(0)), PortState::Empty);
+    host.switch.handle_reset(ResetKind::Fundamental);
+    host.take_out();
+    host.enumerate();
+    assert_eq!(host.read(at(0), 0x08) >> 8, 0xff_0000);
+    host.write(Host::id(0), 0x88, 1 << 19 | 1 << 24);
+    let mut seen = Vec::new();
+    while let Some(due) = host.switch.poll_timeout() {
+        host.now = due;
+        host.switch.handle_timeout(host.now, &mut host.out);
+        let changed = host.read(Host::id(0), 0x88) & 1 << 19 != 0;
+        seen.push((host.switch.port_state(port(0)), changed));
+    }
+    assert_eq!(seen, [(PortState::Empty, true), (PortState::Present, true)]);
+}
