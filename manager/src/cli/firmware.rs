@@ -4,11 +4,14 @@ use super::args::{Care, Firmware, Push};
 use super::progress::Progress;
 use super::render::{or_dash, table};
 use super::{Failure, Output};
-use crate::types::{CardState, RolloutCard, RolloutKind, RolloutState};
+use crate::types::{CardState, MAX_IMAGE, RolloutCard, RolloutKind, RolloutState};
 use manager_client::Client;
 use manager_client::bodies::RolloutBody;
 use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
 use serde::Serialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 /// Where the latest rollout is.
@@ -96,9 +99,7 @@ fn slot(slot: &FirmwareSlotView) -> String {
 }
 
 fn push(client: &Client, out: &Output, push: Push) -> Result<(), Failure> {
-    let named = push.image.display();
-    let bytes = std::fs::read(&push.image)
-        .map_err(|error| Failure::Argument(format!("{named} cannot be read: {error}")))?;
+    let bytes = read(&push.image)?;
     let image: ImageView = client.post_bytes("/v1/firmware/images", &bytes)?;
     let body = RolloutBody {
         image: Some(image.label.id),
@@ -108,6 +109,20 @@ fn push(client: &Client, out: &Output, push: Push) -> Result<(), Failure> {
         within_s: Some(push.care.within_s),
     };
     begin(client, out, &body, &push.care)
+}
+
+/// Reads an image, and no more of a file than the longest one can have: a device has no end.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let named = path.display();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_IMAGE as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::Argument(format!("{named} cannot be read: {error}")))?;
+    if bytes.len() > MAX_IMAGE {
+        let why = "which is the most of an image; is it the file that is meant?";
+        return Err(Failure::Argument(format!("{named} has more than {MAX_IMAGE} bytes, {why}")));
+    }
+    Ok(bytes)
 }
 
 fn begin(client: &Client, out: &Output, body: &RolloutBody, care: &Care) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use super::turns::Turn;
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::types::{
-    CardState, EventKind, EventRecord, ImageId, NodeName, RolloutKind, RolloutRecord,
+    CardState, EventKind, EventRecord, ImageId, NodeName, RolloutCard, RolloutKind, RolloutRecord,
 };
 use proxy_core::control::{
     ControlError, FIRMWARE_HEADER, FIRMWARE_PIECE, FirmwareError, FirmwareRequest, FirmwareState,
@@ -54,7 +54,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
     // From when on it counts how long the card has for its next thing. A manager that restarts
     // gives it its whole time.
     let mut since = Instant::now();
-    let mut seen = None;
+    let mut furthest = None;
     while !manager.is_stopping() {
         let Some(rollout) = manager.records.snapshot().rollout().cloned() else { return };
         let Some(card) = rollout.card(&node) else { return };
@@ -86,9 +86,11 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
                 Err("its flash failed".to_owned())
             }
             Err(Stop::Away) => {
+                // A card that restarts while it is written is at another place each time, and gets on
+                // only when it is beyond where it was before.
                 let written = manager.transfers.written(&node);
-                if written != seen {
-                    (seen, since) = (written, Instant::now());
+                if written > furthest {
+                    (furthest, since) = (written, Instant::now());
                 }
                 if since.elapsed() <= within(&rollout) + Duration::from_secs(1) {
                     tokio::time::sleep(TICK).await;
@@ -204,15 +206,14 @@ async fn write(
     let status = status(manager, &card).await?;
     let running = *status.running();
     let runs = version(&running);
-    let recorded = rollout.cards.iter().find(|card| card.node == *node);
-    let recorded = recorded.and_then(|card| card.before.clone());
+    let recorded = rollout.card(node);
     let is_done = match &rollout.what {
         RolloutKind::Push { image } => running.image == image.id.into(),
-        // It went back, and restarted before that was recorded here. To go back once more would
-        // be forward.
-        RolloutKind::RollBack => recorded.is_some() && recorded != runs,
+        RolloutKind::RollBack => {
+            recorded.is_some_and(|card| went_back(card, running.image.into(), runs.as_ref()))
+        }
     };
-    let before = recorded.or_else(|| runs.clone());
+    let before = recorded.and_then(|card| card.before.clone()).or_else(|| runs.clone());
     if is_done {
         if running.state != FirmwareState::Healthy {
             // It joined, and could not record so yet.
@@ -226,7 +227,7 @@ async fn write(
             let tables = manager.records.snapshot();
             let there = tables.images().get(&image.id).cloned();
             let there = there.ok_or_else(|| Stop::Failed("the image is gone".into()))?;
-            transfer(manager, &card, &there.bytes, image.id).await?;
+            transfer(manager, rollout, &card, &there.bytes, image.id).await?;
         }
         RolloutKind::RollBack => {
             done(manager, &card, FirmwareRequest::RollBack(running.image)).await?;
@@ -237,9 +238,20 @@ async fn write(
     Ok(Some(Next { state, before, runs: None }))
 }
 
+/// Whether a card went back, and restarted before that was recorded here. To go back once more would
+/// be forward.
+fn went_back(card: &RolloutCard, running: ImageId, runs: Option<&String>) -> bool {
+    match card.before_image {
+        Some(before) => running != before,
+        // An older manager began the rollout.
+        None => card.before.is_some() && card.before.as_ref() != runs,
+    }
+}
+
 /// Sends what the card does not have of an image, and has it checked there.
 async fn transfer(
     manager: &Manager,
+    rollout: &RolloutRecord,
     card: &Session,
     image: &[u8],
     id: ImageId,
@@ -252,6 +264,8 @@ async fn transfer(
     for _ in 0..answers {
         let Reply::FirmwareNext(offset) = *reply else { return Err(card.nonsense().into()) };
         manager.transfers.set(card.name(), Some(offset));
+        // Each piece may have it erase a block, and stand still for as long as that takes.
+        may_interrupt(manager, rollout, card.name())?;
         let Some(rest) = image.get(offset as usize..) else { return Err(card.nonsense().into()) };
         if rest.is_empty() {
             return done(manager, card, FirmwareRequest::Finish(id.into())).await;
@@ -337,11 +351,12 @@ fn instead(rollout: &RolloutRecord, status: &FirmwareStatus) -> String {
     format!("it runs {runs} and not {wanted}: {why}")
 }
 
-/// Whether nothing on the card stands in the way of a restart.
+/// Whether nothing on the card stands in the way of being written and restarted.
 fn may_interrupt(manager: &Manager, rollout: &RolloutRecord, node: &NodeName) -> Result<(), Stop> {
     match uses(&manager.records.snapshot(), node) {
         Some(use_) if !rollout.interrupt => {
-            Err(Stop::Failed(format!("{use_} by now; release it, or push with --interrupt")))
+            let again = "release it and give the command again, or give it with --interrupt";
+            Err(Stop::Failed(format!("{use_} by now; {again}")))
         }
         _ => Ok(()),
     }

@@ -213,6 +213,7 @@ fn begin(
         state: CardState::Waiting,
         wave: None,
         before: version(status.running()),
+        before_image: Some(status.running().image.into()),
         runs: None,
     };
     let record = RolloutRecord {

@@ -1,9 +1,10 @@
 //! Firmware on its way to cards.
 
 use crate::common::card::{BROKEN, Card, Label, wait_pieces};
-use crate::common::fake::{Fake, boxed, host};
+use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
 use card_image::Role;
+use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, Reply};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -120,7 +121,13 @@ fn images_that_are_none_for_the_cards_are_refused() {
     assert_eq!(runs(&manager, "box1"), "1.0.0+0");
     let big = vec![0; (4 << 20) + 1];
     let name = file(&manager, "big.img", &big);
-    assert_eq!(manager.failure(&["firmware", "push", &name, "--all"]).0, 2);
+    // What is longer than any image is not read to its end, and some have none.
+    let zeros = std::path::Path::new("/dev/zero").exists().then_some("/dev/zero");
+    for name in [&*name].into_iter().chain(zeros) {
+        let (code, problem) = manager.failure(&["firmware", "push", name, "--all"]);
+        let told = problem["detail"].as_str().unwrap();
+        assert!(code == 2 && told.contains(&format!("{name} has more than 4194304")), "{problem}");
+    }
     let (status, _) = manager.request("POST", "/v1/firmware/rollout", Some(&json!({})));
     assert_eq!(status, 400);
     let body = json!({ "image": "00".repeat(16), "wave_size": 1 });
@@ -251,6 +258,56 @@ fn a_card_that_does_not_come_back_is_told() {
     at_box.stays_away(false);
     manager.wait_ready(&["box1"]);
     assert_eq!(runs(&manager, "box1"), "2.0.0+0", "it was late");
+}
+
+/// Wherever it restarts each time: what it had before is no progress.
+#[test]
+fn a_card_that_restarts_whenever_it_is_written_is_given_up() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    let mut lives = 0;
+    at_box.does_instead(move |request| match request {
+        FirmwareRequest::Begin { .. } => {
+            lives += 1;
+            Some(Script::Answer(Box::new(Reply::FirmwareNext(lives % 3 * 512))))
+        }
+        FirmwareRequest::Piece { .. } => {
+            Some(Script::Refuse(ControlError::Firmware(FirmwareError::NothingBegun)))
+        }
+        _ => None,
+    });
+    let push = ["firmware", "push", &image(&manager, 2), "--all", "--within-s", "1"];
+    let (code, problem) = manager.failure(&push);
+    let told = problem["detail"].as_str().unwrap();
+    assert!(code == 7 && told.contains("box1: it did not get on within 1 s"), "{problem}");
+}
+
+/// It stands still while its flash erases: who uses it by now would notice.
+#[test]
+fn a_card_that_comes_into_use_while_it_is_written_is_written_no_further() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    let _host = Fake::join(manager.control, host("host1", 1), "");
+    manager.wait_ready(&["box1", "host1"]);
+    at_box.is_slow(Duration::from_millis(500));
+    let name = image(&manager, 2);
+    let push = ["firmware", "push", &name, "--all"];
+    manager.json(&[&push[..], &["--no-wait"]].concat());
+    wait_pieces(&at_box, 1);
+    manager.text(&["allocate", "--host", "host1", "--box", "box1"]);
+    let rollout = rollout_ends(&manager, "failed");
+    let reason = card(&rollout, "box1")["reason"].as_str().unwrap();
+    for words in ["box1/1 is lent to host1", "by now; release it"] {
+        assert!(reason.contains(words), "{reason}");
+    }
+    let written = at_box.pieces().len();
+    assert!(written < 6 && at_box.restarts() == 0, "{written} pieces");
+    // What it says helps.
+    at_box.is_slow(Duration::ZERO);
+    manager.text(&["release", "alloc-1"]);
+    manager.json(&push);
+    assert_eq!(runs(&manager, "box1"), "2.0.0+0");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Reading the files that a person names: never more of one than what is wanted can have, so that a
-//! device or another wrong name does not fill the memory.
+//! device or another wrong name does not fill the memory. Writing them, never half of one
+//! ([`Beside`]).
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Result};
-use std::path::Path;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::path::{Path, PathBuf};
 
 use crate::image::MAX_PAYLOAD;
 
@@ -69,9 +70,90 @@ fn rest(file: File, mut bytes: Vec<u8>, most: u64, what: &str) -> Result<Vec<u8>
     Ok(bytes)
 }
 
+/// A file that is written beside its place, under its name and `.part`, and moved there when all of
+/// it is: whoever is interrupted or has no room leaves no half of it under its name. What is left
+/// beside by a program that was killed is written over the next time.
+#[derive(Debug)]
+pub struct Beside {
+    part: PathBuf,
+    file: File,
+}
+
+impl Beside {
+    /// Begins one.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written there.
+    pub fn begin(path: &Path) -> Result<Self> {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        Ok(Self { file: File::create(&part)?, part })
+    }
+
+    /// Moves all that was written to its place.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be there.
+    pub fn finish(self, path: &Path) -> Result<()> {
+        std::fs::rename(&self.part, path)
+    }
+}
+
+impl Write for Beside {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Where it was moved there is none any more.
+        let _ = std::fs::remove_file(&self.part);
+    }
+}
+
+/// That nothing is there yet.
+///
+/// # Errors
+///
+/// When something is, or cannot be told.
+pub fn is_free(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_written_to_its_end_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("copy");
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        // One that was killed.
+        std::fs::write(folder.path().join("copy.part"), b"a longer half").unwrap();
+        let mut file = Beside::begin(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        assert!(is_free(&path).is_ok());
+        drop(file);
+        assert_eq!(count(), 0);
+        let mut file = Beside::begin(&path).unwrap();
+        file.write_all(b"all").unwrap();
+        file.finish(&path).unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), count()), (b"all".to_vec(), 1));
+        assert_eq!(is_free(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    }
 
     /// A file of zeros that has no blocks on the disk.
     fn sparse(folder: &Path, beginning: &[u8], length: u64) -> std::path::PathBuf {

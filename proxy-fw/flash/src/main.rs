@@ -6,6 +6,7 @@ use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
+use dxpu_flash::card::{LEFT_HALTED, may_stand_still};
 use dxpu_flash::cli::{self, args::Args, usage};
 use dxpu_flash::failure::{Failure, Kind};
 
@@ -50,6 +51,7 @@ fn tell_noise(json: bool) {
             "do the card and the probe share a ground?",
             "give the same command again: writing goes on where it was",
         ]);
+        let failure = if may_stand_still() { failure.check(LEFT_HALTED) } else { failure };
         eprintln!("{}", failure.text(json));
         std::process::exit(failure.kind.exit_code().into());
     }));

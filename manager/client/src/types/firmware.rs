@@ -222,6 +222,9 @@ pub struct RolloutCard {
     /// The version that ran before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
+    /// The image that ran when the rollout began. Rollouts of older managers have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_image: Option<ImageId>,
     /// The version that runs, when it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<String>,

@@ -15,7 +15,7 @@ use probe_rs::{Core, MemoryInterface, Target};
 
 use super::algorithm::Loaded;
 use super::held::Held;
-use super::{jedec, lost, still};
+use super::{jedec, lost, still, stopped};
 use crate::board::Board;
 use crate::failure::{Failure, Kind};
 use crate::probe::{ProbeName, told};
@@ -192,12 +192,16 @@ pub struct CardFlash<'card> {
 }
 
 impl<'card> CardFlash<'card> {
-    /// The flash of a card whose program is stopped meanwhile.
-    pub(super) fn reading(mut core: Core<'card>, board: &Board) -> Result<Self, FlashFault> {
+    /// The flash of a card whose program is stopped meanwhile; one that is halted stays so.
+    pub(super) fn reading(
+        mut core: Core<'card>,
+        is_halted: bool,
+        board: &Board,
+    ) -> Result<Self, FlashFault> {
         let held = Held::new();
-        let goes_on = still::stop(&mut core, board)?;
+        still::stop(&mut core, is_halted, board)?;
         let mut flash = Self::new(core, board, None);
-        (flash.goes_on, flash.held) = (goes_on, goes_on.then_some(held));
+        (flash.goes_on, flash.held) = (!is_halted, (!is_halted).then_some(held));
         flash.id = jedec::jedec_id(&mut flash.core, board.spi)?;
         Ok(flash)
     }
@@ -208,6 +212,7 @@ impl<'card> CardFlash<'card> {
         target: &Target,
         board: &Board,
     ) -> Result<Self, FlashFault> {
+        stopped::stops();
         let loaded = Loaded::load(&mut core, target, board)?;
         Ok(Self::new(core, board, Some(loaded)))
     }
@@ -326,9 +331,9 @@ impl<'card> CardFlash<'card> {
 
 impl Drop for CardFlash<'_> {
     fn drop(&mut self) {
-        if self.goes_on {
-            // A card that does not answer any more has been told of already.
-            let _ = self.core.run();
+        // A card that does not answer any more has been told of already.
+        if self.goes_on && self.core.run().is_ok() {
+            stopped::runs();
         }
     }
 }

@@ -9,6 +9,7 @@ mod registers;
 mod reset;
 mod scan;
 mod still;
+mod stopped;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::probe::{self, ProbeName, told};
 pub use flash::{CardFlash, FlashFault};
 use reset::WholeReset;
 pub use scan::{Tap, scan};
+pub use stopped::{LEFT_HALTED, may_stand_still};
 
 /// How long a core may take to halt.
 const HALT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,6 +39,8 @@ pub struct Card {
     pub probe: ProbeName,
     /// Its chain of TAPs.
     pub taps: Vec<Tap>,
+    /// Whether its program stood still already when its flash was read.
+    was_halted: bool,
 }
 
 /// Which boards a card may be.
@@ -67,7 +71,7 @@ impl Card {
         scan::check_chain(&name, &board, &taps)?;
         scan::check_place(&board, &taps)?;
         let session = attach(&name, probe, &board)?;
-        Ok(Self { session, board, probe: name, taps })
+        Ok(Self { session, board, probe: name, taps, was_halted: false })
     }
 
     /// The card's core.
@@ -80,6 +84,13 @@ impl Card {
         self.session.core(0).map_err(|error| lost(&probe, "the core does not answer", &error))
     }
 
+    /// Whether its program stood still already when its flash was read: somebody has halted it, or
+    /// was cut off from it. It stays so.
+    #[must_use]
+    pub fn was_halted(&self) -> bool {
+        self.was_halted
+    }
+
     /// The card's flash as it is read through its window; it cannot be written. The card's program
     /// stands still until this is dropped, and then goes on where it was.
     ///
@@ -88,7 +99,10 @@ impl Card {
     /// When the card or its flash does not answer, or its program never leaves the flash alone.
     pub fn flash_to_read(&mut self) -> Outcome<CardFlash<'_>> {
         let (board, probe) = (self.board.clone(), self.probe.clone());
-        CardFlash::reading(self.core()?, &board).map_err(|fault| fault.told(&probe))
+        let lose = |error| lost(&probe, "the core does not answer", &error);
+        let mut core = self.session.core(0).map_err(lose)?;
+        self.was_halted = core.core_halted().map_err(lose)?;
+        CardFlash::reading(core, self.was_halted, &board).map_err(|fault| fault.told(&probe))
     }
 
     /// The card's flash, to be written. The card is reset and halted, and stays so.
@@ -110,7 +124,10 @@ impl Card {
     /// When it does not answer any more.
     pub fn reset(&mut self) -> Outcome<()> {
         let probe = self.probe.clone();
-        self.core()?.reset().map_err(|error| lost(&probe, "the card cannot be reset", &error))
+        let reset = self.core()?.reset();
+        reset.map_err(|error| lost(&probe, "the card cannot be reset", &error))?;
+        stopped::runs();
+        Ok(())
     }
 
     /// Resets the card and stops it before its first instruction.
@@ -120,7 +137,9 @@ impl Card {
     /// When it does not answer any more.
     pub fn reset_and_halt(&mut self) -> Outcome<()> {
         let probe = self.probe.clone();
-        let halted = self.core()?.reset_and_halt(HALT_TIMEOUT);
+        let mut core = self.core()?;
+        stopped::stops();
+        let halted = core.reset_and_halt(HALT_TIMEOUT);
         halted
             .map(drop)
             .map_err(|error| lost(&probe, "the card cannot be reset and halted", &error))
@@ -166,7 +185,7 @@ fn attach(name: &ProbeName, probe: Probe, board: &Board) -> Outcome<Session> {
 /// A card that does not answer any more.
 pub(crate) fn lost(probe: &ProbeName, what: &str, error: &dyn std::error::Error) -> Failure {
     let failure = Failure::new(Kind::Lost, format!("{what} ({})", told(error)));
-    match probe {
+    let failure = match probe {
         ProbeName::Remote(address) => failure.check(format!(
             "does the simulated card at {address} still run? Start it again with the same flash \
              and give the same command: it goes on where it was"
@@ -176,5 +195,6 @@ pub(crate) fn lost(probe: &ProbeName, what: &str, error: &dyn std::error::Error)
             "try a slower clock: --clock 1000",
             "give the same command again: writing goes on where it was",
         ]),
-    }
+    };
+    if may_stand_still() { failure.check(LEFT_HALTED) } else { failure }
 }

@@ -13,7 +13,7 @@ use card_regs::spi::{Control, Status, Window};
 use probe_rs::{Core, MemoryInterface};
 
 use super::registers::{At, Registers};
-use super::{FlashFault, HALT_TIMEOUT};
+use super::{FlashFault, HALT_TIMEOUT, stopped};
 use crate::board::Board;
 
 /// How long a program may take to leave the flash alone, or a part to do what it does: some blocks are
@@ -35,25 +35,25 @@ enum Hindrance {
     NoArray,
 }
 
-/// Stops the program where the flash can be read. Says whether it is to go on afterwards: a core
-/// that was halted before stays so.
-pub(super) fn stop(core: &mut Core<'_>, board: &Board) -> Result<bool, FlashFault> {
-    let runs = !core.core_halted()?;
+/// Stops the program where the flash can be read. A core that is halted already stays so.
+pub(super) fn stop(core: &mut Core<'_>, is_halted: bool, board: &Board) -> Result<(), FlashFault> {
+    let runs = !is_halted;
     let began = Instant::now();
     loop {
         if runs {
+            stopped::stops();
             core.halt(HALT_TIMEOUT)?;
         }
         let is_late = began.elapsed() > IDLE_TIMEOUT;
         let failed = match (runs, hindrance(core, board)) {
-            (_, Ok(None)) => return Ok(runs),
+            (_, Ok(None)) => return Ok(()),
             (_, Err(fault)) => Some(fault),
             (true, Ok(Some(_))) => is_late.then_some(FlashFault::InUse),
             // Nobody opens the window any more; what a part is busy with ends by itself.
             (false, Ok(Some(Hindrance::Closed))) => Some(FlashFault::StoppedInUse),
             (false, Ok(Some(Hindrance::NoArray))) => is_late.then_some(FlashFault::StoppedInUse),
         };
-        let resumed = if runs { core.run() } else { Ok(()) };
+        let resumed = if runs { core.run().map(|()| stopped::runs()) } else { Ok(()) };
         if let Some(fault) = failed {
             return Err(fault);
         }

@@ -22,7 +22,7 @@ const AFTER: &str = "Exit codes:
   7  the connection was lost on the way; writing goes on where it was when it is done again
 
 A card is first given everything at once:
-  dxpu-flash write --erase-all --boot-loader boot fw-box.img
+  dxpu-flash write --erase-all --boot-loader boot --no-start fw-box.img
   dxpu-flash config set name=box-1 manager=10.0.0.1:7781
 and later only `dxpu-flash write IMAGE`. docs/flash.md leads from the box to the manager's list.";
 

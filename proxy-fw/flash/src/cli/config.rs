@@ -75,6 +75,7 @@ fn get(bench: &Bench) -> Outcome<()> {
     let mut card = bench.card()?;
     let (board, probe) = (card.board.clone(), card.probe.clone());
     let settings = text(&mut card.flash_to_read()?, &board, &probe)?;
+    bench.tell_halted(&card);
     let wrong = settings.as_deref().and_then(|text| usable(text).err());
     let view = View::new(settings, wrong.map(|failure| failure.what));
     bench.out.print(&view, |view| match (&view.text, &view.wrong) {
@@ -146,8 +147,10 @@ fn set(
             error => Failure::new(Kind::Flash, error),
         })?;
     }
-    if is_new && !no_start {
-        card.reset()?;
+    match (is_new, no_start) {
+        (true, false) => card.reset()?,
+        (false, false) => bench.tell_halted(&card),
+        (_, true) => {}
     }
     let view = View::new(Some(new), None);
     bench.out.print(&view, |view| view.text.clone().unwrap_or_default())

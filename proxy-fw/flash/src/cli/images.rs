@@ -1,5 +1,6 @@
 //! `image`: making, signing and looking at images.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use card_image::{AntiDowngrade, Header, KeyId, Refusal, SecurityVersion, SlotId};
@@ -11,6 +12,7 @@ use super::views::ImageView;
 use super::{Bench, cannot_write, key_trouble, read_image, read_program};
 use crate::board::Board;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::files::Beside;
 use crate::image::{Label, Signer, from_elf, keys, sign, whole};
 
 pub(super) fn image(bench: &Bench, command: &Image) -> Outcome<()> {
@@ -98,11 +100,9 @@ pub(super) fn refused_in_slot(slot: SlotId, refusal: Refusal) -> Failure {
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Outcome<()> {
-    // Beside and moved, so that an interrupted build leaves no half of an image.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    std::fs::write(&beside, bytes)
-        .and_then(|()| std::fs::rename(&beside, path))
+    let mut file = Beside::begin(path).map_err(|error| cannot_write(path, &error))?;
+    file.write_all(bytes)
+        .and_then(|()| file.finish(path))
         .map_err(|error| cannot_write(path, &error))
 }
 

@@ -27,7 +27,10 @@ pub(super) fn log(bench: &Bench, said: &Log) -> Outcome<()> {
         Some(Uart::Tcp(address)) => Box::new(TcpSource::connect(*address)?),
         None => {
             let mut card = bench.card()?;
-            if !has_build(&mut card, &elf)? {
+            let has_build = has_build(&mut card, &elf)?;
+            // What stands still says nothing.
+            bench.tell_halted(&card);
+            if !has_build {
                 let what = format!("{} is not what is on the card", said.elf.display());
                 return Err(Failure::new(Kind::Image, what).checks(&[
                     "give the ELF file that the card's image was built of: its log is numbers that only that file explains",

@@ -26,6 +26,10 @@ use crate::image::keys::{self, KeyError};
 use args::{Args, Command};
 use output::Output;
 
+/// Of a card that somebody has halted, or was cut off from while its program stood still.
+const WAS_HALTED: &str =
+    "the card's program stood still before this, and does: `dxpu-flash reset` starts it";
+
 /// What all commands have.
 struct Bench {
     args: Args,
@@ -96,6 +100,14 @@ impl Bench {
     /// The card.
     fn card(&self) -> Outcome<Card> {
         Card::open(self.args.probe.as_ref(), &self.candidates()?, self.args.clock)
+    }
+
+    /// Says that the card's program stood still before its flash was read, and does so again: whoever
+    /// does not know waits for it in vain. For people; who reads JSON asks `info`.
+    fn tell_halted(&self, card: &Card) {
+        if card.was_halted() && !self.args.json {
+            eprintln!("dxpu-flash: {WAS_HALTED}");
+        }
     }
 
     /// Keys whose images a card starts: those that were named, its board's, and those that its

@@ -1,6 +1,5 @@
 //! `read` and `erase`: regions of the flash.
 
-use std::fs::OpenOptions;
 use std::io::Write as _;
 
 use card_image::{Layout, Region};
@@ -11,6 +10,7 @@ use super::output::Output;
 use super::{Bench, cannot_write};
 use crate::card::{CardFlash, FlashFault};
 use crate::failure::Outcome;
+use crate::files::{self, Beside};
 use crate::probe::ProbeName;
 
 /// Bytes that are read between two steps of the bar.
@@ -50,16 +50,12 @@ pub(super) fn difference(
 }
 
 pub(super) fn read(bench: &Bench, said: &Read) -> Outcome<()> {
-    // Before a probe is looked for: a file is never overwritten.
+    // Before a probe is looked for: a file is never overwritten, and half of a region is worth nothing.
     let cannot = |error: std::io::Error| cannot_write(&said.file, &error);
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).open(&said.file).map_err(cannot)?;
-    let copied = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot));
-    if copied.is_err() {
-        // Half of a region is worth nothing.
-        let _ = std::fs::remove_file(&said.file);
-    }
-    let bytes = copied?;
+    files::is_free(&said.file).map_err(cannot)?;
+    let mut file = Beside::begin(&said.file).map_err(cannot)?;
+    let bytes = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot))?;
+    files::is_free(&said.file).and_then(|()| file.finish(&said.file)).map_err(cannot)?;
     let body = serde_json::json!({ "file": said.file, "bytes": bytes });
     bench.out.print(&body, |_| format!("{}: {bytes} bytes", said.file.display()))
 }
@@ -81,6 +77,8 @@ fn copy(bench: &Bench, said: &Read, mut take: impl FnMut(&[u8]) -> Outcome<()>) 
         }
     }
     bar.finish_and_clear();
+    drop(flash);
+    bench.tell_halted(&card);
     Ok(total)
 }
 

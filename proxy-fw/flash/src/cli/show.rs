@@ -12,7 +12,7 @@ use super::images::{refused, refused_in_slot};
 use super::output::Output;
 use super::views::{ImageView, SlotView};
 use super::write::{in_flash, open_store};
-use super::{Bench, read_image, read_program, regions};
+use super::{Bench, WAS_HALTED, read_image, read_program, regions};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::whole;
@@ -89,6 +89,8 @@ struct CardView {
     description: String,
     probe: String,
     idcodes: Vec<u32>,
+    /// Whether its program stood still before this, and goes on doing so.
+    halted: bool,
     /// Manufacturer, kind and capacity.
     flash_id: String,
     /// Whether a boot state was ever recorded.
@@ -123,12 +125,14 @@ pub(super) fn info(bench: &Bench) -> Outcome<()> {
         let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
         slots.push(SlotView::new(slot, store.state(), &look, header.as_ref().ok()));
     }
+    drop(flash);
     let settings_text = settings.as_deref().map(without_secrets);
     let view = CardView {
         board: board.name.to_string(),
         description: board.description.clone(),
         probe: probe.to_string(),
         idcodes,
+        halted: card.was_halted(),
         flash_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
         recorded: store.is_recorded(),
         lowest_security_version: store.state().lowest_security.0,
@@ -148,6 +152,9 @@ impl CardView {
             format!("probe  {}, IDCODE {}", self.probe, idcodes.join(" ")),
             format!("flash  {}", self.flash_id),
         ];
+        if self.halted {
+            lines.push(WAS_HALTED.to_owned());
+        }
         if !self.recorded {
             lines.push(
                 "no boot state is recorded: the card is new, or was filled by another program"
@@ -201,25 +208,36 @@ pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
     let mut card = bench.card()?;
     let verified = match (named, &said.boot_loader, boot_loader) {
         (Some((path, bytes)), ..) => {
-            vec![against_image(bench, &mut card, path, &bytes, said.slot)?]
+            against_image(bench, &mut card, path, &bytes, said.slot).map(|one| vec![one])
         }
         (_, Some(path), Some(bytes)) => {
-            let bytes = in_flash(path, bytes, &card.board)?;
-            let at = card.board.layout.boot_loader().start;
-            if let Some(at) = difference(bench, &mut card, at, &bytes)? {
-                return Err(other_boot_loader(path, &mut card, at)?);
-            }
-            vec![Verified { slot: None, image: None, bytes: bytes.len() as u64 }]
+            against_boot_loader(bench, &mut card, path, bytes).map(|one| vec![one])
         }
-        _ => what_is_there(bench, &mut card, said.slot)?,
+        _ => what_is_there(bench, &mut card, said.slot),
     };
-    bench.out.print(&verified, |verified| {
+    bench.tell_halted(&card);
+    bench.out.print(&verified?, |verified| {
         let text = |one: &Verified| match (&one.slot, &one.image) {
             (Some(slot), Some(image)) => format!("slot {slot}: right, {}", image.text()),
             _ => format!("boot loader: right, {} bytes", one.bytes),
         };
         verified.iter().map(text).collect::<Vec<_>>().join("\n")
     })
+}
+
+/// Compares the boot loader with one that was named.
+fn against_boot_loader(
+    bench: &Bench,
+    card: &mut Card,
+    path: &Path,
+    bytes: Vec<u8>,
+) -> Outcome<Verified> {
+    let bytes = in_flash(path, bytes, &card.board)?;
+    let at = card.board.layout.boot_loader().start;
+    match difference(bench, card, at, &bytes)? {
+        None => Ok(Verified { slot: None, image: None, bytes: bytes.len() as u64 }),
+        Some(at) => Err(other_boot_loader(path, card, at)?),
+    }
 }
 
 /// The first address that differs.

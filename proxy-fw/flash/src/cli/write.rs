@@ -58,8 +58,10 @@ pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
     };
     let mut written = Written { board: card.board.name.to_string(), ..Written::default() };
     let jobs = Jobs { bench, said, image, boot_loader };
-    jobs.run(&mut card, &mut written).map_err(|failure| {
-        failure.check("the card is halted until it is written or reset (`dxpu-flash reset`)")
+    jobs.run(&mut card, &mut written).map_err(|failure| match failure.kind {
+        // Of a card that is lost it is said already.
+        Kind::Lost => failure,
+        _ => failure.check("the card is halted until it is written or reset (`dxpu-flash reset`)"),
     })?;
     finish(&mut card, said.no_start, &mut written)?;
     bench.out.print(&written, text)

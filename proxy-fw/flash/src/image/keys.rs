@@ -168,8 +168,11 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), KeyError> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| KeyError::Write { path: path.display().to_string(), error })
+    let cannot = |error| KeyError::Write { path: path.display().to_string(), error };
+    let mut file = options.open(path).map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(|error| {
+        // What was begun would refuse whoever tries again with more room.
+        let _ = std::fs::remove_file(path);
+        cannot(error)
+    })
 }

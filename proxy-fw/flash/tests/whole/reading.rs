@@ -8,7 +8,7 @@ use sim_card::Card;
 use sim_card::card::{FLASH_BASE, RAM_BASE, SPI_BASE};
 use sim_card::iss::{Bus, DebugCause, Width};
 
-use crate::sim::{Bench, SimCard, board, label, read};
+use crate::sim::{Bench, Said, SimCard, board, label, pulled_cable, read};
 
 /// Where the program writes its flash: behind all regions.
 const WRITTEN: u32 = FLASH_BASE + 0x0100_0000;
@@ -130,10 +130,8 @@ fn a_card_whose_program_writes_its_flash_is_read_right() {
     assert_eq!(card.board.nor(0).cells()[word as usize..][..4], [0; 4]);
 }
 
-/// Ctrl-C does not leave a card halted that ran before.
-#[test]
-fn who_interrupts_a_reading_leaves_a_card_that_runs() {
-    let bench = Bench::new();
+/// A card whose program writes its flash, and whether its flash is being read.
+fn read_card() -> (SimCard, impl Fn() -> bool + Clone + Send + use<>) {
     let is_read = Arc::new(AtomicBool::new(false));
     let (seen, mut halted) = (Arc::clone(&is_read), 0);
     // To attach, a probe stops it for less than that.
@@ -142,10 +140,67 @@ fn who_interrupts_a_reading_leaves_a_card_that_runs() {
         seen.fetch_or(halted > 300, Ordering::Relaxed);
         false
     });
-    let reading = || is_read.load(Ordering::Relaxed);
-    let said = bench.interrupt(card.address, &["read", "all", "copy"], reading);
-    said.failed(1, "it was interrupted; the card's program goes on");
-    assert!(!bench.path("copy").exists() && !card.stop().hart.is_halted());
+    (card, move || is_read.load(Ordering::Relaxed))
+}
+
+/// Neither Ctrl-C nor a terminal that goes leaves a card halted that ran before.
+#[test]
+fn who_interrupts_a_reading_leaves_a_card_that_runs() {
+    for signal in ["-INT", "-TERM", "-HUP", "-QUIT"] {
+        let bench = Bench::new();
+        let (card, reading) = read_card();
+        let said = bench.interrupt(signal, card.address, &["read", "all", "copy"], reading);
+        Said::new(said).failed(1, "it was interrupted; the card's program goes on");
+        assert!(bench.files().is_empty() && !card.stop().hart.is_halted(), "{signal}");
+    }
+}
+
+/// What the next commands say of a card that somebody was cut off from, and what starts it.
+fn is_told_that_it_is_halted(bench: &Bench, card: &SimCard) {
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let words =
+        "the card's program stood still before this, and does: `dxpu-flash reset` starts it";
+    assert_eq!(run(&["info", "--json"]).fine().json()["halted"], true);
+    assert!(run(&["info"]).fine().out.contains(words));
+    for command in [&["read", "config", "config"][..], &["config", "get"], &["verify"]] {
+        let said = run(command).error;
+        assert!(said.contains(words), "{command:?}: {said}");
+    }
+    // Who reads JSON is not told in plain words.
+    assert_eq!(run(&["config", "get", "--json"]).fine().error, "");
+    run(&["reset"]).fine();
+    assert_eq!(run(&["info", "--json"]).fine().json()["halted"], false);
+    assert!(!run(&["info"]).fine().out.contains(words));
+    assert_eq!(run(&["config", "get"]).fine().error, "");
+}
+
+#[test]
+fn a_card_that_was_left_halted_is_told() {
+    let bench = Bench::new();
+    let (card, reading) = read_card();
+    let killed = bench.interrupt("-KILL", card.address, &["read", "all", "copy"], reading);
+    assert_eq!(killed.status.code(), None);
+    is_told_that_it_is_halted(&bench, &card);
+    // Its half is in nobody's way.
+    assert_eq!(bench.files(), ["config", "copy.part"]);
+    bench.run(Some(card.address), &["read", "config", "copy"]).fine();
+    assert_eq!(bench.files(), ["config", "copy"]);
+}
+
+#[test]
+fn who_loses_a_card_that_stands_still_is_told_so() {
+    let bench = Bench::new();
+    let (card, reading) = read_card();
+    let cable = pulled_cable(card.address, reading);
+    let said = bench.run(Some(cable), &["read", "all", "copy"]);
+    let left = "may stand still: `dxpu-flash reset` starts it";
+    assert!(said.error.contains(left), "{}", said.error);
+    said.failed(7, "the card does not answer any more");
+    is_told_that_it_is_halted(&bench, &card);
+    // One that runs has nothing to be started.
+    let cable = pulled_cable(card.address, || true);
+    let said = bench.run(Some(cable), &["read", "all", "copy"]);
+    assert!(said.code != 0 && !said.error.contains(left), "{}", said.error);
 }
 
 /// It asks for its flash's status and never goes back to the array.

@@ -124,6 +124,27 @@ pub(crate) fn noisy_cable(card: SocketAddr, after: u64, seed: u64) -> SocketAddr
     })
 }
 
+/// A cable to a card that is pulled when this becomes true.
+pub(crate) fn pulled_cable(
+    card: SocketAddr,
+    when: impl Fn() -> bool + Send + 'static,
+) -> SocketAddr {
+    serve(move |mut near| {
+        let mut far = TcpStream::connect(card).unwrap();
+        let (mut answers, mut back) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+        let mut bytes = [0; 4096];
+        while let Ok(some @ 1..) = near.read(&mut bytes) {
+            if when() || far.write_all(&bytes[..some]).is_err() {
+                break;
+            }
+        }
+        for end in [near, far] {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    })
+}
+
 /// Files for a test, and the program.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
@@ -137,7 +158,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn new(Output { status, stdout, stderr }: Output) -> Self {
+    pub(crate) fn new(Output { status, stdout, stderr }: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let code = status.code().unwrap_or_else(|| panic!("it ended with {status}"));
         Self { code, out: text(stdout), error: text(stderr) }
@@ -198,21 +219,47 @@ impl Bench {
         assert!(found, "{}", String::from_utf8_lossy(&said.stderr));
     }
 
-    /// Runs the program, and interrupts it with Ctrl-C's signal when this becomes true.
+    /// Runs the program, and sends it a signal when this becomes true: -INT is Ctrl-C's.
     pub(crate) fn interrupt(
         &self,
+        signal: &str,
         probe: SocketAddr,
         arguments: &[&str],
         when: impl Fn() -> bool,
-    ) -> Said {
+    ) -> Output {
         let mut command = self.command(Some(probe), arguments);
         let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         while !when() && program.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let id = program.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        Said::new(program.wait_with_output().unwrap())
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        program.wait_with_output().unwrap()
+    }
+
+    /// Runs the program where no file can have a byte, as on a disk that is full.
+    pub(crate) fn run_without_room(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Said {
+        let program = self.command(probe, arguments);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
+        shell.arg(program.get_program()).args(program.get_args());
+        shell.current_dir(self.folder.path());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        Said::new(shell.output().unwrap())
+    }
+
+    /// The names of all files, sorted.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.folder.path()).unwrap();
+        let names = names.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
     }
 
     /// Runs the program in the test's folder.

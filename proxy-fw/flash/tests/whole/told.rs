@@ -79,6 +79,25 @@ fn a_file_without_an_end_is_not_read_to_it() {
     }
 }
 
+/// The same command once more is what helps: nothing is left that would refuse it.
+#[test]
+fn nothing_is_left_of_what_has_no_room() {
+    let bench = Bench::new();
+    bench.image("good.img", &label("1.0.0"), 1000);
+    bench.run(None, &["image", "keygen", "own.pem"]).fine();
+    let card = SimCard::start(Card::new());
+    for command in [
+        &["image", "keygen", "new.pem"][..],
+        &["image", "sign", "good.img", "--key", "own.pem", "--key-number", "1", "-o", "new.img"],
+        &["read", "config", "new"],
+    ] {
+        let before = bench.files();
+        bench.run_without_room(Some(card.address), command).failed(2, "cannot write");
+        assert_eq!(bench.files(), before, "{command:?}");
+        bench.run(Some(card.address), command).fine();
+    }
+}
+
 #[test]
 fn a_wrong_command_line_is_told_as_json_where_json_is_wanted() {
     let bench = Bench::new();

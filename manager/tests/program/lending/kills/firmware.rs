@@ -5,6 +5,7 @@ use crate::common::card::{BROKEN, Card, Label};
 use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{LONG, Manager, eventually};
 use manager::types::RolloutKind;
+use proxy_core::control::FirmwareRequest;
 use serde_json::Value;
 use std::cmp::Ordering::{Equal, Less};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ const _: fn(&RolloutKind) -> &'static [fn()] = |kind| match kind {
         at_every_request_of_a_way_back,
         at_every_request_of_a_way_back_with_a_power_cut,
         at_every_event_of_a_way_back,
+        a_way_back_to_the_same_version,
     ],
 };
 
@@ -293,4 +295,42 @@ fn at_every_event() {
 fn at_every_event_of_a_way_back() {
     let points = kill_everywhere(Rollout { back: true, lent: true, ..ONE }, Point::Event);
     assert!(points >= 3, "{points} points only");
+}
+
+/// Two builds that say the same of themselves: that the card went back is told by the image.
+#[test]
+fn a_way_back_to_the_same_version() {
+    let mut manager = Manager::start();
+    let card = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    for length in [3000, 2900] {
+        let image = Label { length, ..Label::version(2) }.image();
+        std::fs::write(manager.path("v2.img"), image).unwrap();
+        manager.text(&["firmware", "push", "v2.img", "--all"]);
+    }
+    let running = |manager: &Manager| manager.json(&["firmware", "list"])["cards"][0].clone();
+    let before = running(&manager);
+    assert_eq!(before["slots"][0]["version"], before["slots"][1]["version"], "{before}");
+    let told = Arc::new(AtomicUsize::new(0));
+    let seen = told.clone();
+    card.does_instead(move |request| match request {
+        FirmwareRequest::RollBack(_) => {
+            // Its answer does not come.
+            let first = seen.fetch_add(1, Ordering::SeqCst) == 0;
+            Some(if first { Script::ObeyAndVanish } else { Script::Ignore })
+        }
+        _ => None,
+    });
+    manager.text(&["firmware", "rollback", "box1", "--no-wait"]);
+    eventually("the way back", || (told.load(Ordering::SeqCst) > 0).then_some(()));
+    manager.kill();
+    card.obeys();
+    card.power_cycle();
+    manager.run();
+    eventually("the end", || {
+        let rollout = manager.get("/v1/firmware/rollout");
+        (rollout["state"] == "succeeded").then_some(())
+    });
+    assert_eq!(card.restarts(), 2, "it was not told to go forward again");
+    assert_ne!(running(&manager)["running"], before["running"]);
 }
