@@ -1,6 +1,7 @@
 //! Where the host's root complex is.
 
 mod absence;
+mod hold;
 mod lines;
 pub mod model;
 pub mod socket;

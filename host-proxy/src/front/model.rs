@@ -1,5 +1,7 @@
 //! The model host as the root complex, on the data plane's own thread.
 
+use super::hold::{Hold, refusal};
+use super::vm::LONGEST_HOLD;
 use crate::config::Model;
 use crate::shell::server::{Job, Server};
 use crate::shell::{CountingPort, exec};
@@ -43,6 +45,9 @@ pub struct PlanePort {
     meanwhile: VecDeque<Vec<u8>>,
     /// Completions that the role has and that were not sent yet.
     held: usize,
+    /// How long a TLP of the host waits for room, and what never had any.
+    hold: Hold,
+    given_up: u64,
     /// TLPs taken and answers given since the clock was read.
     taken: usize,
     /// A TLP that is taken. It is not made for each look: that would clear it each time.
@@ -78,6 +83,8 @@ impl ModelFront {
             plane,
             meanwhile: VecDeque::new(),
             held: 0,
+            hold: Hold::new(LONGEST_HOLD),
+            given_up: 0,
             taken: 0,
             tlp: vec![0; TLP_BUFFER],
             stop: stop.clone(),
@@ -121,7 +128,8 @@ impl ModelFront {
 impl CountingPort for PlanePort {
     /// Counters of the role and of the plane.
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.plane.role.counters().chain(self.plane.counters()).collect()
+        let own = ("model: TLPs given up for lack of room", self.given_up);
+        self.plane.role.counters().chain(self.plane.counters()).chain([own]).collect()
     }
 }
 
@@ -205,8 +213,16 @@ impl TlpPort for PlanePort {
             // device and its answer.
             let now = if answers { self.time() } else { self.plane.now() };
             if self.plane.role.handle_tlp(now, tlp).is_ok() {
+                self.hold.taken(self.plane.role.switch(), tlp);
                 self.mark();
                 return self.transmit_or_hold(answers);
+            }
+            // The clock may be read as long ago as the host was busy with itself.
+            let now = self.plane.now();
+            if self.hold.refused(now, self.plane.role.switch(), tlp) {
+                self.given_up += 1;
+                self.meanwhile.extend(refusal(self.plane.role.switch(), tlp));
+                return self.transmit().map(|_| ());
             }
             if self.stop.requested() {
                 return Err(PortError::Closed);

@@ -3,15 +3,18 @@
 pub mod session;
 
 use super::absence::Absence;
+use super::hold::{Hold, refusal};
 use super::lines::Lines;
 use super::stale::remove_stale;
+use super::vm::LONGEST_HOLD;
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
-use proxy_core::switch::ResetKind;
+use proxy_core::switch::{ResetKind, VirtualSwitch};
 use proxy_core::time::Instant;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::{HEADER, MAX_RECORD, Session, Taken, kind, record};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read};
@@ -29,6 +32,10 @@ pub struct SocketFront {
     path: PathBuf,
     listener: Socket,
     hello_bound: Duration,
+    longest_hold: Duration,
+    /// TLPs that a test has no room for.
+    #[cfg(test)]
+    full: fn(&[u8]) -> bool,
 }
 
 /// Why a client is let go.
@@ -46,15 +53,24 @@ struct Counts {
     unknown: u64,
     wrong: u64,
     refused: u64,
+    given_up: u64,
 }
 
 impl Counts {
+    /// With those of a client that is there.
+    fn and(self, client: Option<&Client>) -> Self {
+        let Some(client) = client else { return self };
+        let unknown = self.unknown + client.session.unknown();
+        Self { unknown, given_up: self.given_up + client.given_up, ..self }
+    }
+
     fn list(self) -> Vec<(&'static str, u64)> {
         vec![
             ("socket: TLPs for a root complex that is not there", self.discarded),
             ("socket: records of an unknown kind", self.unknown),
             ("socket: root complexes disconnected for a wrong record", self.wrong),
             ("socket: root complexes refused: one is connected", self.refused),
+            ("socket: TLPs given up for lack of room", self.given_up),
         ]
     }
 }
@@ -66,6 +82,21 @@ struct Told {
     disconnected: Lines,
     wrong: Lines,
     not_taken: Lines,
+    given_up: Lines,
+    /// TLPs given up when that was told last, in a line or not.
+    given_up_count: u64,
+}
+
+impl Told {
+    /// The device that a TLP was for took nothing for too long.
+    fn tell_given_up(&mut self, now: Instant, all: u64) {
+        if all > self.given_up_count {
+            self.given_up_count = all;
+            // Of the lines some go unsaid: only the sum tells of those, too.
+            let line = format_args!("TLPs given up, their device takes nothing: {all} so far");
+            self.given_up.warn(now, line);
+        }
+    }
 }
 
 struct Client {
@@ -73,10 +104,14 @@ struct Client {
     session: Session,
     /// When a client that was not greeted yet is let go.
     hello_until: Instant,
-    /// Whether the last turn read all that it had sent.
-    drained: bool,
     /// A TLP of the client that the role had no room for.
     held: Option<usize>,
+    hold: Hold,
+    #[cfg(test)]
+    full: fn(&[u8]) -> bool,
+    given_up: u64,
+    /// The completion of a request that was given up, until the client has it.
+    answer: Option<Vec<u8>>,
     /// One byte more than a record has, so that a longer one shows.
     inbox: Box<[u8; MAX_RECORD + 1]>,
     /// A record for the client that the socket had no room for.
@@ -98,7 +133,14 @@ impl SocketFront {
         listener.bind(&address).map_err(text)?;
         listener.listen(4).map_err(text)?;
         listener.set_nonblocking(true).map_err(text)?;
-        Ok(Self { path: path.to_path_buf(), listener, hello_bound: HELLO_BOUND })
+        Ok(Self {
+            path: path.to_path_buf(),
+            listener,
+            hello_bound: HELLO_BOUND,
+            longest_hold: LONGEST_HOLD,
+            #[cfg(test)]
+            full: |_| false,
+        })
     }
 
     /// Serves one client after the other until told to stop.
@@ -108,8 +150,8 @@ impl SocketFront {
     /// When the fabric is broken for good.
     pub fn run(self, mut plane: Plane<HostRole>, stop: &Stop) -> Result<(), String> {
         let mut client: Option<Client> = None;
-        // One that connected while a client is there. It is judged only after that one was read to
-        // its end: a root complex that reconnects is not in its own way.
+        // One that connected while a client is there. It is judged only when it is sure that that one
+        // is there still: a root complex that reconnects is not in its own way.
         let mut newcomer: Option<Socket> = None;
         let mut counts = Counts::default();
         let mut told = Told::default();
@@ -122,8 +164,7 @@ impl SocketFront {
                     Err(gone) => {
                         connected.leave(&gone, plane.latest(), &mut told);
                         counts.wrong += u64::from(matches!(gone, Gone::Wrong(_)));
-                        counts.unknown += connected.session.unknown();
-                        client = None;
+                        counts = counts.and(client.take().as_ref());
                         let now = plane.now();
                         plane.role.handle_reset(now, ResetKind::Fundamental);
                     }
@@ -133,7 +174,7 @@ impl SocketFront {
             }
             match (&client, newcomer.take()) {
                 (None, Some(socket)) => client = self.welcome(socket, plane.latest(), &mut told),
-                (Some(there), Some(socket)) if there.drained => {
+                (Some(there), Some(socket)) if !there.has_left() => {
                     refuse(&socket, "another root complex is connected");
                     counts.refused += 1;
                 }
@@ -147,10 +188,10 @@ impl SocketFront {
             if absence.lasts(plane.latest(), present) {
                 plane.role.set_root_complex(false);
             }
+            let all = counts.and(client.as_ref());
+            told.tell_given_up(plane.latest(), all.given_up);
             if plane.role.is_asked_for_counters() {
-                let unknown =
-                    counts.unknown + client.as_ref().map_or(0, |client| client.session.unknown());
-                plane.set_device_counters(Counts { unknown, ..counts }.list());
+                plane.set_device_counters(all.list());
             }
             busy |= plane.transmit().map_err(|e| e.to_string())?;
             plane.rest(busy, None).map_err(|e| e.to_string())?;
@@ -169,8 +210,12 @@ impl SocketFront {
             socket,
             session: Session::default(),
             hello_until: now + self.hello_bound,
-            drained: false,
             held: None,
+            hold: Hold::new(self.longest_hold),
+            #[cfg(test)]
+            full: self.full,
+            given_up: 0,
+            answer: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
             unsent: None,
             outbox: Box::new([0; MAX_RECORD]),
@@ -217,22 +262,25 @@ impl Client {
 
     /// Takes records from the client while the role has room.
     fn take(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
-        self.drained = false;
         for moved in 0..BATCH {
+            if self.answer.is_some() {
+                return Ok(moved > 0);
+            }
             let length = match self.held.take() {
                 Some(length) => length,
                 None => match self.socket.read(&mut self.inbox[..]) {
                     Ok(0) => return Err(Gone::Closed),
                     Ok(length) => length,
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                        self.drained = true;
-                        return Ok(moved > 0);
-                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(moved > 0),
                     Err(_) => return Err(Gone::Closed),
                 },
             };
             if !self.handle(plane, length)? {
                 self.held = Some(length);
+                // Nothing is read behind it, and the connection's end neither.
+                if self.has_left() {
+                    return Err(Gone::Closed);
+                }
                 return Ok(moved > 0);
             }
         }
@@ -242,15 +290,23 @@ impl Client {
     /// Whether the record was taken.
     fn handle(&mut self, plane: &mut Plane<HostRole>, length: usize) -> Result<bool, Gone> {
         let now = plane.now();
+        #[cfg(test)]
+        if length > HEADER && self.inbox[0] == kind::TLP && (self.full)(&self.inbox[HEADER..length])
+        {
+            return Ok(self.gives_up(now, plane.role.switch(), length));
+        }
         let taken = self.session.take(&mut plane.role, now, &self.inbox[..length]);
         match taken.map_err(|why| Gone::Wrong(why.into()))? {
-            Taken::NoRoom => return Ok(false),
+            Taken::NoRoom => return Ok(self.gives_up(now, plane.role.switch(), length)),
             Taken::Done => {}
-            Taken::Tlp if plane.role.wants_mark() => {
-                let now = plane.now();
-                plane.role.mark(now);
+            Taken::Reset => self.hold.clear(),
+            Taken::Tlp => {
+                self.hold.taken(plane.role.switch(), &self.inbox[HEADER..length]);
+                if plane.role.wants_mark() {
+                    let now = plane.now();
+                    plane.role.mark(now);
+                }
             }
-            Taken::Tlp => {}
             Taken::Hello => {
                 for record in Session::greeting(&plane.role) {
                     self.socket.send(&record).map_err(|_| Gone::Closed)?;
@@ -258,6 +314,30 @@ impl Client {
             }
         }
         Ok(true)
+    }
+
+    /// The switch has no room for a TLP. Whether it is gone: its device took nothing for too long.
+    fn gives_up(&mut self, now: Instant, switch: &VirtualSwitch, length: usize) -> bool {
+        // The switch may lack room for what it would answer, as long as the client does not read.
+        if self.unsent.is_some() {
+            self.hold.excuse();
+            return false;
+        }
+        let tlp = &self.inbox[HEADER..length];
+        if !self.hold.refused(now, switch, tlp) {
+            return false;
+        }
+        self.given_up += 1;
+        self.answer = refusal(switch, tlp);
+        true
+    }
+
+    /// Whether the client has closed the connection, whatever of it was not read yet.
+    fn has_left(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ends = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        // The end of the other side shows without being asked for.
+        poll(&mut ends, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Gives TLPs to the client while the socket has room.
@@ -268,18 +348,10 @@ impl Client {
         for moved in 0..BATCH {
             let length = match self.unsent.take() {
                 Some(length) => length,
-                None => {
-                    let now = plane.now();
-                    let Some(length) = plane.role.poll_tlp(now, &mut self.outbox[HEADER..]) else {
-                        return Ok(moved > 0);
-                    };
-                    if plane.role.wants_mark() {
-                        let now = plane.now();
-                        plane.role.mark(now);
-                    }
-                    self.outbox[..HEADER].copy_from_slice(&[kind::TLP, 0, 0, 0]);
-                    HEADER + length
-                }
+                None => match self.next_tlp(plane) {
+                    Some(length) => length,
+                    None => return Ok(moved > 0),
+                },
             };
             match self.socket.send(&self.outbox[..length]) {
                 Ok(_) => {}
@@ -291,6 +363,25 @@ impl Client {
             }
         }
         Ok(true)
+    }
+
+    /// Puts the next TLP for the client into the outbox; the length of its record.
+    fn next_tlp(&mut self, plane: &mut Plane<HostRole>) -> Option<usize> {
+        let room = &mut self.outbox[HEADER..];
+        let length = if let Some(answer) = self.answer.take() {
+            room[..answer.len()].copy_from_slice(&answer);
+            answer.len()
+        } else {
+            let now = plane.now();
+            let length = plane.role.poll_tlp(now, room)?;
+            if plane.role.wants_mark() {
+                let now = plane.now();
+                plane.role.mark(now);
+            }
+            length
+        };
+        self.outbox[..HEADER].copy_from_slice(&[kind::TLP, 0, 0, 0]);
+        Some(HEADER + length)
     }
 
     fn leave(&self, gone: &Gone, now: Instant, told: &mut Told) {

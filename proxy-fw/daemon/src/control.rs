@@ -1,22 +1,27 @@
 //! The connection to the manager: dials, says hello, dials again when it is lost.
 
 use proxy_core::control::{
-    Decoded, FromProxy, Hello, MAX_MESSAGE, OperationId, Request, Term, ToProxy, Welcome, decode,
-    encode,
+    Decoded, FromProxy, Hello, MAX_MESSAGE, OperationId, Request, SILENCE_BOUND, Term, ToProxy,
+    Welcome, decode, encode,
 };
+use std::net::SocketAddr;
 use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 /// Messages that wait in either direction. Towards the data plane a full queue stops reading from
 /// the manager; towards the manager it stops taking answers and events out of the core.
 const QUEUE: usize = 64;
+
+/// How long a connection to one of the manager's addresses may take. The kernel alone would try for
+/// minutes.
+const CONNECT_BOUND: Duration = Duration::from_secs(5);
 
 /// How long the manager may take to answer Hello.
 const WELCOME_BOUND: Duration = Duration::from_secs(5);
@@ -74,7 +79,9 @@ impl ControlHandle {
         let (mut handle, to_plane, from_plane) = Self::pair();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            runtime.block_on(Client { manager, hello, to_plane, from_plane, connection: 0 }.run());
+            let silence = SILENCE_BOUND;
+            let client = Client { manager, hello, to_plane, from_plane, connection: 0, silence };
+            runtime.block_on(client.run());
         })?;
         handle._thread = Some(thread);
         Ok(handle)
@@ -106,6 +113,8 @@ struct Client {
     to_plane: blocking::SyncSender<Inbound>,
     from_plane: mpsc::Receiver<Said>,
     connection: u64,
+    /// [`SILENCE_BOUND`].
+    silence: Duration,
 }
 
 /// Why a connection ended.
@@ -155,9 +164,9 @@ impl Client {
     }
 
     async fn once(&mut self, pause: &mut Duration) -> End {
-        let mut stream = match TcpStream::connect(&self.manager).await {
+        let mut stream = match self.connect().await {
             Ok(stream) => stream,
-            Err(e) => return End::Lost(e.to_string()),
+            Err(why) => return End::Lost(why),
         };
         let _ = stream.set_nodelay(true);
         let mut inbox = Vec::new();
@@ -180,6 +189,14 @@ impl Client {
             return End::Stopped;
         }
         end
+    }
+
+    async fn connect(&self) -> Result<TcpStream, String> {
+        match timeout(CONNECT_BOUND, lookup_host(&self.manager)).await {
+            Ok(Ok(addresses)) => connect_to_one(addresses, CONNECT_BOUND).await,
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(_) => Err("looking its name up takes too long".into()),
+        }
     }
 
     async fn join(
@@ -213,26 +230,24 @@ impl Client {
         }
     }
 
-    async fn converse(&mut self, stream: TcpStream, mut inbox: Vec<u8>) -> End {
-        let (mut reader, mut writer) = stream.into_split();
+    async fn converse(
+        &mut self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        mut inbox: Vec<u8>,
+    ) -> End {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut gone_at = Instant::now() + self.silence;
         loop {
             match next(&mut inbox) {
                 Err(why) => return End::Lost(why),
-                Ok(Some(ToProxy::Request { id, term, body })) => {
-                    self.hello.term = self.hello.term.max(term);
-                    let request = Inbound::Request { id, term, body };
-                    if let Err(end) = self.hand_over(request).await {
+                Ok(Some(message)) => {
+                    if let Err(end) = self.take(message, &mut writer, gone_at).await {
                         return end;
                     }
+                    // Not from when it came: that the data plane had no room is no silence.
+                    gone_at = Instant::now() + self.silence;
                     continue;
                 }
-                Ok(Some(ToProxy::Ping)) => {
-                    if let Err(why) = write(&mut writer, &FromProxy::Pong).await {
-                        return End::Lost(why);
-                    }
-                    continue;
-                }
-                Ok(Some(_)) => return End::Lost("it welcomes twice".into()),
                 Ok(None) => {}
             }
             tokio::select! {
@@ -246,11 +261,31 @@ impl Client {
                     if connection != self.connection {
                         continue;
                     }
-                    if let Err(why) = write(&mut writer, &message).await {
+                    if let Err(why) = write_until(&mut writer, &message, gone_at).await {
                         return End::Lost(why);
                     }
                 }
+                () = sleep_until(gone_at) => return End::Lost(SILENT.into()),
             }
+        }
+    }
+
+    /// Does what a manager that has welcomed says.
+    async fn take(
+        &mut self,
+        message: ToProxy,
+        writer: &mut (impl AsyncWrite + Unpin),
+        gone_at: Instant,
+    ) -> Result<(), End> {
+        match message {
+            ToProxy::Request { id, term, body } => {
+                self.hello.term = self.hello.term.max(term);
+                self.hand_over(Inbound::Request { id, term, body }).await
+            }
+            ToProxy::Ping => {
+                write_until(writer, &FromProxy::Pong, gone_at).await.map_err(End::Lost)
+            }
+            ToProxy::Welcome(_) | ToProxy::Refused(_) => Err(End::Lost("it welcomes twice".into())),
         }
     }
 
@@ -265,6 +300,26 @@ impl Client {
             sleep(Duration::from_millis(1)).await;
         }
     }
+}
+
+/// What is said of a manager that went without ending the connection.
+const SILENT: &str = "it is silent";
+
+/// A connection to the first of the addresses that takes it; one that does not answer in time keeps
+/// nobody from the next.
+async fn connect_to_one(
+    addresses: impl Iterator<Item = SocketAddr>,
+    bound: Duration,
+) -> Result<TcpStream, String> {
+    let mut why = "its name has no address".to_string();
+    for address in addresses {
+        why = match timeout(bound, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(e)) => e.to_string(),
+            Err(_) => format!("{address} does not answer"),
+        };
+    }
+    Err(why)
 }
 
 /// Takes the next whole message off the front of what was read.
@@ -286,6 +341,15 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), inbox: &mut Vec<u8>) -> 
     }
 }
 
+/// As [`write()`]. A manager that went takes no more than the kernel has room for.
+async fn write_until(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &FromProxy,
+    gone_at: Instant,
+) -> Result<(), String> {
+    timeout_at(gone_at, write(stream, message)).await.unwrap_or_else(|_| Err(SILENT.into()))
+}
+
 async fn write(
     stream: &mut (impl AsyncWriteExt + Unpin),
     message: &FromProxy,
@@ -294,3 +358,6 @@ async fn write(
     let bytes = encode(message, &mut buf).map_err(|e| format!("message does not encode: {e}"))?;
     stream.write_all(bytes).await.map_err(|e| e.to_string())
 }
+
+#[cfg(test)]
+mod tests;

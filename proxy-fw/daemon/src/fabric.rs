@@ -70,6 +70,11 @@ pub enum FabricSpec {
 }
 
 impl FabricSpec {
+    /// Whether it is at all addresses of the machine, so that its own tells others nothing.
+    fn is_bound_everywhere(&self) -> bool {
+        matches!(self, Self::Udp(address) if address.ip().is_unspecified())
+    }
+
     /// Whether it means the same port as one of others. Any free UDP port is another each time.
     fn is_any_of(&self, others: &[Self]) -> bool {
         !matches!(self, Self::Udp(address) if address.port() == 0) && others.contains(self)
@@ -85,7 +90,7 @@ impl FromStr for FabricSpec {
             Some(("udp", address)) => address
                 .parse()
                 .map(Self::Udp)
-                .map_err(|_| wrong("after udp: an address and port, such as udp:0.0.0.0:7790")),
+                .map_err(|_| wrong("after udp: an address and port, such as udp:192.0.2.1:7790")),
             Some(("eth", interface)) => {
                 let (interface, vlan) = match interface.rsplit_once('.') {
                     Some((name, vlan)) => match vlan.parse() {
@@ -167,7 +172,8 @@ pub fn net_address(address: &PathAddress) -> Address {
     }
 }
 
-/// As many ports as there may be paths, and as many advertised addresses as ports, or none.
+/// As many ports as there may be paths, as many advertised addresses as ports, or none, and each port
+/// somewhere that others can send to.
 ///
 /// # Errors
 ///
@@ -184,6 +190,18 @@ pub fn check(fabric: &[FabricSpec], advertise: &[SocketAddr]) -> Result<(), Stri
             "advertise: {} addresses for {} ports; name one for each of them, or none",
             advertise.len(),
             fabric.len()
+        ));
+    }
+    if let Some(wrong) = advertise.iter().find(|address| address.ip().is_unspecified()) {
+        return Err(format!(
+            "advertise {wrong}: no address that others can send to; name one of this machine's"
+        ));
+    }
+    let everywhere = fabric.iter().find(|spec| spec.is_bound_everywhere());
+    if let Some(spec) = everywhere.filter(|_| advertise.is_empty()) {
+        return Err(format!(
+            "fabric {spec}: bound to every address, of which others have to be told one: give \
+             --advertise ADDRESS:PORT, or name here the address that they reach this machine at"
         ));
     }
     Ok(())
@@ -254,5 +272,24 @@ mod tests {
         assert!(check(&ports(&["eth:a"; 9]), &[]).unwrap_err().contains("9 ports"));
         let error = check(&ports(&["eth:a", "eth:b"]), &[address]).unwrap_err();
         assert!(error.contains("1 addresses for 2 ports"), "{error}");
+    }
+
+    #[test]
+    fn a_port_at_every_address_says_where_others_reach_it() {
+        let ports = |text: &str| -> Vec<FabricSpec> { vec![text.parse().unwrap()] };
+        let address: SocketAddr = "192.0.2.1:7790".parse().unwrap();
+        for text in ["udp:0.0.0.0:7790", "udp:[::]:7790", "udp:0.0.0.0:0"] {
+            let error = check(&ports(text), &[]).unwrap_err();
+            assert!(error.contains(text) && error.contains("--advertise"), "{error}");
+            assert!(check(&ports(text), &[address]).is_ok(), "{text}");
+        }
+        // One of several is enough to have a path that never comes up.
+        let mut both = ports("eth:a");
+        both.extend(ports("udp:0.0.0.0:7790"));
+        assert!(check(&both, &[]).unwrap_err().contains("udp:0.0.0.0:7790"));
+        for nowhere in ["0.0.0.0:7790", "[::]:7790"] {
+            let error = check(&ports("udp:192.0.2.1:0"), &[nowhere.parse().unwrap()]).unwrap_err();
+            assert!(error.contains(nowhere), "{error}");
+        }
     }
 }

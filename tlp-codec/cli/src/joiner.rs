@@ -1,7 +1,7 @@
 //! Puts TLPs together that were split over several records.
 
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use tlp_codec::crc;
 use tlp_codec::fabric::{Header, SplitData, SplitHeader};
 use tlp_codec::ids::NodeId;
@@ -16,11 +16,35 @@ pub(crate) struct Joined {
 /// Source, destination, session and link sequence of the header record.
 type Key = (NodeId, NodeId, u32, u32);
 
+/// Complete TLPs that are remembered. A link repeats what it sent a moment ago, and no link has half
+/// as many records on their way.
+const REMEMBERED: usize = 16 * 1024;
+
 /// What there is of the TLPs that are not complete yet. Records may come in any order and more
-/// than once, as a capture of a link with losses has them.
+/// than once, as a capture of a link with losses has them; each TLP is given once.
 #[derive(Default)]
 pub(crate) struct Joiner {
     partial: HashMap<Key, Partial>,
+    complete: Complete,
+}
+
+/// The TLPs that were complete last. A part of one that comes again begins no other.
+#[derive(Default)]
+struct Complete {
+    keys: HashSet<Key>,
+    in_order: VecDeque<Key>,
+}
+
+impl Complete {
+    fn remember(&mut self, key: Key) {
+        if self.in_order.len() == REMEMBERED
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.keys.remove(&oldest);
+        }
+        self.keys.insert(key);
+        self.in_order.push_back(key);
+    }
 }
 
 #[derive(Default)]
@@ -41,6 +65,9 @@ impl Joiner {
         from: Map<String, Value>,
     ) -> Result<Option<Joined>, &'static str> {
         let key = (header.source, header.destination, header.session, sequence);
+        if self.complete.keys.contains(&key) {
+            return Ok(None);
+        }
         let partial = self.partial.entry(key).or_default();
         partial.start = Some((start.total.into(), start.parts.into(), start.crc, from));
         partial.pieces.insert(0, start.bytes.to_vec());
@@ -56,6 +83,9 @@ impl Joiner {
     ) -> Result<Option<Joined>, &'static str> {
         let first = sequence.wrapping_sub(more.part.into());
         let key = (header.source, header.destination, header.session, first);
+        if self.complete.keys.contains(&key) {
+            return Ok(None);
+        }
         let partial = self.partial.entry(key).or_default();
         partial.pieces.insert(more.offset, more.bytes.to_vec());
         self.complete(key)
@@ -98,6 +128,23 @@ impl Joiner {
         if crc::tlp(&bytes) != crc {
             return Err("a split TLP's CRC is wrong in right frames");
         }
+        self.complete.remember(key);
         Ok(Some(Joined { bytes, from }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let node = |number| NodeId::new(number).unwrap();
+        let mut complete = Complete::default();
+        let key = |sequence| (node(1), node(2), 5, sequence);
+        let last = 3 * REMEMBERED as u32;
+        (0..=last).for_each(|sequence| complete.remember(key(sequence)));
+        assert_eq!((complete.keys.len(), complete.in_order.len()), (REMEMBERED, REMEMBERED));
+        assert!(complete.keys.contains(&key(last)) && !complete.keys.contains(&key(0)));
     }
 }

@@ -178,8 +178,8 @@ fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
     }
 }
 
-#[test]
-fn split_tlps_are_joined_in_any_order() {
+/// A write of 4 KB, and the packets of its three frames: sequences 20 to 22.
+fn split_write() -> (String, [Vec<u8>; 3]) {
     let mut write = vec![0x60, 0, 0, 0, 1, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0];
     write.extend((0..4096_u32).map(|i| (i % 251) as u8));
     let (address, class) = (address(), Class::Posted);
@@ -198,21 +198,40 @@ fn split_tlps_are_joined_in_any_order() {
         Record::SplitData(SplitData { address, class, part, offset: from as u16, bytes })
     };
     let frames = [
-        frame(22, &[more(2, 2000, write.len())]),
         frame(20, &[start]),
         frame(21, &[more(1, 1016, 2000)]),
+        frame(22, &[more(2, 2000, write.len())]),
     ];
-    let packets: Vec<Vec<u8>> = frames.iter().map(|frame| ethernet(false, frame)).collect();
+    let hex = write.iter().map(|byte| format!("{byte:02x}")).collect();
+    (hex, frames.map(|frame| ethernet(false, &frame)))
+}
+
+#[test]
+fn split_tlps_are_joined_in_any_order() {
+    let (hex, [first, second, third]) = split_write();
+    let packets = [third, first, second];
     let ran = tlp(&["decode"], &pcap(&packets));
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let back = tlp(&["encode"], ran.out.as_bytes());
-    let hex: String = write.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(back.out.trim_end(), hex);
 
     // Without one of them, it says which TLP is not all there.
     let ran = tlp(&["decode"], &pcap(&packets[..2]));
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("sequence 20 from node 1 to node 2"), "{}", ran.err);
+}
+
+#[test]
+fn a_split_tlp_whose_parts_are_sent_again_is_given_once() {
+    let (hex, parts) = split_write();
+    // Before the TLP is complete and behind it; one part, and all of them.
+    for order in [&[0, 0, 1, 1, 2][..], &[0, 1, 2, 1], &[0, 1, 2, 0], &[0, 1, 2, 0, 1, 2]] {
+        let packets: Vec<Vec<u8>> = order.iter().map(|&part| parts[part].clone()).collect();
+        let ran = tlp(&["decode"], &pcap(&packets));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{order:?}");
+        let back = tlp(&["encode"], ran.out.as_bytes());
+        assert_eq!(back.out.trim_end(), hex, "{order:?}");
+    }
 }
 
 #[test]

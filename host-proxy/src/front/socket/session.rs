@@ -33,6 +33,8 @@ pub enum Taken {
     Done,
     /// It is a TLP, and the role has it.
     Tlp,
+    /// It was a reset, which is done.
+    Reset,
     /// It is a hello, to be answered with [`Session::greeting`].
     Hello,
 }
@@ -95,14 +97,15 @@ impl Session {
                 Ok(if taken { Taken::Tlp } else { Taken::NoRoom })
             }
             kind::RESET => {
-                match body.first() {
-                    Some(0) => role.handle_reset(now, ResetKind::Hot),
-                    Some(1) => role.handle_reset(now, ResetKind::Fundamental),
+                let kind = match body.first() {
+                    Some(0) => ResetKind::Hot,
+                    Some(1) => ResetKind::Fundamental,
                     // The switch was reset when it was asserted, and has not waited since.
-                    Some(2) => {}
+                    Some(2) => return Ok(Taken::Done),
                     _ => return Err("the reset is none of 0, 1, 2"),
-                }
-                Ok(Taken::Done)
+                };
+                role.handle_reset(now, kind);
+                Ok(Taken::Reset)
             }
             kind::POWER if body.is_empty() => Err("the power record is cut short"),
             // Devices keep their power whatever the host does.

@@ -28,6 +28,12 @@ const ID: &[u8] = &[0, 0, 0, 0, 0x4a, 0, 0, 1, 0, 0, 0, 4, 0, 0, 5, 0, 0x34, 0x1
 const WRITE_BUSES: &[u8] = &[0, 0, 0, 0, 0x44, 0, 0, 1, 0, 0, 6, 0xf, 1, 0, 0, 0x18, 1, 2, 9, 0];
 const READ_BUSES: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 7, 0xf, 1, 0, 0, 0x18];
 
+/// As [`READ_ID`], tag 9.
+const HELD: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 9, 0xf, 1, 0, 0, 0];
+
+/// Longer than any test.
+const FOR_GOOD: Duration = Duration::from_secs(3600);
+
 /// A front-end at work on a thread of its own; it stops when this is dropped.
 struct Front {
     path: PathBuf,
@@ -50,10 +56,22 @@ impl Front {
     }
 
     fn with(hello_bound: Duration, log: Dispatch) -> Self {
+        Self::made(log, |front| front.hello_bound = hello_bound)
+    }
+
+    /// One whose switch never has room for [`HELD`], which is held for so long.
+    fn hung(longest_hold: Duration) -> Self {
+        Self::made(Dispatch::none(), |front| {
+            front.longest_hold = longest_hold;
+            front.full = |tlp| tlp == &HELD[HEADER..];
+        })
+    }
+
+    fn made(log: Dispatch, make: impl FnOnce(&mut SocketFront)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tlp");
         let mut front = SocketFront::open(&path).unwrap();
-        front.hello_bound = hello_bound;
+        make(&mut front);
         let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
         let (control, to_plane, mut said) = ControlHandle::pair();
         let (version, node, term) = (CONTROL_VERSION, NodeId::new(1).unwrap(), Term(1));
@@ -369,4 +387,41 @@ fn a_socket_whose_listener_accepts_nobody_is_in_use() {
     let at = path.clone();
     assert!(refusal(move || SocketFront::open(&at)).contains("in use"));
     assert!(path.exists());
+}
+
+#[test]
+fn a_client_that_goes_while_its_tlp_is_held_is_gone_at_once() {
+    let mut front = Front::hung(FOR_GOOD);
+    let mut client = front.connect();
+    client.send(HELLO);
+    assert!(front.root_complex());
+    for record in [HELD, READ_ID, HELD] {
+        client.send(record);
+    }
+    drop(client);
+    assert!(!front.root_complex(), "the manager hears of it");
+    front.greeted().assert_answered();
+}
+
+#[test]
+fn a_second_client_is_told_while_a_tlp_is_held() {
+    let front = Front::hung(FOR_GOOD);
+    let mut first = front.greeted();
+    for record in [HELD, READ_ID] {
+        first.send(record);
+    }
+    assert!(front.connect().refusal().contains("another root complex"));
+}
+
+#[test]
+fn what_is_behind_a_tlp_that_nobody_takes_goes_on_after_a_while() {
+    let front = Front::hung(Duration::from_millis(20));
+    let mut client = front.greeted();
+    client.send(HELD);
+    client.assert_answered();
+    client.send(WRITE_BUSES);
+    client.receive();
+    client.send(HELD);
+    client.send(&[1, 0, 0, 0, 0]);
+    assert_eq!(client.buses(), [0, 0, 0, 0], "the reset is read");
 }

@@ -11,7 +11,7 @@ use vmd_adapter::{ANSWER_BOUND, REQUEST_BOUND};
 
 /// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
 /// that it is for is hung then, and everything that the machine does waits behind it.
-const LONGEST_HOLD: Duration = Duration::from_millis(1500);
+pub(in crate::front) const LONGEST_HOLD: Duration = Duration::from_millis(1500);
 
 /// The same for all TLPs together that the machine may wait behind ([`Budget`]).
 const ALL_HOLDS: Duration = Duration::from_millis(1800);
@@ -271,7 +271,7 @@ fn is_posted(tlp: &[u8]) -> bool {
 }
 
 /// The port that a TLP from above leaves the switch by, if it is one port's.
-pub(super) fn port_of(switch: &VirtualSwitch, tlp: &[u8]) -> Option<PortId> {
+pub(in crate::front) fn port_of(switch: &VirtualSwitch, tlp: &[u8]) -> Option<PortId> {
     let packet = Packet::new_header_checked(tlp).ok()?;
     match packet.class()? {
         Class::Completion => port_towards(switch, packet.requester().bus()),

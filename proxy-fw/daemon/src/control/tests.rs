@@ -1,0 +1,134 @@
+use super::*;
+use proxy_core::control::{CONTROL_VERSION, RoleKind};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream as Blocking};
+use tokio::io::duplex;
+
+/// Longest that anything is waited for.
+const BOUND: Duration = Duration::from_secs(60);
+
+type Ends = (blocking::Receiver<Inbound>, mpsc::Sender<Said>);
+
+/// A client of the manager at an address, and the data plane's ends of it.
+fn client(manager: String, silence: Duration) -> (Client, Ends) {
+    let (to_plane, inbound) = blocking::sync_channel(QUEUE);
+    let (outbound, from_plane) = mpsc::channel(QUEUE);
+    let hello = Hello {
+        version: CONTROL_VERSION,
+        name: "box1".try_into().unwrap(),
+        role: RoleKind::Box { slots: 1 },
+        incarnation: 1,
+        node: None,
+        paths: Default::default(),
+        mtu: 1500,
+        term: Term(0),
+    };
+    let client = Client { manager, hello, to_plane, from_plane, connection: 0, silence };
+    (client, (inbound, outbound))
+}
+
+fn bytes(message: &ToProxy) -> Vec<u8> {
+    let mut buf = vec![0; MAX_MESSAGE + 4];
+    encode(message, &mut buf).unwrap().to_vec()
+}
+
+/// Takes a connection and welcomes whoever says hello there.
+fn welcome(listener: &TcpListener) -> Blocking {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    let mut said = Vec::new();
+    loop {
+        let mut some = [0; 1024];
+        let length = stream.read(&mut some).unwrap();
+        assert!(length > 0, "it says hello");
+        said.extend_from_slice(&some[..length]);
+        if let Decoded::Message(message, _) = decode::<FromProxy>(&said).unwrap() {
+            assert!(matches!(message, FromProxy::Hello(_)), "{message:?}");
+            break;
+        }
+    }
+    let (version, node, term) = (CONTROL_VERSION, NodeId::new(7).unwrap(), Term(3));
+    stream.write_all(&bytes(&ToProxy::Welcome(Welcome { version, node, term }))).unwrap();
+    stream
+}
+
+#[test]
+fn a_manager_that_welcomes_and_is_silent_is_dialled_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (client, (inbound, _outbound)) = client(address, Duration::from_millis(10));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(client.run());
+    });
+    let managers = std::thread::spawn(move || {
+        // None of them ends its connection.
+        [welcome(&listener), welcome(&listener)]
+    });
+    let heard = || inbound.recv_timeout(BOUND).expect("the silent one is given up");
+    assert!(matches!(heard(), Inbound::Joined(_)));
+    assert!(matches!(heard(), Inbound::Lost));
+    assert!(matches!(heard(), Inbound::Joined(_)));
+    managers.join().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_is_there_as_long_as_it_pings() {
+    let (mut client, _ends) = client(String::new(), SILENCE_BOUND);
+    let (mut manager, stream) = duplex(1 << 20);
+    let begun = Instant::now();
+    let pings = async {
+        for _ in 0..10 {
+            sleep(SILENCE_BOUND * 9 / 10).await;
+            manager.write_all(&bytes(&ToProxy::Ping)).await.unwrap();
+        }
+        // Part of a message is no sign of life.
+        sleep(SILENCE_BOUND / 2).await;
+        manager.write_all(&bytes(&ToProxy::Ping)[..1]).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        end = client.converse(stream, Vec::new()) => end,
+        () = pings => unreachable!("it goes on for ever"),
+    };
+    assert!(matches!(end, End::Lost(why) if why == SILENT));
+    assert_eq!(Instant::now() - begun, SILENCE_BOUND * 9 + SILENCE_BOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_takes_nothing_any_more_is_gone_too() {
+    let (mut client, (_inbound, outbound)) = client(String::new(), SILENCE_BOUND);
+    // There is no room for a whole message.
+    let (_manager, stream) = duplex(1);
+    outbound.send((0, FromProxy::Hello(client.hello.clone()))).await.unwrap();
+    let begun = Instant::now();
+    let end = client.converse(stream, Vec::new()).await;
+    assert!(matches!(end, End::Lost(why) if why == SILENT));
+    assert_eq!(Instant::now() - begun, SILENCE_BOUND);
+}
+
+/// A listener that has no room for connections, to which the kernel would try for minutes.
+fn crowded() -> (SocketAddr, impl Sized) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let soon = Duration::from_millis(100);
+    let crowd: Vec<_> =
+        std::iter::from_fn(|| Blocking::connect_timeout(&address, soon).ok()).take(16).collect();
+    assert!(crowd.len() < 16, "there is room for everybody");
+    (address, (listener, crowd))
+}
+
+#[tokio::test]
+async fn an_address_that_does_not_answer_keeps_nobody_from_the_next() {
+    let (address, _crowd) = crowded();
+    let soon = Duration::from_millis(50);
+    let error = connect_to_one([address].into_iter(), soon).await.unwrap_err();
+    assert_eq!(error, format!("{address} does not answer"));
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let next = listener.local_addr().unwrap();
+    let stream = connect_to_one([address, next].into_iter(), BOUND.min(soon * 20)).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), next);
+}
