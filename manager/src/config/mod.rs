@@ -6,6 +6,7 @@ use crate::health::HealthConfig;
 use crate::records::Retention;
 use crate::spares::SparesConfig;
 use crate::types::EraseRule;
+use proxy_core::control::SILENCE_BOUND;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -113,6 +114,15 @@ macro_rules! timing {
                          every proxy would be gone between two pings",
                         silence_bound.as_millis(),
                         ping_interval.as_millis()
+                    ));
+                }
+                if ping_interval > SILENCE_BOUND / 2 {
+                    return wrong(format!(
+                        "timing.ping_ms is {}; it has to be at most {}: a proxy takes its manager for \
+                         gone when it hears nothing for {} s",
+                        ping_interval.as_millis(),
+                        (SILENCE_BOUND / 2).as_millis(),
+                        SILENCE_BOUND.as_secs()
                     ));
                 }
                 Ok(())
@@ -386,6 +396,7 @@ mod tests {
                 "timing.silence_ms is 15000;",
                 "timing.ping_ms, which is",
             ),
+            ("[timing]\nping_ms = 7501", "timing.ping_ms is 7501;", "at most 7500"),
             ("[health]\nloss_permille = 1001", "health.loss_permille is 1001;", "at most 1000"),
             ("[health]\nloss_permille = 0", "health.loss_permille is 0;", "at least 1"),
             (&*format!("[health]\ncounters_ms = {all}"), "health.counters_ms is ", "2592000000"),

@@ -79,6 +79,8 @@ pub struct Look {
 #[derive(Clone, Copy)]
 struct Entry {
     until: Timestamp,
+    /// The end that the records have, which follow a jump when they are written next.
+    recorded: Timestamp,
     at: Instant,
 }
 
@@ -96,31 +98,30 @@ impl Deadlines {
         let started = self.last.is_none();
         let jumped_ms = self.jump(now);
         let mut look = Look { jumped_ms, ..Look::default() };
-        if jumped_ms != 0 {
-            for (&key, entry) in &mut self.entries {
-                let from = entry.until;
-                entry.until = shifted(from, jumped_ms);
-                look.moved.push(Moved { key, from, to: entry.until });
-            }
-            look.moved.sort_by_key(|moved| moved.key);
+        for entry in self.entries.values_mut() {
+            entry.until = shifted(entry.until, jumped_ms);
         }
         let before = std::mem::take(&mut self.entries);
         for want in wanted {
-            let known = before.get(&want.key).filter(|entry| {
-                // The records follow a jump a moment later.
-                entry.until == want.until || shifted(want.until, jumped_ms) == entry.until
-            });
-            let entry = known.copied().unwrap_or_else(|| {
+            let known = before.get(&want.key).copied();
+            let known = known.filter(|e| [e.until, e.recorded].contains(&want.until));
+            let known = known.map(|entry| Entry { recorded: want.until, ..entry });
+            let entry = known.unwrap_or_else(|| {
                 let whole = Duration::from_millis(want.whole_ms);
                 let left = want.until.as_millis().saturating_sub(now.wall.as_millis());
                 let left = Duration::from_millis(left).min(whole);
                 let left = if started { left.max(least) } else { left };
-                Entry { until: want.until, at: now.monotonic + left }
+                let (until, recorded) = (want.until, want.until);
+                Entry { until, recorded, at: now.monotonic + left }
             });
+            if entry.until != want.until {
+                look.moved.push(Moved { key: want.key, from: want.until, to: entry.until });
+            }
             self.entries.insert(want.key, entry);
             let left = entry.at.saturating_duration_since(now.monotonic);
             look.left.push((want.key, left));
         }
+        look.moved.sort_by_key(|moved| moved.key);
         self.last = Some(now);
         look
     }
@@ -216,8 +217,13 @@ mod tests {
             let to = Timestamp::from_millis(until.saturating_add_signed(jump));
             let from = Timestamp::from_millis(until);
             assert_eq!(look.moved, [Moved { key: LEASE, from, to }]);
+            // They could not be written: it is tried again, and its time goes on.
+            clocks.pass(1000);
+            let look = deadlines.look(clocks.now(), LEAST, &wanted(until, HOUR));
+            assert_eq!((look.jumped_ms, left(&look)), (0, HOUR / 2 - 1000));
+            assert_eq!(look.moved, [Moved { key: LEASE, from, to }]);
+            clocks.pass(HOUR / 4 - 1000);
             // The records say so from now on, and nothing moves again.
-            clocks.pass(HOUR / 4);
             let look = deadlines.look(clocks.now(), LEAST, &wanted(to.as_millis(), HOUR));
             assert_eq!((look.jumped_ms, left(&look), look.moved.len()), (0, HOUR / 4, 0));
         }

@@ -215,6 +215,15 @@ pub fn trips(tlps: Vec<Tlp<'_>>) -> Vec<Trip<'_>> {
     trips
 }
 
+/// Whether further completions are owed after this one, by its header (PCIe 5.0, section 2.3.1.1).
+fn owes_more(completion: &[u8]) -> bool {
+    Packet::new_header_checked(completion).is_ok_and(|packet| {
+        let skipped = u16::from(packet.lower_address() & 3);
+        let given = (packet.length_dw() * 4).saturating_sub(skipped);
+        packet.tlp_type() == TlpType::CplD && given < packet.byte_count()
+    })
+}
+
 /// How long each stage of a TLP took at one end, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
@@ -286,9 +295,15 @@ impl RoundTrip {
 }
 
 impl Trip<'_> {
+    /// The completion that ends it, if it has come: not one after which more are owed, as far as its
+    /// header was recorded.
+    fn last(&self) -> Option<&Tlp<'_>> {
+        self.completions.last().filter(|last| !owes_more(last.bytes))
+    }
+
     /// Its times, if it is a request that was answered and the requester's proxy saw all of it.
     pub fn round_trip(&self) -> Option<RoundTrip> {
-        let last = self.completions.last()?;
+        let last = self.last()?;
         let ((near_out, _), (_, near_in)) = (self.request.ends(), last.ends());
         let sent = near_out[Stage::Sent as usize]?;
         Some(RoundTrip {
@@ -302,7 +317,7 @@ impl Trip<'_> {
 
     /// What the other proxy than the requester's saw of a request that was answered.
     fn far(&self) -> Option<Far> {
-        let last = self.completions.last()?;
+        let last = self.last()?;
         let ((_, far_in), (far_out, _)) = (self.request.ends(), last.ends());
         let delivered = far_in[Stage::Delivered as usize]?;
         Some(Far {

@@ -68,6 +68,12 @@ fn in_order<T>(of: impl Iterator<Item = (u64, T)>) -> Vec<(u64, T)> {
     all
 }
 
+/// A time as the format has it in this block, too: two numbers of 32 bits, the upper one first. The
+/// crate writes one of 64 bits in the section's order, which is little-endian: the lower one first.
+const fn upper_half_first(time: u64) -> u64 {
+    time.rotate_left(32)
+}
+
 /// Each packet is made when it is its turn: there is one at a time.
 fn write(
     about: &About,
@@ -118,7 +124,7 @@ fn write(
     }
     let statistics = InterfaceStatisticsBlock {
         interface_id: 0,
-        timestamp: end,
+        timestamp: upper_half_first(end),
         options: vec![InterfaceStatisticsOption::IsbIfDrop(about.lost)],
     };
     out.write_pcapng_block(statistics).expect(MEMORY);
@@ -227,4 +233,48 @@ pub fn comment(tlp: &Tlp<'_>) -> String {
         end("host", &tlp.host);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bodies of the blocks of one type in a little-endian section.
+    fn blocks(file: &[u8], wanted: u32) -> Vec<&[u8]> {
+        let mut rest = file;
+        let mut found = Vec::new();
+        while let Some((kind, behind)) = rest.split_first_chunk::<4>() {
+            let length = u32::from_le_bytes(behind[..4].try_into().unwrap()) as usize;
+            if u32::from_le_bytes(*kind) == wanted {
+                found.push(&rest[8..length - 4]);
+            }
+            rest = &rest[length..];
+        }
+        found
+    }
+
+    #[test]
+    fn all_times_have_their_upper_half_first() {
+        let about =
+            About { seen_from: "host1".into(), comment: "recorded".into(), snap: 64, lost: 3 };
+        let packet = |date| Packet {
+            date,
+            data: vec![0; 4],
+            length: 4,
+            received: false,
+            lost_before: 0,
+            comments: Vec::new(),
+        };
+        let dates = [0x1122_3344_5566_7788, 0x1122_3345_0000_0001];
+        let file = write(&about, DataLink::USER0, 64, dates.into_iter().map(packet));
+
+        let packets = blocks(&file, 6);
+        assert_eq!(packets.len(), 2);
+        let upper_first = [0, 0, 0, 0, 0x44, 0x33, 0x22, 0x11, 0x88, 0x77, 0x66, 0x55];
+        assert_eq!(packets[0][..12], upper_first, "interface, then time");
+        let statistics = blocks(&file, 5);
+        let upper_first = [0, 0, 0, 0, 0x45, 0x33, 0x22, 0x11, 1, 0, 0, 0];
+        assert_eq!(statistics.len(), 1);
+        assert_eq!(statistics[0][..12], upper_first, "interface, then time");
+    }
 }

@@ -438,6 +438,12 @@ impl<T: Copy> Table<T> {
         }
     }
 
+    /// A request that is outstanding is given up on: its index is out of use until what is owed has
+    /// come late.
+    pub fn quarantine(&mut self, reference: OutstandingRef) {
+        self.give_up(reference, AfterExpiry::Quarantine);
+    }
+
     /// The request at `index` that was given up on: what comes for it is late, and tells how much
     /// more may come.
     pub fn late_mut(&mut self, index: u16) -> Option<&mut T> {

@@ -88,6 +88,25 @@ fn a_read_in_pieces_ends_with_the_last() {
     }
 }
 
+/// Of one whose last completion was lost it is not known how long it took.
+#[test]
+fn a_read_whose_last_piece_was_not_recorded_has_no_end() {
+    // CplD of 64 bytes, of which with those behind it so many are owed.
+    let piece = |owed: u16, lower: u8| {
+        let [high, low] = owed.to_be_bytes();
+        [0x4a, 0, 0, 16, 0, 8, high, low, 3, 0, 5, lower]
+    };
+    for (bytes, ends) in [(piece(128, 0), false), (piece(64, 64), true), (piece(62, 2), true)] {
+        let ask = stamps(true, Request(entry(3, 9)), [100, 110, 130, 0, 0, 0]);
+        let answer = stamps(true, Completion(entry(3, 9)), [0, 0, 0, 1130, 1140, 1150]);
+        let mut host = collected(0, &[(true, ask), (true, answer)]);
+        host.tlps[1].bytes = bytes.to_vec();
+        let boxed = collected(0, &[]);
+        let trips = trips(tlps(&host, &boxed, true));
+        assert_eq!(trips[0].round_trip().is_some(), ends, "{bytes:02x?}");
+    }
+}
+
 /// The same index and generation come again after 65,536 requests.
 #[test]
 fn a_name_that_is_used_again_is_told_apart_by_its_date() {

@@ -124,26 +124,17 @@ impl HostRole {
         let (index, requester) = (packet.tag().get(), packet.requester());
         for port in 0..self.ports.len() {
             let upstream = &mut self.ports[port].upstream;
-            if upstream.late_mut(index).is_some_and(|r| r.info.requester == requester) {
+            let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
+            if let Some((reference, request)) = live.filter(|l| l.1.info.requester == requester) {
+                // Whoever asked hears nothing of it any more.
+                upstream.quarantine(reference);
+                self.keep_room(port, &request, 0);
+            }
+            let late = self.ports[port].upstream.late_mut(index);
+            if late.is_some_and(|request| request.info.requester == requester) {
                 let port = PortId::new(port as u8).expect("at most 32 ports");
                 return self.late_completion(port, &packet);
             }
-            let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
-            let Some((reference, mut request)) = live.filter(|l| l.1.info.requester == requester)
-            else {
-                continue;
-            };
-            match request.info.accept(&packet) {
-                Ok(Progress::Final) => {
-                    upstream.remove(reference);
-                    self.keep_room(port, &request, 0);
-                }
-                Ok(Progress::Partial) => {
-                    *upstream.get_mut(reference).expect("it was there just now") = request;
-                }
-                Err(_) => {}
-            }
-            return;
         }
     }
 
