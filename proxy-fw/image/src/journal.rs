@@ -19,7 +19,8 @@ const TRIES: usize = 8;
 pub enum JournalError<E> {
     /// The flash did not do it. What is read next time is the old record, or the new one.
     Flash(E),
-    /// What was written read back as something else, again and again: the flash is worn out.
+    /// What was written read back as something else, again and again: the flash is worn out, or
+    /// protected.
     Worn,
     /// There are no sequence numbers left.
     Exhausted,
@@ -29,7 +30,9 @@ impl<E: fmt::Debug> fmt::Display for JournalError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flash(error) => write!(f, "the flash did not take a record: {error:?}"),
-            Self::Worn => f.write_str("the flash does not keep records: it is worn out"),
+            Self::Worn => {
+                f.write_str("the flash does not keep records: it is worn out or protected")
+            }
             Self::Exhausted => f.write_str("the journal has no sequence numbers left"),
         }
     }
@@ -112,6 +115,7 @@ impl<const N: usize> Journal<N> {
         content: &[u8],
     ) -> Result<(), JournalError<F::Error>> {
         assert_eq!(content.len(), N - 8, "a record's content");
+        let mut why = JournalError::Worn;
         for _ in 0..TRIES {
             if self.next == self.block_len() {
                 self.turn(flash).map_err(JournalError::Flash)?;
@@ -122,18 +126,24 @@ impl<const N: usize> Journal<N> {
             // Used up, however it ends.
             self.next += N as u32;
             self.sequence = sequence;
-            flash.write(at, &record).map_err(JournalError::Flash)?;
             let mut back = [0; N];
-            flash.read(at, &mut back).map_err(JournalError::Flash)?;
-            if back == record {
-                self.holder = Some(self.block);
-                return Ok(());
-            }
+            let read = flash.write(at, &record).and_then(|()| flash.read(at, &mut back));
+            why = match read {
+                Ok(()) if back == record => {
+                    self.holder = Some(self.block);
+                    return Ok(());
+                }
+                Ok(()) => JournalError::Worn,
+                // It may be the place's fault, as a part says that it could not program it.
+                Err(error) => JournalError::Flash(error),
+            };
         }
-        Err(JournalError::Worn)
+        Err(why)
     }
 
-    /// Erases the block that does not have the newest record, to be written next.
+    /// Erases the block that does not have the newest record, to be written next. Whether all of it is
+    /// blank shows in what reads back of the records: one bit that stays 0 costs one place, not the
+    /// block.
     fn turn<F: NorFlash>(&mut self, flash: &mut F) -> Result<(), F::Error> {
         let block = self.holder.map_or(0, |holder| 1 - holder);
         let start = self.address(block, 0);

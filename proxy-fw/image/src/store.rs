@@ -81,7 +81,10 @@ impl<E: fmt::Debug> fmt::Display for StoreError<E> {
                 write!(f, "only {have} of the image's {need} bytes have come")
             }
             Self::NotKept { at } => {
-                write!(f, "the flash does not keep what is written at {at:#x}: it is worn out")
+                write!(
+                    f,
+                    "the flash does not keep what is written at {at:#x}: worn out or protected"
+                )
             }
             Self::Transition(wrong) => wrong.fmt(f),
         }
@@ -116,10 +119,10 @@ impl BootStore {
     ///
     /// # Panics
     ///
-    /// When the layout is not this flash's: it is larger, its erase blocks are not whole ones, or
-    /// a program page is not whole units of writing.
+    /// When the layout is not this flash's: its erase blocks are not whole ones, or a program page is
+    /// not whole units of writing. What is beyond the end of a flash that says that it is smaller is
+    /// an error when it is read: what a part says of itself comes over a bus that may err.
     pub fn open<F: NorFlash>(flash: &mut F, layout: Layout) -> Result<Self, F::Error> {
-        assert!(layout.parts().flash as usize <= flash.capacity(), "the layout fits the flash");
         assert!((layout.erase_block() as usize).is_multiple_of(F::ERASE_SIZE));
         assert!(PAGE.is_multiple_of(F::WRITE_SIZE) && PAGE.is_multiple_of(F::READ_SIZE));
         let mut state = BootState::NEW;

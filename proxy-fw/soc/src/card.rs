@@ -58,7 +58,7 @@ pub struct CardConfig {
     pub vlan: Option<u16>,
     /// Bytes of the longest fabric frame: that of the role's links.
     pub max_frame: usize,
-    /// Why this life began, which the manager is told once.
+    /// Why this life began, until the manager was told.
     pub reset: Option<ResetReport>,
     /// Resets by cause.
     pub resets: ResetCounts,
@@ -93,6 +93,8 @@ pub struct Card<R> {
     firmware: Option<(OperationId, Result<FirmwareAnswer, ControlError>)>,
     /// When it starts anew, if it was told to.
     restart: Option<Instant>,
+    /// Why this life began was said in this conversation; whether it has gone out is not known yet.
+    explained: bool,
 }
 
 impl<R: CardRole> Card<R> {
@@ -114,6 +116,7 @@ impl<R: CardRole> Card<R> {
             cycles,
             firmware,
             restart,
+            explained: false,
         }
     }
 
@@ -329,6 +332,7 @@ impl<R: CardRole> Card<R> {
         match heard {
             Heard::Joined(welcome) => {
                 log!(info, "joined as node {=u16}", welcome.node.get());
+                self.explained = false;
                 self.role.set_node(welcome.node);
                 self.role.control_reconnected();
                 board.joined();
@@ -383,13 +387,18 @@ impl<R: CardRole> Card<R> {
         self.role.set_surroundings(&counters);
     }
 
-    /// Tells the manager why this life began, once.
+    /// Tells the manager why this life began, in each conversation until all of it has gone out in one.
     #[inline(never)]
     fn explain(&mut self) -> bool {
         if !self.manage.conversation().has_room() {
             return false;
         }
-        let Some(report) = self.config.reset.take() else { return false };
+        let explained = core::mem::replace(&mut self.explained, true);
+        let report = if explained { None } else { self.config.reset.clone() };
+        let Some(report) = report else {
+            self.config.reset = None;
+            return false;
+        };
         let said = self.manage.say(&FromProxy::Reset(report));
         assert!(said, "there was room");
         true

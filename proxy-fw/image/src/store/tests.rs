@@ -424,3 +424,17 @@ fn cut_everywhere(start: &Card, state: BootState, after: BootState) -> (u32, u32
     }
     (old, new)
 }
+
+/// A part says over a bus that may err how large it is.
+#[test]
+fn a_flash_that_says_that_it_is_smaller_is_an_error_and_no_panic() {
+    let open = |size| {
+        let mut flash: Flash =
+            nor_model::Direct(nor_model::Nor::new(nor_model::Part::small(size), 1));
+        BootStore::open(&mut flash, layout()).map(|store| store.header(&mut flash, SlotId::B))
+    };
+    assert!(matches!(open(16 << 10), Ok(Ok(Err(_)))), "it has a slot b, with no header");
+    // What is there of it is read.
+    assert_eq!(open(8 << 10).unwrap(), Err(nor_model::Fault::OutOfBounds));
+    assert_eq!(open(2 << 10).unwrap_err(), nor_model::Fault::OutOfBounds);
+}

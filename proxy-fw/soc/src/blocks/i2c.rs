@@ -2,6 +2,7 @@
 
 use card_regs::Bus;
 use card_regs::i2c::{Command, Control, I2c as Block, Status, Timing};
+use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{
     ErrorKind, ErrorType, I2c, NoAcknowledgeSource, Operation, SevenBitAddress,
 };
@@ -12,6 +13,15 @@ const POLLS: u32 = 10_000_000;
 
 /// Smallest ratio of the clocks (`i2c.timing`).
 const LEAST_RATIO: u32 = 16;
+
+/// Half a period of the clocks with which a bus is freed, as the slowest of buses has it.
+const HALF_CLOCK_US: u32 = 5;
+
+/// So many halves it takes, a bit each: nine clocks, and a stop, which is the data line that rises
+/// while the clock is high.
+const FREEING: u32 = 22;
+const SCL_LOW: u32 = 0b00_11_01_01_01_01_01_01_01_01_01;
+const SDA_LOW: u32 = 0b01_10_00_00_00_00_00_00_00_00_00;
 
 /// Why a transaction ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +52,16 @@ impl embedded_hal::i2c::Error for I2cError {
 pub struct I2cBus<B>(Block<B>);
 
 impl<B: Bus + Copy> I2cBus<B> {
-    /// Starts the block, whose clock has `clock` hertz, with about `rate` bits a second.
+    /// Starts the block, whose clock has `clock` hertz, with about `rate` bits a second. A bus that a
+    /// target holds is freed first.
     ///
     /// # Panics
     ///
     /// When the rate is 0.
-    pub fn new(block: Block<B>, clock: u32, rate: u32) -> Self {
+    pub fn new(block: Block<B>, clock: u32, rate: u32, delay: &mut impl DelayNs) -> Self {
         let ratio = clock.div_ceil(rate).clamp(LEAST_RATIO, u16::MAX.into());
         block.timing().write(Timing::RESET.with_ratio(ratio as u16));
+        free(block, delay);
         block.control().write(Control::RESET.with_enable(true));
         Self(block)
     }
@@ -76,6 +88,20 @@ impl<B: Bus + Copy> I2cBus<B> {
     fn wait(&mut self) -> Result<Status, I2cError> {
         let mut statuses = (0..POLLS).map(|_| self.0.status().read());
         statuses.find(|status| !status.busy()).ok_or(I2cError::Stuck)
+    }
+}
+
+/// Has a target let go of the bus that was in the middle of a byte when the core was reset: it gets as
+/// many clocks as a byte and its acknowledgement have, and a stop (NXP UM10204, 3.1.16).
+#[inline(never)] // once, for all buses
+fn free<B: Bus + Copy>(block: Block<B>, delay: &mut impl DelayNs) {
+    if block.status().read().sda() {
+        return;
+    }
+    for half in 0..FREEING {
+        let low = |halves: u32| halves >> half & 1 != 0;
+        block.control().write(Control::RESET.with_scl_low(low(SCL_LOW)).with_sda_low(low(SDA_LOW)));
+        delay.delay_us(HALF_CLOCK_US);
     }
 }
 
@@ -152,6 +178,7 @@ mod tests {
     use super::*;
     use core::cell::{Cell, RefCell};
     use embedded_hal::i2c::Error;
+    use embedded_hal_mock::eh1::delay::NoopDelay;
     use std::string::String;
 
     /// The block, and a target that answers 0x10, 0x11 and so on.
@@ -166,6 +193,10 @@ mod tests {
         refuses: Option<u8>,
         /// How every command ends, if not well.
         fails: Status,
+        /// A target holds the data line for so many clocks more.
+        holds: Cell<u32>,
+        /// How the lines are pulled by hand.
+        pulled: Cell<Control>,
     }
 
     impl Model {
@@ -177,6 +208,22 @@ mod tests {
                 busy: Cell::new(0),
                 refuses: None,
                 fails: Status::RESET,
+                holds: Cell::new(0),
+                pulled: Cell::new(Control::RESET),
+            }
+        }
+
+        /// The lines are pulled by hand: C is a clock, S and P are as above.
+        fn pull(&self, now: Control) {
+            let before = self.pulled.replace(now);
+            let mut wire = self.wire.borrow_mut();
+            if before.scl_low() && !now.scl_low() {
+                wire.push('C');
+                self.holds.set(self.holds.get().saturating_sub(1));
+            }
+            let held = self.holds.get() > 0;
+            if !held && !now.scl_low() && before.sda_low() != now.sda_low() {
+                wire.push(if now.sda_low() { 'S' } else { 'P' });
             }
         }
     }
@@ -186,11 +233,17 @@ mod tests {
             assert_eq!(offset, 0x0c);
             let busy = self.busy.get();
             self.busy.set(busy.saturating_sub(1));
-            self.status.get().with_busy(busy > 0).bits()
+            let pulled = self.pulled.get();
+            let sda = self.holds.get() == 0 && !pulled.sda_low();
+            let status = self.status.get().with_busy(busy > 0);
+            status.with_scl(!pulled.scl_low()).with_sda(sda).bits()
         }
 
         fn write32(&self, offset: u32, value: u32) {
             use core::fmt::Write;
+            if offset == 0x00 {
+                return self.pull(Control::from_bits(value));
+            }
             if offset != 0x08 {
                 return;
             }
@@ -221,7 +274,22 @@ mod tests {
     }
 
     fn bus(model: &Model) -> I2cBus<&Model> {
-        I2cBus::new(Block::at(model, 0), 100_000_000, 100_000)
+        I2cBus::new(Block::at(model, 0), 100_000_000, 100_000, &mut NoopDelay)
+    }
+
+    #[test]
+    fn a_target_that_holds_the_bus_is_clocked_until_it_lets_go() {
+        for holds in [0, 1, 4, 9] {
+            let model = Model { holds: Cell::new(holds), ..Model::new() };
+            let _ = bus(&model);
+            let wire = if holds > 0 { "CCCCCCCCCCP" } else { "" };
+            assert_eq!(*model.wire.borrow(), wire, "{holds} clocks");
+            assert_eq!(model.pulled.get(), Control::RESET.with_enable(true));
+        }
+        // One that never does is not clocked for ever.
+        let model = Model { holds: Cell::new(1000), ..Model::new() };
+        let _ = bus(&model);
+        assert_eq!(*model.wire.borrow(), "C".repeat(10));
     }
 
     #[test]

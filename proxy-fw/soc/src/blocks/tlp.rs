@@ -20,6 +20,7 @@ use proxy_core::boxes::SlotSignal;
 use proxy_core::control::Name;
 use proxy_core::limits::{MAX_SLOTS, TLP_BUFFER};
 use proxy_core::link::ClassSet;
+use proxy_core::time::Instant;
 use tlp_codec::tlp::Class;
 
 /// What happened beside TLPs and was not taken. With so much waiting nothing more is received.
@@ -257,11 +258,21 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
         }
         if self.places.iter().any(Place::waits_for_time) {
             let now = self.timer.now();
-            self.places.iter_mut().for_each(|place| place.time_goes_on(now));
+            self.time_goes_on(now);
         }
         // Buffers first: a grant is for what has one.
         self.receive.ring();
         self.grant();
+    }
+
+    /// Does what was to be done at the places by now. What came in from one that is reset is thrown away.
+    fn time_goes_on(&mut self, now: Instant) {
+        let Self { places, receive, pool, counts, .. } = self;
+        for place in places {
+            if place.time_goes_on(now) {
+                discard(place, receive, pool, counts);
+            }
+        }
     }
 
     fn grant(&mut self) {
@@ -424,20 +435,19 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> PcieSide for TlpPort<B, R, M> {
         true
     }
 
-    /// Not while TLPs are on their way there, since the block drives a slot's wires at once.
+    /// One signal waits for the TLPs that are on their way there, since the block drives a slot's wires
+    /// at once. It keeps further ones from going there, so that its turn comes.
     fn can_signal(&mut self, at: SlotWire) -> bool {
-        self.reclaim();
-        self.place(at).is_some_and(|place| place.is_idle())
+        self.place(at).is_some_and(|place| place.signal.is_none())
     }
 
     fn signal(&mut self, at: SlotWire, signal: SlotSignal) {
+        self.reclaim();
+        let Some(place) = self.place(at) else { return };
+        let before = place.signal.replace(signal);
+        assert!(before.is_none(), "who signals has looked");
         let now = self.timer.now();
-        let Some(index) = at.0.checked_sub(self.first).map(usize::from) else { return };
-        let Self { places, receive, pool, counts, .. } = self;
-        let Some(place) = places.get_mut(index) else { return };
-        assert!(place.is_idle(), "who signals has looked");
-        place.signal(signal, now);
-        discard(place, receive, pool, counts);
+        self.time_goes_on(now);
     }
 
     /// No TLP is in the transmit queue that its slot has not granted, so none waits there for anybody;

@@ -89,7 +89,8 @@ pub trait PcieSide {
     /// Whether a slot's wires can be driven now.
     fn can_signal(&mut self, at: SlotWire) -> bool;
 
-    /// Drives a slot's wires, behind the TLPs that were sent before. What came in from the slot
+    /// Drives a slot's wires, behind the TLPs that were sent before; until they are driven there is
+    /// [room](Self::room) for none. What came in from the slot
     /// and was not taken is thrown away: a device that is reset says nothing any more.
     ///
     /// # Panics

@@ -1,5 +1,6 @@
 //! A card among parts that fail and lie.
 
+mod explained;
 mod watch;
 
 use super::*;

@@ -52,7 +52,6 @@ pub struct CfiFlash<B, D, const BLOCK: usize> {
     size: u32,
     /// Bytes that are programmed at once.
     buffer: u32,
-    verify: bool,
 }
 
 type Error = FlashError<Infallible>;
@@ -69,7 +68,7 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
         let found = Self::identify(&mut bus);
         bus.write(0, READ_ARRAY);
         let (size, buffer) = found?;
-        Ok(Self { bus, delay, size, buffer, verify: true })
+        Ok(Self { bus, delay, size, buffer })
     }
 
     /// Reads size and buffer from the query table.
@@ -98,13 +97,6 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
         Ok((size, buffer))
     }
 
-    /// Whether what was written or erased is read again and compared, which it is unless said
-    /// otherwise.
-    #[must_use]
-    pub fn verify(self, verify: bool) -> Self {
-        Self { verify, ..self }
-    }
-
     /// Gives bus and delay back.
     pub fn release(self) -> (B, D) {
         (self.bus, self.delay)
@@ -128,31 +120,21 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
         self.bus.write(at, CLEAR_STATUS);
         self.bus.write(at, ERASE);
         self.bus.write(at, CONFIRM);
-        self.settle(at)?;
-        if self.verify {
-            let wrong =
-                (at..at + BLOCK as u32).step_by(4).find(|&at| self.bus.read(at) != u32::MAX);
-            return wrong.map_or(Ok(()), |at| Err(FlashError::VerifyFailed { at }));
-        }
-        Ok(())
+        self.settle(at)
     }
 
     /// Programs words of one buffer.
     fn program(&mut self, at: u32, bytes: &[u8]) -> Result<(), Error> {
         let (words, _) = bytes.as_chunks::<4>();
-        let addresses = || (at..).step_by(4);
         self.bus.write(at, CLEAR_STATUS);
         self.bus.write(at, BUFFERED_PROGRAM);
         self.wait(at)?;
         self.bus.write(at, both(words.len() as u16 - 1));
-        for (at, word) in addresses().zip(words) {
+        for (at, word) in (at..).step_by(4).zip(words) {
             self.bus.write(at, u32::from_le_bytes(*word));
         }
         self.bus.write(at, CONFIRM);
-        self.settle(at)?;
-        let mut all = addresses().zip(words).filter(|_| self.verify);
-        let wrong = all.find(|(at, word)| self.bus.read(*at) != u32::from_le_bytes(**word));
-        wrong.map_or(Ok(()), |(at, _)| Err(FlashError::VerifyFailed { at }))
+        self.settle(at)
     }
 
     /// Waits for both devices to be ready: their status.

@@ -1,10 +1,10 @@
 //! NOR flash behind a bus, as `embedded_storage`'s traits.
 //!
 //! [`spi`] is for parts on SPI, [`cfi`] for parallel ones with Intel's command set. Both wait for
-//! the part with a delay that the board gives, a bounded number of times, and can compare what
-//! they wrote with what is there; since a write over what is not erased is an error then, they are
-//! no `MultiwriteNorFlash`. They read the part itself, so code that runs out of a flash must
-//! not write to the same one.
+//! the part with a delay that the board gives, a bounded number of times. They do not compare what
+//! they wrote with what is there: who writes to a card's flash reads it again, and knows what to do
+//! where it differs, such as to try the next place. They read the part itself, so code that runs
+//! out of a flash must not write to the same one.
 
 pub mod cfi;
 pub mod spi;
@@ -40,11 +40,6 @@ pub enum FlashError<E> {
         /// Where.
         at: u32,
     },
-    /// What was written is not what is read.
-    VerifyFailed {
-        /// The first address that differs.
-        at: u32,
-    },
     /// Address or length are no multiples of what they must be.
     NotAligned,
     /// Beyond the end of the part.
@@ -60,9 +55,6 @@ impl<E: fmt::Debug> fmt::Display for FlashError<E> {
             Self::Protected { at } => write!(f, "the flash is write-protected at {at:#x}"),
             Self::Timeout { at } => write!(f, "the flash stays busy at {at:#x}"),
             Self::Failed { at } => write!(f, "the flash reports a failure at {at:#x}"),
-            Self::VerifyFailed { at } => {
-                write!(f, "the flash does not keep what was written at {at:#x}")
-            }
             Self::NotAligned => f.write_str("address or length are not aligned"),
             Self::OutOfBounds => f.write_str("there is no such address in the flash"),
         }

@@ -11,6 +11,11 @@ use super::{FlashError, check_erase, check_range, pieces};
 /// The sector that every part must be able to erase.
 pub const SECTOR: u32 = 4 << 10;
 
+/// The largest part that three address bytes reach all of. A larger one would have to be put into
+/// another address mode, and a reset that finds it in that mode would end the card: the core's first
+/// instruction is read through a window that gives three.
+const LARGEST: u32 = 16 << 20;
+
 const READ_STATUS: u8 = 0x05;
 const WRITE_ENABLE: u8 = 0x06;
 const PAGE_PROGRAM: u8 = 0x02;
@@ -20,14 +25,11 @@ const READ_SFDP: u8 = 0x5a;
 const WAKE_UP: u8 = 0xab;
 const ENABLE_RESET: u8 = 0x66;
 const RESET: u8 = 0x99;
-const ENTER_FOUR_BYTE: u8 = 0xb7;
 
 /// Status: programming or erasing.
 const BUSY: u8 = 1 << 0;
 /// Status: a write is enabled.
 const WRITE_ENABLED: u8 = 1 << 1;
-/// Status: block protection.
-const PROTECTION: u8 = 0b111 << 2;
 
 /// How often and after how long the status is asked for: of programming (3 ms at most in data
 /// sheets), and of erasing (2 s).
@@ -52,26 +54,16 @@ pub struct SpiPart {
     pub size: u32,
     /// Bytes of a program page.
     pub page: u32,
-    /// Sizes that can be erased at once in bytes, with their commands; 0 where there is none.
-    pub erases: [(u32, u8); 4],
-    four_byte: FourByte,
+    /// The command that erases a sector: cards erase one at a time.
+    pub erase: u8,
 }
 
-/// How a part is made to take addresses of four bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FourByte {
-    NotNeeded,
-    Command,
-    CommandAfterWriteEnable,
-}
-
-/// A driver for one part.
+/// A driver for one part. Where the part is write-protected it looks as if it did what it was told.
 #[derive(Debug)]
 pub struct SpiFlash<S, D> {
     spi: S,
     delay: D,
     part: SpiPart,
-    verify: bool,
 }
 
 impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
@@ -92,22 +84,7 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         command(&mut spi, &[RESET])?;
         delay.delay_us(RECOVERY_US);
         let part = SpiPart::identify(&mut spi)?;
-        match part.four_byte {
-            FourByte::NotNeeded => {}
-            FourByte::Command => command(&mut spi, &[ENTER_FOUR_BYTE])?,
-            FourByte::CommandAfterWriteEnable => {
-                command(&mut spi, &[WRITE_ENABLE])?;
-                command(&mut spi, &[ENTER_FOUR_BYTE])?;
-            }
-        }
-        Ok(Self { spi, delay, part, verify: true })
-    }
-
-    /// Whether what was written or erased is read again and compared, which it is unless said
-    /// otherwise. Without it a protected part looks as if it did what it was told.
-    #[must_use]
-    pub fn verify(self, verify: bool) -> Self {
-        Self { verify, ..self }
+        Ok(Self { spi, delay, part })
     }
 
     /// What the part said of itself.
@@ -120,16 +97,6 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         (self.spi, self.delay)
     }
 
-    /// A command with an address, and how many bytes of it count.
-    fn addressed(&self, command: u8, at: u32) -> ([u8; 6], usize) {
-        let [high, rest @ ..] = at.to_be_bytes();
-        let [b, c, d] = rest;
-        match self.part.four_byte {
-            FourByte::NotNeeded => ([command, b, c, d, 0, 0], 4),
-            _ => ([command, high, b, c, d, 0], 5),
-        }
-    }
-
     /// Enables a write, and looks whether it is.
     fn enable(&mut self, at: u32) -> Result<(), FlashError<S::Error>> {
         command(&mut self.spi, &[WRITE_ENABLE])?;
@@ -140,69 +107,29 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         }
     }
 
-    fn erase_block(&mut self, at: u32, size: u32, opcode: u8) -> Result<(), FlashError<S::Error>> {
+    fn erase_sector(&mut self, at: u32) -> Result<(), FlashError<S::Error>> {
         self.enable(at)?;
-        let (header, length) = self.addressed(opcode, at);
-        command(&mut self.spi, &header[..length])?;
-        wait(&mut self.spi, &mut self.delay, ERASE_WAIT, at)?;
-        if self.verify {
-            self.compare(at, size, None)?;
-        }
-        Ok(())
+        command(&mut self.spi, &addressed(self.part.erase, at))?;
+        wait(&mut self.spi, &mut self.delay, ERASE_WAIT, at)
     }
 
     fn program(&mut self, at: u32, bytes: &[u8]) -> Result<(), FlashError<S::Error>> {
         self.enable(at)?;
-        let (header, length) = self.addressed(PAGE_PROGRAM, at);
-        let mut operations = [Operation::Write(&header[..length]), Operation::Write(bytes)];
+        let header = addressed(PAGE_PROGRAM, at);
+        let mut operations = [Operation::Write(&header), Operation::Write(bytes)];
         self.spi.transaction(&mut operations).map_err(FlashError::Bus)?;
-        wait(&mut self.spi, &mut self.delay, PROGRAM_WAIT, at)?;
-        if self.verify {
-            self.compare(at, bytes.len() as u32, Some(bytes))?;
-        }
-        Ok(())
-    }
-
-    /// Compares what is there with what should be: so many bytes, which are blank where none are given.
-    #[inline(never)] // it is there once for both
-    fn compare(
-        &mut self,
-        at: u32,
-        length: u32,
-        should: Option<&[u8]>,
-    ) -> Result<(), FlashError<S::Error>> {
-        for (start, length) in pieces(at, length, 64) {
-            let mut there = [0; 64];
-            let there = &mut there[..length as usize];
-            self.read_raw(start, there)?;
-            let offset = (start - at) as usize;
-            let should = |n: usize| should.map_or(0xff, |bytes| bytes[offset + n]);
-            let wrong = there.iter().enumerate().position(|(n, &is)| is != should(n));
-            if let Some(wrong) = wrong {
-                let at = start + wrong as u32;
-                let protected = status(&mut self.spi)? & PROTECTION != 0;
-                return Err(match protected {
-                    true => FlashError::Protected { at },
-                    false => FlashError::VerifyFailed { at },
-                });
-            }
-        }
-        Ok(())
+        wait(&mut self.spi, &mut self.delay, PROGRAM_WAIT, at)
     }
 
     fn read_raw(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), FlashError<S::Error>> {
-        let (header, length) = self.addressed(FAST_READ, at);
-        // One byte of anything before the data.
-        let mut operations = [Operation::Write(&header[..length + 1]), Operation::Read(bytes)];
-        self.spi.transaction(&mut operations).map_err(FlashError::Bus)
+        read_with(&mut self.spi, FAST_READ, at, bytes)
     }
+}
 
-    /// The largest block that begins here and does not reach beyond the end.
-    fn largest(&self, at: u32, end: u32) -> (u32, u8) {
-        let fits = |size: u32| size > 0 && at.is_multiple_of(size) && end - at >= size;
-        let blocks = self.part.erases.into_iter().filter(|(size, _)| fits(*size));
-        blocks.max_by_key(|(size, _)| *size).expect("a sector fits: the range is whole sectors")
-    }
+/// A command with an address.
+fn addressed(command: u8, at: u32) -> [u8; 4] {
+    let [_, high, middle, low] = at.to_be_bytes();
+    [command, high, middle, low]
 }
 
 fn command<S: SpiDevice>(spi: &mut S, bytes: &[u8]) -> Result<(), FlashError<S::Error>> {
@@ -242,7 +169,7 @@ impl SpiPart {
             return Err(FlashError::NotAnswering);
         }
         let mut header = [0; 16];
-        read_sfdp(spi, 0, &mut header)?;
+        read_with(spi, READ_SFDP, 0, &mut header)?;
         // The basic table comes first, whatever follows.
         if header[..4] != *b"SFDP" || header[8] != 0 {
             return Err(FlashError::Unsupported("it has no SFDP parameters"));
@@ -250,7 +177,7 @@ impl SpiPart {
         let at = u32::from_le_bytes([header[12], header[13], header[14], 0]);
         let words = usize::from(header[11]).min(16);
         let mut table = [0; 64];
-        read_sfdp(spi, at, &mut table[..4 * words])?;
+        read_with(spi, READ_SFDP, at, &mut table[..4 * words])?;
         Self::from_table(jedec, &table).map_err(FlashError::Unsupported)
     }
 
@@ -264,42 +191,34 @@ impl SpiPart {
             density if density >> 31 == 0 => u64::from(density) + 1,
             density => 1_u64.checked_shl(density & 0x7fff_ffff).unwrap_or(0),
         };
-        let size =
-            u32::try_from(bits / 8).map_err(|_| "it is larger than four address bytes reach")?;
+        if bits / 8 > LARGEST.into() {
+            return Err("it has more than 16 MB");
+        }
+        let size = (bits / 8) as u32;
         if !size.is_power_of_two() || size < SECTOR {
             return Err("its size makes no sense");
         }
         let kinds = [word(8), word(8) >> 16, word(9), word(9) >> 16];
-        let erases = kinds.map(|kind| match kind & 0xff {
-            0 | 32.. => (0, 0),
-            exponent => (1 << exponent, (kind >> 8) as u8),
-        });
-        if !erases.iter().any(|(size, _)| *size == SECTOR) {
-            return Err("it has no 4 KB sectors");
-        }
+        let sectors = kinds.into_iter().find(|kind| kind & 0xff == SECTOR.ilog2());
+        let erase = (sectors.ok_or("it has no 4 KB sectors")? >> 8) as u8;
         // Parts of the standard's first revision have pages of 256 bytes, or do not say.
         let page = match word(11) >> 4 & 15 {
             0 => 256,
             exponent => 1 << exponent,
         };
-        let enter = word(16) >> 24;
-        let four_byte = match size {
-            ..=0x0100_0000 => FourByte::NotNeeded,
-            _ if enter & 1 != 0 => FourByte::Command,
-            _ if enter & 2 != 0 => FourByte::CommandAfterWriteEnable,
-            _ => return Err("it does not take four address bytes by command"),
-        };
-        Ok(Self { jedec, size, page, erases, four_byte })
+        Ok(Self { jedec, size, page, erase })
     }
 }
 
-fn read_sfdp<S: SpiDevice>(
+/// Reads by a command with an address, and a byte of anything before the data.
+fn read_with<S: SpiDevice>(
     spi: &mut S,
+    command: u8,
     at: u32,
     bytes: &mut [u8],
 ) -> Result<(), FlashError<S::Error>> {
-    let [_, high, middle, low] = at.to_be_bytes();
-    let header = [READ_SFDP, high, middle, low, 0];
+    let [command, high, middle, low] = addressed(command, at);
+    let header = [command, high, middle, low, 0];
     let mut operations = [Operation::Write(&header), Operation::Read(bytes)];
     spi.transaction(&mut operations).map_err(FlashError::Bus)
 }
@@ -327,13 +246,7 @@ impl<S: SpiDevice, D: DelayNs> NorFlash for SpiFlash<S, D> {
 
     fn erase(&mut self, from: u32, to: u32) -> Result<(), Self::Error> {
         check_erase(from, to, self.part.size, SECTOR)?;
-        let mut at = from;
-        while at < to {
-            let (size, opcode) = self.largest(at, to);
-            self.erase_block(at, size, opcode)?;
-            at += size;
-        }
-        Ok(())
+        (from..to).step_by(Self::ERASE_SIZE).try_for_each(|at| self.erase_sector(at))
     }
 
     fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Self::Error> {

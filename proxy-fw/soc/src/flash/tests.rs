@@ -13,6 +13,8 @@ use super::cfi::{Bus32, CfiFlash};
 use super::spi::SpiFlash;
 use super::*;
 
+mod journal;
+
 type Spi = SpiFlash<Shared<SpiNor>, Shared<SpiNor>>;
 
 fn spi(part: Part) -> (Shared<SpiNor>, Spi) {
@@ -75,20 +77,19 @@ where
 
 #[test]
 fn spi_there_and_back() {
-    for part in [Part::W25Q128, Part::W25Q256] {
-        let (chip, mut flash) = spi(part);
-        assert_eq!(flash.capacity(), part.size as usize);
-        assert_eq!((flash.part().jedec, flash.part().page), (part.jedec, 256));
-        // Across pages and sectors, at the end too.
-        for at in [4096 - 100, part.size - 5000] {
-            there_and_back(&mut flash, at, 4321);
-        }
-        assert_clean(&chip.lock().nor);
+    let part = Part::W25Q128;
+    let (chip, mut flash) = spi(part);
+    assert_eq!(flash.capacity(), part.size as usize);
+    assert_eq!((flash.part().jedec, flash.part().page), (part.jedec, 256));
+    // Across pages and sectors, at the end too.
+    for at in [4096 - 100, part.size - 5000] {
+        there_and_back(&mut flash, at, 4321);
     }
+    assert_clean(&chip.lock().nor);
 }
 
 #[test]
-fn spi_erases_with_the_largest_blocks() {
+fn spi_erases_sector_by_sector() {
     let (chip, mut flash) = spi(Part::W25Q128);
     chip.lock().nor.preload(0, &[0; 0x4_0000]);
     flash.erase(0x7000, 0x2_9000).unwrap();
@@ -96,8 +97,8 @@ fn spi_erases_with_the_largest_blocks() {
     let cells = chip.nor.cells();
     assert!(cells[0x7000..0x2_9000].iter().all(|&byte| byte == 0xff));
     assert!(cells[..0x7000].iter().chain(&cells[0x2_9000..0x4_0000]).all(|&byte| byte == 0));
-    // 4 KB, 32 KB, 64 KB, 32 KB, 4 KB: five operations of eight steps each.
-    assert_eq!(chip.nor.steps(), 5 * 8);
+    // Operations of eight steps each.
+    assert_eq!(chip.nor.steps(), 0x22 * 8);
 }
 
 #[test]
@@ -111,12 +112,8 @@ fn spi_waits_for_what_goes_on_before_a_reset() {
 }
 
 #[test]
-fn spi_asleep_or_in_another_address_mode() {
-    let (chip, flash) = spi(Part::W25Q256);
-    drop(flash);
-    // The processor was reset, the part was not.
-    let mut flash = SpiFlash::new(chip.clone(), chip.clone()).unwrap();
-    there_and_back(&mut flash, 0x0180_0001, 300);
+fn spi_asleep() {
+    let (chip, _) = spi(Part::W25Q128);
     let mut guard = chip.lock();
     guard.select();
     guard.exchange(0xb9);
@@ -136,36 +133,11 @@ fn spi_says_what_is_wrong() {
     assert_eq!(flash.erase(0, 4097), Err(FlashError::NotAligned));
     assert_eq!(flash.erase(8192, 4096), Err(FlashError::OutOfBounds));
     assert_eq!(flash.erase(size, size + 4096), Err(FlashError::OutOfBounds));
-    flash.write(0, &[0x0f]).unwrap();
-    assert_eq!(flash.write(0, &[0xf0]), Err(FlashError::VerifyFailed { at: 0 }));
     // Without power, on the way and from the beginning.
     chip.lock().power_off();
     assert_eq!(flash.write(4096, &[0]), Err(FlashError::NotAnswering));
     let dead = SpiFlash::new(chip.clone(), chip.clone());
     assert_eq!(dead.map(|_| ()), Err(FlashError::NotAnswering));
-}
-
-#[test]
-fn spi_worn_or_protected() {
-    let (chip, mut flash) = spi(Part { endurance: 1, ..Part::W25Q128 });
-    flash.erase(0, 4096).unwrap();
-    assert!(matches!(flash.erase(0, 4096), Err(FlashError::VerifyFailed { at: 0..4096 })));
-    assert!(flash.erase(4096, 8192).is_ok());
-    let mut quick = flash.verify(false);
-    quick.erase(0, 4096).unwrap();
-    let mut guard = chip.lock();
-    let protect: [&[u8]; 2] = [&[0x06], &[0x01, 0b111 << 2]];
-    for command in protect {
-        guard.select();
-        for &byte in command {
-            guard.exchange(byte);
-        }
-        guard.deselect();
-    }
-    guard.nor.finish();
-    drop(guard);
-    let mut flash = quick.verify(true);
-    assert_eq!(flash.write(8192, &[1, 2]), Err(FlashError::Protected { at: 8192 }));
 }
 
 #[test]
@@ -177,6 +149,10 @@ fn spi_parts_that_cannot_be_used() {
     let flash = SpiFlash::new(chip.clone(), chip.clone());
     let why = FlashError::Unsupported("it has no 4 KB sectors");
     assert_eq!(flash.map(|_| ()), Err(why));
+    // It would have to take other addresses than the window that the core starts from gives.
+    let chip = Shared::new(SpiNor::new(Nor::new(Part::W25Q256, 1)));
+    let flash = SpiFlash::new(chip.clone(), chip.clone());
+    assert_eq!(flash.map(|_| ()), Err(FlashError::Unsupported("it has more than 16 MB")));
 }
 
 fn words(bytes: &[u8]) -> [Transaction<u8>; 3] {
@@ -250,13 +226,11 @@ fn spi_writes_in_these_words() {
         &program([0, 1, 0xfe], &[1, 2]),
         &asks(&[0x05], &[0x03]),
         &asks(&[0x05], &[0x00]),
-        &asks(&[0x0b, 0, 1, 0xfe, 0], &[1, 2]),
         // The rest is on the next page.
         &words(&[0x06]),
         &asks(&[0x05], &[0x02]),
         &program([0, 2, 0], &[3]),
         &asks(&[0x05], &[0x00]),
-        &asks(&[0x0b, 0, 2, 0, 0], &[3]),
     ]
     .concat();
     exactly(&expected, |flash| flash.write(0x1fe, &[1, 2, 3]).unwrap());
@@ -301,8 +275,6 @@ fn cfi_says_what_is_wrong() {
     assert_eq!(flash.write(0, &[0; 5]), Err(FlashError::NotAligned));
     assert_eq!(flash.write(1 << 20, &[0; 4]), Err(FlashError::OutOfBounds));
     assert_eq!(flash.erase(4096, 128 << 10), Err(FlashError::NotAligned));
-    flash.write(0, &[0x0f; 4]).unwrap();
-    assert_eq!(flash.write(0, &[0xf0; 4]), Err(FlashError::VerifyFailed { at: 0 }));
     chip.lock().lock(128 << 10);
     let at = 128 << 10;
     assert_eq!(flash.write(at, &[0; 4]), Err(FlashError::Protected { at }));

@@ -6,7 +6,8 @@ use alloc::vec;
 use core::fmt;
 use core::time::Duration;
 use proxy_core::control::{
-    Decoded, FromProxy, Hello, OperationId, Request, Term, ToProxy, Welcome, decode, encode,
+    Decoded, FromProxy, Hello, OperationId, Request, SILENCE_BOUND, Term, ToProxy, Welcome, decode,
+    encode,
 };
 use proxy_core::limits::MAX_ANSWER;
 use proxy_core::time::Instant;
@@ -17,9 +18,6 @@ pub(super) const INBOX: usize = 4 + 4096;
 
 /// How long a connection may take to be made, and then the manager to answer Hello.
 const WELCOME_BOUND: Duration = Duration::from_secs(5);
-
-/// The manager pings when it has nothing else to say; one that is silent for so long is gone.
-const SILENCE_BOUND: Duration = Duration::from_secs(15);
 
 /// Pauses between attempts grow from the first to the second, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

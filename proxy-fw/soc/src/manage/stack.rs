@@ -227,7 +227,10 @@ impl Management {
 
     /// Moves what is to be moved. Whether there was anything.
     pub fn turn<M: EthernetMac>(&mut self, now: Instant, mac: &mut M) -> bool {
-        self.conversation.handle_timeout(now);
+        // The stream of a conversation that has ended ends before another begins, however late this is.
+        if self.stream == Stream::None || self.conversation.wants_stream() {
+            self.conversation.handle_timeout(now);
+        }
         let said = self.stream == Stream::Open && !self.conversation.outgoing().is_empty();
         let changes = match (self.stream, self.conversation.wants_stream()) {
             (Stream::None, wanted) => wanted && self.can_dial(),
@@ -382,3 +385,6 @@ fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,15 +78,25 @@ pub(crate) fn modules() -> I2cBus<Registers> {
     bus(MODULES)
 }
 
+#[inline(never)] // once, for all that use one
 fn bus(number: usize) -> I2cBus<Registers> {
     let block = card().i2c(number).expect("there are two");
-    I2cBus::new(block, card().id().clock().read().hertz(), I2C_RATE)
+    let mut timer = Timer::new(card().timer());
+    I2cBus::new(block, card().id().clock().read().hertz(), I2C_RATE, &mut timer)
+}
+
+/// Reads from the card's identity memory. It is asked twice: a bus may err, and one that a target still
+/// holds is freed again.
+#[inline(never)] // once, for all that is read
+fn identity(at: u16, bytes: &mut [u8]) -> Result<(), I2cError> {
+    let mut once = || Eeprom::new(sensors(), IDENTITY, Addressing::One).read(at, bytes);
+    once().or_else(|_| once())
 }
 
 /// The address of the card's Ethernet port.
 pub(crate) fn address() -> Result<[u8; 6], I2cError> {
     let mut address = [0; 6];
-    Eeprom::new(sensors(), IDENTITY, Addressing::One).read(EUI_48, &mut address)?;
+    identity(EUI_48, &mut address)?;
     Ok(address)
 }
 
@@ -94,7 +104,7 @@ pub(crate) fn address() -> Result<[u8; 6], I2cError> {
 #[inline(never)] // its stack is needed once
 pub(crate) fn tell_of_card() {
     let mut bytes = [0; VPD_LENGTH];
-    if Eeprom::new(sensors(), IDENTITY, Addressing::One).read(VPD, &mut bytes).is_err() {
+    if identity(VPD, &mut bytes).is_err() {
         return log!(warn, "vital product data: their memory does not answer");
     }
     match Vpd::parse(&bytes) {

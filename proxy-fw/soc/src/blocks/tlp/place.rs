@@ -98,6 +98,8 @@ pub(super) struct Place<B> {
     resetting: bool,
     /// Until when the link is held in hot reset.
     hot_reset: Option<Instant>,
+    /// What the wires are to say once no TLP is on its way out.
+    pub(super) signal: Option<SlotSignal>,
     facing: Facing,
 }
 
@@ -114,22 +116,21 @@ impl<B: Bus + Copy> Place<B> {
     }
 
     fn new(block: Block<B>, facing: Facing, windows: Windows) -> Self {
-        // Counts go on where firmware starts anew and the block does not.
-        let delivered = block.delivered().read();
-        let delivered = [delivered.posted(), delivered.non_posted(), delivered.completion()];
+        // The block was reset with the core, so all counts begin at 0.
         Self {
             block,
             sent: [0; 3],
             may_send: [0; 3],
-            delivered,
-            granted: delivered,
-            freed: delivered,
+            delivered: [0; 3],
+            granted: [0; 3],
+            freed: [0; 3],
             waiting: Waiting::new(windows),
             given: 0,
             sending: 0,
             up: false,
             resetting: false,
             hot_reset: None,
+            signal: None,
             facing,
         }
     }
@@ -153,6 +154,8 @@ impl<B: Bus + Copy> Place<B> {
     fn off(&mut self) {
         self.block.control().write(Control::RESET.with_max_payload(PAYLOAD));
         (self.up, self.resetting, self.hot_reset) = (false, false, None);
+        // A device that comes is reset anyway.
+        self.signal = None;
     }
 
     /// Gives a device power.
@@ -166,16 +169,20 @@ impl<B: Bus + Copy> Place<B> {
     /// Whether something is to be done at a time.
     pub(super) fn waits_for_time(&self) -> bool {
         let powered = matches!(self.facing, Facing::Device { device: Device::Powered(_), .. });
-        self.hot_reset.is_some() || powered
+        self.hot_reset.is_some() || self.signal.is_some() || powered
     }
 
-    /// Does what was to be done by now.
-    pub(super) fn time_goes_on(&mut self, now: Instant) {
+    /// Does what was to be done by now. Whether the wires were driven, behind the last TLP.
+    pub(super) fn time_goes_on(&mut self, now: Instant) -> bool {
+        let signal = if self.sending == 0 { self.signal.take() } else { None };
+        if let Some(signal) = signal {
+            self.drive(signal, now);
+        }
         if self.hot_reset.is_some_and(|until| until <= now) {
             self.hot_reset = None;
             self.block.control().modify(|control| control.with_hot_reset(false));
         }
-        let Facing::Device { device, perst, .. } = &mut self.facing else { return };
+        let Facing::Device { device, perst, .. } = &mut self.facing else { return false };
         if let Device::Powered(since) = *device
             && since + POWER_STABLE <= now
             && self.block.status().read().power_good()
@@ -185,6 +192,7 @@ impl<B: Bus + Copy> Place<B> {
             let change = |control: Control| control.with_perst(held).with_link_disable(false);
             self.block.control().modify(change);
         }
+        signal.is_some()
     }
 
     /// Something happened at the slot.
@@ -278,7 +286,7 @@ impl<B: Bus + Copy> Place<B> {
     }
 
     /// Drives the wires of a box's slot.
-    pub(super) fn signal(&mut self, signal: SlotSignal, now: Instant) {
+    fn drive(&mut self, signal: SlotSignal, now: Instant) {
         let Facing::Device { device, perst, .. } = &mut self.facing else { return };
         let has_link = matches!(device, Device::Known | Device::Training);
         match signal {
@@ -301,13 +309,11 @@ impl<B: Bus + Copy> Place<B> {
         }
     }
 
-    /// Whether no TLP is on its way out.
-    pub(super) fn is_idle(&self) -> bool {
-        self.sending == 0
-    }
-
-    /// Classes of which a TLP can go out now.
+    /// Classes of which a TLP can go out now: none as long as the wires are to be driven first.
     pub(super) fn room(&mut self) -> ClassSet {
+        if self.signal.is_some() {
+            return ClassSet::NONE;
+        }
         let known = self.open();
         if known == ClassSet::ALL {
             return known;

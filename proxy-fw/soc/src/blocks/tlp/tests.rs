@@ -324,16 +324,20 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
     let mut port = with_device(&hardware);
     grants(&hardware, 0, 8);
     port.send(ONE, &tlp(Posted, 1));
-    assert!(!port.can_signal(ONE), "a TLP is on its way");
-    assert!(port.can_signal(TWO));
-    assert_eq!(goes_out(&hardware).len(), 1);
     // One was looked at, one not.
     assert!(comes(&hardware, 0, Posted, 2));
     assert_eq!(port.happening(), None);
     assert!(comes(&hardware, 0, Posted, 3));
     assert!(port.can_signal(ONE));
     port.signal(ONE, SlotSignal::HotReset);
+    assert_eq!(port.happening(), None);
+    assert_eq!(control(&hardware, 0), POWER, "a TLP is on its way");
+    assert!(!port.can_signal(ONE) && port.can_signal(TWO), "one waits");
+    assert_eq!(port.room(ONE), ClassSet::NONE, "and no TLP passes it");
+    assert_eq!(goes_out(&hardware).len(), 1);
+    assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), POWER | HOT);
+    assert_eq!(port.room(ONE), ClassSet::ALL);
     // Another is cut off in the middle, and then the link goes down.
     let aborted = Status::RESET.with_aborted(true);
     assert!(delivers(&hardware, 0, NonPosted, &tlp(NonPosted, 4), aborted));
@@ -374,8 +378,8 @@ fn perst_stays_until_it_is_ended() {
         *status = Status::from_bits(*status).with_aborted(true).bits();
     }));
     assert!(port.can_signal(ONE));
-    assert_eq!(port.counters()[5].1, 1);
     port.signal(ONE, SlotSignal::Perst { asserted: false });
+    assert_eq!(port.counters()[5].1, 1);
     assert_eq!(control(&hardware, 0), POWER);
     event(&hardware, 0, SlotEvent::LinkUp);
     assert_eq!(port.happening(), None);

@@ -1,0 +1,156 @@
+//! The card's IP against a manager's.
+
+use super::*;
+use crate::testing::WireMac;
+use proxy_core::control::{
+    CONTROL_VERSION, Decoded, Name, RoleKind, Term, ToProxy, Welcome, decode, encode,
+};
+use std::vec::Vec;
+use tlp_codec::ids::NodeId;
+
+/// What a manager's machine is: an address, and a connection that it waits for.
+struct Manager {
+    mac: WireMac,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    tcp: SocketHandle,
+    frame: Vec<u8>,
+}
+
+impl Manager {
+    fn new(mut mac: WireMac) -> Self {
+        let address = EthernetAddress(mac.address());
+        let wire = &mut Wire { mac: &mut mac, pending: &mut None, frame: &[] };
+        let now = stack_time(Instant::ZERO);
+        let mut interface = Interface::new(Config::new(address.into()), wire, now);
+        let address = Ipv4Cidr::new(Ipv4Address::new(10, 0, 0, 1), 24);
+        set_address(&mut interface, Some((address, None)));
+        let mut sockets = SocketSet::new(&mut Box::leak(Box::new([SocketStorage::EMPTY]))[..]);
+        let buffer = || tcp::SocketBuffer::new(&mut Box::leak(Box::new([0; 4096]))[..]);
+        let tcp = sockets.add(tcp::Socket::new(buffer(), buffer()));
+        Self { mac, interface, sockets, tcp, frame: Vec::new() }
+    }
+
+    fn socket(&mut self) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(self.tcp)
+    }
+
+    fn turn(&mut self, now: Instant) {
+        if !self.socket().is_open() {
+            self.socket().listen(7781).unwrap();
+        }
+        loop {
+            let mut pending = self.mac.receive(|arrived| arrived.bytes.to_vec()).map(|frame| {
+                self.frame = frame;
+                self.frame.len()
+            });
+            let more = pending.is_some();
+            let Self { mac, interface, sockets, frame, .. } = self;
+            let wire = &mut Wire { mac, pending: &mut pending, frame };
+            interface.poll(stack_time(now), wire, sockets);
+            if !more {
+                break;
+            }
+        }
+    }
+
+    /// The next message of the card, if it is there.
+    fn hears(&mut self) -> Option<FromProxy> {
+        let mut bytes = [0; 4096];
+        let there = self.socket().peek_slice(&mut bytes).ok()?;
+        let Ok(Decoded::Message(message, used)) = decode(&bytes[..there]) else { return None };
+        self.socket().recv_slice(&mut bytes[..used]).unwrap();
+        Some(message)
+    }
+
+    fn says(&mut self, message: &ToProxy) {
+        let mut bytes = [0; 4096];
+        let bytes = encode(message, &mut bytes).unwrap();
+        assert_eq!(self.socket().send_slice(bytes), Ok(bytes.len()));
+    }
+}
+
+/// A card, its manager, and the time.
+struct Bench {
+    manage: Management,
+    mac: WireMac,
+    manager: Manager,
+    now: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (manager, mut mac) = WireMac::pair(1, 2, 64);
+        let hello = Hello {
+            version: CONTROL_VERSION,
+            name: Name::try_from("card").unwrap(),
+            role: RoleKind::Host { ports: 4 },
+            incarnation: 1,
+            node: None,
+            paths: heapless::Vec::new(),
+            mtu: 1500,
+            term: Term(0),
+        };
+        let addressing = Addressing::Fixed { address: [10, 0, 0, 2], prefix: 24, gateway: None };
+        let config =
+            ManagementConfig { addressing, manager: ([10, 0, 0, 1], 7781), seed: 1, hello };
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let manage = Management::new(now, &mut mac, config);
+        Self { manage, mac, manager: Manager::new(manager), now }
+    }
+
+    /// So long later, both look.
+    fn turn(&mut self, later: Duration) {
+        self.now = self.now + later;
+        self.manager.turn(self.now);
+        while !self.manage.holds_frame()
+            && let Some(frame) = self.mac.receive(|arrived| arrived.bytes.to_vec())
+        {
+            self.manage.handle_frame(&frame);
+            self.manage.turn(self.now, &mut self.mac);
+        }
+        self.manage.turn(self.now, &mut self.mac);
+    }
+
+    /// Turns until the manager is heard, or lost.
+    fn heard(&mut self) -> Heard {
+        for _ in 0..100 {
+            self.turn(Duration::from_millis(10));
+            if let Some(heard) = self.manage.poll(self.now) {
+                return heard;
+            }
+        }
+        panic!("nothing is heard");
+    }
+
+    /// Turns until the card has said hello.
+    fn is_greeted(&mut self) -> bool {
+        for _ in 0..100 {
+            self.turn(Duration::from_millis(10));
+            if let Some(said) = self.manager.hears() {
+                assert!(matches!(said, FromProxy::Hello(_)), "{said:?}");
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[test]
+fn a_conversation_that_begins_late_has_a_stream_of_its_own() {
+    let mut bench = Bench::new();
+    assert!(bench.is_greeted());
+    let welcome = ToProxy::Welcome(Welcome {
+        version: CONTROL_VERSION,
+        node: NodeId::new(4).unwrap(),
+        term: Term(1),
+    });
+    bench.manager.says(&welcome);
+    assert!(matches!(bench.heard(), Heard::Joined(_)));
+    // The manager breaks the protocol, and the card is kept from its next turn for long.
+    bench.manager.says(&welcome);
+    assert!(matches!(bench.heard(), Heard::Lost(_)));
+    bench.turn(Duration::from_millis(500));
+    assert!(bench.is_greeted(), "on a stream of its own");
+    assert_eq!(bench.manage.counters()[2], ("card: connections to the manager", 2));
+}
