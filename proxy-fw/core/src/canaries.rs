@@ -56,7 +56,7 @@ pub enum Canary {
     DropHeld,
     /// Host: what a device sent before it was reset is taken after that.
     KeepStale,
-    /// Host: with a device that is gone fail all others of its box.
+    /// Host: with a binding that fails do all others of its box.
     FailNeighbours,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,

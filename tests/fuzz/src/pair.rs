@@ -223,7 +223,10 @@ impl Pair {
     fn events(&mut self, end: usize) {
         while let Some(event) = self.ends[end].link.poll_event() {
             match event {
-                LinkEvent::Down(_) => (0..SLOTS).for_each(|slot| self.end_of_flows(slot)),
+                LinkEvent::Down(reason) => {
+                    self.check_down(end, reason);
+                    (0..SLOTS).for_each(|slot| self.end_of_flows(slot));
+                }
                 LinkEvent::ChannelFailed { key, .. } => {
                     let slot = key.slot.get() - 1;
                     if self.key(slot) == key {
@@ -232,6 +235,24 @@ impl Pair {
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Both ends keep to the protocol and live on: one of them gives up, or is taken away, and the other
+    /// one hears of it.
+    fn check_down(&self, end: usize, reason: LinkDownReason) {
+        if self.hostile {
+            return;
+        }
+        let other = self.ends[1 - end].link.state();
+        match reason {
+            LinkDownReason::GaveUp | LinkDownReason::Removed => {}
+            LinkDownReason::PeerClosed => {
+                assert!(matches!(other, LinkState::Down(_)), "the other end is {other:?}");
+            }
+            LinkDownReason::PeerRestarted | LinkDownReason::Protocol => {
+                panic!("end {end} went down: {reason:?}");
             }
         }
     }

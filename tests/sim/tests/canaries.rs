@@ -14,7 +14,8 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::AcknowledgeEarly => ("lossy", 4),
         Canary::ForgetCredit => ("calm", 4),
         Canary::ForgetLoss => ("lossy", 4),
-        Canary::IgnoreTlpCrc => ("memory", 10),
+        Canary::IgnoreTlpCrc | Canary::IgnoreSplitCrc => ("memory", 10),
+        Canary::RefuseLateAck => ("paths", 60),
         Canary::NothingForClosed => ("release", 60),
         Canary::IgnoreLimit => ("shares", 4),
         Canary::EndlessTurn => ("shares", 20),
@@ -29,6 +30,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::PassHeld | Canary::DropHeld => ("peers", 20),
         Canary::PassNothing => ("calm", 4),
         Canary::KeepStale => ("reset", 4),
+        Canary::FailNeighbours => ("functions", 20),
         Canary::SkipReset => ("nodes", 10),
         Canary::DropUncounted => ("memory", 4),
     }

@@ -408,7 +408,8 @@ impl HostRole {
                 }
                 LinkEvent::ChannelFailed { key, reason, .. } => {
                     self.fail_ports(now, reason, |b| {
-                        b.peer == peer && b.channels.iter().any(|(k, _)| *k == key)
+                        let its = b.channels.iter().any(|(k, _)| *k == key);
+                        b.peer == peer && (its || planted(Canary::FailNeighbours))
                     });
                 }
             }
@@ -421,8 +422,7 @@ impl HostRole {
             while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
                 if matches!(record, Sideband::LinkDown | Sideband::DeviceGone) {
                     self.fail_ports(now, BindingFailure::DeviceGone, |b| {
-                        let its = b.channels.iter().any(|(_, c)| *c == channel);
-                        b.peer == peer && (its || planted(Canary::FailNeighbours))
+                        b.peer == peer && b.channels.iter().any(|(_, c)| *c == channel)
                     });
                 } else {
                     self.counters.sideband_ignored += 1;

@@ -15,6 +15,10 @@ use tlp_codec::fabric::{
 };
 use tlp_codec::ids::BindingKey;
 
+/// How often a record was sent in vain when it goes in a small frame. Congestion seldom loses one as
+/// often.
+const STUBBORN: u8 = 5;
+
 /// TLP bytes in the header record and in each data record of a split TLP.
 pub(super) fn split_sizes(frame: usize) -> (usize, usize) {
     let room = frame - MAX_OVERHEAD;
@@ -66,9 +70,10 @@ impl Link {
     ) -> Option<Transmit> {
         assert!(buffer.len() >= self.peer_limits.frame, "it takes the largest frame");
         let header = self.header(now, path, resend.unwrap_or(self.flight.next()));
-        // What was lost twice in large frames may be too large for the path by now. Timeouts do not
+        // What was lost so often in large frames may be too large for the path by now. Timeouts do not
         // tell as long as small frames come through.
-        let stubborn = resend.is_some_and(|sequence| self.flight.entry(sequence).tries > 1);
+        let tries = resend.map_or(0, |sequence| self.flight.entry(sequence).tries);
+        let stubborn = tries >= STUBBORN;
         let most = if stubborn { SAFE_FRAME } else { usize::MAX };
         let size = self.paths[path].frame.min(most);
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;

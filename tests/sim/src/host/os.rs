@@ -14,7 +14,7 @@ use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
 use crate::profile::Profile;
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
-use hotplug::{Light, SLOT_ENABLES};
+use hotplug::{AS_IS, Light, SLOT_ENABLES};
 use proxy_core::limits::MAX_PAYLOAD_OFFERED;
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
@@ -51,6 +51,8 @@ pub(crate) enum Then {
     Enabled,
     /// The indicator is off: the device may go.
     LetGo,
+    /// The indicator is off: the device does not work, or another one came in its place.
+    GaveUp,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -183,14 +185,15 @@ impl Os {
 
     /// It starts: everything that it knew is gone. The first port's script sets up the switch.
     pub(crate) fn boot(&mut self) {
-        self.begin_boot();
+        self.begin_boot(Light::Off as u32);
         self.end_boot();
     }
 
     /// It starts where another one ran: what the devices were told to do they still do, until the
-    /// buses behind the ports are reset.
+    /// buses behind the ports are reset. The lights stay as they are, as Linux's pciehp leaves them
+    /// when it finds slots: one that goes off would let go of the device.
     pub(crate) fn take_over(&mut self) {
-        self.begin_boot();
+        self.begin_boot(AS_IS);
         for at in (0..self.ports.len()).step_by(FUNCTIONS).map(port_id) {
             for reset in [hotplug::BUS_RESET, 0] {
                 self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
@@ -199,7 +202,8 @@ impl Os {
         self.end_boot();
     }
 
-    fn begin_boot(&mut self) {
+    /// With this value for the power indicators of all slots.
+    fn begin_boot(&mut self, light: u32) {
         self.boots += 1;
         self.booting = true;
         for port in 0..self.ports.len() {
@@ -233,7 +237,7 @@ impl Os {
                 (at, MSI + 8, 0, 0xf),
                 (at, MSI + 12, port as u32, 0xf),
                 (at, MSI, 1 << 16, 0b1100),
-                (at, SLOT, SLOT_ENABLES | (Light::Off as u32) << 8, 0b0011),
+                (at, SLOT, SLOT_ENABLES | light << 8, 0b0011),
             ]);
         }
         for (at, register, value, enables) in writes {
@@ -380,7 +384,7 @@ impl Os {
         let value = payload.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
         let good = done.status == CplStatus::Success;
         match then {
-            Then::Nothing | Then::BusReset => {}
+            Then::Nothing | Then::BusReset | Then::GaveUp => {}
             Then::Booted => self.booting = false,
             Then::Set if good => {}
             Then::Status if good => self.status(now, port, value),
@@ -392,7 +396,9 @@ impl Os {
             Then::Class if good && value >> 8 == DRIVE_CLASS => self.configure_drive(port),
             Then::Found | Then::Class => self.not_yet(now, port),
             Then::Enabled if good => self.ready(port),
-            Then::Enabled | Then::Set if self.stage(port) == Stage::Enumerating => self.gone(port),
+            Then::Enabled | Then::Set if self.stage(port) == Stage::Enumerating => {
+                self.gone(port);
+            }
             Then::Enabled | Then::Set => {}
             Then::LetGo => {
                 self.let_go += 1;

@@ -11,6 +11,7 @@ use crate::profile::{Fabric, Trouble};
 use port::{Fate, Port};
 use proxy_core::time::Instant;
 use std::time::Duration;
+use tlp_codec::ids::BindingKey;
 
 /// A frame on its way.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ pub(crate) struct InFlight {
 pub(crate) struct Harm {
     /// Bits of it, so that its CRC is wrong.
     pub(crate) flipped: Vec<usize>,
-    /// TLPs in it, and its CRC made right again.
-    pub(crate) lies: u64,
+    /// TLPs in it, and its CRC made right again: the binding of each.
+    pub(crate) lies: Vec<BindingKey>,
 }
 
 /// What comes of moving a frame on.

@@ -146,7 +146,7 @@ impl Port {
                 damage::flip(frame, &mut harm.flipped, &mut self.random);
             }
             if self.random.chance(trouble.lies_ppm) {
-                harm.lies += u64::from(damage::lie(frame, &mut self.random));
+                harm.lies.extend(damage::lie(frame, &mut self.random));
             }
             if self.random.chance(trouble.late_ppm) {
                 comes = comes + Duration::from_micros(self.random.below(trouble.late_us.max(1)));

@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::profile::Profile;
+use crate::random::{Drawer, Random};
+use tlp_codec::fabric::{Frame, FrameKind, FrameWriter, Header, Record, RecordAddress, SplitData};
+use tlp_codec::ids::{Epoch, NodeId, PathId, SlotFunction, SlotId};
+use tlp_codec::tlp::Class;
 
 fn fabric(tiers: usize) -> Fabric {
     Fabric { hosts: 2, boxes: 2, paths: 2, tiers, ..Profile::calm().fabric }
@@ -89,4 +93,43 @@ fn what_is_cut_is_mended_and_a_reboot_loses_what_is_under_way() {
     assert!(send(&mut network, 5, 501).is_empty());
     network.end(Cables::Plane { path: 1 }, 1);
     assert_eq!(send(&mut network, 5, 501).len(), 5);
+}
+
+#[test]
+fn memory_lies_of_any_byte_of_a_split_tlp_and_of_nothing_else() {
+    let node = |number| NodeId::new(number).unwrap();
+    let header = Header {
+        kind: FrameKind::Data,
+        destination: node(2),
+        source: node(1),
+        source_incarnation: 1,
+        destination_incarnation: Some(1),
+        session: 0,
+        path: PathId::new(0).unwrap(),
+        packet: 0,
+        sequence: 0,
+        ack: None,
+    };
+    let (slot, epoch) = (SlotId::new(3).unwrap(), Epoch::new(0, 7).unwrap());
+    let key = BindingKey { slot, function: SlotFunction::ZERO, epoch };
+    let bytes = [0; 64];
+    let (class, part, offset) = (Class::Posted, 1, 128);
+    let address = RecordAddress::from_box(&key);
+    let mut right = [0; 200];
+    let mut writer = FrameWriter::new(&mut right, &header).unwrap();
+    let data = SplitData { address, class, part, offset, bytes: &bytes };
+    writer.push(&Record::SplitData(data)).unwrap();
+    let length = writer.finish();
+    let mut random = Random::stream(1, Drawer::Port, 0);
+    let mut changed = [0; 64];
+    for _ in 0..1000 {
+        let mut frame = right[..length].to_vec();
+        assert_eq!(damage::lie(&mut frame, &mut random), Some(key));
+        let frame = Frame::new_checked(&frame[..]).unwrap();
+        let Some(Ok(Record::SplitData(told))) = frame.records().next() else { panic!() };
+        assert_eq!(SplitData { bytes: &bytes, ..told }, data);
+        let at = told.bytes.iter().position(|byte| *byte != 0).unwrap();
+        changed[at] += 1;
+    }
+    assert!(!changed.contains(&0), "{changed:?}");
 }

@@ -31,8 +31,12 @@ pub(crate) struct Binding {
     /// The last request of the run when its device was reset: those of the device until then it
     /// has forgotten, and what answers them is dropped wherever it is.
     forgotten: u64,
-    /// Its host has taken it.
+    /// Its host has taken it; and before that, its box's end had been over, which nobody there knows
+    /// yet.
     begun: bool,
+    stillborn: bool,
+    /// Its host was asked to give it back in order.
+    asked_back: bool,
     /// Its host has given the function an address since.
     pub(crate) placed: bool,
     /// Requests that ended without the answer of whom they asked, with a cause.
@@ -90,6 +94,8 @@ impl Bindings {
                 reset_after: (0, 0),
                 forgotten: 0,
                 begun: false,
+                stillborn: false,
+                asked_back: false,
                 placed: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
@@ -139,7 +145,22 @@ impl Binding {
     pub(crate) fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) && self.is_over() {
             self.standing = Standing::Fresh;
+            self.stillborn = true;
         }
+    }
+
+    /// Whether its box's end may have been over when its host took it.
+    pub(crate) fn may_be_stillborn(&self) -> bool {
+        self.stillborn
+    }
+
+    /// Its host is asked to give it back in order.
+    pub(crate) fn ask_back(&mut self) {
+        self.asked_back = true;
+    }
+
+    pub(crate) fn is_asked_back(&self) -> bool {
+        self.asked_back
     }
 
     /// The operating system uses the device from now on.

@@ -4,9 +4,10 @@
 use super::{Verdict, Violation};
 use crate::network::Harm;
 
-/// What the counters call a frame that was taken; and one whose sender broke the protocol, of which
-/// a part may have been.
-const TAKEN: [&str; 2] = ["link.frames_received", "link.violations"];
+/// What the counters call a frame that was taken.
+const TAKEN: &str = "link.frames_received";
+/// And one whose sender broke the protocol: between two that do not, there is none.
+const VIOLATIONS: &str = "link.violations";
 /// Frames of who is no peer.
 const STRANGERS: &str = "frames dropped: from an unknown node";
 /// How the names of all other reasons begin.
@@ -34,7 +35,7 @@ impl Counted {
     pub(crate) fn give(&mut self, harm: &Harm) {
         self.given += 1;
         self.damaged += u64::from(!harm.flipped.is_empty());
-        self.lies += harm.lies;
+        self.lies += harm.lies.len() as u64;
     }
 
     /// What it counted, by its own word.
@@ -42,7 +43,12 @@ impl Counted {
         let (mut taken, mut dropped, mut none, mut no_path, mut wrong) = (0, 0, 0, 0, 0);
         for (name, count) in counters {
             match name {
-                _ if TAKEN.contains(&name) => taken += count,
+                TAKEN => taken += count,
+                VIOLATIONS if count > 0 => {
+                    let what =
+                        format!("{count} frames of other proxies are said to break the rules");
+                    return Err(Violation::new(1, what));
+                }
                 STRANGERS => dropped += count,
                 WRONG_TLP => wrong += count,
                 _ => {
@@ -73,6 +79,7 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tlp_codec::ids::{BindingKey, Epoch, SlotFunction, SlotId};
 
     fn check(counted: Counted, counters: &[(&'static str, u64)]) -> Option<u8> {
         counted.check(counters.iter().copied()).err().map(|violation| violation.promise)
@@ -81,13 +88,17 @@ mod tests {
     #[test]
     fn every_frame_is_counted_once_and_no_damaged_one_as_taken() {
         let mut counted = Counted::default();
-        for (flipped, lies) in [(vec![], 0), (vec![], 1), (vec![7], 0), (vec![], 0)] {
+        let slot = SlotId::new(1).unwrap();
+        let epoch = Epoch::new(0, 1).unwrap();
+        let lie = BindingKey { slot, function: SlotFunction::ZERO, epoch };
+        let frames = [(vec![], vec![]), (vec![], vec![lie]), (vec![7], vec![]), (vec![], vec![])];
+        for (flipped, lies) in frames {
             counted.give(&Harm { flipped, lies });
         }
         let right = [
-            ("link.frames_received", 1),
+            ("link.frames_received", 2),
             ("link.dropped_frame_crc", 1),
-            ("link.violations", 1),
+            ("link.violations", 0),
             ("frames dropped: from an unknown node", 1),
             ("link.frames_sent", 70),
             ("link.tlp_crc_errors", 1),
@@ -100,13 +111,16 @@ mod tests {
         twice[3].1 = 2;
         assert_eq!(check(counted, &twice), Some(6), "one is counted twice");
         let mut taken = right;
-        (taken[0].1, taken[1].1) = (2, 0);
+        (taken[0].1, taken[1].1) = (3, 0);
         assert_eq!(check(counted, &taken), Some(6), "a damaged one was taken");
         let mut lost = right;
-        (lost[0].1, lost[1].1) = (0, 2);
+        (lost[0].1, lost[1].1) = (1, 2);
         assert_eq!(check(counted, &lost), Some(6), "a right one is called damaged");
         let mut blamed = right;
         blamed[5].1 = 2;
         assert_eq!(check(counted, &blamed), Some(6), "TLPs that were not damaged");
+        let mut broken = right;
+        (broken[0].1, broken[2].1) = (1, 1);
+        assert_eq!(check(counted, &broken), Some(1), "nobody broke a rule");
     }
 }

@@ -53,6 +53,11 @@ impl Spells {
         self.all.iter().any(|spell| spell.from <= now && since <= spell.until)
     }
 
+    /// When it misbehaved last.
+    pub(crate) fn last(&self, now: Instant) -> Option<Instant> {
+        self.all.iter().map(|spell| spell.until.min(now)).max()
+    }
+
     /// Whether it may have given a wrong answer to what was outstanding.
     pub(crate) fn lies(&self, since: Instant, now: Instant) -> bool {
         let lies = self.all.iter().filter(|spell| spell.fault == Fault::Lies);

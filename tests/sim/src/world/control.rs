@@ -1,20 +1,19 @@
 //! Proxies come to life and talk with the manager.
 
+use super::causes::slot_of;
 use super::tables::is_kept;
 use super::{Event, World};
 use crate::director::node_id;
-use crate::host::{FUNCTIONS, all_of};
+use crate::host::FUNCTIONS;
 use crate::oracle::binding::Binding;
 use crate::oracle::counted::Counted;
 use crate::oracle::{Verdict, Violation};
 use crate::random::{Drawer, Random};
 use crate::trace::What;
-use proxy_core::control::{
-    Event as Said, FromProxy, OperationId, PortState, Reply, Request, SlotState, Term,
-};
+use proxy_core::control::{FromProxy, OperationId, Removal, Reply, Request, Term};
 use proxy_core::time::Instant;
 use std::time::Duration;
-use tlp_codec::ids::BindingKey;
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, SlotId};
 
 /// How often the manager looks at what is to be done.
 const TURN: Duration = Duration::from_millis(1);
@@ -98,9 +97,28 @@ pub(super) enum BoundEnd {
     Port(usize),
 }
 
-/// The place of a function among those of its box.
-fn slot_of(key: &BindingKey) -> usize {
-    (usize::from(key.slot.get()) - 1) * FUNCTIONS + usize::from(key.function.get())
+fn is_unbind(request: &Request) -> bool {
+    matches!(request, Request::UnbindSlot(_) | Request::UnbindPort { .. })
+}
+
+/// Whether a box that is this node has a binding under that key.
+fn binds(binding: &Binding, node: usize, hosts: usize, key: &BindingKey) -> bool {
+    hosts + binding.at_box == node
+        && binding.slot == slot_of(key)
+        && binding.epoch == key.epoch.bits()
+}
+
+/// Whether a binding of a host that is this node is meant by its box, slot and epoch.
+fn is_of(
+    binding: &Binding,
+    node: usize,
+    hosts: usize,
+    (box_node, slot, epoch): (NodeId, SlotId, Epoch),
+) -> bool {
+    binding.host == node
+        && node_id(hosts + binding.at_box) == box_node
+        && binding.slot / FUNCTIONS + 1 == usize::from(slot.get())
+        && binding.epoch == epoch.bits()
 }
 
 impl World {
@@ -146,6 +164,8 @@ impl World {
         if let Some(wire) = &mut self.wire {
             wire.died(node);
         }
+        self.links.died(now, node);
+        self.lied.retain(|lied| lied.0 != node);
         self.lives[node].timer = None;
         let hosts = self.hosts.len();
         if node < hosts {
@@ -243,7 +263,7 @@ impl World {
         life.spin.moved();
         if let Some(role) = self.role(node) {
             role.handle_control(now, id, term, &request);
-            if is_kept(&request) {
+            if is_kept(&request) || is_unbind(&request) {
                 self.post.asked.push((node, id, request));
             }
         }
@@ -255,25 +275,35 @@ impl World {
     fn ends_binding(&mut self, node: usize, request: &Request) {
         let hosts = self.hosts.len();
         for binding in self.bindings.all_mut() {
-            let ended = match request {
-                Request::UnbindSlot(key) => {
-                    hosts + binding.at_box == node
-                        && binding.slot == slot_of(key)
-                        && binding.epoch == key.epoch.bits()
+            match request {
+                Request::UnbindSlot(key) if binds(binding, node, hosts, key) => binding.end(),
+                Request::UnbindPort { box_node, slot, epoch, mode, .. }
+                    if is_of(binding, node, hosts, (*box_node, *slot, *epoch)) =>
+                {
+                    match mode {
+                        Removal::Force => binding.end(),
+                        Removal::Orderly { .. } => binding.ask_back(),
+                    }
                 }
-                Request::UnbindPort { box_node, slot, epoch, mode, .. } => {
-                    *mode == proxy_core::control::Removal::Force
-                        && binding.host == node
-                        && node_id(hosts + binding.at_box) == *box_node
-                        && binding.slot / FUNCTIONS + 1 == usize::from(slot.get())
-                        && binding.epoch == epoch.bits()
+                _ => {}
+            }
+        }
+    }
+
+    /// A proxy answered that it has given a binding up: nothing of that comes out at its end any more.
+    fn unbound(&mut self, node: usize, request: &Request) {
+        let hosts = self.hosts.len();
+        for binding in self.bindings.all_mut() {
+            match request {
+                Request::UnbindSlot(key) if binds(binding, node, hosts, key) => {
+                    binding.down.close();
                 }
-                // The link to the peer's earlier life goes down.
-                Request::SetPeer(_) | Request::RemovePeer(_) => false,
-                _ => false,
-            };
-            if ended {
-                binding.end();
+                Request::UnbindPort { box_node, slot, epoch, .. }
+                    if is_of(binding, node, hosts, (*box_node, *slot, *epoch)) =>
+                {
+                    binding.up.close();
+                }
+                _ => {}
             }
         }
     }
@@ -292,14 +322,17 @@ impl World {
                     let at = self.post.asked.iter().position(|a| (a.0, a.1) == (node, *id));
                     if let Some(at) = at {
                         let (_, _, request) = self.post.asked.remove(at);
+                        if is_unbind(&request) && result.is_ok() {
+                            self.unbound(node, &request);
+                        }
                         if *result == Ok(Reply::Done) {
                             self.lives[node].tables.took(&request);
-                            self.watch_wire(node, &request);
+                            self.watch(node, &request);
                             self.bound(node, &request)?;
                         }
                     }
                 }
-                FromProxy::Event { event, .. } => self.happened(node, event),
+                FromProxy::Event { event, .. } => self.happened(node, event)?,
                 FromProxy::Hello(_) | FromProxy::Pong | FromProxy::Reset(_) => {}
             }
             if self.lives[node].connected {
@@ -307,7 +340,23 @@ impl World {
                 self.send_letter(node, true, Letter::ToManager { node, connection, message });
             }
         }
+        self.links.settle(now);
         Ok(())
+    }
+
+    /// A proxy took something into its tables.
+    pub(super) fn watch(&mut self, node: usize, request: &Request) {
+        self.watch_wire(node, request);
+        let now = self.now();
+        match request {
+            Request::SetPeer(peer) => {
+                self.links.introduced(node, usize::from(peer.node.get()) - 1, peer.incarnation);
+            }
+            Request::RemovePeer(peer) => {
+                self.links.removed(now, node, usize::from(peer.get()) - 1);
+            }
+            _ => {}
+        }
     }
 
     /// A proxy said yes to a binding.
@@ -383,56 +432,6 @@ impl World {
             self.bindings.get(before).close();
         }
         Ok(())
-    }
-
-    /// A proxy tells that something happened by itself.
-    fn happened(&mut self, node: usize, event: &Said) {
-        self.hear_paths(node, event);
-        let hosts = self.hosts.len();
-        let of_peer = |peer: usize, node: usize, host: usize, at_box: usize| {
-            (node == host && peer == hosts + at_box) || (node == hosts + at_box && peer == host)
-        };
-        // A link takes down what its node has bound, not what is only at the other end: that is on
-        // the link that comes.
-        let bound: Vec<usize> = match node.checked_sub(hosts) {
-            None => self.hosts[node].ports.iter().copied().flatten().collect(),
-            Some(at_box) => {
-                self.boxes[at_box].slots.iter().filter_map(|slot| slot.binding).collect()
-            }
-        };
-        for (index, binding) in self.bindings.all_mut().iter_mut().enumerate() {
-            let (host, at_box) = (binding.host, binding.at_box);
-            let ended = match event {
-                Said::LinkDown { peer, .. } => {
-                    bound.contains(&index)
-                        && of_peer(usize::from(peer.get()) - 1, node, host, at_box)
-                }
-                Said::BindingFailed { peer, key, .. } => {
-                    of_peer(usize::from(peer.get()) - 1, node, host, at_box)
-                        && slot_of(key) == binding.slot
-                        && key.epoch.bits() == binding.epoch
-                }
-                _ => false,
-            };
-            if ended {
-                binding.end();
-            }
-        }
-        match event {
-            Said::Port { port, state: PortState::Empty | PortState::Failed } if node < hosts => {
-                let ports = all_of(usize::from(port.get()) * FUNCTIONS);
-                for index in self.hosts[node].ports[ports].iter().flatten() {
-                    self.bindings.get(*index).end();
-                }
-            }
-            Said::Slot { slot, function, state } if node >= hosts && *state != SlotState::Bound => {
-                let slot = (usize::from(slot.get()) - 1) * FUNCTIONS + usize::from(function.get());
-                if let Some(index) = self.boxes[node - hosts].slots[slot].binding {
-                    self.bindings.get(index).end();
-                }
-            }
-            _ => {}
-        }
     }
 
     /// The manager goes on with what it has to do.

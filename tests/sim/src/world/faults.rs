@@ -73,6 +73,7 @@ impl World {
 
     /// An entry begins that moves nothing by itself.
     fn begin_quietly(&mut self, entry: &Entry, until: Instant) {
+        let now = self.now();
         match entry.act {
             Act::Storm { cables, trouble } => self.network.storm(cables, entry.id, trouble),
             Act::DelaySpike { cables, delay_us } => {
@@ -91,6 +92,7 @@ impl World {
             }
             Act::Freeze { node } => {
                 let life = &mut self.lives[node];
+                life.froze.get_or_insert(now);
                 life.frozen = Some(life.frozen.map_or(until, |before| before.max(until)));
                 self.agenda.plan(until, Event::Thaw(node));
             }
@@ -254,6 +256,9 @@ impl World {
             return Ok(());
         }
         self.lives[node].frozen = None;
+        if let Some(since) = self.lives[node].froze.take() {
+            self.links.stood_still(since, now, node);
+        }
         self.lives[node].timer = None;
         self.pump(node)?;
         for number in std::mem::take(&mut self.lives[node].backlog) {

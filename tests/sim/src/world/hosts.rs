@@ -22,7 +22,7 @@ use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
 use std::convert::Infallible;
 use tlp_codec::ids::Tag;
-use tlp_codec::tlp::{Class, Packet, TlpType};
+use tlp_codec::tlp::{Class, CplStatus, Packet, TlpType};
 
 /// A host.
 pub(crate) struct HostNode {
@@ -33,6 +33,8 @@ pub(crate) struct HostNode {
     pub(crate) requests: Requests<Asker>,
     /// The binding of each port.
     pub(crate) ports: Vec<Option<usize>>,
+    /// The binding whose device the operating system let go of last.
+    pub(super) let_go_of: Option<usize>,
     random: Random,
     /// What the root complex takes.
     pub(super) room: Room,
@@ -54,6 +56,7 @@ impl HostNode {
             out: Egress::new(),
             requests: Requests::new(),
             ports: vec![None; ports],
+            let_go_of: None,
             random: Random::stream(seed, Drawer::Root, index as u64),
             room: Room::new(seed, Drawer::RootStall, index as u64),
             takes_again: None,
@@ -129,9 +132,11 @@ fn came_back(
     if !binding.is_sound() && binding.up.knows(&seen, None) {
         return binding.up.deliver(seen, None).map(|_| ());
     }
-    let bare = Packet::new_checked(tlp).is_ok_and(|packet| !packet.has_data());
+    // What a proxy says by itself, of a device that is not ready, too.
+    let status = Packet::new_checked(tlp).map(|packet| packet.status());
+    let own = is_made_up(tlp) || status == Ok(CplStatus::ConfigRetry);
     let waited = causes.now.saturating_since(causes.since) >= SYNTHESISED_COMPLETION;
-    if bare && !binding.is_sound()
+    if own && !binding.is_sound()
         || causes.doubtful
         || is_made_up(tlp) && (causes.no_tags || waited && (causes.silence)())
     {
@@ -174,7 +179,7 @@ impl World {
     /// Hands the proxy what the root complex has for it.
     fn tell_proxy(&mut self, index: usize) -> Verdict<bool> {
         let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
-        let HostNode { role, os, out, requests, ports, .. } = &mut hosts[index];
+        let HostNode { role, os, out, requests, ports, let_go_of, .. } = &mut hosts[index];
         let Some(role) = role else { return Ok(false) };
         let now = agenda.now();
         os.work(now, out, profile)?;
@@ -203,6 +208,9 @@ impl World {
                     .iter()
                     .flatten()
                     .for_each(|bound| bindings.get(*bound).reset_begins());
+            }
+            if let Purpose::Access { port, then: Then::LetGo | Then::GaveUp, .. } = waiting.mark {
+                *let_go_of = ports[port];
             }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
             let seen = Seen::of(&waiting.bytes).expect("own TLP");

@@ -1,10 +1,12 @@
 //! Everything at once: nodes, network, manager and oracles under one clock.
 
 mod boxes;
+mod causes;
 mod check;
 mod control;
 mod faults;
 mod hosts;
+mod links;
 mod peers;
 mod room;
 mod settle;
@@ -33,15 +35,17 @@ use crate::run::Frames;
 use crate::schedule::Entry;
 use crate::trace::{Trace, What};
 use boxes::BoxNode;
+use causes::slot_of;
 use control::Post;
 use hosts::HostNode;
+use links::Links;
 use proxy_core::limits::{MAX_FRAME, SYNTHESISED_COMPLETION};
 use proxy_core::link::LinkConfig;
 use proxy_core::role::Role;
 use proxy_core::time::Instant;
 use silence::Silences;
 use spin::Spin;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tables::Tables;
 
@@ -98,6 +102,8 @@ pub(crate) struct Life {
     incarnation: u32,
     /// Until when it stands still.
     frozen: Option<Instant>,
+    /// Since when.
+    froze: Option<Instant>,
     /// Frames that came meanwhile.
     backlog: Vec<u32>,
     /// When its timer is planned.
@@ -119,6 +125,10 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     network: Network,
     silences: Silences,
+    links: Links,
+    /// Bindings of which something came that was changed under a right CRC of its frame: to whom,
+    /// from whom, slot and epoch.
+    lied: BTreeSet<(usize, usize, usize, u32)>,
     hosts: Vec<HostNode>,
     boxes: Vec<BoxNode>,
     drives: Drives,
@@ -177,6 +187,8 @@ impl World {
             trace: Trace::new(),
             network: Network::new(seed, fabric, profile.always),
             silences: Silences::new(nodes),
+            links: Links::new(nodes),
+            lied: BTreeSet::new(),
             hosts: (0..fabric.hosts).map(host).collect(),
             boxes: (0..fabric.boxes).map(a_box).collect(),
             drives,
@@ -370,6 +382,9 @@ impl World {
             wire.came(flight.from, to, flight.path);
         }
         self.lives[to].spin.moved();
+        if self.role(to).is_some() {
+            self.note_harm(now, &flight);
+        }
         if let Some(role) = self.role(to) {
             if flight.marked {
                 role.handle_marked_frame(now, &flight.bytes);
@@ -380,6 +395,16 @@ impl World {
         }
         self.network.recycle(flight);
         self.pump(to)
+    }
+
+    /// Before a proxy is given a frame: what it has heard, and of which bindings that may be wrong.
+    fn note_harm(&mut self, now: Instant, flight: &crate::network::InFlight) {
+        let (from, to, harm) = (flight.from, flight.to, &flight.harm);
+        if harm.flipped.is_empty() {
+            self.links.came(now, from, to);
+        }
+        let lied = harm.lies.iter().map(|key| (to, from, slot_of(key), key.epoch.bits()));
+        self.lied.extend(lied);
     }
 
     fn role(&mut self, node: usize) -> Option<&mut dyn Role> {
@@ -417,7 +442,7 @@ impl World {
 
     /// Hands the network what a node has to send.
     fn transmit(&mut self, node: usize) -> Verdict<bool> {
-        let Self { hosts, boxes, network, agenda, trace, frame, wire, .. } = self;
+        let Self { hosts, boxes, network, agenda, trace, frame, wire, links, .. } = self;
         let now = agenda.now();
         let role: Option<&mut dyn Role> = match hosts.get_mut(node) {
             Some(host) => host.role.as_mut().map(|role| role as &mut dyn Role),
@@ -432,6 +457,7 @@ impl World {
             if let Some(wire) = wire {
                 wire.sent(now, (node, usize::from(to) - 1), bytes)?;
             }
+            links.sent(now, node, usize::from(to) - 1);
             trace.note(now, node as u16 + 1, What::FrameSent, bytes);
             trace.capture(now, node as u16 + 1, to, path, bytes);
             if let Some(number) = network.send(node, usize::from(to) - 1, path, bytes) {

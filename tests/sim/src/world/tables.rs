@@ -162,7 +162,7 @@ impl World {
         let request = place.take().expect("looked at just now");
         if result.is_ok() {
             tables.took(&request);
-            self.watch_wire(node, &request);
+            self.watch(node, &request);
             self.bound_again(node, &request)?;
         }
         Ok(true)

@@ -178,11 +178,11 @@ fn losses_are_counted_where_they_happen() {
     let [(_, sent, none), (_, lossy, lost)] = traffic[..] else { panic!("{traffic:?}") };
     // The network counts both directions.
     let carried = &pair.network.carried;
-    assert!(sent > 0 && u64::from(sent) < carried[0] && u64::from(lossy) < carried[1]);
+    assert!(sent > 0 && sent < carried[0] && lossy < carried[1]);
     assert_eq!(none, 0);
     // What was sent last and lost is sent again because nothing comes back, before that shows.
     let doubted = pair.counter(0, "paths_doubted");
-    let permille = (u64::from(lost) + doubted) * 1000 / u64::from(lossy);
+    let permille = (u64::from(lost) + doubted) * 1000 / lossy;
     assert!(lost > 0, "of {lossy}");
     assert!((30..=250).contains(&permille), "{lost} and {doubted} of {lossy} frames, not records");
 }

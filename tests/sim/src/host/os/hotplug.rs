@@ -21,6 +21,9 @@ const PRESENCE_CHANGED: u32 = 1 << 19;
 const PRESENT: u32 = 1 << 22;
 const LINK_CHANGED: u32 = 1 << 24;
 
+/// Of a power indicator: the value that is reserved, which leaves it as it is.
+pub(super) const AS_IS: u32 = 0b00;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Light {
     On = 0b01,
@@ -159,7 +162,7 @@ impl Os {
         }
     }
 
-    /// The device is not there any more.
+    /// The device is not there any more, or does not work.
     pub(super) fn gone(&mut self, port: usize) {
         self.drop_driver(port);
         self.go(port, Stage::Empty);
@@ -170,7 +173,8 @@ impl Os {
         self.lose_others(port);
         // What was planned for it is of no use; its slot is dark again.
         self.ports[port].script.retain(|access| access.at == port_id(port));
-        self.light(port, Light::Off, Then::Nothing);
+        // Another device may be there by now, and may have been taken up for the one that is gone.
+        self.light(port, Light::Off, Then::GaveUp);
         self.ports[port].again = true;
     }
 }
