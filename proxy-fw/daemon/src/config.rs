@@ -25,7 +25,7 @@ pub struct Said {
     #[serde(default, deserialize_with = "fabric::one_or_many")]
     pub fabric: Option<Vec<FabricSpec>>,
     /// Address that other proxies reach this one at, if it is not the one bound (udp only), as for
-    /// one bound to 0.0.0.0 or [::]; one for each port
+    /// one bound to every address (0.0.0.0 or ::); one for each port
     #[arg(long, env = "DXPU_ADVERTISE", value_name = "ADDRESS:PORT", value_delimiter = ',')]
     #[serde(default, deserialize_with = "fabric::one_or_many")]
     pub advertise: Option<Vec<SocketAddr>>,
