@@ -210,7 +210,9 @@ impl Bench {
 
     /// Runs the program until it prints a line with these words; then it is ended.
     pub(crate) fn watch(&self, probe: SocketAddr, arguments: &[&str], words: &str) {
-        let mut command = self.command(Some(probe), arguments);
+        // Whoever runs the tests may have had signals ignored, as nohup does.
+        let usual = ["env", "--default-signal"];
+        let mut command = self.command_in(&usual, Some(probe), arguments);
         let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(program.stdout.take().unwrap()).lines();
         let found = lines.map_while(Result::ok).any(|line| line.contains(words));
@@ -227,7 +229,9 @@ impl Bench {
         arguments: &[&str],
         when: impl Fn() -> bool,
     ) -> Output {
-        let mut command = self.command(Some(probe), arguments);
+        // Whoever runs the tests may have had signals ignored, as nohup does.
+        let usual = ["env", "--default-signal"];
+        let mut command = self.command_in(&usual, Some(probe), arguments);
         let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         while !when() && program.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
@@ -239,18 +243,28 @@ impl Bench {
 
     /// Runs the program where no file can have a byte, as on a disk that is full.
     pub(crate) fn run_without_room(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Said {
+        let shell = ["sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""];
+        Said::new(self.command_in(&shell, probe, arguments).output().unwrap())
+    }
+
+    /// As [`command`](Self::command), by another program that becomes it.
+    fn command_in(
+        &self,
+        before: &[&str],
+        probe: Option<SocketAddr>,
+        arguments: &[&str],
+    ) -> Command {
         let program = self.command(probe, arguments);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
-        shell.arg(program.get_program()).args(program.get_args());
-        shell.current_dir(self.folder.path());
+        let mut command = Command::new(before[0]);
+        command.args(&before[1..]).arg(program.get_program()).args(program.get_args());
+        command.current_dir(self.folder.path());
         for (name, value) in program.get_envs() {
             match value {
-                Some(value) => shell.env(name, value),
-                None => shell.env_remove(name),
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
             };
         }
-        Said::new(shell.output().unwrap())
+        command
     }
 
     /// The names of all files, sorted.
