@@ -1,7 +1,7 @@
 //! TLPs from above that the switch has no room for.
 
-use super::vm::port_of;
-use proxy_core::limits::TLP_BUFFER;
+use super::routes::port_of;
+use proxy_core::limits::{LINK_GIVE_UP, TLP_BUFFER};
 use proxy_core::outstanding::RequestInfo;
 use proxy_core::switch::VirtualSwitch;
 use proxy_core::time::Instant;
@@ -9,39 +9,71 @@ use std::time::Duration;
 use tlp_codec::ids::PortId;
 use tlp_codec::tlp::{CplStatus, Packet};
 
+/// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
+/// that it is for is hung then, and everything that comes from above waits behind it.
+pub(super) const LONGEST_HOLD: Duration = Duration::from_millis(1500);
+
+const _: () = assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
+
+/// Ports whose device took nothing for too long, and has taken nothing since. What is for no one port
+/// is not among them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stuck(u32);
+
+impl Stuck {
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn has(self, port: Option<PortId>) -> bool {
+        self.0 & bit_of(port) != 0
+    }
+
+    pub(super) fn add(&mut self, port: Option<PortId>) {
+        self.0 |= bit_of(port);
+    }
+
+    pub(super) fn remove(&mut self, port: Option<PortId>) {
+        self.0 &= !bit_of(port);
+    }
+}
+
+fn bit_of(port: Option<PortId>) -> u32 {
+    port.map_or(0, |port| 1 << port.get())
+}
+
 /// How long the TLP at the head of what comes from above may wait, and for whom nothing is waited
 /// any more. A device that hangs is waited for once: everybody else's TLPs are behind its.
 #[derive(Debug)]
 pub(super) struct Hold {
     longest: Duration,
     since: Option<Instant>,
-    /// Ports, by bit, whose device took nothing for too long, and has taken nothing since.
-    stuck: u32,
+    stuck: Stuck,
 }
 
 impl Hold {
     pub(super) const fn new(longest: Duration) -> Self {
-        Self { longest, since: None, stuck: 0 }
+        Self { longest, since: None, stuck: Stuck(0) }
     }
 
     /// The switch took a TLP.
     pub(super) fn taken(&mut self, switch: &VirtualSwitch, tlp: &[u8]) {
         self.since = None;
         // Mostly none is, and there is nothing to look for.
-        if self.stuck != 0 {
-            self.stuck &= !bit_of(port_of(switch, tlp));
+        if !self.stuck.is_empty() {
+            self.stuck.remove(port_of(switch, tlp));
         }
     }
 
     /// The switch has no room for a TLP. Whether that is to be given up.
     pub(super) fn refused(&mut self, now: Instant, switch: &VirtualSwitch, tlp: &[u8]) -> bool {
         let since = *self.since.get_or_insert(now);
-        let bit = bit_of(port_of(switch, tlp));
-        if self.stuck & bit == 0 && now.saturating_since(since) < self.longest {
+        let port = port_of(switch, tlp);
+        if !self.stuck.has(port) && now.saturating_since(since) < self.longest {
             return false;
         }
         self.since = None;
-        self.stuck |= bit;
+        self.stuck.add(port);
         true
     }
 
@@ -52,12 +84,8 @@ impl Hold {
 
     /// Everything below was reset.
     pub(super) fn clear(&mut self) {
-        (self.since, self.stuck) = (None, 0);
+        (self.since, self.stuck) = (None, Stuck::default());
     }
-}
-
-fn bit_of(port: Option<PortId>) -> u32 {
-    port.map_or(0, |port| 1 << port.get())
 }
 
 /// The completion of a request that is given up, Unsupported Request as of one that a device never

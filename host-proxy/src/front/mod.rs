@@ -4,6 +4,7 @@ mod absence;
 mod hold;
 mod lines;
 pub mod model;
+mod routes;
 pub mod socket;
 pub(crate) mod stale;
 pub mod vm;

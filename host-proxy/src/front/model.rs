@@ -1,7 +1,6 @@
 //! The model host as the root complex, on the data plane's own thread.
 
-use super::hold::{Hold, refusal};
-use super::vm::LONGEST_HOLD;
+use super::hold::{Hold, LONGEST_HOLD, refusal};
 use crate::config::Model;
 use crate::shell::server::{Job, Server};
 use crate::shell::{CountingPort, exec};

@@ -3,10 +3,9 @@
 pub mod session;
 
 use super::absence::Absence;
-use super::hold::{Hold, refusal};
+use super::hold::{Hold, LONGEST_HOLD, refusal};
 use super::lines::Lines;
 use super::stale::remove_stale;
-use super::vm::LONGEST_HOLD;
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;

@@ -6,7 +6,7 @@ use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dxpu_flash::card::{LEFT_HALTED, may_stand_still};
+use dxpu_flash::card::or_left_halted;
 use dxpu_flash::cli::{self, args::Args, usage};
 use dxpu_flash::failure::{Failure, Kind};
 
@@ -51,7 +51,7 @@ fn tell_noise(json: bool) {
             "do the card and the probe share a ground?",
             "give the same command again: writing goes on where it was",
         ]);
-        let failure = if may_stand_still() { failure.check(LEFT_HALTED) } else { failure };
+        let failure = or_left_halted(failure);
         eprintln!("{}", failure.text(json));
         std::process::exit(failure.kind.exit_code().into());
     }));

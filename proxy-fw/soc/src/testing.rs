@@ -1,4 +1,4 @@
-//! Media access controllers without a network, for tests.
+//! Media access controllers without a network, and a card at one, for tests.
 
 use crate::board::{Arrived, EthernetMac, MacCounters};
 use std::collections::VecDeque;
@@ -91,4 +91,23 @@ impl EthernetMac for WireMac {
     fn counters(&self) -> MacCounters {
         self.counters
     }
+}
+
+/// A card whose address is fixed, and its manager's.
+#[cfg(test)]
+pub(crate) fn at_fixed_address() -> crate::manage::ManagementConfig {
+    use crate::manage::{Addressing, ManagementConfig};
+    use proxy_core::control::{CONTROL_VERSION, Hello, Name, RoleKind, Term};
+    let hello = Hello {
+        version: CONTROL_VERSION,
+        name: Name::try_from("card").expect("it is short"),
+        role: RoleKind::Host { ports: 4 },
+        incarnation: 1,
+        node: None,
+        paths: heapless::Vec::new(),
+        mtu: 1500,
+        term: Term(0),
+    };
+    let addressing = Addressing::Fixed { address: [10, 0, 0, 2], prefix: 24, gateway: None };
+    ManagementConfig { addressing, manager: ([10, 0, 0, 1], 7781), seed: 1, hello }
 }

@@ -1,7 +1,8 @@
 //! Completions on their way from the adapter to the switch.
 
-use super::lane::{Lane, must_wait, port_towards};
+use super::lane::{Lane, must_wait};
 use super::{Below, Counts, passed};
+use crate::front::routes::port_towards;
 use proxy_core::limits::{MAX_PORTS, TLP_BUFFER};
 use proxy_core::switch::VirtualSwitch;
 use proxy_core::time::Instant;

@@ -1,17 +1,14 @@
 //! A TLP on its way from the adapter to the switch.
 
 use super::Below;
-use proxy_core::limits::{LINK_GIVE_UP, MAX_PORTS, SYNTHESISED_COMPLETION, TLP_BUFFER};
-use proxy_core::switch::{PortMapping, VirtualSwitch};
+use crate::front::hold::{LONGEST_HOLD, Stuck};
+use crate::front::routes::port_of;
+use proxy_core::limits::{MAX_PORTS, SYNTHESISED_COMPLETION, TLP_BUFFER};
+use proxy_core::switch::VirtualSwitch;
 use proxy_core::time::Instant;
 use std::time::Duration;
-use tlp_codec::ids::{Bus, PortId};
-use tlp_codec::tlp::{Class, Packet, TlpType};
+use tlp_codec::tlp::{Class, Packet};
 use vmd_adapter::{ANSWER_BOUND, REQUEST_BOUND};
-
-/// How long the switch may have no room for a TLP: longer than a link takes to give up. The device
-/// that it is for is hung then, and everything that the machine does waits behind it.
-pub(in crate::front) const LONGEST_HOLD: Duration = Duration::from_millis(1500);
 
 /// The same for all TLPs together that the machine may wait behind ([`Budget`]).
 const ALL_HOLDS: Duration = Duration::from_millis(1800);
@@ -37,7 +34,6 @@ const LAST_HOLD: Duration = REQUEST_BOUND
     .saturating_add(FLOOR.saturating_mul(MAX_PORTS as u32));
 
 const _: () = {
-    assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
     assert!(LONGEST_HOLD.as_nanos() < ALL_HOLDS.as_nanos());
     // The last hold may begin when all the others are over. There is time for a request behind them.
     let holds = ALL_FLOORS.as_nanos() + FLOOR.as_nanos() + TURN.as_nanos();
@@ -129,8 +125,7 @@ pub(super) struct Lane {
     budget: Option<Budget>,
     /// When the access of the TLP made its first request that has an answer.
     asks_since: Option<Instant>,
-    /// Ports, by bit, whose device took nothing for too long, and has taken nothing since.
-    stuck: u32,
+    stuck: Stuck,
 }
 
 /// What became of a lane's TLP.
@@ -152,7 +147,7 @@ impl Lane {
             held: None,
             budget: None,
             asks_since: None,
-            stuck: 0,
+            stuck: Stuck::default(),
         }
     }
 
@@ -168,7 +163,7 @@ impl Lane {
 
     /// Forgets the TLP, and what devices took.
     pub(super) fn clear(&mut self) {
-        (self.held, self.stuck) = (None, 0);
+        (self.held, self.stuck) = (None, Stuck::default());
     }
 
     /// How long the machine has waited behind the lane and for answers.
@@ -225,26 +220,25 @@ impl Lane {
         let (length, since) = self.held.take().expect("the caller filled the lane");
         let tlp = &self.tlp[..length];
         let taken = below.handle_tlp(now, tlp).is_ok();
-        if taken && self.stuck == 0 {
+        if taken && self.stuck.is_empty() {
             self.spend(since, now, length);
             return Passed::Taken;
         }
         let port = below.switch().and_then(|switch| port_of(switch, tlp));
-        let port = port.map_or(0, |port| 1 << port.get());
         let own = self.asks_since.map_or(Duration::ZERO, |asked| since.saturating_since(asked));
         let bound = self.budget.map_or(LONGEST_HOLD, |budget| budget.bound(since, own, tlp));
-        if !taken && self.stuck & port == 0 && now.saturating_since(since) < bound {
+        if !taken && !self.stuck.has(port) && now.saturating_since(since) < bound {
             self.held = Some((length, since));
             return Passed::Held;
         }
         self.spend(since, now, length);
         if taken {
-            self.stuck &= !port;
+            self.stuck.remove(port);
             return Passed::Taken;
         }
         // One that had no time at all may be the next moment's.
         if bound >= FLOOR {
-            self.stuck |= port;
+            self.stuck.add(port);
         }
         Passed::GivenUp
     }
@@ -268,33 +262,6 @@ pub(super) fn must_wait(switch: Option<&VirtualSwitch>, completion: &[u8], held:
 
 fn is_posted(tlp: &[u8]) -> bool {
     Packet::new_header_checked(tlp).is_ok_and(|tlp| tlp.class() == Some(Class::Posted))
-}
-
-/// The port that a TLP from above leaves the switch by, if it is one port's.
-pub(in crate::front) fn port_of(switch: &VirtualSwitch, tlp: &[u8]) -> Option<PortId> {
-    let packet = Packet::new_header_checked(tlp).ok()?;
-    match packet.class()? {
-        Class::Completion => port_towards(switch, packet.requester().bus()),
-        _ if is_config(packet.tlp_type()) => port_towards(switch, packet.destination().bus()),
-        _ => switch.port_ids().find(|port| claims(&switch.mapping(*port), packet.address())),
-    }
-}
-
-const fn is_config(kind: TlpType) -> bool {
-    matches!(kind, TlpType::CfgRd0 | TlpType::CfgWr0 | TlpType::CfgRd1 | TlpType::CfgWr1)
-}
-
-/// The port that leads to a bus.
-pub(super) fn port_towards(switch: &VirtualSwitch, bus: Bus) -> Option<PortId> {
-    switch.port_ids().find(|port| {
-        let (first, last) = switch.mapping(*port).buses;
-        first != 0 && (first..=last).contains(&bus.get())
-    })
-}
-
-fn claims(port: &PortMapping, address: u64) -> bool {
-    let windows = [port.memory, port.prefetchable];
-    windows.into_iter().flatten().any(|(first, last)| (first..=last).contains(&address))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod lane;
 mod machine;
 
 pub use below::Below;
-pub(super) use lane::{LONGEST_HOLD, port_of};
 
 use super::absence::Absence;
 use super::lines::Lines;

@@ -125,7 +125,7 @@ pub(super) struct HostControl2 {
 
 impl HostControl2 {
     /// Completion timeout, and 10-Bit Tag Requester Enable: the proxy's.
-    const OWNED: u16 = 0x101f;
+    pub(super) const OWNED: u16 = 0x101f;
 
     /// The host wrote the register.
     pub(super) fn note(&mut self, enables: u8, bytes: [u8; 2]) {

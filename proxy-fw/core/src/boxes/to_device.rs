@@ -1,7 +1,7 @@
 //! TLPs from hosts towards a device.
 
 use super::BoxRole;
-use super::slot::{Function, Slot, ToDevice, Work};
+use super::slot::{Function, HostControl2, Slot, ToDevice, Work};
 use crate::link::{ClassSet, Taken};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -217,11 +217,11 @@ impl BoxRole {
             return;
         }
         let setting = super::probe::owned_setting(facts, self.config.completion_timeout);
-        let [timeout, tags] = setting.unwrap_or(0).to_le_bytes();
         let enables = packet.byte_enables().first;
         if let Some(bytes) = packet.payload_mut().first_chunk_mut::<2>() {
             let before = *bytes;
-            *bytes = [bytes[0] & !0x1f | timeout, bytes[1] & !0x10 | tags];
+            let rest = u16::from_le_bytes(before) & !HostControl2::OWNED;
+            *bytes = (rest | setting.unwrap_or(0)).to_le_bytes();
             let bytes = *bytes;
             self.counters.config_writes_owned += u64::from(before != bytes);
             let entry = &mut self.slots[slot];

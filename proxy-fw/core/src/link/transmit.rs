@@ -73,9 +73,8 @@ impl Link {
         // What was lost so often in large frames may be too large for the path by now. Timeouts do not
         // tell as long as small frames come through.
         let tries = resend.map_or(0, |sequence| self.flight.entry(sequence).tries);
-        let stubborn = tries >= STUBBORN;
-        let most = if stubborn { SAFE_FRAME } else { usize::MAX };
-        let size = self.paths[path].frame.min(most);
+        let frame = self.paths[path].frame;
+        let size = if tries >= STUBBORN { frame.min(SAFE_FRAME) } else { frame };
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
         let mut end = header.sequence;
         if resend.is_some() {

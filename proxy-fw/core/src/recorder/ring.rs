@@ -46,6 +46,10 @@ impl Ring {
         self.lost
     }
 
+    fn room(&self) -> usize {
+        self.bytes.len() - (self.tail - self.head) as usize
+    }
+
     /// Forgets everything. Positions go on.
     pub(super) fn clear(&mut self) {
         self.head = self.tail;
@@ -54,8 +58,7 @@ impl Ring {
 
     /// Whether an entry with so many bytes of a TLP or frame has room, however long its head.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
-        let room = self.bytes.len() - (self.tail - self.head) as usize;
-        LOST + LENGTH + LONGEST_HEAD + bytes <= room
+        LOST + LENGTH + LONGEST_HEAD + bytes <= self.room()
     }
 
     /// An entry is lost.
@@ -71,8 +74,7 @@ impl Ring {
         let length = LENGTH + head.len() + bytes.len();
         // What is said to be missing is missing right before what follows.
         let lost = if self.missing > 0 { LOST } else { 0 };
-        let room = self.bytes.len() - (self.tail - self.head) as usize;
-        if lost + length > room || length > RECORDER_PIECE {
+        if lost + length > self.room() || length > RECORDER_PIECE {
             return self.lose();
         }
         self.tell_missing();
@@ -82,8 +84,7 @@ impl Ring {
     /// Says what is missing since the last entry, if there is room to say so: whoever reads all that
     /// there is hears of it also when nothing follows.
     pub(super) fn tell_missing(&mut self) {
-        let room = self.bytes.len() - (self.tail - self.head) as usize;
-        if self.missing > 0 && LOST <= room {
+        if self.missing > 0 && LOST <= self.room() {
             let missing = Entry::Lost { entries: core::mem::take(&mut self.missing) };
             let mut buffer = [0; LOST];
             let lost = postcard::to_slice(&missing, &mut buffer).expect("a number and a number");

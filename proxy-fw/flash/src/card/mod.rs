@@ -24,7 +24,7 @@ use crate::probe::{self, ProbeName, told};
 pub use flash::{CardFlash, FlashFault};
 use reset::WholeReset;
 pub use scan::{Tap, scan};
-pub use stopped::{LEFT_HALTED, may_stand_still};
+pub use stopped::or_left_halted;
 
 /// How long a core may take to halt.
 const HALT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -196,5 +196,5 @@ pub(crate) fn lost(probe: &ProbeName, what: &str, error: &dyn std::error::Error)
             "give the same command again: writing goes on where it was",
         ]),
     };
-    if may_stand_still() { failure.check(LEFT_HALTED) } else { failure }
+    or_left_halted(failure)
 }

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::failure::Failure;
+
 /// What starts a card that was left halted.
-pub const LEFT_HALTED: &str =
+const LEFT_HALTED: &str =
     "the card's program was stopped for this and may stand still: `dxpu-flash reset` starts it";
 
 /// There is one card in a program.
@@ -20,7 +22,8 @@ pub(super) fn runs() {
     STOPPED.store(false, Ordering::SeqCst);
 }
 
-/// Whether the card's program may stand still when this program loses the card now.
-pub fn may_stand_still() -> bool {
-    STOPPED.load(Ordering::SeqCst)
+/// The failure of whoever loses the card now, with what to do where its program may stand still.
+#[must_use]
+pub fn or_left_halted(failure: Failure) -> Failure {
+    if STOPPED.load(Ordering::SeqCst) { failure.check(LEFT_HALTED) } else { failure }
 }

@@ -5,12 +5,11 @@ mod watch;
 
 use super::*;
 use crate::board::{Arrived, Happening, MacCounters, PcieSide, PlaceState, Places, SlotWire};
-use crate::manage::{Addressing, ManagementConfig};
 use crate::records::{Beside, Body, RecordPort, Windows};
-use crate::testing::WireMac;
+use crate::testing::{WireMac, at_fixed_address};
 use proptest::prelude::*;
 use proxy_core::boxes::SlotSignal;
-use proxy_core::control::{CONTROL_VERSION, Hello, LogLevel, Name, RoleKind, Term};
+use proxy_core::control::{CONTROL_VERSION, LogLevel, Term};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::link::ClassSet;
 use std::cell::RefCell;
@@ -225,21 +224,8 @@ impl<R: CardRole> Bench<R> {
         let (net, wire) = WireMac::pair(1, 2, room);
         let (root, side) = WireMac::pair(3, 4, 64);
         let mut mac = TestMac { wire, link: true };
-        let hello = Hello {
-            version: CONTROL_VERSION,
-            name: Name::try_from("card").unwrap(),
-            role: RoleKind::Host { ports: 4 },
-            incarnation: 1,
-            node: None,
-            paths: heapless::Vec::new(),
-            mtu: 1500,
-            term: Term(0),
-        };
-        let addressing = Addressing::Fixed { address: [10, 0, 0, 2], prefix: 24, gateway: None };
-        let config =
-            ManagementConfig { addressing, manager: ([10, 0, 0, 1], 7781), seed: 1, hello };
         let now = Instant::ZERO + Duration::from_secs(1);
-        let manage = Management::new(now, &mut mac, config);
+        let manage = Management::new(now, &mut mac, at_fixed_address());
         let resets = ResetCounts::default();
         let config = CardConfig { vlan: None, max_frame: 1500, reset: None, resets };
         let root = Rc::new(RefCell::new(RecordPort::new(root, 0..=0, WINDOWS)));

@@ -9,7 +9,7 @@ use crate::oracle::{Verdict, Violation};
 use proxy_core::control::{BindingFailure, Event as Said, LinkDownReason, PortState, SlotState};
 use proxy_core::time::Instant;
 use std::time::Duration;
-use tlp_codec::ids::{BindingKey, NodeId};
+use tlp_codec::ids::{BindingKey, NodeId, SlotFunction, SlotId};
 
 /// What a device did wrong before that is no reason to put it into quarantine: it has been asked,
 /// reset and asked again since, and each of that had its time.
@@ -17,7 +17,11 @@ const QUARANTINES: Duration = Duration::from_secs(10);
 
 /// The place of a function among those of its box.
 pub(super) fn slot_of(key: &BindingKey) -> usize {
-    (usize::from(key.slot.get()) - 1) * FUNCTIONS + usize::from(key.function.get())
+    place(key.slot, key.function)
+}
+
+fn place(slot: SlotId, function: SlotFunction) -> usize {
+    (usize::from(slot.get()) - 1) * FUNCTIONS + usize::from(function.get())
 }
 
 fn without_cause(what: impl Into<String>) -> Verdict {
@@ -40,8 +44,7 @@ impl World {
                 self.port_over(node, usize::from(port.get()) * FUNCTIONS, *state)
             }
             Said::Slot { slot, function, state } if node >= hosts && *state != SlotState::Bound => {
-                let slot = (usize::from(slot.get()) - 1) * FUNCTIONS + usize::from(function.get());
-                self.slot_over(node - hosts, slot, *state)
+                self.slot_over(node - hosts, place(*slot, *function), *state)
             }
             _ => Ok(()),
         }

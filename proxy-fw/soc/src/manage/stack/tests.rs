@@ -1,10 +1,8 @@
 //! The card's IP against a manager's.
 
 use super::*;
-use crate::testing::WireMac;
-use proxy_core::control::{
-    CONTROL_VERSION, Decoded, Name, RoleKind, Term, ToProxy, Welcome, decode, encode,
-};
+use crate::testing::{WireMac, at_fixed_address};
+use proxy_core::control::{CONTROL_VERSION, Decoded, Term, ToProxy, Welcome, decode, encode};
 use std::vec::Vec;
 use tlp_codec::ids::NodeId;
 
@@ -81,21 +79,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (manager, mut mac) = WireMac::pair(1, 2, 64);
-        let hello = Hello {
-            version: CONTROL_VERSION,
-            name: Name::try_from("card").unwrap(),
-            role: RoleKind::Host { ports: 4 },
-            incarnation: 1,
-            node: None,
-            paths: heapless::Vec::new(),
-            mtu: 1500,
-            term: Term(0),
-        };
-        let addressing = Addressing::Fixed { address: [10, 0, 0, 2], prefix: 24, gateway: None };
-        let config =
-            ManagementConfig { addressing, manager: ([10, 0, 0, 1], 7781), seed: 1, hello };
         let now = Instant::ZERO + Duration::from_secs(1);
-        let manage = Management::new(now, &mut mac, config);
+        let manage = Management::new(now, &mut mac, at_fixed_address());
         Self { manage, mac, manager: Manager::new(manager), now }
     }
 
