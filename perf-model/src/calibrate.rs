@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use perf_core::{BytesPerSecond, Fabric, FabricError, Nanos, ptx};
-use perf_cuda::{CudaError, Gpu, Stream};
+use perf_cuda::{CudaError, Gpu, Kernel, Stream};
 use thiserror::Error;
 
 /// How often each thing is measured; the median counts.
@@ -28,8 +28,14 @@ pub const DELAYS: [u64; 8] = [0, 1_000, 2_000, 3_700, 5_600, 10_000, 20_000, 100
 /// From this length on a delay's own work is within it.
 const LONG_ENOUGH: Nanos = Nanos(3_700);
 
-/// A delay that holds a stream up while others are launched, ns.
+/// A delay that holds a stream up while so many kernels are launched, ns.
 const PLUG: u64 = 10_000_000;
+
+/// One that holds it up while a kernel and two events are put into it, ns.
+const EVENT_PLUG: u64 = 100_000;
+
+/// How often the time between two events is measured: single ones differ by a step of their clock.
+const EVENT_REPEATS: usize = 101;
 
 /// Delays of one length that follow each other.
 const DELAYS_TOGETHER: u64 = 200;
@@ -58,8 +64,11 @@ pub struct Calibration {
     pub copies: Vec<Copy>,
     /// What the CPU spends on launching a kernel that does nothing.
     pub launch_cpu: Nanos,
-    /// What such a kernel takes on the GPU, one after the other.
+    /// What such a kernel takes on the GPU, one after the other, all launched before the first
+    /// begins: its time and the gap to the next.
     pub launch_gpu: Nanos,
+    /// The time between two events with such a kernel between them, and with nothing.
+    pub events: [Nanos; 2],
     /// The shim's delays by what was asked for: what one takes on the GPU's timeline, the gap before
     /// it included. The first, of no length, is the smallest there is.
     pub delays: Vec<(Nanos, Nanos)>,
@@ -100,6 +109,7 @@ pub fn measure(gpu: &Gpu, mut progress: impl FnMut(&str)) -> Result<Calibration,
     progress("launches");
     let (launch_cpu, launch_gpu) = launches(gpu)?;
     progress("delays");
+    let events = events(gpu)?;
     let delays = delays(gpu)?;
     let pci_address = gpu.pci_address()?;
     let read_size = read_size(&pci_address);
@@ -110,6 +120,7 @@ pub fn measure(gpu: &Gpu, mut progress: impl FnMut(&str)) -> Result<Calibration,
         copies,
         launch_cpu,
         launch_gpu,
+        events,
         delays,
         read_size,
     })
@@ -225,19 +236,16 @@ fn copy(gpu: &Gpu, bytes: usize) -> Result<Copy, CudaError> {
 
 /// What a launch costs the CPU, and the GPU.
 fn launches(gpu: &Gpu) -> Result<(Nanos, Nanos), CudaError> {
-    let kernel = gpu.kernel(ptx::EMPTY)?;
+    let (kernel, delay) = (gpu.kernel(ptx::EMPTY)?, Delay::new(gpu)?);
     let stream = gpu.stream()?;
     let (mut cpu, mut on_gpu) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
+        delay.put(&stream, PLUG)?;
         let mut spent = Duration::ZERO;
         let elapsed = stream.timed(|stream| {
             let begun = Instant::now();
             for _ in 0..LAUNCHES {
-                // SAFETY: the kernel has no parameters and touches nothing.
-                #[expect(unsafe_code, reason = "see above")]
-                unsafe {
-                    kernel.launch(stream, [])?;
-                }
+                launch_empty(&kernel, stream)?;
             }
             spent = begun.elapsed();
             Ok(())
@@ -248,23 +256,61 @@ fn launches(gpu: &Gpu) -> Result<(Nanos, Nanos), CudaError> {
     Ok((Nanos(median(&mut cpu)), Nanos(median(&mut on_gpu))))
 }
 
-/// What the shim's delays take, one after the other.
-fn delays(gpu: &Gpu) -> Result<Vec<(Nanos, Nanos)>, CudaError> {
-    let kernel = gpu.kernel(ptx::DELAY)?;
+/// What lies between two events that a kernel that does nothing is between, and that nothing is.
+fn events(gpu: &Gpu) -> Result<[Nanos; 2], CudaError> {
+    let (kernel, delay) = (gpu.kernel(ptx::EMPTY)?, Delay::new(gpu)?);
     let stream = gpu.stream()?;
-    let clock = u64::from(gpu.clock()?.max(1));
-    let delay = |stream: &Stream<'_>, asked: u64| {
+    let between = |kernels: usize| {
+        let mut times = Vec::new();
+        for _ in 0..EVENT_REPEATS {
+            delay.put(&stream, EVENT_PLUG)?;
+            let time = stream
+                .timed(|stream| (0..kernels).try_for_each(|_| launch_empty(&kernel, stream)))?;
+            times.push(time.as_nanos() as u64);
+        }
+        Ok(Nanos(median(&mut times)))
+    };
+    Ok([between(1)?, between(0)?])
+}
+
+fn launch_empty(kernel: &Kernel<'_>, stream: &Stream<'_>) -> Result<(), CudaError> {
+    // SAFETY: the kernel has no parameters and touches nothing.
+    #[expect(unsafe_code, reason = "see above")]
+    unsafe {
+        kernel.launch(stream, [])
+    }
+}
+
+/// The shim's delay.
+struct Delay<'a> {
+    kernel: Kernel<'a>,
+    clock: u64,
+}
+
+impl<'a> Delay<'a> {
+    fn new(gpu: &'a Gpu) -> Result<Self, CudaError> {
+        Ok(Self { kernel: gpu.kernel(ptx::DELAY)?, clock: u64::from(gpu.clock()?.max(1)) })
+    }
+
+    /// Puts one of so many nanoseconds into a stream.
+    fn put(&self, stream: &Stream<'_>, nanos: u64) -> Result<(), CudaError> {
         // SAFETY: the delay's parameters; it touches the memory of its own module alone.
         #[expect(unsafe_code, reason = "see above")]
         unsafe {
-            kernel.launch(stream, [asked, clock])
+            self.kernel.launch(stream, [nanos, self.clock])
         }
-    };
+    }
+}
+
+/// What the shim's delays take, one after the other.
+fn delays(gpu: &Gpu) -> Result<Vec<(Nanos, Nanos)>, CudaError> {
+    let delay = Delay::new(gpu)?;
+    let stream = gpu.stream()?;
     let one = |asked: u64| {
         // All of them are launched before the first begins: the GPU's own pace is looked for.
-        delay(&stream, PLUG)?;
-        let elapsed =
-            stream.timed(|stream| (0..DELAYS_TOGETHER).try_for_each(|_| delay(stream, asked)))?;
+        delay.put(&stream, PLUG)?;
+        let elapsed = stream
+            .timed(|stream| (0..DELAYS_TOGETHER).try_for_each(|_| delay.put(stream, asked)))?;
         Ok(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX) / DELAYS_TOGETHER)
     };
     // It learns the clock from its first delays.
@@ -335,6 +381,7 @@ mod tests {
             }],
             launch_cpu: Nanos(2_000),
             launch_gpu: Nanos(1_500),
+            events: [Nanos(4_000), Nanos(1_000)],
             delays: vec![(Nanos(0), Nanos(2_500)), (Nanos(5_600), Nanos(7_400))],
             read_size: Some(512),
         }

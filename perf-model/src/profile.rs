@@ -32,6 +32,8 @@ pub struct Profile {
     pub gpu: Option<String>,
     /// The smallest delay that can be injected, where it was measured (`dxpu-perf calibrate`).
     pub smallest_delay: Option<Nanos>,
+    /// What lies between two events around a kernel that does nothing, where it was measured.
+    pub event_cost: Option<Nanos>,
 }
 
 /// The names of the profiles that are built in.
@@ -54,6 +56,7 @@ impl Profile {
                 }),
                 gpu: Some("V100".to_owned()),
                 smallest_delay: None,
+                event_cost: None,
             }),
             "dxpu-49" => Ok(Self {
                 name: name.to_owned(),
@@ -61,6 +64,7 @@ impl Profile {
                 split: None,
                 gpu: Some("V100".to_owned()),
                 smallest_delay: None,
+                event_cost: None,
             }),
             file => Self::read(Path::new(file)),
         }
@@ -99,6 +103,7 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<String>,
     smallest_delay: Option<String>,
+    event_cost: Option<String>,
     rtt: Option<String>,
     native_rtt: Option<String>,
     network: Option<String>,
@@ -158,7 +163,9 @@ impl File {
         };
         let smallest_delay =
             field("smallest_delay", self.smallest_delay.as_deref(), quantity::time)?;
-        Ok(Profile { name, fabric: fabric.with_rtt(rtt)?, split, gpu: self.gpu, smallest_delay })
+        let event_cost = field("event_cost", self.event_cost.as_deref(), quantity::time)?;
+        let fabric = fabric.with_rtt(rtt)?;
+        Ok(Profile { name, fabric, split, gpu: self.gpu, smallest_delay, event_cost })
     }
 
     fn of(profile: &Profile) -> Self {
@@ -168,6 +175,7 @@ impl File {
         Self {
             gpu: profile.gpu.clone(),
             smallest_delay: profile.smallest_delay.and_then(time),
+            event_cost: profile.event_cost.and_then(time),
             rtt: time(fabric.rtt),
             native_rtt: time(fabric.native_rtt),
             network: profile.split.and_then(|split| time(split.network)),
@@ -244,8 +252,10 @@ mod tests {
             assert_eq!(back, Profile { name: "mine".to_owned(), ..profile });
         }
         let push = Fabric { push: Some(Fabric::DXPU_PUSH), ..Fabric::DXPU_49 };
-        let profile = Profile { fabric: push, ..Profile::load("dxpu-49").unwrap() };
-        assert_eq!(read(&profile.to_toml()).unwrap().fabric, push);
+        let known = Profile::load("dxpu-49").unwrap();
+        let profile = Profile { fabric: push, event_cost: Some(Nanos(2_900)), ..known };
+        let back = read(&profile.to_toml()).unwrap();
+        assert_eq!(back, Profile { name: "mine".to_owned(), ..profile });
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn a_million_events_take_less_than_500_mb() {
     let native = Native::of(&trace);
     let graph = Graph::of(&trace);
     let settings = Settings::of(Fabric::DXPU_68);
-    let prediction = Prediction::of(&graph, Scenario { settings, proxies: Proxies::One });
+    let prediction = Prediction::of(&graph, Scenario::of(settings, Proxies::One));
     let played = start.elapsed();
     assert!(native.performance(&prediction) < 100.0);
 

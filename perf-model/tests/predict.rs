@@ -148,3 +148,40 @@ fn steps_are_where_their_calls_are_however_many_there_are() {
     assert_eq!(said["trace"]["steps"], 5_000);
     assert_eq!(said["trace"]["native_step_ns"], 90_000.0);
 }
+
+/// A CPU that is slow, as under a profiler: 30 us between kernels of 5 us.
+fn traced(folder: &Path) -> String {
+    let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();
+    for at in 0..1_000_u64 {
+        text += &format!("{},10000,launch,,cuLaunchKernel,{at},1\n", at * 30_000);
+        text += &format!("{},5000,kernel,7,k,{at},\n", at * 30_000 + 12_000);
+    }
+    write(folder, "t.csv", &text)
+}
+
+#[test]
+fn what_the_profiler_cost_can_be_taken_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = traced(folder.path());
+    let performance = |said: &Value| said["prediction"]["performance_percent"].as_f64().unwrap();
+    let remark = |said: &Value| said["remarks"].as_array().unwrap().last().cloned().unwrap();
+
+    let plain = json(&[&trace, "--rtt", "6.8us"]);
+    assert!(performance(&plain) > 99.0, "{plain}");
+    // A kernel each 9 us: its end hides less.
+    let without = json(&[&trace, "--rtt", "6.8us", "--untraced", "9ms"]);
+    let native = without["trace"]["native_ns"].as_f64().unwrap();
+    assert!((native / 9e6 - 1.0).abs() < 0.01, "{without}");
+    assert!((performance(&without) - 100.0 * 9.0 / 11.6).abs() < 2.0, "{without}");
+    assert!(remark(&without).as_str().unwrap().contains("of the CPU's time"), "{without}");
+
+    let longer = json(&[&trace, "--rtt", "6.8us", "--untraced", "1s"]);
+    assert_eq!(longer["trace"]["native_ns"], plain["trace"]["native_ns"]);
+    assert!(remark(&longer).as_str().unwrap().contains("played as it is"), "{longer}");
+    let too_short = json(&[&trace, "--rtt", "6.8us", "--untraced", "1ms"]);
+    assert!(remark(&too_short).as_str().unwrap().contains("what the GPU does"), "{too_short}");
+    assert!(predict(&[&trace, "--untraced", "9"]).unwrap_err().contains("unit"));
+
+    let shim = json(&[&trace, "--rtt", "6.8us", "--putting", "4us"]);
+    assert!((performance(&shim) - 100.0 * 30.0 / 34.0).abs() < 1.0, "{shim}");
+}

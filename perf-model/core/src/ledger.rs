@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::{Bin, Histogram, Kind, SHORT};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"dxpuperf");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 const FACTS_AT: usize = 2;
 const ROWS_AT: usize = FACTS_AT + Fact::ALL.len();
@@ -53,11 +53,21 @@ pub enum Fact {
     ShortNanos,
     /// Driver calls that went through the shim, of any kind.
     Calls,
+    /// What the CPU spent on putting delays into streams, ns. A fabric takes none of it.
+    PuttingNanos,
+    /// Kernels that were to be measured and were not: they are short, and the GPU had nothing else
+    /// to do when they came, so that most of what was measured would be the CPU's time.
+    KernelsUnmeasured,
+    /// How long the ranges together were that were counted, and have ended, ns
+    /// ([`crate::Range::Profiler`]).
+    RangeNanos,
+    /// When the range began that has not ended: ns since 1970, or 0.
+    RangeBegun,
 }
 
 impl Fact {
     /// Every fact, in the order of the words.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Pid,
         Self::FirstCall,
         Self::LastCall,
@@ -70,6 +80,10 @@ impl Fact {
         Self::ShortKernels,
         Self::ShortNanos,
         Self::Calls,
+        Self::PuttingNanos,
+        Self::KernelsUnmeasured,
+        Self::RangeNanos,
+        Self::RangeBegun,
     ];
 }
 

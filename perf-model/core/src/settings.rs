@@ -44,6 +44,15 @@ pub struct PushCopies {
     pub most: u64,
 }
 
+/// What is delayed and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// All that the program does.
+    All,
+    /// What it does between `cuProfilerStart` and `cuProfilerStop`, as profilers have it.
+    Profiler,
+}
+
 /// What the shim does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -61,6 +70,11 @@ pub struct Settings {
     pub push_copies: Option<PushCopies>,
     /// What a delay of no length takes on the GPU's timeline: each is made shorter by it.
     pub delay_cost: Nanos,
+    /// What lies between two events around a kernel that does nothing: each kernel that is measured
+    /// lasts so much less.
+    pub event_cost: Nanos,
+    /// What is delayed and counted.
+    pub range: Range,
 }
 
 impl Settings {
@@ -75,6 +89,8 @@ impl Settings {
             measure_every: 16,
             push_copies: None,
             delay_cost: Nanos::ZERO,
+            event_cost: Nanos::ZERO,
+            range: Range::All,
         }
     }
 
@@ -127,6 +143,12 @@ impl Settings {
         if self.delay_cost != Nanos::ZERO {
             text += &format!(",cost={}", self.delay_cost.0);
         }
+        if self.event_cost != Nanos::ZERO {
+            text += &format!(",events={}", self.event_cost.0);
+        }
+        if self.range == Range::Profiler {
+            text += ",range=profiler";
+        }
         text
     }
 
@@ -149,6 +171,8 @@ impl Settings {
             "off" => self.off = kinds(value)?,
             "push" => self.push_copies = Some(push_copies(value)?),
             "cost" => self.delay_cost = Nanos(number(value)?),
+            "events" => self.event_cost = Nanos(number(value)?),
+            "range" => self.range = range(value)?,
             _ => return Err(Wrong::Text("this setting is not known")),
         }
         Ok(())
@@ -185,6 +209,14 @@ fn graphs(text: &str) -> Result<Graphs, Wrong> {
         "launch" => Ok(Graphs::Launch),
         "node" => Ok(Graphs::Node),
         _ => Err(Wrong::Text("launch or node is wanted")),
+    }
+}
+
+fn range(text: &str) -> Result<Range, Wrong> {
+    match text {
+        "all" => Ok(Range::All),
+        "profiler" => Ok(Range::Profiler),
+        _ => Err(Wrong::Text("all or profiler is wanted")),
     }
 }
 

@@ -186,6 +186,7 @@ proptest! {
     #[test]
     fn settings_come_back_as_they_went(
         fabric in fabrics(), gpu: bool, node: bool, off in 0..1_u32 << 13, measure: u32, cost: u64,
+        events: u64, ranges: bool,
         push in proptest::option::of((0..u64::MAX / 2, 0..u64::MAX / 2)),
     ) {
         let settings = Settings {
@@ -196,6 +197,8 @@ proptest! {
             measure_every: measure,
             push_copies: push.map(|(least, more)| PushCopies { least, most: least + more }),
             delay_cost: Nanos(cost),
+            event_cost: Nanos(events),
+            range: if ranges { Range::Profiler } else { Range::All },
         };
         prop_assert_eq!(settings.to_env().parse::<Settings>(), Ok(settings));
     }

@@ -4,7 +4,7 @@
 use super::{Class::*, Hook, Role::*, hook, p};
 
 /// Every hooked form of a function, in the order of symbols.
-pub static HOOKS: [Hook; 220] = [
+pub static HOOKS: [Hook; 222] = [
     hook("cuCtxDestroy", 2000, false, "cuCtxDestroy", ContextEnd, &[p(Context, 8)]),
     hook("cuCtxDestroy", 4000, false, "cuCtxDestroy_v2", ContextEnd, &[p(Context, 8)]),
     hook("cuCtxDetach", 2000, false, "cuCtxDetach", ContextEnd, &[p(Context, 8)]),
@@ -1548,6 +1548,8 @@ pub static HOOKS: [Hook; 220] = [
         Memset,
         &[p(Destination, 8), p(Value, 1), p(Elements, 8)],
     ),
+    hook("cuProfilerStart", 4000, false, "cuProfilerStart", RangeBegin, &[]),
+    hook("cuProfilerStop", 4000, false, "cuProfilerStop", RangeEnd, &[]),
     hook(
         "cuStreamAddCallback",
         5000,
@@ -1915,30 +1917,32 @@ macro_rules! each_hook {
                     193 cuMemsetD8Async_ptsz
                     194 cuMemsetD8_v2
                     195 cuMemsetD8_v2_ptds
-                    196 cuStreamAddCallback
-                    197 cuStreamAddCallback_ptsz
-                    198 cuStreamBeginCapture
-                    199 cuStreamBeginCaptureToCig
-                    200 cuStreamBeginCaptureToCig_ptsz
-                    201 cuStreamBeginCaptureToGraph
-                    202 cuStreamBeginCaptureToGraph_ptsz
-                    203 cuStreamBeginCapture_ptsz
-                    204 cuStreamBeginCapture_v2
-                    205 cuStreamBeginCapture_v2_ptsz
-                    206 cuStreamBeginRecaptureToGraph
-                    207 cuStreamBeginRecaptureToGraph_ptsz
-                    208 cuStreamDestroy
-                    209 cuStreamDestroy_v2
-                    210 cuStreamEndCapture
-                    211 cuStreamEndCaptureToCig
-                    212 cuStreamEndCaptureToCig_ptsz
-                    213 cuStreamEndCapture_ptsz
-                    214 cuStreamQuery
-                    215 cuStreamQuery_ptsz
-                    216 cuStreamSynchronize
-                    217 cuStreamSynchronize_ptsz
-                    218 cuStreamWaitEvent
-                    219 cuStreamWaitEvent_ptsz
+                    196 cuProfilerStart
+                    197 cuProfilerStop
+                    198 cuStreamAddCallback
+                    199 cuStreamAddCallback_ptsz
+                    200 cuStreamBeginCapture
+                    201 cuStreamBeginCaptureToCig
+                    202 cuStreamBeginCaptureToCig_ptsz
+                    203 cuStreamBeginCaptureToGraph
+                    204 cuStreamBeginCaptureToGraph_ptsz
+                    205 cuStreamBeginCapture_ptsz
+                    206 cuStreamBeginCapture_v2
+                    207 cuStreamBeginCapture_v2_ptsz
+                    208 cuStreamBeginRecaptureToGraph
+                    209 cuStreamBeginRecaptureToGraph_ptsz
+                    210 cuStreamDestroy
+                    211 cuStreamDestroy_v2
+                    212 cuStreamEndCapture
+                    213 cuStreamEndCaptureToCig
+                    214 cuStreamEndCaptureToCig_ptsz
+                    215 cuStreamEndCapture_ptsz
+                    216 cuStreamQuery
+                    217 cuStreamQuery_ptsz
+                    218 cuStreamSynchronize
+                    219 cuStreamSynchronize_ptsz
+                    220 cuStreamWaitEvent
+                    221 cuStreamWaitEvent_ptsz
         }
     };
 }

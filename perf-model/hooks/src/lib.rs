@@ -125,6 +125,10 @@ pub enum Class {
     EventEnd,
     /// Destroys a context, or lets go of it.
     ContextEnd,
+    /// Begins what a profiler is to look at.
+    RangeBegin,
+    /// Ends it.
+    RangeEnd,
 }
 
 /// What a parameter is.
@@ -378,6 +382,7 @@ mod unit_tests {
                 Class::MapHost => has(Role::Address) && has(Role::AddressOut),
                 Class::Free => has(Role::Address),
                 Class::ContextEnd => addressed(Role::Context, Role::Device),
+                Class::RangeBegin | Class::RangeEnd => hook.parameters.is_empty(),
             };
             assert!(complete, "{hook:?}");
             let asynchronous = hook.symbol.contains("Async");

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-use perf_core::Nanos;
+use perf_core::{Nanos, Range};
 
 use crate::arch::Frame;
 use crate::copies::Moves;
@@ -155,6 +155,8 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         Class::GraphInstantiate | Class::GraphChange => graphs::making(session, hook, frame),
         Class::GraphEnd => graphs::end(session, hook, frame),
         Class::ContextEnd => delay::gpu::context_ends(session, hook, frame),
+        Class::RangeBegin => range(session, true),
+        Class::RangeEnd => range(session, false),
         Class::AllocateManaged | Class::AllocateHost | Class::RegisterHost => {
             mapped::asked(session, hook, frame).map_or(After::Nothing, After::Memory)
         }
@@ -174,6 +176,14 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         | Class::MapHost
         | Class::EventEnd => After::Nothing,
     }
+}
+
+/// A range that a profiler is to look at begins or ends.
+fn range(session: &Session, begins: bool) -> After {
+    if session.settings.range == Range::Profiler {
+        session.ledger.set_range(begins);
+    }
+    After::Nothing
 }
 
 /// Does what is to do after the driver returned `result`.

@@ -3,8 +3,9 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
-use perf_core::Kind;
+use perf_core::{Fact, Kind, Nanos};
 
 use crate::arch::Frame;
 use crate::call::After;
@@ -12,7 +13,7 @@ use crate::driver::{Driver, Handle, SUCCESS, Stream};
 use crate::session::Session;
 use crate::table::{Hook, Role};
 use crate::work::{Work, number, stream_or_default};
-use crate::{captures, mapped, real};
+use crate::{captures, delay, mapped, real};
 
 /// Where a `CUlaunchConfig` begins (cuda.h, since CUDA 11.8).
 #[repr(C)]
@@ -56,7 +57,7 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let mut work = Work::begin(session, Kind::Kernel, 0, stream);
     if !work.captured {
         mapped::launch(session, hook, frame, stream);
-        work.sample = session.sampler.begin(session, stream);
+        work.sample = session.sampler.begin(session, &mut work);
     }
     After::Work(work)
 }
@@ -101,6 +102,8 @@ struct Pair {
     start: usize,
     end: usize,
     state: State,
+    /// What the GPU may have waited for the CPU between the first event and the kernel, at most.
+    starved: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +118,7 @@ enum State {
 }
 
 /// The place of a pair whose context went.
-const GONE: Pair = Pair { context: 0, start: 0, end: 0, state: State::Free };
+const GONE: Pair = Pair { context: 0, start: 0, end: 0, state: State::Free, starved: Nanos::ZERO };
 
 /// Which pair of events is around a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +126,20 @@ pub(crate) struct Sample {
     index: usize,
     /// Its first event: another's, if its context went meanwhile.
     start: usize,
+    /// Just before that event was put into the stream.
+    since: Instant,
 }
 
+/// A kernel that a GPU without other work was given is measured if it lasts so many times as long as
+/// the GPU may have waited for it behind the first event.
+const MUST_OUTLAST: u64 = 10;
+
 /// Measures the duration of one of so many kernels, with events of its own in the kernel's stream.
+///
+/// A GPU that has nothing else to do reaches the first event before the CPU has launched the kernel,
+/// and what is between the events is the CPU's time. So a kernel that is measured has its delay before
+/// it instead of behind it, the same time for the stream, in which the CPU puts event and kernel
+/// there. Where that was not enough, or there is no delay, only long kernels count.
 ///
 /// The driver is called without the lock: where a stream is full it holds up the call until other
 /// threads have done their part.
@@ -143,9 +157,9 @@ impl Sampler {
     }
 
     /// Before a kernel is launched: puts an event before it, if it is one that is measured.
-    fn begin(&self, session: &Session, stream: Stream) -> Option<Sample> {
+    fn begin(&self, session: &Session, work: &mut Work) -> Option<Sample> {
         let every = session.settings.measure_every;
-        if every == 0 || !session.ledger.is_on() {
+        if every == 0 || !session.ledger.is_on() || !session.ledger.in_range() {
             return None;
         }
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
@@ -154,11 +168,16 @@ impl Sampler {
         }
         self.harvest(session);
         let context = real::address(session.driver.current_context()?);
-        let sample = match self.free(context) {
+        let mut sample = match self.free(context) {
             Some(sample) => sample,
             None => self.add(&session.driver, context)?,
         };
-        if !session.driver.record(real::pointer(sample.start), stream) {
+        if work.extra != Nanos::ZERO {
+            delay::after_work(session, work);
+            work.extra = Nanos::ZERO;
+        }
+        sample.since = Instant::now();
+        if !session.driver.record(real::pointer(sample.start), work.stream) {
             self.change(sample, State::Begun, State::Free);
             return None;
         }
@@ -171,7 +190,7 @@ impl Sampler {
         let free = |pair: &Pair| pair.context == context && pair.state == State::Free;
         let index = pairs.iter().position(free)?;
         pairs[index].state = State::Begun;
-        Some(Sample { index, start: pairs[index].start })
+        Some(Sample { index, start: pairs[index].start, since: Instant::now() })
     }
 
     /// A new pair of a context, taken: in the place of one whose context went, or in a new one.
@@ -188,7 +207,7 @@ impl Sampler {
             destroy(driver, [start, end]);
             return None;
         }
-        let pair = Pair { context, start, end, state: State::Begun };
+        let pair = Pair { context, start, end, state: State::Begun, starved: Nanos::ZERO };
         let index = match pairs.iter().position(|pair| pair.context == 0) {
             Some(index) => index,
             None => {
@@ -197,7 +216,7 @@ impl Sampler {
             }
         };
         pairs[index] = pair;
-        Some(Sample { index, start })
+        Some(Sample { index, start, since: Instant::now() })
     }
 
     /// Takes a pair from one state to another. None if it went with its context.
@@ -214,9 +233,14 @@ impl Sampler {
     pub(crate) fn end(&self, session: &Session, sample: Sample, stream: Stream, launched: bool) {
         // A context that went in between took its pairs with it.
         let Some(pair) = self.change(sample, State::Begun, State::Begun) else { return };
+        let starved = starved(&session.driver, &sample);
         let recorded = launched && session.driver.record(real::pointer(pair.end), stream);
         let state = if recorded { State::UnderWay } else { State::Free };
-        self.change(sample, State::Begun, state);
+        let mut pairs = self.pairs();
+        let pair = pairs.get_mut(sample.index).filter(|pair| pair.start == sample.start);
+        if let Some(pair) = pair.filter(|pair| pair.state == State::Begun) {
+            (pair.state, pair.starved) = (state, starved);
+        }
     }
 
     /// Counts the kernels that have ended.
@@ -242,7 +266,12 @@ impl Sampler {
                 let mut millis = 0_f32;
                 // SAFETY: as above; the time is written here.
                 if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
-                    session.ledger.kernel((f64::from(millis) * 1e6).round() as u64);
+                    let nanos = (f64::from(millis) * 1e6).round() as u64;
+                    if pair.starved.0.saturating_mul(MUST_OUTLAST) <= nanos {
+                        session.ledger.kernel(nanos.saturating_sub(session.settings.event_cost.0));
+                    } else {
+                        session.ledger.add(Fact::KernelsUnmeasured, 1);
+                    }
                 }
                 pair.state = State::Free;
             }
@@ -262,6 +291,20 @@ impl Sampler {
             *pair = GONE;
         }
     }
+}
+
+/// What the GPU may have waited for a kernel that was just launched, behind the event before it: as
+/// long as the CPU took since, if it has come to that event, and else nothing.
+fn starved(driver: &Driver, sample: &Sample) -> Nanos {
+    // On a clock of its own a driver's calls take what that says.
+    if driver.advance_clock.is_some() {
+        return Nanos::ZERO;
+    }
+    // SAFETY: the event is the shim's own, of a context that is there.
+    let reached = driver
+        .event_query
+        .is_none_or(|query| unsafe { query(real::pointer(sample.start)) } == SUCCESS);
+    if reached { Nanos(sample.since.elapsed().as_nanos() as u64) } else { Nanos::ZERO }
 }
 
 /// Whether this launch, of those counted, is one of `every` that is measured: the first, then one of

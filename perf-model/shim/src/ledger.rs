@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use perf_core::{Fact, Kind, Ledger, Nanos, Row, Text, WORDS};
+use perf_core::{Fact, Kind, Ledger, Nanos, Range, Row, Text, WORDS};
 
 use crate::session::warn;
 
@@ -23,6 +23,8 @@ static SAID: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub(crate) struct Counts {
     ledger: Option<Ledger<'static>>,
+    /// Whether what is done now is delayed and counted.
+    in_range: AtomicBool,
     /// Held by who writes a text.
     texts: Mutex<()>,
 }
@@ -30,8 +32,17 @@ pub(crate) struct Counts {
 impl Counts {
     /// A new ledger in `folder`. Without one nothing is counted; a folder that cannot be written
     /// is said on standard error, once in a process and those that it forks.
-    pub(crate) fn begin(folder: Option<&OsStr>) -> Self {
-        let Some(folder) = folder.filter(|folder| !folder.is_empty()) else { return Self::none() };
+    pub(crate) fn begin(folder: Option<&OsStr>, range: Range) -> Self {
+        let of = |ledger| Self {
+            ledger,
+            in_range: AtomicBool::new(range == Range::All),
+            texts: Mutex::new(()),
+        };
+        let folder = folder.filter(|folder| !folder.is_empty());
+        of(folder.and_then(Self::open))
+    }
+
+    fn open(folder: &OsStr) -> Option<Ledger<'static>> {
         match map(Path::new(folder)) {
             Ok(words) => {
                 let ledger = Ledger::begin(words);
@@ -39,23 +50,45 @@ impl Counts {
                 ledger.set_fact(Fact::FirstCall, now());
                 ledger.set_fact(Fact::LastCall, now());
                 ledger.set_text(Text::Program, &command_line());
-                Self { ledger: Some(ledger), texts: Mutex::new(()) }
+                Some(ledger)
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::none(),
-            Err(_) if SAID.swap(true, Ordering::Relaxed) => Self::none(),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
+            Err(_) if SAID.swap(true, Ordering::Relaxed) => None,
             Err(error) => {
                 let folder = folder.display();
                 warn(&format!(
                     "no ledger in {folder}: {error}; nothing is counted. Give a folder that this \
                      program can write to"
                 ));
-                Self::none()
+                None
             }
         }
     }
 
-    fn none() -> Self {
-        Self { ledger: None, texts: Mutex::new(()) }
+    /// Whether what is done now is delayed and counted.
+    #[inline]
+    pub(crate) fn in_range(&self) -> bool {
+        self.in_range.load(Ordering::Relaxed)
+    }
+
+    /// Begins a range, or ends one.
+    pub(crate) fn set_range(&self, in_range: bool) {
+        if self.in_range.swap(in_range, Ordering::Relaxed) == in_range {
+            return;
+        }
+        let Some(ledger) = &self.ledger else { return };
+        let now = now();
+        let begun = ledger.fact(Fact::RangeBegun);
+        ledger.set_fact(Fact::LastCall, now);
+        ledger.set_fact(Fact::RangeBegun, if in_range { now } else { 0 });
+        if !in_range {
+            ledger.add_fact(Fact::RangeNanos, now.saturating_sub(begun));
+        }
+    }
+
+    /// The ledger, if what is done now is counted.
+    fn counting(&self) -> Option<&Ledger<'static>> {
+        self.ledger.as_ref().filter(|_| self.in_range())
     }
 
     /// Whether anything is counted.
@@ -66,7 +99,7 @@ impl Counts {
     /// A call of the driver, of any kind.
     #[inline]
     pub(crate) fn called(&self) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.counting() {
             ledger.add_fact(Fact::Calls, 1);
         }
     }
@@ -74,7 +107,7 @@ impl Counts {
     /// One call that did `operations` of a kind.
     #[inline]
     pub(crate) fn did(&self, kind: Kind, operations: u64, bytes: u64) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.counting() {
             ledger.add(kind, Row { calls: 1, operations, bytes, ..Row::default() });
         }
     }
@@ -86,7 +119,7 @@ impl Counts {
 
     /// So many delays for a kind, which take `nanos` together.
     pub(crate) fn delays(&self, kind: Kind, place: Fact, delays: u64, nanos: Nanos) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.counting() {
             ledger.add(kind, Row { delays, added: nanos.0, ..Row::default() });
             ledger.add_fact(place, delays);
         }
@@ -94,14 +127,14 @@ impl Counts {
 
     /// Adds to a number.
     pub(crate) fn add(&self, fact: Fact, more: u64) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.counting() {
             ledger.add_fact(fact, more);
         }
     }
 
     /// A kernel's duration, ns.
     pub(crate) fn kernel(&self, nanos: u64) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.counting() {
             ledger.add_kernel(nanos);
         }
     }

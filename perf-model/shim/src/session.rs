@@ -68,7 +68,7 @@ impl Session {
             },
             Err(_) => (native(), None),
         };
-        let ledger = Counts::begin(std::env::var_os(LEDGER_VARIABLE).as_deref());
+        let ledger = Counts::begin(std::env::var_os(LEDGER_VARIABLE).as_deref(), settings.range);
         if let Some(wrong) = wrong {
             warn(&format!("{wrong}; nothing is delayed"));
             ledger.say(Text::Note, &wrong);

@@ -97,6 +97,10 @@ enum Before<'a> {
 }
 
 fn run(before: Before, settings: &str, command: &[&str]) -> Run {
+    run_with(before, settings, command, &[])
+}
+
+fn run_with(before: Before, settings: &str, command: &[&str], variables: &[(&str, &str)]) -> Run {
     let folder = programs();
     let ledgers = tempfile::tempdir().expect("a folder for ledgers");
     let shim = shim().display().to_string();
@@ -115,6 +119,7 @@ fn run(before: Before, settings: &str, command: &[&str]) -> Run {
         .env("LD_PRELOAD", preload)
         .env(VARIABLE, settings)
         .env(LEDGER_VARIABLE, ledgers.path())
+        .envs(variables.iter().copied())
         .output()
         .expect("the program starts");
     Run { output, ledgers: read(ledgers.path()) }
@@ -222,6 +227,37 @@ fn every_way_is_caught_once() {
         assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
         assert_eq!(ledger.fact(Fact::GpuDelays), expected.len() as u64);
         assert_eq!(ledger.fact(Fact::LostDelays), 0);
+    }
+}
+
+#[test]
+fn a_kernel_that_is_measured_has_its_delay_before_it() {
+    let lines = run(Before::Shim, "rtt=6800,measure=1", WAYS[1]).lines();
+    let of_stream: Vec<&str> = lines
+        .iter()
+        .map(String::as_str)
+        .filter(|line| line.contains(" stream=5 ") && !line.starts_with("cuStream"))
+        .take(4)
+        .collect();
+    let kernel = of_stream[2];
+    assert!(kernel.starts_with("cuLaunchKernel stream=5"), "{of_stream:?}");
+    let event = "cuEventRecord stream=5 224";
+    assert_eq!(of_stream, [KERNEL_DELAY, event, kernel, event]);
+}
+
+#[test]
+fn a_short_kernel_that_an_idle_gpu_was_given_is_not_measured() {
+    // The events are reached as soon as they are asked for: the GPU has nothing else to do.
+    for (elapsed, measured) in [("1000", true), ("0.000001", false)] {
+        let variables = [("REACHED", "1"), ("ELAPSED_MS", elapsed)];
+        let under = run_with(Before::Shim, "rtt=6800,measure=1,events=2000", WAYS[1], &variables);
+        let ledger = under.ledger();
+        let facts = [Fact::KernelsMeasured, Fact::KernelsUnmeasured].map(|fact| ledger.fact(fact));
+        assert_eq!(facts.map(|count| count > 0), [measured, !measured], "{elapsed}: {facts:?}");
+        if measured {
+            // What lies around every kernel is not the kernel's.
+            assert_eq!(ledger.kernels().mean(), Some(1e9 - 2e3));
+        }
     }
 }
 

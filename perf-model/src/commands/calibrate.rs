@@ -53,6 +53,7 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<()> {
         split: None,
         gpu: Some(calibration.gpu.clone()),
         smallest_delay: Some(calibration.delay_cost()),
+        event_cost: Some(calibration.events[0]),
     };
     write(&args.output, profile.to_toml().as_bytes())?;
     if args.json {
@@ -74,6 +75,7 @@ fn text(calibration: &Calibration, out: &mut dyn Write) -> Result<()> {
     table.row(["copies from the GPU".to_owned(), format!("{:.2} GB/s", to_host.giga())]);
     table.row(["launch, CPU".to_owned(), calibration.launch_cpu.to_string()]);
     table.row(["launch, GPU".to_owned(), calibration.launch_gpu.to_string()]);
+    table.row(["events around a kernel".to_owned(), calibration.events[0].to_string()]);
     table.row(["reads under way, at least".to_owned(), show_bytes(calibration.in_flight()?)]);
     let read_size = calibration
         .read_size
@@ -102,6 +104,8 @@ fn as_json(calibration: &Calibration) -> Value {
         "read_rtt_ns": calibration.read_rtt.0,
         "launch_cpu_ns": calibration.launch_cpu.0,
         "launch_gpu_ns": calibration.launch_gpu.0,
+        "events_around_kernel_ns": calibration.events[0].0,
+        "events_around_nothing_ns": calibration.events[1].0,
         "delays": calibration.delays.iter().map(|(asked, got)| json!({
             "asked_ns": asked.0,
             "took_ns": got.0,

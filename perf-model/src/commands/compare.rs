@@ -114,8 +114,7 @@ mod unit_tests {
     use super::*;
 
     fn scenarios(texts: &[&str]) -> Result<Vec<(String, Scenario)>, String> {
-        let base =
-            Scenario { settings: Settings::of(Fabric::DXPU_68), proxies: Proxies::default() };
+        let base = Scenario::of(Settings::of(Fabric::DXPU_68), Proxies::default());
         let changes: Vec<_> = texts.iter().map(|it| changes(it)).collect::<Result<_, _>>()?;
         compared(&changes, &base).map_err(|error| format!("{error:#}"))
     }

@@ -13,7 +13,8 @@ use super::fabric::{FabricArgs, RttArg};
 use super::kinds::KindArgs;
 use super::run::write;
 use crate::predict::{Native, Predicted, Prediction};
-use crate::replay::{Graph, Proxies, Scenario};
+use crate::quantity;
+use crate::replay::{Graph, Proxies, Scenario, Untraced};
 use crate::table::Table;
 use crate::trace::{Format, Options, Trace, read_file};
 
@@ -43,6 +44,14 @@ pub(super) struct PredictArgs {
     /// copies, or the profile.
     #[arg(long, value_enum, default_value = "trace")]
     native_rates: NativeRates,
+    /// What a step takes without the profiler that took the trace, on average; without steps, what
+    /// the whole of the trace takes. Calls and what lies between them are taken to be shorter
+    /// without it, and hide less.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    untraced: Option<Nanos>,
+    /// As `dxpu-perf run` shows it: each delay costs the CPU so much to put it into its stream.
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    putting: Option<Nanos>,
     /// Only what was done on these devices.
     #[arg(long, value_delimiter = ',', value_name = "NUMBER,...")]
     device: Vec<u32>,
@@ -90,8 +99,15 @@ enum FormatArg {
 /// # Errors
 /// A trace that cannot be read; a fabric that cannot be; those of `out`.
 pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
-    let trace = args.trace()?;
-    let native = Native::of(&trace);
+    let traced = args.trace()?;
+    let traced_graph = Graph::of(&traced);
+    let untraced = args.untraced.and_then(|wanted| traced_graph.untraced(wanted));
+    let without_profiler = args.untraced.map(|wanted| says(&traced, wanted, untraced.as_ref()));
+    let (trace, graph) = match &untraced {
+        Some(untraced) => (&untraced.trace, traced_graph.of_untraced(untraced)),
+        None => (&traced, traced_graph),
+    };
+    let native = Native::of(trace);
     let mut fabric = args.fabric.profile(args.rtt.rtt)?.fabric;
     if args.native_rates == NativeRates::Trace {
         fabric = native.with_rates(fabric);
@@ -100,19 +116,21 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
         ProxiesArg::One => Proxies::One,
         ProxiesArg::Each => Proxies::Each,
     };
-    let base = Scenario { settings: args.kinds.settings(fabric)?, proxies };
+    let base = Scenario {
+        putting: args.putting.unwrap_or(Nanos::ZERO),
+        ..Scenario::of(args.kinds.settings(fabric)?, proxies)
+    };
     // All that was asked for can be, before any of it is played.
     let scenarios = compared(&args.compare, &base)?;
 
-    let graph = Graph::of(&trace);
     let prediction = Prediction::of(&graph, base);
     let compared: Vec<(String, Prediction)> = scenarios
         .into_iter()
         .map(|(change, scenario)| (change, Prediction::of(&graph, scenario)))
         .collect();
     let slower = slower_fabric(&base.settings.fabric);
-    let remarks: Vec<&String> =
-        trace.notes.remarks.iter().chain(&graph.remarks).chain(&slower).collect();
+    let of_trace = trace.notes.remarks.iter().chain(&graph.remarks);
+    let remarks: Vec<&String> = of_trace.chain(&without_profiler).chain(&slower).collect();
     if let Some(path) = &args.html {
         let traces: Vec<String> =
             args.traces.iter().map(|path| path.display().to_string()).collect();
@@ -127,7 +145,7 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
         write(path, page.to_html().as_bytes())?;
     }
     if args.json {
-        let value = args.as_json(&trace, &native, &prediction, &compared, &remarks);
+        let value = args.as_json(trace, &native, &prediction, &compared, &remarks);
         serde_json::to_writer_pretty(&mut *out, &value)?;
         writeln!(out)?;
         return Ok(());
@@ -198,6 +216,34 @@ impl PredictArgs {
             "left_out": trace.notes.left_out,
             "remarks": remarks,
         })
+    }
+}
+
+/// How much longer than asked for, in nanoseconds, is as long: the CPU's time is cut in small steps.
+const ROUNDING: u64 = 1_000;
+
+/// What became of a trace that takes so long without the profiler.
+fn says(traced: &Trace, wanted: Nanos, untraced: Option<&Untraced>) -> String {
+    let what = if traced.steps.is_empty() { "The trace" } else { "A step of the trace" };
+    let took = Nanos(traced.measure());
+    match untraced {
+        None => format!(
+            "{what} takes {took}, no longer than --untraced says ({wanted}): it is played as it is."
+        ),
+        Some(Untraced { trace, .. }) if trace.measure() > wanted.0.saturating_add(ROUNDING) => {
+            format!(
+                "{what} takes {took}, and {} with hardly any work of the CPU: what the GPU does takes that \
+             long, so that the profiler cannot be why it takes longer than --untraced says ({wanted}). \
+             That is played.",
+                Nanos(trace.measure())
+            )
+        }
+        Some(Untraced { trace, left, .. }) => format!(
+            "{what} takes {took}; with {:.0} % of the CPU's time, the rest of which is taken to be the \
+             profiler's, {}. That is played.",
+            100.0 * left,
+            Nanos(trace.measure())
+        ),
     }
 }
 

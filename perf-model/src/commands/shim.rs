@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use perf_core::{Nanos, Place, PushCopies, Settings};
+use perf_core::{Nanos, Place, PushCopies, Range, Settings};
 
 use super::fabric::FabricArgs;
 use super::kinds::KindArgs;
@@ -24,6 +24,11 @@ pub(super) struct ShimArgs {
     place: PlaceArg,
     #[command(flatten)]
     kinds: KindArgs,
+    /// What is delayed and counted: all that the program does, or what it does between
+    /// cuProfilerStart and cuProfilerStop (torch.cuda.profiler.start() and stop()), so that its
+    /// beginning and its warm-up are left out.
+    #[arg(long, value_enum, default_value = "all")]
+    range: RangeArg,
     /// The duration of one of so many kernels is measured; 0 measures none.
     #[arg(long, value_name = "N", default_value_t = 16)]
     measure_every: u32,
@@ -41,6 +46,12 @@ pub(super) struct ShimArgs {
     /// The program and its arguments, behind `--`.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RangeArg {
+    All,
+    Profiler,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,6 +82,11 @@ impl ShimArgs {
         settings.measure_every = self.measure_every;
         settings.push_copies = self.push_copies;
         settings.delay_cost = profile.smallest_delay.unwrap_or(Nanos::ZERO);
+        settings.event_cost = profile.event_cost.unwrap_or(Nanos::ZERO);
+        settings.range = match self.range {
+            RangeArg::All => Range::All,
+            RangeArg::Profiler => Range::Profiler,
+        };
         Ok(settings)
     }
 

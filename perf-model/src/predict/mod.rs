@@ -6,14 +6,12 @@ mod text;
 #[cfg(test)]
 mod unit_tests;
 
-use std::collections::HashMap;
-
 use perf_core::{BytesPerSecond, Fabric, Histogram};
 
 pub use html::Predicted;
 
 use crate::replay::{Cause, Graph, Lost, Played, Scenario};
-use crate::trace::{Direction, Memory, OperationKind, ThreadId, Trace};
+use crate::trace::{Direction, Memory, OperationKind, Trace};
 
 /// Copies from this size on say what rate the trace's machine has, in bytes.
 const LARGE: u64 = 1 << 20;
@@ -180,13 +178,7 @@ impl Prediction {
 
 /// How long a step takes on average, played.
 fn step(trace: &Trace, played: &Played<'_>) -> Option<f64> {
-    let mut calls: HashMap<ThreadId, Vec<u32>> =
-        trace.steps.iter().map(|step| (step.thread, Vec::new())).collect();
-    for (at, call) in (0_u32..).zip(&trace.calls) {
-        if let Some(calls) = calls.get_mut(&call.thread) {
-            calls.push(at);
-        }
-    }
+    let calls = trace.calls_of_steps();
     mean(trace.steps.iter().map(|step| {
         let of_thread = &calls[&step.thread];
         let end = played.time_in_thread(of_thread, step.start + step.duration);

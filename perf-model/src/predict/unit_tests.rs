@@ -28,8 +28,7 @@ fn trace() -> Trace {
 
 fn predict(trace: &Trace, fabric: Fabric) -> (Native, Prediction) {
     let native = Native::of(trace);
-    let scenario =
-        Scenario { settings: Settings::of(native.with_rates(fabric)), proxies: Proxies::One };
+    let scenario = Scenario::of(Settings::of(native.with_rates(fabric)), Proxies::One);
     (native, Prediction::of(&Graph::of(trace), scenario))
 }
 

@@ -15,6 +15,7 @@ mod handover;
 mod lost;
 mod play;
 mod typical;
+mod untraced;
 
 #[cfg(test)]
 mod unit_tests;
@@ -22,3 +23,4 @@ mod unit_tests;
 pub use graph::Graph;
 pub use lost::{Cause, Lost, LostBy};
 pub use play::{Played, Proxies, Scenario};
+pub use untraced::Untraced;

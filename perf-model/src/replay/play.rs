@@ -22,6 +22,16 @@ pub struct Scenario {
     pub settings: Settings,
     /// Which proxies the devices are behind.
     pub proxies: Proxies,
+    /// What putting a delay into a stream costs the CPU, under the shim. A fabric takes no such time.
+    pub putting: Nanos,
+}
+
+impl Scenario {
+    /// A fabric, and nothing of the shim's.
+    #[must_use]
+    pub fn of(settings: Settings, proxies: Proxies) -> Scenario {
+        Scenario { settings, proxies, putting: Nanos::ZERO }
+    }
 }
 
 /// No constraint: a node that comes when it came in the trace.
@@ -38,6 +48,8 @@ pub struct Played<'g> {
     pub(super) operations: Vec<Times>,
     /// What operations waited for others at the proxy they share, in nanoseconds.
     pub(super) queued: Vec<u64>,
+    /// What each call took longer to put delays into streams, in nanoseconds; empty without a shim.
+    pub(super) putting: Vec<u64>,
 }
 
 /// When a call or an operation began and ended.
@@ -122,7 +134,9 @@ impl Graph<'_> {
             calls: vec![never; self.trace.calls.len()],
             operations: vec![never; self.trace.operations.len()],
             queued: vec![0; if shared { self.trace.operations.len() } else { 0 }],
+            putting: Vec::new(),
         };
+        played.putting = played.delays_of_calls(scenario.putting);
         // When the shared proxy has done what it was given before, in each direction.
         let mut free = [0_u64; 2];
         for (place, node) in self.order.iter().enumerate() {
@@ -174,7 +188,28 @@ impl Played<'_> {
                 due = (time, by);
             }
         }
+        if let (Node::CallEnd(at), false) = (node, self.putting.is_empty()) {
+            due.0 = due.0.saturating_add(self.putting[at as usize]);
+        }
         if due.1 == NONE { (graph.native_node(node), NONE) } else { due }
+    }
+
+    /// What each call takes longer if each delay of what it asked for costs the CPU so much.
+    fn delays_of_calls(&self, putting: Nanos) -> Vec<u64> {
+        if putting == Nanos::ZERO {
+            return Vec::new();
+        }
+        let mut costs = vec![0_u64; self.graph.trace.calls.len()];
+        for (at, operation) in (0_u32..).zip(&self.graph.trace.operations) {
+            let (Some(call), (_, extra)) = (operation.call, self.extra(at, operation)) else {
+                continue;
+            };
+            if extra > Nanos::ZERO {
+                let cost = &mut costs[call.index()];
+                *cost = cost.saturating_add(putting.0);
+            }
+        }
+        costs
     }
 
     /// What the fabric adds to a constraint; of the device of the node that it is of.

@@ -23,7 +23,8 @@ impl Typical {
     pub(super) fn of(trace: &Trace) -> Typical {
         let mut ends: Vec<Option<u64>> = vec![None; trace.streams.len()];
         let (mut launches, mut all_launches) = (Vec::new(), Vec::new());
-        let mut gaps = Vec::new();
+        // From the end before it to the call, and to the start, of each that was asked for earlier.
+        let mut queued = Vec::new();
         for operation in &trace.operations {
             let previous = ends[operation.stream.index()].replace(operation.end());
             let Some(call) = operation.call else { continue };
@@ -32,16 +33,16 @@ impl Typical {
             all_launches.push(latency);
             match previous {
                 Some(previous) if previous > call => {
-                    if operation.start >= previous {
-                        gaps.push(difference(operation.start, previous));
-                    }
+                    let gap = difference(operation.start, previous);
+                    queued.push((difference(previous, call), gap));
                 }
                 _ => launches.push(latency),
             }
         }
         let launch = median(launches).or_else(|| all_launches.into_iter().min()).unwrap_or(0);
-        // Of queued ones only those that were asked for long before: the others waited for that.
-        let gap = median(gaps).unwrap_or(UNSEEN_GAP).min(launch);
+        // What was asked for less long before has waited for its launch.
+        let in_time = queued.into_iter().filter(|(ahead, gap)| *ahead >= launch && *gap >= 0);
+        let gap = median(in_time.map(|(_, gap)| gap).collect()).unwrap_or(UNSEEN_GAP).min(launch);
         Typical { launch, gap, ..Typical::of_waits(trace) }
     }
 

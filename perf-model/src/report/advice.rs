@@ -33,7 +33,7 @@ pub fn advise(report: &Report) -> Vec<Advice> {
     ]
     .into_iter()
     .filter_map(|rule| rule(report))
-    .filter(|advice| percent(advice.saves, report.wall) >= WORTH)
+    .filter(|advice| percent(advice.saves, report.counted()) >= WORTH)
     .collect();
     advice.sort_by_key(|advice| std::cmp::Reverse(advice.saves));
     advice

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use perf_core::Nanos;
-
 use super::plot::Bars;
 use super::{Report, advise, percent};
 
@@ -130,9 +128,9 @@ impl Report {
         let mut page = Page::new("What the fabric cost");
         page.code(&self.command.join(" "));
         page.paragraph(&format!(
-            "Ran {}. A round trip takes {} in the fabric and {} without it: {} are added (profile \
+            "It {}. A round trip takes {} in the fabric and {} without it: {} are added (profile \
              {}). Added to what ran on GPUs and CPUs: {}.",
-            self.wall,
+            self.ran(),
             fabric.rtt,
             fabric.native_rtt,
             fabric.delta(),
@@ -160,6 +158,9 @@ impl Report {
         page.heading("Calls and the time added to them");
         let titles = ["kind", "calls", "operations", "bytes", "added", "of the run"];
         page.table(&titles, &self.kind_rows());
+        if let Some(putting) = self.putting_says() {
+            page.paragraph(&format!("{putting}."));
+        }
     }
 
     fn kernels_to(&self, page: &mut Page) {
@@ -167,16 +168,8 @@ impl Report {
         let Some(bars) = Bars::of(&kernels) else {
             return;
         };
-        let (number, time) = kernels.short();
         page.heading("How long kernels are");
-        page.paragraph(&format!(
-            "{} measured, {} on average. {:.0} % by number and {:.0} % by time are shorter than {}.",
-            kernels.count(),
-            Nanos(kernels.mean().unwrap_or(0.0) as u64),
-            100.0 * number,
-            100.0 * time,
-            perf_core::SHORT,
-        ));
+        page.paragraph(&format!("{}.", self.kernels_say().unwrap_or_default()));
         page.plot(&bars.svg("kernel durations by number and by time"));
         page.bars_key();
     }
@@ -190,7 +183,7 @@ impl Report {
         let rows: Vec<Vec<String>> = advice
             .into_iter()
             .map(|advice| {
-                let share = percent(advice.saves, self.wall);
+                let share = percent(advice.saves, self.counted());
                 vec![
                     format!("{} ({}.)", advice.what, advice.because),
                     format!("{} ({share:.1} %)", advice.saves),

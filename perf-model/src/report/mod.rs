@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Row, Settings, Text};
+use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Range, Row, SHORT, Settings, Text};
 
 use crate::quantity::show_bytes;
 
@@ -18,6 +18,9 @@ pub use advice::{Advice, advise};
 pub use html::Page;
 pub(crate) use json::histogram;
 pub use plot::{Bars, Curve, Point};
+
+/// The share of the run, in percent, from which on what the CPU spends on delays is worth a line.
+const PUTTING_SEEN: f64 = 0.5;
 
 /// What a program's processes did under the shim.
 #[derive(Clone, Debug)]
@@ -28,7 +31,7 @@ pub struct Report {
     pub settings: Settings,
     /// The profile's name.
     pub profile: String,
-    /// How long the program ran.
+    /// How long the program ran, from its start to its end.
     pub wall: Nanos,
     /// How it ended, in words; none if it ended well.
     pub ended: Option<String>,
@@ -53,6 +56,10 @@ pub struct Process {
     pub rows: [Row; Kind::ALL.len()],
     /// Kernel durations, of those that were measured.
     pub kernels: Histogram,
+    /// Kernels that were to be measured and were too short for it.
+    pub unmeasured: u64,
+    /// How long the ranges were that were delayed and counted, where only ranges are.
+    pub ranges: Nanos,
     /// All calls of the driver.
     pub calls: u64,
     /// Delays on the GPU's timeline, spent by the CPU, and left out.
@@ -74,9 +81,41 @@ pub struct Delays {
     pub cpu: u64,
     /// Left out: there was no place for them.
     pub lost: u64,
+    /// What the CPU spent on putting those of the GPU into streams.
+    pub putting: Nanos,
 }
 
 impl Report {
+    /// How long of the run was delayed and counted: all of it, or the ranges of the process that had
+    /// most.
+    pub fn counted(&self) -> Nanos {
+        match self.settings.range {
+            Range::All => self.wall,
+            Range::Profiler => {
+                let ranges = self.processes.iter().map(|process| process.ranges);
+                ranges.max().unwrap_or(Nanos::ZERO)
+            }
+        }
+    }
+
+    /// How long it ran, in words.
+    fn ran(&self) -> String {
+        match self.settings.range {
+            Range::All => format!("ran {}", self.wall),
+            Range::Profiler if self.counted() == Nanos::ZERO => format!(
+                "ran {}, and nothing of it was delayed or counted: no process called \
+                 cuProfilerStart (torch.cuda.profiler.start()), as --range profiler wants",
+                self.wall
+            ),
+            Range::Profiler => format!(
+                "ran {}, and {} of that between cuProfilerStart and cuProfilerStop, which is what \
+                 was delayed and counted",
+                self.wall,
+                self.counted()
+            ),
+        }
+    }
+
     /// What was counted for `kind`, of all processes.
     pub fn row(&self, kind: Kind) -> Row {
         let rows = self.processes.iter().map(|process| process.rows[kind.number()]);
@@ -96,6 +135,48 @@ impl Report {
         added.fold(Nanos::ZERO, Nanos::saturating_add)
     }
 
+    /// What the CPU spent on putting delays into streams, of all processes.
+    pub fn putting(&self) -> Nanos {
+        let putting = self.processes.iter().map(|process| process.delays.putting);
+        putting.fold(Nanos::ZERO, Nanos::saturating_add)
+    }
+
+    /// What that means, where it is enough to be seen.
+    fn putting_says(&self) -> Option<String> {
+        let share = percent(self.putting(), self.counted());
+        (share >= PUTTING_SEEN).then(|| {
+            format!(
+                "The CPU took {} ({share:.1} % of the run) to put delays into streams, which a fabric \
+                 would not take: while the GPU waits for the CPU, the program is slower here than \
+                 there by up to as much. `dxpu-perf predict` on a trace knows no such cost",
+                self.putting()
+            )
+        })
+    }
+
+    /// How long kernels are, in words; none where none was measured, or was to be.
+    fn kernels_say(&self) -> Option<String> {
+        let (kernels, (number, time)) = (self.kernels(), self.kernels().short());
+        let unmeasured: u64 = self.processes.iter().map(|process| process.unmeasured).sum();
+        let left_out = match unmeasured {
+            0 => String::new(),
+            count => format!(
+                "; {count} more were too short to be told from the time that the GPU waited for them"
+            ),
+        };
+        let Some(mean) = kernels.mean() else {
+            return (unmeasured > 0).then(|| format!("none measured{left_out}"));
+        };
+        Some(format!(
+            "{} measured, {} on average; {:.0} % by number and {:.0} % by time are shorter than \
+             {SHORT}{left_out}",
+            kernels.count(),
+            Nanos(mean as u64),
+            100.0 * number,
+            100.0 * time,
+        ))
+    }
+
     /// A row of text for each kind that was called: title, calls, operations, bytes, added time,
     /// its share of the run.
     fn kind_rows(&self) -> Vec<Vec<String>> {
@@ -110,7 +191,7 @@ impl Report {
                     row.operations.to_string(),
                     if row.bytes == 0 { "-".to_owned() } else { show_bytes(row.bytes) },
                     Nanos(row.added).to_string(),
-                    format!("{:.1} %", percent(Nanos(row.added), self.wall)),
+                    format!("{:.1} %", percent(Nanos(row.added), self.counted())),
                 ]
             })
             .collect()
@@ -161,6 +242,12 @@ impl Process {
 
     fn of(ledger: &Ledger<'_>) -> Self {
         let first = ledger.fact(Fact::FirstCall);
+        let last = ledger.fact(Fact::LastCall);
+        // A range that the process ended in.
+        let open = match ledger.fact(Fact::RangeBegun) {
+            0 => 0,
+            begun => last.saturating_sub(begun),
+        };
         let notes = [
             ("delays are not on the GPU's timeline", Text::NoGpuDelays),
             ("push copies are not available here", Text::NoPush),
@@ -175,14 +262,17 @@ impl Process {
             pid: ledger.fact(Fact::Pid),
             program: ledger.text(Text::Program),
             device: ledger.text(Text::Device),
-            active: Nanos(ledger.fact(Fact::LastCall).saturating_sub(first)),
+            active: Nanos(last.saturating_sub(first)),
             rows: Kind::ALL.map(|kind| ledger.row(kind)),
             kernels: ledger.kernels(),
+            ranges: Nanos(ledger.fact(Fact::RangeNanos).saturating_add(open)),
+            unmeasured: ledger.fact(Fact::KernelsUnmeasured),
             calls: ledger.fact(Fact::Calls),
             delays: Delays {
                 gpu: ledger.fact(Fact::GpuDelays),
                 cpu: ledger.fact(Fact::CpuDelays),
                 lost: ledger.fact(Fact::LostDelays),
+                putting: Nanos(ledger.fact(Fact::PuttingNanos)),
             },
             pushed: ledger.fact(Fact::PushedBytes),
             pageable: ledger.fact(Fact::PageableBytes),

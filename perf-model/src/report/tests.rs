@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perf_core::{Fabric, Fact, Kind, Ledger, Nanos, Row, Settings, Text, WORDS};
+use perf_core::{Fabric, Fact, Kind, Ledger, Nanos, Range, Row, Settings, Text, WORDS};
 
 use super::{Bars, Curve, Point, Report, advise};
 
@@ -31,6 +31,8 @@ pub(crate) fn report() -> Report {
         ledger.add(Kind::HostToDevice, row(100, 1_000_000_000, 100 * copy));
         ledger.set_fact(Fact::GpuDelays, 40_100);
         ledger.set_fact(Fact::LostDelays, 3);
+        ledger.set_fact(Fact::PuttingNanos, 120_300_000);
+        ledger.set_fact(Fact::KernelsUnmeasured, 12);
         for nanos in [2_000, 3_000, 4_000, 300_000] {
             ledger.add_kernel(nanos);
         }
@@ -67,13 +69,45 @@ fn the_text_says_what_was_counted() {
         "224.00 ms",
         "22.4 %",
         "4 measured, 77.25 us on average; 75 % by number and 3 % by time",
+        "12 more were too short",
+        "The CPU took 120.30 ms (12.0 % of the run) to put delays into streams",
         "push copies are not available here: the driver maps no GPU memory",
-        "3 delays had no place",
+        "delays that had no place and were left out: 3",
         "Launch fewer and longer kernels",
         "--push-copies",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
+}
+
+#[test]
+fn what_is_outside_ranges_is_no_part_of_the_run() {
+    let settings = Settings { range: Range::Profiler, ..report().settings };
+    let mut report = Report { settings, ..report() };
+    assert!(text(&report).contains("nothing of it was delayed or counted: no process called"));
+    report.processes[1].ranges = Nanos(500_000_000);
+    let text = text(&report);
+    for part in ["ran 1.00 s, and 500.00 ms of that between cuProfilerStart", "44.8 %"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let page = report.to_html();
+    assert!(page.contains("It ran 1.00 s, and 500.00 ms of that") && page.contains("44.8 %"));
+    let json = report.to_json();
+    assert_eq!(json["wall_ns"], 1_000_000_000);
+    assert_eq!(json["counted_ns"], 500_000_000);
+}
+
+#[test]
+fn a_range_that_the_program_ended_in_counts_as_far_as_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = ledger(7, |ledger| {
+        ledger.set_fact(Fact::RangeNanos, 1_000);
+        ledger.set_fact(Fact::RangeBegun, 50_000);
+        ledger.set_fact(Fact::LastCall, 50_300);
+    });
+    fs::write(folder.path().join("7.ledger"), bytes).unwrap();
+    let (processes, lost) = Report::read_processes(folder.path());
+    assert_eq!((processes[0].ranges, lost), (Nanos(1_300), Vec::new()));
 }
 
 #[test]

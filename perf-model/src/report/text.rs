@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use perf_core::{Nanos, Place, SHORT};
+use perf_core::Place;
 
 use super::{Report, advise, percent};
 use crate::quantity::show_bytes;
@@ -44,18 +44,17 @@ impl Report {
     }
 
     fn write_processes(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "  ran {}", self.wall)?;
+        writeln!(out, "  {}", self.ran())?;
         for process in &self.processes {
             let delays = process.delays;
             let device = if process.device.is_empty() { "a GPU" } else { &process.device };
             writeln!(
                 out,
-                "  process {} ({}) on {device}: {} driver calls, {} delays on the GPU, {} of the \
-                 CPU",
+                "  process {} ({}) on {device}: driver calls {}, delays on the GPU {}, of the CPU {}",
                 process.pid, process.program, process.calls, delays.gpu, delays.cpu,
             )?;
             if delays.lost > 0 {
-                writeln!(out, "    {} delays had no place and were left out", delays.lost)?;
+                writeln!(out, "    delays that had no place and were left out: {}", delays.lost)?;
             }
             if process.pushed > 0 {
                 writeln!(out, "    {} pushed by the CPU", show_bytes(process.pushed))?;
@@ -80,30 +79,23 @@ impl Report {
             String::new(),
             String::new(),
             added.to_string(),
-            format!("{:.1} %", percent(added, self.wall)),
+            format!("{:.1} %", percent(added, self.counted())),
         ]);
         table.write(out, 2)?;
         if self.settings.place == Place::Gpu {
             writeln!(out, "  (on several streams or GPUs added times may pass at the same time)")?;
         }
+        if let Some(putting) = self.putting_says() {
+            writeln!(out, "\n  {putting}")?;
+        }
         Ok(())
     }
 
     fn write_kernels(&self, out: &mut dyn Write) -> io::Result<()> {
-        let kernels = self.kernels();
-        let Some(mean) = kernels.mean() else {
-            return Ok(());
-        };
-        let (number, time) = kernels.short();
-        writeln!(
-            out,
-            "\n  kernels: {} measured, {} on average; {:.0} % by number and {:.0} % by time are \
-             shorter than {SHORT}",
-            kernels.count(),
-            Nanos(mean as u64),
-            100.0 * number,
-            100.0 * time,
-        )
+        match self.kernels_say() {
+            Some(kernels) => writeln!(out, "\n  kernels: {kernels}"),
+            None => Ok(()),
+        }
     }
 
     fn write_advice(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -113,7 +105,7 @@ impl Report {
         }
         writeln!(out, "\n  what would help")?;
         for advice in advice {
-            let share = percent(advice.saves, self.wall);
+            let share = percent(advice.saves, self.counted());
             writeln!(out, "  - up to {} ({share:.1} %): {}", advice.saves, advice.what)?;
             writeln!(out, "    {}.", advice.because)?;
         }

@@ -1,5 +1,7 @@
 //! The one form that all traces are brought into.
 
+use std::collections::HashMap;
+
 use super::call::CallKind;
 use super::names::Names;
 
@@ -55,7 +57,7 @@ pub(super) const MOST_BYTES: u64 = 1 << 50;
 /// What one or several GPUs did, and the calls of CPU threads that asked for it.
 ///
 /// All times are nanoseconds since the first event of the trace.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// Processes, by the IDs that the file gives them.
     pub processes: Vec<i64>,
@@ -258,6 +260,30 @@ impl Trace {
         let operations = self.operations.iter().map(Operation::end).max();
         let calls = self.calls.iter().map(Call::end).max();
         operations.max(calls).unwrap_or(0)
+    }
+
+    /// What is said of how long a trace takes: a step, on average, where it marks steps, and else the
+    /// whole, in nanoseconds.
+    #[must_use]
+    pub fn measure(&self) -> u64 {
+        let steps: u128 = self.steps.iter().map(|step| u128::from(step.duration)).sum();
+        match self.steps.len() as u128 {
+            0 => self.length_ns(),
+            count => u64::try_from(steps / count).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Of each thread that marks steps, the places of its calls, in order.
+    #[must_use]
+    pub fn calls_of_steps(&self) -> HashMap<ThreadId, Vec<u32>> {
+        let mut calls: HashMap<ThreadId, Vec<u32>> =
+            self.steps.iter().map(|step| (step.thread, Vec::new())).collect();
+        for (at, call) in (0_u32..).zip(&self.calls) {
+            if let Some(calls) = calls.get_mut(&call.thread) {
+                calls.push(at);
+            }
+        }
+        calls
     }
 
     /// Operations and calls together.

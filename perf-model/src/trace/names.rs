@@ -9,7 +9,7 @@ use super::model::NameId;
 pub(super) const NAME_BYTES: usize = 256 << 20;
 
 /// The names of a trace, each kept once and known by its [`NameId`].
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Names {
     known: IndexSet<Box<str>>,
     bytes: usize,

@@ -82,6 +82,8 @@ enum { HOST = 1, DEVICE = 2, ARRAY = 3, UNIFIED = 4 };
     F(cuStreamCreate, "cuStreamCreate", (handle *, unsigned))                                      \
     F(cuStreamDestroy_v2, "cuStreamDestroy", (handle))                                             \
     F(cuStreamQuery, "cuStreamQuery", (handle))                                                    \
+    F(cuProfilerStart, "cuProfilerStart", (void))                                                  \
+    F(cuProfilerStop, "cuProfilerStop", (void))                                                    \
     F(cuStreamSynchronize, "cuStreamSynchronize", (handle))                                        \
     F(cuStreamWaitEvent, "cuStreamWaitEvent", (handle, handle, unsigned))                          \
     F(cuStreamBeginCapture_v2, "cuStreamBeginCapture", (handle, int))                              \

@@ -57,6 +57,11 @@ int main(int count, char **arguments) {
             OK(cuMemsetD8Async, there, 3, BYTES, one);
         } else if (!strcmp(kind, "callback")) {
             OK(cuLaunchHostFunc, one, nothing, NULL);
+        } else if (!strcmp(kind, "ranges")) {
+            OK(cuProfilerStart);
+            LAUNCH(one);
+            OK(cuProfilerStop);
+            LAUNCH(one);
         } else if (!strcmp(kind, "sync")) {
             LAUNCH(one);
             OK(cuStreamSynchronize, one);

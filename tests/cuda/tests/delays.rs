@@ -99,6 +99,27 @@ fn close(what: &str, is: u64, asked: u64) {
 }
 
 #[test]
+fn only_ranges_are_delayed_and_counted_where_that_is_wanted() {
+    const TIMES: u64 = 100;
+    let each = extra(6_800, Kind::Kernel, 0);
+    for binding in [Binding::Elf, Binding::Dlsym] {
+        let run = |settings: &str| run(settings, binding, &["ranges", &TIMES.to_string()]);
+        let bare = run("rtt=1200,measure=0");
+        // One before the time is taken; in a range and out of it.
+        let all = run("rtt=6800,measure=0");
+        assert_eq!(all.row(Kind::Kernel).operations, 2 * TIMES + 1, "{binding:?}");
+        assert_eq!(all.delays().len() as u64, 2 * TIMES + 1);
+        let ranges = run("rtt=6800,measure=0,range=profiler");
+        assert_eq!(ranges.row(Kind::Kernel).operations, TIMES, "{binding:?}");
+        assert_eq!(ranges.row(Kind::Kernel).added, TIMES * each);
+        assert_eq!(ranges.delays().len() as u64, TIMES);
+        // The waits at the end are in no range.
+        assert_eq!(ranges.row(Kind::Synchronise), Row::default());
+        close("ranges", ranges.time() - bare.time(), TIMES * each);
+    }
+}
+
+#[test]
 fn the_delay_asked_for_is_the_delay_on_the_timeline() {
     const TIMES: u64 = 200;
     const BYTES: u64 = 1 << 20;

@@ -115,7 +115,7 @@ fn trace(run: &Run) -> Trace {
 /// What is predicted from a run's timeline: how much longer all of it takes.
 fn predicted(trace: &Trace, settings: Settings) -> u64 {
     let graph = Graph::of(trace);
-    let scenario = Scenario { settings, proxies: Proxies::One };
+    let scenario = Scenario::of(settings, Proxies::One);
     graph.play(&scenario).length_ns()
 }
 

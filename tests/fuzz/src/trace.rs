@@ -1,7 +1,7 @@
 //! What `dxpu-perf predict` is given: traces of GPU programs as text. What is read is in order and
 //! in bounds, takes without a fabric what it took, and loses with one what adds up.
 
-use perf_core::{Fabric, KindSet, Settings};
+use perf_core::{Fabric, KindSet, Nanos, Settings};
 use perf_model::replay::{Graph, Proxies, Scenario};
 use perf_model::trace::{Options, Trace, read_text};
 
@@ -40,8 +40,17 @@ fn plays(trace: &Trace, proxies: Proxies) {
     let graph = Graph::of(trace);
     let with = |fabric| Settings { off: KindSet::EMPTY, ..Settings::of(fabric) };
     let native = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
-    let played = graph.play(&Scenario { settings: with(native), proxies });
+    let played = graph.play(&Scenario::of(with(native), proxies));
     assert_eq!(played.length_ns(), trace.length_ns());
-    let played = graph.play(&Scenario { settings: with(Fabric::DXPU_68), proxies });
+    let fabric = Scenario::of(with(Fabric::DXPU_68), proxies);
+    let played = graph.play(&fabric);
     assert_eq!(played.lost().lost_ns(), played.length_ns() - trace.length_ns());
+
+    // Without a profiler it is no longer, and is played as it is then.
+    let Some(untraced) = graph.untraced(Nanos(trace.measure() / 2)) else { return };
+    let (shorter, graph) = (&untraced.trace, graph.of_untraced(&untraced));
+    assert!(shorter.length_ns() <= trace.length_ns());
+    assert_eq!(graph.play(&Scenario::of(with(native), proxies)).length_ns(), shorter.length_ns());
+    let played = graph.play(&fabric);
+    assert_eq!(played.lost().lost_ns(), played.length_ns() - shorter.length_ns());
 }

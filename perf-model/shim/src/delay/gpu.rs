@@ -13,10 +13,11 @@
 //! waited for in the program's way.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::time::Instant;
 
-use perf_core::{Nanos, Text, ptx};
+use perf_core::{Fact, Nanos, Text, ptx};
 
 use crate::arch::Frame;
 use crate::call::After;
@@ -31,6 +32,9 @@ const CONTEXTS: usize = 64;
 
 /// CU_DEVICE_ATTRIBUTE_CLOCK_RATE, kHz.
 const CLOCK_RATE: i32 = 13;
+
+/// How many times as long as the shortest one putting a delay takes that waits for something.
+const WAITED: u64 = 4;
 
 /// The clock of a device that does not say its own, kHz.
 const USUAL_CLOCK: u32 = 1_500_000;
@@ -52,6 +56,8 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Contexts {
     entries: [Entry; CONTEXTS],
+    /// The least time that putting a delay took, ns.
+    shortest: AtomicU64,
     /// Held by who adds an entry.
     adding: Mutex<()>,
 }
@@ -64,7 +70,11 @@ impl Default for Contexts {
             clock: AtomicUsize::new(0),
             device: AtomicI32::new(-1),
         };
-        Self { entries: core::array::from_fn(|_| entry()), adding: Mutex::new(()) }
+        Self {
+            entries: core::array::from_fn(|_| entry()),
+            shortest: AtomicU64::new(u64::MAX),
+            adding: Mutex::new(()),
+        }
     }
 }
 
@@ -191,8 +201,20 @@ fn clock(driver: &Driver, device: i32) -> Option<u32> {
     u32::try_from(clock).ok().filter(|clock| result == SUCCESS && *clock > 0)
 }
 
-/// Puts a delay into a stream, shorter by what the kernel itself takes. False if it could not be put there; the program's own work goes on.
+/// Puts a delay into a stream, shorter by what the kernel itself takes. False if it could not be put
+/// there; the program's own work goes on.
 pub(crate) fn put(session: &Session, stream: Stream, time: Nanos) -> bool {
+    let begun = Instant::now();
+    let put = put_untimed(session, stream, time);
+    let took = begun.elapsed().as_nanos() as u64;
+    // One that took far longer than the shortest waited for room in its stream: the GPU is behind.
+    let shortest = session.contexts.shortest.fetch_min(took, Ordering::Relaxed).min(took);
+    let own = if took > shortest.saturating_mul(WAITED) { shortest } else { took };
+    session.ledger.add(Fact::PuttingNanos, own);
+    put
+}
+
+fn put_untimed(session: &Session, stream: Stream, time: Nanos) -> bool {
     let driver = &session.driver;
     let time = time.saturating_sub(session.settings.delay_cost);
     let Some(context) = driver.context_of(stream) else { return false };

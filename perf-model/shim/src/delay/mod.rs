@@ -11,7 +11,7 @@ use crate::work::Work;
 
 /// The CPU waits, in the call.
 pub(crate) fn on_cpu(session: &Session, kind: Kind, time: Nanos) {
-    if time == Nanos::ZERO {
+    if time == Nanos::ZERO || !session.ledger.in_range() {
         return;
     }
     cpu::wait(session, time);
@@ -20,7 +20,7 @@ pub(crate) fn on_cpu(session: &Session, kind: Kind, time: Nanos) {
 
 /// The stream waits, after all that is in it; or the CPU, where that is wanted.
 pub(crate) fn in_stream(session: &Session, kind: Kind, stream: Stream, time: Nanos) {
-    if time == Nanos::ZERO {
+    if time == Nanos::ZERO || !session.ledger.in_range() {
         return;
     }
     match session.settings.place {

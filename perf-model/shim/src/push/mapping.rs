@@ -180,6 +180,11 @@ fn gdr(base: u64, bytes: u64) -> Result<How, String> {
     Ok(How::Gdr { at: mapped + (base - start) as usize, mapped, length, handle })
 }
 
+/// What Linux gives for an operation that a driver does not have (include/linux/errno.h). It is not
+/// among what programs are to see, so that no library has words for it; dma-bufs of NVIDIA's driver
+/// 580 give it.
+const ENOTSUPP: i32 = 524;
+
 /// Through a dma-buf of the driver.
 fn dma_buf(driver: &Driver, base: u64, bytes: u64) -> Result<How, String> {
     let export = driver.export_memory.ok_or("the driver exports no dma-buf (CUDA 11.7 does)")?;
@@ -215,7 +220,10 @@ fn dma_buf(driver: &Driver, base: u64, bytes: u64) -> Result<How, String> {
     };
     if mapped == libc::MAP_FAILED {
         let error = std::io::Error::last_os_error();
-        return Err(format!("the driver's dma-buf cannot be mapped: {error}"));
+        return Err(match error.raw_os_error() {
+            Some(ENOTSUPP) => "the driver does not let its dma-buf be mapped".to_owned(),
+            _ => format!("the driver's dma-buf cannot be mapped: {error}"),
+        });
     }
     let mapped = real::address(mapped);
     Ok(How::DmaBuf { at: mapped + (base - start) as usize, mapped, length })

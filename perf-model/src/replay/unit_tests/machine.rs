@@ -53,6 +53,15 @@ fn launch_time(number: usize) -> u64 {
 pub(super) struct Written {
     /// Whether it says which stream waited for which event.
     pub(super) waits: bool,
+    /// How many times as long as without a profiler the CPU takes for what it does.
+    pub(super) slower: u64,
+}
+
+impl Written {
+    /// Without a profiler's cost.
+    pub(super) fn with(waits: bool) -> Written {
+        Written { waits, slower: 1 }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,6 +130,11 @@ impl<'s> Machine<'s> {
         writeln!(self.trace, "{start},{},{rest}", end - start).expect("a string");
     }
 
+    /// How long a call takes of the CPU's time.
+    fn call_time(&self, number: usize) -> u64 {
+        call_time(number) * self.written.slower
+    }
+
     fn call(&mut self, took: u64, thread: usize, rest: &str) -> u64 {
         let start = self.clock;
         self.first.get_or_insert(start);
@@ -144,7 +158,9 @@ impl<'s> Machine<'s> {
     ) -> (u64, u64) {
         let doorbell = self.extra(Kind::Doorbell, 0);
         let line = &self.streams[stream];
-        let mut start = call + launch_time(self.correlation) + doorbell;
+        // A launch goes out when most of its call is over.
+        let longer = self.call_time(self.correlation) - call_time(self.correlation);
+        let mut start = call + launch_time(self.correlation) + longer + doorbell;
         if line.end > 0 {
             start = start.max(line.end + GAP);
         }
@@ -164,18 +180,18 @@ impl<'s> Machine<'s> {
     fn launch_took(&self, stream: usize) -> u64 {
         let begun = &self.streams[stream].begun;
         let oldest = begun.len().checked_sub(QUEUE).map_or(0, |at| begun[at]);
-        call_time(self.correlation).max(oldest.saturating_sub(self.clock))
+        self.call_time(self.correlation).max(oldest.saturating_sub(self.clock))
     }
 
     fn wait_until(&mut self, end: u64, thread: usize, rest: &str) {
         let seen = if end > 0 { end + self.extra(Kind::Synchronise, 0) + WAKE } else { 0 };
-        let took = CHECK.max(seen.saturating_sub(self.clock));
+        let took = (CHECK * self.written.slower).max(seen.saturating_sub(self.clock));
         self.call(took, thread, rest);
     }
 
     fn step(&mut self, step: Do, thread: usize) {
         match step {
-            Do::Work(time) => self.clock += time,
+            Do::Work(time) => self.clock += time * self.written.slower,
             Do::Kernel(stream, time) => {
                 self.launched(stream, time, Kind::Kernel, thread, "kernel", "cuLaunchKernel");
             }
@@ -188,7 +204,7 @@ impl<'s> Machine<'s> {
             Do::ToDevicePageable(stream, bytes) => self.copy(stream, bytes, 0, true, thread),
             Do::FromDevicePageable(stream, bytes) => self.copy(stream, bytes, 1, true, thread),
             Do::Record(event, stream) => {
-                self.call(CHECK, thread, "call,,,cuEventRecord,#,@,,,");
+                self.call(CHECK * self.written.slower, thread, "call,,,cuEventRecord,#,@,,,");
                 self.events[event] = (self.streams[stream].end, stream, self.correlation);
             }
             Do::Wait(stream, event) => {
@@ -198,7 +214,7 @@ impl<'s> Machine<'s> {
                 } else {
                     "call,,,cuStreamWaitEvent,#,@,,,".to_owned()
                 };
-                self.call(CHECK, thread, &row);
+                self.call(CHECK * self.written.slower, thread, &row);
                 let line = &mut self.streams[stream];
                 line.end = line.end.max(end);
             }
@@ -226,7 +242,7 @@ impl<'s> Machine<'s> {
     ) {
         let took = self.launch_took(stream);
         // The launch goes out when there is room.
-        let call = self.clock + took - call_time(self.correlation);
+        let call = self.clock + took - self.call_time(self.correlation);
         self.call(took, thread, &format!("launch,,,{name},#,@,,,"));
         let (start, end) = self.put(stream, call, time, self.extra(kind, 0), None);
         let correlation = self.correlation;
@@ -235,7 +251,7 @@ impl<'s> Machine<'s> {
     }
 
     fn graph(&mut self, stream: usize, count: usize, time: u64, thread: usize) {
-        let took = call_time(self.correlation);
+        let took = self.call_time(self.correlation);
         let call = self.call(took, thread, "launch,,,cuGraphLaunch,#,@,,,");
         for node in 0..count {
             let last = node + 1 == count;
@@ -258,7 +274,7 @@ impl<'s> Machine<'s> {
         let (took, memory) = if pageable {
             (end + self.extra(Kind::Synchronise, 0) + WAKE - call, "pageable")
         } else {
-            (call_time(self.correlation), "pinned")
+            (self.call_time(self.correlation), "pinned")
         };
         self.call(took, thread, "call,,,cuMemcpyAsync,#,@,,,");
         let correlation = self.correlation;

@@ -27,7 +27,7 @@ fn read(text: &str) -> Trace {
 }
 
 fn scenario(settings: Settings) -> Scenario {
-    Scenario { settings, proxies: Proxies::One }
+    Scenario::of(settings, Proxies::One)
 }
 
 fn repeat(count: usize, steps: &[Do]) -> Vec<Do> {
@@ -90,7 +90,7 @@ fn programs() -> Vec<(&'static str, Vec<Vec<Do>>)> {
 fn predicted_and_run_agree_within_three_percent() {
     let mut worst: Vec<(f64, String)> = Vec::new();
     for waits in [false, true] {
-        let written = Written { waits };
+        let written = Written::with(waits);
         for (name, program) in programs() {
             let (native, text) = Machine::run(&program, &settings(NATIVE), written);
             let trace = read(&text);
@@ -120,9 +120,65 @@ fn predicted_and_run_agree_within_three_percent() {
 }
 
 #[test]
+fn a_trace_hides_no_more_than_the_program_without_the_profiler() {
+    let traced = Written { waits: true, slower: 2 };
+    let (mut worst, mut shorter, mut plain) = (Vec::new(), 0, 0.0_f64);
+    for (name, program) in programs() {
+        let (native, _) = Machine::run(&program, &settings(NATIVE), Written::with(true));
+        let (slow, text) = Machine::run(&program, &settings(NATIVE), traced);
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let Some(untraced) = graph.untraced(Nanos(native)) else {
+            assert!(slow <= native, "{name}");
+            continue;
+        };
+        shorter += 1;
+        let graph = graph.of_untraced(&untraced);
+        let length = untraced.trace.length_ns();
+        assert!(length.abs_diff(native) * 100 <= native, "{name}: {length} instead of {native}");
+        assert_eq!(graph.play(&scenario(settings(NATIVE))).length_ns(), length, "{name}");
+        let (run, _) = Machine::run(&program, &settings(6_800), Written::with(true));
+        let played = graph.play(&scenario(settings(6_800)));
+        assert_eq!(played.lost().lost_ns(), played.length_ns() - length, "{name}");
+        let error = played.length_ns() as f64 / run as f64 - 1.0;
+        let as_traced = Graph::of(&trace).play(&scenario(settings(6_800))).length_ns();
+        // What the trace says as it is: its own length, and what is not hidden there.
+        plain = plain.max((as_traced as f64 / slow as f64 - run as f64 / native as f64).abs());
+        worst.push((error.abs(), format!("{name}: run {run}, predicted {:+.2} %", error * 100.0)));
+    }
+    worst.sort_by(|one, other| other.0.total_cmp(&one.0));
+    for (_, what) in worst.iter().take(8) {
+        eprintln!("{what}");
+    }
+    assert!(shorter >= 15, "{shorter}");
+    let beyond: Vec<_> = worst.iter().filter(|(error, _)| *error > 0.01).collect();
+    assert!(beyond.is_empty(), "{beyond:#?}");
+    assert!(plain > 0.2, "without it no program is predicted wrong: {plain}");
+}
+
+#[test]
+fn what_the_shim_costs_the_cpu_shows_where_the_cpu_is_waited_for() {
+    // The CPU needs 6 us and more for each kernel: 4 us more are seen, and no fabric's are.
+    let slow = vec![repeat(500, &[Do::Work(20_000), Do::Kernel(1, 2_000)])];
+    let busy = vec![repeat(500, &[Do::Kernel(1, 50_000)])];
+    for (program, seen) in [(slow, 500 * 4_000), (busy, 0)] {
+        let (_, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let fabric = scenario(settings(6_800));
+        let under = Scenario { putting: Nanos(4_000), ..fabric };
+        let [plain, under] = [fabric, under].map(|it| graph.play(&it).length_ns());
+        assert!((under - plain).abs_diff(seen) * 100 <= seen + 1_000_000, "{plain} {under}");
+        // Without delays nothing is put anywhere.
+        let native = Scenario { putting: Nanos(4_000), ..scenario(settings(NATIVE)) };
+        assert_eq!(graph.play(&native).length_ns(), trace.length_ns());
+    }
+}
+
+#[test]
 fn what_is_lost_adds_up_to_what_the_whole_takes_longer() {
     for (name, program) in programs() {
-        let (native, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+        let (native, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
         let trace = read(&text);
         let graph = Graph::of(&trace);
         let played = graph.play(&scenario(all_on(6_800)));
@@ -143,7 +199,7 @@ fn what_is_behind_a_busy_gpu_or_a_slow_cpu_is_hidden() {
     // Kernels one after the other pay for each end; a copy beside them pays nothing.
     let busy = vec![repeat(200, &[Do::Kernel(1, 100_000), Do::ToDevice(2, 1000)])];
     for (program, kind, share) in [(slow, Kind::Kernel, 0.01), (busy, Kind::HostToDevice, 0.0)] {
-        let (_, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+        let (_, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
         let trace = read(&text);
         let graph = Graph::of(&trace);
         let lost = graph.play(&scenario(settings(6_800))).lost();
@@ -168,7 +224,7 @@ fn on_gpus(text: &str, count: usize) -> String {
 #[test]
 fn several_gpus_share_one_proxy() {
     let program = vec![repeat(40, &[Do::ToDevice(1, 4 << 20), Do::Kernel(1, 2_000_000)])];
-    let (_, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+    let (_, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
     let lengths: Vec<u64> = [1, 2, 4, 8]
         .into_iter()
         .map(|gpus| {
@@ -197,7 +253,7 @@ fn several_gpus_share_one_proxy() {
 #[test]
 fn a_faster_fabric_and_fewer_round_trips_cost_less() {
     let (_, program) = programs().swap_remove(6);
-    let (_, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+    let (_, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
     let trace = read(&text);
     let graph = Graph::of(&trace);
     let length = |settings| graph.play(&scenario(settings)).length_ns();
@@ -222,7 +278,7 @@ fn a_trace_without_calls_hides_nothing() {
 #[test]
 fn times_between_calls_move_with_the_calls() {
     let program = vec![repeat(10, &[Do::Kernel(1, 50_000), Do::AwaitStream(1), Do::Work(10_000)])];
-    let (native, text) = Machine::run(&program, &settings(NATIVE), Written { waits: true });
+    let (native, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
     let trace = read(&text);
     let graph = Graph::of(&trace);
     // All of one thread.
@@ -290,7 +346,7 @@ proptest! {
         };
         for proxies in [Proxies::One, Proxies::Each] {
             let settings = Settings { off: KindSet::EMPTY, ..Settings::of(fabric) };
-            let played = graph.play(&Scenario { settings, proxies });
+            let played = graph.play(&Scenario::of(settings, proxies));
             let longer = played.length_ns() - trace.length_ns();
             prop_assert_eq!(played.lost().lost_ns(), longer);
             for (operation, times) in trace.operations.iter().zip(&played.operations) {

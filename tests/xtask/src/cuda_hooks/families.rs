@@ -125,6 +125,8 @@ pub(super) const FAMILIES: &[Family] = &[
         "ContextEnd",
         &["cuCtxDestroy", "cuCtxDetach", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset"],
     ),
+    family("RangeBegin", &["cuProfilerStart"]),
+    family("RangeEnd", &["cuProfilerStop"]),
 ];
 
 /// The beginnings of names that a new CUDA may give to something that has to be hooked.
@@ -148,6 +150,7 @@ pub(super) const WATCHED: &[&str] = &[
     "cuMemPrefetch",
     "cuMemcpy",
     "cuMemset",
+    "cuProfiler",
     "cuStreamAddCallback",
     "cuStreamBegin",
     "cuStreamEnd",
@@ -164,4 +167,5 @@ pub(super) const LEFT: &[(&str, &str)] = &[
     ("cuMemBatchDecompressAsync", "decompresses from device memory to device memory"),
     ("cuMemDiscardBatchAsync", "drops pages; nothing is copied"),
     ("cuMemHostGetFlags", "asks, and does nothing on a device"),
+    ("cuProfilerInitialize", "names files of a profiler that CUDA 11 removed"),
 ];

@@ -1,4 +1,4 @@
-//! What NVIDIA's `cuda.h` and `cudaTypedefs.h` say of the driver's functions.
+//! What NVIDIA's `cuda.h`, `cudaTypedefs.h` and `cudaProfilerTypedefs.h` say of the driver's functions.
 //!
 //! `cudaTypedefs.h` has a type `PFN_<name>_v<version>` for each form that a function ever had, with
 //! `_ptsz` or `_ptds` behind it for those with the per-thread default stream. It does not say which
@@ -38,7 +38,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// Reads both headers of `folder`.
+    /// Reads the headers of `folder`.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let read = |name: &str| {
             let path = folder.join(name);
@@ -46,8 +46,8 @@ impl Headers {
                 .with_context(|| format!("{} cannot be read", path.display()))
                 .map(|bytes| without_comments(&String::from_utf8_lossy(&bytes)))
         };
-        let forms = forms(&read("cudaTypedefs.h")?)?;
-        let declared = declared(&read("cuda.h")?);
+        let mut forms = forms(&read("cudaTypedefs.h")?)?;
+        let mut declared = declared(&read("cuda.h")?);
         if forms.len() < 500 || declared.len() < 400 {
             bail!(
                 "{} has {} forms and {} declarations: it is not laid out as this program reads it",
@@ -56,6 +56,10 @@ impl Headers {
                 declared.len()
             );
         }
+        // What the packages have of `cudaProfiler.h`: each function has one form, its own name.
+        let of_profilers = self::forms(&read("cudaProfilerTypedefs.h")?)?;
+        declared.extend(of_profilers.keys().map(|form| form.name.clone()));
+        forms.extend(of_profilers);
         Ok(Self { forms, declared })
     }
 }

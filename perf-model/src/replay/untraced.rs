@@ -1,0 +1,118 @@
+//! What a trace would have been without the profiler that took it.
+//!
+//! A profiler makes calls and what lies between them longer, and so a program slower that waits for
+//! its CPU: its trace hides behind the CPU what the program itself would not hide. How much longer the
+//! trace does not say; the time that the program takes without the profiler does.
+
+use perf_core::{Fabric, Nanos, Settings};
+
+use super::graph::{Constraint, Graph, Node, Point};
+use super::play::{Proxies, Scenario};
+use crate::trace::{Step, Trace};
+
+/// The CPU's time is cut by so many of [`PARTS`] at most: something of it is the program's own.
+const MOST: u64 = PARTS / 10 * 9;
+
+/// How finely that is found.
+const PARTS: u64 = 1 << 20;
+
+/// A trace in which the CPU takes a part of its time.
+#[derive(Debug)]
+pub struct Untraced {
+    /// The trace, with the times that its points come at then.
+    pub trace: Trace,
+    /// The part of the CPU's time that is left, from 0.1 to 1.
+    pub left: f64,
+    constraints: Vec<Constraint>,
+}
+
+impl Graph<'_> {
+    /// The trace as it would be if it took so long: a step of it, on average, where it marks steps,
+    /// and else the whole. None if it is that short already. Where no CPU is fast enough for that,
+    /// the shortest.
+    #[must_use]
+    pub fn untraced(&self, wanted: Nanos) -> Option<Untraced> {
+        if self.trace.measure() <= wanted.0 {
+            return None;
+        }
+        let (mut low, mut high) = (0, MOST);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if self.without(middle).trace.measure() > wanted.0 {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some(self.without(high))
+    }
+
+    /// The trace with the CPU's time cut by so many of [`PARTS`].
+    fn without(&self, parts: u64) -> Untraced {
+        let shorter = self.with(self.trace, self.cut(parts));
+        let native = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
+        let played = shorter.play(&Scenario::of(Settings::of(native), Proxies::Each));
+        let mut trace = self.trace.clone();
+        for (call, times) in trace.calls.iter_mut().zip(&played.calls) {
+            (call.start, call.duration) = (times.start, times.end.saturating_sub(times.start));
+        }
+        for (operation, times) in trace.operations.iter_mut().zip(&played.operations) {
+            operation.start = times.start;
+        }
+        let of_thread = self.trace.calls_of_steps();
+        for step in &mut trace.steps {
+            let calls = &of_thread[&step.thread];
+            let start = played.time_in_thread(calls, step.start);
+            let end = played.time_in_thread(calls, step.start + step.duration);
+            *step = Step { start, duration: end.saturating_sub(start), ..*step };
+        }
+        drop(played);
+        let left = 1.0 - parts as f64 / PARTS as f64;
+        Untraced { trace, left, constraints: shorter.constraints }
+    }
+
+    /// The constraints with less of the CPU's time in them: calls' own, that between a thread's calls,
+    /// and what of the time until an operation begins is its call's.
+    fn cut(&self, parts: u64) -> Vec<Constraint> {
+        let cut =
+            |time: i64| (i128::from(time.max(0)) * i128::from(parts) / i128::from(PARTS)) as i64;
+        let call = |call: u32| self.trace.calls[call as usize].duration.cast_signed();
+        let mut constraints = self.constraints.clone();
+        for (place, node) in self.order.iter().enumerate() {
+            let (from, to) = (self.first[place] as usize, self.first[place + 1] as usize);
+            for constraint in &mut constraints[from..to] {
+                constraint.lag -= match (*node, constraint.point) {
+                    (Node::CallEnd(_), Point::CallStart) | (Node::CallStart(_), Point::CallEnd) => {
+                        cut(constraint.lag)
+                    }
+                    (Node::Operation(_), Point::CallStart) => {
+                        cut(call(constraint.index).min(constraint.lag))
+                    }
+                    _ => 0,
+                };
+            }
+        }
+        constraints
+    }
+
+    /// The graph of that trace: each point waits for what it waited for.
+    #[must_use]
+    pub fn of_untraced<'t>(&self, untraced: &'t Untraced) -> Graph<'t> {
+        Graph {
+            remarks: self.remarks.clone(),
+            ..self.with(&untraced.trace, untraced.constraints.clone())
+        }
+    }
+
+    /// The graph with another trace and other lags in the same constraints.
+    fn with<'t>(&self, trace: &'t Trace, constraints: Vec<Constraint>) -> Graph<'t> {
+        Graph {
+            trace,
+            order: self.order.clone(),
+            first: self.first.clone(),
+            constraints,
+            in_graph: self.in_graph.clone(),
+            remarks: Vec::new(),
+        }
+    }
+}
