@@ -17,6 +17,12 @@ const MEMORY: usize = 1 << 20;
 const STEPS: usize = 300;
 /// TLPs that one step may bring out of the device: the largest transfers of all commands.
 const TLPS_OF_A_STEP: usize = 200_000;
+/// Where the drive has Device Control (PCIe 5.0 section 7.5.3.4).
+const DEVICE_CONTROL: u16 = 0x78;
+
+/// Max_Payload_Size after a reset, in bytes.
+const LEAST_PAYLOAD: usize = 128;
+
 /// Where what the driver uses is: admin queues, I/O queues, data.
 const QUEUES: [u64; 4] = [0x1000, 0x2000, 0x3000, 0x4000];
 const DATA: u64 = 0x8000;
@@ -58,6 +64,7 @@ struct Root {
     next_tag: u16,
     perst: bool,
     power: bool,
+    /// What Device Control allows in a write, in bytes.
     max_payload: usize,
     sq_tails: [u16; 2],
 }
@@ -79,7 +86,7 @@ impl Root {
             next_tag: 0,
             perst: false,
             power: true,
-            max_payload: 512,
+            max_payload: LEAST_PAYLOAD,
             sq_tails: [0; 2],
         };
         root.configure();
@@ -164,6 +171,13 @@ impl Root {
             let (_, tag) = repr.transaction_id();
             let bytes = match repr.kind {
                 Kind::MemRead { length_dw, enables, .. } => enables.byte_count(length_dw).into(),
+                Kind::ConfigWrite { register: DEVICE_CONTROL, first_be, data, .. }
+                    if first_be & 1 != 0 =>
+                {
+                    // 6 and 7 are reserved.
+                    self.max_payload = LEAST_PAYLOAD << (data[0] >> 5).min(5);
+                    0
+                }
                 _ => 0,
             };
             self.asked.insert(tag.get(), bytes);
@@ -358,6 +372,7 @@ impl Root {
         self.pump();
         self.assert_answered();
         self.device.handle_reset(self.now, kind);
+        self.max_payload = LEAST_PAYLOAD;
         match kind {
             ResetKind::Perst { asserted } => self.perst = asserted,
             ResetKind::Power { on } => self.power = on,
