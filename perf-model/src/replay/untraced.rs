@@ -67,8 +67,16 @@ impl Graph<'_> {
             *step = Step { start, duration: end.saturating_sub(start), ..*step };
         }
         drop(played);
+        let mut constraints = shorter.constraints;
+        let retimed = self.with(&trace, Vec::new());
+        for constraint in &mut constraints {
+            // Where clocks do not agree a point comes before what it waits for, but not before the
+            // trace: what waits for something that is earlier now has less of a lead.
+            let from = retimed.native(constraint.point, constraint.index).cast_signed();
+            constraint.lag = constraint.lag.max(-from);
+        }
         let left = 1.0 - parts as f64 / PARTS as f64;
-        Untraced { trace, left, constraints: shorter.constraints }
+        Untraced { trace, left, constraints }
     }
 
     /// The constraints with less of the CPU's time in them: calls' own, that between a thread's calls,
