@@ -60,6 +60,8 @@ pub enum Canary {
     FailNeighbours,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
+    /// Box: a device that is not ready after a reset is not asked again.
+    AskOnce,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
 }
@@ -67,7 +69,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 28] = [
+    pub const ALL: [Canary; 29] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -95,6 +97,7 @@ impl Canary {
         Self::KeepStale,
         Self::FailNeighbours,
         Self::SkipReset,
+        Self::AskOnce,
         Self::DropUncounted,
     ];
 }

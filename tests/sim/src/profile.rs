@@ -41,6 +41,10 @@ pub(crate) struct Fabric {
     /// Functions of each model device; all of them are lent together.
     #[serde(default = "one")]
     pub(crate) functions: usize,
+    /// After a reset a model device has configuration requests tried again for so long, milliseconds,
+    /// from and to; each of its functions draws its own.
+    #[serde(default)]
+    pub(crate) ready_ms: [u64; 2],
     /// Whether a slot that was released is lent to the next host.
     #[serde(default)]
     pub(crate) roams: bool,

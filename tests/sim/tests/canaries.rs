@@ -31,6 +31,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::PassNothing => ("calm", 4),
         Canary::KeepStale => ("reset", 4),
         Canary::FailNeighbours => ("functions", 20),
+        Canary::AskOnce => ("nodes", 4),
         Canary::SkipReset => ("nodes", 10),
         Canary::DropUncounted => ("memory", 4),
     }

@@ -126,7 +126,7 @@ impl Device {
     /// Everything in it is as after power on, but for what a drive stores.
     pub(crate) fn reset(&mut self, now: Instant) {
         match self {
-            Self::Model(model) => model.reset(),
+            Self::Model(model) => model.reset(now),
             Self::Drive(drive) => drive.power_cycle(now),
         }
     }
@@ -134,7 +134,7 @@ impl Device {
     /// A signal beside TLPs. Whether it was a reset.
     pub(crate) fn signal(&mut self, now: Instant, signal: SlotSignal) -> bool {
         match self {
-            Self::Model(model) => model.signal(signal),
+            Self::Model(model) => model.signal(now, signal),
             Self::Drive(drive) => drive.signal(now, signal),
         }
     }

@@ -19,6 +19,7 @@ use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
+use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{AtomicOp, ByteEnables, Class, CplStatus, Kind, Packet, Repr, TlpType};
 
@@ -54,17 +55,26 @@ pub(crate) struct Model {
     pub(super) engine: Engine,
     late: VecDeque<(Instant, Class, Vec<u8>)>,
     perst: bool,
-    /// ID-based ordering of its answers, which is the completer's own choice.
+    /// How long it takes to be ready after a reset, ms, from and to; and when it is.
+    ready_ms: [u64; 2],
+    ready_at: Instant,
+    /// ID-based ordering of its answers, which is the completer's own choice, and how long it takes
+    /// to be ready.
     random: Random,
 }
 
 impl Model {
     /// A function of a device that has so many.
-    pub(crate) fn new(serial: u64, function: u8, functions: usize) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        serial: u64,
+        (function, functions): (usize, usize),
+        ready_ms: [u64; 2],
+    ) -> Self {
         Self {
             end: End::new(),
             serial,
-            function,
+            function: function as u8,
             config: Config::new(serial, functions > 1),
             cells: [0; CELLS as usize * 4],
             area: [0; PARTS * PART as usize],
@@ -74,12 +84,16 @@ impl Model {
             engine: Engine::default(),
             late: VecDeque::new(),
             perst: false,
-            random: Random::stream(serial, Drawer::Answer, 0),
+            ready_ms,
+            ready_at: Instant::ZERO,
+            random: Random::stream(seed, Drawer::Answer, serial),
         }
     }
 
-    /// Everything in it is as after power on.
-    pub(crate) fn reset(&mut self) {
+    /// Everything in it is as after power on; a while later it is ready.
+    pub(crate) fn reset(&mut self, now: Instant) {
+        let [from, to] = self.ready_ms;
+        self.ready_at = now + Duration::from_millis(self.random.between(from, to));
         self.config.reset(self.serial);
         self.cells.fill(0);
         self.area.fill(0);
@@ -90,16 +104,14 @@ impl Model {
     }
 
     /// A signal beside TLPs. Whether it was a reset.
-    pub(crate) fn signal(&mut self, signal: SlotSignal) -> bool {
+    pub(crate) fn signal(&mut self, now: Instant, signal: SlotSignal) -> bool {
         match signal {
             SlotSignal::HotReset => {}
             SlotSignal::Perst { asserted } => self.perst = asserted,
         }
-        let resets = signal != SlotSignal::Perst { asserted: false };
-        if resets {
-            self.reset();
-        }
-        resets
+        self.reset(now);
+        // It was reset when PERST# was asserted; it begins to be ready now.
+        signal != SlotSignal::Perst { asserted: false }
     }
 
     /// The classes that it has room for.
@@ -169,6 +181,11 @@ impl Model {
     /// Whether it was reset by it.
     fn request(&mut self, now: Instant, packet: &Packet<&[u8]>) -> bool {
         let at = (packet.address() & 0xfff) as usize;
+        let by_number = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0);
+        if by_number && now < self.ready_at {
+            self.answer(now, packet, CplStatus::ConfigRetry, &[]);
+            return false;
+        }
         match packet.tlp_type() {
             TlpType::CfgRd0 if packet.destination().function().get() == self.function => {
                 let value = self.config.read(packet.register().into());
@@ -182,7 +199,7 @@ impl Model {
                 self.answer(now, packet, CplStatus::Success, &[]);
                 if self.config.write(register, enables, packet.payload()) == Written::FunctionReset
                 {
-                    self.function_reset();
+                    self.function_reset(now);
                     return true;
                 }
                 self.end.requests.use_ten_bits(self.config.ten_bit_tags());
@@ -225,10 +242,10 @@ impl Model {
 
     /// The function forgets everything but the answers that it has sent already; what it would have
     /// answered late it does not answer any more.
-    fn function_reset(&mut self) {
+    fn function_reset(&mut self, now: Instant) {
         let mut out = Egress::new();
         std::mem::swap(&mut out, &mut self.end.out);
-        self.reset();
+        self.reset(now);
         self.end.out = out;
         self.end.function_reset();
     }

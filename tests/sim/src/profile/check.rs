@@ -41,6 +41,7 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     within("slots", slots, 1..=MAX_SLOTS as u64)?;
     within("drives", fabric.drives, 0..=slots as u64)?;
     within("functions", fabric.functions, 1..=FUNCTIONS as u64)?;
+    pair("ready_ms", fabric.ready_ms, 0..=500)?;
     within("paths", fabric.paths, 1..=MAX_PATHS as u64)?;
     within("tiers", fabric.tiers, 1..=2)?;
     within("frame", fabric.frame, MIN_FRAME as u64..=MAX_FRAME as u64)?;

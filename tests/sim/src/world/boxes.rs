@@ -65,15 +65,16 @@ pub(crate) struct BoxNode {
 }
 
 impl SlotNode {
-    /// A function of a device that has so many.
+    /// A function of a device, of so many.
     fn new(
         seed: u64,
         serial: u64,
-        (function, functions): (usize, usize),
+        of: (usize, usize),
+        ready_ms: [u64; 2],
         drive: Option<&(String, usize, Medium)>,
     ) -> Self {
         let device = match drive {
-            None => Device::Model(Box::new(Model::new(serial, function as u8, functions))),
+            None => Device::Model(Box::new(Model::new(seed, serial, of, ready_ms))),
             Some((name, block, medium)) => {
                 Device::Drive(Box::new(Drive::new(serial, name, *block, medium.clone())))
             }
@@ -82,8 +83,8 @@ impl SlotNode {
         Self {
             device,
             stale: false,
-            there: function < functions,
-            present: function < functions,
+            there: of.0 < of.1,
+            present: of.0 < of.1,
             binding: None,
             asked,
             spells: Spells::default(),
@@ -126,7 +127,8 @@ impl BoxNode {
             let serial = ((index as u64 + 1) << 32) | (slot as u64 + 1);
             let drive = drives.get(slot / FUNCTIONS);
             let functions = if drive.is_some() { 1 } else { profile.fabric.functions };
-            SlotNode::new(seed, serial, (slot % FUNCTIONS, functions), drive)
+            let of = (slot % FUNCTIONS, functions);
+            SlotNode::new(seed, serial, of, profile.fabric.ready_ms, drive)
         };
         Self { role: None, slots: (0..profile.fabric.slots * FUNCTIONS).map(slot).collect() }
     }

@@ -169,7 +169,9 @@ impl World {
     fn misbehaved(&self, at_box: usize, slot: usize) -> bool {
         let now = self.now();
         let age = |at: Instant| now.saturating_since(at);
-        self.boxes[at_box].slots[all_of(slot)].iter().any(|slot| {
+        // Functions that the device does not have say nothing of it.
+        let functions = self.boxes[at_box].slots[all_of(slot)].iter().filter(|slot| slot.there);
+        functions.into_iter().any(|slot| {
             !slot.present || slot.spells.last(now).is_some_and(|last| age(last) <= QUARANTINES)
         })
     }
