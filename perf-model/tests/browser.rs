@@ -84,6 +84,7 @@ fn report() -> Report {
             rows,
             kernels,
             ranges: Nanos::ZERO,
+            ranges_begun: 0,
             unmeasured: 2,
             calls: 40_100,
             delays: Delays { gpu: 40_100, cpu: 0, lost: 0, putting: Nanos(120_300_000) },

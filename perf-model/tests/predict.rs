@@ -179,7 +179,12 @@ fn what_the_profiler_cost_can_be_taken_off() {
     assert_eq!(longer["trace"]["native_ns"], plain["trace"]["native_ns"]);
     assert!(remark(&longer).as_str().unwrap().contains("played as it is"), "{longer}");
     let too_short = json(&[&trace, "--rtt", "6.8us", "--untraced", "1ms"]);
-    assert!(remark(&too_short).as_str().unwrap().contains("what the GPU does"), "{too_short}");
+    assert!(remark(&too_short).as_str().unwrap().contains("is not the CPU's"), "{too_short}");
+    assert_eq!(too_short["untraced"]["wanted_ns"], 1_000_000);
+    assert_eq!(
+        (&without["untraced"]["wanted_ns"], &plain["untraced"]),
+        (&9_000_000.into(), &Value::Null)
+    );
     assert!(predict(&[&trace, "--untraced", "9"]).unwrap_err().contains("unit"));
 
     let shim = json(&[&trace, "--rtt", "6.8us", "--putting", "4us"]);

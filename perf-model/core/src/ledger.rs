@@ -63,11 +63,13 @@ pub enum Fact {
     RangeNanos,
     /// When the range began that has not ended: ns since 1970, or 0.
     RangeBegun,
+    /// Ranges that were begun.
+    Ranges,
 }
 
 impl Fact {
     /// Every fact, in the order of the words.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Pid,
         Self::FirstCall,
         Self::LastCall,
@@ -84,6 +86,7 @@ impl Fact {
         Self::KernelsUnmeasured,
         Self::RangeNanos,
         Self::RangeBegun,
+        Self::Ranges,
     ];
 }
 

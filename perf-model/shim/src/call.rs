@@ -50,6 +50,8 @@ pub(crate) enum After {
     StreamEnds(Stream),
     /// An executable graph was made or changed.
     Graph(Made),
+    /// A range begins.
+    RangeBegins,
 }
 
 thread_local! {
@@ -155,8 +157,14 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         Class::GraphInstantiate | Class::GraphChange => graphs::making(session, hook, frame),
         Class::GraphEnd => graphs::end(session, hook, frame),
         Class::ContextEnd => delay::gpu::context_ends(session, hook, frame),
-        Class::RangeBegin => range(session, true),
-        Class::RangeEnd => range(session, false),
+        Class::RangeBegin | Class::RangeEnd if session.settings.range == Range::All => {
+            After::Nothing
+        }
+        Class::RangeBegin => After::RangeBegins,
+        Class::RangeEnd => {
+            session.ledger.set_range(false);
+            After::Nothing
+        }
         Class::AllocateManaged | Class::AllocateHost | Class::RegisterHost => {
             mapped::asked(session, hook, frame).map_or(After::Nothing, After::Memory)
         }
@@ -178,14 +186,6 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     }
 }
 
-/// A range that a profiler is to look at begins or ends.
-fn range(session: &Session, begins: bool) -> After {
-    if session.settings.range == Range::Profiler {
-        session.ledger.set_range(begins);
-    }
-    After::Nothing
-}
-
 /// Does what is to do after the driver returned `result`.
 pub(crate) fn end(session: &Session, after: &After, result: Result32) {
     match *after {
@@ -204,5 +204,10 @@ pub(crate) fn end(session: &Session, after: &After, result: Result32) {
         After::CaptureEnd(stream) => captures::ended(session, stream, result),
         After::StreamEnds(stream) => captures::destroyed(session, stream, result),
         After::Graph(made) => graphs::made(session, made, result),
+        After::RangeBegins if result == SUCCESS => {
+            delay::gpu::prepare(session);
+            session.ledger.set_range(true);
+        }
+        After::RangeBegins => {}
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
-use perf_core::{Fact, Kind, Nanos};
+use perf_core::{Kind, Nanos, Place};
 
 use crate::arch::Frame;
 use crate::call::After;
@@ -138,8 +138,9 @@ const MUST_OUTLAST: u64 = 10;
 ///
 /// A GPU that has nothing else to do reaches the first event before the CPU has launched the kernel,
 /// and what is between the events is the CPU's time. So a kernel that is measured has its delay before
-/// it instead of behind it, the same time for the stream, in which the CPU puts event and kernel
-/// there. Where that was not enough, or there is no delay, only long kernels count.
+/// it instead of behind it: time in which the CPU puts event and kernel there. A stream with other
+/// work takes as long so as otherwise; one without is faster by what the CPU took meanwhile. Where
+/// that was not enough, or there is no delay, only long kernels count.
 ///
 /// The driver is called without the lock: where a stream is full it holds up the call until other
 /// threads have done their part.
@@ -172,7 +173,8 @@ impl Sampler {
             Some(sample) => sample,
             None => self.add(&session.driver, context)?,
         };
-        if work.extra != Nanos::ZERO {
+        // A launch that fails then has been delayed all the same: one in so many.
+        if work.extra != Nanos::ZERO && session.settings.place == Place::Gpu {
             delay::after_work(session, work);
             work.extra = Nanos::ZERO;
         }
@@ -233,8 +235,10 @@ impl Sampler {
     pub(crate) fn end(&self, session: &Session, sample: Sample, stream: Stream, launched: bool) {
         // A context that went in between took its pairs with it.
         let Some(pair) = self.change(sample, State::Begun, State::Begun) else { return };
-        let starved = starved(&session.driver, &sample);
-        let recorded = launched && session.driver.record(real::pointer(pair.end), stream);
+        // While any stream is captured no event may be asked.
+        let may_ask = launched && !captures::any(session);
+        let recorded = may_ask && session.driver.record(real::pointer(pair.end), stream);
+        let starved = if recorded { starved(&session.driver, &sample) } else { Nanos::ZERO };
         let state = if recorded { State::UnderWay } else { State::Free };
         let mut pairs = self.pairs();
         let pair = pairs.get_mut(sample.index).filter(|pair| pair.start == sample.start);
@@ -267,11 +271,9 @@ impl Sampler {
                 // SAFETY: as above; the time is written here.
                 if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
                     let nanos = (f64::from(millis) * 1e6).round() as u64;
-                    if pair.starved.0.saturating_mul(MUST_OUTLAST) <= nanos {
-                        session.ledger.kernel(nanos.saturating_sub(session.settings.event_cost.0));
-                    } else {
-                        session.ledger.add(Fact::KernelsUnmeasured, 1);
-                    }
+                    let own = nanos.saturating_sub(session.settings.event_cost.0);
+                    let is_its_own = pair.starved.0.saturating_mul(MUST_OUTLAST) <= nanos;
+                    session.ledger.kernel(is_its_own.then_some(own));
                 }
                 pair.state = State::Free;
             }
@@ -293,8 +295,9 @@ impl Sampler {
     }
 }
 
-/// What the GPU may have waited for a kernel that was just launched, behind the event before it: as
-/// long as the CPU took since, if it has come to that event, and else nothing.
+/// What the GPU may have waited for a kernel that was just launched, and for the event after it,
+/// behind the event before it: as long as the CPU took since, if it has come to that event, and else
+/// nothing.
 fn starved(driver: &Driver, sample: &Sample) -> Nanos {
     // On a clock of its own a driver's calls take what that says.
     if driver.advance_clock.is_some() {

@@ -25,6 +25,8 @@ pub(crate) struct Counts {
     ledger: Option<Ledger<'static>>,
     /// Whether what is done now is delayed and counted.
     in_range: AtomicBool,
+    /// Held by who begins or ends a range.
+    ranges: Mutex<()>,
     /// Held by who writes a text.
     texts: Mutex<()>,
 }
@@ -36,6 +38,7 @@ impl Counts {
         let of = |ledger| Self {
             ledger,
             in_range: AtomicBool::new(range == Range::All),
+            ranges: Mutex::new(()),
             texts: Mutex::new(()),
         };
         let folder = folder.filter(|folder| !folder.is_empty());
@@ -73,6 +76,9 @@ impl Counts {
 
     /// Begins a range, or ends one.
     pub(crate) fn set_range(&self, in_range: bool) {
+        // One thread at a time: else one would end what another has begun only half. A thread that
+        // panicked here has left true numbers.
+        let _guard = self.ranges.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.in_range.swap(in_range, Ordering::Relaxed) == in_range {
             return;
         }
@@ -81,7 +87,9 @@ impl Counts {
         let begun = ledger.fact(Fact::RangeBegun);
         ledger.set_fact(Fact::LastCall, now);
         ledger.set_fact(Fact::RangeBegun, if in_range { now } else { 0 });
-        if !in_range {
+        if in_range {
+            ledger.add_fact(Fact::Ranges, 1);
+        } else {
             ledger.add_fact(Fact::RangeNanos, now.saturating_sub(begun));
         }
     }
@@ -122,6 +130,10 @@ impl Counts {
         if let Some(ledger) = self.counting() {
             ledger.add(kind, Row { delays, added: nanos.0, ..Row::default() });
             ledger.add_fact(place, delays);
+            // A process that ends in a range has it counted until here.
+            if ledger.fact(Fact::RangeBegun) != 0 {
+                ledger.set_fact(Fact::LastCall, now());
+            }
         }
     }
 
@@ -132,10 +144,13 @@ impl Counts {
         }
     }
 
-    /// A kernel's duration, ns.
-    pub(crate) fn kernel(&self, nanos: u64) {
-        if let Some(ledger) = self.counting() {
-            ledger.add_kernel(nanos);
+    /// A kernel's duration, ns; none of one that could not be measured. It was launched in a range,
+    /// which may be over.
+    pub(crate) fn kernel(&self, nanos: Option<u64>) {
+        match (&self.ledger, nanos) {
+            (Some(ledger), Some(nanos)) => ledger.add_kernel(nanos),
+            (Some(ledger), None) => ledger.add_fact(Fact::KernelsUnmeasured, 1),
+            (None, _) => {}
         }
     }
 
@@ -215,4 +230,29 @@ fn command_line() -> String {
         .map(String::from_utf8_lossy)
         .collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_begin_and_end_ranges_leave_true_numbers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let counts = Counts::begin(Some(folder.path().as_os_str()), Range::Profiler);
+        let begun = now();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let counts = &counts;
+                scope.spawn(move || {
+                    (0..2_000).for_each(|at| counts.set_range((at + thread) % 2 == 0))
+                });
+            }
+        });
+        counts.set_range(false);
+        let ledger = counts.ledger.expect("the folder can be written");
+        assert_eq!(ledger.fact(Fact::RangeBegun), 0);
+        assert!(ledger.fact(Fact::Ranges) > 0);
+        assert!(ledger.fact(Fact::RangeNanos) <= now() - begun);
+    }
 }

@@ -150,7 +150,7 @@ pub(crate) fn note(session: &Session, hook: &Hook) {
 /// Before the CPU waits or asks. Whether there is something to wait for is asked only when it
 /// matters: what was ready before has long been seen.
 pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
-    let added = session.extra(Kind::Synchronise, 0) != Nanos::ZERO;
+    let added = session.ledger.in_range() && session.extra(Kind::Synchronise, 0) != Nanos::ZERO;
     let stream = || stream_of(hook, frame);
     let event = || hook.position(Role::Event).map(|position| frame.word(position));
     let mut context = None;

@@ -69,7 +69,8 @@ pub(crate) fn number(hook: &Hook, frame: &Frame, role: Role) -> u64 {
 /// An idle GPU hears of work late, and fetches it.
 pub(crate) fn doorbell(session: &Session, stream: Stream) {
     let extra = session.extra(Kind::Doorbell, 0);
-    if extra == Nanos::ZERO || captures::any(session) || !session.driver.is_idle(stream) {
+    let nothing = extra == Nanos::ZERO || !session.ledger.in_range();
+    if nothing || captures::any(session) || !session.driver.is_idle(stream) {
         return;
     }
     session.ledger.did(Kind::Doorbell, 1, 0);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use perf_core::{Nanos, Settings};
+use perf_core::{Nanos, Range, Settings};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::tell;
 use crate::launch::{self, Launch, Said};
 use crate::profile::Profile;
 use crate::quantity;
-use crate::report::{Curve, Page, Point};
+use crate::report::{Curve, Page, Point, ranges};
 use crate::sweep::{self, Better, Performance, Step};
 use crate::table::Table;
 
@@ -34,8 +34,8 @@ pub(super) struct SweepArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// A regular expression for the program's output whose first group is the metric; `^` and `$`
-    /// are a line's ends, and the last match counts. Without it the metric is the time that the
-    /// program runs.
+    /// are a line's ends, and the last match counts. Without it the metric is the time
+    /// that the program runs, or that its ranges take (`--range profiler`).
     #[arg(long, value_name = "REGEX", value_parser = metric)]
     metric: Option<Regex>,
     /// A smaller metric is better.
@@ -176,8 +176,16 @@ fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
     if outcome.processes.is_empty() {
         bail!("no process called CUDA's driver through the shim: there is nothing to delay");
     }
+    let ranges = ranges(&outcome.processes);
+    if settings.range == Range::Profiler && ranges == Nanos::ZERO {
+        bail!(
+            "no process called cuProfilerStart (torch.cuda.profiler.start()), as --range profiler \
+             wants: nothing was delayed"
+        );
+    }
     let Some(metric) = &args.metric else {
-        return Ok(outcome.wall.0 as f64 / 1e9);
+        let time = if settings.range == Range::Profiler { ranges } else { outcome.wall };
+        return Ok(time.0 as f64 / 1e9);
     };
     let output = String::from_utf8_lossy(&outcome.output);
     let group = metric

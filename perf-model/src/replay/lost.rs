@@ -20,6 +20,8 @@ pub enum Cause {
     Kind(Kind),
     /// Others had the proxy that is shared.
     SharedProxy,
+    /// The shim put delays into streams, which no fabric does ([`super::Scenario::putting`]).
+    Putting,
 }
 
 impl Cause {
@@ -29,6 +31,7 @@ impl Cause {
         match self {
             Cause::Kind(kind) => kind.name(),
             Cause::SharedProxy => "shared-proxy",
+            Cause::Putting => "putting",
         }
     }
 
@@ -38,6 +41,7 @@ impl Cause {
         match self {
             Cause::Kind(kind) => kind.title(),
             Cause::SharedProxy => "waiting for the shared proxy",
+            Cause::Putting => "the shim's own launches",
         }
     }
 }
@@ -128,6 +132,7 @@ impl Played<'_> {
             let constraint = &self.graph.constraints[by as usize];
             way.slack += self.graph.slack(node, constraint);
             self.pass_between(&mut way, node, by);
+            self.pass_putting(&mut way, node);
             (point, index) = (constraint.point, constraint.index);
         }
     }
@@ -143,6 +148,11 @@ impl Played<'_> {
             let queued = self.queued.get(at as usize).copied().unwrap_or(0);
             if queued > 0 {
                 by.added(Cause::SharedProxy, operation.name, queued);
+            }
+        }
+        for (call, cost) in self.graph.trace.calls.iter().zip(&self.putting) {
+            if *cost > 0 {
+                by.added(Cause::Putting, call.name, *cost);
             }
         }
         for (place, node) in self.graph.order.iter().enumerate() {
@@ -178,6 +188,15 @@ impl Played<'_> {
     fn pass_between(&self, way: &mut Way, node: Node, constraint: u32) {
         if let Some((added, cause, name)) = self.added_between(node, constraint) {
             way.pass(cause, name, added);
+        }
+    }
+
+    /// Passes what a call took longer to put delays into streams.
+    fn pass_putting(&self, way: &mut Way, node: Node) {
+        if let Node::CallEnd(at) = node
+            && let Some(cost) = self.putting.get(at as usize)
+        {
+            way.pass(Cause::Putting, self.graph.trace.calls[at as usize].name, *cost);
         }
     }
 

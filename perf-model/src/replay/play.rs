@@ -3,7 +3,7 @@
 use perf_core::{Fabric, Graphs, Kind, Nanos, Settings};
 
 use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
-use crate::trace::{Direction, Operation, OperationKind};
+use crate::trace::{CallKind, Direction, Memory, Operation, OperationKind};
 
 /// Which proxies the devices of a trace are behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,20 +194,29 @@ impl Played<'_> {
         if due.1 == NONE { (graph.native_node(node), NONE) } else { due }
     }
 
-    /// What each call takes longer if each delay of what it asked for costs the CPU so much.
+    /// What each call takes longer if each delay of what it asked for costs the CPU so much. Calls
+    /// that wait for their copy are delayed themselves, and captured graphs have their delays in them.
     fn delays_of_calls(&self, putting: Nanos) -> Vec<u64> {
         if putting == Nanos::ZERO {
             return Vec::new();
         }
-        let mut costs = vec![0_u64; self.graph.trace.calls.len()];
-        for (at, operation) in (0_u32..).zip(&self.graph.trace.operations) {
-            let (Some(call), (_, extra)) = (operation.call, self.extra(at, operation)) else {
-                continue;
+        let trace = self.graph.trace;
+        let mut costs = vec![0_u64; trace.calls.len()];
+        for (at, operation) in (0_u32..).zip(&trace.operations) {
+            let Some(call) = operation.call else { continue };
+            let (_, extra) = self.extra(at, operation);
+            let by_node = self.settings[trace.device_of(operation).index()].graphs == Graphs::Node
+                && self.graph.in_graph[at as usize] != InGraph::No;
+            let waits = trace.calls[call.index()].kind == CallKind::IssueAndWait
+                || matches!(operation.kind, OperationKind::Copy(_, Memory::Pageable));
+            let puts = match operation.kind {
+                _ if extra == Nanos::ZERO || by_node || waits => 0,
+                // Before it and after it.
+                OperationKind::Callback => 2,
+                _ => 1,
             };
-            if extra > Nanos::ZERO {
-                let cost = &mut costs[call.index()];
-                *cost = cost.saturating_add(putting.0);
-            }
+            let cost = &mut costs[call.index()];
+            *cost = cost.saturating_add(putting.0.saturating_mul(puts));
         }
         costs
     }

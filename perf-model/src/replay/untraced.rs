@@ -13,6 +13,10 @@ use crate::trace::{Step, Trace};
 /// The CPU's time is cut by so many of [`PARTS`] at most: something of it is the program's own.
 const MOST: u64 = PARTS / 10 * 9;
 
+/// What is longer by one in so many than the shortest is as short: the rest is the GPU's, and a CPU
+/// that is faster still changes nothing.
+const AS_SHORT: u64 = 200;
+
 /// How finely that is found.
 const PARTS: u64 = 1 << 20;
 
@@ -29,16 +33,18 @@ pub struct Untraced {
 impl Graph<'_> {
     /// The trace as it would be if it took so long: a step of it, on average, where it marks steps,
     /// and else the whole. None if it is that short already. Where no CPU is fast enough for that,
-    /// the shortest.
+    /// with the slowest one that is hardly slower than the fastest.
     #[must_use]
     pub fn untraced(&self, wanted: Nanos) -> Option<Untraced> {
         if self.trace.measure() <= wanted.0 {
             return None;
         }
+        let shortest = self.without(MOST).trace.measure();
+        let wanted = wanted.0.max(shortest.saturating_add(shortest / AS_SHORT));
         let (mut low, mut high) = (0, MOST);
         while high - low > 1 {
             let middle = low.midpoint(high);
-            if self.without(middle).trace.measure() > wanted.0 {
+            if self.without(middle).trace.measure() > wanted {
                 low = middle;
             } else {
                 high = middle;

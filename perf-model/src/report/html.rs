@@ -164,12 +164,14 @@ impl Report {
     }
 
     fn kernels_to(&self, page: &mut Page) {
-        let kernels = self.kernels();
-        let Some(bars) = Bars::of(&kernels) else {
+        let Some(says) = self.kernels_say() else {
             return;
         };
         page.heading("How long kernels are");
-        page.paragraph(&format!("{}.", self.kernels_say().unwrap_or_default()));
+        page.paragraph(&format!("{says}."));
+        let Some(bars) = Bars::of(&self.kernels()) else {
+            return;
+        };
         page.plot(&bars.svg("kernel durations by number and by time"));
         page.bars_key();
     }

@@ -60,6 +60,8 @@ pub struct Process {
     pub unmeasured: u64,
     /// How long the ranges were that were delayed and counted, where only ranges are.
     pub ranges: Nanos,
+    /// How many of them were begun.
+    pub ranges_begun: u64,
     /// All calls of the driver.
     pub calls: u64,
     /// Delays on the GPU's timeline, spent by the CPU, and left out.
@@ -91,25 +93,23 @@ impl Report {
     pub fn counted(&self) -> Nanos {
         match self.settings.range {
             Range::All => self.wall,
-            Range::Profiler => {
-                let ranges = self.processes.iter().map(|process| process.ranges);
-                ranges.max().unwrap_or(Nanos::ZERO)
-            }
+            Range::Profiler => ranges(&self.processes),
         }
     }
 
     /// How long it ran, in words.
     fn ran(&self) -> String {
-        match self.settings.range {
-            Range::All => format!("ran {}", self.wall),
-            Range::Profiler if self.counted() == Nanos::ZERO => format!(
+        let begun: u64 = self.processes.iter().map(|process| process.ranges_begun).sum();
+        match (self.settings.range, begun) {
+            (Range::All, _) => format!("ran {}", self.wall),
+            (Range::Profiler, 0) => format!(
                 "ran {}, and nothing of it was delayed or counted: no process called \
                  cuProfilerStart (torch.cuda.profiler.start()), as --range profiler wants",
                 self.wall
             ),
-            Range::Profiler => format!(
+            (Range::Profiler, _) => format!(
                 "ran {}, and {} of that between cuProfilerStart and cuProfilerStop, which is what \
-                 was delayed and counted",
+                 was delayed and counted, and what the parts below are of",
                 self.wall,
                 self.counted()
             ),
@@ -141,15 +141,22 @@ impl Report {
         putting.fold(Nanos::ZERO, Nanos::saturating_add)
     }
 
-    /// What that means, where it is enough to be seen.
+    /// What the CPU of the process that spent most on it spent, and what that means, where it is
+    /// enough to be seen.
     fn putting_says(&self) -> Option<String> {
-        let share = percent(self.putting(), self.counted());
+        let delays = self.processes.iter().map(|process| process.delays);
+        let most = delays.max_by_key(|delays| delays.putting)?;
+        let share = percent(most.putting, self.counted());
+        let each = most.putting.0.checked_div(most.gpu)?;
         (share >= PUTTING_SEEN).then(|| {
             format!(
-                "The CPU took {} ({share:.1} % of the run) to put delays into streams, which a fabric \
-                 would not take: while the GPU waits for the CPU, the program is slower here than \
-                 there by up to as much. `dxpu-perf predict` on a trace knows no such cost",
-                self.putting()
+                "{} of a CPU ({share:.1} %) went into putting delays into streams, {} each, which a \
+                 fabric would not take: while the GPU waits for the CPU, the program is slower here \
+                 than there by up to as much. `dxpu-perf predict` on a trace says what a fabric \
+                 costs, and with --putting {}ns what is seen here",
+                most.putting,
+                Nanos(each),
+                each
             )
         })
     }
@@ -266,6 +273,7 @@ impl Process {
             rows: Kind::ALL.map(|kind| ledger.row(kind)),
             kernels: ledger.kernels(),
             ranges: Nanos(ledger.fact(Fact::RangeNanos).saturating_add(open)),
+            ranges_begun: ledger.fact(Fact::Ranges),
             unmeasured: ledger.fact(Fact::KernelsUnmeasured),
             calls: ledger.fact(Fact::Calls),
             delays: Delays {
@@ -279,6 +287,11 @@ impl Process {
             notes,
         }
     }
+}
+
+/// How long the ranges of the process were that had most.
+pub(crate) fn ranges(processes: &[Process]) -> Nanos {
+    processes.iter().map(|process| process.ranges).max().unwrap_or(Nanos::ZERO)
 }
 
 /// A time as part of another one, in percent; 0 of nothing.

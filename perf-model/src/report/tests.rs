@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perf_core::{Fabric, Fact, Kind, Ledger, Nanos, Range, Row, Settings, Text, WORDS};
+use perf_core::{Fabric, Fact, Histogram, Kind, Ledger, Nanos, Range, Row, Settings, Text, WORDS};
 
 use super::{Bars, Curve, Point, Report, advise};
 
@@ -70,7 +70,8 @@ fn the_text_says_what_was_counted() {
         "22.4 %",
         "4 measured, 77.25 us on average; 75 % by number and 3 % by time",
         "12 more were too short",
-        "The CPU took 120.30 ms (12.0 % of the run) to put delays into streams",
+        "120.30 ms of a CPU (12.0 %) went into putting delays into streams, 3.00 us each",
+        "--putting 3000ns",
         "push copies are not available here: the driver maps no GPU memory",
         "delays that had no place and were left out: 3",
         "Launch fewer and longer kernels",
@@ -81,10 +82,31 @@ fn the_text_says_what_was_counted() {
 }
 
 #[test]
+fn what_putting_costs_is_one_processs_and_not_the_sum_of_all() {
+    let mut report = report();
+    let ranks = vec![report.processes[1].clone(); 8];
+    report.processes = ranks;
+    assert!(text(&report).contains("120.30 ms of a CPU (12.0 %)"));
+    assert_eq!(report.to_json()["putting_ns"], 8 * 120_300_000_u64);
+}
+
+#[test]
+fn kernels_that_could_not_be_measured_are_told_where_none_was() {
+    let mut report = report();
+    report.processes.iter_mut().for_each(|process| process.kernels = Histogram::default());
+    for said in [text(&report), report.to_html()] {
+        assert!(said.contains("none measured; 12 more were too short"), "{said}");
+    }
+}
+
+#[test]
 fn what_is_outside_ranges_is_no_part_of_the_run() {
     let settings = Settings { range: Range::Profiler, ..report().settings };
     let mut report = Report { settings, ..report() };
     assert!(text(&report).contains("nothing of it was delayed or counted: no process called"));
+    // One that ended before anything was waited for, and one that did not.
+    report.processes[1].ranges_begun = 1;
+    assert!(text(&report).contains("and 0 ns of that between cuProfilerStart"));
     report.processes[1].ranges = Nanos(500_000_000);
     let text = text(&report);
     for part in ["ran 1.00 s, and 500.00 ms of that between cuProfilerStart", "44.8 %"] {
@@ -102,12 +124,14 @@ fn a_range_that_the_program_ended_in_counts_as_far_as_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = ledger(7, |ledger| {
         ledger.set_fact(Fact::RangeNanos, 1_000);
+        ledger.set_fact(Fact::Ranges, 2);
         ledger.set_fact(Fact::RangeBegun, 50_000);
         ledger.set_fact(Fact::LastCall, 50_300);
     });
     fs::write(folder.path().join("7.ledger"), bytes).unwrap();
     let (processes, lost) = Report::read_processes(folder.path());
-    assert_eq!((processes[0].ranges, lost), (Nanos(1_300), Vec::new()));
+    assert_eq!((processes[0].ranges, processes[0].ranges_begun), (Nanos(1_300), 2));
+    assert_eq!(lost, Vec::<String>::new());
 }
 
 #[test]

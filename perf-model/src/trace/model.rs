@@ -263,14 +263,26 @@ impl Trace {
     }
 
     /// What is said of how long a trace takes: a step, on average, where it marks steps, and else the
-    /// whole, in nanoseconds.
+    /// whole, in nanoseconds. The last step ends when the GPU has done what was asked of it until
+    /// then: a CPU that is ahead of the GPU marks steps that are shorter than they are.
     #[must_use]
     pub fn measure(&self) -> u64 {
-        let steps: u128 = self.steps.iter().map(|step| u128::from(step.duration)).sum();
-        match self.steps.len() as u128 {
-            0 => self.length_ns(),
-            count => u64::try_from(steps / count).unwrap_or(u64::MAX),
-        }
+        let Some(from) = self.steps.iter().map(|step| step.start).min() else {
+            return self.length_ns();
+        };
+        let marked = self.steps.iter().map(|step| step.start.saturating_add(step.duration)).max();
+        let marked = marked.unwrap_or(from);
+        let asked = |operation: &&Operation| {
+            let call =
+                operation.call.map_or(operation.start, |call| self.calls[call.index()].start);
+            (from..=marked).contains(&call)
+        };
+        let done = self.operations.iter().filter(asked).map(Operation::end).max();
+        let mut threads: Vec<ThreadId> = self.steps.iter().map(|step| step.thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let steps = (self.steps.len() / threads.len()).max(1) as u64;
+        (done.unwrap_or(marked).max(marked) - from) / steps
     }
 
     /// Of each thread that marks steps, the places of its calls, in order.

@@ -13,7 +13,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORKLOADS = HERE / "workloads.py"
@@ -36,6 +35,7 @@ def lines(command):
 
 
 def measure(options):
+    """Everything, as one object, which is saved as it grows."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     found = {"machine": output(query).decode().strip(), "workloads": {}, "runs": {}}
     profile = options.out / "profile.toml"
@@ -75,6 +75,7 @@ def measure(options):
 
 
 def save(options, found):
+    """Leaves what is known so far."""
     (options.out / "measured.json").write_text(json.dumps(found, indent=1))
 
 
@@ -105,6 +106,7 @@ def tables(found, added):
 
 
 def main():
+    """Measures, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads; all of them without")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")

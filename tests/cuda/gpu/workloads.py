@@ -186,6 +186,7 @@ def trace(step, steps, file):
 
 
 def main():
+    """Times the workloads that are named, or traces them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--traces", type=pathlib.Path, metavar="DIR")

@@ -116,6 +116,9 @@ fn only_ranges_are_delayed_and_counted_where_that_is_wanted() {
         // The waits at the end are in no range.
         assert_eq!(ranges.row(Kind::Synchronise), Row::default());
         close("ranges", ranges.time() - bare.time(), TIMES * each);
+        // A kernel whose range is over when it is seen to have ended counts.
+        let measured = run("rtt=6800,measure=1,range=profiler").measured;
+        assert_eq!(measured, (TIMES, 25_000.0), "{binding:?}");
     }
 }
 

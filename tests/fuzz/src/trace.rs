@@ -46,6 +46,10 @@ fn plays(trace: &Trace, proxies: Proxies) {
     let played = graph.play(&fabric);
     assert_eq!(played.lost().lost_ns(), played.length_ns() - trace.length_ns());
 
+    let under = Scenario { putting: Nanos(3_000), ..fabric };
+    let played = graph.play(&under);
+    assert_eq!(played.lost().lost_ns(), played.length_ns() - trace.length_ns());
+
     // Without a profiler it is no longer, and is played as it is then.
     let Some(untraced) = graph.untraced(Nanos(trace.measure() / 2)) else { return };
     let (shorter, graph) = (&untraced.trace, graph.of_untraced(&untraced));

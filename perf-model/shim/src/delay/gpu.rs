@@ -201,20 +201,38 @@ fn clock(driver: &Driver, device: i32) -> Option<u32> {
     u32::try_from(clock).ok().filter(|clock| result == SUCCESS && *clock > 0)
 }
 
+/// Puts a delay into a stream, and counts what that costs the CPU. False if it could not be put
+/// there; the program's own work goes on.
+pub(crate) fn put_timed(session: &Session, stream: Stream, time: Nanos) -> bool {
+    let begun = Instant::now();
+    if !put(session, stream, time) {
+        return false;
+    }
+    let took = begun.elapsed().as_nanos() as u64;
+    // One that took far longer than the shortest waited for room in its stream, as the GPU is behind,
+    // or for the kernel to be loaded.
+    let shortest = session.contexts.shortest.fetch_min(took, Ordering::Relaxed);
+    let own = match shortest {
+        // The first one loads the kernel.
+        u64::MAX => 0,
+        shortest if took > shortest.saturating_mul(WAITED) => shortest,
+        _ => took,
+    };
+    session.ledger.add(Fact::PuttingNanos, own);
+    true
+}
+
+/// Loads the kernel into the current context, if there is one, so that the first delay there is as
+/// short as the others.
+pub(crate) fn prepare(session: &Session) {
+    if let Some(context) = session.driver.current_context() {
+        session.contexts.kernel(session, real::address(context));
+    }
+}
+
 /// Puts a delay into a stream, shorter by what the kernel itself takes. False if it could not be put
 /// there; the program's own work goes on.
 pub(crate) fn put(session: &Session, stream: Stream, time: Nanos) -> bool {
-    let begun = Instant::now();
-    let put = put_untimed(session, stream, time);
-    let took = begun.elapsed().as_nanos() as u64;
-    // One that took far longer than the shortest waited for room in its stream: the GPU is behind.
-    let shortest = session.contexts.shortest.fetch_min(took, Ordering::Relaxed).min(took);
-    let own = if took > shortest.saturating_mul(WAITED) { shortest } else { took };
-    session.ledger.add(Fact::PuttingNanos, own);
-    put
-}
-
-fn put_untimed(session: &Session, stream: Stream, time: Nanos) -> bool {
     let driver = &session.driver;
     let time = time.saturating_sub(session.settings.delay_cost);
     let Some(context) = driver.context_of(stream) else { return false };

@@ -25,7 +25,7 @@ pub(crate) fn in_stream(session: &Session, kind: Kind, stream: Stream, time: Nan
     }
     match session.settings.place {
         Place::Cpu => on_cpu(session, kind, time),
-        Place::Gpu if gpu::put(session, stream, time) => {
+        Place::Gpu if gpu::put_timed(session, stream, time) => {
             session.ledger.delayed(kind, Fact::GpuDelays, time);
         }
         Place::Gpu => session.ledger.add(Fact::LostDelays, 1),

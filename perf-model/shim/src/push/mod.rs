@@ -49,6 +49,9 @@ impl Pushes {
 /// Does a copy instead of the driver. False if it is the driver's to do.
 pub(crate) fn push(session: &Session, hook: &Hook, frame: &Frame) -> bool {
     let Some(PushCopies { least, most }) = session.settings.push_copies else { return false };
+    if !session.ledger.in_range() {
+        return false;
+    }
     let at = |role| number(hook, frame, role);
     let (to, from, bytes) = (at(Role::Destination), at(Role::Source), at(Role::Bytes));
     let linear = matches!(hook.class, Class::HostToDevice | Class::Copy)

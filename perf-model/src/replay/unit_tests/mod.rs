@@ -4,7 +4,7 @@ mod machine;
 
 use std::path::Path;
 
-use perf_core::{BytesPerSecond, Fabric, Kind, KindSet, Nanos, Settings, Thousandths};
+use perf_core::{BytesPerSecond, Fabric, Graphs, Kind, KindSet, Nanos, Settings, Thousandths};
 use proptest::prelude::*;
 
 use super::*;
@@ -188,10 +188,58 @@ fn what_the_shim_costs_the_cpu_shows_where_the_cpu_is_waited_for() {
         let under = Scenario { putting: Nanos(4_000), ..fabric };
         let [plain, under] = [fabric, under].map(|it| graph.play(&it).length_ns());
         assert!((under - plain).abs_diff(seen) * 100 <= seen + 1_000_000, "{plain} {under}");
+        let both = graph.play(&Scenario { putting: Nanos(4_000), ..fabric });
+        let lost = both.lost();
+        assert_eq!(lost.lost_ns(), under - trace.length_ns());
+        let putting = lost.causes[&Cause::Putting];
+        assert_eq!((putting.count, putting.added_ns), (500, 500 * 4_000));
+        assert!(putting.lost_ns.abs_diff(seen) * 100 <= seen + 1_000_000, "{putting:?}");
         // Without delays nothing is put anywhere.
         let native = Scenario { putting: Nanos(4_000), ..scenario(settings(NATIVE)) };
         assert_eq!(graph.play(&native).length_ns(), trace.length_ns());
     }
+}
+
+#[test]
+fn only_calls_that_put_delays_into_streams_cost_the_shims_launches() {
+    let node = |settings: Settings| Settings { graphs: Graphs::Node, ..settings };
+    for (what, program, settings, puts) in [
+        ("copies that wait", repeat(50, &[Do::ToDevicePageable(1, 4_096)]), settings(6_800), 0),
+        ("copies that do not", repeat(50, &[Do::ToDevice(1, 4_096)]), settings(6_800), 50),
+        ("graphs", repeat(50, &[Do::Graph(1, 20, 3_000)]), settings(6_800), 50),
+        ("captured graphs", repeat(50, &[Do::Graph(1, 20, 3_000)]), node(settings(6_800)), 0),
+    ] {
+        let (_, text) = Machine::run(&[program], &self::settings(NATIVE), Written::with(true));
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let under = Scenario { putting: Nanos(4_000), ..scenario(settings) };
+        let lost = graph.play(&under).lost();
+        let added = lost.causes.get(&Cause::Putting).map_or(0, |it| it.added_ns);
+        assert_eq!(added, puts * 4_000, "{what}");
+    }
+}
+
+#[test]
+fn a_cpu_that_changes_nothing_is_not_made_faster() {
+    // The GPU is never idle, and its kernels are longer under the profiler: no CPU makes up for that.
+    let program = vec![repeat(500, &[Do::Kernel(1, 50_000)])];
+    let (native, text) = Machine::run(&program, &settings(NATIVE), Written::with(true));
+    let trace = read(&text);
+    let untraced = Graph::of(&trace).untraced(Nanos(native / 100 * 98)).unwrap();
+    assert!(untraced.left > 0.5, "{}", untraced.left);
+    assert!(untraced.trace.length_ns() >= native / 1_000 * 990);
+}
+
+#[test]
+fn a_step_is_as_long_as_the_gpu_works_for_it() {
+    // The CPU marks steps of 1 ms, and is ahead of a GPU that takes 2 ms for each.
+    let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();
+    for at in 0..10_u64 {
+        text += &format!("{},1000000,step,,s,,1\n", at * 1_000_000);
+        text += &format!("{},10000,launch,,cuLaunchKernel,{at},1\n", at * 1_000_000);
+        text += &format!("{},2000000,kernel,7,k,{at},\n", at * 2_000_000 + 10_000);
+    }
+    assert_eq!(read(&text).measure(), 2_001_000);
 }
 
 #[test]
