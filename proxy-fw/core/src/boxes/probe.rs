@@ -63,6 +63,8 @@ pub(super) enum Step {
     Found(u8, Facts, Option<Want>),
     /// Nothing further.
     Done,
+    /// The device did not answer, or was not ready in time: what was found may not be all of it.
+    Failed,
 }
 
 impl Probe {
@@ -102,9 +104,9 @@ impl Probe {
         let value = match (got, self.state) {
             (Got::Value(value), _) => value,
             (Got::Written | Got::Paused, _) => 0,
-            // A function that is not there, or a register that does not answer.
-            (_, State::Id) => return self.next_function(),
-            _ => return Step::Done,
+            // A function that is not there, or lacks a register that every function has.
+            (Got::Nothing, _) => return self.next_function(),
+            (Got::Failed, _) => return Step::Failed,
         };
         match self.state {
             State::ResetPause => self.read(State::Id, 0x00),
@@ -342,6 +344,10 @@ impl BoxRole {
                 want
             }
             Step::Done => None,
+            Step::Failed => {
+                self.slots[slot].functions.clear();
+                None
+            }
         };
         match want {
             Some(want) => {

@@ -89,6 +89,37 @@ fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
     }
 }
 
+/// What a device does not answer when it is looked at is not taken for a function that is not there,
+/// which nobody would look for again.
+#[test]
+fn a_device_of_which_a_function_does_not_answer_is_looked_at_again() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.device.manner = Manner::Holds;
+    world.introduce();
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(300));
+    let asks_second = |world: &World| {
+        let last = Packet::new_checked(&world.device.received.last().unwrap()[..]).unwrap();
+        last.destination().function().get() == 1
+    };
+    while !asks_second(&world) {
+        assert!(world.device.holds());
+        world.device.answer(Manner::Answers);
+        world.turn();
+    }
+    world.run(Duration::from_secs(1));
+    assert_eq!(states(&world), [SlotState::Quarantined]);
+    let refused = world.ask_box(Request::BindSlot(slot_binding(key_of(0, 1))));
+    assert_eq!(refused, Err(ControlError::Quarantined(slot(1))));
+
+    world.device.manner = Manner::Answers;
+    let recovered = world.ask_box(Request::Recover(slot(1)));
+    assert_eq!(recovered, Ok(Reply::Slot(SlotState::Probing)));
+    world.run(Duration::from_secs(1));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+}
+
 /// What goes to a function's memory goes on its own binding, as what goes by its number does, and so
 /// neither passes the other.
 #[test]
