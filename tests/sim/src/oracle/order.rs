@@ -136,6 +136,11 @@ impl Flow {
         self.under_way[seen.class as usize].push_back(sent);
     }
 
+    /// Whether nothing comes any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// A proxy gave a TLP out at the other end; for a completion, of this request.
     pub(crate) fn deliver(&mut self, seen: Seen, request: Option<u64>) -> Verdict<Sent> {
         let queue = &self.under_way[seen.class as usize];

@@ -125,11 +125,14 @@ fn came_back(
     request: u64,
     causes: &Causes<'_>,
 ) -> Verdict {
-    if binding.up.knows(&seen, Some(request)) {
+    // What a proxy says when a binding is over may be what its device had said wrongly, too, and what
+    // is lost.
+    let is_last_word = is_made_up(tlp) && binding.up.is_closed();
+    if !is_last_word && binding.up.knows(&seen, Some(request)) {
         return binding.up.deliver(seen, Some(request)).map(|_| ());
     }
     // Of two requests that were alike, one may have been lost: the answer names the other one.
-    if !binding.is_sound() && binding.up.knows(&seen, None) {
+    if !is_last_word && !binding.is_sound() && binding.up.knows(&seen, None) {
         return binding.up.deliver(seen, None).map(|_| ());
     }
     // What a proxy says by itself, of a device that is not ready, too.
