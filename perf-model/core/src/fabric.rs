@@ -217,6 +217,9 @@ impl Fabric {
     /// DxPU's second system: as the first, with 4.9 us.
     pub const DXPU_49: Self = Self { rtt: Nanos(4_900), ..Self::DXPU_68 };
 
+    /// No fabric: DxPU's GPU in its host.
+    pub const NATIVE: Self = Self { rtt: Self::DXPU_68.native_rtt, ..Self::DXPU_68 };
+
     /// The longest round trip that is a fabric's: requests of devices time out before
     /// (PCIe 6.0, section 2.8: 50 ms by default).
     pub const LONGEST_RTT: Nanos = Nanos(1_000_000_000);

@@ -156,15 +156,11 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         return After::Answered;
     }
     match hook.class {
-        // What is not counted and not delayed need not be known; but in a capture, and where managed
-        // memory is.
-        Class::Prefetch | Class::PrefetchBatch => {}
-        _ if !captured && !session.ledger.in_range() => return After::Nothing,
-        _ => {}
-    }
-    match hook.class {
         Class::Prefetch => prefetch(session, &mut moves, hook, frame),
         Class::PrefetchBatch => prefetches(session, &mut moves, hook, frame),
+        // What is not counted and not delayed need not be known; but in a capture, and, above, where
+        // managed memory is.
+        _ if !captured && !session.ledger.in_range() => return After::Nothing,
         _ => each(hook, frame, |copy| moves.copy(session, copy, synchronous)),
     }
     if !captured {

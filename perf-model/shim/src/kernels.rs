@@ -169,8 +169,8 @@ impl Sampler {
         }
         self.harvest(session);
         let context = real::address(session.driver.current_context()?);
-        let mut sample = match self.free(context) {
-            Some(sample) => sample,
+        let (index, start) = match self.free(context) {
+            Some(taken) => taken,
             None => self.add(&session.driver, context)?,
         };
         // A launch that fails then has been delayed all the same: one in so many.
@@ -178,7 +178,7 @@ impl Sampler {
             delay::after_work(session, work);
             work.extra = Nanos::ZERO;
         }
-        sample.since = Instant::now();
+        let sample = Sample { index, start, since: Instant::now() };
         if !session.driver.record(real::pointer(sample.start), work.stream) {
             self.change(sample, State::Begun, State::Free);
             return None;
@@ -186,17 +186,17 @@ impl Sampler {
         Some(sample)
     }
 
-    /// A free pair of a context, which is then taken.
-    fn free(&self, context: usize) -> Option<Sample> {
+    /// A free pair of a context, which is then taken: its place and its first event.
+    fn free(&self, context: usize) -> Option<(usize, usize)> {
         let mut pairs = self.pairs();
         let free = |pair: &Pair| pair.context == context && pair.state == State::Free;
         let index = pairs.iter().position(free)?;
         pairs[index].state = State::Begun;
-        Some(Sample { index, start: pairs[index].start, since: Instant::now() })
+        Some((index, pairs[index].start))
     }
 
     /// A new pair of a context, taken: in the place of one whose context went, or in a new one.
-    fn add(&self, driver: &Driver, context: usize) -> Option<Sample> {
+    fn add(&self, driver: &Driver, context: usize) -> Option<(usize, usize)> {
         let has_room =
             |pairs: &[Pair]| pairs.len() < PAIRS || pairs.iter().any(|pair| pair.context == 0);
         if !has_room(&self.pairs()) {
@@ -218,15 +218,20 @@ impl Sampler {
             }
         };
         pairs[index] = pair;
-        Some(Sample { index, start, since: Instant::now() })
+        Some((index, start))
     }
 
     /// Takes a pair from one state to another. None if it went with its context.
     fn change(&self, sample: Sample, from: State, to: State) -> Option<Pair> {
+        self.edit(sample, from, |pair| pair.state = to)
+    }
+
+    /// Changes a pair that is in a state. None if it went with its context.
+    fn edit(&self, sample: Sample, from: State, edit: impl FnOnce(&mut Pair)) -> Option<Pair> {
         let mut pairs = self.pairs();
         let pair = pairs.get_mut(sample.index)?;
         (pair.start == sample.start && pair.state == from).then(|| {
-            pair.state = to;
+            edit(pair);
             *pair
         })
     }
@@ -240,11 +245,7 @@ impl Sampler {
         let recorded = may_ask && session.driver.record(real::pointer(pair.end), stream);
         let starved = if recorded { starved(&session.driver, &sample) } else { Nanos::ZERO };
         let state = if recorded { State::UnderWay } else { State::Free };
-        let mut pairs = self.pairs();
-        let pair = pairs.get_mut(sample.index).filter(|pair| pair.start == sample.start);
-        if let Some(pair) = pair.filter(|pair| pair.state == State::Begun) {
-            (pair.state, pair.starved) = (state, starved);
-        }
+        self.edit(sample, State::Begun, |pair| (pair.state, pair.starved) = (state, starved));
     }
 
     /// Counts the kernels that have ended.

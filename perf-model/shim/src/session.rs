@@ -95,8 +95,7 @@ impl Session {
 
 /// Without settings: counted, nothing delayed, nothing measured.
 fn native() -> Settings {
-    let fabric = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
-    Settings { measure_every: 0, ..Settings::of(fabric) }
+    Settings { measure_every: 0, ..Settings::of(Fabric::NATIVE) }
 }
 
 /// Says something on standard error, if that can be written: the program goes on whether or not.

@@ -62,8 +62,7 @@ fn a_step_takes_longer_by_what_is_lost_in_it() {
     assert_eq!(prediction.names[0].1, "copy");
     assert!(prediction.hidden_percent().unwrap() < 1e-9);
 
-    let (native, same) =
-        predict(&trace, Fabric::DXPU_68.with_rtt(Fabric::DXPU_68.native_rtt).unwrap());
+    let (native, same) = predict(&trace, Fabric::NATIVE);
     assert_eq!((same.length_ns, same.hidden_percent()), (native.length_ns, None));
     assert!((native.performance(&same) - 100.0).abs() < 1e-9);
 }

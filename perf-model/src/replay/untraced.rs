@@ -56,8 +56,7 @@ impl Graph<'_> {
     /// The trace with the CPU's time cut by so many of [`PARTS`].
     fn without(&self, parts: u64) -> Untraced {
         let shorter = self.with(self.trace, self.cut(parts));
-        let native = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
-        let played = shorter.play(&Scenario::of(Settings::of(native), Proxies::Each));
+        let played = shorter.play(&Scenario::of(Settings::of(Fabric::NATIVE), Proxies::Each));
         let mut trace = self.trace.clone();
         for (call, times) in trace.calls.iter_mut().zip(&played.calls) {
             (call.start, call.duration) = (times.start, times.end.saturating_sub(times.start));

@@ -163,7 +163,8 @@ impl Report {
 
     /// How long kernels are, in words; none where none was measured, or was to be.
     fn kernels_say(&self) -> Option<String> {
-        let (kernels, (number, time)) = (self.kernels(), self.kernels().short());
+        let kernels = self.kernels();
+        let (number, time) = kernels.short();
         let unmeasured: u64 = self.processes.iter().map(|process| process.unmeasured).sum();
         let left_out = match unmeasured {
             0 => String::new(),

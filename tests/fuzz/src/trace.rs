@@ -39,8 +39,7 @@ fn in_bounds(trace: &Trace) {
 fn plays(trace: &Trace, proxies: Proxies) {
     let graph = Graph::of(trace);
     let with = |fabric| Settings { off: KindSet::EMPTY, ..Settings::of(fabric) };
-    let native = Fabric { rtt: Fabric::DXPU_68.native_rtt, ..Fabric::DXPU_68 };
-    let played = graph.play(&Scenario::of(with(native), proxies));
+    let played = graph.play(&Scenario::of(with(Fabric::NATIVE), proxies));
     assert_eq!(played.length_ns(), trace.length_ns());
     let fabric = Scenario::of(with(Fabric::DXPU_68), proxies);
     let played = graph.play(&fabric);
@@ -54,7 +53,10 @@ fn plays(trace: &Trace, proxies: Proxies) {
     let Some(untraced) = graph.untraced(Nanos(trace.measure() / 2)) else { return };
     let (shorter, graph) = (&untraced.trace, graph.of_untraced(&untraced));
     assert!(shorter.length_ns() <= trace.length_ns());
-    assert_eq!(graph.play(&Scenario::of(with(native), proxies)).length_ns(), shorter.length_ns());
+    assert_eq!(
+        graph.play(&Scenario::of(with(Fabric::NATIVE), proxies)).length_ns(),
+        shorter.length_ns()
+    );
     let played = graph.play(&fabric);
     assert_eq!(played.lost().lost_ns(), played.length_ns() - shorter.length_ns());
 }

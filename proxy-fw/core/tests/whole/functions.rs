@@ -48,6 +48,17 @@ fn make_two_functions(world: &mut World, flr: bool) {
     assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
 }
 
+/// A device of two functions that is being looked at, and answers when it is told to.
+fn looked_at() -> World {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.device.manner = Manner::Holds;
+    world.introduce();
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(300));
+    world
+}
+
 fn states(world: &World) -> Vec<SlotState> {
     world.boxes.inventory().filter(|e| e.slot == slot(1)).map(|e| e.state).collect()
 }
@@ -61,12 +72,7 @@ fn timeouts(world: &World) -> [u8; 2] {
 /// could not be taken back, since its slot is at something else.
 #[test]
 fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
-    let mut world = World::new();
-    world.device = Registers::with_functions(2, true);
-    world.device.manner = Manner::Holds;
-    world.introduce();
-    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
-    world.run(Duration::from_millis(300));
+    let mut world = looked_at();
     let mut looks = 0;
     while world.device.holds() {
         for function in 0..2 {
@@ -93,12 +99,7 @@ fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
 /// which nobody would look for again.
 #[test]
 fn a_device_of_which_a_function_does_not_answer_is_looked_at_again() {
-    let mut world = World::new();
-    world.device = Registers::with_functions(2, true);
-    world.device.manner = Manner::Holds;
-    world.introduce();
-    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
-    world.run(Duration::from_millis(300));
+    let mut world = looked_at();
     let asks_second = |world: &World| {
         let last = Packet::new_checked(&world.device.received.last().unwrap()[..]).unwrap();
         last.destination().function().get() == 1

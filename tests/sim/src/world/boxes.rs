@@ -73,6 +73,8 @@ impl SlotNode {
         ready_ms: [u64; 2],
         drive: Option<&(String, usize, Medium)>,
     ) -> Self {
+        let (function, functions) = of;
+        let there = function < functions;
         let device = match drive {
             None => Device::Model(Box::new(Model::new(seed, serial, of, ready_ms))),
             Some((name, block, medium)) => {
@@ -83,8 +85,8 @@ impl SlotNode {
         Self {
             device,
             stale: false,
-            there: of.0 < of.1,
-            present: of.0 < of.1,
+            there,
+            present: there,
             binding: None,
             asked,
             spells: Spells::default(),

@@ -170,8 +170,8 @@ impl World {
         let now = self.now();
         let age = |at: Instant| now.saturating_since(at);
         // Functions that the device does not have say nothing of it.
-        let functions = self.boxes[at_box].slots[all_of(slot)].iter().filter(|slot| slot.there);
-        functions.into_iter().any(|slot| {
+        let mut functions = self.boxes[at_box].slots[all_of(slot)].iter().filter(|slot| slot.there);
+        functions.any(|slot| {
             !slot.present || slot.spells.last(now).is_some_and(|last| age(last) <= QUARANTINES)
         })
     }
