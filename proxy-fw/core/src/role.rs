@@ -94,6 +94,29 @@ pub trait Role {
     fn mark(&mut self, now: Instant);
 }
 
+/// What a role has in hand: nothing of it is left when all is at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InHand {
+    /// Requests for devices that wait for a completion.
+    pub to_devices: usize,
+    /// Requests of devices that do.
+    pub from_devices: usize,
+    /// Queues, and rooms for one TLP, in which TLPs wait.
+    pub queues: usize,
+}
+
+impl core::ops::Add for InHand {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            to_devices: self.to_devices + more.to_devices,
+            from_devices: self.from_devices + more.from_devices,
+            queues: self.queues + more.queues,
+        }
+    }
+}
+
 /// Why a TLP was not taken from the PCIe side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backpressure;

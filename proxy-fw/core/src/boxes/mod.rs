@@ -30,7 +30,7 @@ use crate::limits::{
 };
 use crate::link::{LinkConfig, LinkEvent};
 use crate::node::{Node, Target};
-use crate::role::{Outgoing, Role};
+use crate::role::{InHand, Outgoing, Role};
 use crate::switch::errors::Severity;
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
@@ -198,6 +198,11 @@ impl BoxRole {
         list.add_all(&self.counters);
         self.node.list_counters(&mut list);
         list.into_iter()
+    }
+
+    /// What it has in hand, of all slots.
+    pub fn in_hand(&self) -> InHand {
+        self.slots.iter().fold(InHand::default(), |sum, slot| sum + slot.in_hand())
     }
 
     /// Error messages of the devices in the slots (PCI Express Base Specification 4.0, section

@@ -13,6 +13,7 @@ use crate::link::ChannelId;
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
+use crate::role::InHand;
 use crate::time::{Earliest, Instant};
 use heapless::{Deque, Vec};
 use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
@@ -301,6 +302,20 @@ impl Slot {
             erased: None,
         };
         self.functions.push(function).is_ok()
+    }
+
+    /// What it has in hand.
+    pub(super) fn in_hand(&self) -> InHand {
+        let spare = self.tables.iter().map(Table::live);
+        let of = |function: &Function| {
+            let tags: u32 = function.tags_in_use.iter().map(|word| word.count_ones()).sum();
+            function.requests.live().max(tags as usize)
+        };
+        InHand {
+            to_devices: self.tags.live(),
+            from_devices: self.functions.iter().map(of).chain(spare).sum(),
+            queues: [&self.egress, &self.asks].iter().filter(|queue| !queue.is_empty()).count(),
+        }
     }
 
     /// Wants something done to the device beside TLPs: each is or ends a reset, which ends what the

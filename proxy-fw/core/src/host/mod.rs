@@ -28,7 +28,7 @@ use crate::link::LinkConfig;
 use crate::node::Node;
 use crate::outstanding::{AfterExpiry, RequestInfo, Table};
 use crate::queue::TlpQueue;
-use crate::role::{Outgoing, Role};
+use crate::role::{InHand, Outgoing, Role};
 use crate::switch::{ResetKind, SwitchConfig, SwitchConfigError, VirtualSwitch};
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
@@ -301,6 +301,13 @@ impl HostRole {
         self.switch.list_counters(&mut list);
         self.node.list_counters(&mut list);
         list.into_iter()
+    }
+
+    /// What it has in hand, of all ports and what goes to the root complex.
+    pub fn in_hand(&self) -> InHand {
+        let waiting = [&self.to_root, &self.bounce].iter().filter(|queue| !queue.is_empty()).count();
+        let own = InHand { queues: waiting, ..InHand::default() };
+        self.ports.iter().fold(own, |sum, port| sum + port.in_hand())
     }
 
     /// Completes with Unsupported Request what has waited too long or has nobody left to answer

@@ -45,6 +45,11 @@ impl Held {
         (self.waiting, self.count) = ([None; 3], 0);
     }
 
+    /// How many TLPs are held.
+    pub(super) fn count(&self) -> usize {
+        self.count.into()
+    }
+
     /// Whether nothing is held.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0

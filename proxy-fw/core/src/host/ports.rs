@@ -13,6 +13,7 @@ use crate::limits::MAX_FUNCTIONS;
 use crate::link::{ChannelId, LinkEvent, LinkState};
 use crate::node::Target;
 use crate::outstanding::{AfterExpiry, Table};
+use crate::role::InHand;
 use crate::switch::{RemovalRequest, SwitchEvent};
 use crate::time::Instant;
 use core::time::Duration;
@@ -96,13 +97,18 @@ impl Port {
         bound.bars.function_at(packet.address())
     }
 
+    /// What it has in hand.
+    pub(super) fn in_hand(&self) -> InHand {
+        InHand {
+            to_devices: self.requests.live(),
+            from_devices: self.upstream.live(),
+            queues: self.held.count(),
+        }
+    }
+
     /// Whether nothing can happen here before it is bound.
     pub(super) fn is_asleep(&self) -> bool {
-        self.binding.is_none()
-            && self.removal.is_none()
-            && self.held.is_empty()
-            && self.requests.live() == 0
-            && self.upstream.live() == 0
+        self.binding.is_none() && self.removal.is_none() && self.in_hand() == InHand::default()
     }
 
     /// Whether this function, by number in the binding, has answered nothing since it was flushed.

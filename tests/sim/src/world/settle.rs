@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::oracle::{Verdict, Violation};
+use proxy_core::role::InHand;
 use proxy_core::time::Instant;
 use std::time::Duration;
 
@@ -62,40 +63,55 @@ impl World {
         self.drives.check()
     }
 
-    /// Until no proxy holds or keeps anything in its links: what is forgotten there would be seen
-    /// otherwise only when somebody starves.
+    /// Until no proxy holds or keeps anything in its links or has a request in its tables: what is
+    /// forgotten there would be seen otherwise only when somebody starves.
     fn run_to_empty(&mut self) -> Verdict {
-        let deadline = self.now() + EMPTIES;
-        loop {
-            let held = self.held_buffers();
-            if held.is_empty() {
-                return Ok(());
-            }
-            if self.now() >= deadline {
-                let what = format!("at rest, link.buffers_in_use of (node, buffers) is {held:?}");
-                return World::broken(5, what);
-            }
-            let until = self.now() + LOOK;
-            while self.step(until)? {}
-        }
+        self.run_until_none(EMPTIES, 5, |world| {
+            let held = world.held_buffers();
+            let what = || format!("at rest, link.buffers_in_use of (node, buffers) is {held:?}");
+            (!held.is_empty()).then(what)
+        })?;
+        // What nobody waits for any more, since who asked or was asked is gone, runs into its bound.
+        self.run_until_none(self.bound, 5, |world| {
+            let left = world.left_in_hand();
+            (!left.is_empty()).then(|| format!("at rest, these nodes have in hand: {left:?}"))
+        })
     }
 
     /// Until every path carries something again, of the links that bindings are on.
     fn run_to_whole(&mut self) -> Verdict {
-        let deadline = self.now() + EMPTIES;
-        loop {
-            let lame = self.lame_links();
-            if lame.is_empty() {
-                return Ok(());
-            }
+        self.run_until_none(EMPTIES, 0, |world| {
+            let lame = world.lame_links();
+            let what = || format!("at rest, paths do not come back: (from, to, good ones) {lame:?}");
+            (!lame.is_empty()).then(what)
+        })
+    }
+
+    /// Until there is nothing of what is not to last longer; that breaks a promise if it does.
+    fn run_until_none(
+        &mut self,
+        within: Duration,
+        promise: u8,
+        left: impl Fn(&Self) -> Option<String>,
+    ) -> Verdict {
+        let deadline = self.now() + within;
+        while let Some(what) = left(self) {
             if self.now() >= deadline {
-                let what =
-                    format!("at rest, paths do not come back: (from, to, good ones) {lame:?}");
-                return World::broken(0, what);
+                return World::broken(promise, what);
             }
             let until = self.now() + LOOK;
             while self.step(until)? {}
         }
+        Ok(())
+    }
+
+    /// The nodes that have something in hand, and what.
+    fn left_in_hand(&self) -> Vec<(usize, InHand)> {
+        let hosts = self.hosts.iter().map(|host| host.role.as_ref().map(|role| role.in_hand()));
+        let boxes = self.boxes.iter().map(|node| node.role.as_ref().map(|role| role.in_hand()));
+        let all = hosts.chain(boxes).map(Option::unwrap_or_default).enumerate();
+        let all = all.map(|(node, in_hand)| (node + 1, in_hand));
+        all.filter(|(_, in_hand)| *in_hand != InHand::default()).collect()
     }
 
     /// The nodes whose links hold something, or keep room for something, and how many buffers.
