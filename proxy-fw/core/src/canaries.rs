@@ -44,6 +44,8 @@ pub enum Canary {
     CompleteTwice,
     /// Host: a posted TLP is dropped where there is no room for it.
     DropWhenFull,
+    /// Host: a tag whose answer the switch lets nobody have is not used again.
+    LeakTag,
     /// Host: a completion does not get its requester's tag back.
     ForgetTag,
     /// Host: the room that was kept for completions that do not come is not given back.
@@ -69,7 +71,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 29] = [
+    pub const ALL: [Canary; 30] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -89,6 +91,7 @@ impl Canary {
         Self::EndSplitEarly,
         Self::CompleteTwice,
         Self::DropWhenFull,
+        Self::LeakTag,
         Self::ForgetTag,
         Self::KeepRoom,
         Self::PassNothing,

@@ -101,6 +101,8 @@ pub struct InHand {
     pub to_devices: usize,
     /// Requests of devices that do.
     pub from_devices: usize,
+    /// Tags of a host's ports that are used by nobody until what was asked under them has come.
+    pub set_aside: usize,
     /// Queues, and rooms for one TLP, in which TLPs wait.
     pub queues: usize,
 }
@@ -112,6 +114,7 @@ impl core::ops::Add for InHand {
         Self {
             to_devices: self.to_devices + more.to_devices,
             from_devices: self.from_devices + more.from_devices,
+            set_aside: self.set_aside + more.set_aside,
             queues: self.queues + more.queues,
         }
     }

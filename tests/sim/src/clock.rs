@@ -1,9 +1,11 @@
 //! Virtual time: what will happen, in the order of its time; equal times in the order in which
-//! they were planned.
+//! they were planned. And the clocks of proxies, each of which has its own.
 
+use crate::random::Random;
 use proxy_core::time::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// What is planned.
 #[derive(Debug)]
@@ -78,9 +80,91 @@ impl<E> Agenda<E> {
     }
 }
 
+/// How much faster or slower a proxy's clock may go, in millionths. Ethernet's oscillators are within
+/// 100 (IEEE 802.3); an operating system that is given the time changes its clock by 500 at most.
+const MOST_PPM: u64 = 500;
+
+/// A rate of 1.
+const ONE: u64 = 1 << 32;
+
+/// What a proxy says is so long, by the world's clock at the least.
+pub(crate) const fn at_least(by_a_proxy: Duration) -> Duration {
+    let nanos = by_a_proxy.as_nanos() as u64;
+    Duration::from_nanos(nanos - nanos * MOST_PPM / (1_000_000 + MOST_PPM) - 1)
+}
+
+/// A proxy's own clock in one of its lives: it knows no other time. No two are at the same point, nor do
+/// they go equally fast.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnClock {
+    /// When it was at `origin`, by the world's clock.
+    began: Instant,
+    origin: u64,
+    /// How fast it goes, of [`ONE`].
+    rate: u64,
+}
+
+impl Default for OwnClock {
+    /// The world's own.
+    fn default() -> Self {
+        Self { began: Instant::ZERO, origin: 0, rate: ONE }
+    }
+}
+
+impl OwnClock {
+    /// That of a life that begins now. Some begin with their clock, as a card does.
+    pub(crate) fn draw(random: &mut Random, now: Instant) -> Self {
+        /// Some hours, in nanoseconds.
+        const UP: u64 = 1 << 44;
+        let origin = if random.chance(250_000) { 1 } else { random.between(1, UP) };
+        let most = ONE * MOST_PPM / 1_000_000;
+        Self { began: now, origin, rate: random.between(ONE - most, ONE + most) }
+    }
+
+    /// What it shows.
+    pub(crate) fn at(&self, now: Instant) -> Instant {
+        let since = u128::from(now.as_nanos() - self.began.as_nanos());
+        Instant::from_nanos(self.origin + (since * u128::from(self.rate) >> 32) as u64)
+    }
+
+    /// When it shows that, or more, for the first time.
+    pub(crate) fn when(&self, shown: Instant) -> Instant {
+        if shown == Instant::FAR_FUTURE {
+            return shown;
+        }
+        let since = u128::from(shown.as_nanos().saturating_sub(self.origin)) << 32;
+        self.began + Duration::from_nanos(since.div_ceil(self.rate.into()) as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Drawer;
+
+    #[test]
+    fn a_timer_of_a_clock_runs_out_when_the_clock_shows_that_and_not_before() {
+        let mut random = Random::stream(1, Drawer::Clock, 0);
+        let began = Instant::from_nanos(77_000_000);
+        for _ in 0..1000 {
+            let clock = OwnClock::draw(&mut random, began);
+            for after in [0, 1, 999, 1_000_000, 2_000_000_000, 86_400_000_000_000] {
+                let shown = clock.at(began) + Duration::from_nanos(after);
+                let when = clock.when(shown);
+                assert!(clock.at(when) >= shown, "{clock:?} {after}");
+                if when > began {
+                    let before = Instant::from_nanos(when.as_nanos() - 1);
+                    assert!(clock.at(before) < shown, "{clock:?} {after}");
+                }
+                let passed = when.saturating_since(began);
+                assert!(
+                    passed >= at_least(Duration::from_nanos(after.max(1))),
+                    "{clock:?} {after}"
+                );
+            }
+            assert_eq!(clock.when(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
+        }
+    }
 
     #[test]
     fn things_happen_in_the_order_of_their_times_and_then_of_planning() {

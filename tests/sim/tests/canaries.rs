@@ -26,6 +26,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::CompleteTwice => ("calm", 4),
         Canary::DropWhenFull => ("lossy", 10),
         Canary::ForgetTag => ("calm", 4),
+        Canary::LeakTag => ("reset", 20),
         Canary::KeepRoom => ("calm", 4),
         Canary::PassHeld | Canary::DropHeld => ("peers", 20),
         Canary::PassNothing => ("calm", 4),

@@ -314,6 +314,7 @@ impl Slot {
         InHand {
             to_devices: self.tags.live(),
             from_devices: self.functions.iter().map(of).chain(spare).sum(),
+            set_aside: 0,
             queues: [&self.egress, &self.asks].iter().filter(|queue| !queue.is_empty()).count(),
         }
     }

@@ -305,7 +305,8 @@ impl HostRole {
 
     /// What it has in hand, of all ports and what goes to the root complex.
     pub fn in_hand(&self) -> InHand {
-        let waiting = [&self.to_root, &self.bounce].iter().filter(|queue| !queue.is_empty()).count();
+        let waiting =
+            [&self.to_root, &self.bounce].iter().filter(|queue| !queue.is_empty()).count();
         let own = InHand { queues: waiting, ..InHand::default() };
         self.ports.iter().fold(own, |sum, port| sum + port.in_hand())
     }

@@ -102,6 +102,7 @@ impl Port {
         InHand {
             to_devices: self.requests.live(),
             from_devices: self.upstream.live(),
+            set_aside: self.upstream.quarantined(),
             queues: self.held.count(),
         }
     }

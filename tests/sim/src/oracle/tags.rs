@@ -1,6 +1,7 @@
 //! The tags under which a device is asked. One whose answer does not come in time is not used again
 //! until the device is reset; when no other is left, the device's proxy refuses at once what comes.
 
+use crate::clock::at_least;
 use proxy_core::limits::{DEVICE_TAGS, SYNTHESISED_COMPLETION};
 use proxy_core::time::Instant;
 
@@ -71,7 +72,7 @@ impl Tags {
 }
 
 fn is_over(since: Instant, now: Instant) -> bool {
-    now.saturating_since(since) >= SYNTHESISED_COMPLETION
+    now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION)
 }
 
 #[cfg(test)]

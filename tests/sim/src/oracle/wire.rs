@@ -30,7 +30,7 @@ pub(crate) struct Counts {
     pub(crate) changes: u64,
 }
 
-/// A limit as a bucket that runs out at the limit's rate, and may not overflow.
+/// A limit as a bucket that runs out at the limit's rate by its sender's clock, and may not overflow.
 #[derive(Clone, Copy, Debug)]
 struct Meter {
     /// Bytes a second; 0: no limit.

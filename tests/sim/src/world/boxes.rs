@@ -252,6 +252,7 @@ impl World {
     fn serve_device(&mut self, index: usize, slot: usize) -> Verdict<bool> {
         let mut any = false;
         let (now, node) = (self.now(), self.node_of_box(index));
+        let local = self.local(self.hosts.len() + index);
         let mut tlp = std::mem::take(&mut self.tlp);
         let result = loop {
             let BoxNode { role, slots } = &mut self.boxes[index];
@@ -271,7 +272,7 @@ impl World {
             if slots[all_of(slot)].iter().any(full) {
                 room = room.without(Class::NonPosted);
             }
-            let Some(length) = role.poll_tlp(now, id_of(slot), room, &mut tlp) else {
+            let Some(length) = role.poll_tlp(local, id_of(slot), room, &mut tlp) else {
                 break Ok(any);
             };
             any = true;
@@ -389,6 +390,7 @@ impl World {
     /// Hands the proxy what a device has to say.
     fn hear_device(&mut self, index: usize, slot: usize) -> bool {
         let node = self.node_of_box(index);
+        let local = self.local(self.hosts.len() + index);
         let Self { boxes, bindings, hosts, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
@@ -401,7 +403,7 @@ impl World {
                 let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
                 packet.set_tag(Tag::new(tag).expect("10 bits"));
             }
-            if role.handle_tlp(now, id_of(slot), &waiting.bytes).is_err() {
+            if role.handle_tlp(local, id_of(slot), &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, node, What::TlpIn, &waiting.bytes);

@@ -3,6 +3,7 @@
 use super::causes::slot_of;
 use super::tables::is_kept;
 use super::{Event, World};
+use crate::clock::OwnClock;
 use crate::director::node_id;
 use crate::host::FUNCTIONS;
 use crate::oracle::binding::Binding;
@@ -140,11 +141,14 @@ impl World {
         let life = &mut self.lives[node];
         life.incarnation += 1;
         life.counted = Counted::default();
+        let number = u64::from(life.incarnation) << 32 | node as u64;
+        life.clock = OwnClock::draw(&mut Random::stream(self.seed, Drawer::Clock, number), now);
+        let local = life.clock.at(now);
         let incarnation = life.incarnation * 16 + node as u32 + 1;
         self.trace.say(now, node as u16 + 1, format!("proxy starts, incarnation {incarnation}"));
         match self.hosts.len() {
             hosts if node < hosts => self.hosts[node].start(incarnation, &self.profile),
-            hosts => self.boxes[node - hosts].start(now, incarnation, &self.profile),
+            hosts => self.boxes[node - hosts].start(local, incarnation, &self.profile),
         }
         self.role(node).expect("it has just started").set_node(node_id(node));
         if !self.begin_restore(node) {
@@ -261,8 +265,9 @@ impl World {
         let life = &mut self.lives[node];
         life.term = life.term.max(term.0);
         life.spin.moved();
+        let local = self.local(node);
         if let Some(role) = self.role(node) {
-            role.handle_control(now, id, term, &request);
+            role.handle_control(local, id, term, &request);
             if is_kept(&request) || is_unbind(&request) {
                 self.post.asked.push((node, id, request));
             }

@@ -58,7 +58,8 @@ impl World {
             }
             Act::ProxyCrash { node, tables } => self.crash_until(node, until, tables),
             Act::HostReboot { host, perst } => {
-                self.hosts[host].reboot(now, perst);
+                let local = self.local(host);
+                self.hosts[host].reboot(local, perst);
                 self.pump(host)
             }
             Act::BusReset { host, port } => self.reset_bus(host, port),
@@ -204,7 +205,7 @@ impl World {
     }
 
     fn pull(&mut self, at_box: usize, slot: usize) -> Verdict {
-        let now = self.now();
+        let (now, local) = (self.now(), self.local(self.hosts.len() + at_box));
         let node = &mut self.boxes[at_box];
         let all = all_of(slot * FUNCTIONS);
         if !node.slots[all.start].present {
@@ -219,13 +220,13 @@ impl World {
             }
         }
         if let Some(role) = &mut node.role {
-            role.device_removed(now, slot_id(slot));
+            role.device_removed(local, slot_id(slot));
         }
         self.pump(self.hosts.len() + at_box)
     }
 
     fn put_back(&mut self, at_box: usize, slot: usize) -> Verdict {
-        let now = self.now();
+        let local = self.local(self.hosts.len() + at_box);
         let node = &mut self.boxes[at_box];
         let all = all_of(slot * FUNCTIONS);
         if node.slots[all.start].present {
@@ -233,7 +234,7 @@ impl World {
         }
         node.slots[all].iter_mut().for_each(|entry| entry.present = entry.there);
         if let Some(role) = &mut node.role {
-            role.device_inserted(now, slot_id(slot), super::boxes::model());
+            role.device_inserted(local, slot_id(slot), super::boxes::model());
         }
         self.pump(self.hosts.len() + at_box)
     }

@@ -3,6 +3,7 @@
 use super::boxes::SlotNode;
 use super::room::Room;
 use super::{World, link_config};
+use crate::clock::at_least;
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
@@ -90,12 +91,12 @@ impl HostNode {
 
     /// It begins anew without a word to anybody: with PERST# from the root complex, or only another
     /// operating system, to which the root complex brings what its predecessor asked for.
-    pub(super) fn reboot(&mut self, now: Instant, perst: bool) {
+    pub(super) fn reboot(&mut self, local: Instant, perst: bool) {
         if !perst {
             return self.os.take_over();
         }
         if let Some(role) = &mut self.role {
-            role.handle_reset(now, ResetKind::Fundamental);
+            role.handle_reset(local, ResetKind::Fundamental);
             // As a front-end says it: this one is gone, and there is the next.
             role.set_root_complex(false);
             role.set_root_complex(true);
@@ -138,7 +139,7 @@ fn came_back(
     // What a proxy says by itself, of a device that is not ready, too.
     let status = Packet::new_checked(tlp).map(|packet| packet.status());
     let own = is_made_up(tlp) || status == Ok(CplStatus::ConfigRetry);
-    let waited = causes.now.saturating_since(causes.since) >= SYNTHESISED_COMPLETION;
+    let waited = causes.now.saturating_since(causes.since) >= at_least(SYNTHESISED_COMPLETION);
     if own && !binding.is_sound()
         || causes.doubtful
         || is_made_up(tlp) && (causes.no_tags || waited && (causes.silence)())
@@ -181,6 +182,7 @@ impl World {
 
     /// Hands the proxy what the root complex has for it.
     fn tell_proxy(&mut self, index: usize) -> Verdict<bool> {
+        let local = self.local(index);
         let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
         let HostNode { role, os, out, requests, ports, let_go_of, .. } = &mut hosts[index];
         let Some(role) = role else { return Ok(false) };
@@ -192,7 +194,7 @@ impl World {
                 let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
                 packet.set_tag(Tag::new(tag).expect("8 bits"));
             }
-            if role.handle_tlp(now, &waiting.bytes).is_err() {
+            if role.handle_tlp(local, &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, index as u16 + 1, What::TlpIn, &waiting.bytes);
@@ -242,6 +244,7 @@ impl World {
     fn hear_proxy(&mut self, index: usize) -> Verdict<bool> {
         let mut any = false;
         let mut tlp = std::mem::take(&mut self.tlp);
+        let local = self.local(index);
         let result = loop {
             let now = self.now();
             let HostNode { role: Some(role), room, requests, .. } = &mut self.hosts[index] else {
@@ -249,7 +252,7 @@ impl World {
             };
             let work = &self.profile.work;
             let takes = room.of(now, work, requests.live() > 0);
-            let Some(length) = role.poll_tlp_of(now, takes, &mut tlp) else { break Ok(any) };
+            let Some(length) = role.poll_tlp_of(local, takes, &mut tlp) else { break Ok(any) };
             let class = Packet::new_checked(&tlp[..length]).ok().and_then(|packet| packet.class());
             room.took(class.unwrap_or(Class::Posted));
             any = true;

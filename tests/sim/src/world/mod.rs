@@ -17,7 +17,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-use crate::clock::Agenda;
+use crate::clock::{Agenda, OwnClock};
 use crate::device::Medium;
 use crate::director::{Director, Terms};
 use crate::host::FUNCTIONS;
@@ -100,6 +100,7 @@ pub(crate) enum Event {
 #[derive(Default)]
 pub(crate) struct Life {
     incarnation: u32,
+    clock: OwnClock,
     /// Until when it stands still.
     frozen: Option<Instant>,
     /// Since when.
@@ -221,6 +222,11 @@ impl World {
 
     pub(crate) fn now(&self) -> Instant {
         self.agenda.now()
+    }
+
+    /// What the clock of a node's proxy shows.
+    fn local(&self, node: usize) -> Instant {
+        self.lives[node].clock.at(self.agenda.now())
     }
 
     /// TLPs that were given out at the other end of the fabric.
@@ -376,6 +382,7 @@ impl World {
 
     fn arrived(&mut self, flight: crate::network::InFlight) -> Verdict {
         let (now, to) = (self.agenda.now(), flight.to);
+        let local = self.local(to);
         self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
         self.silences.came(now, flight.from, to);
         if let Some(wire) = &mut self.wire {
@@ -387,9 +394,9 @@ impl World {
         }
         if let Some(role) = self.role(to) {
             if flight.marked {
-                role.handle_marked_frame(now, &flight.bytes);
+                role.handle_marked_frame(local, &flight.bytes);
             } else {
-                role.handle_frame(now, &flight.bytes);
+                role.handle_frame(local, &flight.bytes);
             }
             self.lives[to].counted.give(&flight.harm);
         }
@@ -421,10 +428,11 @@ impl World {
         if self.lives[node].frozen.is_some() {
             return Ok(());
         }
-        let now = self.now();
-        let due = self.role(node).and_then(|role| role.poll_timeout()).is_some_and(|at| at <= now);
+        let local = self.local(node);
+        let due =
+            self.role(node).and_then(|role| role.poll_timeout()).is_some_and(|at| at <= local);
         if due && let Some(role) = self.role(node) {
-            role.handle_timeout(now);
+            role.handle_timeout(local);
         }
         loop {
             self.listen(node)?;
@@ -442,20 +450,21 @@ impl World {
 
     /// Hands the network what a node has to send.
     fn transmit(&mut self, node: usize) -> Verdict<bool> {
-        let Self { hosts, boxes, network, agenda, trace, frame, wire, links, .. } = self;
+        let Self { hosts, boxes, network, agenda, trace, frame, wire, links, lives, .. } = self;
         let now = agenda.now();
+        let local = lives[node].clock.at(now);
         let role: Option<&mut dyn Role> = match hosts.get_mut(node) {
             Some(host) => host.role.as_mut().map(|role| role as &mut dyn Role),
             None => boxes[node - hosts.len()].role.as_mut().map(|role| role as &mut dyn Role),
         };
         let Some(role) = role else { return Ok(false) };
         let mut any = false;
-        while let Some(out) = role.poll_transmit(now, frame) {
+        while let Some(out) = role.poll_transmit(local, frame) {
             any = true;
             let (bytes, path) = (&frame[..out.len], out.path.get());
             let to = out.peer.get();
             if let Some(wire) = wire {
-                wire.sent(now, (node, usize::from(to) - 1), bytes)?;
+                wire.sent(local, (node, usize::from(to) - 1), bytes)?;
             }
             links.sent(now, node, usize::from(to) - 1);
             trace.note(now, node as u16 + 1, What::FrameSent, bytes);
@@ -472,6 +481,7 @@ impl World {
         let now = self.now();
         let Some(at) = self.role(node).and_then(|role| role.poll_timeout()) else { return Ok(()) };
         let life = &mut self.lives[node];
+        let at = life.clock.when(at);
         let at = life.spin.plan(now, at).map_err(|spins| {
             Violation::new(spins.promise, format!("node {}: {}", node + 1, spins.what))
         })?;

@@ -1,6 +1,7 @@
 //! Devices that ask each other, and what may keep them from their answers.
 
 use super::World;
+use crate::clock::at_least;
 use crate::device::Errand;
 use crate::host::all_of;
 use crate::oracle::binding::Binding;
@@ -70,7 +71,7 @@ impl World {
         let now = self.now();
         let work = &self.profile.work;
         let peers = work.peer_writes + work.peer_reads + work.peer_atomics > 0;
-        let waited = now.saturating_since(since) >= SYNTHESISED_COMPLETION;
+        let waited = now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION);
         let hosts = self.hosts.len();
         peers
             && waited

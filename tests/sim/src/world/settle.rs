@@ -82,7 +82,8 @@ impl World {
     fn run_to_whole(&mut self) -> Verdict {
         self.run_until_none(EMPTIES, 0, |world| {
             let lame = world.lame_links();
-            let what = || format!("at rest, paths do not come back: (from, to, good ones) {lame:?}");
+            let what =
+                || format!("at rest, paths do not come back: (from, to, good ones) {lame:?}");
             (!lame.is_empty()).then(what)
         })
     }

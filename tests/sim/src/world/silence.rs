@@ -2,6 +2,7 @@
 //! less than its bound again and again, can hold a request up until its time is over; nothing else
 //! may.
 
+use crate::clock::at_least;
 use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Silences {
             let all = ear.silences.iter().copied().chain(open);
             all.map(|(from, to)| to.min(now).saturating_since(from.max(since))).sum::<Duration>()
         };
-        now.saturating_since(since) >= SYNTHESISED_COMPLETION
+        now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION)
             && heard(one, other) + heard(other, one) >= ENOUGH
     }
 }

@@ -123,11 +123,11 @@ impl World {
             self.agenda.plan(thaws + Duration::from_nanos(1), Event::Restore(node));
             return Ok(());
         }
-        let term = Term(self.lives[node].term);
+        let (term, local) = (Term(self.lives[node].term), self.local(node));
         for number in 0..self.lives[node].tables.left.len() {
             let Some(request) = self.lives[node].tables.left[number].clone() else { continue };
             let role = self.role(node).expect("looked at above");
-            role.handle_control(now, OperationId(OWN | number as u64), term, &request);
+            role.handle_control(local, OperationId(OWN | number as u64), term, &request);
             self.listen(node)?;
         }
         let tables = &mut self.lives[node].tables;

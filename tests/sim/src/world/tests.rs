@@ -368,7 +368,8 @@ fn another_operating_system_starts_without_perst() {
     waiting(&mut world, 0);
     let (readied, now) = (world.hosts[0].os.readied, world.now());
     let before = epochs(&world, 0);
-    world.hosts[0].reboot(now, false);
+    let local = world.local(0);
+    world.hosts[0].reboot(local, false);
     assert!(world.hosts[0].requests.live() > 0, "answers to its predecessor still come");
     world.pump(0).unwrap();
     let until = world.now() + Duration::from_secs(1);

@@ -12,6 +12,7 @@
 
 use super::model::ModelDriver;
 use super::{Failure, Others, Question};
+use crate::clock::at_least;
 use crate::device::{self, Command, Job, PART, PARTS, part};
 use crate::egress::Egress;
 use crate::host::Asker;
@@ -150,7 +151,7 @@ impl ModelDriver {
         if message & device::FAILED != 0 {
             let Transfer { command, since, life, .. } = *transfer;
             self.peers.transfers[target] = None;
-            let over = self.now.saturating_since(since) >= SYNTHESISED_COMPLETION;
+            let over = self.now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION);
             self.peers.spoilt[target] = if over { Spoilt::Port } else { Spoilt::Device(life) };
             let what =
                 format!("a transfer with the device of port {target} failed: {:?}", command.job);
