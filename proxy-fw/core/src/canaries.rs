@@ -64,6 +64,8 @@ pub enum Canary {
     SkipReset,
     /// Box: a device that is not ready after a reset is not asked again.
     AskOnce,
+    /// A manager of an earlier term is obeyed.
+    IgnoreTerm,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
 }
@@ -71,7 +73,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 30] = [
+    pub const ALL: [Canary; 31] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -101,6 +103,7 @@ impl Canary {
         Self::FailNeighbours,
         Self::SkipReset,
         Self::AskOnce,
+        Self::IgnoreTerm,
         Self::DropUncounted,
     ];
 }

@@ -234,7 +234,7 @@ impl Node {
 
     /// As [`Role::obey`](crate::role::Role::obey).
     pub(crate) fn obey(&mut self, term: Term) -> Result<(), ControlError> {
-        if term < self.term {
+        if term < self.term && !planted(Canary::IgnoreTerm) {
             return Err(ControlError::StaleTerm(self.term));
         }
         self.term = term;

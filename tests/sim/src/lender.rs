@@ -19,6 +19,13 @@ impl Lender {
         }
     }
 
+    /// A proxy leaves for the manager that is in charge.
+    pub(crate) fn redials(&mut self, node: usize) {
+        if let Self::Manager(manager) = self {
+            manager.redials(node);
+        }
+    }
+
     pub(crate) fn disconnected(&mut self, node: usize) {
         if let Self::Manager(manager) = self {
             manager.disconnected(node);

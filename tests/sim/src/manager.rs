@@ -4,29 +4,22 @@
 //!
 //! An operator asks it for one slot for one host, again whenever there is no such lending.
 
+mod life;
+
 use crate::director::{Order, Terms};
+use life::{Heard, Life, MemoryStore};
 use manager::config::Settings;
-use manager::control::server;
-use manager::manager::Manager;
 use manager::operations::{self, ReleaseMode, ReleaseTarget};
 use manager::planner::PlanRequest;
-use manager::reconcile;
-use manager::records::{Records, next_generation};
-use manager::store::{Change, Record, Store, StoreError, Table};
+use manager::records::next_generation;
 use manager::types::{Desired, DeviceState, EventKind, NodeName, Phase, SlotAddress};
 use proxy_core::control::{
-    self, CONTROL_VERSION, Decoded, FromProxy, Hello, MAX_MESSAGE, PathAddress, Request, RoleKind,
-    Term, ToProxy,
+    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, Request, RoleKind, Term, ToProxy,
 };
 use proxy_core::time::Instant;
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 
 /// How long the operator waits before it asks again for what it did not get.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
@@ -38,193 +31,9 @@ const GRACE: Duration = Duration::from_millis(100);
 /// How long an operating system has to let go.
 const ORDERLY_MS: u32 = 2_000;
 
-/// A store in memory, that a crash can hit at any write.
-#[derive(Default)]
-struct MemoryStore {
-    inner: Mutex<Stored>,
-}
-
-#[derive(Default, Clone)]
-struct Stored {
-    records: BTreeMap<(Table, Vec<u8>), Vec<u8>>,
-    commits: u64,
-    /// The manager dies at this write, which is made or not.
-    dies_at: Option<(u64, bool)>,
-    dead: bool,
-}
-
-impl MemoryStore {
-    fn stored(&self) -> std::sync::MutexGuard<'_, Stored> {
-        self.inner.lock().expect("no one panics while holding it")
-    }
-
-    fn is_dead(&self) -> bool {
-        self.stored().dead
-    }
-
-    /// What is in it, for another life.
-    fn copy(&self) -> Self {
-        let records = self.stored().records.clone();
-        Self { inner: Mutex::new(Stored { records, ..Stored::default() }) }
-    }
-}
-
-impl Store for MemoryStore {
-    fn read(&self, table: Table) -> Result<Vec<Record>, StoreError> {
-        let stored = self.stored();
-        let records = stored.records.iter().filter(|((of, _), _)| *of == table);
-        Ok(records.map(|((_, key), value)| (key.clone(), value.clone())).collect())
-    }
-
-    fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
-        let mut stored = self.stored();
-        stored.commits += 1;
-        let dies = stored.dies_at.filter(|(at, _)| stored.commits >= *at);
-        stored.dead |= dies.is_some();
-        if stored.dead && !dies.is_some_and(|(at, made)| made && at == stored.commits) {
-            let gone = std::io::Error::other("the manager died");
-            return Err(StoreError::io(Path::new("memory"), "written", gone));
-        }
-        for change in changes {
-            let key = (change.table, change.key.clone());
-            match &change.value {
-                Some(value) => stored.records.insert(key, value.clone()),
-                None => stored.records.remove(&key),
-            };
-        }
-        Ok(())
-    }
-
-    fn is_in_memory(&self) -> bool {
-        true
-    }
-}
-
-/// What came out of the runtime.
-#[allow(clippy::large_enum_variant)] // few wait at a time
-enum Heard {
-    Said(ToProxy),
-    Closed,
-}
-
-type Outbox = Arc<Mutex<VecDeque<(usize, u64, Heard)>>>;
-
-/// One life of a manager.
-struct Life {
-    runtime: Runtime,
-    began: Instant,
-    origin: tokio::time::Instant,
-    manager: Arc<Manager>,
-    store: Arc<MemoryStore>,
-    outbox: Outbox,
-    /// The connection of each node: its number, and where the proxy's messages go in.
-    connections: BTreeMap<usize, (u64, mpsc::UnboundedSender<FromProxy>)>,
-    next: u64,
-}
-
-impl Life {
-    fn new(now: Instant, store: Arc<MemoryStore>, settings: &Settings) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime without a driver");
-        let (manager, origin) = runtime.block_on(async {
-            let records =
-                Records::open(store.clone(), Path::new("memory")).expect("memory reads as written");
-            let (manager, queues) = Manager::new(records, settings.clone(), Arc::default());
-            tokio::spawn(reconcile::driver::run(manager.clone()));
-            tokio::spawn(operations::watchdog::run(manager.clone()));
-            tokio::spawn(operations::grace::run(manager.clone()));
-            let recorder = manager.clone();
-            tokio::spawn(async move { recorder.record_events(queues.events).await });
-            (manager, tokio::time::Instant::now())
-        });
-        Self {
-            runtime,
-            began: now,
-            origin,
-            manager,
-            store,
-            outbox: Outbox::default(),
-            connections: BTreeMap::new(),
-            next: 0,
-        }
-    }
-
-    /// Lets it do what it does until then.
-    fn run_until(&self, now: Instant) {
-        let until = self.origin + now.saturating_since(self.began);
-        self.runtime.block_on(async {
-            tokio::time::sleep_until(until).await;
-            // What is due now is done now.
-            for _ in 0..16 {
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-
-    fn connect(&mut self, node: usize, hello: Hello) {
-        self.next += 1;
-        let number = self.next;
-        let (theirs, ours) = tokio::io::duplex(4 * MAX_MESSAGE);
-        let (sender, messages) = mpsc::unbounded_channel();
-        let _ = sender.send(FromProxy::Hello(hello));
-        self.connections.insert(node, (number, sender));
-        let (manager, outbox) = (self.manager.clone(), self.outbox.clone());
-        let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, node as u16 + 1));
-        let store = self.store.clone();
-        self.runtime.spawn(async move { server::attend(&manager, theirs, remote, || ()).await });
-        self.runtime.spawn(carry(ours, messages, move |heard| {
-            // What a dead manager says nobody hears.
-            if !store.is_dead() {
-                let mut outbox = outbox.lock().expect("no one panics while holding it");
-                outbox.push_back((node, number, heard));
-            }
-        }));
-    }
-
-    fn say(&self, node: usize, message: FromProxy) {
-        if let Some((_, sender)) = self.connections.get(&node) {
-            let _ = sender.send(message);
-        }
-    }
-}
-
-/// Carries one connection's messages as bytes, both ways.
-async fn carry(
-    stream: DuplexStream,
-    mut messages: mpsc::UnboundedReceiver<FromProxy>,
-    heard: impl Fn(Heard),
-) {
-    let (mut read, mut write) = tokio::io::split(stream);
-    let speak = async {
-        let mut buffer = vec![0; 4 + MAX_MESSAGE];
-        while let Some(message) = messages.recv().await {
-            let bytes = control::encode(&message, &mut buffer).expect("messages fit");
-            if write.write_all(bytes).await.is_err() {
-                break;
-            }
-        }
-    };
-    let listen = async {
-        let mut buffer = Vec::new();
-        let mut chunk = vec![0; MAX_MESSAGE];
-        while let Ok(count @ 1..) = read.read(&mut chunk).await {
-            buffer.extend_from_slice(&chunk[..count]);
-            while let Ok(Decoded::Message(message, used)) = control::decode::<ToProxy>(&buffer) {
-                buffer.drain(..used);
-                heard(Heard::Said(message));
-            }
-        }
-    };
-    tokio::select! {
-        biased;
-        () = listen => {}
-        () = speak => {}
-    }
-    heard(Heard::Closed);
-}
+/// In the number of a request: it comes from the manager before the one that is in charge, over the
+/// connection that it has still, and so does the answer go.
+const STALE: u64 = 1 << 62;
 
 /// One slot for one host.
 struct Wish {
@@ -253,6 +62,32 @@ pub(crate) struct Managed {
     /// Nodes whose connection ended.
     pub(crate) closed: Vec<usize>,
     pub(crate) crashes: u64,
+}
+
+/// What a life says to a node, for the simulation.
+enum Said {
+    Order(Order),
+    Closed,
+    Nothing,
+}
+
+/// A life said something to a node.
+fn attend(life: &mut Life, node: usize, heard: Heard) -> Said {
+    match heard {
+        Heard::Said(ToProxy::Request { id, term, body }) => Said::Order((node, id, term, body)),
+        Heard::Said(ToProxy::Ping) => {
+            life.say(node, FromProxy::Pong);
+            Said::Nothing
+        }
+        Heard::Said(ToProxy::Welcome(welcome)) => {
+            assert_eq!(usize::from(welcome.node.get()), node + 1, "a number is for ever");
+            Said::Nothing
+        }
+        Heard::Said(ToProxy::Refused(_)) | Heard::Closed => {
+            life.disconnect(node);
+            Said::Closed
+        }
+    }
 }
 
 /// The number in a name that [`name`] gave: of the host, or of the box.
@@ -323,25 +158,42 @@ impl Managed {
             mtu: self.frame,
             term,
         };
-        if let Some(stale) = &mut self.stale {
-            stale.connections.remove(&node);
-        }
         match &mut self.current {
             Some(life) => life.connect(node, hello),
             None => self.closed.push(node),
         }
     }
 
+    /// A proxy leaves for the manager that is in charge. Every second one goes on hearing the one before,
+    /// and is heard by it.
+    pub(crate) fn redials(&mut self, node: usize) {
+        if node % 2 == 0 {
+            return self.disconnected(node);
+        }
+        if let Some(life) = &mut self.current {
+            life.disconnect(node);
+        }
+    }
+
     /// A proxy's connection ends.
     pub(crate) fn disconnected(&mut self, node: usize) {
         for life in [&mut self.current, &mut self.stale].into_iter().flatten() {
-            life.connections.remove(&node);
+            life.disconnect(node);
         }
     }
 
     /// A proxy says something.
     pub(crate) fn told(&mut self, node: usize, message: &FromProxy) {
-        for life in [&self.current, &self.stale].into_iter().flatten() {
+        let [current, stale] = [&self.current, &self.stale].map(Option::as_ref);
+        if let FromProxy::Response { id, result } = message
+            && id.0 & STALE != 0
+        {
+            let answer =
+                FromProxy::Response { id: OperationId(id.0 & !STALE), result: result.clone() };
+            return stale.map_or((), |life| life.say(node, answer));
+        }
+        // What it asked when it was in charge was asked over this connection by nobody else.
+        for life in [current, stale].into_iter().flatten() {
             life.say(node, message.clone());
         }
     }
@@ -368,7 +220,8 @@ impl Managed {
     /// The one before is gone at last.
     pub(crate) fn end_stale(&mut self) {
         if let Some(stale) = self.stale.take() {
-            self.closed.extend(stale.connections.keys());
+            let left = |node: &usize| self.current.as_ref().is_some_and(|life| life.knows(*node));
+            self.closed.extend(stale.nodes().filter(|node| !left(node)));
         }
     }
 
@@ -380,39 +233,31 @@ impl Managed {
         }
         self.wish(now);
         let mut orders = Vec::new();
-        for life in [&mut self.current, &mut self.stale].into_iter().flatten() {
-            life.run_until(now);
-            let outbox: Vec<_> = {
-                let mut outbox = life.outbox.lock().expect("no one panics while holding it");
-                outbox.drain(..).collect()
-            };
-            for (node, number, heard) in outbox {
-                if life.connections.get(&node).is_none_or(|there| there.0 != number) {
-                    continue;
+        let Self { current, stale, closed, .. } = self;
+        for (node, heard) in current.iter().flat_map(|life| life.run_until(now)).collect::<Vec<_>>()
+        {
+            let life = current.as_mut().expect("it said something");
+            match attend(life, node, heard) {
+                Said::Order(order) => orders.push(order),
+                Said::Closed => closed.push(node),
+                Said::Nothing => {}
+            }
+        }
+        for (node, heard) in stale.iter().flat_map(|life| life.run_until(now)).collect::<Vec<_>>() {
+            let left = current.as_ref().is_some_and(|life| life.knows(node));
+            match attend(stale.as_mut().expect("it said something"), node, heard) {
+                Said::Order((node, id, term, body)) if left => {
+                    orders.push((node, OperationId(id.0 | STALE), term, body));
                 }
-                match heard {
-                    Heard::Said(ToProxy::Request { id, term, body }) => {
-                        orders.push((node, id, term, body));
-                    }
-                    Heard::Said(ToProxy::Ping) => life.say(node, FromProxy::Pong),
-                    Heard::Said(ToProxy::Welcome(welcome)) => {
-                        assert_eq!(
-                            usize::from(welcome.node.get()),
-                            node + 1,
-                            "a number is for ever"
-                        );
-                    }
-                    Heard::Said(ToProxy::Refused(_)) | Heard::Closed => {
-                        life.connections.remove(&node);
-                        self.closed.push(node);
-                    }
-                }
+                Said::Order(order) => orders.push(order),
+                Said::Closed if !left => closed.push(node),
+                Said::Closed | Said::Nothing => {}
             }
         }
         if self.current.as_ref().is_some_and(|life| life.store.is_dead()) {
             let life = self.current.take().expect("looked at just now");
             self.left = Arc::new(life.store.copy());
-            self.closed.extend(life.connections.keys());
+            self.closed.extend(life.nodes());
             self.back_at = Some(now + AWAY);
             self.crashes += 1;
         }

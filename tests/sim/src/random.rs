@@ -52,6 +52,7 @@ pub(crate) enum Drawer {
     Attributes,
     Terms,
     RootStall,
+    RootAnswers,
     Clock,
 }
 

@@ -34,6 +34,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::FailNeighbours => ("functions", 20),
         Canary::AskOnce => ("nodes", 4),
         Canary::SkipReset => ("nodes", 10),
+        Canary::IgnoreTerm => ("manager", 100),
         Canary::DropUncounted => ("memory", 4),
     }
 }

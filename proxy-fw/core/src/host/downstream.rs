@@ -121,21 +121,8 @@ impl HostRole {
         if packet.class() != Some(Class::Completion) || planted(Canary::LeakTag) {
             return;
         }
-        let (index, requester) = (packet.tag().get(), packet.requester());
-        for port in 0..self.ports.len() {
-            let upstream = &mut self.ports[port].upstream;
-            let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
-            if let Some((reference, request)) = live.filter(|l| l.1.info.requester == requester) {
-                // Whoever asked hears nothing of it any more.
-                upstream.quarantine(reference);
-                self.keep_room(port, &request, 0);
-            }
-            let late = self.ports[port].upstream.late_mut(index);
-            if late.is_some_and(|request| request.info.requester == requester) {
-                let port = PortId::new(port as u8).expect("at most 32 ports");
-                return self.late_completion(port, &packet);
-            }
-        }
+        // Whoever asked hears nothing of it any more.
+        let _ = (0..self.ports.len()).any(|port| self.came_late(port, &packet));
     }
 
     /// Queues a TLP for the device behind a port. A request is the root complex's, or that of the
@@ -278,7 +265,8 @@ impl HostRole {
         let entry = &mut self.ports[port.get() as usize];
         let index = packet.tag().get();
         let Some((reference, request)) = entry.upstream.at_index(index) else {
-            self.late_completion(port, &packet);
+            let late = self.came_late(port.get().into(), &packet);
+            self.counters.unexpected_from_root += u64::from(!late);
             return Ok(());
         };
         let mut request = *request;
@@ -340,21 +328,25 @@ impl HostRole {
         Ok(())
     }
 
-    /// A completion for a request that was given up on, or for none. The tag is used again when
-    /// all of it has come.
-    fn late_completion(&mut self, port: PortId, packet: &Packet<&mut [u8]>) {
-        let upstream = &mut self.ports[port.get() as usize].upstream;
-        let index = packet.tag().get();
-        let request = upstream.late_mut(index).filter(|r| r.info.requester == packet.requester());
+    /// A completion for a request that was given up on, or that nobody waits for any more, if it is one
+    /// of this port's. The tag is used again when all of it has come.
+    fn came_late(&mut self, port: usize, packet: &Packet<&mut [u8]>) -> bool {
+        let (index, requester) = (packet.tag().get(), packet.requester());
+        let upstream = &mut self.ports[port].upstream;
+        let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
+        if let Some((reference, request)) = live.filter(|live| live.1.info.requester == requester) {
+            upstream.quarantine(reference);
+            self.keep_room(port, &request, 0);
+        }
+        let upstream = &mut self.ports[port].upstream;
+        let request = upstream.late_mut(index).filter(|late| late.info.requester == requester);
         match request.map(|request| request.info.accept(packet)) {
             Some(Ok(Progress::Final)) => upstream.release_one(index),
             Some(Ok(Progress::Partial)) => {}
-            Some(Err(_)) | None => {
-                self.counters.unexpected_from_root += 1;
-                return;
-            }
+            Some(Err(_)) | None => return false,
         }
         self.counters.late_from_root += 1;
+        true
     }
 }
 

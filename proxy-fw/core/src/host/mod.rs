@@ -214,6 +214,7 @@ impl HostRole {
             requests: Table::new(HOST_OUTSTANDING),
             upstream: Table::new(ROOT_OUTSTANDING),
             held: Held::new(),
+            last: 0,
             turn: 0,
             pending: Pending::new(),
             flushed: 0,

@@ -38,6 +38,8 @@ pub(super) struct Port {
     pub(super) requests: Table<HostRequest>,
     /// Requests of the device to the root complex or another device; the index is the tag.
     pub(super) upstream: Table<DeviceRequest>,
+    /// The place in `upstream` of the last request of the device that was let through.
+    pub(super) last: u16,
     /// TLPs for another port's device that had no room there.
     pub(super) held: Held,
     /// The function that is served next.
@@ -97,6 +99,15 @@ impl Port {
         bound.bars.function_at(packet.address())
     }
 
+    /// Whether completions of a request of the device have yet to find room. Room that another request
+    /// kept meanwhile would never be used: its completions come behind those, which would wait for it.
+    /// So none is let through then, and only the last that was can be the one.
+    #[inline(never)] // once is enough on a card
+    pub(super) fn is_short(&self) -> bool {
+        let last = self.upstream.at_index(self.last);
+        last.is_some_and(|(_, request)| request.reserved < request.info.completions())
+    }
+
     /// What it has in hand.
     pub(super) fn in_hand(&self) -> InHand {
         InHand {
@@ -109,7 +120,11 @@ impl Port {
 
     /// Whether nothing can happen here before it is bound.
     pub(super) fn is_asleep(&self) -> bool {
-        self.binding.is_none() && self.removal.is_none() && self.in_hand() == InHand::default()
+        self.binding.is_none()
+            && self.removal.is_none()
+            && self.held.is_empty()
+            && self.requests.live() == 0
+            && self.upstream.live() == 0
     }
 
     /// Whether this function, by number in the binding, has answered nothing since it was flushed.

@@ -139,7 +139,10 @@ impl HostRole {
             // an answer, and nothing is dropped that came behind one.
             let answers = ready.contains(Class::Completion);
             ready = if answers { ClassSet::ALL } else { ClassSet::NONE };
-        } else if !port.upstream.has_room() || !has_room_for_answers(link, target.channel) {
+        } else if !port.upstream.has_room()
+            || port.is_short()
+            || !has_room_for_answers(link, target.channel)
+        {
             ready = ready.without(Class::NonPosted);
         }
         link.take_received(target.channel, ready, buf)
@@ -326,9 +329,11 @@ impl HostRole {
         });
         let request = DeviceRequest { info, key, outstanding, function, sampled, reserved };
         let deadline = now + self.completion_bound;
-        let upstream = &mut entry.upstream;
+        let port = &mut self.ports[origin.port.get() as usize];
+        let upstream = &mut port.upstream;
         // Only a port with room is asked for non-posted requests.
         let entry = upstream.insert(deadline, request).expect("has room");
+        port.last = entry.index;
         let tag = Tag::new(entry.index).expect("the table has at most 256 entries");
         rewrite(&mut packet, |packet| packet.set_tag(tag));
         Some(entry)
@@ -352,9 +357,11 @@ impl HostRole {
 
     /// Whether so many completions towards the device have room.
     pub(super) fn can_answer(&mut self, origin: Origin, completions: u16) -> bool {
-        self.ports[origin.port.get() as usize].target_of(origin.function).is_none_or(|target| {
+        let port = &self.ports[origin.port.get() as usize];
+        port.target_of(origin.function).is_none_or(|target| {
             let link = self.node.link(target.peer);
-            link.can_reserve(target.channel, Class::Completion, completions.into())
+            !port.is_short()
+                && link.can_reserve(target.channel, Class::Completion, completions.into())
         })
     }
 

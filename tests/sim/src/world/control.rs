@@ -13,6 +13,7 @@ use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::control::{FromProxy, OperationId, Removal, Reply, Request, Term};
 use proxy_core::time::Instant;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, SlotId};
 
@@ -56,6 +57,8 @@ pub(super) struct Post {
     pub(super) slow: Vec<(u32, Duration)>,
     /// Entries of its tables that a proxy was asked for and has not answered.
     asked: Vec<(usize, OperationId, Request)>,
+    /// What proxies were asked by a manager that is in charge no more, and have not answered.
+    stale: BTreeSet<(usize, OperationId)>,
 }
 
 impl Post {
@@ -68,6 +71,7 @@ impl Post {
             last: Vec::new(),
             slow: Vec::new(),
             asked: Vec::new(),
+            stale: BTreeSet::new(),
         }
     }
 
@@ -210,15 +214,27 @@ impl World {
 
     /// The control connection ends; what is on it is lost.
     pub(super) fn disconnect(&mut self, node: usize) {
-        self.lives[node].connected = false;
         self.lender.disconnected(node);
+        self.hang_up(node);
+    }
+
+    fn hang_up(&mut self, node: usize) {
+        self.lives[node].connected = false;
         self.post.connections[node] += 1;
         self.post.asked.retain(|asked| asked.0 != node);
+        self.post.stale.retain(|stale| stale.0 != node);
     }
 
     /// As [`World::disconnect`], and it is made again a little later.
     pub(super) fn lose_control(&mut self, node: usize) {
         self.disconnect(node);
+        self.agenda.plan(self.now() + RECONNECT, Event::Connect(node));
+    }
+
+    /// A proxy leaves its manager for the one that is in charge.
+    pub(super) fn redial(&mut self, node: usize) {
+        self.lender.redials(node);
+        self.hang_up(node);
         self.agenda.plan(self.now() + RECONNECT, Event::Connect(node));
     }
 
@@ -261,10 +277,14 @@ impl World {
     fn ask(&mut self, node: usize, id: OperationId, term: Term, request: Request) -> Verdict {
         let now = self.now();
         self.trace.control(now, node as u16 + 1, What::Asked, format!("{id:?} {request:?}"));
-        self.ends_binding(node, &request);
         let life = &mut self.lives[node];
-        life.term = life.term.max(term.0);
         life.spin.moved();
+        if term.0 < life.term {
+            self.post.stale.insert((node, id));
+        } else {
+            life.term = term.0;
+            self.ends_binding(node, &request);
+        }
         let local = self.local(node);
         if let Some(role) = self.role(node) {
             role.handle_control(local, id, term, &request);
@@ -321,6 +341,10 @@ impl World {
             self.trace.control(now, node as u16 + 1, What::Told, format!("{message:?}"));
             match &message {
                 FromProxy::Response { id, result } => {
+                    if self.post.stale.remove(&(node, *id)) && result.is_ok() {
+                        let what = format!("node {} obeyed a manager of a former term", node + 1);
+                        return World::broken(4, what);
+                    }
                     if self.restored(node, *id, result)? {
                         continue;
                     }

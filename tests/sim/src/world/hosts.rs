@@ -39,6 +39,8 @@ pub(crate) struct HostNode {
     random: Random,
     /// What the root complex takes.
     pub(super) room: Room,
+    /// Whether what devices asked of it has to wait for its answers.
+    answers: Room,
     /// When it takes everything again, if that is planned.
     pub(super) takes_again: Option<Instant>,
 }
@@ -60,6 +62,7 @@ impl HostNode {
             let_go_of: None,
             random: Random::stream(seed, Drawer::Root, index as u64),
             room: Room::new(seed, Drawer::RootStall, index as u64),
+            answers: Room::new(seed, Drawer::RootAnswers, index as u64),
             takes_again: None,
         }
     }
@@ -86,6 +89,7 @@ impl HostNode {
         self.out.clear();
         self.requests.forget();
         self.room.forget();
+        self.answers.forget();
         self.os.boot();
     }
 
@@ -184,7 +188,7 @@ impl World {
     fn tell_proxy(&mut self, index: usize) -> Verdict<bool> {
         let local = self.local(index);
         let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
-        let HostNode { role, os, out, requests, ports, let_go_of, .. } = &mut hosts[index];
+        let HostNode { role, os, out, requests, ports, let_go_of, answers, .. } = &mut hosts[index];
         let Some(role) = role else { return Ok(false) };
         let now = agenda.now();
         os.work(now, out, profile)?;
@@ -193,6 +197,10 @@ impl World {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
                 let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
                 packet.set_tag(Tag::new(tag).expect("8 bits"));
+            }
+            if matches!(waiting.mark, Purpose::Answer { .. }) && answers.stalls(now, &profile.work)
+            {
+                return Ok(false);
             }
             if role.handle_tlp(local, &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);
@@ -231,7 +239,8 @@ impl World {
     fn plan_root(&mut self, index: usize) {
         let now = self.now();
         let host = &mut self.hosts[index];
-        let until = host.room.until().filter(|until| *until > now);
+        let until = [host.room.until(), host.answers.until()].into_iter().flatten();
+        let until = until.filter(|until| *until > now).min();
         if let Some(at) = until
             && host.takes_again.is_none_or(|planned| at < planned || planned <= now)
         {

@@ -207,7 +207,7 @@ impl World {
             bound: SYNTHESISED_COMPLETION
                 + GRACE
                 + Duration::from_micros(frozen)
-                + room::longest_stall(&profile.work) * 2,
+                + room::longest_stall(&profile.work) * 3,
             steps: 0,
         };
         for node in 0..nodes {
@@ -344,7 +344,7 @@ impl World {
             Event::Restore(node) => self.restore(node)?,
             Event::Redial(node) => {
                 if self.role(node).is_some() {
-                    self.lose_control(node);
+                    self.redial(node);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What a device or a root complex takes: now and then no non-posted requests for a while, or no
 //! posted ones and so nothing that may not pass them. It always takes completions. A root complex may
 //! also take no non-posted requests before one of its own is answered: who does not let completions
-//! pass what waits stands still then.
+//! pass what waits stands still then. And now and then it answers nothing for a while.
 
 use crate::profile::Work;
 use crate::random::{Drawer, Random};
@@ -67,6 +67,11 @@ impl Room {
         let longest = work.stall_us * if long { LONGER } else { 1 };
         let until = now + Duration::from_micros(self.random.between(1, longest));
         Some(Stall { room, until, answer: false })
+    }
+
+    /// Whether it does not do everything at once now.
+    pub(super) fn stalls(&mut self, now: Instant, work: &Work) -> bool {
+        self.of(now, work, false) != ClassSet::ALL
     }
 
     /// It took a TLP.
