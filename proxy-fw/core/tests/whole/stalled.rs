@@ -6,8 +6,9 @@ use proxy_core::control::{PortBinding, Removal, Reply, Request};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::link::LinkConfig;
-use proxy_core::role::Role as _;
+use proxy_core::role::{InHand, Role as _};
 use proxy_core::switch::{ResetKind, SwitchConfig};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -278,4 +279,35 @@ fn a_neighbour_is_asked_when_what_both_share_is_used_up() {
     assert_eq!(mine.map(|p| p.payload().len()).sum::<usize>(), 4096);
     world.run(Duration::from_secs(3));
     assert_eq!(world.counter(HELD), 0);
+}
+
+/// More completions are owed than find room at once, of a root complex that lets others of the device's
+/// reads come between them: none keeps the room that those before it wait for.
+#[test]
+fn reads_that_want_more_room_than_there_is_are_answered_one_after_the_other() {
+    let mut world = World::new();
+    let link = LinkConfig { shared_send: 0, ..LinkConfig::default() };
+    world.host = HostRole::new(&HostConfig { link, ..HostConfig::default() }).unwrap();
+    world.host.set_node(node(HOST));
+    world.insert();
+    world.introduce();
+    world.bind(1);
+    world.assign_buses();
+    world.forget_the_past();
+    let began = world.now;
+    let mut owed = VecDeque::from_iter(ask(&mut world).iter().flat_map(|read| pieces(read)));
+    let all = usize::from(READS) * usize::from(DWORDS) * 4;
+    while given(&world) < all {
+        assert!(world.now < began + Duration::from_secs(1), "{} of {all} bytes", given(&world));
+        // One at a time, in their order, when the proxy takes it.
+        if owed.front().is_some_and(|piece| world.host.handle_tlp(world.now, piece).is_ok()) {
+            owed.pop_front();
+        }
+        world.run(Duration::from_micros(10));
+        let reads: Vec<_> = world.to_root.drain(..).collect();
+        owed.extend(reads.iter().flat_map(|read| pieces(read)));
+    }
+    assert!(owed.is_empty());
+    world.run(Duration::from_millis(10));
+    assert_eq!(world.host.in_hand(), InHand::default());
 }
