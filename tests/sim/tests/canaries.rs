@@ -30,7 +30,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::KeepRoom => ("calm", 4),
         Canary::PassHeld | Canary::DropHeld => ("peers", 20),
         Canary::PassNothing => ("calm", 4),
-        Canary::KeepStale => ("reset", 4),
+        Canary::KeepStale => ("reset", 20),
         Canary::FailNeighbours => ("functions", 20),
         Canary::AskOnce => ("nodes", 4),
         Canary::SkipReset => ("nodes", 10),
