@@ -25,7 +25,7 @@ pub(crate) struct Scene {
     /// host's.
     pub(crate) cables: Vec<BadCable>,
     /// In the wire between the box's card and the devices, where that was asked for.
-    pub(crate) tap: Option<Tap>,
+    pub(crate) taps: Vec<Tap>,
 }
 
 /// How the cards run.
@@ -39,7 +39,7 @@ pub(crate) enum Cards {
     BadCables(u64),
     /// Their fabric's frames in this VLAN, and a watch at their cables.
     InVlan(u16),
-    /// As they are, with a tap between the box's card and the devices.
+    /// As they are, with a tap between each and its PCIe side.
     Tapped,
 }
 
@@ -109,7 +109,7 @@ impl Scene {
         let programs = own_folder()?.parent().context("a test is in a folder")?.to_owned();
         let folder = tempfile::tempdir()?;
         let (manager, daemons, cables) = (String::new(), Vec::new(), Vec::new());
-        let mut scene = Self { folder, programs, manager, daemons, cables, tap: None };
+        let mut scene = Self { folder, programs, manager, daemons, cables, taps: Vec::new() };
         let ready = scene.path("ready.json");
         let mut command = Command::new(scene.programs.join("dxpu-manager"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
@@ -145,15 +145,13 @@ impl Scene {
         let (mut network, process) = Network::start(scene.folder.path(), 2, false)?;
         network.count_instructions(cards == Cards::Counting);
         scene.daemons.push(process);
-        let mut box_side = "box-side";
-        if cards == Cards::Tapped {
-            box_side = "box-tap";
-            let (card, side) = (scene.path(box_side), scene.path("box-side"));
-            scene.tap = Some(Tap::between(&card, &side)?);
-        }
-        let sides = [("card-box", Role::Box, box_side), ("card-host", Role::Host, "host-side")];
+        let sides = [("card-box", Role::Box, "box-side"), ("card-host", Role::Host, "host-side")];
         for (cable, (name, role, side)) in sides.into_iter().enumerate() {
-            let pcie = &scene.path(side);
+            let mut pcie = scene.path(side);
+            if cards == Cards::Tapped {
+                let side = std::mem::replace(&mut pcie, scene.path(&format!("{name}-tap")));
+                scene.taps.push(Tap::between(&pcie, &side)?);
+            }
             let (seed, vlan) = match cards {
                 Cards::BadCables(seed) => (Some(seed), None),
                 Cards::InVlan(vlan) => (Some(0), Some(vlan)),
@@ -162,7 +160,7 @@ impl Scene {
             if let Some(seed) = seed {
                 scene.cables.push(network.make_bad(cable, seed + 2 * cable as u64)?);
             }
-            let new = NewCard { name, role, places: 4, manager, vlan, pcie };
+            let new = NewCard { name, role, places: 4, manager, vlan, pcie: &pcie };
             let card = network.start_new_card(cable, firmware, &new)?;
             scene.daemons.push(card);
         }

@@ -1,6 +1,6 @@
-//! What is none of a card's frames: from the network, and from where its devices are.
+//! What is none of a card's frames: from the network, and from its PCIe side.
 
-use crate::scene::{Cards, Scene, Tap, firmware};
+use crate::scene::{Cards, Scene, firmware};
 use processes::random::Random;
 use soc::board::SlotWire;
 use soc::records::{Body, Record};
@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use tlp_codec::fabric::{ETHERTYPE, FrameKind, FrameWriter, Header};
 use tlp_codec::ids::{NodeId, PathId};
 
-const CARD: &str = "card-box";
-
-/// Its address in the network, and there the socket of its cable.
-const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 0];
-const CABLE: &str = "cable-0-card";
+/// The cards, in the order of their cables; what is at the place of a device, or of the root complex,
+/// says the other garbage.
+const CARDS: [(&str, std::ops::RangeInclusive<u8>); 2] =
+    [("card-box", 1..=2), ("card-host", 0..=0)];
 
 /// EtherType of records.
 const RECORDS: u16 = 0x88b6;
@@ -44,16 +43,18 @@ impl Noise {
     }
 }
 
-fn ethernet(ethertype: u16, body: &[u8]) -> Vec<u8> {
-    [&ADDRESS[..], &[2, 0, 0, 0, 0, 9], &ethertype.to_be_bytes(), body].concat()
+/// A frame to the card at a cable.
+fn ethernet(cable: u8, ethertype: u16, body: &[u8]) -> Vec<u8> {
+    let address = [2, 0, 0, 0, 0, cable];
+    [&address[..], &[2, 0, 0, 0, 0, 9], &ethertype.to_be_bytes(), body].concat()
 }
 
 /// A frame of the fabric that is whole, of a link that is not there.
-fn of_no_link(noise: &mut Noise) -> Vec<u8> {
+fn of_no_link(cable: u8, noise: &mut Noise) -> Vec<u8> {
     let header = Header {
         kind: [FrameKind::Data, FrameKind::Probe][noise.next() % 2],
-        destination: NodeId::new(1).expect("in range"),
-        source: NodeId::new(2 + noise.next() as u16 % 8).expect("in range"),
+        destination: NodeId::new(1 + u16::from(cable)).expect("in range"),
+        source: NodeId::new(3 + noise.next() as u16 % 8).expect("in range"),
         source_incarnation: noise.next() as u32 | 1,
         destination_incarnation: Some(noise.next() as u32 | 1),
         session: noise.next() as u32,
@@ -72,13 +73,13 @@ fn of_no_link(noise: &mut Noise) -> Vec<u8> {
 
 /// A frame from the network: noise as what somebody may have to do with, or one of the fabric's that is
 /// of no link, cut short, or has a bit turned.
-fn from_network(noise: &mut Noise) -> Vec<u8> {
-    let mut frame = of_no_link(noise);
+fn from_network(cable: u8, noise: &mut Noise) -> Vec<u8> {
+    let mut frame = of_no_link(cable, noise);
     match noise.next() % 4 {
         0 => {
             // IPv4, ARP, IPv6, a VLAN's, the fabric's, anybody's.
             let types = [0x0800, 0x0806, 0x86dd, 0x8100, ETHERTYPE, noise.next() as u16];
-            return ethernet(types[noise.next() % types.len()], &noise.bytes(1500));
+            return ethernet(cable, types[noise.next() % types.len()], &noise.bytes(1500));
         }
         1 => frame.truncate(noise.next() % frame.len()),
         2 => {
@@ -87,38 +88,40 @@ fn from_network(noise: &mut Noise) -> Vec<u8> {
         }
         _ => {}
     }
-    ethernet(ETHERTYPE, &frame)
+    ethernet(cable, ETHERTYPE, &frame)
 }
 
-/// A frame from the devices that is no record: another's, one of no kind, one for no place that there is,
+/// A frame from a card's PCIe side that is no record: another's, one of no kind, one for no place that there is,
 /// or one that ends before its body does.
-fn from_devices(noise: &mut Noise) -> Vec<u8> {
+fn from_pcie(cable: u8, noise: &mut Noise) -> Vec<u8> {
     // Longer than Ethernet's shortest frame, up to which the emulator may fill one.
     let body: Vec<u8> = (0..100).map(|_| noise.next() as u8).collect();
-    let place = SlotWire(1 + noise.next() as u8 % 2);
+    let places = &CARDS[usize::from(cable)].1;
+    let place = SlotWire(places.start() + noise.next() as u8 % places.clone().count() as u8);
     let mut record = vec![0; 128];
     let length = Record { at: place, body: Body::Tlp(&body) }.emit(&mut record);
     record.truncate(length);
     match noise.next() % 4 {
-        0 => return ethernet(ETHERTYPE, &record),
+        0 => return ethernet(cable, ETHERTYPE, &record),
         1 => record[0] = 17 + noise.next() as u8 % 200,
         2 => record[1] = 17 + noise.next() as u8 % 200,
         _ => record.truncate(noise.next() % record.len()),
     }
-    ethernet(RECORDS, &record)
+    ethernet(cable, RECORDS, &record)
 }
 
-/// Sends both until told to stop: how many of each.
-fn send(scene: &Scene, tap: &Tap, stop: &AtomicBool) -> (u64, u64) {
+/// Sends both to the card at a cable until told to stop: how many of each.
+fn send(scene: &Scene, cable: u8, stop: &AtomicBool) -> (u64, u64) {
     let socket = UnixDatagram::unbound().expect("a socket");
-    let cable = scene.path(CABLE);
-    let (mut noise, mut sent) = (Noise(Random(1)), (0, 0));
+    let wire = scene.path(&format!("cable-{cable}-card"));
+    let tap = &scene.taps[usize::from(cable)];
+    let (mut noise, mut sent) = (Noise(Random(1 + u64::from(cable))), (0, 0));
     while !stop.load(Ordering::Relaxed) {
         // What the card has no room for is lost, as in any network.
-        let _ = socket.send_to(&from_network(&mut noise), &cable);
+        let _ = socket.send_to(&from_network(cable, &mut noise), &wire);
         sent.0 += 1;
         if sent.0 % 4 == 0 {
-            tap.say(&from_devices(&mut noise)).expect("the card is there");
+            tap.say(&from_pcie(cable, &mut noise)).expect("the card is there");
             sent.1 += 1;
         }
         std::thread::sleep(PAUSE);
@@ -126,44 +129,59 @@ fn send(scene: &Scene, tap: &Tap, stop: &AtomicBool) -> (u64, u64) {
     sent
 }
 
-#[test]
-fn a_card_counts_garbage_from_both_sides_and_goes_on() {
-    let Some(firmware) = firmware() else { return };
-    let mut scene = Scene::start(&firmware, Cards::Tapped).unwrap();
-    scene.lend("accelerator");
-    let reads = |scene: &Scene, count: &str| {
-        scene.host(&["latency", "03:00.0", "--reads", count]).unwrap();
-    };
-    reads(&scene, "100");
-    let events = scene.manager(&["events"]).unwrap();
-    let before = scene.counters(CARD);
-    let tap = scene.tap.as_ref().expect("it was asked for");
+/// Reads a register all the time while there is garbage for both cards; how much, for each.
+fn reads_meanwhile(scene: &Scene) -> [(u64, u64); 2] {
     let stop = AtomicBool::new(false);
-    let (network, devices) = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&scene, tap, &stop));
+    std::thread::scope(|scope| {
+        let senders = [0, 1].map(|cable| {
+            scope.spawn({
+                let stop = &stop;
+                move || send(scene, cable, stop)
+            })
+        });
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let began = Instant::now();
             while began.elapsed() < LONG {
-                reads(&scene, "200");
+                reads(scene, "200");
             }
         }));
         stop.store(true, Ordering::Relaxed);
-        let sent = sender.join().expect("it sends");
+        let sent = senders.map(|sender| sender.join().expect("it sends"));
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         sent
-    });
+    })
+}
+
+fn reads(scene: &Scene, count: &str) {
+    scene.host(&["latency", "03:00.0", "--reads", count]).unwrap();
+}
+
+#[test]
+fn cards_count_garbage_from_both_sides_and_go_on() {
+    let Some(firmware) = firmware() else { return };
+    let mut scene = Scene::start(&firmware, Cards::Tapped).unwrap();
+    scene.lend("accelerator");
+    reads(&scene, "100");
+    let events = scene.manager(&["events"]).unwrap();
+    let counters = |scene: &Scene| CARDS.map(|(card, _)| scene.counters(card));
+    let before = counters(&scene);
+    let sent = reads_meanwhile(&scene);
     reads(&scene, "500");
-    let after = scene.counters(CARD);
-    println!("{network} frames from the network, {devices} from the devices");
-    assert!(network > 1000 && devices > 200, "{network} {devices}");
-    for name in DROPS {
-        assert!(after[name] - before[name] > network / 50, "{name} did not count");
+    let after = counters(&scene);
+    for (n, (card, _)) in CARDS.iter().enumerate() {
+        let (before, after, (network, pcie)) = (&before[n], &after[n], sent[n]);
+        println!("{card}: {network} frames from the network, {pcie} from its PCIe side");
+        assert!(network > 1000 && pcie > 200, "{card}: {network} {pcie}");
+        for name in DROPS {
+            assert!(after[name] - before[name] > network / 50, "{card}: {name} did not count");
+        }
+        let none = after[NO_RECORDS] - before[NO_RECORDS];
+        assert_eq!(none, pcie, "{card}: the wire loses nothing");
+        // It is the same life, in which it never left, and no link took harm.
+        for (name, value) in after.iter().filter(|(name, _)| name.starts_with("resets: ")) {
+            assert_eq!(*value, u64::from(name.contains("power")), "{card}: {name}");
+        }
+        assert_eq!(after["link.violations"], 0, "{card}");
     }
-    assert_eq!(after[NO_RECORDS] - before[NO_RECORDS], devices, "the wire loses nothing");
-    // It is the same life, in which it never left, and no link took harm.
-    for (name, value) in after.iter().filter(|(name, _)| name.starts_with("resets: ")) {
-        assert_eq!(*value, u64::from(name.contains("power")), "{name}");
-    }
-    assert_eq!(after["link.violations"], 0);
     assert_eq!(scene.manager(&["events"]).unwrap(), events, "nothing happened");
 }
