@@ -28,16 +28,14 @@ impl World {
         let upset = !self.bindings.all()[from].is_sound() || self.bindings.is_upset(target);
         let good = Packet::new_checked(tlp).is_ok_and(|p| p.status() == CplStatus::Success);
         let known = self.bindings.sender_aside(from, port, &seen, Some(request)).is_some();
-        if known {
-            self.bindings.deliver_aside(from, port, seen, Some(request))?;
+        // Of two requests that were alike, one may have been lost.
+        let alike = || upset && self.bindings.sender_aside(from, port, &seen, None).is_some();
+        if known || alike() {
+            self.bindings.deliver_aside(from, port, seen, known.then_some(request))?;
             if !good && upset {
                 self.bindings.give_up_aside(now, from, port, request);
             }
             return Ok(());
-        }
-        // Of two requests that were alike, one may have been lost.
-        if upset && self.bindings.sender_aside(from, port, &seen, None).is_some() {
-            return self.bindings.deliver_aside(from, port, seen, None).map(|_| ());
         }
         let refused = target.is_some_and(|(index, _)| self.has_no_tags(index, asked.since));
         if is_made_up(tlp) && (upset || refused || self.peers_kept(asked.since)) {
