@@ -90,11 +90,11 @@ const ONE: u64 = 1 << 32;
 /// What a proxy says is so long, by the world's clock at the least.
 pub(crate) const fn at_least(by_a_proxy: Duration) -> Duration {
     let nanos = by_a_proxy.as_nanos() as u64;
-    Duration::from_nanos(nanos - nanos * MOST_PPM / (1_000_000 + MOST_PPM) - 1)
+    Duration::from_nanos(nanos.saturating_sub(nanos * MOST_PPM / (1_000_000 + MOST_PPM) + 1))
 }
 
-/// A proxy's own clock in one of its lives: it knows no other time. No two are at the same point, nor do
-/// they go equally fast.
+/// A proxy's own clock in one of its lives: it knows no other time. Each begins somewhere, and is a little
+/// faster or slower than the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnClock {
     /// When it was at `origin`, by the world's clock.
@@ -124,7 +124,7 @@ impl OwnClock {
     /// What it shows.
     pub(crate) fn at(&self, now: Instant) -> Instant {
         let since = u128::from(now.as_nanos() - self.began.as_nanos());
-        Instant::from_nanos(self.origin + (since * u128::from(self.rate) >> 32) as u64)
+        Instant::from_nanos(self.origin + ((since * u128::from(self.rate)) >> 32) as u64)
     }
 
     /// When it shows that, or more, for the first time.
@@ -157,10 +157,7 @@ mod tests {
                     assert!(clock.at(before) < shown, "{clock:?} {after}");
                 }
                 let passed = when.saturating_since(began);
-                assert!(
-                    passed >= at_least(Duration::from_nanos(after.max(1))),
-                    "{clock:?} {after}"
-                );
+                assert!(passed >= at_least(Duration::from_nanos(after)), "{clock:?} {after}");
             }
             assert_eq!(clock.when(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
         }

@@ -17,6 +17,7 @@ use proxy_core::control::{
     CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, Request, RoleKind, Term, ToProxy,
 };
 use proxy_core::time::Instant;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +49,8 @@ struct Wish {
 pub(crate) struct Managed {
     current: Option<Life>,
     stale: Option<Life>,
+    /// Nodes that have left that one, and hear it yet.
+    moved: BTreeSet<usize>,
     /// What the next life finds.
     left: Arc<MemoryStore>,
     back_at: Option<Instant>,
@@ -65,6 +68,7 @@ pub(crate) struct Managed {
 }
 
 /// What a life says to a node, for the simulation.
+#[allow(clippy::large_enum_variant)] // one at a time
 enum Said {
     Order(Order),
     Closed,
@@ -122,6 +126,7 @@ impl Managed {
         Self {
             current: Some(Life::new(now, store.clone(), &settings)),
             stale: None,
+            moved: BTreeSet::new(),
             left: store,
             back_at: None,
             wishes: lendings.iter().map(wish).collect(),
@@ -167,8 +172,11 @@ impl Managed {
     /// A proxy leaves for the manager that is in charge. Every second one goes on hearing the one before,
     /// and is heard by it.
     pub(crate) fn redials(&mut self, node: usize) {
-        if node % 2 == 0 {
+        if node.is_multiple_of(2) {
             return self.disconnected(node);
+        }
+        if self.stale.as_ref().is_some_and(|life| life.knows(node)) {
+            self.moved.insert(node);
         }
         if let Some(life) = &mut self.current {
             life.disconnect(node);
@@ -177,6 +185,7 @@ impl Managed {
 
     /// A proxy's connection ends.
     pub(crate) fn disconnected(&mut self, node: usize) {
+        self.moved.remove(&node);
         for life in [&mut self.current, &mut self.stale].into_iter().flatten() {
             life.disconnect(node);
         }
@@ -184,17 +193,18 @@ impl Managed {
 
     /// A proxy says something.
     pub(crate) fn told(&mut self, node: usize, message: &FromProxy) {
-        let [current, stale] = [&self.current, &self.stale].map(Option::as_ref);
-        if let FromProxy::Response { id, result } = message
-            && id.0 & STALE != 0
-        {
-            let answer =
-                FromProxy::Response { id: OperationId(id.0 & !STALE), result: result.clone() };
-            return stale.map_or((), |life| life.say(node, answer));
-        }
-        // What it asked when it was in charge was asked over this connection by nobody else.
-        for life in [current, stale].into_iter().flatten() {
-            life.say(node, message.clone());
+        let (current, stale) = (self.current.iter(), self.stale.iter());
+        match message {
+            FromProxy::Response { id, result } if id.0 & STALE != 0 => {
+                let (id, result) = (OperationId(id.0 & !STALE), result.clone());
+                stale.for_each(|life| {
+                    life.say(node, FromProxy::Response { id, result: result.clone() })
+                });
+            }
+            FromProxy::Response { .. } if self.moved.contains(&node) => {
+                current.for_each(|life| life.say(node, message.clone()));
+            }
+            _ => current.chain(stale).for_each(|life| life.say(node, message.clone())),
         }
     }
 
@@ -214,14 +224,15 @@ impl Managed {
         self.left = Arc::new(before.store.copy());
         next_generation(self.left.as_ref(), Path::new("memory"), 0).expect("there are 255 more");
         self.stale = Some(before);
+        self.moved.clear();
         self.current = Some(Life::new(now, self.left.clone(), &self.settings));
     }
 
     /// The one before is gone at last.
     pub(crate) fn end_stale(&mut self) {
         if let Some(stale) = self.stale.take() {
-            let left = |node: &usize| self.current.as_ref().is_some_and(|life| life.knows(*node));
-            self.closed.extend(stale.nodes().filter(|node| !left(node)));
+            let moved = std::mem::take(&mut self.moved);
+            self.closed.extend(stale.nodes().filter(|node| !moved.contains(node)));
         }
     }
 
@@ -233,7 +244,7 @@ impl Managed {
         }
         self.wish(now);
         let mut orders = Vec::new();
-        let Self { current, stale, closed, .. } = self;
+        let Self { current, stale, closed, moved, .. } = self;
         for (node, heard) in current.iter().flat_map(|life| life.run_until(now)).collect::<Vec<_>>()
         {
             let life = current.as_mut().expect("it said something");
@@ -244,7 +255,7 @@ impl Managed {
             }
         }
         for (node, heard) in stale.iter().flat_map(|life| life.run_until(now)).collect::<Vec<_>>() {
-            let left = current.as_ref().is_some_and(|life| life.knows(node));
+            let left = moved.contains(&node);
             match attend(stale.as_mut().expect("it said something"), node, heard) {
                 Said::Order((node, id, term, body)) if left => {
                     orders.push((node, OperationId(id.0 | STALE), term, body));

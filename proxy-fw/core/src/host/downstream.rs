@@ -328,8 +328,8 @@ impl HostRole {
         Ok(())
     }
 
-    /// A completion for a request that was given up on, or that nobody waits for any more, if it is one
-    /// of this port's. The tag is used again when all of it has come.
+    /// A completion for a request of this port's that was given up on, or is now: nobody waits for it any
+    /// more. Its tag is used again when all of it has come. `false` if there is no such request.
     fn came_late(&mut self, port: usize, packet: &Packet<&mut [u8]>) -> bool {
         let (index, requester) = (packet.tag().get(), packet.requester());
         let upstream = &mut self.ports[port].upstream;

@@ -21,8 +21,8 @@ use crate::control::{
 };
 use crate::counters::{CounterList, counters};
 use crate::limits::{
-    HOST_OUTSTANDING, MAX_PEERS, RECORDER_RING, ROOT_OUTSTANDING, SYNTHESISED_COMPLETION,
-    TLP_BUFFER,
+    HOST_OUTSTANDING, MAX_FUNCTIONS, MAX_PEERS, RECORDER_RING, ROOT_OUTSTANDING,
+    SYNTHESISED_COMPLETION, TLP_BUFFER,
 };
 use crate::link::LinkConfig;
 use crate::node::Node;
@@ -214,7 +214,7 @@ impl HostRole {
             requests: Table::new(HOST_OUTSTANDING),
             upstream: Table::new(ROOT_OUTSTANDING),
             held: Held::new(),
-            last: 0,
+            last: [0; MAX_FUNCTIONS],
             turn: 0,
             pending: Pending::new(),
             flushed: 0,

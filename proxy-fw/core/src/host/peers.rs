@@ -177,8 +177,9 @@ impl HostRole {
             self.refuse_peer(now, origin, to, tlp);
             return Fate::Gone;
         }
-        let room_for_tag = self.ports[origin.port.get() as usize].upstream.has_room();
-        let answers_have_room = self.can_answer(origin, completions);
+        let port = &self.ports[origin.port.get() as usize];
+        let (room_for_tag, short) = (port.upstream.has_room(), port.is_short(origin.function));
+        let answers_have_room = !short && self.can_answer(origin, completions);
         let room_for_peer = self.ports[to.get() as usize].has_room_for_peer();
         if !room_for_peer || !room_for_tag || !answers_have_room {
             return Fate::Waits;

@@ -38,8 +38,8 @@ pub(super) struct Port {
     pub(super) requests: Table<HostRequest>,
     /// Requests of the device to the root complex or another device; the index is the tag.
     pub(super) upstream: Table<DeviceRequest>,
-    /// The place in `upstream` of the last request of the device that was let through.
-    pub(super) last: u16,
+    /// The place in `upstream` of each function's last request that was let through.
+    pub(super) last: [u16; MAX_FUNCTIONS],
     /// TLPs for another port's device that had no room there.
     pub(super) held: Held,
     /// The function that is served next.
@@ -99,12 +99,13 @@ impl Port {
         bound.bars.function_at(packet.address())
     }
 
-    /// Whether completions of a request of the device have yet to find room. Room that another request
+    /// Whether completions of a request of a function have yet to find room. Room that another one of it
     /// kept meanwhile would never be used: its completions come behind those, which would wait for it.
-    /// So none is let through then, and only the last that was can be the one.
+    /// So none of it is let through then, and only the last that was can be the one, since completions
+    /// end where a completer may end them (PCIe 5.0 section 2.3.1.1).
     #[inline(never)] // once is enough on a card
-    pub(super) fn is_short(&self) -> bool {
-        let last = self.upstream.at_index(self.last);
+    pub(super) fn is_short(&self, function: usize) -> bool {
+        let last = self.upstream.at_index(self.last[function]);
         last.is_some_and(|(_, request)| request.reserved < request.info.completions())
     }
 

@@ -140,7 +140,7 @@ impl HostRole {
             let answers = ready.contains(Class::Completion);
             ready = if answers { ClassSet::ALL } else { ClassSet::NONE };
         } else if !port.upstream.has_room()
-            || port.is_short()
+            || port.is_short(function)
             || !has_room_for_answers(link, target.channel)
         {
             ready = ready.without(Class::NonPosted);
@@ -333,7 +333,7 @@ impl HostRole {
         let upstream = &mut port.upstream;
         // Only a port with room is asked for non-posted requests.
         let entry = upstream.insert(deadline, request).expect("has room");
-        port.last = entry.index;
+        port.last[function] = entry.index;
         let tag = Tag::new(entry.index).expect("the table has at most 256 entries");
         rewrite(&mut packet, |packet| packet.set_tag(tag));
         Some(entry)
@@ -357,11 +357,9 @@ impl HostRole {
 
     /// Whether so many completions towards the device have room.
     pub(super) fn can_answer(&mut self, origin: Origin, completions: u16) -> bool {
-        let port = &self.ports[origin.port.get() as usize];
-        port.target_of(origin.function).is_none_or(|target| {
+        self.ports[origin.port.get() as usize].target_of(origin.function).is_none_or(|target| {
             let link = self.node.link(target.peer);
-            !port.is_short()
-                && link.can_reserve(target.channel, Class::Completion, completions.into())
+            link.can_reserve(target.channel, Class::Completion, completions.into())
         })
     }
 

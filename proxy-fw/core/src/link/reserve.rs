@@ -3,7 +3,8 @@
 //! What a host reads for a device comes back one completion after the other, through one queue of
 //! the root complex: a completion that finds no room holds up those for every other device. So room
 //! is kept for all of them before a read is let through, and a binding whose link stands still
-//! holds up nobody but itself.
+//! holds up nobody but itself. A read that wants more than a queue ever holds has what there is, alone:
+//! its function has no other read until the rest of it needs no more.
 
 use super::Link;
 use super::channel::{Channel, Outgoing};

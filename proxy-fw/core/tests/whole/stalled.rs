@@ -281,8 +281,8 @@ fn a_neighbour_is_asked_when_what_both_share_is_used_up() {
     assert_eq!(world.counter(HELD), 0);
 }
 
-/// More completions are owed than find room at once, of a root complex that lets others of the device's
-/// reads come between them: none keeps the room that those before it wait for.
+/// More completions are owed than find room at once, of a root complex that has the device's next reads
+/// before it is through with them: none keeps the room that those before it wait for.
 #[test]
 fn reads_that_want_more_room_than_there_is_are_answered_one_after_the_other() {
     let mut world = World::new();

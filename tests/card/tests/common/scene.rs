@@ -24,7 +24,7 @@ pub(crate) struct Scene {
     /// What watches the cards' cables and may misbehave, where that was asked for: the box's, the
     /// host's.
     pub(crate) cables: Vec<BadCable>,
-    /// In the wire between the box's card and the devices, where that was asked for.
+    /// In the wires between the cards and their PCIe sides, in the same order, where they were asked for.
     pub(crate) taps: Vec<Tap>,
 }
 

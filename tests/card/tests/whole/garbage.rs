@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tlp_codec::fabric::{ETHERTYPE, FrameKind, FrameWriter, Header};
 use tlp_codec::ids::{NodeId, PathId};
 
-/// The cards, in the order of their cables; what is at the place of a device, or of the root complex,
-/// says the other garbage.
+/// The cards, in the order of their cables, and the places at the PCIe side of each: the box's devices,
+/// the host's root complex.
 const CARDS: [(&str, std::ops::RangeInclusive<u8>); 2] =
     [("card-box", 1..=2), ("card-host", 0..=0)];
 

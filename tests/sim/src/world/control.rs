@@ -204,6 +204,9 @@ impl World {
             return Ok(());
         }
         self.lives[node].connected = true;
+        // Nothing that was asked before is answered.
+        self.post.asked.retain(|asked| asked.0 != node);
+        self.post.stale.retain(|stale| stale.0 != node);
         self.post.connections[node] += 1;
         let connection = self.post.connections[node];
         self.role(node).expect("it is alive").control_reconnected();

@@ -41,7 +41,7 @@ pub(crate) struct HostNode {
     pub(super) room: Room,
     /// Whether what devices asked of it has to wait for its answers.
     answers: Room,
-    /// When it takes everything again, if that is planned.
+    /// When it takes everything again, or answers, if that is planned.
     pub(super) takes_again: Option<Instant>,
 }
 

@@ -76,7 +76,7 @@ pub(crate) enum Event {
         at_box: usize,
         slot: usize,
     },
-    /// A root complex that took only some classes takes all of them again.
+    /// A root complex that took only some classes takes all of them again, or answers again.
     RootTakes(usize),
     /// A control message is where it was sent.
     Message(u32),

@@ -1,7 +1,7 @@
 //! What a device or a root complex takes: now and then no non-posted requests for a while, or no
 //! posted ones and so nothing that may not pass them. It always takes completions. A root complex may
 //! also take no non-posted requests before one of its own is answered: who does not let completions
-//! pass what waits stands still then. And now and then it answers nothing for a while.
+//! pass what waits stands still then. And now and then a root complex answers nothing for a while.
 
 use crate::profile::Work;
 use crate::random::{Drawer, Random};

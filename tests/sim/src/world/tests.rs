@@ -366,7 +366,7 @@ fn what_was_on_its_way_before_a_bus_reset_is_noticed_after_it() {
 fn another_operating_system_starts_without_perst() {
     let mut world = world(Task::Registers, None, 1);
     waiting(&mut world, 0);
-    let (readied, now) = (world.hosts[0].os.readied, world.now());
+    let readied = world.hosts[0].os.readied;
     let before = epochs(&world, 0);
     let local = world.local(0);
     world.hosts[0].reboot(local, false);
