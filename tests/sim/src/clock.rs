@@ -2,6 +2,7 @@
 //! they were planned. And the clocks of proxies, each of which has its own.
 
 use crate::random::Random;
+use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -87,8 +88,13 @@ const MOST_PPM: u64 = 500;
 /// A rate of 1.
 const ONE: u64 = 1 << 32;
 
+/// Whether a proxy may have waited for an answer for as long as it does, by its own clock.
+pub(crate) fn may_have_given_up(since: Instant, now: Instant) -> bool {
+    now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION)
+}
+
 /// What a proxy says is so long, by the world's clock at the least.
-pub(crate) const fn at_least(by_a_proxy: Duration) -> Duration {
+const fn at_least(by_a_proxy: Duration) -> Duration {
     let nanos = by_a_proxy.as_nanos() as u64;
     Duration::from_nanos(nanos.saturating_sub(nanos * MOST_PPM / (1_000_000 + MOST_PPM) + 1))
 }

@@ -196,7 +196,7 @@ impl Managed {
         let (current, stale) = (self.current.iter(), self.stale.iter());
         match message {
             FromProxy::Response { id, result } if id.0 & STALE != 0 => {
-                let (id, result) = (OperationId(id.0 & !STALE), result.clone());
+                let id = OperationId(id.0 & !STALE);
                 stale.for_each(|life| {
                     life.say(node, FromProxy::Response { id, result: result.clone() })
                 });

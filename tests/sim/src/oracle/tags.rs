@@ -1,8 +1,8 @@
 //! The tags under which a device is asked. One whose answer does not come in time is not used again
 //! until the device is reset; when no other is left, the device's proxy refuses at once what comes.
 
-use crate::clock::at_least;
-use proxy_core::limits::{DEVICE_TAGS, SYNTHESISED_COMPLETION};
+use crate::clock::may_have_given_up;
+use proxy_core::limits::DEVICE_TAGS;
 use proxy_core::time::Instant;
 
 /// So many that hang leave none for a host: one is for the proxy's own requests.
@@ -72,12 +72,13 @@ impl Tags {
 }
 
 fn is_over(since: Instant, now: Instant) -> bool {
-    now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION)
+    may_have_given_up(since, now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proxy_core::limits::SYNTHESISED_COMPLETION;
     use std::time::Duration;
 
     fn at(ms: u64) -> Instant {

@@ -82,6 +82,12 @@ impl Post {
         }
     }
 
+    /// What a node was asked is not answered any more.
+    fn expects_nothing_of(&mut self, node: usize) {
+        self.asked.retain(|asked| asked.0 != node);
+        self.stale.retain(|stale| stale.0 != node);
+    }
+
     fn put(&mut self, letter: Letter) -> u32 {
         match self.free.pop() {
             Some(number) => {
@@ -205,8 +211,7 @@ impl World {
         }
         self.lives[node].connected = true;
         // Nothing that was asked before is answered.
-        self.post.asked.retain(|asked| asked.0 != node);
-        self.post.stale.retain(|stale| stale.0 != node);
+        self.post.expects_nothing_of(node);
         self.post.connections[node] += 1;
         let connection = self.post.connections[node];
         self.role(node).expect("it is alive").control_reconnected();
@@ -224,8 +229,7 @@ impl World {
     fn hang_up(&mut self, node: usize) {
         self.lives[node].connected = false;
         self.post.connections[node] += 1;
-        self.post.asked.retain(|asked| asked.0 != node);
-        self.post.stale.retain(|stale| stale.0 != node);
+        self.post.expects_nothing_of(node);
     }
 
     /// As [`World::disconnect`], and it is made again a little later.

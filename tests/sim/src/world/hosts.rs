@@ -3,7 +3,7 @@
 use super::boxes::SlotNode;
 use super::room::Room;
 use super::{World, link_config};
-use crate::clock::at_least;
+use crate::clock::may_have_given_up;
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
@@ -18,7 +18,6 @@ use crate::profile::Profile;
 use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::host::{HostConfig, HostRole};
-use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
 use std::convert::Infallible;
@@ -143,7 +142,7 @@ fn came_back(
     // What a proxy says by itself, of a device that is not ready, too.
     let status = Packet::new_checked(tlp).map(|packet| packet.status());
     let own = is_made_up(tlp) || status == Ok(CplStatus::ConfigRetry);
-    let waited = causes.now.saturating_since(causes.since) >= at_least(SYNTHESISED_COMPLETION);
+    let waited = may_have_given_up(causes.since, causes.now);
     if own && !binding.is_sound()
         || causes.doubtful
         || is_made_up(tlp) && (causes.no_tags || waited && (causes.silence)())

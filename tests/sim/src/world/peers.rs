@@ -1,7 +1,7 @@
 //! Devices that ask each other, and what may keep them from their answers.
 
 use super::World;
-use crate::clock::at_least;
+use crate::clock::may_have_given_up;
 use crate::device::Errand;
 use crate::host::all_of;
 use crate::oracle::binding::Binding;
@@ -9,7 +9,6 @@ use crate::oracle::completion::Asked;
 use crate::oracle::order::{Seen, is_made_up};
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
-use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use tlp_codec::tlp::{CplStatus, Packet};
 
@@ -69,7 +68,7 @@ impl World {
         let now = self.now();
         let work = &self.profile.work;
         let peers = work.peer_writes + work.peer_reads + work.peer_atomics > 0;
-        let waited = now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION);
+        let waited = may_have_given_up(since, now);
         let hosts = self.hosts.len();
         peers
             && waited

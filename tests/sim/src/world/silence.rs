@@ -2,7 +2,7 @@
 //! less than its bound again and again, can hold a request up until its time is over; nothing else
 //! may.
 
-use crate::clock::at_least;
+use crate::clock::may_have_given_up;
 use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -53,8 +53,7 @@ impl Silences {
             let all = ear.silences.iter().copied().chain(open);
             all.map(|(from, to)| to.min(now).saturating_since(from.max(since))).sum::<Duration>()
         };
-        now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION)
-            && heard(one, other) + heard(other, one) >= ENOUGH
+        may_have_given_up(since, now) && heard(one, other) + heard(other, one) >= ENOUGH
     }
 }
 

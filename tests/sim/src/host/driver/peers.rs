@@ -12,7 +12,7 @@
 
 use super::model::ModelDriver;
 use super::{Failure, Others, Question};
-use crate::clock::at_least;
+use crate::clock::may_have_given_up;
 use crate::device::{self, Command, Job, PART, PARTS, part};
 use crate::egress::Egress;
 use crate::host::Asker;
@@ -22,7 +22,6 @@ use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::random::Random;
-use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
 use tlp_codec::tlp::{ByteEnables, CplStatus, Kind};
 
@@ -151,7 +150,7 @@ impl ModelDriver {
         if message & device::FAILED != 0 {
             let Transfer { command, since, life, .. } = *transfer;
             self.peers.transfers[target] = None;
-            let over = self.now.saturating_since(since) >= at_least(SYNTHESISED_COMPLETION);
+            let over = may_have_given_up(since, self.now);
             self.peers.spoilt[target] = if over { Spoilt::Port } else { Spoilt::Device(life) };
             let what =
                 format!("a transfer with the device of port {target} failed: {:?}", command.job);
