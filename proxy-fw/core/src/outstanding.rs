@@ -498,12 +498,19 @@ impl<T: Copy> Table<T> {
 
     /// Makes all quarantined indexes usable again: whoever could have answered late was reset.
     pub fn release_quarantine(&mut self) {
+        self.release_quarantine_where(|_| true);
+    }
+
+    /// The same, of those that `which` wants.
+    pub fn release_quarantine_where(&mut self, mut which: impl FnMut(&T) -> bool) {
         for index in 0..self.entries.len() as u16 {
-            if matches!(self.entries[index as usize].1, State::Quarantined { .. }) {
+            if let State::Quarantined { entry } = &self.entries[index as usize].1
+                && which(entry)
+            {
                 self.put_back(index);
+                self.quarantined -= 1;
             }
         }
-        self.quarantined = 0;
     }
 }
 
@@ -552,5 +559,24 @@ mod tests {
         table.remove(two);
         assert_eq!((table.room(), table.insert(at, 'c').unwrap().index), (1, 2));
         assert!(!table.has_room());
+    }
+
+    #[test]
+    fn some_of_what_is_out_of_use_comes_back() {
+        let mut table = Table::new(4);
+        for entry in 0..4 {
+            let given = table.insert(Instant::ZERO, entry).unwrap();
+            table.quarantine(given);
+        }
+        table.release_quarantine_where(|entry| entry % 2 == 1);
+        assert_eq!((table.quarantined(), table.room()), (2, 2));
+        assert_eq!(
+            [0, 1, 2, 3].map(|index| table.is_quarantined(index)),
+            [true, false, true, false]
+        );
+        let again = [4, 5].map(|entry| table.insert(Instant::ZERO, entry).unwrap().index);
+        assert_eq!((again, table.has_room()), ([1, 3], false));
+        table.release_quarantine();
+        assert_eq!((table.quarantined(), table.room()), (0, 2));
     }
 }

@@ -14,6 +14,9 @@ use tlp_codec::ids::SlotFunction;
 const PCI_EXPRESS: u8 = 0x10;
 const SERIAL_NUMBER: u16 = 0x0003;
 
+/// The last register of a function.
+const LAST_REGISTER: u16 = 0xffc;
+
 /// Capabilities followed at most: lists that go round end here.
 const LIST_BOUND: u8 = 48;
 
@@ -200,12 +203,13 @@ impl Probe {
                 self.follow(next)
             }
             State::Extended(at) => {
-                self.next_extended = (value >> 20) as u16 & 0xffc;
+                self.next_extended = (value >> 20) as u16 & LAST_REGISTER;
                 match Hidden::of(value, at, self.before_extended) {
                     Some(hidden) => self.facts.hidden = Some(hidden),
                     None => self.before_extended = Some(at),
                 }
-                if value as u16 == SERIAL_NUMBER {
+                // One that would go on beyond the end of configuration space is none.
+                if value as u16 == SERIAL_NUMBER && at + 8 <= LAST_REGISTER {
                     return self.read(State::SerialLow(at), at + 4);
                 }
                 self.follow_extended()
@@ -259,6 +263,8 @@ impl Probe {
     }
 
     fn next_function(&mut self) -> Step {
+        // The one before may have ended in the middle of its registers.
+        self.wide_bar = false;
         self.function += 1;
         if !self.multi_function || self.function as usize >= MAX_FUNCTIONS {
             return Step::Done;
@@ -345,7 +351,7 @@ impl BoxRole {
             }
             Step::Done => None,
             Step::Failed => {
-                self.slots[slot].functions.clear();
+                self.slots[slot].forget_functions();
                 None
             }
         };
@@ -363,6 +369,63 @@ impl BoxRole {
                 }
                 entry.functions.iter_mut().for_each(|function| function.state = SlotState::Free);
                 self.report_slot(slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// What a register may hold that leads somewhere.
+    fn value() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            any::<u32>(),
+            // Pointers and capabilities, of both kinds of lists.
+            (0_u32..=0xff).prop_map(|next| next << 8 | u32::from(PCI_EXPRESS)),
+            (0_u32..=0xfff).prop_map(|next| next << 20 | 1 << 16 | u32::from(SERIAL_NUMBER)),
+            Just(0xffff_fff4_u32),
+            Just(0x0080_0000_u32),
+            Just(0_u32),
+        ]
+    }
+
+    fn got() -> impl Strategy<Value = Got> {
+        prop_oneof![20 => value().prop_map(Got::Value), 1 => Just(Got::Nothing)]
+    }
+
+    proptest! {
+        /// Whatever a device says, it is asked for registers that there are, and the look at it ends.
+        #[test]
+        fn a_device_may_say_anything(said in prop::collection::vec(got(), 1..2000)) {
+            let said: Vec<Got> = said;
+            let mut probe = Probe::new(Duration::ZERO, Duration::from_secs(1));
+            let (mut want, mut answers) = (Some(probe.first()), said.iter().cycle());
+            let mut asked = 0;
+            while let Some(wanted) = want {
+                let got = match wanted {
+                    Want::Pause(_) => Got::Paused,
+                    Want::Read { function, register } | Want::Write { function, register, .. } => {
+                        prop_assert!(usize::from(function) < MAX_FUNCTIONS);
+                        prop_assert!(register <= LAST_REGISTER && register % 4 == 0);
+                        let got = *answers.next().expect("it goes round");
+                        match (got, &wanted) {
+                            (Got::Value(_), Want::Write { .. }) => Got::Written,
+                            (got, _) => got,
+                        }
+                    }
+                    other => panic!("a look wants no {other:?}"),
+                };
+                want = match probe.next(got) {
+                    Step::Do(want) => Some(want),
+                    Step::Found(_, _, want) => want,
+                    Step::Done | Step::Failed => None,
+                };
+                asked += 1;
+                prop_assert!(asked < 2000, "it goes on and on");
             }
         }
     }

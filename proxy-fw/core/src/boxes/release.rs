@@ -354,10 +354,15 @@ impl BoxRole {
         let state = if half_erased { SlotState::Quarantined } else { state };
         if state == SlotState::Free {
             self.forget_outstanding(now, slot);
-            if self.slots[slot].bound_functions() == 0 {
-                self.slots[slot].free_tags();
+            let entry = &mut self.slots[slot];
+            if entry.bound_functions() == 0 {
+                entry.free_tags();
             }
-            let entry = &mut self.slots[slot].functions[function];
+            // The others may still answer late under theirs.
+            let of_function =
+                |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == function);
+            entry.tags.release_quarantine_where(of_function);
+            let entry = &mut entry.functions[function];
             entry.forget_tags();
             entry.requests.release_quarantine();
         }

@@ -265,11 +265,7 @@ impl Slot {
     }
 
     pub(super) fn remove(&mut self) {
-        while let Some(mut function) = self.functions.pop() {
-            function.requests.clear();
-            self.past_epoch = self.past_epoch.max(function.highest_epoch);
-            let _ = self.tables.push(function.requests);
-        }
+        self.forget_functions();
         self.present = false;
         self.model = Name::new();
         self.egress.clear();
@@ -280,6 +276,15 @@ impl Slot {
         self.work = Work::Idle;
         self.access = Access::default();
         self.errors = [0; 3];
+    }
+
+    /// What was found in it is not there any more, or was not all of it. The next ones have the tables.
+    pub(super) fn forget_functions(&mut self) {
+        while let Some(mut function) = self.functions.pop() {
+            function.requests.clear();
+            self.past_epoch = self.past_epoch.max(function.highest_epoch);
+            let _ = self.tables.push(function.requests);
+        }
     }
 
     /// Adds a function that a probe found: nobody is lent it before the probe is over, which has more

@@ -4,7 +4,7 @@ use crate::world::*;
 use proxy_core::control::{
     ControlError, OperationId, PathSet, Reply, Request, SlotState, Term, Window,
 };
-use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, TEN_BIT_TAGS};
+use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, SLOT_FUNCTIONS, TEN_BIT_TAGS};
 use proxy_core::role::Role;
 use std::time::Duration;
 use tlp_codec::fabric::{Frame, Record};
@@ -118,6 +118,86 @@ fn a_device_of_which_a_function_does_not_answer_is_looked_at_again() {
     let recovered = world.ask_box(Request::Recover(slot(1)));
     assert_eq!(recovered, Ok(Reply::Slot(SlotState::Probing)));
     world.run(Duration::from_secs(1));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+}
+
+/// Answers what is asked until nothing more is: the n-th question otherwise. How many there were.
+fn answer_all(world: &mut World, nth: usize, otherwise: Manner) -> usize {
+    let mut looks = 0;
+    while world.device.holds() {
+        let manner = if looks == nth { otherwise } else { Manner::Answers };
+        world.device.answer(manner);
+        world.turn();
+        looks += 1;
+    }
+    world.device.manner = Manner::Answers;
+    looks
+}
+
+/// Wherever a look at a function stops, it says nothing of the next one.
+#[test]
+fn a_device_that_refuses_any_one_question_harms_nobody() {
+    for status in [CplStatus::UnsupportedRequest, CplStatus::CompleterAbort] {
+        let mut nth = 0;
+        loop {
+            let mut world = looked_at();
+            world.device.wide = true;
+            let looks = answer_all(&mut world, nth, Manner::Refuses(status));
+            world.run(Duration::from_secs(1));
+            let states = states(&world);
+            let is_over =
+                |state: &SlotState| matches!(state, SlotState::Free | SlotState::Quarantined);
+            assert!(states.iter().all(is_over), "{nth}: {states:?}");
+            if nth >= looks {
+                assert!(nth > 40, "{nth} questions");
+                break;
+            }
+            nth += 1;
+        }
+    }
+}
+
+#[test]
+fn a_serial_number_that_goes_on_beyond_configuration_space_is_none() {
+    for (at, serial) in [(0xff4, 0x1122_3344_5566_7788), (0xff8, 0), (0xffc, 0)] {
+        let mut world = looked_at();
+        let first = &mut world.device;
+        first.put(0x100, (at as u32) << 20 | 0x0001_0001);
+        first.put(at, 0x0001_0003);
+        for (place, half) in [(at + 4, 0x5566_7788), (at + 8, 0x1122_3344)] {
+            if place < 0x1000 {
+                first.put(place, half);
+            }
+        }
+        answer_all(&mut world, usize::MAX, Manner::Answers);
+        assert_eq!(states(&world), [SlotState::Free; 2], "{at:#x}");
+        assert_eq!(world.boxes.inventory().next().unwrap().serial, serial, "{at:#x}");
+    }
+}
+
+/// However often the look at a device fails, its slot has room for what is found in it at last.
+#[test]
+fn a_slot_is_as_good_as_new_after_devices_that_could_not_be_looked_at() {
+    let mut world = looked_at();
+    for _ in 0..=SLOT_FUNCTIONS {
+        // The first function is found, and the other one says nothing.
+        while world.device.holds() {
+            let last = Packet::new_checked(&world.device.received.last().unwrap()[..]).unwrap();
+            if last.destination().function().get() == 1 {
+                break;
+            }
+            world.device.answer(Manner::Answers);
+            world.turn();
+        }
+        assert!(world.device.holds());
+        world.run(Duration::from_secs(1));
+        assert_eq!(states(&world), [SlotState::Quarantined]);
+        world.device.answer(Manner::Silent);
+        let recovered = world.ask_box(Request::Recover(slot(1)));
+        assert_eq!(recovered, Ok(Reply::Slot(SlotState::Probing)));
+        world.run(Duration::from_millis(300));
+    }
+    answer_all(&mut world, usize::MAX, Manner::Answers);
     assert_eq!(states(&world), [SlotState::Free; 2]);
 }
 

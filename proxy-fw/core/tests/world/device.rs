@@ -43,6 +43,8 @@ pub struct Registers {
     pub flr: bool,
     /// Configuration space of the functions after the first one.
     pub others: Vec<Vec<u8>>,
+    /// Whether its memory is one of 64 bits.
+    pub wide: bool,
     /// Whether PERST# is held.
     pub perst: bool,
     /// What was done to it beside TLPs.
@@ -56,6 +58,7 @@ impl Registers {
             config: vec![0; 4096],
             flr: true,
             others: Vec::new(),
+            wide: false,
             perst: false,
             signals: Vec::new(),
             memory: vec![0; 4096],
@@ -265,7 +268,7 @@ impl Registers {
                 continue;
             }
             match at + i {
-                0x10 => self.config[0x10] = 0,
+                0x10 => self.config[0x10] = u8::from(self.wide) << 2,
                 0x11 => self.config[0x11] = byte & 0xf0,
                 at @ (0x04 | 0x05 | 0x12 | 0x13 | 0x68 | 0x69 | 0x148) => self.config[at] = *byte,
                 0x49 if self.flr && byte & 0x80 != 0 => {
