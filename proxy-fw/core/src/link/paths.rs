@@ -275,6 +275,7 @@ impl Link {
                 entry.raise_at = Some(now + LINK_RAISE);
                 entry.probe = Some(wanted);
             }
+            // In the place of one that may be too large: that says nothing of whether the path is there.
             if entry.probe_at.is_some_and(|at| at <= now) {
                 self.probe(now, path);
             }
@@ -284,7 +285,13 @@ impl Link {
     fn probe(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
         match &mut entry.health {
-            Health::Good { asked: true } => return self.suspect(now, path, true),
+            Health::Good { asked: true } => {
+                self.suspect(now, path, true);
+                if self.good() != 0 {
+                    self.lose_path(path);
+                }
+                return;
+            }
             Health::Good { asked } => {
                 *asked = true;
                 entry.probe_at = Some(now.after_nanos(entry.timeout(&self.config)));
@@ -301,7 +308,7 @@ impl Link {
             }
         }
         let entry = &mut self.paths[path];
-        entry.probe = entry.probe.max(Some(entry.frame));
+        entry.probe = Some(entry.frame);
     }
 
     /// Somebody was not there: how each path is will be told, if there are several and the link is

@@ -261,6 +261,26 @@ fn an_idle_path_is_looked_after() {
     assert!(pair.both_up());
 }
 
+/// What asks whether larger frames pass is lost every second, which says nothing of the path.
+#[test]
+fn a_path_that_carries_only_small_frames_is_not_lost_for_it() {
+    let (mut pair, key) = two();
+    pair.network.routes[0].mtu = 1500;
+    bursts(&mut pair, key, 20, (400, 540));
+    settle(&mut pair);
+    assert!(pair.ends[0].paths()[0].frame <= 1500);
+    let before = pair.counter(0, "paths_lost");
+    for millis in 0..60_000 {
+        pair.run_for(MS);
+        // Now and then a word, so that it is asked at ever other times.
+        if millis % 997 == 0 {
+            traffic(&mut pair, key, 1);
+        }
+    }
+    assert_eq!(pair.counter(0, "paths_lost"), before);
+    assert!(pair.ends[0].is_path_good(path_id(0)));
+}
+
 #[test]
 fn a_link_whose_paths_are_all_away_for_a_while_goes_on() {
     let (mut pair, key) = two();
