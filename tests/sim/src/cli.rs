@@ -2,9 +2,10 @@
 
 use crate::minimise;
 use crate::profile::{BUILT_IN, Profile, quick};
-use crate::run::{Outcome, Run, keep_panics};
+use crate::random::mix;
+use crate::run::{Outcome, Recording, Run, keep_panics};
 use crate::schedule::{self, Entry};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand, value_parser};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
@@ -55,7 +56,7 @@ struct Seeds {
     /// Threads, 1 to 1024; each runs one seed at a time.
     #[arg(long, value_name = "J", default_value_t = 1, value_parser = value_parser!(u16).range(1..=1024))]
     jobs: u16,
-    /// One JSON object for each seed that broke a promise, and one at the end.
+    /// One JSON object for each seed that broke a promise, and one for each profile.
     #[arg(long)]
     json: bool,
     /// Writes every event of the seed here, as text.
@@ -76,6 +77,9 @@ struct Seeds {
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
+    if text.contains("..=") {
+        return Err(format!("{text}: a range is A..B, of which B is not in it"));
+    }
     let number = |text: &str| text.trim().parse::<u64>().map_err(|e| format!("{text:?}: {e}"));
     let range = match text.split_once("..") {
         Some((from, to)) => number(from)?..number(to)?,
@@ -147,6 +151,8 @@ struct Sum {
     operations: u64,
     bindings: u64,
     broken: u64,
+    /// Of all that happened, whichever seed came to its end first.
+    hash: u64,
 }
 
 fn read_schedule(path: &Path, profile: &Profile) -> Result<Vec<Entry>> {
@@ -164,6 +170,16 @@ impl Seeds {
             "all" => quick().collect(),
             name => vec![name],
         };
+        let mut written: Vec<_> = [&self.trace, &self.pcap, &self.minimise, &self.schedule]
+            .into_iter()
+            .flatten()
+            .map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
+            .collect();
+        written.sort();
+        let twice = written.windows(2).find(|pair| pair[0] == pair[1]);
+        if let Some([path, _]) = twice {
+            bail!("{} is said twice: each file is for one thing", path.display());
+        }
         let one = self.trace.is_some() || self.pcap.is_some() || self.schedule.is_some();
         if one || self.minimise.is_some() {
             let single = self.seeds.end - self.seeds.start == 1 && names.len() == 1;
@@ -204,6 +220,17 @@ impl Seeds {
         }
     }
 
+    /// What came of a run, if all that was wanted of it was recorded.
+    fn recorded(&self, outcome: Outcome) -> Result<Outcome> {
+        let Some((record, why)) = &outcome.unwritten else { return Ok(outcome) };
+        let (what, path) = match record {
+            Recording::Trace => ("trace", &self.trace),
+            Recording::Capture => ("capture", &self.pcap),
+        };
+        let path = path.as_deref().unwrap_or(Path::new("")).display();
+        bail!("the {what} {path} cannot be written: {why}")
+    }
+
     /// Trace and capture of a run, if they are wanted.
     fn record(&self, run: &mut Run) -> Result<()> {
         if let Some(path) = &self.trace {
@@ -239,11 +266,14 @@ impl Seeds {
             drop(results);
             let mut shown = Instant::now();
             for outcome in arrived {
-                let outcome = outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+                let outcome = outcome
+                    .and_then(|outcome| self.recorded(outcome))
+                    .inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 sum.seeds += 1;
                 sum.tlps += outcome.tlps;
                 sum.operations += outcome.operations;
                 sum.bindings += outcome.bindings as u64;
+                sum.hash = sum.hash.wrapping_add(mix(outcome.hash ^ outcome.seed));
                 if outcome.violation.is_some() {
                     sum.broken += 1;
                     self.tell(name, &outcome, self.schedule.as_deref(), json!({}));
@@ -279,25 +309,27 @@ impl Seeds {
             let line = json!({
                 "profile": name, "seeds": sum.seeds, "broken": sum.broken, "tlps": sum.tlps,
                 "operations": sum.operations, "bindings": sum.bindings, "seconds": seconds,
+                "hash": format!("{:016x}", sum.hash),
             });
             println!("{line}");
             return;
         }
         println!(
             "{name}: {} seeds, {} broken; {} TLPs, {} operations, {} bindings in {seconds:.1} s ({:.0} TLPs a \
-             second)",
+             second); hash {:016x}",
             sum.seeds,
             sum.broken,
             sum.tlps,
             sum.operations,
             sum.bindings,
-            sum.tlps as f64 / seconds
+            sum.tlps as f64 / seconds,
+            sum.hash
         );
     }
 
     /// The command that plays a seed again, with that schedule.
     fn replay(&self, name: &str, seed: u64, schedule: Option<&Path>) -> String {
-        let mut command = format!("./dx sim --seeds {seed} --profile {}", quoted(name));
+        let mut command = format!("{} --seeds {seed} --profile {}", program(), quoted(name));
         if let Some(nodes) = self.nodes {
             command += &format!(" --nodes {nodes}");
         }
@@ -347,7 +379,7 @@ impl Seeds {
             let played = found.as_ref().map_or(whole, |found| found.schedule.clone());
             let mut run = Run::of(seed, profile, played);
             self.record(&mut run)?;
-            run.go();
+            self.recorded(run.go())?;
         }
         let Some(found) = found else {
             if self.json {
@@ -394,6 +426,13 @@ impl Drop for Output<'_> {
             let _ = std::fs::remove_file(self.path);
         }
     }
+}
+
+/// What runs this program again: whoever started it may know better than it does.
+fn program() -> String {
+    std::env::var("DXPU_SIM_COMMAND").unwrap_or_else(|_| {
+        quoted(&std::env::args().next().unwrap_or_else(|| "dxpu-sim".to_owned()))
+    })
 }
 
 /// A word of a shell's command.

@@ -170,7 +170,7 @@ impl Director {
     /// What is not lent, for a person.
     pub(crate) fn unsettled(&self) -> String {
         let waits = self.lendings.iter().filter(|l| l.step != Step::Bound);
-        let text = waits.map(|l| format!("box {} slot {}: {:?}", l.at_box, l.slot, l.step));
+        let text = waits.map(|l| format!("box {} slot {}: {:?}", l.at_box, l.slot + 1, l.step));
         text.collect::<Vec<_>>().join(", ")
     }
 

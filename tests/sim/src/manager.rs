@@ -2,7 +2,8 @@
 //! the bytes of the control protocol, on a runtime of one thread whose clock stands still until
 //! the simulation moves it. Only the store is another one (memory), and what carries the bytes.
 //!
-//! An operator asks it for one slot for one host, again whenever there is no such lending.
+//! An operator asks it for one slot for one host, again whenever there is no such lending; where slots
+//! roam, for the next host when the slot was released.
 
 mod life;
 
@@ -38,8 +39,10 @@ const STALE: u64 = 1 << 62;
 
 /// One slot for one host.
 struct Wish {
-    host: NodeName,
+    host: usize,
     slot: SlotAddress,
+    /// The operator has taken it back since it was lent.
+    released: bool,
     not_before: Instant,
     /// How often it was asked for: each time on other terms.
     asked: u32,
@@ -55,6 +58,8 @@ pub(crate) struct Managed {
     left: Arc<MemoryStore>,
     back_at: Option<Instant>,
     wishes: Vec<Wish>,
+    /// Whether a slot that was released is lent to the next host.
+    roams: bool,
     terms: Terms,
     settings: Settings,
     hosts: usize,
@@ -115,9 +120,10 @@ impl Managed {
         terms: Terms,
     ) -> Self {
         let wish = |&(host, _, at_box, slot): &(usize, usize, usize, usize)| Wish {
-            host: name(hosts, host),
+            host,
             slot: SlotAddress::new(name(hosts, hosts + at_box), crate::director::slot_id(slot))
                 .expect("a slot"),
+            released: false,
             not_before: Instant::ZERO,
             asked: 0,
         };
@@ -130,6 +136,7 @@ impl Managed {
             left: store,
             back_at: None,
             wishes: lendings.iter().map(wish).collect(),
+            roams: false,
             terms,
             settings,
             hosts,
@@ -140,6 +147,11 @@ impl Managed {
             closed: Vec::new(),
             crashes: 0,
         }
+    }
+
+    /// Whether a slot that was released goes to the next host.
+    pub(crate) fn roaming(self, roams: bool) -> Self {
+        Self { roams, ..self }
     }
 
     /// A proxy dials in.
@@ -296,7 +308,10 @@ impl Managed {
                 }
             } else if tables.binding_at_slot(&wish.slot).is_none() {
                 wish.not_before = now + ASK_AGAIN;
-                let mut request = PlanRequest::for_host(wish.host.clone());
+                if std::mem::take(&mut wish.released) && self.roams {
+                    wish.host = (wish.host + 1) % self.hosts;
+                }
+                let mut request = PlanRequest::for_host(name(self.hosts, wish.host));
                 request.wishes.box_name = Some(wish.slot.box_name().clone());
                 request.slot = Some(wish.slot.slot());
                 let at_box = number(wish.slot.box_name());
@@ -326,9 +341,10 @@ impl Managed {
         let slot =
             SlotAddress::new(name(self.hosts, self.hosts + at_box), crate::director::slot_id(slot));
         let tables = life.manager.records.snapshot();
-        let Some(id) = slot.ok().and_then(|s| tables.binding_at_slot(&s)).map(|b| b.id) else {
-            return;
-        };
+        let Some(binding) = slot.ok().and_then(|s| tables.binding_at_slot(&s)) else { return };
+        let id = binding.id;
+        let of_slot = |wish: &&mut Wish| wish.slot == binding.slot;
+        self.wishes.iter_mut().filter(of_slot).for_each(|wish| wish.released = true);
         let mode =
             if force { ReleaseMode::Force } else { ReleaseMode::Orderly { within_ms: ORDERLY_MS } };
         let manager = life.manager.clone();

@@ -27,7 +27,14 @@ impl Capture {
 
     /// One frame as it left its sender, between nodes by their numbers. Locally administered
     /// addresses: node and path.
-    pub(crate) fn frame(&mut self, at: Instant, from: u16, to: u16, path: u8, frame: &[u8]) {
+    pub(crate) fn frame(
+        &mut self,
+        at: Instant,
+        from: u16,
+        to: u16,
+        path: u8,
+        frame: &[u8],
+    ) -> io::Result<()> {
         let length = (frame.len() + 14) as u32;
         let nanos = at.as_nanos();
         let mut head = Vec::with_capacity(30);
@@ -40,8 +47,8 @@ impl Capture {
             head.extend_from_slice(&node.to_be_bytes());
         }
         head.extend_from_slice(&ETHERTYPE.to_be_bytes());
-        // A capture that cannot be written is no reason to end the run that it is of.
-        let _ = self.out.write_all(&head).and_then(|()| self.out.write_all(frame));
+        self.out.write_all(&head)?;
+        self.out.write_all(frame)
     }
 
     pub(crate) fn finish(mut self) -> io::Result<()> {

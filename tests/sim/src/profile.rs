@@ -408,7 +408,10 @@ impl Profile {
         ensure!(nodes >= 2, "a fabric has at least 2 nodes, a host and a box");
         self.fabric.hosts = nodes / 2;
         self.fabric.boxes = nodes - nodes / 2;
-        self.check()?;
+        self.check().with_context(|| {
+            let (hosts, boxes) = (self.fabric.hosts, self.fabric.boxes);
+            format!("of {nodes} nodes {hosts} are hosts and {boxes} boxes")
+        })?;
         Ok(self)
     }
 }

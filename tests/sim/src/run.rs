@@ -4,6 +4,7 @@ use crate::oracle::Violation;
 use crate::pcap::Capture;
 use crate::profile::Profile;
 use crate::schedule::{self, Entry};
+pub use crate::trace::Recording;
 use crate::world::World;
 use std::any::Any;
 use std::cell::RefCell;
@@ -41,6 +42,9 @@ pub struct Outcome {
     pub events: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
+    /// What it was to be recorded in and could not, and why. That ends no run.
+    #[serde(skip)]
+    pub unwritten: Option<(Recording, String)>,
 }
 
 /// What became of the frames of a run.
@@ -110,8 +114,7 @@ impl Run {
             Err(payload) => Some(Violation::new(6, panicked(payload.as_ref()))),
         };
         let world = &mut self.world;
-        // What cannot be written is missed by whoever asked for it.
-        let _ = world.trace.finish();
+        let unwritten = world.trace.finish().map(|(record, error)| (record, error.to_string()));
         let story = if violation.is_some() { world.trace.story(STORY) } else { Vec::new() };
         Outcome {
             seed: world.seed,
@@ -125,6 +128,7 @@ impl Run {
             bindings: world.binding_count(),
             events: world.steps + world.trace.events(),
             virtual_ms: world.now().as_nanos() / 1_000_000,
+            unwritten,
         }
     }
 }

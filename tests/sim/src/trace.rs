@@ -53,6 +53,17 @@ pub(crate) struct Trace {
     story: VecDeque<Item>,
     text: Option<Box<dyn Write>>,
     capture: Option<Capture>,
+    /// What could not be written, and why: of each the first time, which ends it.
+    unwritten: Option<(Recording, io::Error)>,
+}
+
+/// What a run can be recorded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// Every event, as text.
+    Trace,
+    /// Every frame.
+    Capture,
 }
 
 impl Trace {
@@ -63,6 +74,7 @@ impl Trace {
             story: VecDeque::with_capacity(STORY),
             text: None,
             capture: None,
+            unwritten: None,
         }
     }
 
@@ -124,8 +136,13 @@ impl Trace {
         let kept = bytes.len().min(HEAD);
         head[..kept].copy_from_slice(&bytes[..kept]);
         let item = Item { at, node, what, length: bytes.len() as u32, head, words };
-        if let Some(text) = &mut self.text {
-            let _ = writeln!(text, "{}", line(&item, bytes));
+        let written = match &mut self.text {
+            Some(text) => writeln!(text, "{}", line(&item, bytes)),
+            None => Ok(()),
+        };
+        if let Err(error) = written {
+            self.text = None;
+            self.unwritten.get_or_insert((Recording::Trace, error));
         }
         if self.story.len() == STORY {
             self.story.pop_front();
@@ -135,8 +152,10 @@ impl Trace {
 
     /// A frame leaves a node, for the capture.
     pub(crate) fn capture(&mut self, at: Instant, from: u16, to: u16, path: u8, frame: &[u8]) {
-        if let Some(capture) = &mut self.capture {
-            capture.frame(at, from, to, path, frame);
+        let Some(capture) = &mut self.capture else { return };
+        if let Err(error) = capture.frame(at, from, to, path, frame) {
+            self.capture = None;
+            self.unwritten.get_or_insert((Recording::Capture, error));
         }
     }
 
@@ -154,12 +173,16 @@ impl Trace {
             .collect()
     }
 
-    /// Ends what is being written.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        if let Some(mut text) = self.text.take() {
-            text.flush()?;
+    /// Ends what is being written; what could not be, and why.
+    pub(crate) fn finish(&mut self) -> Option<(Recording, io::Error)> {
+        let text = self.text.take().map_or(Ok(()), |mut text| text.flush());
+        let capture = self.capture.take().map_or(Ok(()), Capture::finish);
+        for (record, ended) in [(Recording::Trace, text), (Recording::Capture, capture)] {
+            if let Err(error) = ended {
+                self.unwritten.get_or_insert((record, error));
+            }
         }
-        self.capture.take().map_or(Ok(()), Capture::finish)
+        self.unwritten.take()
     }
 }
 

@@ -36,7 +36,7 @@ fn the_command_that_is_printed_plays_it_again() {
     assert_eq!(shrunk.status.code(), Some(1), "{shrunk:?}");
     let command = |said: &Output| {
         let line = text(&said.stdout).lines().find_map(|l| l.strip_prefix("to see all of it: "));
-        line.expect("it is said").replacen("./dx sim", PROGRAM, 1)
+        line.expect("it is said").to_owned()
     };
     let before = command(&shrunk);
     assert!(before.contains("--schedule short.json"), "{before}");
@@ -48,6 +48,36 @@ fn the_command_that_is_printed_plays_it_again() {
     for name in ["too much-3.txt", "too much-3.pcap"] {
         assert!(folder.join(name).metadata().unwrap().len() > 0, "{name}");
     }
+    // Who started it may have another way to it.
+    let mut through = Command::new(PROGRAM);
+    through.current_dir(&folder).env("DXPU_SIM_COMMAND", "../dx sim");
+    let said = through.args(["--seeds", "3", "--profile", profile]).output().unwrap();
+    assert!(command(&said).starts_with("../dx sim --seeds 3 --profile "), "{said:?}");
+}
+
+/// Two processes, and what each says of all that happened.
+#[test]
+fn the_same_seeds_are_the_same_runs() {
+    let folder = folder("hash");
+    let hash = |args: &[&str]| {
+        let said = run(&folder, &[&["--profile", "calm", "--json"], args].concat());
+        assert_eq!(said.status.code(), Some(0), "{said:?}");
+        let line: Value = serde_json::from_str(text(&said.stdout)).unwrap();
+        line["hash"].as_str().expect("a hash").to_owned()
+    };
+    let first = hash(&["--seeds", "0..6"]);
+    assert_eq!(hash(&["--seeds", "0..6", "--jobs", "3"]), first);
+    assert_ne!(hash(&["--seeds", "1..7"]), first);
+}
+
+#[test]
+fn a_larger_fabric_works() {
+    let folder = folder("large");
+    let said = run(&folder, &["--seeds", "1", "--profile", "calm", "--nodes", "24"]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let said = run(&folder, &["--seeds", "1", "--profile", "calm", "--nodes", "66"]);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    assert!(text(&said.stderr).contains("of 66 nodes 33 are hosts"), "{said:?}");
 }
 
 #[test]
@@ -62,6 +92,10 @@ fn what_is_made_short_is_recorded_and_said_as_json() {
     let schedule: Vec<Value> =
         serde_json::from_slice(&std::fs::read(folder.join("short.json")).unwrap()).unwrap();
     assert_eq!(lines[0]["entries"], schedule.len());
+    // It takes some of the work, and not all of that.
+    assert!((1..6).contains(&schedule.len()), "{schedule:?}");
+    let operations = |entry: &Value| entry["act"]["work"]["operations"].as_u64().unwrap();
+    assert!(schedule.iter().all(|entry| operations(entry) < 20_000), "{schedule:?}");
     for name in ["t.txt", "p.pcap"] {
         assert!(folder.join(name).metadata().unwrap().len() > 0, "{name}");
     }
@@ -86,6 +120,35 @@ fn what_cannot_be_written_is_found_out_before_anything_runs() {
         assert!(error.starts_with("dxpu-sim: gone/") && error.lines().count() == 1, "{error}");
         assert!(!folder.join("short.json").exists(), "nothing was written to it");
     }
+    // The file for one thing is not the one for another.
+    let twice = ["--seeds", "3", "--profile", "calm", "--trace", "same", "--pcap", "same"];
+    let said = run(&folder, &twice);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    assert!(text(&said.stderr).contains("same is said twice"), "{said:?}");
+}
+
+#[test]
+fn a_record_that_is_not_whole_is_no_success() {
+    let folder = folder("full");
+    for what in ["--trace", "--pcap"] {
+        let said = run(&folder, &["--seeds", "3", "--profile", "calm", what, "/dev/full"]);
+        assert_eq!(said.status.code(), Some(2), "{said:?}");
+        assert!(text(&said.stderr).contains("/dev/full cannot be written: No space"), "{said:?}");
+    }
+}
+
+/// What goes wrong by itself needs nothing of a schedule.
+#[test]
+fn a_schedule_that_breaks_nothing_is_made_empty() {
+    let folder = folder("empty");
+    let profile = std::fs::read_to_string(folder.join("too much.toml")).unwrap();
+    let profile = format!("{profile}[always]\nloss_ppm = 1000000\n");
+    std::fs::write(folder.join("all lost.toml"), profile).unwrap();
+    let args = ["--seeds", "3", "--profile", "all lost.toml", "--minimise", "short.json"];
+    let said = run(&folder, &args);
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    assert!(text(&said.stdout).contains("0 of 6 entries are enough"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(folder.join("short.json")).unwrap(), "[]");
 }
 
 #[test]

@@ -57,7 +57,9 @@ pub(crate) fn bench(arguments: &[String]) -> Result<ExitCode> {
 pub(crate) fn sim(arguments: &[String]) -> Result<ExitCode> {
     run(&mut cargo(&["build", "--quiet", "--release", "--package", "sim"]))?;
     let sim = crate::tools::target_dir().join("release").join("dxpu-sim");
-    ends_as(std::process::Command::new(sim).args(arguments))
+    let door = std::env::var("DXPU_DX").unwrap_or_else(|_| "cargo xtask".to_owned());
+    let mut command = std::process::Command::new(sim);
+    ends_as(command.env("DXPU_SIM_COMMAND", format!("{door} sim")).args(arguments))
 }
 
 /// The daemons, optimised, and then the demo that starts them.

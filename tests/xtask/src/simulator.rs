@@ -14,6 +14,12 @@ const FIXED: u64 = 100;
 /// Seeds of each profile that nobody ran before.
 const NEW: u64 = 50;
 
+/// A fabric that is larger than the profiles' own: the profile, its nodes and how many seeds.
+const LARGE: (&str, &str, u64) = ("storm", "24", 4);
+
+/// What plays a seed as it is played here, for whoever reads the output elsewhere.
+const AGAIN: &str = "cargo run --quiet --package sim --bin dxpu-sim --";
+
 /// Profiles that are left out, and why: all but these are what the program calls every profile.
 const LEFT_OUT: &[(&str, &str)] = &[("day", "it takes long"), ("bench", "nothing happens in it")];
 
@@ -24,13 +30,16 @@ pub(crate) fn seeds() -> Result<Done> {
     build_programs(&["dxpu-sim"])?;
     let program = target_dir().join("debug").join("dxpu-sim");
     let jobs = std::thread::available_parallelism()?.to_string();
-    let play = |profile: &str, from: u64, count: u64| {
+    let play_with = |more: &[&str], profile: &str, from: u64, count: u64| {
         let mut command = Command::new(&program);
-        command.args(["--profile", profile, "--jobs", &jobs]);
+        command.env("DXPU_SIM_COMMAND", AGAIN);
+        command.args(["--profile", profile, "--jobs", &jobs]).args(more);
         command.args(["--seeds", &format!("{from}..{}", from + count)]);
         run(&mut command).context("the output names the seed and how to play it again")
     };
+    let play = |profile: &str, from: u64, count: u64| play_with(&[], profile, from, count);
     play("all", 0, FIXED)?;
+    play_with(&["--nodes", LARGE.1], LARGE.0, 0, LARGE.2)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let profiles = output(Command::new(&program).arg("profiles"))?;
     let names = profiles.lines().filter_map(|line| line.split_whitespace().next());
@@ -61,9 +70,8 @@ pub(crate) fn card_limits(long: bool) -> Result<Done> {
         run(with_limits(&["build", "--quiet", "--release"]).arg("--target-dir").arg(&folder))?;
         let seeds = format!("0..{CARD}");
         for what in [&["--seeds", &seeds][..], &["--seeds", "0", "--profile", "day"][..]] {
-            run(Command::new(folder.join("release").join("dxpu-sim")).args(what)).context(
-                "the output names the seed; target/card-limits/release/dxpu-sim plays it",
-            )?;
+            run(Command::new(folder.join("release").join("dxpu-sim")).args(what))
+                .context("the output names the seed and how to play it again")?;
         }
     }
     Ok(Done::default())

@@ -1,6 +1,7 @@
 //! A host's memory: a region for each downstream port, below and above 4 GB, that its device may
 //! reach, and nothing else.
 
+use super::port_name;
 use crate::oracle::{Verdict, Violation};
 
 /// Buffers of a port.
@@ -78,9 +79,8 @@ impl Memory {
     ) -> Verdict<Option<&mut [u8]>> {
         match self.place(address) {
             Place::Memory { port, .. } if port != device => {
-                let what = format!(
-                    "the device behind port {device} reached memory of port {port}'s device"
-                );
+                let [device, port] = [device, port].map(port_name);
+                let what = format!("the device behind {device} reached memory of {port}'s device");
                 Err(Violation::new(2, what))
             }
             Place::Memory { port, high, offset } if offset + length <= LENGTH as usize => {

@@ -19,6 +19,28 @@ pub(crate) const fn first(port: usize) -> usize {
     port - port % FUNCTIONS
 }
 
+/// A slot as its box calls it, with the function that is meant where it is not the first.
+pub(crate) fn slot_name(slot: usize) -> String {
+    format!("slot {}{}", slot / FUNCTIONS + 1, function_name(slot))
+}
+
+/// A port as its host calls it, with the function of its device that is meant.
+pub(crate) fn port_name(port: usize) -> String {
+    format!("port {}{}", port / FUNCTIONS, function_name(port))
+}
+
+/// A host, which is that node, too.
+pub(crate) fn host_name(host: usize) -> String {
+    format!("host {host} (node {})", host + 1)
+}
+
+fn function_name(place: usize) -> String {
+    match place % FUNCTIONS {
+        0 => String::new(),
+        function => format!(", function {function}"),
+    }
+}
+
 /// All functions of the same device.
 pub(crate) fn all_of(port: usize) -> std::ops::Range<usize> {
     first(port)..first(port) + FUNCTIONS

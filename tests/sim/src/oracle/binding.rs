@@ -5,6 +5,7 @@ use super::order::{Flow, Seen};
 use super::peers::Aside;
 use super::spells::Spells;
 use super::{Verdict, Violation};
+use crate::host::{host_name, slot_name};
 use proxy_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::tlp::Class;
@@ -103,8 +104,10 @@ impl Bindings {
         }
         if self.all[index].host != host {
             let what = format!(
-                "slot {slot} of box {at_box} is bound to hosts {} and {host} under one epoch",
-                self.all[index].host
+                "{} of box {at_box} is bound to {} and {} under one epoch",
+                slot_name(slot),
+                host_name(self.all[index].host),
+                host_name(host)
             );
             return Err(Violation::new(4, what));
         }

@@ -9,6 +9,7 @@
 use super::binding::{Binding, Bindings};
 use super::order::{Flow, Seen, Sent};
 use super::{Verdict, Violation};
+use crate::host::port_name;
 use proxy_core::time::Instant;
 
 /// A binding, and how often it had been upset: what was sent to it before that may be lost.
@@ -100,9 +101,10 @@ impl Bindings {
     ) -> Verdict<(usize, Sent)> {
         let Some(from) = self.sender_aside(to, from_port, &seen, request) else {
             let what = format!(
-                "a {:?} TLP of the device of port {from_port} came to another device, which is not \
-                 under way: never sent so, or twice",
-                seen.class
+                "a {:?} TLP of the device of {} came to another device, which is not under way: never \
+                 sent so, or twice",
+                seen.class,
+                port_name(from_port)
             );
             return Err(Violation::new(1, what));
         };

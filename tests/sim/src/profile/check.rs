@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 /// A chance in a million.
 const PPM: RangeInclusive<u64> = 0..=1_000_000;
-/// An hour of virtual time.
+/// A day of virtual time.
 const MS: RangeInclusive<u64> = 0..=86_400_000;
 const US: RangeInclusive<u64> = 0..=86_400_000_000;
 /// Things that are made anew for every run.
@@ -50,7 +50,6 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     let all = boxes * slots;
     let ports = if fabric.roams { all } else { all.div_ceil(hosts) };
     ensure!(ports <= MAX_PORTS, "a host would need {ports} ports; there are {MAX_PORTS}");
-    ensure!(!(fabric.roams && fabric.manager), "the manager's own code lends to one host");
     fabric.shares.as_ref().map_or(Ok(()), shares).context("in [fabric.shares]")?;
     cable(&fabric.cable, fabric.frame).context("in [fabric.cable]")
 }

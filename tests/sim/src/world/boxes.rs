@@ -5,7 +5,7 @@ use super::room::Room;
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
-use crate::host::{FUNCTIONS, all_of, first, port_at, port_of, window};
+use crate::host::{FUNCTIONS, all_of, first, port_at, port_of, slot_name, window};
 use crate::oracle::binding::Bindings;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
@@ -238,6 +238,11 @@ impl World {
         (self.hosts.len() + index) as u16 + 1
     }
 
+    /// What a slot of a box is called in what a seed broke.
+    pub(super) fn slot_of_box(&self, index: usize, slot: usize) -> String {
+        format!("box {index} (node {}) {}", self.node_of_box(index), slot_name(slot))
+    }
+
     /// The device forgets everything.
     pub(super) fn device_was_reset(&mut self, index: usize, slot: usize) {
         let now = self.now();
@@ -259,7 +264,7 @@ impl World {
             let (Some(role), entry) = (role, &mut slots[slot]) else { break Ok(any) };
             if let Some(signal) = role.poll_signal(id_of(slot)) {
                 any = true;
-                self.trace.say(now, node, format!("slot {} {signal:?}", slot / FUNCTIONS + 1));
+                self.trace.say(now, node, format!("{} {signal:?}", slot_name(first(slot))));
                 for slot in all_of(slot) {
                     if self.boxes[index].slots[slot].device.signal(now, signal) {
                         self.device_was_reset(index, slot);

@@ -3,7 +3,7 @@
 //! changed where only its own CRC shows it.
 
 use super::World;
-use crate::host::{FUNCTIONS, all_of};
+use crate::host::{FUNCTIONS, all_of, first, host_name, port_name};
 use crate::oracle::binding::Binding;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::control::{BindingFailure, Event as Said, LinkDownReason, PortState, SlotState};
@@ -140,10 +140,8 @@ impl World {
             binding.is_over() || state == PortState::Empty && binding.is_asked_back()
         };
         if !bound.is_empty() && !bound.iter().any(has_cause) {
-            let port = port / FUNCTIONS;
-            return without_cause(format!(
-                "host {host} says that port {port} is {state:?} by itself"
-            ));
+            let (host, port) = (host_name(host), port_name(first(port)));
+            return without_cause(format!("{host} says that {port} is {state:?} by itself"));
         }
         bound.into_iter().for_each(|index| self.bindings.get(index).end());
         Ok(())
@@ -152,14 +150,16 @@ impl World {
     fn slot_over(&mut self, at_box: usize, slot: usize, state: SlotState) -> Verdict {
         if state == SlotState::Quarantined && !self.misbehaved(at_box, slot) {
             return without_cause(format!(
-                "slot {slot} of box {at_box} is quarantined, whose device did nothing wrong"
+                "{} is quarantined, whose device did nothing wrong",
+                self.slot_of_box(at_box, slot)
             ));
         }
         let Some(index) = self.boxes[at_box].slots[slot].binding else { return Ok(()) };
         let binding = &self.bindings.all()[index];
         if !binding.is_over() && !binding.may_be_stillborn() {
             return without_cause(format!(
-                "box {at_box} says that slot {slot}, which is lent, is {state:?} by itself"
+                "{}, which is lent, is said to be {state:?} by itself",
+                self.slot_of_box(at_box, slot)
             ));
         }
         Ok(())

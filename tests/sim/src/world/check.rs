@@ -1,7 +1,6 @@
 //! What is looked at beside what each oracle sees by itself.
 
 use super::World;
-use crate::oracle::binding::Binding;
 use crate::oracle::bounds::{self, Way};
 use crate::oracle::{Verdict, Violation};
 use std::collections::BTreeMap;
@@ -49,10 +48,9 @@ impl World {
             for (flow, way) in [(&binding.down, "to"), (&binding.up, "from")] {
                 let since = flow.owed().1.unwrap_or(self.now());
                 if self.now().saturating_since(since) > bound {
-                    let Binding { at_box, slot, .. } = binding;
-                    let what = format!(
-                        "a TLP {way} the device in slot {slot} of box {at_box} is under way since {since:?}"
-                    );
+                    let name = self.slot_of_box(binding.at_box, binding.slot);
+                    let what =
+                        format!("a TLP {way} the device in {name} is under way since {since:?}");
                     return Err(Violation::new(0, what));
                 }
             }

@@ -7,7 +7,7 @@ use crate::clock::may_have_given_up;
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::os::{Os, Then};
-use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, port_of, root};
+use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, host_name, port_name, port_of, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
@@ -321,8 +321,8 @@ impl World {
         let port = port_of(packet.requester());
         let Some(port) = port else { return os.written(&packet, None) };
         let Some(bound) = ports.get(port).copied().flatten() else {
-            let what =
-                format!("a TLP of a device came from port {port}, to which nothing is bound");
+            let port = port_name(port);
+            let what = format!("a TLP of a device came from {port}, to which nothing is bound");
             return Err(Violation::new(2, what));
         };
         let binding = bindings.get(bound);
@@ -360,7 +360,8 @@ impl World {
                 binding.excuses_failure(since, now, spells)
             });
             if !excused {
-                return Err(Violation::new(3, format!("host {index} port {port}: {what}")));
+                let (host, port) = (host_name(index), port_name(port));
+                return Err(Violation::new(3, format!("{host} {port}: {what}")));
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::World;
 use crate::clock::may_have_given_up;
 use crate::device::Errand;
-use crate::host::all_of;
+use crate::host::{all_of, port_name};
 use crate::oracle::binding::Binding;
 use crate::oracle::completion::Asked;
 use crate::oracle::order::{Seen, is_made_up};
@@ -41,8 +41,9 @@ impl World {
             self.bindings.give_up_aside(now, from, port, request);
             return Ok(());
         }
+        let port = port_name(port);
         let what =
-            format!("request {request} of a device got an answer that port {port}'s did not give");
+            format!("request {request} of a device got an answer that {port}'s did not give");
         Err(Violation::new(3, what))
     }
 

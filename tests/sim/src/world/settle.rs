@@ -1,10 +1,12 @@
 //! When the faults have stopped, everything is right again within a bound.
 
 use super::World;
+use crate::host::{host_name, port_name};
 use crate::oracle::{Verdict, Violation};
 use proxy_core::role::InHand;
 use proxy_core::time::Instant;
 use std::time::Duration;
+use tlp_codec::ids::Epoch;
 
 /// The first lending takes no longer than this.
 const BEGINS: Duration = Duration::from_secs(20);
@@ -186,28 +188,26 @@ impl World {
         }
         for (index, host) in self.hosts.iter().enumerate() {
             if host.role.is_none() {
-                text.push(format!("host {index} has no proxy"));
+                text.push(format!("{} has no proxy", host_name(index)));
             }
             if host.out.len() + host.requests.live() > 0 {
                 let (waits, asked) = (host.out.len(), host.requests.live());
-                text.push(format!(
-                    "host {index}: {waits} TLPs wait, {asked} requests are outstanding"
-                ));
+                let name = host_name(index);
+                text.push(format!("{name}: {waits} TLPs wait, {asked} requests are outstanding"));
             }
             for (port, bound) in host.ports.iter().enumerate() {
                 let Some(bound) = bound else { continue };
+                let name = format!("{} {}", host_name(index), port_name(port));
                 if self.bindings.all()[*bound].is_over() {
-                    text.push(format!(
-                        "host {index} port {port}: in use under an epoch that is over"
-                    ));
+                    text.push(format!("{name}: in use under an epoch that is over"));
                 }
                 match host.os.driver(port) {
                     None => {
                         let stage = host.os.stage(port);
-                        text.push(format!("host {index} port {port}: {stage:?}"));
+                        text.push(format!("{name}: {stage:?}"));
                     }
                     Some(driver) if !driver.is_idle() => {
-                        text.push(format!("host {index} port {port}: {}", driver.leftover()));
+                        text.push(format!("{name}: {}", driver.leftover()));
                     }
                     Some(_) => {}
                 }
@@ -215,20 +215,18 @@ impl World {
         }
         for (index, binding) in self.bindings.all().iter().enumerate().filter(|b| b.1.is_sound()) {
             let (aside, since) = self.bindings.owed_aside(index);
+            let name = self.slot_of_box(binding.at_box, binding.slot);
             if aside > 0 {
                 text.push(format!(
-                    "{aside} TLPs of box {} slot {} for other devices never came (the oldest from {since:?})",
-                    binding.at_box, binding.slot
+                    "{aside} TLPs of {name} for other devices never came (the oldest from {since:?})"
                 ));
             }
             let (up, down) = (binding.up.owed(), binding.down.owed());
             if up.0 + down.0 > 0 {
                 text.push(format!(
-                    "box {} slot {} epoch {:#x}: {} TLPs to the device and {} from it never came \
-                     (the oldest from {:?})",
-                    binding.at_box,
-                    binding.slot,
-                    binding.epoch,
+                    "{name} epoch {}: {} TLPs to the device and {} from it never came (the oldest \
+                     from {:?})",
+                    Epoch::from_bits(binding.epoch).expect("an epoch that was lent under"),
                     down.0,
                     up.0,
                     up.1.or(down.1)

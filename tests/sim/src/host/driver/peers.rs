@@ -17,7 +17,7 @@ use crate::device::{self, Command, Job, PART, PARTS, part};
 use crate::egress::Egress;
 use crate::host::Asker;
 use crate::host::memory;
-use crate::host::{Purpose, first, window};
+use crate::host::{Purpose, first, port_name, window};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -143,8 +143,10 @@ impl ModelDriver {
     pub(super) fn peer_interrupt(&mut self, target: usize, message: u32) -> Verdict {
         let place = self.peers.transfers.get_mut(target);
         let Some(transfer) = place.and_then(Option::as_mut).filter(|t| t.step == Step::Told) else {
-            let what =
-                format!("an interrupt of a transfer with port {target} that nobody waits for");
+            let what = format!(
+                "an interrupt of a transfer with {} that nobody waits for",
+                port_name(target)
+            );
             return Err(Violation::new(1, what));
         };
         if message & device::FAILED != 0 {
@@ -152,8 +154,11 @@ impl ModelDriver {
             self.peers.transfers[target] = None;
             let over = may_have_given_up(since, self.now);
             self.peers.spoilt[target] = if over { Spoilt::Port } else { Spoilt::Device(life) };
-            let what =
-                format!("a transfer with the device of port {target} failed: {:?}", command.job);
+            let what = format!(
+                "a transfer with the device of {} failed: {:?}",
+                port_name(target),
+                command.job
+            );
             self.failure.get_or_insert(Failure { since, what });
             return Ok(());
         }
@@ -239,9 +244,12 @@ impl ModelDriver {
             None if payload.len() == expected.len() => Ok(()),
             wrong => {
                 let what = format!(
-                    "after {:?} of {} bytes at {at}, byte {wrong:?} of the part of port {}'s device in \
-                     the device of port {target} is wrong",
-                    command.job, command.length, self.port
+                    "after {:?} of {} bytes at {at}, byte {wrong:?} of the part of {}'s device in the \
+                     device of {} is wrong",
+                    command.job,
+                    command.length,
+                    port_name(self.port),
+                    port_name(target)
                 );
                 Err(Violation::new(1, what))
             }
