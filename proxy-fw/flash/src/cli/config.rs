@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use card_image::Role;
+use card_image::{AntiDowngrade, Header, Role, SecurityVersion};
 use serde::Serialize;
-use soc::settings::{Policy, Settings, SettingsError, StoreError, load, store};
+use soc::settings::{MAX_TEXT, Policy, Settings, SettingsError, StoreError, load, store};
 
 use super::args::Config;
-use super::write::headers;
+use super::write::{InSlots, headers};
 use super::{Bench, cannot_read};
 use crate::board::Board;
 use crate::card::{Card, CardFlash};
@@ -85,11 +85,19 @@ fn get(bench: &Bench) -> Outcome<()> {
     })
 }
 
-/// Whether the card, and then the manager, can use settings.
+/// Whether there is room for settings, and the card, and then the manager, can use them.
 fn usable(text: &str) -> Outcome<Settings> {
+    if text.len() > MAX_TEXT {
+        return Err(too_long(text.len()));
+    }
     let settings: Settings = text.parse().map_err(|error| cannot_be(error, text))?;
     settings::check(&settings).map_err(told)?;
     Ok(settings)
+}
+
+fn too_long(bytes: usize) -> Failure {
+    Failure::new(Kind::Input, format!("settings have at most {MAX_TEXT} bytes, these have {bytes}"))
+        .check("leave out comments: dxpu-flash config set --file FILE")
 }
 
 fn told(unusable: Unusable) -> Failure {
@@ -99,17 +107,60 @@ fn told(unusable: Unusable) -> Failure {
         .check(advice)
 }
 
-/// Whether the images that the card may start can be started with settings.
-fn startable(settings: &Settings, card: &mut Card) -> Outcome<()> {
-    for (slot, header) in headers(card)? {
+/// Whether the images that are in the card's slots can be started with settings; and the next one, as far
+/// as it could be with those that the card has.
+fn startable(bench: &Bench, card: &mut Card, new: &str, old: &str) -> Outcome<()> {
+    let settings: Settings = new.parse().map_err(|error| cannot_be(error, new))?;
+    let InSlots { lowest, next, there } = headers(card)?;
+    for (slot, header) in there {
+        let or_erase = |failure: Failure| {
+            failure.check(format!("where the image is to go: `dxpu-flash erase slot-{slot}`"))
+        };
         settings::check_places(settings.places, header.role).map_err(|unusable| {
-            told(unusable).check(format!(
-                "slot {slot} has an image for a {}; where that is to go: `dxpu-flash erase slot-{slot}`",
-                header.role
-            ))
+            let has = format!("slot {slot} has an image for a {}", header.role);
+            or_erase(told(unusable).check(has))
         })?;
+        // The other one is refused when it is its turn, which is what the settings say.
+        if next.is_none_or(|next| next == slot) {
+            let why = not_any_more(bench, &card.board, &header, lowest, [old, new])?;
+            if let Some((why, advice)) = why {
+                let what = format!("the card would not start the image in slot {slot} any more");
+                let failure = Failure::new(Kind::Input, format!("{what}: {why}")).check(advice);
+                return Err(or_erase(failure));
+            }
+        }
     }
     Ok(())
+}
+
+/// Why a card that starts an image with old settings does not with new ones, and what to do.
+fn not_any_more(
+    bench: &Bench,
+    board: &Board,
+    image: &Header,
+    lowest: SecurityVersion,
+    settings: [&str; 2],
+) -> Outcome<Option<(String, &'static str)>> {
+    let policies = settings.map(Policy::of);
+    let mut is_known = [false; 2];
+    for (known, policy) in is_known.iter_mut().zip(&policies) {
+        *known = image.check_signature(&bench.keys(Some(board), policy)?).is_ok();
+    }
+    let is_new_enough = policies
+        .map(|policy| policy.anti_downgrade == AntiDowngrade::Off || image.security >= lowest);
+    const NO_MORE: [bool; 2] = [true, false];
+    Ok(if is_known == NO_MORE {
+        let why = format!("it is signed with key {}, which these settings do not trust", image.key);
+        Some((why, "leave its key in `trust`, beside others: trust=NUMBER:KEY,NUMBER:KEY"))
+    } else if is_new_enough == NO_MORE {
+        let why = format!(
+            "it has security version {}, and the card runs none below {}",
+            image.security.0, lowest.0
+        );
+        Some((why, "write a newer image first, or leave `downgrade=allow`"))
+    } else {
+        None
+    })
 }
 
 /// Whether an image can be started with the settings that the card has. Where they are wrong
@@ -136,14 +187,14 @@ fn set(
     let base = from_file.or_else(|| old.clone()).unwrap_or_default();
     let new = changed(&base, changes);
     // What the card could not use is not written.
-    let settings = usable(&new)?;
-    startable(&settings, &mut card)?;
+    usable(&new)?;
+    startable(bench, &mut card, &new, old.as_deref().unwrap_or_default())?;
     let is_new = old.as_deref() != Some(&new);
     if is_new {
         let mut flash = card.flash_to_write()?;
         store(&mut flash, region, &new).map_err(|error| match error {
             StoreError::Journal(card_image::JournalError::Flash(fault)) => fault.told(&probe),
-            StoreError::TooLong => Failure::new(Kind::Input, error),
+            StoreError::TooLong => too_long(new.len()),
             error => Failure::new(Kind::Flash, error),
         })?;
     }

@@ -116,7 +116,7 @@ fn near(place: &str) -> &str {
 fn has_build(card: &mut Card, elf: &[u8]) -> Outcome<bool> {
     let program = from_elf(elf)
         .map_err(|error| Failure::new(Kind::Input, format!("the ELF file: {error}")))?;
-    for (_, header) in headers(card)? {
+    for (_, header) in headers(card)?.there {
         let mut payload = PayloadCheck::new();
         payload.update(&program.payload);
         if payload.finish(&header).is_ok() {

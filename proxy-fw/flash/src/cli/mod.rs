@@ -19,7 +19,7 @@ use soc::settings::Policy;
 use tracing_subscriber::EnvFilter;
 
 use crate::board::Board;
-use crate::card::{Candidates, Card};
+use crate::card::{Candidates, Card, or_left_halted};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::files;
 use crate::image::keys::{self, KeyError};
@@ -50,7 +50,7 @@ pub fn run(mut args: Args) -> Outcome<()> {
     let out = Output::new(args.json);
     let command = std::mem::replace(&mut args.command, Command::List);
     let bench = Bench { args, out };
-    match command {
+    let done = match command {
         Command::List => show::list(&bench),
         Command::Info => show::info(&bench),
         Command::Write(write) => write::write(&bench, &write),
@@ -61,7 +61,12 @@ pub fn run(mut args: Args) -> Outcome<()> {
         Command::Config(config) => config::config(&bench, &config),
         Command::Log(log) => logs::log(&bench, &log),
         Command::Image(image) => images::image(&bench, &image),
-    }
+    };
+    // Of a card that is lost it is said already.
+    done.map_err(|failure| match failure.kind {
+        Kind::Lost => failure,
+        _ => or_left_halted(failure),
+    })
 }
 
 fn start_log(filter: &str) -> Outcome<()> {

@@ -58,11 +58,7 @@ pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
     };
     let mut written = Written { board: card.board.name.to_string(), ..Written::default() };
     let jobs = Jobs { bench, said, image, boot_loader };
-    jobs.run(&mut card, &mut written).map_err(|failure| match failure.kind {
-        // Of a card that is lost it is said already.
-        Kind::Lost => failure,
-        _ => failure.check("the card is halted until it is written or reset (`dxpu-flash reset`)"),
-    })?;
+    jobs.run(&mut card, &mut written)?;
     finish(&mut card, said.no_start, &mut written)?;
     bench.out.print(&written, text)
 }
@@ -313,8 +309,18 @@ pub(super) fn open_store(
     BootStore::open(flash, board.layout).map_err(|fault| fault.told(probe))
 }
 
-/// The headers of the images that are in a card's slots.
-pub(super) fn headers(card: &mut Card) -> Outcome<Vec<(SlotId, Header)>> {
+/// What is in a card's slots.
+pub(super) struct InSlots {
+    /// The lowest security version that the card runs.
+    pub(super) lowest: SecurityVersion,
+    /// The slot that is started at the next boot, where that is recorded.
+    pub(super) next: Option<SlotId>,
+    /// The images' headers.
+    pub(super) there: Vec<(SlotId, Header)>,
+}
+
+/// Looks at the headers of the images that are in a card's slots.
+pub(super) fn headers(card: &mut Card) -> Outcome<InSlots> {
     let (board, probe) = (card.board.clone(), card.probe.clone());
     let mut flash = card.flash_to_read()?;
     let store = open_store(&mut flash, &board, &probe)?;
@@ -323,7 +329,8 @@ pub(super) fn headers(card: &mut Card) -> Outcome<Vec<(SlotId, Header)>> {
         let header = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
         there.extend(header.ok().map(|header| (slot, header)));
     }
-    Ok(there)
+    let state = store.state();
+    Ok(InSlots { lowest: state.lowest_security, next: state.to_be_started(), there })
 }
 
 pub(super) fn store_failure(

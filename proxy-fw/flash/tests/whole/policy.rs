@@ -50,7 +50,12 @@ fn an_older_image_is_for_cards_whose_settings_allow_it() {
     assert!(info.contains("starts images below security version 2, too"), "{info}");
     assert_eq!(run(&["info", "--json"]).fine().json()["older_images"], true);
 
-    // And not any more.
+    // And not any more: but not while it is the one to be started.
+    let said = run(&["config", "set", "downgrade=refuse"]);
+    assert!(said.error.contains("dxpu-flash erase slot-b"), "{}", said.error);
+    said.failed(2, "would not start the image in slot b any more: it has security version 0");
+    assert_eq!(run(&["info", "--json"]).fine().json()["older_images"], true);
+    run(&["write", "newer.img"]).fine();
     run(&["config", "set", "downgrade=refuse"]).fine();
     let said = run(&["verify"]);
     assert!(said.error.contains("dxpu-flash config set downgrade=allow"), "{}", said.error);
@@ -83,12 +88,35 @@ fn keys_that_the_settings_trust_are_known() {
     // The settings would be gone when the image is there.
     let said = run(&["write", "own.img", "--erase-all"]);
     said.failed(5, "--erase-all takes the settings away");
+    // What would be started next is not locked out.
+    for trust in ["trust=", &trust.replace("7:", "1:")] {
+        let said = run(&["config", "set", trust]);
+        assert!(said.error.contains("dxpu-flash erase slot-a"), "{}", said.error);
+        said.failed(
+            2,
+            "would not start the image in slot a any more: it is signed with key 0x00000007",
+        );
+    }
+    assert!(run(&["config", "get"]).fine().out.contains(&public));
     // A number of the boot loader's own means that key.
     bench.image("first.img", &label("1.0.0"), 3000);
-    run(&["config", "set", &trust.replace("7:", "1:")]).fine();
     run(&["write", "first.img"]).fine();
+    run(&["config", "set", &trust.replace("7:", "1:")]).fine();
     run(&["verify", "--slot", "b"]).fine();
     run(&["verify", "--slot", "a"]).failed(5, "which the card does not trust");
+}
+
+#[test]
+fn settings_that_have_no_room_stop_no_card() {
+    let bench = Bench::new();
+    let card = SimCard::start(Card::new());
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let text = format!("{SETTINGS}# {}\n", "x".repeat(1000));
+    std::fs::write(bench.path("settings"), text).unwrap();
+    let said = run(&["config", "set", "--file", "settings"]);
+    assert!(!said.error.contains("may stand still"), "{}", said.error);
+    said.failed(2, "settings have at most 1014 bytes, these have 1040");
+    assert_eq!(run(&["info", "--json"]).fine().json()["halted"], false);
 }
 
 /// A box has at most 16 slots, and does not start with more.
