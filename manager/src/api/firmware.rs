@@ -5,7 +5,7 @@ use super::conditional::{IfMatch, shown};
 use super::extract::{Body, Octets};
 use super::listing::{Listing, Paging};
 use crate::audit;
-use crate::firmware::start::{self, CardStatus, MAX_WAVE, MAX_WITHIN_S, Wish};
+use crate::firmware::start::{self, AskedCard, MAX_WAVE, MAX_WITHIN_S, Wish};
 use crate::records::Tables;
 use crate::types::{ImageLabel, ImageRecord, NodeName, Problem, ProblemCode, Role, RolloutRecord};
 use axum::Json;
@@ -72,16 +72,29 @@ pub(super) async fn add_image(
     Ok(Json(stored.await?))
 }
 
-fn card((session, status): &CardStatus) -> CardView {
-    CardView {
+fn card((session, status): &AskedCard) -> CardView {
+    let empty = CardView {
         name: session.name().clone(),
         role: session.identity().role,
-        board: status.board.as_str().to_owned(),
-        room: status.room,
-        lowest_security: status.lowest_security,
-        running: status.running.to_string(),
-        wanted: status.wanted.to_string(),
-        slots: status.slots.iter().map(FirmwareSlotView::from).collect(),
+        problem: None,
+        board: String::new(),
+        room: 0,
+        lowest_security: 0,
+        running: String::new(),
+        wanted: String::new(),
+        slots: Vec::new(),
+    };
+    match status {
+        Ok(status) => CardView {
+            board: status.board.as_str().to_owned(),
+            room: status.room,
+            lowest_security: status.lowest_security,
+            running: status.running.to_string(),
+            wanted: status.wanted.to_string(),
+            slots: status.slots.iter().map(FirmwareSlotView::from).collect(),
+            ..empty
+        },
+        Err(error) => CardView { problem: Some(error.to_string()), ..empty },
     }
 }
 

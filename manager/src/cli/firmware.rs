@@ -80,7 +80,7 @@ fn list(client: &Client, out: &Output) -> Result<(), Failure> {
                     card.role.to_string(),
                     card.board.clone(),
                     or_dash(card.runs().and_then(|slot| slot.version.as_ref())),
-                    or_dash(card.slots.first().map(slot)),
+                    card.problem.clone().unwrap_or_else(|| or_dash(card.slots.first().map(slot))),
                     or_dash(card.slots.get(1).map(slot)),
                 ]
             }),

@@ -5,7 +5,8 @@ use super::turns::Turn;
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::types::{
-    CardState, EventKind, EventRecord, ImageId, NodeName, RolloutCard, RolloutKind, RolloutRecord,
+    CardState, EventKind, EventRecord, ImageId, ImageRecord, NodeName, RolloutCard, RolloutKind,
+    RolloutRecord,
 };
 use proxy_core::control::{
     ControlError, FIRMWARE_HEADER, FIRMWARE_PIECE, FirmwareError, FirmwareRequest, FirmwareState,
@@ -219,14 +220,20 @@ async fn write(
             // It joined, and could not record so yet.
             return Err(Stop::Away);
         }
+        if let RolloutKind::Push { image } = &rollout.what
+            && status.wanted().image != image.id.into()
+        {
+            // It got another one, and was not restarted: it would start that the next time. To begin to
+            // write over that one takes it back.
+            begin(manager, &card, &image_bytes(manager, image.id)?.bytes, image.id).await?;
+            return Err(Stop::Away);
+        }
         return Ok(Some(Next { state: CardState::Updated, runs, before }));
     }
     may_interrupt(manager, rollout, node)?;
     match &rollout.what {
         RolloutKind::Push { image } => {
-            let tables = manager.records.snapshot();
-            let there = tables.images().get(&image.id).cloned();
-            let there = there.ok_or_else(|| Stop::Failed("the image is gone".into()))?;
+            let there = image_bytes(manager, image.id)?;
             transfer(manager, rollout, &card, &there.bytes, image.id).await?;
         }
         RolloutKind::RollBack => {
@@ -248,6 +255,23 @@ fn went_back(card: &RolloutCard, running: ImageId, runs: Option<&String>) -> boo
     }
 }
 
+/// An image, with its bytes.
+fn image_bytes(manager: &Manager, id: ImageId) -> Result<Arc<ImageRecord>, Stop> {
+    let there = manager.records.snapshot().images().get(&id).cloned();
+    there.ok_or_else(|| Stop::Failed("the image is gone".into()))
+}
+
+/// Has the card begin an image in the slot that does not run.
+async fn begin(
+    manager: &Manager,
+    card: &Session,
+    image: &[u8],
+    id: ImageId,
+) -> Result<Box<Reply>, Stop> {
+    let header = image.iter().copied().take(FIRMWARE_HEADER).collect();
+    ask(manager, card, FirmwareRequest::Begin { image: id.into(), header }).await
+}
+
 /// Sends what the card does not have of an image, and has it checked there.
 async fn transfer(
     manager: &Manager,
@@ -256,9 +280,7 @@ async fn transfer(
     image: &[u8],
     id: ImageId,
 ) -> Result<(), Stop> {
-    let header = image.iter().copied().take(FIRMWARE_HEADER).collect();
-    let begin = FirmwareRequest::Begin { image: id.into(), header };
-    let mut reply = ask(manager, card, begin).await?;
+    let mut reply = begin(manager, card, image, id).await?;
     // More answers than this, and the card is no further for what it gets.
     let answers = 2 * image.len() / FIRMWARE_PIECE + 16;
     for _ in 0..answers {

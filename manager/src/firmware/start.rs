@@ -9,7 +9,7 @@ use crate::types::{
     RolloutCard, RolloutId, RolloutKind, RolloutRecord, RolloutState,
 };
 use proxy_core::control::{
-    ControlError, FirmwareRequest, FirmwareState, FirmwareStatus, Reply, Request,
+    ControlError, FirmwareError, FirmwareRequest, FirmwareState, FirmwareStatus, Reply, Request,
 };
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -64,15 +64,23 @@ pub async fn status(
     }
 }
 
+/// A connected card, and what is in its slots or why it does not say.
+pub type AskedCard = (Arc<Session>, Result<FirmwareStatus, FirmwareError>);
+
 /// All cards that are connected, by name. Proxies that do not answer are left out: they are not
 /// connected any more.
-pub async fn cards(manager: &Arc<Manager>) -> Vec<CardStatus> {
+pub async fn cards(manager: &Arc<Manager>) -> Vec<AskedCard> {
     let mut asked = JoinSet::new();
     for session in manager.registry.all().into_iter().filter(|session| session.is_ready()) {
         let manager = manager.clone();
         asked.spawn(async move {
-            let status = status(&manager, &session).await;
-            status.ok().flatten().map(|status| (session, status))
+            match status(&manager, &session).await {
+                Ok(status) => status.map(|status| (session, Ok(status))),
+                Err(RequestError::Refused(ControlError::Firmware(error))) => {
+                    Some((session, Err(error)))
+                }
+                Err(_) => None,
+            }
         });
     }
     let mut cards = Vec::new();
@@ -99,7 +107,7 @@ pub async fn start(
     let image = wish.image.map(|id| label(&tables, id)).transpose()?;
     let cards = match &wish.nodes {
         Some(nodes) => named(manager, nodes).await?,
-        None => cards(manager).await,
+        None => cards(manager).await.into_iter().map(said).collect::<Result<_, _>>()?,
     };
     let mut chosen = Vec::new();
     for (session, status) in cards {
@@ -128,6 +136,22 @@ fn label(tables: &Tables, id: ImageId) -> Result<ImageLabel, Problem> {
         let detail = format!("there is no image {id}; send it first, or look at `firmware list`");
         Problem::new(ProblemCode::NoSuchImage, detail)
     })
+}
+
+/// A card of which it is known what is in its slots. To leave one out that does not say would be to call a
+/// rollout done that is not.
+fn said((session, status): AskedCard) -> Result<CardStatus, Problem> {
+    match status {
+        Ok(status) => Ok((session, status)),
+        Err(error) => {
+            let detail = format!(
+                "{} does not say what is in its slots ({error}): its flash may be broken; to update the \
+                 others name them with --node",
+                session.name()
+            );
+            Err(Problem::new(ProblemCode::ProxyRefused, detail))
+        }
+    }
 }
 
 async fn named(manager: &Arc<Manager>, nodes: &[NodeName]) -> Result<Vec<CardStatus>, Problem> {

@@ -351,3 +351,51 @@ fn a_card_that_loses_its_power_gets_the_rest() {
     assert!(pieces.iter().filter(|offset| **offset < 1024).count() <= 2, "{pieces:?}");
     assert_eq!(runs(&manager, "box1"), "2.0.0+0");
 }
+
+/// It has all of an image and was not restarted. Whoever then wants the one that it runs gets that, also
+/// after a restart.
+#[test]
+fn an_image_that_was_not_started_is_taken_back_by_the_one_that_runs() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 2));
+    manager.wait_ready(&["box1"]);
+    let (first, second) = (image(&manager, 1), image(&manager, 2));
+    // It takes the image, and its flash fails for whoever asks it to restart.
+    at_box.does_instead(|request| {
+        let refuse = Script::Refuse(ControlError::Firmware(FirmwareError::Flash));
+        matches!(request, FirmwareRequest::Restart { .. }).then_some(refuse)
+    });
+    let (code, _) = manager.failure(&["firmware", "push", &second, "--node", "box1"]);
+    assert_eq!(code, 7);
+    at_box.obeys();
+    let wanted = || manager.json(&["firmware", "list"])["cards"][0]["wanted"].clone();
+    assert_eq!(wanted(), "b");
+    let done = manager.json(&["firmware", "push", &first, "--node", "box1"]);
+    assert_eq!(card(&done, "box1")["state"], "updated");
+    assert_eq!((wanted(), at_box.restarts()), (json!("a"), 0));
+    at_box.power_cycle();
+    manager.wait_ready(&["box1"]);
+    assert_eq!(runs(&manager, "box1"), "1.0.0+0");
+}
+
+#[test]
+fn a_card_that_does_not_say_what_it_runs_is_not_left_out_in_silence() {
+    let manager = Manager::start();
+    let _good = Card::start(manager.control, boxed("box1", 2));
+    let bad = Card::start(manager.control, boxed("box2", 2));
+    manager.wait_ready(&["box1", "box2"]);
+    bad.does_instead(|_| Some(Script::Refuse(ControlError::Firmware(FirmwareError::Flash))));
+    let listed = manager.json(&["firmware", "list"]);
+    let cards = listed["cards"].as_array().unwrap();
+    assert_eq!((cards.len(), &cards[1]["slots"]), (2, &json!([])), "{cards:?}");
+    assert!(cards[0].get("problem").is_none());
+    let problem = cards[1]["problem"].as_str().unwrap();
+    assert!(problem.contains("flash"), "{problem}");
+    assert!(manager.text(&["firmware", "list"]).contains(problem));
+    let name = image(&manager, 2);
+    let (code, said) = manager.failure(&["firmware", "push", &name, "--all"]);
+    assert_eq!(code, 7, "{said}");
+    assert!(said["detail"].as_str().unwrap().starts_with("box2 does not say"), "{said}");
+    let done = manager.json(&["firmware", "push", &name, "--node", "box1"]);
+    assert_eq!(card(&done, "box1")["runs"], "2.0.0+0");
+}

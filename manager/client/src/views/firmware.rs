@@ -89,6 +89,9 @@ pub struct CardView {
     pub name: NodeName,
     /// Host or box.
     pub role: Role,
+    /// Why it does not say what is in its slots; what follows is empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// The board that images must be for.
     pub board: String,
     /// Bytes of the longest image.
@@ -100,7 +103,7 @@ pub struct CardView {
     /// The slot that is started next.
     pub wanted: String,
     /// The slots `a` and `b`.
-    #[schema(min_items = 2, max_items = 2)]
+    #[schema(max_items = 2)]
     pub slots: Vec<FirmwareSlotView>,
 }
 
