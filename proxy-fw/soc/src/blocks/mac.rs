@@ -147,11 +147,16 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> MacPort<B, R, M> {
 
     /// Sets up anew what queues the hardware stopped. To be called after interrupt source
     /// `queue_error`. Frames that came and were not taken, and one that was being sent, are lost
-    /// and counted.
-    pub fn recover(&mut self) {
+    /// and counted. Whether frames that come are taken then; not where a queue does not end.
+    pub fn recover(&mut self) -> bool {
         let Self { fabric, other, transmit, pool, counts, .. } = self;
+        let mut receives = true;
         for queue in [fabric, other] {
-            if queue.has_failed() && queue.stop() {
+            if queue.has_failed() {
+                if !queue.stop() {
+                    receives = false;
+                    continue;
+                }
                 counts.restarts += 1;
                 while let Some(done) = queue.done(pool) {
                     counts.damaged += 1;
@@ -177,6 +182,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> MacPort<B, R, M> {
             }
             transmit.restart(pool);
         }
+        receives
     }
 
     /// The oldest frame of one of the queues: whether it is the fabric's.

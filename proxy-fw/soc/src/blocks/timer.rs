@@ -1,8 +1,8 @@
 //! The timer (`hw/regs/card.md`, "timer").
 
+use crate::board::wait_by;
 use card_regs::Bus;
 use card_regs::timer::{AlarmHigh, AlarmLow, Timer as Block};
-use core::time::Duration;
 use embedded_hal::delay::DelayNs;
 use proxy_core::time::Instant;
 
@@ -34,8 +34,7 @@ impl<B: Bus + Copy> Timer<B> {
 
 impl<B: Bus + Copy> DelayNs for Timer<B> {
     fn delay_ns(&mut self, ns: u32) {
-        let until = self.now() + Duration::from_nanos(ns.into());
-        while self.now() < until {}
+        wait_by(|| self.now(), ns);
     }
 }
 

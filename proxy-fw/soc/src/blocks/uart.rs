@@ -1,47 +1,47 @@
 //! The console (`hw/regs/card.md`, "uart"): bytes go out.
 
+use crate::board::Patience;
 use card_regs::Bus;
 use card_regs::uart::{Transmit, Uart as Block};
 use core::fmt;
 
-/// How often the block is asked for room for one byte. A byte takes less than a millisecond at any
-/// bit rate in use; a UART without a clock must not hold up what has something to say.
-const POLLS: u32 = 1_000_000;
-
 /// The console, at the bit rate that it has: 115200 bit/s after a reset.
 #[derive(Clone, Copy, Debug)]
-pub struct Console<B>(Block<B>);
+pub struct Console<'a, B> {
+    block: Block<B>,
+    patience: &'a Patience,
+}
 
-impl<B: Bus + Copy> Console<B> {
-    /// The console of this block.
-    pub const fn new(block: Block<B>) -> Self {
-        Self(block)
+impl<'a, B: Bus + Copy> Console<'a, B> {
+    /// The console of this block, with the patience of all who write to it: a logger has a byte at a
+    /// time to say.
+    pub const fn new(block: Block<B>, patience: &'a Patience) -> Self {
+        Self { block, patience }
     }
 
-    /// Sends bytes, and waits for room for each. When none comes the rest is lost; whether all went.
-    pub fn write_bytes(&self, bytes: &[u8]) -> bool {
-        bytes.iter().all(|byte| {
-            let has_room = (0..POLLS).any(|_| self.0.status().read().transmit_room() > 0);
-            if has_room {
-                self.0.transmit().write(Transmit::RESET.with_data(*byte));
+    /// Sends bytes, and waits for room for each. Those for which none comes are lost.
+    pub fn write_bytes(&self, bytes: &[u8]) {
+        let Self { block, patience } = self;
+        for byte in bytes {
+            if patience.has_room(|| block.status().read().transmit_room() > 0) {
+                block.transmit().write(Transmit::RESET.with_data(*byte));
             }
-            has_room
-        })
+        }
     }
 }
 
-impl<B: Bus + Copy> fmt::Write for Console<B> {
+impl<B: Bus + Copy> fmt::Write for Console<'_, B> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut went = true;
         for line in text.split_inclusive('\n') {
-            // What stands still is waited for once.
-            went = went
-                && match line.strip_suffix('\n') {
-                    Some(line) => self.write_bytes(line.as_bytes()) && self.write_bytes(b"\r\n"),
-                    None => self.write_bytes(line.as_bytes()),
-                };
+            match line.strip_suffix('\n') {
+                Some(line) => {
+                    self.write_bytes(line.as_bytes());
+                    self.write_bytes(b"\r\n");
+                }
+                None => self.write_bytes(line.as_bytes()),
+            }
         }
-        if went { Ok(()) } else { Err(fmt::Error) }
+        Ok(())
     }
 }
 
@@ -77,14 +77,20 @@ mod tests {
     #[test]
     fn text_goes_out_as_there_is_room() {
         let model = Model::default();
-        writeln!(Console::new(Block::at(&model, 0)), "up").unwrap();
+        writeln!(Console::new(Block::at(&model, 0), &Patience::new()), "up").unwrap();
         assert_eq!(*model.sent.borrow(), b"up\r\n");
     }
 
     #[test]
     fn a_block_that_stands_still_holds_up_nobody() {
         let model = Model { stands_still: true, ..Model::default() };
-        Console::new(Block::at(&model, 0)).write_bytes(b"up");
+        let patience = Patience::new();
+        let say = |bytes: &[u8]| Console::new(Block::at(&model, 0), &patience).write_bytes(bytes);
+        say(b"u");
+        let once = model.asked.get();
+        // As a logger does, a byte at a time.
+        b"p, and more".iter().for_each(|byte| say(&[*byte]));
+        assert_eq!(model.asked.get() - once, 11);
         assert_eq!(*model.sent.borrow(), b"");
     }
 }

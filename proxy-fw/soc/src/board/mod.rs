@@ -1,9 +1,11 @@
 //! What a board has to offer.
 
+mod patience;
 mod pcie;
 mod place;
 
 pub use crate::waiting::class_of;
+pub use patience::{Patience, wait_by};
 pub use pcie::{Happening, PcieSide, SlotWire, Windows};
 pub use place::{PlaceState, Places};
 

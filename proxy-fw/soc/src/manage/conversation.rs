@@ -65,7 +65,7 @@ impl Lost {
     pub fn brief(&self) -> &'static str {
         match self {
             Self::Closed => "no connection",
-            Self::NoAnswer => "it does not answer",
+            Self::NoAnswer => "no answer, or no address",
             Self::Silent => "it is silent",
             Self::Refused(_) => "it refuses this card",
             Self::Protocol(what) => what,
@@ -148,6 +148,12 @@ impl Conversation {
         !matches!(self.state, State::Pausing(_))
     }
 
+    /// Whether the end of the stream is to be kept from it for now: whoever refuses a card says why and
+    /// hangs up, and that is to be heard first.
+    pub fn is_to_hear(&self) -> bool {
+        self.received > 0 && matches!(self.state, State::Greeting(_))
+    }
+
     /// The stream is there: says hello.
     pub fn handle_open(&mut self, now: Instant) {
         let State::Dialling(_) = self.state else { return };
@@ -160,7 +166,7 @@ impl Conversation {
     fn greet(&mut self) {
         let hello = FromProxy::Hello(self.hello.clone());
         let said = self.say(&hello);
-        assert!(said, "the outbox is empty before hello, and holds the longest message");
+        assert!(said, "the outbox is empty before hello");
     }
 
     /// There is no stream, or none any more.
@@ -207,7 +213,7 @@ impl Conversation {
     /// When there was no room for so many.
     pub fn handle_received(&mut self, bytes: usize) {
         self.received += bytes;
-        assert!(self.received <= self.inbox.len(), "more than there was room for");
+        assert!(self.received <= self.inbox.len(), "no more than there was");
     }
 
     /// The next thing that the manager said. Requests are given only while there is room for an
@@ -325,7 +331,7 @@ impl Conversation {
     /// When there were not so many.
     pub fn handle_sent(&mut self, bytes: usize) {
         self.sent += bytes;
-        assert!(self.sent <= self.filled, "more than there was to send");
+        assert!(self.sent <= self.filled, "no more than there was");
     }
 
     fn end(&mut self, now: Instant, why: Lost) {

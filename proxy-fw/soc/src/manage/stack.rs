@@ -337,7 +337,7 @@ impl Management {
             let Ok(sent) = sent else { panic!("it can send") };
             self.conversation.handle_sent(sent);
         }
-        if !socket.may_recv() && !socket.can_recv() {
+        if !socket.may_recv() && !socket.can_recv() && !self.conversation.is_to_hear() {
             // The manager closed its end, or the connection is gone.
             socket.abort();
             self.stream = Stream::None;
@@ -378,7 +378,7 @@ fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4
     match address.and_then(|(_, gateway)| gateway) {
         Some(gateway) => {
             let added = interface.routes_mut().add_default_ipv4_route(gateway);
-            added.expect("there is room for one route");
+            added.expect("there is room for one");
         }
         None => {
             interface.routes_mut().remove_default_ipv4_route();

@@ -1,14 +1,13 @@
 //! The boot loader of this board (`proxy-fw/soc/docs/boot.md`): LiteX's BIOS put it into main memory
 //! and entered it.
 
-use crate::hardware::{IMAGES, card, now, open_flash};
+use crate::hardware::{IMAGES, console, now, open_flash};
 use crate::layout::LAYOUT;
 use crate::{end, machine, shared};
 use board_common::boot::{enter, memory, wait};
 use card_image::{Header, KeyId, TrustedKey};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
-use soc::blocks::uart::Console;
 use soc::boot::{self, Chosen, MAX_TRUSTED, Trap};
 use soc::reset::{self, Life, Started};
 
@@ -23,7 +22,7 @@ static ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Decides, loads and enters an image; stays when there is none.
 pub extern "C" fn run_boot() -> ! {
-    let console = &mut Console::new(card().uart());
+    let console = &mut console();
     let life = shared::with_retained(|kept| reset::begin(kept, end::hardware_cause()));
     // The flash is given back in there, so that the window through which the BIOS and a probe read it
     // is as it was, also where nothing can be started and a person comes with a probe.
@@ -52,7 +51,7 @@ fn load(life: &Life, console: &mut impl Write) -> Option<(Header, Started)> {
 
 /// The boot loader itself is broken: it says so.
 pub fn boot_panicked(info: &core::panic::PanicInfo<'_>) -> ! {
-    boot::panicked(info, &mut Console::new(card().uart()));
+    boot::panicked(info, &mut console());
     wait()
 }
 
@@ -64,7 +63,7 @@ pub extern "C" fn boot_trapped() -> ! {
         value: riscv::register::mtval::read(),
     };
     let lived = now().as_nanos() / 1_000_000;
-    let console = &mut Console::new(card().uart());
+    let console = &mut console();
     match boot::trapped(trap, ENTERED.load(Ordering::Relaxed), lived, console) {
         Some(death) => end::reset(&death),
         None => wait(),

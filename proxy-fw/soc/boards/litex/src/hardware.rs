@@ -11,6 +11,7 @@ use soc::blocks::i2c::{I2cBus, I2cError};
 use soc::blocks::spi::{SpiPort, SpiStuck};
 use soc::blocks::timer::Timer;
 use soc::blocks::uart::Console;
+use soc::board::Patience;
 use soc::flash::FlashError;
 use soc::flash::spi::SpiFlash;
 use soc::log;
@@ -39,10 +40,17 @@ pub(crate) fn now() -> Instant {
     Timer::new(card().timer()).now()
 }
 
+/// The console.
+pub(crate) fn console() -> Console<'static, Registers> {
+    /// Of all that write there.
+    static PATIENCE: Patience = Patience::new();
+    Console::new(card().uart(), &PATIENCE)
+}
+
 /// The log's way out.
 #[unsafe(no_mangle)]
 fn dxpu_console(bytes: &[u8]) {
-    Console::new(card().uart()).write_bytes(bytes);
+    console().write_bytes(bytes);
 }
 
 /// The log's clock.

@@ -1,7 +1,7 @@
 //! The machine's UART, on which bytes go out.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use soc::board::Patience;
 
 const DATA: *mut u8 = 0x1000_0000 as *mut u8;
 const LINE_STATUS: *const u8 = 0x1000_0005 as *const u8;
@@ -9,12 +9,8 @@ const LINE_STATUS: *const u8 = 0x1000_0005 as *const u8;
 /// Line status of a 16550: the transmitter's register is empty.
 const EMPTY: u8 = 0x20;
 
-/// How often it is asked for room for one byte, as the other board's (`soc::blocks::uart`).
-const POLLS: u32 = 1_000_000;
-
-/// No room came for the last byte. What stands still is waited for once, and holds up nobody from then
-/// on.
-static STANDS_STILL: AtomicBool = AtomicBool::new(false);
+/// Of all that write here.
+static PATIENCE: Patience = Patience::new();
 
 /// The UART.
 pub(crate) struct Console;
@@ -23,11 +19,8 @@ impl Console {
     /// Sends bytes, and waits for room for each. Those for which none comes are lost.
     pub(crate) fn write_bytes(bytes: &[u8]) {
         for byte in bytes {
-            let polls = if STANDS_STILL.load(Ordering::Relaxed) { 1 } else { POLLS };
             // SAFETY: the machine's UART is there, and only this module uses it.
-            let has_room = (0..polls).any(|_| unsafe { LINE_STATUS.read_volatile() } & EMPTY != 0);
-            STANDS_STILL.store(!has_room, Ordering::Relaxed);
-            if has_room {
+            if PATIENCE.has_room(|| unsafe { LINE_STATUS.read_volatile() } & EMPTY != 0) {
                 // SAFETY: as above.
                 unsafe { DATA.write_volatile(*byte) }
             }

@@ -3,8 +3,8 @@
 use crate::clint;
 use crate::layout::{BOARD, ERASE_BLOCK, FLASH, FLASH_BASE, LAYOUT, MEMORY};
 use core::convert::Infallible;
-use core::time::Duration;
 use embedded_hal::delay::DelayNs;
+use soc::board::wait_by;
 use soc::flash::FlashError;
 use soc::flash::cfi::{Bus32, CfiFlash};
 use soc::slots::Images;
@@ -39,8 +39,7 @@ pub(crate) struct Wait;
 
 impl DelayNs for Wait {
     fn delay_ns(&mut self, ns: u32) {
-        let until = clint::now() + Duration::from_nanos(ns.into());
-        while clint::now() < until {}
+        wait_by(clint::now, ns);
     }
 }
 

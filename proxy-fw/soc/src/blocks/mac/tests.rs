@@ -147,7 +147,7 @@ fn queues_that_stopped_begin_anew() {
     hardware.fail(FABRIC);
     hardware.fail(TRANSMIT);
     assert!(!comes(&hardware, FABRIC, 60, 2));
-    port.recover();
+    assert!(port.recover());
     assert_eq!(hardware.level(FABRIC), 8);
     assert!(comes(&hardware, FABRIC, 60, 3));
     assert_eq!(next(&mut port), Some((3, 60, false)));

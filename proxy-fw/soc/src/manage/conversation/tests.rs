@@ -194,5 +194,13 @@ fn what_breaks_the_protocol_ends_the_conversation() {
         why.to_string(),
         "the manager breaks the protocol: a message is too long for a card"
     );
-    assert!(Lost::Refused(reason).to_string().ends_with("the name is taken"));
+    // A manager hangs up at once then: both come together.
+    let mut conversation = greeting();
+    assert!(!conversation.is_to_hear());
+    hear(&mut conversation, &bytes(&refused));
+    assert!(conversation.is_to_hear());
+    let why = Lost::Refused(reason);
+    assert_eq!(conversation.poll(at(2)), Some(Heard::Lost(why.clone())));
+    assert!(!conversation.is_to_hear());
+    assert!(why.to_string().ends_with("the name is taken"));
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::testing::{WireMac, at_fixed_address};
-use proxy_core::control::{CONTROL_VERSION, Decoded, Term, ToProxy, Welcome, decode, encode};
+use proxy_core::control::{
+    CONTROL_VERSION, Decoded, Refused, Term, ToProxy, Welcome, decode, encode,
+};
 use std::vec::Vec;
 use tlp_codec::ids::NodeId;
 
@@ -138,4 +140,26 @@ fn a_conversation_that_begins_late_has_a_stream_of_its_own() {
     bench.turn(Duration::from_millis(500));
     assert!(bench.is_greeted(), "on a stream of its own");
     assert_eq!(bench.manage.counters()[2], ("card: connections to the manager", 2));
+}
+
+/// It says why and hangs up, and the card looks at both in one turn.
+#[test]
+fn who_is_refused_knows_why() {
+    let mut bench = Bench::new();
+    assert!(bench.is_greeted());
+    let reason = "the name is taken".try_into().unwrap();
+    bench.manager.says(&ToProxy::Refused(Refused { reason }));
+    bench.manager.socket().close();
+    let Heard::Lost(why) = bench.heard() else { panic!("it is not lost") };
+    assert_eq!(why.brief(), "it refuses this card");
+    // One that hangs up in the middle of a word has said nothing.
+    assert!((0..50).any(|_| bench.is_greeted()));
+    assert_eq!(bench.manager.socket().send_slice(&[9, 0, 0]), Ok(3));
+    bench.manager.socket().close();
+    let why = (0..100).find_map(|_| {
+        bench.turn(Duration::from_millis(100));
+        bench.manage.poll(bench.now)
+    });
+    let Some(Heard::Lost(why)) = why else { panic!("it goes on: {why:?}") };
+    assert_eq!(why.brief(), "no answer, or no address");
 }
