@@ -77,6 +77,42 @@ fn the_path_that_dies_is_the_one_that_carries_the_reads() {
     assert_eq!(target["got"], figure("carries the reads dies")["max"]);
 }
 
+/// The measures that have no test of their own here.
+const OTHERS: [&str; 6] = ["throughput", "transports", "interrupts", "loss", "hung", "memory"];
+
+#[test]
+fn every_measure_says_something() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("report.html");
+    let page_name = page.display().to_string();
+    let only = OTHERS.into_iter().flat_map(|name| ["--only", name]);
+    let said = measure(
+        &["--quick", "--repeats", "1", "--report", &page_name]
+            .into_iter()
+            .chain(only)
+            .collect::<Vec<_>>(),
+    );
+    let measures = said["measures"].as_array().expect("measures");
+    if measures[0]["skipped"][0].is_string() {
+        return;
+    }
+    let names: Vec<_> = measures.iter().filter_map(|measure| measure["name"].as_str()).collect();
+    assert_eq!(names.len(), OTHERS.len(), "{names:?}");
+    for measure in measures {
+        let name = &measure["name"];
+        assert!(OTHERS.iter().any(|other| other == name), "{name}");
+        assert_eq!(measure["failed"], Value::Null, "{name}: {measure}");
+        let figures = measure["figures"].as_array().expect("figures");
+        let median = |figure: &Value| figure["median"].as_f64().is_some_and(f64::is_finite);
+        assert!(!figures.is_empty() && figures.iter().all(median), "{name}: {measure}");
+        for target in measure["targets"].as_array().into_iter().flatten() {
+            assert!(target["got"].is_f64() && target["met"].is_boolean(), "{name}: {target}");
+        }
+    }
+    // Equation 1 and what was measured, in one picture.
+    assert!(std::fs::read_to_string(&page).expect("a page").contains("<svg"));
+}
+
 #[test]
 fn a_measure_that_does_not_exist_is_refused_with_those_that_do() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-bench"));

@@ -289,6 +289,7 @@ impl Link {
                 self.suspect(now, path, true);
                 if self.good() != 0 {
                     self.lose_path(path);
+                    self.restart_timeout(now, path);
                 }
                 return;
             }

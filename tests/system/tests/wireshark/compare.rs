@@ -11,8 +11,9 @@ use tlp_codec::fabric::{Frame, FrameKind, Header, Record, RecordAddress, TlpTrai
 /// What `tlp decode --json` says: by packet and sequence of the record, or of the first one.
 pub(crate) struct Decoded {
     tlps: HashMap<(u64, u32), Value>,
-    /// The same for TLPs that were split: by source node and sequence of the header record.
-    split: HashMap<(u64, u32), Value>,
+    /// The same for TLPs that were split: by source and destination node and sequence of the header
+    /// record.
+    split: HashMap<(u64, u64, u32), Value>,
 }
 
 impl Decoded {
@@ -30,7 +31,9 @@ impl Decoded {
             let tlp: Value = serde_json::from_str(line).expect("a line of JSON");
             let from = &tlp["from"];
             let sequence = from["sequence"].as_u64().unwrap() as u32;
-            split.insert((from["source"].as_u64().unwrap(), sequence), tlp.clone());
+            let [source, destination] =
+                ["source", "destination"].map(|end| from[end].as_u64().unwrap());
+            split.insert((source, destination, sequence), tlp.clone());
             tlps.insert((from["packet"].as_u64().unwrap(), sequence), tlp);
         }
         Self { tlps, split }
@@ -148,10 +151,11 @@ fn compare_records(
             _ => sequence,
         };
         for tlp in each(branch.get("dxpu.tlp")) {
-            let source = u64::from(header.source.get());
+            let [source, destination] =
+                [header.source, header.destination].map(|node| u64::from(node.get()));
             let expected = match record {
                 Record::Tlp(_) => decoded.tlps.get(&(packet, sequence)),
-                _ => decoded.split.get(&(source, first)),
+                _ => decoded.split.get(&(source, destination, first)),
             };
             match expected {
                 Some(expected) => compare_tlp(&place, tlp, expected),
