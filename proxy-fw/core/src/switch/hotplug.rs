@@ -10,7 +10,8 @@
 //! | a device is plugged after that before software is done | as above | the same for the one that is gone, then for the new one |
 //!
 //! So an indicator that goes off before it was ever lit for the device that is there now was meant
-//! for the one before, and changes nothing.
+//! for the one before, and changes nothing. Nor does one that is lit while software was still busy with
+//! that one: it had found it, and its drivers took their time.
 //!
 //! A second press within the 5 s cancels the first, so the button is not pressed again before
 //! software has either let go, gone back to "on", or not reacted for [`PRESS_SETTLES`].
@@ -212,6 +213,8 @@ impl VirtualSwitch {
         slot.occupant = Occupant::Device;
         slot.ready = true;
         slot.taken_up = false;
+        let blinks = slot.power_indicator() == Indicator::Blink;
+        slot.busy_before = blinks && slot.use_of_device.found && slot.is_attended();
         slot.use_of_device = Use::default();
         slot.motion = Motion::Settled;
         slot.notices.note(Notice::Inserted);
@@ -257,7 +260,8 @@ impl VirtualSwitch {
     pub(crate) fn power_indicator_set(&mut self, now: Instant, port: PortId, to: Indicator) {
         let slot = self.port_mut(port);
         slot.uses_indicators = true;
-        slot.taken_up |= to != Indicator::Off;
+        let busy_before = core::mem::take(&mut slot.busy_before);
+        slot.taken_up |= to != Indicator::Off && !(busy_before && to == Indicator::On);
         match (to, slot.motion) {
             (Indicator::Off, _) => self.let_go(now, port),
             (Indicator::Blink, Motion::Pressed { at, .. }) => {

@@ -61,6 +61,9 @@ pub(crate) struct DownstreamPort {
     /// The power indicator has been lit for the device that is here now: switching it off lets go
     /// of this one.
     pub(crate) taken_up: bool,
+    /// Software was still busy with the device before when this one came: it lights the indicator once
+    /// for that one.
+    pub(crate) busy_before: bool,
     /// Software has switched the power indicator since the last reset, and not only put it back: what it
     /// shows means something.
     pub(crate) uses_indicators: bool,
@@ -148,6 +151,7 @@ impl DownstreamPort {
             link_up: false,
             ready: false,
             taken_up: false,
+            busy_before: false,
             uses_indicators: false,
             is_controlled: false,
             use_of_device: Use::default(),

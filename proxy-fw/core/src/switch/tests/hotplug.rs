@@ -236,6 +236,40 @@ fn software_that_is_late_with_a_removal_does_not_let_go_of_the_next_device() {
     assert!(host.events().contains(&SwitchEvent::LetGo { port: port(0), requested: true }));
 }
 
+/// The first one fails while its driver begins with it, which may take seconds, and the next one is
+/// there before software is done with that.
+#[test]
+fn software_that_was_busy_with_the_device_before_does_not_let_go_of_the_next() {
+    let (mut host, mut drivers) = empty(1);
+    let driver = drivers.remove(0);
+    let lets_go = |host: &mut Host| {
+        host.events().iter().any(|event| matches!(event, SwitchEvent::LetGo { .. }))
+    };
+    host.switch.plug(host.now, port(0), &mut host.out);
+    driver.interrupt(&mut host);
+    driver.power_indicator(&mut host, Indicator::Blink);
+    host.switch.device_found(port(0));
+    host.switch.surprise_remove(host.now, port(0), &mut host.out);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    driver.power_indicator(&mut host, Indicator::On);
+    assert_eq!(ask(&mut host), RemovalRequest::MustWait, "that was the one before");
+    driver.interrupt(&mut host);
+    driver.power_indicator(&mut host, Indicator::Off);
+    assert!(!lets_go(&mut host) && host.switch.is_present(port(0)));
+    driver.power_on(&mut host);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    driver.power_indicator(&mut host, Indicator::Off);
+    assert!(lets_go(&mut host) && !host.switch.is_present(port(0)));
+    // One that comes before the one before was found is the one that is found.
+    host.switch.plug(host.now, port(0), &mut host.out);
+    driver.interrupt(&mut host);
+    driver.power_indicator(&mut host, Indicator::Blink);
+    host.switch.surprise_remove(host.now, port(0), &mut host.out);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    driver.power_indicator(&mut host, Indicator::On);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+}
+
 #[test]
 fn a_change_while_the_handler_runs_is_not_lost() {
     let (mut host, mut drivers) = empty(1);
