@@ -243,7 +243,7 @@ impl Node {
 
     pub(crate) fn answer(&mut self, id: OperationId, result: Result<Answer, ControlError>) {
         let room = self.answers.push_back((id, result)).is_ok();
-        assert!(room, "`admit` keeps room for this one and for those of all operations");
+        assert!(room, "`admit` keeps room");
     }
 
     /// Takes the requests that are the same for both roles. `None`: not one of those. That a

@@ -341,7 +341,9 @@ impl BoxRole {
             return Way::Refused;
         }
         let address = packet.address();
-        let bytes = u64::from(packet.length_dw()) * 4;
+        // Of a compare and swap half of the data is what is compared.
+        let operands = if packet.tlp_type() == TlpType::Cas { 2 } else { 1 };
+        let bytes = u64::from(packet.length_dw()) * 4 / operands;
         let binding = self.slots[slot].functions[function].binding.as_ref().expect("has a target");
         match windows::lookup(&binding.request.windows, address, bytes, write) {
             Ok(Mapped { address: there, .. }) if fits(packet, there) => {

@@ -149,6 +149,9 @@ impl BoxRole {
 
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
         if restore.stage == RestoreStage::Paused {
+            // Its reset is over: what it was asked before never comes.
+            let reset = |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == restore.function);
+            self.slots[slot].tags.release_quarantine_where(reset);
             let due = Restore { stage: RestoreStage::Due, ..restore };
             return self.write_timeout(now, slot, due);
         }
@@ -361,6 +364,7 @@ impl BoxRole {
             // The others may still answer late under theirs.
             let of_function =
                 |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == function);
+            while entry.tags.pop_where(AfterExpiry::Free, of_function).is_some() {}
             entry.tags.release_quarantine_where(of_function);
             let entry = &mut entry.functions[function];
             entry.forget_tags();

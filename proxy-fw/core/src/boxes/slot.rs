@@ -392,7 +392,10 @@ impl Slot {
     }
 
     pub(super) fn poll_timeout(&self, first: &mut Earliest) {
-        self.functions.iter().for_each(|f| first.or(f.requests.earliest_deadline()));
+        // What cannot be said for lack of room waits for room, not for the clock.
+        if self.has_room_to_answer() {
+            self.functions.iter().for_each(|f| first.or(f.requests.earliest_deadline()));
+        }
         first.or(self.tags.earliest_deadline());
         first.or(self.work_deadline());
     }
@@ -405,6 +408,11 @@ impl Slot {
             }
             _ => self.access.deadline(),
         }
+    }
+
+    /// Whether a request of the device that has run out of time can be answered.
+    pub(super) fn has_room_to_answer(&self) -> bool {
+        self.egress.room() > 1
     }
 
     /// Whether the proxy's own next request has room, whichever class it is of.

@@ -159,6 +159,21 @@ impl BoxRole {
             self.counters.malformed_from_host += 1;
             return false;
         };
+        let own = self.slots[slot].functions[function].number.get();
+        let is_own = match packet.tlp_type() {
+            TlpType::CfgRd0 | TlpType::CfgWr0 => {
+                u16::from(packet.destination().function().get()) == own
+            }
+            // Those are for bridges, and none is lent.
+            TlpType::CfgRd1 | TlpType::CfgWr1 => false,
+            _ => true,
+        };
+        if !is_own {
+            // A host reaches no function but the one that it was lent.
+            self.counters.malformed_from_host += 1;
+            self.refuse_host(now, target, &info, outstanding, stamp.is_some());
+            return false;
+        }
         if packet.tlp_type() == TlpType::CfgWr0 {
             self.slots[slot].functions[function].id = Some(packet.destination());
         }

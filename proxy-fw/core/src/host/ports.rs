@@ -186,6 +186,13 @@ impl Port {
         Some(removal.next_press.map_or(removal.deadline, |at| at.min(removal.deadline)))
     }
 
+    /// Whoever was asked to let go of the device was reset: another one is asked, or nobody is there.
+    pub(super) fn asks_anew(&mut self, now: Instant) {
+        if let Some(removal) = &mut self.removal {
+            removal.next_press = Some(now);
+        }
+    }
+
     pub(super) fn forget_operation(&mut self) {
         if let Some(removal) = &mut self.removal {
             removal.operation = None;

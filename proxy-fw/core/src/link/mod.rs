@@ -301,7 +301,7 @@ impl Link {
         self.share_buffers();
         let bit = 1 << channel.index;
         let kept = self.out.unbinds.push_back(key);
-        assert!(kept.is_ok(), "there was room for it when the binding was opened");
+        assert!(kept.is_ok(), "there was room at its opening");
         self.out.tlps &= !bit;
         self.out.sidebands &= !bit;
         self.out.guaranteed &= !bit;

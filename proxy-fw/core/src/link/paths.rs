@@ -273,9 +273,11 @@ impl Link {
             let entry = &mut self.paths[path];
             if entry.raise_at.is_some_and(|at| at <= now) {
                 entry.raise_at = Some(now + LINK_RAISE);
-                entry.probe = Some(wanted);
+                // One that asks for a sign of life and has not left yet goes first, ...
+                entry.probe.get_or_insert(wanted);
             }
-            // In the place of one that may be too large: that says nothing of whether the path is there.
+            // ... and takes this one's place: what may be too large says nothing of whether the path is
+            // there.
             if entry.probe_at.is_some_and(|at| at <= now) {
                 self.probe(now, path);
             }

@@ -302,6 +302,25 @@ fn link_disable_resets_every_function() {
     assert_eq!(world.config_read(function(0), 0), (CplStatus::Success, 0xd0ac_1b36));
 }
 
+/// What a function did not answer cannot come any more when it was reset, whoever has the others: under
+/// what it was asked they are asked.
+#[test]
+fn a_function_that_is_taken_back_leaves_no_tag_in_use() {
+    let mut world = two_functions(true);
+    world.device.manner = Manner::Holds;
+    for tag in 0..8 {
+        let read = emit(&Repr::new(mem_read(bdf(0, 0), tag, FIRST_WINDOW, 1)));
+        world.host.handle_tlp(world.now, &read).unwrap();
+    }
+    world.turn();
+    assert_eq!(world.boxes.in_hand().to_devices, 8);
+    // Memory alone is silent.
+    world.device.manner = Manner::Answers;
+    let taken = world.ask_box(Request::UnbindSlot(key_of(0, 1)));
+    assert_eq!(taken, Ok(Reply::Slot(SlotState::Free)));
+    assert_eq!(world.boxes.in_hand().to_devices, 0);
+}
+
 /// The host does not answer for its own bindings any more; its link is not given up on yet.
 fn lose_host(world: &mut World) {
     world.cut = true;

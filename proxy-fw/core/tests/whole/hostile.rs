@@ -314,6 +314,34 @@ fn lent_to_a_liar() -> (World, Liar) {
     (world, liar)
 }
 
+/// It reaches the function that it was lent, and no other one, nor what would be behind it.
+#[test]
+fn a_liar_configures_no_function_but_its_own() {
+    let (mut world, mut liar) = lent_to_a_liar();
+    let mut reaches = |function: u8, type1: bool| {
+        world.device.received.clear();
+        let destination = Bdf::from_bits(bdf(3, 0).bits() | u16::from(function));
+        let write = Repr::new(Kind::ConfigWrite {
+            type1,
+            requester: bdf(0, 0),
+            tag: Tag::new(1).unwrap(),
+            destination,
+            register: 0x48,
+            first_be: 0xf,
+            data: &[0, 0x80, 0, 0],
+        });
+        let outstanding = Some(OutstandingRef { index: function.into(), generation: 1 });
+        let tlp = emit(&write);
+        let lie = Lie::Tlp { class: Class::NonPosted, outstanding, relaxed: false, tlp };
+        liar.say(&mut world, &lie);
+        !world.device.received.is_empty()
+    };
+    assert!(reaches(0, false));
+    for (function, type1) in [(1, false), (7, false), (0, true)] {
+        assert!(!reaches(function, type1), "function {function}");
+    }
+}
+
 #[test]
 fn a_flush_answers_what_the_device_asked_and_does_not_reset_it() {
     for record in [Sideband::Flush, Sideband::PowerOff] {
