@@ -22,6 +22,17 @@ const OLD: usize = 8;
 /// that a job of a whole turn took none.
 const LOOK: usize = 32;
 
+/// The first look of a turn.
+const FIRST_LOOK: usize = 4;
+
+/// From one look to the next a device takes less than this, or the next look comes at once: what it does
+/// may take long, such as a drive's image that waits for its disk.
+const QUICK: Duration = Duration::from_micros(50);
+
+/// A device has this long in a turn, but for the last thing that it does: the links, and the other
+/// devices, wait for it.
+const LONGEST: Duration = Duration::from_micros(200);
+
 /// What a turn of a seat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -146,13 +157,21 @@ impl Seat {
         (BATCH, now)
     }
 
-    /// How many TLPs the role took.
+    /// How many TLPs the role took; of a device that took long a whole turn's, since it has more.
     fn drain_device(&mut self, role: &mut BoxRole, clock: &Clock, mut now: Instant) -> usize {
         // What the role takes, and how many TLPs until it is asked again.
         let (mut classes, mut sure) = (Classes::NONE, 0);
+        let (begun, mut step) = (now, FIRST_LOOK);
+        let mut look_at = step;
         for moved in 0..BATCH {
-            if moved > 0 && moved.is_multiple_of(LOOK) {
-                now = clock.now();
+            if moved == look_at {
+                let before = std::mem::replace(&mut now, clock.now());
+                if now.saturating_since(begun) > LONGEST {
+                    return BATCH;
+                }
+                let quick = now.saturating_since(before) < QUICK;
+                step = if quick { (step * 2).min(LOOK) } else { 1 };
+                look_at += step;
             }
             let held = self.held.take();
             let polled = held.or_else(|| {
@@ -187,6 +206,50 @@ mod tests {
     use super::*;
     use device_models::accelerator::{self, Accelerator};
     use proxy_core::boxes::BoxConfig;
+
+    /// A device that has ever more to say, each time after so long.
+    struct Slow(Duration, usize);
+
+    impl Device for Slow {
+        fn can_take(&self, _: Class) -> bool {
+            true
+        }
+
+        fn handle_tlp(&mut self, _: Duration, _: &[u8]) {}
+
+        fn poll_tlp_of(&mut self, _: Duration, _: Classes, buf: &mut [u8]) -> Option<usize> {
+            std::thread::sleep(self.0);
+            self.1 += 1;
+            // A message that nobody wants.
+            buf[..16].copy_from_slice(&[0x34, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0]);
+            Some(16)
+        }
+
+        fn handle_reset(&mut self, _: Duration, _: ResetKind) {}
+
+        fn poll_timeout(&self) -> Option<Duration> {
+            None
+        }
+
+        fn handle_timeout(&mut self, _: Duration) {}
+
+        fn counters(&self) -> Vec<(&'static str, u64)> {
+            vec![("polls", self.1 as u64)]
+        }
+    }
+
+    #[test]
+    fn a_device_that_takes_long_has_a_part_of_a_turn() {
+        let slot = SlotId::new(1).unwrap();
+        let polls = |each: Duration| {
+            let (mut seat, clock) = (Seat::new(slot, Box::new(Slow(each, 0))), Clock::default());
+            let mut role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
+            role.device_inserted(clock.now(), slot, Default::default());
+            assert_eq!(seat.turn(&mut role, &clock, clock.now()), Done::Long);
+            seat.device().counters()[0].1 as usize
+        };
+        assert_eq!(polls(Duration::from_millis(2)), FIRST_LOOK);
+    }
 
     #[test]
     fn reads_are_told() {

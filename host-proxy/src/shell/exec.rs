@@ -9,6 +9,7 @@ use host_model::{ModelHost, StreamOptions, StreamReport};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -151,7 +152,8 @@ fn endpoints(host: &ModelHost<impl CountingPort>) -> Vec<Bdf> {
 }
 
 fn wait(host: &mut ModelHost<impl CountingPort>, devices: usize, seconds: u64) -> Outcome {
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let deadline = Instant::now().checked_add(Duration::from_secs(seconds));
+    let deadline = deadline.ok_or_else(|| format!("{seconds} seconds: nobody waits so long"))?;
     loop {
         let there = endpoints(host);
         if there.len() >= devices {
@@ -195,6 +197,13 @@ fn check_fits(host: &mut ModelHost<impl CountingPort>, bdf: Bdf, bytes: u64) -> 
     Ok(())
 }
 
+/// Opens a file. A named pipe keeps nobody waiting for its other end: the links would wait, too.
+fn open(options: &mut std::fs::OpenOptions, path: &Path) -> Result<File, String> {
+    let at_once = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = options.custom_flags(at_once).open(path);
+    opened.map_err(|error| format!("{}: {error}", path.display()))
+}
+
 fn nvme_write(
     host: &mut ModelHost<impl CountingPort>,
     bdf: Bdf,
@@ -203,7 +212,7 @@ fn nvme_write(
     reply: &Sender<Line>,
 ) -> Outcome {
     let name = path.display();
-    let file = File::open(path).map_err(|e| format!("{name}: {e}"))?;
+    let file = open(File::options().read(true), path)?;
     let data = file.metadata().map_err(|e| format!("{name}: {e}"))?;
     if !data.is_file() {
         return Err(format!("{name} is not a file"));
@@ -230,7 +239,7 @@ fn nvme_read(
 ) -> Outcome {
     check_fits(host, bdf, bytes)?;
     let name = path.display();
-    let file = File::create(path).map_err(|e| format!("{name}: {e}"))?;
+    let file = open(File::options().write(true).create(true).truncate(true), path)?;
     let mut progress = |p: nvme_driver::Progress| {
         let _ = reply.send(Line::Progress { done: p.done, total: bytes });
     };
@@ -284,6 +293,21 @@ fn counters(host: &mut ModelHost<impl CountingPort>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_keeps_nobody_waiting_for_its_other_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        let sink = open(File::options().write(true).create(true).truncate(true), &pipe);
+        assert!(sink.unwrap_err().contains("pipe: No such device or address"));
+        let source = open(File::options().read(true), &pipe).unwrap();
+        assert!(!source.metadata().unwrap().is_file(), "and so it is refused");
+        let file = folder.path().join("file");
+        open(File::options().write(true).create(true).truncate(true), &file).unwrap();
+        assert!(open(File::options().read(true), &file).is_ok());
+    }
 
     #[test]
     fn functions_are_named_as_lspci_names_them() {

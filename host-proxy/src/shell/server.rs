@@ -10,10 +10,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 use tracing::{debug, warn};
 
 /// Connections at one time, each with a thread of its own; a further one is told and closed.
 pub const MAX_CONNECTIONS: usize = 32;
+
+/// Between two attempts to take a connection where the system has no descriptor left for it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Commands that wait for their turn; a further one waits in its connection.
 const WAITING: usize = 8;
@@ -70,7 +74,16 @@ impl Drop for Server {
 fn accept(listener: &UnixListener, jobs: &SyncSender<Job>) {
     // Each connection holds a copy of this.
     let seat = Arc::new(());
-    for stream in listener.incoming().flatten() {
+    for stream in listener.incoming() {
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                // As long as there is no descriptor left, there is none at once again.
+                warn!("a command connection cannot be taken: {error}");
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
         if Arc::strong_count(&seat) > MAX_CONNECTIONS {
             warn!("a command connection was refused: {MAX_CONNECTIONS} are open");
             let full =

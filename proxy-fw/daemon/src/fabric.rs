@@ -32,9 +32,11 @@ impl Fabric {
             spec.open(common).map_err(|error| format!("fabric {spec}: {error}"))
         };
         let ports: Vec<_> = common.fabric.iter().map(open).collect::<Result<_, _>>()?;
-        let told = |index: usize| common.advertise.get(index).copied().map(Address::Udp);
-        let addresses = ports.iter().enumerate();
-        let addresses = addresses.map(|(n, p)| told(n).unwrap_or_else(|| p.local_address()));
+        let mut told = common.advertise.iter().copied();
+        let addresses = common.fabric.iter().zip(&ports).map(|(spec, port)| {
+            let told = if spec.is_udp() { told.next() } else { None };
+            told.map_or_else(|| port.local_address(), Address::Udp)
+        });
         let mtu = ports.iter().map(|port| port.mtu()).min().unwrap_or(MAX_FRAME);
         Ok(Self { addresses: addresses.collect(), mtu: mtu.min(MAX_FRAME), ports })
     }
@@ -70,6 +72,10 @@ pub enum FabricSpec {
 }
 
 impl FabricSpec {
+    fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp(_))
+    }
+
     /// Whether it is at all addresses of the machine, so that its own tells others nothing.
     fn is_bound_everywhere(&self) -> bool {
         matches!(self, Self::Udp(address) if address.ip().is_unspecified())
@@ -172,7 +178,7 @@ pub fn net_address(address: &PathAddress) -> Address {
     }
 }
 
-/// As many ports as there may be paths, as many advertised addresses as ports, or none, and each port
+/// As many ports as there may be paths, as many advertised addresses as UDP ports, or none, and each port
 /// somewhere that others can send to.
 ///
 /// # Errors
@@ -185,11 +191,11 @@ pub fn check(fabric: &[FabricSpec], advertise: &[SocketAddr]) -> Result<(), Stri
     if let Some(twice) = fabric.iter().enumerate().find(|(n, spec)| spec.is_any_of(&fabric[..*n])) {
         return Err(format!("fabric {}: named twice; each path has a port of its own", twice.1));
     }
-    if !advertise.is_empty() && advertise.len() != fabric.len() {
+    let udp = fabric.iter().filter(|spec| spec.is_udp()).count();
+    if !advertise.is_empty() && advertise.len() != udp {
         return Err(format!(
-            "advertise: {} addresses for {} ports; name one for each of them, or none",
-            advertise.len(),
-            fabric.len()
+            "advertise: {} addresses for {udp} udp ports; name one for each of them, or none",
+            advertise.len()
         ));
     }
     if let Some(wrong) = advertise.iter().find(|address| address.ip().is_unspecified()) {
@@ -271,7 +277,11 @@ mod tests {
         );
         assert!(check(&ports(&["eth:a"; 9]), &[]).unwrap_err().contains("9 ports"));
         let error = check(&ports(&["eth:a", "eth:b"]), &[address]).unwrap_err();
-        assert!(error.contains("1 addresses for 2 ports"), "{error}");
+        assert!(error.contains("1 addresses for 0 udp ports"), "{error}");
+        // An interface's own address is the one that it has.
+        assert!(check(&ports(&["eth:a", "udp:0.0.0.0:7790"]), &[address]).is_ok());
+        let error = check(&ports(&["eth:a", "udp:0.0.0.0:7790"]), &[address; 2]).unwrap_err();
+        assert!(error.contains("2 addresses for 1 udp ports"), "{error}");
     }
 
     #[test]

@@ -226,7 +226,8 @@ impl<R: Role> Plane<R> {
                 break;
             }
         }
-        if any {
+        // Also what the transport had no room for the last time: nobody may say anything behind it.
+        if any || self.holds_back() {
             self.flush()?;
         }
         if self.role.is_asked_for_counters() {
@@ -269,6 +270,12 @@ impl<R: Role> Plane<R> {
             self.role.mark(self.clock.now());
         }
         Ok(Some(Written { outgoing, placed }))
+    }
+
+    /// Whether a port still has frames that its transport did not take.
+    fn holds_back(&self) -> bool {
+        let interests = self.ports.iter().flatten().filter_map(|port| port.interest());
+        interests.into_iter().any(|(_, held)| held)
     }
 
     fn flush(&mut self) -> Result<(), NetError> {
@@ -401,7 +408,7 @@ impl<R: Role> Drop for Plane<R> {
 mod tests {
     use super::*;
     use proxy_core::boxes::{BoxConfig, BoxRole};
-    use proxy_net::MemoryPort;
+    use proxy_net::{Address, MemoryPort};
 
     fn plane() -> (Plane<BoxRole>, MemoryPort) {
         let (port, other) = MemoryPort::pair(MAX_FRAME, 8);
@@ -429,6 +436,74 @@ mod tests {
         other.flush().unwrap();
         assert!(plane.receive().unwrap());
         assert_eq!(plane.idle.since, None);
+    }
+
+    /// A port whose transport has no room once.
+    struct Hesitant {
+        port: MemoryPort,
+        descriptor: std::os::fd::OwnedFd,
+        full: bool,
+        held: Option<(Address, Vec<u8>)>,
+    }
+
+    impl Port for Hesitant {
+        fn local_address(&self) -> Address {
+            self.port.local_address()
+        }
+
+        fn mtu(&self) -> usize {
+            self.port.mtu()
+        }
+
+        fn send(&mut self, to: &Address, frame: &[u8]) -> Result<Sent, NetError> {
+            self.held = Some((*to, frame.to_vec()));
+            Ok(Sent::Queued)
+        }
+
+        fn flush(&mut self) -> Result<(), NetError> {
+            if std::mem::take(&mut self.full) {
+                return Ok(());
+            }
+            if let Some((to, frame)) = self.held.take() {
+                assert_eq!(self.port.send(&to, &frame)?, Sent::Queued);
+            }
+            self.port.flush()
+        }
+
+        fn receive(
+            &mut self,
+            sink: &mut dyn FnMut(&proxy_net::Origin, &[u8]),
+        ) -> Result<usize, NetError> {
+            self.port.receive(sink)
+        }
+
+        fn wait(&mut self, timeout: Duration) -> Result<(), NetError> {
+            self.port.wait(timeout)
+        }
+
+        fn interest(&self) -> Option<(std::os::fd::BorrowedFd<'_>, bool)> {
+            Some((std::os::fd::AsFd::as_fd(&self.descriptor), self.held.is_some()))
+        }
+
+        fn counters(&self) -> proxy_net::Counters {
+            self.port.counters()
+        }
+    }
+
+    #[test]
+    fn what_a_transport_had_no_room_for_is_sent_though_nothing_comes_behind_it() {
+        let (mut plane, _) = plane();
+        let (port, mut other) = MemoryPort::pair(MAX_FRAME, 8);
+        let descriptor = std::fs::File::open("/dev/null").unwrap().into();
+        let mut hesitant = Hesitant { port, descriptor, full: true, held: None };
+        let to = other.local_address();
+        assert_eq!(hesitant.send(&to, &[0; 64]).unwrap(), Sent::Queued);
+        hesitant.flush().unwrap();
+        plane.ports[0] = Some(Box::new(hesitant));
+        let came = |other: &mut MemoryPort| other.receive(&mut |_, _| {}).unwrap();
+        assert_eq!(came(&mut other), 0);
+        assert!(!plane.transmit().unwrap(), "the role says nothing");
+        assert_eq!(came(&mut other), 1);
     }
 
     #[test]
