@@ -111,8 +111,9 @@ pub(super) struct CardFilter {
 
 impl CardFilter {
     fn lets(&self, card: &CardView) -> bool {
-        self.board.as_ref().is_none_or(|board| *board == card.board)
-            && self.role.is_none_or(|role| role == card.role)
+        // A card that does not say its board may be of any.
+        let may_be = |board: &String| *board == card.board || card.problem.is_some();
+        self.board.as_ref().is_none_or(may_be) && self.role.is_none_or(|role| role == card.role)
     }
 }
 

@@ -223,8 +223,17 @@ async fn write(
         if let RolloutKind::Push { image } = &rollout.what
             && status.wanted().image != image.id.into()
         {
+            if status.wanted().state == FirmwareState::Healthy {
+                // To take that back would be to lose it.
+                let back = version(status.wanted()).unwrap_or_default();
+                return Err(Stop::Failed(format!(
+                    "it runs {}, and was told to go back to {back}, which it does at its next restart; \
+                     give `firmware rollback` again, and then this one",
+                    runs.unwrap_or_default()
+                )));
+            }
             // It got another one, and was not restarted: it would start that the next time. To begin to
-            // write over that one takes it back.
+            // write over that one takes it back; that is a record of the boot state.
             begin(manager, &card, &image_bytes(manager, image.id)?.bytes, image.id).await?;
             return Err(Stop::Away);
         }

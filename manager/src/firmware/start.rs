@@ -107,7 +107,12 @@ pub async fn start(
     let image = wish.image.map(|id| label(&tables, id)).transpose()?;
     let cards = match &wish.nodes {
         Some(nodes) => named(manager, nodes).await?,
-        None => cards(manager).await.into_iter().map(said).collect::<Result<_, _>>()?,
+        None => {
+            let role = image.as_ref().and_then(|image| image.role);
+            let is_meant =
+                |(session, _): &AskedCard| role.is_none_or(|r| r == session.identity().role);
+            cards(manager).await.into_iter().filter(is_meant).map(said).collect::<Result<_, _>>()?
+        }
     };
     let mut chosen = Vec::new();
     for (session, status) in cards {
