@@ -220,9 +220,9 @@ impl Seeds {
         }
     }
 
-    /// What came of a run, if all that was wanted of it was recorded.
-    fn recorded(&self, outcome: Outcome) -> Result<Outcome> {
-        let Some((record, why)) = &outcome.unwritten else { return Ok(outcome) };
+    /// Whether all that was wanted of a run was recorded.
+    fn check_recorded(&self, outcome: &Outcome) -> Result<()> {
+        let Some((record, why)) = &outcome.unwritten else { return Ok(()) };
         let (what, path) = match record {
             Recording::Trace => ("trace", &self.trace),
             Recording::Capture => ("capture", &self.pcap),
@@ -266,9 +266,7 @@ impl Seeds {
             drop(results);
             let mut shown = Instant::now();
             for outcome in arrived {
-                let outcome = outcome
-                    .and_then(|outcome| self.recorded(outcome))
-                    .inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+                let outcome = outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 sum.seeds += 1;
                 sum.tlps += outcome.tlps;
                 sum.operations += outcome.operations;
@@ -281,6 +279,7 @@ impl Seeds {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }
+                self.check_recorded(&outcome)?;
                 if shown.elapsed() > Duration::from_millis(500) {
                     shown = Instant::now();
                     self.progress(name, &sum);
@@ -375,18 +374,21 @@ impl Seeds {
         let found = minimise::shrink(seed, profile, whole.clone(), |left, tried| {
             eprintln!("{left} entries left after {tried} runs");
         });
-        if self.trace.is_some() || self.pcap.is_some() {
-            let played = found.as_ref().map_or(whole, |found| found.schedule.clone());
-            let mut run = Run::of(seed, profile, played);
+        let again = |schedule: Vec<Entry>| {
+            if self.trace.is_none() && self.pcap.is_none() {
+                return Ok(());
+            }
+            let mut run = Run::of(seed, profile, schedule);
             self.record(&mut run)?;
-            self.recorded(run.go())?;
-        }
+            self.check_recorded(&run.go())
+        };
         let Some(found) = found else {
             if self.json {
                 println!("{}", json!({ "profile": self.profile, "seed": seed, "broken": 0 }));
             } else {
                 println!("seed {seed} keeps every promise; there is nothing to shrink");
             }
+            again(whole)?;
             return Ok(true);
         };
         let text = serde_json::to_string_pretty(&found.schedule)?;
@@ -397,6 +399,7 @@ impl Seeds {
         if !self.json {
             println!("{left} of {before} entries are enough: {}", path.display());
         }
+        again(found.schedule)?;
         Ok(false)
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Trace {
     story: VecDeque<Item>,
     text: Option<Box<dyn Write>>,
     capture: Option<Capture>,
-    /// What could not be written, and why: of each the first time, which ends it.
+    /// What could not be written first, and why; each ends with its first time.
     unwritten: Option<(Recording, io::Error)>,
 }
 
