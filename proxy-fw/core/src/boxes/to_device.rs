@@ -160,15 +160,8 @@ impl BoxRole {
             return false;
         };
         let own = self.slots[slot].functions[function].number.get();
-        let is_own = match packet.tlp_type() {
-            TlpType::CfgRd0 | TlpType::CfgWr0 => {
-                u16::from(packet.destination().function().get()) == own
-            }
-            // Those are for bridges, and none is lent.
-            TlpType::CfgRd1 | TlpType::CfgWr1 => false,
-            _ => true,
-        };
-        if !is_own {
+        let configures = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0);
+        if configures && u16::from(packet.destination().routed_function()) != own {
             // A host reaches no function but the one that it was lent.
             self.counters.malformed_from_host += 1;
             self.refuse_host(now, target, &info, outstanding, stamp.is_some());

@@ -186,7 +186,8 @@ impl Port {
         Some(removal.next_press.map_or(removal.deadline, |at| at.min(removal.deadline)))
     }
 
-    /// Whoever was asked to let go of the device was reset: another one is asked, or nobody is there.
+    /// Whoever was asked to let go of the device is gone: another one is asked, or nobody is there. Software
+    /// that only recovers from a hot reset goes on with it.
     pub(super) fn asks_anew(&mut self, now: Instant) {
         if let Some(removal) = &mut self.removal {
             removal.next_press = Some(now);

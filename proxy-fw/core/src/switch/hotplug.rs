@@ -214,7 +214,8 @@ impl VirtualSwitch {
         slot.ready = true;
         slot.taken_up = false;
         let blinks = slot.power_indicator() == Indicator::Blink;
-        slot.busy_before = blinks && slot.use_of_device.found && slot.is_attended();
+        let busy = slot.busy_before || slot.use_of_device.found;
+        slot.busy_before = blinks && busy && slot.is_attended();
         slot.use_of_device = Use::default();
         slot.motion = Motion::Settled;
         slot.notices.note(Notice::Inserted);
