@@ -298,7 +298,7 @@ impl Node {
     }
 
     fn set_peer(&mut self, now: Instant, peer: &Peer) -> Result<Answer, ControlError> {
-        let local = self.id.expect("requests come after Welcome, which numbers the node");
+        let local = self.id.expect("requests come after Welcome");
         if peer.node == local {
             return Err(ControlError::UnknownPeer(peer.node));
         }

@@ -377,7 +377,7 @@ impl<R: CardRole> Card<R> {
     fn say_firmware(&mut self) {
         let Some((id, answer)) = self.firmware.take() else { return };
         let said = self.manage.say(&FromProxy::Response { id, result: answer.map(Reply::from) });
-        assert!(said, "requests come while there is room for an answer");
+        assert!(said, "there is room for an answer");
     }
 
     /// Tells the role what is counted around it.

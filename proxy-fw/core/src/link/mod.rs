@@ -186,7 +186,7 @@ impl Link {
     /// When `config` is outside the bounds that its fields name, or is not for as much storage.
     pub fn with_storage(ends: Ends, config: LinkConfig, storage: LinkStorage) -> Self {
         assert!((MIN_FRAME..=MAX_FRAME).contains(&config.max_frame), "frame size out of bounds");
-        assert!(config.ack_delay < config.min_rto, "an acknowledgement held back is no loss");
+        assert!(config.ack_delay < config.min_rto, "an acknowledgement is no loss");
         assert!((1..=MAX_PATHS).contains(&config.paths), "paths out of bounds");
         let Ends { local, local_incarnation, peer, peer_incarnation, local_is_host, peer_paths } =
             ends;

@@ -49,7 +49,7 @@ impl State {
 }
 
 /// Bytes that wait for a probe: what a card logs while it starts, several times.
-const FOR_PROBE: usize = 2048;
+const FOR_PROBE: usize = 2000;
 
 /// A probe can fetch what is logged from now on. To be called once, before anything is logged.
 pub fn start() {
