@@ -9,7 +9,7 @@ use host_model::{ModelHost, StreamOptions, StreamReport};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -240,6 +240,9 @@ fn nvme_read(
     check_fits(host, bdf, bytes)?;
     let name = path.display();
     let file = open(File::options().write(true).create(true).truncate(true), path)?;
+    if file.metadata().is_ok_and(|file| file.file_type().is_fifo()) {
+        return Err(format!("{name} is a named pipe, whose reader the host would wait for"));
+    }
     let mut progress = |p: nvme_driver::Progress| {
         let _ = reply.send(Line::Progress { done: p.done, total: bytes });
     };

@@ -74,16 +74,20 @@ impl Drop for Server {
 fn accept(listener: &UnixListener, jobs: &SyncSender<Job>) {
     // Each connection holds a copy of this.
     let seat = Arc::new(());
+    let mut failing = false;
     for stream in listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => {
                 // As long as there is no descriptor left, there is none at once again.
-                warn!("a command connection cannot be taken: {error}");
+                if !std::mem::replace(&mut failing, true) {
+                    warn!("command connections cannot be taken: {error}");
+                }
                 std::thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
         };
+        failing = false;
         if Arc::strong_count(&seat) > MAX_CONNECTIONS {
             warn!("a command connection was refused: {MAX_CONNECTIONS} are open");
             let full =

@@ -215,7 +215,7 @@ name = "rack-1"
 manager = "127.0.0.1:7781"
 # Where frames travel: "udp:ADDRESS:PORT" or "eth:INTERFACE[.VLAN]"; a list makes several paths.
 fabric = ["udp:0.0.0.0:7790", "udp:0.0.0.0:7791"]
-# Where other proxies reach this one, if not at the addresses bound ; one for each udp port.
+# Where other proxies reach this one, if not at the addresses bound; one for each udp port.
 advertise = ["192.0.2.1:7790", "198.51.100.1:7791"]
 # Largest frame in bytes; what the interface takes, at most 9000, if not given.
 mtu = 1500
