@@ -166,8 +166,9 @@ pub fn freed(
     else {
         return;
     };
+    let mut changed = false;
     for (address, (_, state)) in binding.addresses().zip(states) {
-        txn.device_became(&address, *state);
+        changed |= txn.device_became(&address, *state);
     }
     let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);
     if quarantined {
@@ -176,7 +177,11 @@ pub fn freed(
              recover {}` tries again",
             binding.slot, binding.slot
         );
-        txn.event(EventRecord::new(EventKind::SlotQuarantined, detail.clone()).binding(&binding));
+        // It is tried again and again as long as it is to be lent.
+        if changed {
+            let event = EventRecord::new(EventKind::SlotQuarantined, detail.clone());
+            txn.event(event.binding(&binding));
+        }
         warn(txn, &binding, detail);
     }
     if binding.desired == Desired::Bound {

@@ -2,13 +2,15 @@
 
 use crate::types::NodeName;
 use proxy_core::control::InventoryEntry;
+use proxy_core::limits::MAX_FUNCTIONS;
 use std::collections::BTreeSet;
 
 /// Complaints about one report; of further ones only the number is said.
 pub const MAX_COMPLAINTS: usize = 8;
 
 /// The entries of an inventory that can be, and what is wrong with the others, for a person: a slot
-/// that a box of `size` slots does not have, or a function that was there before. Of two entries of
+/// that a box of `size` slots does not have, a function that no binding has room for, or one that was there
+/// before. Of two entries of
 /// one function the first counts.
 pub fn inventory(
     name: &NodeName,
@@ -22,6 +24,11 @@ pub fn inventory(
         let (slot, function) = (entry.slot, entry.function);
         let complaint = if slot.get() == 0 || slot.get() > size {
             format!("{name} reports a device in slot {slot}; its slots are 1 to {size}")
+        } else if usize::from(function.get()) >= MAX_FUNCTIONS {
+            format!(
+                "{name} reports function {function} of slot {slot}; no device is lent in more than \
+                 {MAX_FUNCTIONS}"
+            )
         } else if !seen.insert((slot, function)) {
             format!("{name} reports function {function} of slot {slot} more than once")
         } else {
@@ -68,6 +75,16 @@ mod tests {
         assert_eq!(inventory(&name, 4, whole.clone()), (whole.clone(), Vec::new()));
         let mut lies = whole.clone();
         lies.extend([entry(2, "b"), entry(2, "c"), entry(5, "a"), entry(255, "a")]);
+        let function = |number| {
+            let function = SlotFunction::new(number).unwrap();
+            InventoryEntry { function, ..entry(3, "a") }
+        };
+        let all = [whole.clone(), (1..8).map(function).collect()].concat();
+        assert_eq!(inventory(&name, 4, all.clone()), (all.clone(), Vec::new()));
+        let more = [all.clone(), vec![function(8), function(255)]].concat();
+        let (left, said) = inventory(&name, 4, more);
+        assert_eq!((left, said.len()), (all, 2));
+        assert!(said[0].contains("function 8 of slot 3"), "{said:?}");
         let (sound, complaints) = inventory(&name, 4, lies);
         assert_eq!(sound, whole, "the first of two counts");
         assert_eq!(complaints.len(), 3, "{complaints:?}");

@@ -9,6 +9,7 @@ use crate::types::{BindingRecord, Desired, DeviceState, Problem, ProblemCode};
 use proxy_core::control::{
     ControlError, MappingEntry, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
+use proxy_core::limits::MAX_FUNCTIONS;
 use std::sync::Arc;
 use std::time::Duration;
 use tlp_codec::ids::{NodeId, SlotFunction};
@@ -152,7 +153,13 @@ pub(super) async fn bind_port(
         port: binding.port,
         box_node: at_box.identity().node,
         slot: binding.slot.slot(),
-        functions: binding.functions.iter().map(|f| (f.function, f.epoch)).collect(),
+        // Of more than it has room for an earlier manager may have made a record.
+        functions: binding
+            .functions
+            .iter()
+            .map(|f| (f.function, f.epoch))
+            .take(MAX_FUNCTIONS)
+            .collect(),
         // The box's; only an earlier manager's record of it may be without.
         path_set: binding.path_set.unwrap_or_else(chosen),
         share: link.share(),

@@ -275,13 +275,13 @@ impl Txn {
     }
 
     /// Notes that a device's function, if it is known, is in this state, and since now if it was in
-    /// another one.
-    pub fn device_became(&mut self, address: &FunctionAddress, state: DeviceState) {
+    /// another one; whether it was.
+    pub fn device_became(&mut self, address: &FunctionAddress, state: DeviceState) -> bool {
         let known = self.tables.devices.get(address);
-        if let Some(device) = known.filter(|device| device.state != state) {
-            let device = DeviceRecord { state, since: self.now, ..DeviceRecord::clone(device) };
-            self.put_device(device);
-        }
+        let Some(device) = known.filter(|device| device.state != state) else { return false };
+        let device = DeviceRecord { state, since: self.now, ..DeviceRecord::clone(device) };
+        self.put_device(device);
+        true
     }
 
     /// Takes a device's function out.

@@ -378,6 +378,32 @@ fn an_image_that_was_not_started_is_taken_back_by_the_one_that_runs() {
     assert_eq!(runs(&manager, "box1"), "1.0.0+0");
 }
 
+/// It was told to go back and was not restarted: the image before is not written over for a push of the
+/// one that runs.
+#[test]
+fn an_image_that_was_healthy_is_not_lost_to_the_one_that_runs() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 2));
+    manager.wait_ready(&["box1"]);
+    let second = image(&manager, 2);
+    manager.json(&["firmware", "push", &second, "--node", "box1"]);
+    at_box.does_instead(|request| {
+        let refuse = Script::Refuse(ControlError::Firmware(FirmwareError::Flash));
+        matches!(request, FirmwareRequest::Restart { .. }).then_some(refuse)
+    });
+    assert_eq!(manager.failure(&["firmware", "rollback", "box1"]).0, 7);
+    at_box.obeys();
+    let card_now = || manager.json(&["firmware", "list"])["cards"][0].clone();
+    assert_eq!((&card_now()["running"], &card_now()["wanted"]), (&json!("b"), &json!("a")));
+    assert_eq!(manager.failure(&["firmware", "push", &second, "--node", "box1"]).0, 7);
+    let why = manager.get("/v1/firmware/rollout");
+    let why = card(&why, "box1")["reason"].as_str().unwrap().to_owned();
+    assert!(why.contains("told to go back to 1.0.0+0"), "{why}");
+    assert_eq!(card_now()["slots"][0]["state"], "healthy");
+    let back = manager.json(&["firmware", "rollback", "box1"]);
+    assert_eq!(card(&back, "box1")["runs"], "1.0.0+0");
+}
+
 #[test]
 fn a_card_that_does_not_say_what_it_runs_is_not_left_out_in_silence() {
     let manager = Manager::start();
