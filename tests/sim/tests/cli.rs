@@ -135,6 +135,15 @@ fn a_record_that_is_not_whole_is_no_success() {
         assert_eq!(said.status.code(), Some(2), "{said:?}");
         assert!(text(&said.stderr).contains("/dev/full cannot be written: No space"), "{said:?}");
     }
+    // What was broken is said all the same, and a schedule is not lost.
+    let said =
+        run(&folder, &["--seeds", "3", "--profile", "too much.toml", "--trace", "/dev/full"]);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    assert!(text(&said.stdout).contains("seed 3 of profile too much.toml broke"), "{said:?}");
+    let args = ["--seeds", "3", "--profile", "too much.toml", "--minimise", "short.json"];
+    let said = run(&folder, &[&args[..], &["--trace", "/dev/full"]].concat());
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    assert!(folder.join("short.json").metadata().unwrap().len() > 2);
 }
 
 /// What goes wrong by itself needs nothing of a schedule.
