@@ -10,14 +10,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::time::Duration;
 use tracing::{debug, warn};
+use vfio_user_server::limits::ACCEPT_PAUSE;
 
 /// Connections at one time, each with a thread of its own; a further one is told and closed.
 pub const MAX_CONNECTIONS: usize = 32;
-
-/// Between two attempts to take a connection where the system has no descriptor left for it.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Commands that wait for their turn; a further one waits in its connection.
 const WAITING: usize = 8;

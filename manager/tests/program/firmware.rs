@@ -352,6 +352,14 @@ fn a_card_that_loses_its_power_gets_the_rest() {
     assert_eq!(runs(&manager, "box1"), "2.0.0+0");
 }
 
+/// It takes what it is given, and its flash fails for whoever asks it to restart.
+fn refuses_to_restart(card: &Card) {
+    card.does_instead(|request| {
+        let refuse = Script::Refuse(ControlError::Firmware(FirmwareError::Flash));
+        matches!(request, FirmwareRequest::Restart { .. }).then_some(refuse)
+    });
+}
+
 /// It has all of an image and was not restarted. Whoever then wants the one that it runs gets that, also
 /// after a restart.
 #[test]
@@ -360,11 +368,7 @@ fn an_image_that_was_not_started_is_taken_back_by_the_one_that_runs() {
     let at_box = Card::start(manager.control, boxed("box1", 2));
     manager.wait_ready(&["box1"]);
     let (first, second) = (image(&manager, 1), image(&manager, 2));
-    // It takes the image, and its flash fails for whoever asks it to restart.
-    at_box.does_instead(|request| {
-        let refuse = Script::Refuse(ControlError::Firmware(FirmwareError::Flash));
-        matches!(request, FirmwareRequest::Restart { .. }).then_some(refuse)
-    });
+    refuses_to_restart(&at_box);
     let (code, _) = manager.failure(&["firmware", "push", &second, "--node", "box1"]);
     assert_eq!(code, 7);
     at_box.obeys();
@@ -387,10 +391,7 @@ fn an_image_that_was_healthy_is_not_lost_to_the_one_that_runs() {
     manager.wait_ready(&["box1"]);
     let second = image(&manager, 2);
     manager.json(&["firmware", "push", &second, "--node", "box1"]);
-    at_box.does_instead(|request| {
-        let refuse = Script::Refuse(ControlError::Firmware(FirmwareError::Flash));
-        matches!(request, FirmwareRequest::Restart { .. }).then_some(refuse)
-    });
+    refuses_to_restart(&at_box);
     assert_eq!(manager.failure(&["firmware", "rollback", "box1"]).0, 7);
     at_box.obeys();
     let card_now = || manager.json(&["firmware", "list"])["cards"][0].clone();

@@ -274,8 +274,7 @@ impl<R: Role> Plane<R> {
 
     /// Whether a port still has frames that its transport did not take.
     fn holds_back(&self) -> bool {
-        let interests = self.ports.iter().flatten().filter_map(|port| port.interest());
-        interests.into_iter().any(|(_, held)| held)
+        self.ports.iter().flatten().any(|port| port.interest().is_some_and(|(_, held)| held))
     }
 
     fn flush(&mut self) -> Result<(), NetError> {

@@ -150,8 +150,8 @@ impl BoxRole {
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
         if restore.stage == RestoreStage::Paused {
             // Its reset is over: what it was asked before never comes.
-            let reset = |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == restore.function);
-            self.slots[slot].tags.release_quarantine_where(reset);
+            let tags = &mut self.slots[slot].tags;
+            tags.release_quarantine_where(|request| request.is_of(restore.function));
             let due = Restore { stage: RestoreStage::Due, ..restore };
             return self.write_timeout(now, slot, due);
         }
@@ -362,8 +362,7 @@ impl BoxRole {
                 entry.free_tags();
             }
             // The others may still answer late under theirs.
-            let of_function =
-                |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == function);
+            let of_function = |request: &ToDevice| request.is_of(function);
             while entry.tags.pop_where(AfterExpiry::Free, of_function).is_some() {}
             entry.tags.release_quarantine_where(of_function);
             let entry = &mut entry.functions[function];
@@ -392,8 +391,7 @@ impl BoxRole {
     pub(super) fn flush_function(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
         entry.functions[function].forget_requests();
-        let of_function =
-            |r: &ToDevice| matches!(r, ToDevice::Host { function: f, .. } if *f == function);
+        let of_function = |request: &ToDevice| request.is_of(function);
         while entry.tags.pop_where(AfterExpiry::Free, of_function).is_some() {}
         self.expire(now, slot);
     }

@@ -217,6 +217,11 @@ pub(super) enum ToDevice {
 }
 
 impl ToDevice {
+    /// Whether the host that a function is lent to asked for it.
+    pub(super) fn is_of(&self, function: usize) -> bool {
+        matches!(self, Self::Host { function: asked, .. } if *asked == function)
+    }
+
     /// Under whose ID the device is asked: the proxy's own is 00:00.0.
     pub(super) fn requester(&self) -> Bdf {
         match self {

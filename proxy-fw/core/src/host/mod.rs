@@ -266,10 +266,10 @@ impl HostRole {
             ResetKind::Fundamental => Wanted::Perst,
         };
         for index in 0..self.ports.len() {
-            // Nobody waits for these any more; devices that asked each other are told.
             if kind == ResetKind::Fundamental {
                 self.ports[index].asks_anew(now);
             }
+            // Nobody waits for these any more; devices that asked each other are told.
             let requests = &mut self.ports[index].requests;
             while requests.pop_where(AfterExpiry::Free, |r| r.asker.is_none()).is_some() {}
             let port = PortId::new(index as u8).expect("at most 32 ports");

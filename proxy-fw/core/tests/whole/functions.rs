@@ -95,20 +95,26 @@ fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
     }
 }
 
+/// Answers what the first function is asked; the other one's first question is left.
+fn answer_for_the_first(world: &mut World) {
+    let asks_second = |world: &World| {
+        let last = Packet::new_checked(&world.device.received.last().unwrap()[..]).unwrap();
+        last.destination().function().get() == 1
+    };
+    while !asks_second(world) {
+        assert!(world.device.holds());
+        world.device.answer(Manner::Answers);
+        world.turn();
+    }
+    assert!(world.device.holds());
+}
+
 /// What a device does not answer when it is looked at is not taken for a function that is not there,
 /// which nobody would look for again.
 #[test]
 fn a_device_of_which_a_function_does_not_answer_is_looked_at_again() {
     let mut world = looked_at();
-    let asks_second = |world: &World| {
-        let last = Packet::new_checked(&world.device.received.last().unwrap()[..]).unwrap();
-        last.destination().function().get() == 1
-    };
-    while !asks_second(&world) {
-        assert!(world.device.holds());
-        world.device.answer(Manner::Answers);
-        world.turn();
-    }
+    answer_for_the_first(&mut world);
     world.run(Duration::from_secs(1));
     assert_eq!(states(&world), [SlotState::Quarantined]);
     let refused = world.ask_box(Request::BindSlot(slot_binding(key_of(0, 1))));
@@ -181,15 +187,7 @@ fn a_slot_is_as_good_as_new_after_devices_that_could_not_be_looked_at() {
     let mut world = looked_at();
     for _ in 0..=SLOT_FUNCTIONS {
         // The first function is found, and the other one says nothing.
-        while world.device.holds() {
-            let last = Packet::new_checked(&world.device.received.last().unwrap()[..]).unwrap();
-            if last.destination().function().get() == 1 {
-                break;
-            }
-            world.device.answer(Manner::Answers);
-            world.turn();
-        }
-        assert!(world.device.holds());
+        answer_for_the_first(&mut world);
         world.run(Duration::from_secs(1));
         assert_eq!(states(&world), [SlotState::Quarantined]);
         world.device.answer(Manner::Silent);
