@@ -448,7 +448,14 @@ async fn begin_replacing(
         Err(problem) if choosing::is_the_managers(&problem) => Err(problem),
         Err(Problem { detail, .. }) => {
             let how = Err(detail);
-            manager.records.apply(|txn| over(txn, id, binding, StepName::Replace, how)).await
+            let ended = manager.records.apply(|txn| {
+                // Released meanwhile, it is not in the way: its end is waited for.
+                let stands = txn.bindings().get(&binding).is_some_and(|b| !b.desired.is_release());
+                if stands {
+                    over(txn, id, binding, StepName::Replace, how);
+                }
+            });
+            ended.await
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::records::Txn;
 use crate::types::{
     BindingId, BindingRecord, Desired, DeviceState, EraseRule, ErasureRecord, ErasureState,
     EventKind, EventRecord, FunctionEpoch, OperationId, OperationKind, OperationRecord,
-    OperationState, Phase, Problem, ProblemCode, Step, StepName, StepState,
+    OperationState, Phase, Problem, ProblemCode, Role, Step, StepName, StepState,
 };
 use proxy_core::control::PathSet;
 use std::collections::BTreeSet;
@@ -273,12 +273,15 @@ fn rebind(txn: &mut Txn, binding: &BindingRecord, quarantined: bool) {
     txn.event(EventRecord::new(EventKind::Rebinding, detail).binding(&fresh));
 }
 
-/// The box has had an epoch that is not below ours: the binding gets one above it, by way of a
-/// release, so that whatever either end still has of it goes first.
-pub fn outdated(txn: &mut Txn, asked: &BindingRecord, highest: Epoch) {
+/// The box or the host (`from`) has had an epoch that is not below ours: the binding gets one above it, by
+/// way of a release, so that whatever either end still has of it goes first.
+pub fn outdated(txn: &mut Txn, asked: &BindingRecord, from: Role, highest: Epoch) {
     let Some(binding) = same_life(txn, asked).cloned() else { return };
     for address in binding.addresses() {
-        txn.learn_epoch(&address, highest);
+        match from {
+            Role::Box => txn.learn_epoch(&address, highest),
+            Role::Host => txn.learn_epoch_of_host(&address, highest),
+        }
     }
     if binding.phase.may_become(Phase::Withdrawn) && binding.phase != Phase::Failed {
         go(txn, &binding, Phase::Withdrawn);

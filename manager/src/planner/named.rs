@@ -50,6 +50,7 @@ fn taken(tables: &Tables, view: &SlotView) -> Problem {
             Problem::new(ProblemCode::SlotQuarantined, format!("{detail}: {what}"))
         }
         SlotStatus::Held => Problem::new(ProblemCode::Held, detail),
+        SlotStatus::Exhausted => Problem::new(ProblemCode::EpochsExhausted, detail),
         _ => Problem::new(ProblemCode::SlotBusy, detail).passing(status.is_passing()),
     }
 }

@@ -89,6 +89,7 @@ impl Pool {
             | SlotStatus::Held
             | SlotStatus::Erasing
             | SlotStatus::Unerased
+            | SlotStatus::Exhausted
             | SlotStatus::Contested => {
                 return;
             }

@@ -206,7 +206,7 @@ fn learn_lent(txn: &mut Txn, table: &[MappingEntry]) {
         let Ok(slot) = SlotAddress::new(node.name.clone(), slot) else { continue };
         for (function, epoch) in &entry.functions {
             let address = FunctionAddress { slot: slot.clone(), function: *function };
-            txn.learn_epoch(&address, *epoch);
+            txn.learn_epoch_of_host(&address, *epoch);
         }
     }
 }
@@ -385,6 +385,28 @@ mod tests {
         assert_eq!(txn.highest_epoch(&address("box1/5".parse().unwrap())), None);
         let next = txn.new_epoch(&address(slot)).unwrap();
         assert_eq!(next, Epoch::new(0, 8).unwrap(), "another manager has lent up to 7");
+        // A host that lies does not use up the epochs of a device that is not its own.
+        host_table(&mut txn, &before, &host, 1, &[entry(1, Epoch::MAX_COUNTER)]);
+        assert_eq!(
+            txn.new_epoch(&address("box1/1".parse().unwrap())).unwrap(),
+            next.next().unwrap()
+        );
+    }
+
+    #[test]
+    fn a_device_without_an_epoch_that_is_left_is_not_lent() {
+        let mut txn = Txn::new(Tables::default());
+        let slot = put(&mut txn, "box1/1", 1);
+        let said = InventoryEntry {
+            highest_epoch: Epoch::new(0, Epoch::MAX_COUNTER).unwrap().bits(),
+            serial: 1,
+            ..entry(0, SlotState::Free, 1)
+        };
+        let before = Tables::clone(&txn);
+        box_tables(&mut txn, &before, slot.box_name(), 1, &[said], &[], &[]);
+        assert_eq!(txn.slot_status(&slot), SlotStatus::Exhausted);
+        let entered = txn.pool_box(slot.box_name()).unwrap().slot(slot.slot()).unwrap().status;
+        assert_eq!(entered, SlotStatus::Exhausted, "placement goes by this");
     }
 
     /// The records of an earlier manager do not say by which paths, nor do those of one that was

@@ -15,7 +15,7 @@ pub struct StraySlot {
     pub host: Option<NodeId>,
 }
 
-/// A binding in a host's table that no record has.
+/// A binding in a host's table that no record has, or only as one that was taken out there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrayPort {
     /// The port.
@@ -44,7 +44,7 @@ pub struct BoxDiff {
 pub struct HostDiff {
     /// To be taken out.
     pub stray: Vec<StrayPort>,
-    /// Ports that are used although no record says so: the stray ones, and those that cannot be
+    /// Ports that are used although no record says that they are: the stray ones, and those that cannot be
     /// named.
     pub stray_ports: BTreeSet<PortId>,
     /// Bindings that the table should have and has not.
@@ -130,7 +130,14 @@ pub fn of_host(
         {
             diff.configured.push(id);
         }
-        if is_entry(entry, before).or(is_entry(entry, after)).is_none() {
+        // One that counts as withdrawn was taken out, or was skipped while the host was away.
+        let withdrawn = |tables: &Tables| {
+            is_entry(entry, tables)
+                .is_some_and(|id| tables.bindings()[&id].phase == Phase::Withdrawn)
+        };
+        if is_entry(entry, before).or(is_entry(entry, after)).is_none()
+            || withdrawn(before) && withdrawn(after)
+        {
             diff.stray_ports.insert(entry.port);
             if let Some((_, epoch)) = entry.functions.first()
                 && let Ok(box_node) = NodeId::new(entry.box_node)

@@ -21,12 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// The first wait after a failure; each further one is twice as long, up to [`MAX_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait after a failure.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// A binding that stood for so long and then fails begins with the first wait again.
+/// A binding that stood for so long and then fails, or is made again, begins with the first wait again.
 const STEADY: Duration = Duration::from_secs(30);
 /// A host that has not said within this time that a device is in use may have said so before: it
 /// says it once, and a binding can be written twice. Its table says it, too.
@@ -57,15 +58,44 @@ pub async fn run(manager: Arc<Manager>) {
     }
 }
 
+/// How long to wait: each time twice as long, until it has not happened for a while.
+#[derive(Default)]
+struct Waits {
+    times: u32,
+    last: Option<Instant>,
+}
+
+impl Waits {
+    /// It has happened again. The first `free` times there is no wait.
+    fn next(&mut self, now: Instant, free: u32) -> Duration {
+        if self.last.is_none_or(|last| now - last > STEADY) {
+            self.times = 0;
+        }
+        self.last = Some(now);
+        self.times = self.times.saturating_add(1);
+        let doubled =
+            |times: u32| FIRST_WAIT.saturating_mul(1 << (times - 1).min(16)).min(MAX_WAIT);
+        self.times.checked_sub(free).filter(|times| *times > 0).map_or(Duration::ZERO, doubled)
+    }
+}
+
 /// Works on one binding until it is gone.
 async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> BindingId {
-    let mut failures = 0_u32;
+    let (mut failures, mut remakes) = (Waits::default(), Waits::default());
     let mut looked_at = None;
-    let mut last_failure = tokio::time::Instant::now();
+    let mut made = None;
     loop {
         let Some(binding) = manager.records.snapshot().bindings().get(&id).cloned() else {
             return id;
         };
+        // One that comes and goes, whatever the reason, uses up an epoch each time.
+        if binding.phase == Phase::Reserved && made.is_none_or(|made| made < binding.port_epoch()) {
+            if made.replace(binding.port_epoch()).is_some() {
+                sleep_unless_other(&manager, &binding, &signal, remakes.next(Instant::now(), 1))
+                    .await;
+                continue;
+            }
+        }
         match step(&manager, &binding).await {
             Step::Went => {}
             Step::Nothing
@@ -80,12 +110,7 @@ async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> Bind
             }
             Step::Nothing => signal.notified().await,
             Step::Failed => {
-                if last_failure.elapsed() > STEADY {
-                    failures = 0;
-                }
-                last_failure = tokio::time::Instant::now();
-                let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16)).min(MAX_WAIT);
-                failures += 1;
+                let wait = failures.next(Instant::now(), 0);
                 sleep_unless_other(&manager, &binding, &signal, wait).await;
             }
         }
@@ -214,7 +239,8 @@ async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) ->
     };
     let lasting = match refusal {
         ControlError::StaleEpoch(highest) => {
-            let _ = record(manager, |txn| progress::outdated(txn, binding, *highest)).await;
+            let from = session.identity().role;
+            let _ = record(manager, |txn| progress::outdated(txn, binding, from, *highest)).await;
             return Step::Failed;
         }
         // It is there and cannot be used: a port whose link went down keeps its dead binding.
@@ -245,4 +271,25 @@ async fn answer(manager: &Manager, binding: &BindingRecord, failure: Failure) ->
     };
     let _ = record(manager, |txn| progress::trouble(txn, binding, &problem, lasting)).await;
     Step::Failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_again_and_again_waits_longer_each_time() {
+        let (ms, mut now) = (Duration::from_millis, Instant::now());
+        let (mut failures, mut remakes) = (Waits::default(), Waits::default());
+        for wait in [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000].map(ms) {
+            assert_eq!(failures.next(now, 0), wait);
+            now += wait;
+        }
+        assert_eq!([0, 100, 200].map(ms), [0; 3].map(|_| remakes.next(now, 1)));
+        now += STEADY + ms(1);
+        assert_eq!((failures.next(now, 0), remakes.next(now, 1)), (ms(100), ms(0)));
+        for _ in 0..100 {
+            assert!(failures.next(now, 0) <= MAX_WAIT);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::operations::{asking, progress};
 use crate::records::{Topic, Txn, Unwritten};
-use crate::types::{BindingRecord, Desired, DeviceState, Problem, ProblemCode};
+use crate::types::{BindingRecord, Desired, DeviceState, Phase, Problem, ProblemCode};
 use proxy_core::control::{
     ControlError, MappingEntry, PortBinding, Removal, Reply, Request, SlotBinding, Window,
 };
@@ -296,8 +296,10 @@ pub(super) async fn unbind_slot(
         at_box.sync.notify_one();
     }
     part(manager, binding).await;
-    let quarantined = states.iter().any(|(_, state)| *state == DeviceState::Quarantined);
-    Ok(if quarantined && binding.desired == Desired::Bound { Done::Not } else { freed })
+    // Quarantined, or without an epoch that is left: what is to be lent stays as it is.
+    let tables = manager.records.snapshot();
+    let stays = tables.bindings().get(&binding.id).is_some_and(|b| b.phase == Phase::Withdrawn);
+    Ok(if stays { Done::Not } else { freed })
 }
 
 /// Lets two proxies forget each other once no binding joins them.

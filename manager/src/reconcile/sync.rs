@@ -13,27 +13,57 @@ use std::time::Duration;
 /// After this time a device that a box had, and which is away, may have been carried elsewhere.
 const LONG_AWAY: Duration = Duration::from_secs(60);
 
+/// After something was taken out the tables are read again at once, and if it is still there, each time
+/// after a wait that is twice as long, from this one on.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Whether something was taken out of a proxy's tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Took {
+    Out,
+    Nothing,
+}
+
 /// Compares when the proxy has connected, whenever it is asked for, and now and then. Returns when
 /// the tables cannot be read.
 pub async fn run(manager: &Arc<Manager>, session: &Arc<Session>) {
+    let mut in_a_row = 0_u32;
     loop {
         let synced = match session.identity().role {
             Role::Box => sync_box(manager, session).await,
             Role::Host => sync_host(manager, session).await,
         };
-        if let Err(error) = synced {
-            tracing::warn!("{}: its tables cannot be read: {error}", session.name());
-            return;
-        }
+        let took = match synced {
+            Ok(took) => took,
+            Err(error) => {
+                tracing::warn!("{}: its tables cannot be read: {error}", session.name());
+                return;
+            }
+        };
         if session.set_ready() {
             connected(manager, session).await;
         }
         tokio::select! {
             biased;
             () = session.sync.notified() => {}
-            () = tokio::time::sleep(manager.settings.reconcile_interval) => {}
+            () = tokio::time::sleep(look_again(&mut in_a_row, took, manager.settings.reconcile_interval)) => {}
         }
     }
+}
+
+/// When to look again, at the latest. A proxy that says that it has taken something out and has it
+/// still is not asked without a pause.
+fn look_again(in_a_row: &mut u32, took: Took, interval: Duration) -> Duration {
+    if took == Took::Nothing {
+        *in_a_row = 0;
+        return interval;
+    }
+    let wait = match *in_a_row {
+        0 => Duration::ZERO,
+        times => AGAIN.saturating_mul(1 << (times - 1).min(16)),
+    };
+    *in_a_row += 1;
+    wait.min(interval)
 }
 
 async fn connected(manager: &Arc<Manager>, session: &Session) {
@@ -99,8 +129,9 @@ pub async fn read_inventory(
     session.read_all(ask, page, manager.settings.request_bound).await
 }
 
-async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), RequestError> {
+async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took, RequestError> {
     let (name, told) = (session.name(), session.told());
+    let mut took = Took::Nothing;
     let inventory = read_inventory(manager, session).await?;
     let (inventory, complaints) = sound::inventory(name, session.identity().size, inventory);
     for complaint in session.new_complaints(complaints) {
@@ -117,14 +148,16 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
         compare::take_moved(txn, name, |other| is_long_away(manager, other));
         diff
     });
-    let Ok(diff) = changed.await else { return Ok(()) };
+    let Ok(diff) = changed.await else { return Ok(Took::Nothing) };
     session.set_read(told);
     // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
     erase_orphans(manager, name, &diff.stray).await;
     for stray in diff.stray {
         // The host first: it must not use what the box is about to reset.
         if let Some(host) = stray.host.and_then(|node| host_session(manager, node)) {
-            let _ = sync_host(manager, &host).await;
+            if let Ok(Took::Out) = sync_host(manager, &host).await {
+                host.sync.notify_one();
+            }
         }
         let bound = manager.settings.unbind_bound;
         match session.request(Request::UnbindSlot(stray.key), bound).await {
@@ -132,7 +165,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
                 let detail = format!("{name} had {} without a record", stray.key);
                 let event = EventRecord::new(EventKind::OrphanRemoved, detail);
                 manager.event_soon(event.node(name));
-                session.sync.notify_one();
+                took = Took::Out;
             }
             Err(RequestError::Refused(error)) => {
                 tracing::warn!("{name} keeps {}, which no record has: {error}", stray.key);
@@ -140,7 +173,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), 
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(took)
 }
 
 /// Whether a box has been away for so long that what it had may be elsewhere. One that was not here
@@ -183,14 +216,15 @@ fn host_session(manager: &Manager, node: tlp_codec::ids::NodeId) -> Option<Arc<S
     manager.registry.get(&tables.node_by_number(node)?.name)
 }
 
-async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(), RequestError> {
+async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took, RequestError> {
     let name = session.name();
+    let mut took = Took::Nothing;
     let before = manager.records.snapshot();
     let table = read_mapping(manager, session).await?;
     let incarnation = session.identity().incarnation;
     let changed =
         manager.records.apply(|txn| compare::host_table(txn, &before, name, incarnation, &table));
-    let Ok(diff) = changed.await else { return Ok(()) };
+    let Ok(diff) = changed.await else { return Ok(Took::Nothing) };
     session.set_stray_ports(diff.stray_ports);
     for stray in diff.stray {
         let diff::StrayPort { port, box_node, slot, epoch } = stray;
@@ -198,10 +232,10 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
         let body = Request::UnbindPort { port, box_node, slot, epoch, mode };
         match session.request(body, manager.settings.unbind_bound).await {
             Ok(_) => {
-                let detail = format!("{name} had epoch {epoch} at port {port} without a record");
+                let detail = format!("{name} had epoch {epoch} at port {port}, which is nobody's");
                 let event = EventRecord::new(EventKind::OrphanRemoved, detail);
                 manager.event_soon(event.node(name));
-                session.sync.notify_one();
+                took = Took::Out;
             }
             Err(RequestError::Refused(error)) => {
                 tracing::warn!("{name} keeps a binding at port {port} without a record: {error}");
@@ -209,5 +243,18 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<(),
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_keeps_what_it_says_that_it_took_out_is_asked_less_and_less() {
+        let (mut in_a_row, interval) = (0, Duration::from_secs(1));
+        let mut looks = |took| look_again(&mut in_a_row, took, interval).as_millis();
+        assert_eq!([0; 6].map(|_| looks(Took::Out)), [0, 100, 200, 400, 800, 1000]);
+        assert_eq!((looks(Took::Nothing), looks(Took::Out)), (1000, 0));
+    }
 }

@@ -129,6 +129,16 @@ impl Tables {
         self.epochs.get(address).copied()
     }
 
+    /// The next epoch of a function; nothing if it has had all of this generation and of those above it
+    /// that it was lent under.
+    pub(super) fn next_epoch(&self, address: &FunctionAddress) -> Option<Epoch> {
+        let generation = self.meta().generation;
+        match self.highest_epoch(address) {
+            Some(highest) if highest.generation() >= generation => highest.next(),
+            _ => Some(Epoch::new(generation, 1).expect("1 is a counter")),
+        }
+    }
+
     /// The highest generation of an epoch that a function has had.
     pub fn highest_generation(&self) -> u8 {
         let bound = self.bindings.values().flat_map(|binding| &binding.functions);

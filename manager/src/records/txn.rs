@@ -20,6 +20,8 @@ use tlp_codec::ids::{Epoch, NodeId};
 
 /// How far above the numbers that were given out a proxy's claim moves the next one.
 const CLAIM_GAP: u32 = 1024;
+/// The last epochs of a generation, which a host cannot use up by what it says.
+const LAST_EPOCHS: u32 = 0x1_0000;
 
 /// A copy of the records that is being changed, and what has changed in it. Reads what it wrote.
 pub struct Txn {
@@ -204,12 +206,8 @@ impl Txn {
     ///
     /// When the generation's epochs of this function are used up.
     pub fn new_epoch(&mut self, address: &FunctionAddress) -> Result<Epoch, Problem> {
-        let generation = self.meta().generation;
-        let next = match self.highest_epoch(address) {
-            Some(highest) if highest.generation() >= generation => highest.next(),
-            _ => Some(Epoch::new(generation, 1).expect("1 is a counter")),
-        };
-        let epoch = next.ok_or_else(|| {
+        let epoch = self.next_epoch(address).ok_or_else(|| {
+            let generation = self.meta().generation;
             // What came of it if the store was restored.
             let highest = self.highest_epoch(address).map_or(generation, Epoch::generation);
             let after = generation_after(generation, self.highest_generation());
@@ -231,6 +229,18 @@ impl Txn {
             let record = Arc::new(EpochRecord { address: address.clone(), highest: epoch });
             self.put(&record);
             self.tables.epochs.insert(address.clone(), epoch);
+            if epoch.counter() == Epoch::MAX_COUNTER {
+                self.tables.refresh_slot(&address.slot);
+            }
+        }
+    }
+
+    /// As [`learn_epoch`](Self::learn_epoch), what a host says of a function in somebody's box. Of the last
+    /// epochs of a generation only the box is believed: a host that lies could use them up, and nobody
+    /// would have the device any more.
+    pub fn learn_epoch_of_host(&mut self, address: &FunctionAddress, epoch: Epoch) {
+        if epoch.counter() <= Epoch::MAX_COUNTER - LAST_EPOCHS {
+            self.learn_epoch(address, epoch);
         }
     }
 

@@ -191,3 +191,24 @@ fn a_proxy_that_comes_and_goes_does_not_fill_the_events() {
     assert!(!there.is_over(), "who was there stays");
     assert!(manager.has_event("node-connected", "box2"));
 }
+
+/// The record is gone, and says so each time; the entry in its table is not.
+#[test]
+fn a_box_that_keeps_what_it_says_that_it_took_out_is_not_asked_without_a_pause() {
+    let manager = Manager::start();
+    let _host = Fake::join(manager.control, host("host1", 2), "");
+    let liar = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    let unbinds = |request: &Request| matches!(request, Request::UnbindSlot(_));
+    liar.rule(move |request| unbinds(request).then(|| Script::Answer(Box::new(Reply::Done))));
+    manager.text(&["release", "alloc-1"]);
+    let asked = || liar.with(|state| state.log.iter().filter(|r| unbinds(r)).count());
+    eventually("it is asked again", || (asked() >= 4).then_some(()));
+    let (before, since) = (asked(), std::time::Instant::now());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    // Every 100 ms at first, then at intervals; the events of it are no more.
+    let most = before + 10 * (since.elapsed().as_secs() as usize + 1);
+    assert!(asked() <= most, "{} times, then {}", before, asked());
+    assert!(count(&manager, "orphan-removed") <= asked() + 1);
+}

@@ -8,7 +8,7 @@ use crate::space::{Bug, Protocol, State};
 use manager::operations::progress;
 use manager::reconcile::action::{self, Action, Ends};
 use manager::reconcile::compare;
-use manager::types::{BindingRecord, Desired, DeviceState, Phase};
+use manager::types::{BindingRecord, Desired, DeviceState, Phase, Role};
 use proxy_core::control::PathSet;
 use tlp_codec::ids::{Epoch, SlotFunction};
 
@@ -384,11 +384,12 @@ fn refused(state: &mut State, index: usize, proxy: usize, refusal: Refusal) {
     let Some(binding) = driver.asked.binding().cloned() else { return };
     match refusal {
         Refusal::StaleEpoch(highest) => {
+            let from = if proxy == 0 { Role::Box } else { Role::Host };
             let records = leader
                 .records
                 .with(|txn| {
                     txn.learn_epoch(&function(), highest);
-                    progress::outdated(txn, &binding, highest);
+                    progress::outdated(txn, &binding, from, highest);
                 })
                 .0;
             leader.record(records);

@@ -27,6 +27,8 @@ pub enum SlotStatus {
     /// The device in another slot has the same vendor and serial number: one of them is not what
     /// its box says.
     Contested,
+    /// Its device has had all its epochs of this generation.
+    Exhausted,
     /// Its device is erased after the tenant before.
     Erasing,
     /// Its device could not be erased, or not yet, and is kept from being lent.
@@ -50,6 +52,10 @@ impl SlotStatus {
                 "has a device whose serial number the device in another slot has, too; \
                  `dxpu-manager events` names both, and one of them has to go"
             }
+            Self::Exhausted => {
+                "has a device that has had all its epochs; move it to another slot, or restore a \
+                 backup, which begins a new generation of them"
+            }
             Self::Erasing => "has a device that is being erased",
             Self::Unerased => {
                 "has a device that could not be erased; `dxpu-manager erasures` says why, and \
@@ -70,6 +76,7 @@ impl SlotStatus {
             | Self::Quarantined
             | Self::Held
             | Self::Contested
+            | Self::Exhausted
             | Self::Unerased
             | Self::Empty => false,
         }
@@ -87,6 +94,7 @@ impl fmt::Display for SlotStatus {
             Self::Quarantined => "quarantined",
             Self::Held => "held",
             Self::Contested => "contested",
+            Self::Exhausted => "exhausted",
             Self::Erasing => "erasing",
             Self::Unerased => "unerased",
             Self::Empty => "empty",

@@ -180,6 +180,28 @@ async fn only_what_should_be_there_is_missed() {
     }
 }
 
+/// It was skipped while the host was away.
+#[tokio::test]
+async fn what_counts_as_withdrawn_and_is_there_is_a_stray() {
+    let table = [mapping(0, 2, 5, PortState::Present)];
+    for phase in Phase::ALL {
+        let fixture = Fixture::new(phase, Desired::Forced).await;
+        let now = fixture.now();
+        let diff = of_host(&name("host1"), &table, &now, &now);
+        assert_eq!(diff.stray.len(), usize::from(phase == Phase::Withdrawn), "{phase}");
+        assert_eq!(diff.stray_ports.len(), diff.stray.len());
+    }
+    // It was only just asked to take it out.
+    let fixture = Fixture::new(Phase::Bound, Desired::Forced).await;
+    let before = fixture.now();
+    let withdrawn = fixture.records.apply(|txn| {
+        let binding = txn.bindings()[&BindingId(1)].clone();
+        txn.update_binding(BindingRecord { phase: Phase::Withdrawn, ..binding });
+    });
+    withdrawn.await.unwrap();
+    assert!(of_host(&name("host1"), &table, &before, &fixture.now()).stray.is_empty());
+}
+
 #[tokio::test]
 async fn what_changed_while_the_table_was_read_is_left_alone() {
     let fixture = Fixture::new(Phase::SlotBound, Desired::Bound).await;

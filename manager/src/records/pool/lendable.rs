@@ -38,8 +38,15 @@ impl Tables {
             (SlotStatus::Quarantined, _) => worst,
             _ if self.same_serial(slot).next().is_some() => SlotStatus::Contested,
             _ if self.hold_of(slot).is_some() => SlotStatus::Held,
+            (SlotStatus::Free, None) if self.is_exhausted(slot) => SlotStatus::Exhausted,
             _ => worst,
         }
+    }
+
+    /// Whether a function in the slot has had all its epochs.
+    fn is_exhausted(&self, slot: &SlotAddress) -> bool {
+        let there = |d: &&DeviceRecord| d.state != DeviceState::Empty;
+        self.functions(slot).filter(there).any(|device| self.next_epoch(&device.address).is_none())
     }
 }
 

@@ -32,6 +32,27 @@ fn a_host_that_is_away_is_waited_for_or_forced() {
     manager.wait_event("orphan-removed", "host1");
 }
 
+/// Until the box is back the release is not over; the host may not use the device meanwhile.
+#[test]
+fn what_was_taken_by_force_from_two_that_are_away_goes_out_of_the_host_first() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (host, back) = at_host.leave();
+    let box_again = at_box.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.wait_event("node-disconnected", "box1");
+    manager.text(&["release", "alloc-1", "--force", "--no-wait"]);
+    manager.wait_event("withdrawn", "it is not connected");
+    let at_host = Fake::insist(manager.control, host, back);
+    eventually("a clean host", || at_host.with(|s| s.ports.is_empty()).then_some(()));
+    manager.wait_event("orphan-removed", "host1");
+    assert_eq!(manager.get("/v1/operations/op-2")["state"], "running");
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(1).is_none());
+}
+
 #[test]
 fn a_host_that_restarted_during_a_release_did_not_let_go() {
     let manager = Manager::start();

@@ -1,12 +1,14 @@
 //! When the faults have stopped, everything is right again within a bound.
 
 use super::World;
-use crate::host::{host_name, port_name};
+use super::hosts::HostNode;
+use crate::host::os::Stage;
+use crate::host::{FUNCTIONS, host_name, port_name};
 use crate::oracle::{Verdict, Violation};
 use proxy_core::role::InHand;
 use proxy_core::time::Instant;
 use std::time::Duration;
-use tlp_codec::ids::Epoch;
+use tlp_codec::ids::{Epoch, PortId};
 
 /// The first lending takes no longer than this.
 const BEGINS: Duration = Duration::from_secs(20);
@@ -26,9 +28,10 @@ impl World {
                     && host.requests.live() == 0
                     && (0..host.ports.len()).all(|port| {
                         host.ports[port].is_none_or(|index| {
-                            // What is over comes back under a new epoch only.
-                            !self.bindings.all()[index].is_over()
-                                && host.os.driver(port).is_some_and(|driver| driver.is_idle())
+                            self.is_given_up(host, port, index)
+                                // What is over comes back under a new epoch only.
+                                || !self.bindings.all()[index].is_over()
+                                    && host.os.driver(port).is_some_and(|driver| driver.is_idle())
                         })
                     })
             })
@@ -36,6 +39,15 @@ impl World {
                 let owed = || binding.up.owed().0 + binding.down.owed().0;
                 !binding.is_sound() || owed() + self.bindings.owed_aside(index).0 == 0
             })
+    }
+
+    /// Whether a binding that is over has left its port, which nothing has taken since: its slot is
+    /// another host's, or comes back by another port.
+    fn is_given_up(&self, host: &HostNode, port: usize, index: usize) -> bool {
+        let id = PortId::new((port / FUNCTIONS) as u8).expect("few ports");
+        self.bindings.all()[index].is_over()
+            && host.os.stage(port) == Stage::Empty
+            && host.role.as_ref().is_some_and(|role| !role.mapping_entry(id).used)
     }
 
     /// Runs until everything that was planned has happened and everything is at rest.
@@ -197,6 +209,9 @@ impl World {
             }
             for (port, bound) in host.ports.iter().enumerate() {
                 let Some(bound) = bound else { continue };
+                if self.is_given_up(host, port, *bound) {
+                    continue;
+                }
                 let name = format!("{} {}", host_name(index), port_name(port));
                 if self.bindings.all()[*bound].is_over() {
                     text.push(format!("{name}: in use under an epoch that is over"));
